@@ -185,6 +185,7 @@ PUBLIC_NAMES = [
     "tilestep.train.Schedule",
     "tilestep.train.Shard",
     "tilestep.train.Timeline",
+    "tilestep.train.Watched",
     "tilestep.train.accumulate_gradients",
     "tilestep.train.apply_updates",
     "tilestep.train.best_partition",
@@ -199,6 +200,7 @@ PUBLIC_NAMES = [
     "tilestep.train.effective_batch_size",
     "tilestep.train.element_key",
     "tilestep.train.frozen",
+    "tilestep.train.gradient",
     "tilestep.train.gradient_accumulation",
     "tilestep.train.infeed",
     "tilestep.train.infeed_benchmark",
@@ -207,6 +209,7 @@ PUBLIC_NAMES = [
     "tilestep.train.offloaded",
     "tilestep.train.on_device",
     "tilestep.train.outfeed",
+    "tilestep.train.parameter",
     "tilestep.train.pending_feeds",
     "tilestep.train.pipeline_partition",
     "tilestep.train.placed",
@@ -251,6 +254,7 @@ PUBLIC_NAMES = [
     "tilestep.train.transfer_to_infeed",
     "tilestep.train.tuned",
     "tilestep.train.unsharded",
+    "tilestep.train.watched",
     "tilestep.train.while_loop",
 ]
 

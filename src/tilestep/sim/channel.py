@@ -89,6 +89,14 @@ class Channel:
             raise ValueError("the busy spans of a channel must be ascending and never touch")
         self._starts, self._ends = flat[::2], flat[1::2]
 
+    def snapshot(self) -> tuple[list[int], list[int]]:
+        """Its bookings, for `rewind`."""
+        return self._starts.copy(), self._ends.copy()
+
+    def rewind(self, snapshot: tuple[list[int], list[int]]) -> None:
+        """Takes the bookings back that came after a snapshot."""
+        self._starts, self._ends = (cycles.copy() for cycles in snapshot)
+
     def busy_spans(self) -> tuple[tuple[int, int], ...]:
         """(start, end) of each span that is taken, ascending."""
         return tuple(zip(self._starts, self._ends, strict=True))

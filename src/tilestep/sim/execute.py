@@ -36,7 +36,7 @@ class Execution:
         self.resources = Resources(machine)
         self.horizon = 0  # the latest end so far
         self._machine = machine
-        self._recorder = recorder
+        self.recorder = recorder
         resources = self.resources
         self._channels = {"to-ipus": resources.to_ipus, "to-host": resources.to_host, "memory": resources.memories}
         self._latency = cycles_from_seconds(machine.host.link_latency_seconds, machine.ipu.clock_hz)
@@ -105,7 +105,7 @@ class Execution:
     def finish(self, part: Part) -> None:
         """Says that the results of a part are in their memories."""
         state = part.state
-        end, event = (part.end, part.event) if part.end > state.free else (state.free, freed_by(self._recorder, state))
+        end, event = (part.end, part.event) if part.end > state.free else (state.free, freed_by(self.recorder, state))
         for value in part.staying:
             value.ready = end
             value.event = event
@@ -153,16 +153,16 @@ class Execution:
         """Copies a value from streaming memory to the host; no IPU takes part."""
         channel, begin = self.resources.to_host[machine_index], max(start, value.memory_ready)
         value.host_ready = channel.book(begin, self._from_bytes(value.size_bytes)) + self._latency
-        if self._recorder.enabled:
-            note_move(self._recorder, "to-host", machine_index, begin, value.host_ready, value)
+        if self.recorder.enabled:
+            note_move(self.recorder, "to-host", machine_index, begin, value.host_ready, value)
         self.horizon = max(self.horizon, value.host_ready)
 
     def to_memory(self, value: Value, machine_index: int, start: int) -> None:
         """Copies a value from the host to streaming memory; no IPU takes part."""
         channel = self.resources.to_ipus[machine_index]
         value.ready = value.memory_ready = channel.book(start, self._from_bytes(value.size_bytes)) + self._latency
-        if self._recorder.enabled:
-            note_move(self._recorder, "to-ipus", machine_index, start, value.ready, value)
+        if self.recorder.enabled:
+            note_move(self.recorder, "to-ipus", machine_index, start, value.ready, value)
         self.horizon = max(self.horizon, value.ready)
 
     def _on_one_ipu(self, run: Run, part: Part) -> None:
@@ -227,7 +227,7 @@ class Execution:
             if starts and prepared.body.collective:
                 start = max(starts.values())
                 starts = {}
-        end, recorder = start, self._recorder
+        end, recorder = start, self.recorder
         for part in parts:
             state, clock = part.state, starts.get(part, start)
             compute, exchange, sync, _, _ = part.body
@@ -334,12 +334,12 @@ class Execution:
         cycles = self._from_bytes(part.bytes_to_host)
         sent = self._beside(state, "to-host", begin, cycles, _IO_OUT, ledger, run)
         part.end = state.io_end = sent + self._latency
-        part.event = self._recorder.ended_at(part.end)
+        part.event = self.recorder.ended_at(part.end)
         return begin
 
     def _beside(self, state: IpuState, link: LaneKind, start: int, cycles: int, kind: int, ledger: ProgramLedger, run: Run) -> int:
         """A transfer of the I/O tiles alone, which do one transfer after the other."""
-        recorder = self._recorder
+        recorder = self.recorder
         if recorder.enabled:
             note_beside(recorder, state, kind, state.io.pieces(start, cycles), ledger.key, run)
         ledger.on(state.index)[kind] += cycles
@@ -375,20 +375,20 @@ class Execution:
     def _carry(self, link: LaneKind, machine_index: int, start: int, cycles: int, key: int, run: int) -> int:
         """Books a host link for the bytes of one IPU, whose event shows them to be under way."""
         end = self._channels[link][machine_index].book(start, cycles)
-        if self._recorder.links and self._recorder.enabled and cycles > 0:
-            note_transfer(self._recorder, Lane(link, machine_index), start, end, key, run)
+        if self.recorder.links and self.recorder.enabled and cycles > 0:
+            note_transfer(self.recorder, Lane(link, machine_index), start, end, key, run)
         return end
 
     def _book(self, link: LaneKind, machine_index: int, start: int, cycles: int, key: int, run: int) -> int:
         """Books a host link or streaming memory; returns the cycle at which the transfer has had its cycles."""
         end = self._channels[link][machine_index].book(start, cycles)
-        if self._recorder.enabled and cycles > 0:
-            note_transfer(self._recorder, Lane(link, machine_index), start, end, key, run)
+        if self.recorder.enabled and cycles > 0:
+            note_transfer(self.recorder, Lane(link, machine_index), start, end, key, run)
         return end
 
     def _delay(self, loads: Sequence[Load], start: int, key: int, run: int) -> int:
         """Books links and gateways from cycle `start` on; how much later than undisturbed the last of them is through."""
-        late, recorder = 0, self._recorder
+        late, recorder = 0, self.recorder
         for channel, cycles, (kind, source, target) in loads:
             end = channel.book(start, cycles)
             late = max(late, end - start - cycles)
@@ -408,8 +408,8 @@ class Execution:
     ) -> None:
         if end > start:
             ledger.on(state.index)[kind] += end - start
-            if self._recorder.enabled:
-                note(self._recorder, state, start, end, kind, ledger.key, run, part)
+            if self.recorder.enabled:
+                note(self.recorder, state, start, end, kind, ledger.key, run, part)
 
     def _from_bytes(self, size_bytes: int) -> int:
         return self._link_cycles.get(size_bytes) or self._from_new_bytes(size_bytes)

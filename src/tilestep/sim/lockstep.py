@@ -15,7 +15,8 @@ from typing import Final, final
 from tilestep.machine.spec import MachineSpec
 from tilestep.sim.execute import Execution
 from tilestep.sim.ledger import ProgramLedger
-from tilestep.sim.play import Download, Pass, Play, Work
+from tilestep.sim.orders import play_fastest
+from tilestep.sim.play import Download, Pass, Work
 from tilestep.sim.residency import NOWHERE, IpuState, Partition, Value
 from tilestep.sim.run import Part, Run
 
@@ -142,9 +143,8 @@ class Lockstep:
                 self._by_way_of_the_host(entry, copies, work)
         partition, loading = self.partition, self._loading
         self._keep_only(later)
-        Play(self._machine, self._execution, partition, copies, {ipu: of for ipu, of in loading.items() if ipu not in self._loading}).play(
-            work
-        )
+        loads = {ipu: of for ipu, of in loading.items() if ipu not in self._loading}
+        play_fastest(self._machine, self._execution, partition, copies, loads, work)
 
     def _keep_only(self, later: list[Run | _Copy]) -> None:
         """Forgets all work but this, which is the last that was added."""

@@ -3,7 +3,8 @@
 - A step within an IPU begins when all IPUs that take part have come to it.
 - An access to the host is requested when its IPUs have come to it. It begins when all IPUs that wait for them are between two
   steps, and these stay there until it ends. Further requests of the same IPUs are served at the same time.
-- An exchange between IPUs is the same, with all IPUs of the partition.
+- An exchange between IPUs is the same, with all IPUs of the partition. If all its IPUs wait for each other at an access to the host anyhow,
+  and others of the partition do not wait for them, it is such an access.
 - An IPU that comes between two steps while a request is open waits.
 
 A cycle has two rounds. First all IPUs arrive. Then the steps that can begin do, in the order of their requests. The number of
@@ -18,12 +19,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple, final
 
+from tilestep.machine.fields import SyncPattern
 from tilestep.machine.spec import MachineSpec
 from tilestep.sim.execute import Execution
 from tilestep.sim.ledger import ProgramLedger
 from tilestep.sim.residency import IpuState, Partition, Value
 from tilestep.sim.run import Part, Run, Share, Step
-from tilestep.sim.sync import sync_cycles
+from tilestep.sim.sync import host_set, sync_cycles
 from tilestep.sim.trace import NO_EVENT
 
 
@@ -43,11 +45,9 @@ class _Item:
 class _Set:
     """IPUs that wait for each other: at an access to the host, or all of them at an exchange."""
 
-    __slots__ = ("busy", "held", "ipus", "parked", "requests", "sync", "until")
+    __slots__ = ("busy", "held", "parked", "requests", "until")
 
     def __init__(self) -> None:
-        self.ipus: list[int] = []
-        self.sync = 0  # cycles of a sync
         self.busy = 0  # of its IPUs, those in the middle of a step
         self.held = False  # while the access or exchange goes on that they wait for
         self.until = 0  # the latest end of that
@@ -93,7 +93,13 @@ Work = Run | Download | Pass
 
 @final
 class Play:
-    """The event loop over the work of one partition."""
+    """The event loop over the work of one partition.
+
+    Args:
+        copies: source -> (target, cycle at which the host has asked for it).
+        loading: the first run on each IPU that loads another program.
+        pattern: which IPUs wait for each other: that of the machine, or one under which more do.
+    """
 
     def __init__(
         self,
@@ -102,19 +108,23 @@ class Play:
         partition: Partition,
         copies: dict[Value, list[tuple[Value, int]]],
         loading: dict[int, tuple[Run, Part]],
+        pattern: SyncPattern,
     ) -> None:
         self._execution = execution
         self._members = partition.members
-        self._copies = copies  # source -> (target, cycle at which the host has asked for it)
+        self._copies = dict(copies)
         self._loading = loading
         self._waiting: dict[Value, list[tuple[_Item, Part]]] = {}
         self._queues: dict[int, deque[_Item]] = {index: deque() for index in self._members}
         self._whole = _Set()
-        self._sets: dict[int, _Set] = {}
+        self._together: dict[int, list[int]] = {}  # IPUs by the number of their set
+        held: dict[int, _Set] = {}
+        self._sets: dict[int, _Set] = {}  # by IPU
         for index, state in self._members.items():
-            self._sets.setdefault(state.host_set, _Set()).ipus.append(index)
-        for waiting in self._sets.values():
-            waiting.sync = sync_cycles(machine, tuple(waiting.ipus))
+            self._together.setdefault(state.host_set, []).append(index)
+            self._sets[index] = held.setdefault(host_set(machine, index, pattern), _Set())
+        self._sync = {number: sync_cycles(machine, tuple(ipus)) for number, ipus in self._together.items()}
+        self._has_sides = pattern == machine.sync_pattern and len(held) > 1
         self._requesting: list[_Set] = []  # sets with open requests
         self._own: list[_Item] = []  # steps within an IPU that could begin now
         self._events: list[tuple[int, int, bool, _Ending]] = []  # (cycle, serial, whether something ends, what)
@@ -143,7 +153,7 @@ class Play:
             self._begin(now)
         assert not any(self._queues.values()), "steps are left that wait for each other"
         for state in self._members.values():
-            state.free = max(state.free, self._sets[state.host_set].until, self._whole.until)
+            state.free = max(state.free, self._sets[state.index].until, self._whole.until)
 
     def _in_turn(self, work: list[Work]) -> None:
         """The same for one IPU, which waits for no other."""
@@ -189,14 +199,14 @@ class Play:
             return
         if isinstance(entry, Download):
             value, part, ledger, host = entry
-            sync = self._sets[part.state.host_set].sync
+            sync = self._sync[part.state.host_set]
             yield Step(partial(self._execution.download, value, part, ledger, sync), [part], "host", gives=[value]), host
             return
         by_set: dict[int, list[Part]] = {}
         for part in entry.parts:
             by_set.setdefault(part.state.host_set, []).append(part)
-            part.beside = entry.prepared.num_io_tiles > 0 and len(self._sets[part.state.host_set].ipus) == 1
-        shares = [Share(parts, self._sets[number].sync) for number, parts in by_set.items()]
+            part.beside = entry.prepared.num_io_tiles > 0 and len(self._together[part.state.host_set]) == 1
+        shares = [Share(parts, self._sync[number]) for number, parts in by_set.items()]
         for step in self._execution.steps(entry, shares):
             yield step, entry.host
 
@@ -205,7 +215,7 @@ class Play:
         self._serial += 1
 
     def _occupy(self, state: IpuState, change: int) -> None:
-        self._sets[state.host_set].busy += change
+        self._sets[state.index].busy += change
         self._whole.busy += change
 
     def _come(self, index: int, now: int) -> None:
@@ -223,16 +233,20 @@ class Play:
 
     def _request(self, item: _Item) -> None:
         """Requests a step, once all its IPUs have come to it."""
-        match item.step.scope:
-            case "own":
-                self._own.append(item)
-            case "host":
-                waiting = self._sets[item.step.parts[0].state.host_set]
-                if not waiting.requests:
-                    self._requesting.append(waiting)
-                waiting.requests.append(item)
-            case "all":
-                self._whole.requests.append(item)
+        if item.step.scope == "own":
+            self._own.append(item)
+        elif item.step.scope == "all" and not self._on_one_side(item):
+            self._whole.requests.append(item)
+        else:
+            waiting = self._sets[item.step.parts[0].state.index]
+            if not waiting.requests:
+                self._requesting.append(waiting)
+            waiting.requests.append(item)
+
+    def _on_one_side(self, item: _Item) -> bool:
+        """Whether all IPUs of an exchange are in one set, of which there are several."""
+        first, *others = (self._sets[part.state.index] for part in item.step.parts)
+        return self._has_sides and bool(others) and all(other is first for other in others)
 
     def _begin(self, now: int) -> None:
         """Begins all steps that can begin in cycle `now`."""
@@ -257,7 +271,7 @@ class Play:
 
     def _blocking(self, item: _Item) -> _Set | None:
         """A set that a step within IPUs has to wait for, because it has open requests or is held."""
-        sets = (self._whole, *(self._sets[part.state.host_set] for part in item.step.parts))
+        sets = (self._whole, *(self._sets[part.state.index] for part in item.step.parts))
         return next((waiting for waiting in sets if waiting.held or waiting.requests), None)
 
     def _fire(self, waiting: _Set, now: int) -> None:

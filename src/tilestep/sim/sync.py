@@ -1,7 +1,7 @@
 """The three sync patterns of PopART: which IPUs wait for each other. Pure.
 
 Each IPU belongs to two sync groups. One holds all IPUs of a program under each pattern; an exchange between IPUs uses it.
-The other is used for access to the host and to streaming memory:
+The other is used for access to the host and to streaming memory, and for an exchange between IPUs that are all in it:
 
 | pattern          | IPUs that wait for each other at such an access                   |
 |------------------|-------------------------------------------------------------------|
@@ -14,18 +14,20 @@ Source: graphcore/popart@d0ce16e0 docs/user_guide/performance.rst, "Sync pattern
 
 from __future__ import annotations
 
+from tilestep.machine.fields import SyncPattern
 from tilestep.machine.spec import MachineSpec
 from tilestep.machine.topology import diameter, side_of
 from tilestep.units import cycles_from_seconds
 
 
-def host_set(machine: MachineSpec, ipu: int) -> int:
+def host_set(machine: MachineSpec, ipu: int, pattern: SyncPattern | None = None) -> int:
     """A number that is the same for IPUs which, in one program, wait for each other when one of them accesses the host.
 
+    Args: pattern: None: that of the machine.
     Raises: ValueError if there is no such IPU.
     """
     side = side_of(machine, ipu)
-    match machine.sync_pattern:
+    match machine.sync_pattern if pattern is None else pattern:
         case "full":
             return 0
         case "singlePipeline":

@@ -35,6 +35,14 @@ def test_no_link_carries_two_messages_at_once(seed: int, pattern: SyncPattern, m
         assert end >= ready + duration
         return end
 
+    rewind = Channel.rewind
+
+    def forgotten(self: Channel, snapshot: tuple[list[int], list[int]]) -> None:
+        """An order that is tried and not taken carries nothing."""
+        rewind(self, snapshot)
+        carried[self] = sum(end - start for start, end in self.busy_spans())
+
+    monkeypatch.setattr(Channel, "rewind", forgotten)
     monkeypatch.setattr(Channel, "book", counted)
     host = trace_at_random(seed, pattern)
     assert host.system.end_cycle > 0

@@ -33,6 +33,8 @@ class Feeds:
         self._replicas = {name: 1 if name in plan.replication.broadcast else plan.replication.count for name in self._inputs}
         self._shapes = {name: (*self._lead(self._replicas[name]), *spec.shape) for name, spec in self._inputs.items()}
         self._sizes = {name: math.prod(shape) for name, shape in self._shapes.items()}
+        looked_at = {anchor.name for anchor in plan.anchors}
+        self._unread = {name for name in self._inputs if name not in looked_at | plan.graph.read}
         self._anchors: dict[str, tuple[Anchor, jax.ShapeDtypeStruct]] = {}
         for anchor in plan.anchors:
             kind = plan.type_of(anchor.name)
@@ -106,15 +108,23 @@ class Feeds:
     def step_inputs(self, io: PyStepIO) -> dict[str, Array]:
         """The arrays of a step in the program's shapes and types.
 
-        Raises: popart_runtime_error for a missing one, or one of another type.
+        Raises: popart_runtime_error for a missing one that an operator reads, or one of another type.
         """
-        return {name: self._typed(name, io.input(name)).reshape(shape) for name, shape in self._shapes.items()}
+        left_out = self._unread - io.inputs.keys()
+        types = self.step_types() if left_out else {}
+        return {
+            name: np.zeros(shape, types[name].dtype) if name in left_out else self._typed(name, io.input(name)).reshape(shape)
+            for name, shape in self._shapes.items()
+        }
 
     def microbatch_input(self, name: str, read: Callable[[str], Array]) -> Array:
-        """An input of one microbatch, from a function that is called for each replica.
+        """An input of one microbatch, from a function that is called for each replica; zeros for one that no operator reads.
 
         Raises: popart_runtime_error for another size or type.
         """
+        if name in self._unread:
+            spec = self._inputs[name]
+            return np.zeros(spec.shape if self._replicas[name] == 1 else (self._replicas[name], *spec.shape), spec.dtype)
         if self._replicas[name] == 1:
             return self._piece(name, read(name))
         return np.stack([self._piece(name, read(name)) for _ in range(self._replicas[name])])

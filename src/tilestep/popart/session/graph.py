@@ -75,6 +75,12 @@ class SessionGraph:
     tuning: Tuning
 
     @property
+    def read(self) -> frozenset[str]:
+        """Names of tensors that operators read."""
+        nodes = self.graph.nodes
+        return frozenset(name for node in nodes for name in (*node.inputs, *(outer for inner in node.subgraphs for outer in inner.outer)))
+
+    @property
     def proto(self) -> onnx.ModelProto:
         """The model as it was given."""
         return self.model.proto

@@ -319,8 +319,8 @@ def require_watched(watched: object, outfeed: object, *, watches: bool, in_proce
         raise ValueError("watched and outfeed are the same queue: give each one of its own")
     if in_processes:
         raise ValueError(
-            "watched is a queue, but the stages are in several processes, each of which has only the values of its own stages: leave it away, "
-            "and use step(), whose Watched has them"
+            "watched is a queue, but the stages are in several processes, each of which has only the values of its own stages: leave it "
+            "away, and use step(), whose Watched has them"
         )
 
 

@@ -55,6 +55,7 @@ from tilestep.train.pipeline.arguments import (
 )
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
 from tilestep.train.pipeline.compile.placement import placements_of
+from tilestep.train.pipeline.compile.stage_watch import require_stages
 from tilestep.train.pipeline.compile.tracing import Function, wants_key
 from tilestep.train.pipeline.compile.updates import OptimizerPlan
 from tilestep.train.pipeline.compile.watch_keys import Given, Key, watch_list
@@ -245,7 +246,10 @@ class Pipeline:
             dtype=accumulate_outfeed_dtype,
         )
         watching = watch_list(watch, training=self._training)
-        self._watched = None if watching is None else WatchedResults(watching, self._schedule)
+        self._watched = None
+        if watching is not None:
+            require_stages(watching, self._levels)
+            self._watched = WatchedResults(watching, self._schedule)
         self._processes = None
         if several:
             self._processes = Processes(placements, first=len(self._levels[0]), commits_last=self._schedule.weights != "same")
@@ -275,7 +279,8 @@ class Pipeline:
 
     def __repr__(self) -> str:
         names = "; ".join(", ".join(map(name_of, level)) for level in self._levels)
-        return f"<Pipeline: {names}; {self._schedule}>"
+        watch = "" if self._watched is None else f"; watches {self._watched.watch}"
+        return f"<Pipeline: {names}; {self._schedule}{watch}>"
 
     @property
     def schedule(self) -> Schedule:

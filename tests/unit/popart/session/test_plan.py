@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import numpy as np
 import pytest
@@ -106,11 +105,8 @@ def test_saved_state_of_another_shape_is_refused() -> None:
         training(Model(proto=proto.SerializeToString(), x=model.x, w="w", y=model.y, loss=model.loss), prepare=False)
 
 
-@pytest.mark.parametrize(("name", "value"), [("enableReplicatedGraphs", True), ("virtualGraphMode", popart.VirtualGraphMode.Manual)])
-def test_what_needs_several_devices_is_refused_by_its_name(name: str, value: Any) -> None:
+def test_operators_without_a_virtual_graph_are_refused_where_it_is_asked_for() -> None:
     model = squares()
-    made = options(**{name: value})
-    if name == "enableReplicatedGraphs":
-        made.replicatedGraphCount = 2
-    with pytest.raises(popart.popart_exception, match=name if name != "enableReplicatedGraphs" else "eplicat"):
+    made = options(virtualGraphMode=popart.VirtualGraphMode.Manual)
+    with pytest.raises(popart.popart_exception, match="virtualGraphMode"):
         popart.TrainingSession(model.proto, popart.DataFlow(1, [model.y]), model.loss, sgd(), cpu(), userOptions=made)

@@ -31,6 +31,7 @@ def run(names: str, *options: str, environ: Mapping[str, str] = CPUS) -> None:
         "device_put.py compiled_call.py pipelines.py",
         "pipelines_options.py pipelines_failures.py",
         "pipelines_random.py",
+        "pipelines_watch.py",
         "pipelines_interrupts.py pipelines_resumed.py",
     ],
 )

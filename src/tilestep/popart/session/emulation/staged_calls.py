@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, final
@@ -16,6 +17,7 @@ from tilestep.pjrt.running.journal import Begin
 from tilestep.popart.session.emulation.options import EmulationOptions
 from tilestep.popart.session.emulation.staged_program import StagedProgram
 from tilestep.sim import EventKind, Mark, TileUse
+from tilestep.train.offload import is_on_host
 from tilestep.train.untyped import jax as _jax
 
 OUTSIDE: Final = ("load", "save", "read", "io-in", "io-out")  # kinds of cycles that are no part of a run's own time
@@ -98,6 +100,7 @@ class StagedPlay:
         with self._machine.running(self.journal), hints.program_group(self._group):
             self._pipeline = program.pipeline(self._machine)
             self._state = program.first_state(self._pipeline)
+            self._send_weights()
             self._state, _ = program.step(self._pipeline, self._state)
             _jax.block_until_ready(self._state)
         self.start = self.journal.mark()
@@ -121,7 +124,7 @@ class StagedPlay:
                         is_last = not any(isinstance(call, Ran) for call in calls[number + 1 : end])
                         self.last = self._timed(name) if is_last and not self._record else self._run(name)
                     case FromHost():
-                        self._state = _jax.tree.map(_sent, self._state)
+                        self._send_weights()
                     case ToHost():
                         for array in _jax.tree.leaves(self._state):
                             np.asarray(array)
@@ -136,6 +139,21 @@ class StagedPlay:
         if self._record and number not in self._begins and number in (0, self._notes.first):
             self.journal.system.record = self.journal.system.record_links = True
             self._begins[number] = self.journal.begin()
+
+    def _send_weights(self) -> None:
+        """New values of all that stays on the device come from the host. On each IPU one program takes them into the tiles."""
+        leaves, structure = _jax.tree.flatten(self._state)
+        leaves = [_jax.device_put(np.zeros(leaf.shape, leaf.dtype), leaf.sharding) for leaf in leaves]
+        places: dict[Any, list[int]] = {}
+        for number, leaf in enumerate(leaves):
+            if not is_on_host(leaf):
+                places.setdefault(tuple(sorted(device.id for device in leaf.sharding.device_set)), []).append(number)
+        with hints.program_group(self._group):
+            for numbers in places.values():
+                for number, taken in zip(numbers, _take_weights([leaves[number] for number in numbers]), strict=True):
+                    leaves[number] = taken
+        _jax.block_until_ready(leaves)
+        self._state = _jax.tree.unflatten(structure, leaves)
 
     def _run(self, name: str) -> None:
         """One call: the host pays for one dispatch, and waits until all is done."""
@@ -160,9 +178,9 @@ class StagedPlay:
         return spent
 
 
-def _sent(array: Any) -> Any:
-    """A new value of an array on the device."""
-    return _jax.device_put(np.zeros(array.shape, array.dtype), array.sharding)
+@functools.partial(_jax.jit, donate_argnums=0)
+def _take_weights(arrays: list[Any]) -> list[Any]:
+    return _jax.lax.optimization_barrier(arrays)
 
 
 def _spent(events: Sequence[Any], before: Mark, after: Mark) -> Spent:

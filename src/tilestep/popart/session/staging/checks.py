@@ -6,7 +6,8 @@ Source: PopART's ir.cpp (verifyVirtualGraphIds, verifyPipelineSettings) and tran
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
 
 from tilestep.popart.dataflow import Anchor
 from tilestep.popart.enums import AnchorReturnTypeId, VirtualGraphMode
@@ -17,10 +18,12 @@ from tilestep.popart.session.graph import SessionGraph
 from tilestep.popart.session.staging.placement import Operator, makers_of, named
 from tilestep.popart.session.staging.stages import Staging
 
+_CALL: Final = "Call"
+
 
 def require_all_or_no_ipus(operators: Sequence[Operator], mode: VirtualGraphMode) -> None:
     """Raises: popart_exception if some operators have a virtual graph and others have none, or if none has one in mode Manual."""
-    stated = [(name, place.ipu) for operator in operators for name, place in ((operator.name, operator.place), *operator.inner)]
+    stated = [(each.name, each.place.ipu) for operator in operators for each in (operator, *operator.inner)]
     counts = Counter(ipu for _, ipu in stated if ipu is not None)
     missing = [name for name, ipu in stated if ipu is None]
     if counts and missing:
@@ -34,6 +37,21 @@ def require_all_or_no_ipus(operators: Sequence[Operator], mode: VirtualGraphMode
             f"SessionOptions flag virtualGraphMode is {mode}, but no Ops have been annotated with virtual graph information. This is an "
             "inconsistent combination. Set it with builder.virtualGraph, or choose VirtualGraphMode.Auto"
         )
+
+
+def require_called(operators: Sequence[Operator]) -> None:
+    """Raises: popart_exception if a Call of a pipeline is on another IPU than an operator that it calls."""
+    for operator in operators:
+        for inner in operator.inner if operator.node.op_type == _CALL else ():
+            rule = "When pipelining, subgraph ops must have a virtual graph id"
+            if inner.place.ipu is None:
+                raise popart_exception(f'Op {inner.name} in subgraph "{inner.graph}" does not have a virtual graph id. {rule} set.')
+            if inner.place.ipu != operator.place.ipu:
+                raise popart_exception(
+                    f'The virtual graph id ({inner.place.ipu}) for Op {inner.name} in subgraph "{inner.graph}" does not match the virtual '
+                    f"graph id ({operator.place.ipu}) of the calling op. {rule} matching the calling op. To call one subgraph from several "
+                    "pipeline stages, make one for each virtual graph."
+                )
 
 
 def require_pipeline(operators: Sequence[Operator], options: SessionOptions, anchors: Sequence[Anchor]) -> None:
@@ -124,6 +142,35 @@ def require_depth(options: SessionOptions, batches: int, num_stages: int) -> Non
         raise popart_exception(
             f"For pipelining, depth ({what}) must equal at least the number of pipeline stages ({num_stages}). It is {depth}"
         )
+
+
+def require_one_recomputation_each(
+    operators: Sequence[Operator], backward: Collection[int], stage_of: Mapping[int, int], ipu_of: Mapping[int, int]
+) -> None:
+    """Raises: popart_exception if a tensor would be computed again twice: for the backward pass of its stage, and for a later stage.
+
+    A pipeline that recomputes keeps what its stages read from others. What a stage makes for a later one on the same IPU is not kept.
+
+    Args:
+        backward: stages that have a backward pass.
+        stage_of, ipu_of: position of a node -> its pipeline stage, its IPU.
+    """
+    makers = {name: operator.position for operator in operators for name in operator.node.outputs if name}
+    readers: dict[str, list[Operator]] = {}
+    for operator in operators:
+        for name in operator.reads:
+            readers.setdefault(name, []).append(operator)
+    for name, maker in makers.items():
+        stage, reading = stage_of[maker], readers.get(name, [])
+        late = [operator for operator in reading if stage_of[operator.position] != stage]
+        passed_on = any(ipu_of[operator.position] != ipu_of[maker] for operator in reading)  # so that it is kept
+        if stage in backward and late and not passed_on:
+            raise popart_exception(
+                "SessionOptions::autoRecomputation == RecomputationType::Pipeline is not compatible with the partitioning of operations "
+                f"over pipeline stages. To-stash Tensor '{name}' must be restored for recomputation of a descendent that is not a direct "
+                f"consumer on more than 1 PipelineStage, but this is currently not supported. {late[0].name} of pipeline stage "
+                f"{stage_of[late[0].position]} reads it"
+            )
 
 
 def require_ipus(graph: SessionGraph, staging: Staging, options: SessionOptions) -> None:

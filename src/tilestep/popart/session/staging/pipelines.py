@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from tilestep.popart.enums import RecomputationType
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import SessionOptions
+from tilestep.popart.options.placement_checks import implicit_pipeline
 from tilestep.popart.session.analysis import Analysis
 from tilestep.popart.session.graph import SessionGraph
 from tilestep.popart.session.staging import checks
@@ -48,11 +50,12 @@ def pipeline_homes(
     loss_stage = None if loss is None or loss not in makers else stage_of[makers[loss].position]
     separate = bool(options.createImplicitPipeliningFwdOnlyProgram)
     ipus = {stage_of[position]: ipu for position, ipu in ipu_of.items()}
-    forward = sorted(ipus)
+    forward, backward = sorted(ipus), set[int]()
     if loss_stage is not None:
         last = 2 * loss_stage + separate
         wanted = {name for name in graph.variables if name in analysis.differentiable} | set(gradients)
-        for stage in _backward(operators, analysis, stage_of, wanted):
+        backward = _backward(operators, analysis, stage_of, wanted)
+        for stage in backward:
             ipus.setdefault(last - stage, ipus[stage])
     merged = {stage: stage for stage in ipus} if separate else _merged(ipus)
     every = set(merged.values())
@@ -60,9 +63,12 @@ def pipeline_homes(
         if stage not in every:
             raise popart_exception(f"The set of pipeline stages for all Ops contains {len(every)} stages, but stage {stage} is missing")
     checks.require_depth(options, batches, len(every))
-    count = 1 + max(merged[stage] for stage in forward)
-    homes = {merged[stage]: Home(ipu=ipus[stage]) for stage in forward}
-    return [homes[stage] for stage in range(count)], {position: merged[stage] for position, stage in stage_of.items()}
+    numbers = {stage: number for number, stage in enumerate(sorted({merged[each] for each in forward}))}
+    placed = {position: numbers[merged[stage]] for position, stage in stage_of.items()}
+    if options.autoRecomputation is RecomputationType.Pipeline and implicit_pipeline(options):
+        checks.require_one_recomputation_each(operators, {numbers[merged[stage]] for stage in backward}, placed, ipu_of)
+    homes = {numbers[merged[stage]]: Home(ipu=ipus[stage]) for stage in forward}
+    return [homes[number] for number in sorted(homes)], placed
 
 
 def _merged(ipus: Mapping[int, int]) -> dict[int, int]:

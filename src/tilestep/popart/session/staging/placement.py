@@ -32,6 +32,20 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Inner:
+    """An operator of a graph inside of another operator.
+
+    Attributes:
+        name: in words.
+        graph: name of its graph.
+    """
+
+    name: str
+    graph: str
+    place: Place
+
+
+@dataclass(frozen=True, kw_only=True)
 class Operator:
     """An operator that a device runs.
 
@@ -39,14 +53,14 @@ class Operator:
         position: among the graph's nodes.
         place: as the model says it.
         added: whether it stands in no model: the session made it.
-        inner: places of the operators of graphs inside of it, with their names.
+        inner: operators of graphs inside of it.
     """
 
     position: int
     node: Node
     place: Place
     added: bool = False
-    inner: tuple[tuple[str, Place], ...] = ()
+    inner: tuple[Inner, ...] = ()
 
     @property
     def name(self) -> str:
@@ -141,10 +155,10 @@ def _is_folded(node: Node, fixed: set[str]) -> bool:
     return bool(node.inputs) and not drawn and not node.subgraphs and fixed.issuperset(filter(None, reads(node)))
 
 
-def _inner(node: onnx.NodeProto) -> Iterator[tuple[str, Place]]:
+def _inner(node: onnx.NodeProto) -> Iterator[Inner]:
     for attribute in node.attribute:
         if attribute.type == onnx.AttributeProto.GRAPH:
             for each in attribute.g.node:
                 if each.op_type != "Constant":
-                    yield named(each), place_of(each)
+                    yield Inner(name=named(each), graph=attribute.g.name, place=place_of(each))
                     yield from _inner(each)

@@ -48,6 +48,8 @@ def staging_of(
     num_ipus = device.numIpus // replicas_of(options)
     constant = frozenset(graph.variables) if not training and options.constantWeights else frozenset[str]()
     operators = operators_of(graph, analysis, constant=constant)
+    if options.enablePipelining and mode is VirtualGraphMode.Manual:
+        checks.require_called(operators)
     if mode is not VirtualGraphMode.Off:
         checks.require_all_or_no_ipus(operators, mode)
     if options.enablePipelining:

@@ -16,6 +16,7 @@ from tilestep.train.untyped import jax as _jax
 from tilestep.train.untyped import jnp as _jnp
 
 _MOST_NAMED: Final = 300  # characters of a list of names
+_MOST_OF_KEY: Final = 80  # and of one
 
 
 class Seen(NamedTuple):
@@ -114,32 +115,40 @@ def require_marked(watch: WatchList, names: Sequence[str], marks: Sequence[Seque
             continue
         name = key.name if isinstance(key, Gradient) else key
         if name not in found:
-            known = [f"{mark.name!r} ({_said(stage, names)})" for stage, own in enumerate(marks) for mark in own]
+            known = [f"{_key(mark.name)} ({_said(stage, names)})" for stage, own in enumerate(marks) for mark in own]
             there = f"marked are {shortened(', '.join(dict.fromkeys(known)), _MOST_NAMED)}" if known else "no stage marks anything"
-            raise ValueError(f'watch has {key!r}, but no stage has watched(x, "{name}"): {there}')
+            raise ValueError(f"watch has {_key(key)}, but no stage has watched(x, {_key(name)}): {there}")
         _require_possible(key, how, found[name][1], _said(found[name][0], names))
 
 
 def _twice(name: str, first: int, second: int, names: Sequence[str]) -> str:
     if first == second:
         return (
-            f"{_said(first, names)} marks two values as {name!r}, which is watched: give each a name of its own; a function that is called "
-            "several times may take it as an argument"
+            f"{_said(first, names)} marks two values as {_key(name)}, which is watched: give each a name of its own; a function that is "
+            "called several times may take it as an argument"
         )
-    return f"{_said(first, names)} and {_said(second, names)} both mark a value as {name!r}, which is watched: give each a name of its own"
+    return (
+        f"{_said(first, names)} and {_said(second, names)} both mark a value as {_key(name)}, which is watched: give each a name of its own"
+    )
 
 
 def _require_possible(key: Key, how: How, mark: Mark, where: str) -> None:
     if mark.inside is not None:
         raise ValueError(
-            f"watch has {key!r}, but {where} marks it inside of {mark.inside}, which its values do not leave: return it from there, and "
-            "mark what comes out"
+            f"watch has {_key(key)}, but {where} marks it inside of {mark.inside}, which its values do not leave: return it from there, "
+            "and mark what comes out"
         )
     kind = f"{mark.spec.dtype}[{','.join(map(str, mark.spec.shape))}]"
     if isinstance(key, Gradient) and not has_gradient(mark.spec):
-        raise ValueError(f"watch has {key!r}, but the value is {kind} (of {where}), and only real and complex numbers have a gradient")
+        raise ValueError(f"watch has {_key(key)}, but the value is {kind} (of {where}), and only real and complex numbers have a gradient")
     if how == "sum" and mark.spec.dtype == bool:
-        raise ValueError(f'watch has the "sum" of {key!r}, but the value is {kind} (of {where}): mark it as numbers, such as x.astype(int)')
+        raise ValueError(
+            f'watch has the "sum" of {_key(key)}, but the value is {kind} (of {where}): mark it as numbers, such as x.astype(int)'
+        )
+
+
+def _key(key: Key) -> str:
+    return shortened(repr(key), _MOST_OF_KEY)
 
 
 def _said(stage: int, names: Sequence[str]) -> str:
@@ -166,7 +175,7 @@ def watched_params(watch: WatchList, levels: Sequence[Sequence[int]], params: Se
     """For each stage its parameters that are watched.
 
     Args: params: of each stage.
-    Raises: ValueError for a stage that is not there, a path that leads nowhere, or to more than one array, or a "sum" of bool.
+    Raises: ValueError for a path that leads nowhere, or to more than one array, or a "sum" of bool.
     """
     found: list[list[Seen]] = [[] for _ in params]
     for key, how in watch.entries:
@@ -174,22 +183,29 @@ def watched_params(watch: WatchList, levels: Sequence[Sequence[int]], params: Se
             stage = stage_of(key, levels)
             leaf, spec = _leaf(key, params[stage])
             if how == "sum" and spec.dtype == bool:
-                raise ValueError(f'watch has the "sum" of {key!r}, which is bool: watch the "last" or "all" of it')
+                raise ValueError(f'watch has the "sum" of {_key(key)}, which is bool: watch the "last" or "all" of it')
             found[stage].append(Seen(key, how, "", leaf, tuple(spec.shape), spec.dtype))
     return found
+
+
+def require_stages(watch: WatchList, levels: Sequence[Sequence[Any]]) -> None:
+    """Raises: ValueError for a parameter of a stage that is not there."""
+    for key, _ in watch.entries:
+        if isinstance(key, Parameter):
+            stage_of(key, levels)
 
 
 def stage_of(key: Parameter, levels: Sequence[Sequence[Any]]) -> int:
     """The number of a parameter's stage among all. Raises: ValueError if there is no such stage."""
     level, member = key.stage if isinstance(key.stage, tuple) else (key.stage, None)
     if level >= len(levels):
-        raise ValueError(f"watch has {key!r}, but there are {len(levels)} stages, from 0 on")
+        raise ValueError(f"watch has {_key(key)}, but the stages are 0 to {len(levels) - 1}")
     members = len(levels[level])
     if member is None and members > 1:
         first = repr(Parameter((level, 0), key.path))
-        raise ValueError(f"watch has {key!r}, but stage {level} is {members} concurrent ones: name one, such as {first}")
+        raise ValueError(f"watch has {_key(key)}, but stage {level} is {members} concurrent ones: name one, such as {first}")
     if member is not None and member >= members:
-        raise ValueError(f"watch has {key!r}, but stage {level} has {members} concurrent ones, from 0 on")
+        raise ValueError(f"watch has {_key(key)}, but stage {level} has the members 0 to {members - 1}")
     return sum(map(len, levels[:level])) + (member or 0)
 
 
@@ -203,5 +219,5 @@ def _leaf(key: Parameter, params: Pytree) -> tuple[int, Spec]:
     among = [Parameter(key.stage, paths[index]) for index in below or range(len(paths))]
     there = shortened(", ".join(map(repr, among)), _MOST_NAMED) or "none"
     if below:
-        raise ValueError(f"watch has {key!r}, which is no single array: name one of {there}")
-    raise ValueError(f"watch has {key!r}, but the stage has no such parameter; its parameters are {there}")
+        raise ValueError(f"watch has {_key(key)}, which is no single array: name one of {there}")
+    raise ValueError(f"watch has {_key(key)}, but the stage has no such parameter; its parameters are {there}")

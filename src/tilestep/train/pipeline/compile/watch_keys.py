@@ -13,6 +13,8 @@ from tilestep.train.numbers import whole_number
 How = Literal["all", "last", "sum"]
 HOW: Final[tuple[How, ...]] = get_args(How)
 
+_MOST_OF_KEY: Final = 80  # characters
+_MOST_SHOWN: Final = 300
 _FORMS: Final = 'a mapping such as {"hidden": "all", gradient("hidden"): "sum"}, or a list of what is to be watched'
 
 
@@ -113,6 +115,9 @@ class WatchList:
 
     entries: tuple[tuple[Key, How], ...]
 
+    def __str__(self) -> str:
+        return shortened(", ".join(f"{key!r} {how}" for key, how in self.entries), _MOST_SHOWN)
+
     @functools.cached_property
     def names(self) -> frozenset[str]:
         """Of all marks whose value or gradient is watched."""
@@ -139,11 +144,14 @@ def watch_list(watch: Any, *, training: bool) -> WatchList | None:
     keys = [key for key, _ in entries]
     twice = next((key for key in keys if keys.count(key) > 1), None)
     if twice is not None:
-        raise ValueError(f"watch has {twice!r} twice: name each thing once")
+        raise ValueError(f"watch has {shortened(repr(twice), _MOST_OF_KEY)} twice: name each thing once")
     alone = next((key for key in keys if isinstance(key, _Key)), None)
     if alone is not None and not training:
         kind = "gradients" if isinstance(alone, Gradient) else "updates of parameters"
-        raise ValueError(f"watch has {alone!r}, but a pipeline without an optimizer has no {kind}: watch values, or give an optimizer")
+        raise ValueError(
+            f"watch has {shortened(repr(alone), _MOST_OF_KEY)}, but a pipeline without an optimizer has no {kind}: watch values, or give "
+            "an optimizer"
+        )
     return WatchList(tuple(entries))
 
 
@@ -162,4 +170,4 @@ def _how(key: Any, how: Any) -> How:
     for known in HOW:
         if isinstance(how, str) and how == known:
             return known
-    raise ValueError(f"watch has {shown(how)} for {key!r}: it must be one of {', '.join(map(repr, HOW))}")
+    raise ValueError(f"watch has {shown(how)} for {shortened(repr(key), _MOST_OF_KEY)}: it must be one of {', '.join(map(repr, HOW))}")

@@ -111,10 +111,13 @@ def in_order(watch: WatchList, found: dict[Key, Any]) -> dict[Key, Any]:
 class WatchedResults:
     """What a queue gets of what is watched.
 
-    Attributes: elements: how many of one run: one for each microbatch if everything that is watched has a row for each, else one.
+    Attributes:
+        watch: what is watched.
+        elements: how many of one run: one for each microbatch if everything that is watched has a row for each, else one.
     """
 
     def __init__(self, watch: WatchList, schedule: Schedule) -> None:
+        self.watch: Final = watch
         updates = rows_of_updates(schedule)
         rows = {0 if how != "all" else updates if isinstance(key, Parameter) else schedule.microbatches for key, how in watch.entries}
         self._has_rows = rows == {schedule.microbatches}

@@ -31,16 +31,32 @@ def test_all_operators_have_a_virtual_graph_or_none() -> None:
     assert plan(ladder([0, None, 1])).staging.kind == "one"
 
 
-def test_operators_of_inner_graphs_have_virtual_graphs_too() -> None:
+def calling(inner_ipu: int | None) -> Placed:
+    """A call on IPU 0 of a graph with one operator, and a loss on IPU 1."""
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2], "x")
     inner = builder.createSubgraphBuilder()
     given = inner.addUntypedInputTensor(x)
-    inner.addOutputTensor(inner.aiOnnx.add([given, given]))
+    added = inner.aiOnnx.add([given, given])
+    if inner_ipu is not None:
+        inner.virtualGraph(added, inner_ipu)
+    inner.addOutputTensor(added)
     y = builder.aiGraphcore.call([x], 1, inner)[0]
     builder.virtualGraph(y, 0)
     builder.virtualGraph(builder.aiGraphcore.identityloss([y]), 1)
-    refuses(r"(?s)Either all Ops must .*\n  Op\(ai.onnx.Add, inputs=", Placed(builder.getModelProto(), y, y), training=False, manual=True)
+    return Placed(builder.getModelProto(), y, y)
+
+
+def test_operators_of_inner_graphs_have_virtual_graphs_too() -> None:
+    refuses(r"(?s)Either all Ops must .*\n  Op\(ai.onnx.Add, inputs=", calling(None), training=False, manual=True)
+    refuses(r'Op Op\(ai.onnx.Add, .*\) in subgraph ".*" does not have a virtual graph id. When', calling(None), training=False, **PIPELINED)
+    refuses(
+        r'The virtual graph id \(1\) for Op Op\(ai.onnx.Add, .* in subgraph ".*" does not match the virtual graph id \(0\) of the calling',
+        calling(1),
+        training=False,
+        **PIPELINED,
+    )
+    assert plan(calling(0), training=False, **PIPELINED).staging.kind == "pipelined"
 
 
 def test_what_is_known_before_needs_no_virtual_graph() -> None:
@@ -180,6 +196,27 @@ def test_single_operators_are_not_computed_again_in_a_pipeline() -> None:
     chosen.autoRecomputation = popart.RecomputationType.Standard
     refuses("A mixture of auto and manual recomputation is not supported", model, chosen)
     assert plan(recomputing(popart.RecomputeType.Checkpoint), chosen).staging.kind == "sharded"
+
+
+def test_a_stage_is_not_computed_again_twice() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 2], "x")
+    w = builder.addInitializedInputTensor(np.ones((2, 2), np.float32), "w")
+    with builder.virtualGraph(0), builder.pipelineStage(0):
+        made = builder.aiOnnx.exp([x])
+        y = builder.aiOnnx.matmul([made, w])
+    with builder.virtualGraph(1), builder.pipelineStage(1):
+        y = builder.aiOnnx.sqrt([y])
+    with builder.virtualGraph(0), builder.pipelineStage(2):
+        loss = builder.aiGraphcore.identityloss([builder.aiOnnx.add([made, y])])
+    model = Placed(builder.getModelProto(), loss, y)
+    chosen = options(**PIPELINED)
+    assert plan(model, chosen).staging.kind == "pipelined"
+    chosen.autoRecomputation = popart.RecomputationType.Pipeline
+    refuses(
+        "SessionOptions::autoRecomputation == RecomputationType::Pipeline is not compatible with .* To-stash Tensor 'Exp:0'", model, chosen
+    )
+    assert plan(model, chosen, training=False).staging.kind == "pipelined"
 
 
 def test_an_operator_on_an_ipu_that_the_device_lacks_is_found_when_it_is_prepared() -> None:
