@@ -138,7 +138,8 @@ def test_shapes_stay_known_where_stages_compute_again() -> None:
             w = builder.addInitializedInputTensor(np.eye(WIDTH, dtype=np.float32))
             y = builder.reshape_const(builder.aiOnnx, [builder.aiOnnx.matmul([y, w])], [4, WIDTH])
             loss = builder.aiGraphcore.identityloss([y]) if ipu else ""
-    options = _options(virtualGraphMode=MODES.Manual, autoRecomputation=popart.RecomputationType.Standard)
+    again = popart.RecomputationType.RecomputeAll
+    options = _options(virtualGraphMode=MODES.Manual, autoRecomputation=again, explicitRecomputation=True)
     sgd = popart.SGD({"defaultLearningRate": (1.0, True)})
     session = popart.TrainingSession(builder.getModelProto(), popart.DataFlow(1, [loss]), loss, sgd, _device(), userOptions=options)
     session.prepareDevice()
