@@ -6,7 +6,7 @@ import contextvars
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -62,9 +62,7 @@ def compile_all(compiled: Compiled, functions: Sequence[Function], states: Seque
     if report is not None:
         report(0, len(jobs))
     with ThreadPoolExecutor(max_workers=min(_THREADS, os.cpu_count() or 1)) as pool:
-        waiting = {
-            pool.submit(contextvars.copy_context().run, lowered.compile): (key, note, stage) for key, (lowered, note, stage) in jobs.items()
-        }
+        waiting = {_submitted(pool, lowered.compile): (key, note, stage) for key, (lowered, note, stage) in jobs.items()}
         executables: dict[int, Any] = {}
         for done, future in enumerate(as_completed(waiting), 1):
             error = future.exception()
@@ -81,6 +79,19 @@ def compile_all(compiled: Compiled, functions: Sequence[Function], states: Seque
                 report(done, len(jobs))
     give_back()
     return executables
+
+
+def _submitted(pool: ThreadPoolExecutor, job: Callable[[], Any]) -> Future[Any]:
+    """The job on one of the pool's threads; in this one when Python ends, as pools start no job then: a report may still need programs."""
+    try:
+        return pool.submit(contextvars.copy_context().run, job)
+    except RuntimeError:
+        done = Future[Any]()
+        try:
+            done.set_result(job())
+        except Exception as error:
+            done.set_exception(error)
+        return done
 
 
 def started_directly(compiled: Compiled, executables: Executables, states: Sequence[Pytree]) -> Compiled:
