@@ -53,7 +53,7 @@ class MachineBeside:
     @contextlib.contextmanager
     def running(self, journal: Journal) -> Iterator[None]:
         """What this thread does with the machine's devices inside is noted in that journal. Other threads wait with theirs."""
-        with _one_at_a_time, hints.listening(journal):
+        with _one_at_a_time, hints.listening(journal), hints.with_devices(tuple(self.devices)):
             before = self._client.journal
             self._client.use(journal)
             _native.count_dry(1)

@@ -39,7 +39,7 @@ def staged_program(plan: Plan, options: SessionOptions, optimizer: Optimizer | N
             mean_strategy=options.meanAccumulationAndReplicationReductionStrategy,
             loss_dtype=plan.names.analysis.types[loss].dtype,
         )
-        transformation = staged_rule(lambda params: optimizer.rule(replace(context, params=params)))
+        transformation = staged_rule(lambda params: optimizer.of_weights(params).rule(replace(context, params=params)))
     return StagedProgram(
         stages=stage_functions(plan, loss, loss_scale=scale, policies=policies),
         schedule=schedule,
