@@ -50,6 +50,7 @@ PICKLERS = ("pickle", "_pickle", "pickletools", "cloudpickle", "dill", "marshal"
 PICKLE_NOTHING = (
     "multiprocessing.connection.Connection",
     "multiprocessing.connection.wait",
+    "concurrent.futures.Future",
     "concurrent.futures.ThreadPoolExecutor",
     "concurrent.futures.as_completed",
 )

@@ -236,6 +236,7 @@ PUBLIC_NAMES = [
     "tilestep.train.schedules.from_table",
     "tilestep.train.schedules.grouped",
     "tilestep.train.schedules.interleaved",
+    "tilestep.train.schedules.loading_parameters",
     "tilestep.train.schedules.looped",
     "tilestep.train.schedules.offloading",
     "tilestep.train.schedules.phases",

@@ -161,6 +161,24 @@ def listening(listener: Listener) -> Iterator[None]:
         _own.reset(token)
 
 
+_beside: ContextVar[tuple[Any, ...]] = ContextVar("tilestep_devices_beside", default=())
+
+
+@contextlib.contextmanager
+def with_devices(devices: tuple[Any, ...]) -> Iterator[None]:
+    """Says that this thread uses devices inside which `jax.devices` does not give, because they are beside the process's own."""
+    token = _beside.set(devices)
+    try:
+        yield
+    finally:
+        _beside.reset(token)
+
+
+def devices_beside(platform: str) -> tuple[Any, ...]:
+    """The devices of a platform that this thread uses beside those of `jax.devices`; none if there are none."""
+    return tuple(device for device in _beside.get() if device.platform == platform)
+
+
 def _who_listens() -> Listener | None:
     return _own.get() or _listener
 

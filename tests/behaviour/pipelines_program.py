@@ -132,6 +132,22 @@ def watching() -> None:
         for turn in range(2):
             state, seen = pipeline.step(state, batches(turn, MICROBATCHES))
         tell(f"watching_{schedule}", (state, seen.outputs[0], seen.values))
+    pipeline = Pipeline(
+        [lambda p, x: watched(x * p, "a"), refusing, lambda p, x: (watched(x, "b") * p).sum()],
+        optax.sgd(0.01),
+        6,
+        device_mapping=[0, 5, 7],
+        program="stages",
+        watch={"a": "sum", gradient("a"): "all", "b": "last", parameter(1): "last"},
+    )
+    state = pipeline.init([np.float32(1)] * 3)
+    x = np.arange(12, dtype=np.float32).reshape(6, 2) / 2
+    error = raised_by(lambda: pipeline.step(state, x))
+    state, seen = pipeline.step(error.state, x + 0.25)
+    tell("watching after", (state, seen.outputs, seen.values))
+    if COUNT > 1:
+        refused = raised_by(lambda: pipeline.run(state, InfeedQueue([]), watched=OutfeedQueue()))
+        assert "several processes" in str(refused), refused
 
 
 def classes() -> None:

@@ -86,7 +86,7 @@ def test_the_program_of_the_document_prints_what_is_shown(tmp_path: Path) -> Non
 
 
 def test_two_processes_give_the_values_of_one() -> None:
-    require_values_of_one_process(2, "brief", "classes", "in_turns")
+    require_values_of_one_process(2, "brief", "watching", "classes", "in_turns")
 
 
 def test_a_killed_process_ends_the_other_which_names_it() -> None:

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from tilestep.messages import plain, shortened, shown
-from tilestep.train.other_arguments import platform_named, require_one_of, require_tree
+from tilestep.train.other_arguments import devices_named, platform_named, require_one_of, require_tree
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
@@ -231,7 +231,7 @@ def move_chosen(tree: Pytree, choice: Choice, kind: Kind, *, platform: str) -> P
         return tree
     leaves, structure = _jax.tree_util.tree_flatten_with_path(tree)
     chosen = [_is_chosen(choice, path, leaf) for path, leaf in leaves]
-    if any(chosen) and (reason := why_not(platform, [memory.kind for memory in _jax.devices(platform)[0].addressable_memories()])):
+    if any(chosen) and (reason := why_not(platform, [memory.kind for memory in devices_named(platform)[0].addressable_memories()])):
         if choice is not None:
             raise ValueError(f"offload wants {kind} in the host's memory, but {reason}: leave offload None or False there")
         warnings.warn(f"{kind} stay on the device: {reason}", stacklevel=_level_of_caller())

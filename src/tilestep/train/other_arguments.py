@@ -15,6 +15,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from tilestep.hints import devices_beside
 from tilestep.messages import plain, shortened, shown
 
 MOST_ITEMS: Final = 1_000_000  # of what does not say how many it has
@@ -172,13 +173,18 @@ def require_platform(platform: Any) -> None:
 
 
 def platform_named(platform: Any) -> str:
-    """The name of a platform of which JAX has devices. Raises: as `require_platform`; ValueError for another platform."""
+    """The name of a platform of which JAX has devices. Raises: as `devices_named`."""
+    devices_named(platform)
+    return platform
+
+
+def devices_named(platform: Any) -> Sequence[Any]:
+    """The devices of a platform; those beside the process's own go before. Raises: as `require_platform`; ValueError if it has none."""
     require_platform(platform)
     try:
-        jax.devices(platform)
+        return devices_beside(platform) or jax.devices(platform)
     except RuntimeError as error:
         raise ValueError(f"platform is {shown(platform)}, of which JAX has no devices: {shortened(plain(error), 300)}") from error
-    return platform
 
 
 def devices_of(devices: Any) -> tuple[Any, ...]:

@@ -86,6 +86,35 @@ def test_the_system_has_as_many_ipus_as_the_command_line_says(words: list[str], 
     assert (done.returncode, done.stdout.splitlines()) == (0, printed)
 
 
+PIPELINE = """
+import numpy as np
+import popart
+builder = popart.Builder()
+x = y = builder.addInputTensor("FLOAT", [2, 8])
+for ipu in range(2):
+    with builder.virtualGraph(ipu):
+        y = builder.aiOnnx.matmul([y, builder.addInitializedInputTensor(np.eye(8, dtype=np.float32))])
+        loss = builder.aiGraphcore.identityloss([y]) if ipu else ""
+options = popart.SessionOptions()
+options.virtualGraphMode, options.enablePipelining = popart.VirtualGraphMode.Manual, True
+options.enableGradientAccumulation, options.accumulationFactor = True, 4
+options.weightTensorLocationSettings.location.storage = popart.TensorStorage.OffChip
+options.instrumentWithHardwareCycleCounter = True
+flow, sgd = popart.DataFlow(1, [loss]), popart.SGD({"defaultLearningRate": (0.1, True)})
+with popart.DeviceManager().acquireAvailableDevice(2, 16) as device:
+    session = popart.TrainingSession(builder.getModelProto(), flow, loss, sgd, device, userOptions=options)
+    session.prepareDevice()
+    session.weightsFromHost()
+    session.run(popart.PyStepIO({x: np.ones((4, 2, 8), np.float32)}, session.initAnchorArrays()))
+    print(session.getCycleCount() > 0)
+"""
+
+
+def test_a_pipeline_is_emulated_though_the_process_has_no_emulated_platform() -> None:
+    done = tilestep_run("--popart", "-c", PIPELINE)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
 def test_a_system_with_too_few_ipus_says_how_to_get_more() -> None:
     done = tilestep_run("--ipus", "2", "--popart", "-c", "import popart; popart.DeviceManager().acquireAvailableDevice(4)")
     assert done.returncode == 1

@@ -36,11 +36,12 @@ class MachineBeside:
     """One machine beside the process's.
 
     Attributes:
+        spec: its figures.
         devices: its IPUs, for JAX.
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+        self._settings, self.spec = settings, settings.machine
         self._client, self.devices = client_beside(settings, _MODE)
 
     def journal(self) -> Journal:
@@ -52,7 +53,7 @@ class MachineBeside:
     @contextlib.contextmanager
     def running(self, journal: Journal) -> Iterator[None]:
         """What this thread does with the machine's devices inside is noted in that journal. Other threads wait with theirs."""
-        with _one_at_a_time, hints.listening(journal):
+        with _one_at_a_time, hints.listening(journal), hints.with_devices(tuple(self.devices)):
             before = self._client.journal
             self._client.use(journal)
             _native.count_dry(1)

@@ -132,6 +132,7 @@ def client_beside(settings: Settings, dry_mode: DryMode) -> tuple[Client, list[A
     """
     number = str(len(_beside))
     client = _beside[number] = immortal(Client(settings, None, dry_mode))
+    assert client.host  # which starts what waits for values
     return client, beside.make_client(PLATFORM, {_BESIDE: number}).devices()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import ClassVar, Self
 
@@ -71,6 +71,15 @@ class Optimizer(ABC):
     def clone(self) -> Self:
         """An optimizer that later changes of this one don't change."""
         return copy.deepcopy(self)
+
+    def of_weights(self, ids: Collection[str]) -> Self:
+        """A copy for some of the weights: its groups of clipping name no others."""
+        own = self.clone()
+        groups = own._clip_norm_settings
+        for group in groups:
+            group.weightIds = [id for id in group.weightIds if id in ids]
+        own._clip_norm_settings = [group for group in groups if group.weightIds or group.getMode() is ClipNormSettings.Mode.ClipAllWeights]
+        return own
 
     def loss_scaling_scalar(self, dtype: np.dtype[np.generic]) -> Scalar:
         """The loss scaling as a tensor of the session, named after the loss' type."""

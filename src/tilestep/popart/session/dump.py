@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 
 from tilestep.files import write_file
+from tilestep.popart.builder import attribute_names as names
 from tilestep.popart.environment import read_environment
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.log import Level, log
@@ -39,13 +40,31 @@ def dump_graph(plan: Plan) -> None:
 def graph_json(plan: Plan) -> str:
     """A JSON object: name of a graph -> its operators in order, each with type, name, inputs, outputs and attributes.
 
-    The form is the original's, the operators are the model's own: there are no backward ones, because JAX differentiates.
+    The form is the original's, the operators are the model's own: there are no backward ones, because JAX differentiates. Where a session
+    has several stages, the operators' attributes say where the session runs them.
     """
     graph = plan.graph.proto.graph
     types = {name: kind for name in _names(graph) if (kind := plan.type_of(name)) is not None}
     found: dict[str, list[dict[str, Any]]] = {}
     _add(graph, _MAIN if not graph.name or graph.name.startswith(_BUILDERS) else graph.name, types, found)
+    places = _places(plan)
+    for operator in next(iter(found.values())):
+        for output in operator["outputs"]:
+            operator["attributes"] |= places.get(output["name"], {})
     return json.dumps(found, indent=1)
+
+
+def _places(plan: Plan) -> dict[str, dict[str, int]]:
+    """A tensor -> attributes that say where the operator that makes it runs."""
+    kind, found = plan.staging.kind, dict[str, dict[str, int]]()
+    for stage in plan.staging.stages if kind != "one" else ():
+        place = {names.VIRTUAL_GRAPH: stage.ipu}
+        if kind == "pipelined":
+            place[names.PIPELINE_STAGE] = stage.number
+        if stage.phase is not None:
+            place[names.EXECUTION_PHASE] = stage.phase
+        found |= {name: place for position in stage.nodes for name in plan.graph.graph.nodes[position].outputs}
+    return found
 
 
 def _names(graph: onnx.GraphProto) -> set[str]:
@@ -76,8 +95,8 @@ def _add(graph: onnx.GraphProto, name: str, types: Mapping[str, jax.ShapeDtypeSt
         )
 
 
-def _tensors(names: Iterable[str], types: Mapping[str, jax.ShapeDtypeStruct]) -> list[dict[str, Any]]:
-    return [_tensor(name, types.get(name)) for name in names]
+def _tensors(tensors: Iterable[str], types: Mapping[str, jax.ShapeDtypeStruct]) -> list[dict[str, Any]]:
+    return [_tensor(name, types.get(name)) for name in tensors]
 
 
 def _tensor(name: str, kind: jax.ShapeDtypeStruct | None) -> dict[str, Any]:

@@ -108,14 +108,28 @@ class Feeds:
     def step_inputs(self, io: PyStepIO) -> dict[str, Array]:
         """The arrays of a step in the program's shapes and types.
 
-        Raises: popart_runtime_error for a missing one that an operator reads, or one of another type.
+        Without its checks a shorter array is read again from its begin, as the original reads it.
+
+        Raises: popart_runtime_error for a missing one that an operator reads, or one of another size or type.
         """
         left_out = self._unread - io.inputs.keys()
         types = self.step_types() if left_out else {}
-        return {
-            name: np.zeros(shape, types[name].dtype) if name in left_out else self._typed(name, io.input(name)).reshape(shape)
+        arrays = {
+            name: np.zeros(shape, types[name].dtype)
+            if name in left_out
+            else self._whole(name, self._typed(name, io.input(name)), io.checks)
             for name, shape in self._shapes.items()
         }
+        return {name: array.reshape(self._shapes[name]) for name, array in arrays.items()}
+
+    def _whole(self, name: str, array: Array, checks: bool) -> Array:
+        """An array with as many elements as a step reads."""
+        size, piece = self._sizes[name], math.prod(self._inputs[name].shape)
+        if array.size == size:
+            return array
+        if checks or 0 in (size, array.size) or size % array.size or array.size % piece:
+            self._require_size(name, "input", size, array.size, self._inputs[name].shape)
+        return np.resize(array, size)
 
     def microbatch_input(self, name: str, read: Callable[[str], Array]) -> Array:
         """An input of one microbatch, from a function that is called for each replica; zeros for one that no operator reads.

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from tilestep.onnx.demand import statistics
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.optimizers import Optimizer, UpdateRule
 from tilestep.popart.session.graph import SessionGraph
@@ -27,7 +28,8 @@ def shared_by_replicas(graph: SessionGraph, rule: UpdateRule | None, optimizer: 
         return replication
     owners = {} if rule is None else rule.owners
     grouped = {name for name in graph.variables if replication.is_grouped(name)}
-    own = grouped | graph.statistics | {name for name, weight in owners.items() if weight in grouped}
+    kept = statistics(graph.graph) & graph.variables.keys()  # in inference, too, batch norms may keep them
+    own = grouped | kept | {name for name, weight in owners.items() if weight in grouped}
     if optimizer is not None and optimizer.getClipNormSettings() and grouped:
         own = {*graph.variables, *owners}
     return replication.with_state(owners, own)

@@ -64,7 +64,7 @@ class Plan:
     batches: int
     accumulation: int
     staging: Staging
-    forward: Program | None = None
+    forward: Program | ReplicatedProgram | None = None
     loss: str | None = None
 
     def type_of(self, name: str) -> jax.ShapeDtypeStruct | None:
@@ -145,20 +145,26 @@ def plan_of(
         accumulation=accumulation,
         stale=stale_weights(graph, analysis, staging, options, optimizer, source),
     )
+    forward = forward_program(graph, options, anchors, fetched, batches=flow.batchesPerStep(), accumulation=accumulation)
     replication = shared_by_replicas(graph, rule, optimizer)
-    several = replication.count > 1
+
+    def replicated(program: Program) -> Program | ReplicatedProgram:
+        if replication.count == 1:
+            return program
+        return ReplicatedProgram(program, replication, anchors=program.anchors, inputs=graph.inputs, state=state)
+
     return Plan(
         graph=graph,
         names=names,
         anchors=anchors,
-        program=ReplicatedProgram(program, replication, anchors=anchors, inputs=graph.inputs, state=state) if several else program,
+        program=replicated(program),
         replication=replication,
         rule=rule,
         first=first_values(graph, rule, trained, replication),
         batches=flow.batchesPerStep(),
         accumulation=accumulation,
         staging=staging,
-        forward=forward_program(graph, options, anchors, fetched, batches=flow.batchesPerStep(), accumulation=accumulation),
+        forward=None if forward is None else replicated(forward),
         loss=source,
     )
 

@@ -58,7 +58,12 @@ class Gradients:
 
 @final
 class Program:
-    """Pure functions of one device. `step` runs all microbatches of a call of `session.run`."""
+    """Pure functions of one device. `step` runs all microbatches of a call of `session.run`.
+
+    Attributes:
+        anchors: that are returned.
+        batches, accumulation: batches of a step, microbatches of a batch.
+    """
 
     def __init__(
         self,
@@ -72,8 +77,8 @@ class Program:
         stale: StaleWeights | None = None,
     ) -> None:
         """Args: stale: in a pipeline that trains without accumulation."""
-        self._graph, self._anchors, self._fetched, self._gradients, self._stale = graph, anchors, fetched, gradients, stale
-        self.batches, self.accumulation = batches, accumulation
+        self._graph, self._fetched, self._gradients, self._stale = graph, fetched, gradients, stale
+        self.anchors, self.batches, self.accumulation = anchors, batches, accumulation
 
     def begin(self, carry: Carry) -> Carry:
         """The carry at the begin of a run."""
@@ -149,8 +154,8 @@ class Program:
         carry = self.begin(carry)
         if self.batches == 1:
             new, values = self.batch(carry, inputs)
-            totals = {anchor.name: self._total(anchor, values[anchor.name]) for anchor in self._anchors if not anchor.is_stacked}
-            stacked = {anchor.name: values[anchor.name] for anchor in self._anchors if anchor.is_stacked}
+            totals = {anchor.name: self._total(anchor, values[anchor.name]) for anchor in self.anchors if not anchor.is_stacked}
+            stacked = {anchor.name: values[anchor.name] for anchor in self.anchors if anchor.is_stacked}
         else:
             first = {anchor.name: jnp.zeros(shape.shape, shape.dtype) for anchor, shape in self._total_types(carry, inputs)}
 
@@ -158,13 +163,13 @@ class Program:
                 inner, values = self.batch(state[0], batch)
                 totals = {
                     anchor.name: self._total(anchor, values[anchor.name], state[1][anchor.name])
-                    for anchor in self._anchors
+                    for anchor in self.anchors
                     if not anchor.is_stacked
                 }
-                return (inner, totals), {anchor.name: values[anchor.name] for anchor in self._anchors if anchor.is_stacked}
+                return (inner, totals), {anchor.name: values[anchor.name] for anchor in self.anchors if anchor.is_stacked}
 
             (new, totals), stacked = lax.scan(body, (carry, first), inputs)
-            stacked = {anchor.name: self._selected(anchor, stacked[anchor.name]) for anchor in self._anchors if anchor.is_stacked}
+            stacked = {anchor.name: self._selected(anchor, stacked[anchor.name]) for anchor in self.anchors if anchor.is_stacked}
         return self.end(new), stacked | totals | self.at_end(new)
 
     def _selected(self, anchor: Anchor, values: Any) -> Any:
@@ -176,7 +181,7 @@ class Program:
 
     def at_end(self, carry: Carry) -> Values:
         """Anchors of variables that are returned once, at the end of a step."""
-        final = {anchor.name for anchor in self._anchors if anchor.kind == AnchorReturnTypeId.Final}
+        final = {anchor.name for anchor in self.anchors if anchor.kind == AnchorReturnTypeId.Final}
         return self._kept(carry, [name for name in self._fetched.variables if name in final])
 
     def _total_types(self, carry: Carry, inputs: Values) -> list[tuple[Anchor, Any]]:
@@ -185,7 +190,7 @@ class Program:
         leading = 1 if self.accumulation > 1 else 0
         return [
             (anchor, jax.ShapeDtypeStruct(values[anchor.name].shape[leading:], values[anchor.name].dtype))
-            for anchor in self._anchors
+            for anchor in self.anchors
             if not anchor.is_stacked
         ]
 

@@ -165,7 +165,7 @@ class ReplicatedProgram:
         """A function of one replica, with random numbers of its own."""
 
         def of_one(carry: Carry, *inputs: Values) -> tuple[Carry, Values]:
-            own = carry._replace(key=jax.random.fold_in(carry.key, lax.axis_index(AXIS)))
+            own = carry._replace(key=jax.random.fold_in(carry.key, lax.axis_index(AXIS) + 1))
             with replicas(AXIS, self._replication.count, native_groups=native_groups):
                 new, values = function(own, *inputs)
             return new._replace(key=carry.key), values

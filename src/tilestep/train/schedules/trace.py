@@ -18,8 +18,11 @@ from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import items_of, require_kind
 from tilestep.train.schedules.checks import require_schedule
 from tilestep.train.schedules.schedule import Costs, Kind, Schedule, Task, Timeline
+from tilestep.train.schedules.tasks import OF_PARAMETERS
 
-_PROGRAM: Final = re.compile(r"stage_\d+_(forward_and_backward|forward|backward|input_gradient|weight_gradient|update)$")
+_PROGRAM: Final = re.compile(
+    r"stage_\d+_(forward_and_backward|forward|backward|input_gradient|weight_gradient|update|load_parameters|store_parameters)$"
+)
 _SUM: Final = "gradient_sum"  # of several stages that read one output, before its stage's backward
 _HOW_EVENTS: Final = "a list of events, such as profile.timeline"
 _ATTRIBUTES: Final = ("ipu", "start_cycle", "end_cycle", "kind", "program")  # of an event
@@ -31,6 +34,8 @@ _KINDS: Final = {
     "input_gradient": Kind.INPUT_GRADIENT,
     "weight_gradient": Kind.WEIGHT_GRADIENT,
     "update": Kind.UPDATE,
+    "load_parameters": Kind.LOAD_PARAMETERS,
+    "store_parameters": Kind.STORE_PARAMETERS,
 }
 
 
@@ -62,7 +67,7 @@ def traced(schedule: Schedule, events: Iterable[Event], *, update: int = -1) -> 
     A task lasts from the begin of its program's compute to the end of its compute, exchanges and syncs between tiles. The sum of several
     stages' gradients is a part of backward. Transfers from the host before a task, and to other IPUs after it, are outside. A task without
     a program takes no time: the backward of the last stage, which is one program with its forward, input gradients of a first stage, and
-    updates of an optimiser that looks across stages.
+    updates of an optimiser that looks across stages. A load or store of parameters is all that its program does.
 
     Args:
         schedule: of the pipeline.
@@ -157,12 +162,12 @@ def _runs(events: Iterable[Event]) -> Mapping[int, Sequence[_Run]]:
     summed: dict[int, int] = {}  # IPU -> when it began to add up gradients for its next backward
     for ipu, own in by_ipu.items():
         for place, event in enumerate(own):
-            if event.kind != "compute":
+            if event.kind not in ("compute", "host-call"):
                 continue
             if event.program.endswith(_SUM):
                 summed.setdefault(ipu, event.start_cycle)
             match = _PROGRAM.search(event.program)
-            if match is None:
+            if match is None or (event.kind == "host-call") != (_KINDS[match[1]] in OF_PARAMETERS):
                 continue
             end, kinds = event.end_cycle, ["exchange", "sync"]
             for _, after in pairwise(own[place : place + 3]):
@@ -188,6 +193,8 @@ def _ipus(schedule: Schedule, runs: Mapping[int, Sequence[_Run]]) -> Sequence[in
 def _has_program(schedule: Schedule, task: Task, runs: Sequence[_Run]) -> bool:
     if task.kind is Kind.FORWARD:
         return True
+    if task.kind in OF_PARAMETERS:  # a stage may have all of them on the device
+        return any(run.kind is task.kind for run in runs)
     if task.kind is Kind.UPDATE:  # an optimiser that looks across stages has programs of its own
         return any(run.kind is Kind.UPDATE for run in runs)
     if task.kind is Kind.INPUT_GRADIENT and task.stage in schedule.levels[0]:

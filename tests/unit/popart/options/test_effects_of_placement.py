@@ -130,6 +130,25 @@ def test_what_is_computed_again_takes_time() -> None:
     assert _cycles(autoRecomputation=popart.RecomputationType.RecomputeAll) > _cycles()
 
 
+def test_shapes_stay_known_where_stages_compute_again() -> None:
+    builder = popart.Builder()
+    x = y = builder.addInputTensor("FLOAT", [4, WIDTH], "x")
+    for ipu in range(2):
+        with builder.virtualGraph(ipu):
+            w = builder.addInitializedInputTensor(np.eye(WIDTH, dtype=np.float32))
+            y = builder.reshape_const(builder.aiOnnx, [builder.aiOnnx.matmul([y, w])], [4, WIDTH])
+            loss = builder.aiGraphcore.identityloss([y]) if ipu else ""
+    again = popart.RecomputationType.RecomputeAll
+    options = _options(virtualGraphMode=MODES.Manual, autoRecomputation=again, explicitRecomputation=True)
+    sgd = popart.SGD({"defaultLearningRate": (1.0, True)})
+    session = popart.TrainingSession(builder.getModelProto(), popart.DataFlow(1, [loss]), loss, sgd, _device(), userOptions=options)
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({x: np.ones((4, WIDTH), np.float32)}, anchors))
+    assert anchors[loss] == 1
+
+
 def test_without_the_flag_nothing_behind_the_last_checkpoint_is_computed_again() -> None:
     again = {"enablePipelining": False, "autoRecomputation": popart.RecomputationType.RecomputeAll}
     assert _cycles(**again) == _cycles(enablePipelining=False)  # there is no checkpoint, so all is behind the last one

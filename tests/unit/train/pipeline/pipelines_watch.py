@@ -15,6 +15,7 @@ from tests.unit.train.pipeline.pipelines import CLASSES, ROWS, WIDTH, assert_nea
 from tilestep.errors import QueueError
 from tilestep.train import InfeedQueue, OutfeedQueue, Pipeline, Watched, gradient, parameter, watched
 from tilestep.train.pipeline.compile.executables import _calls
+from tilestep.train.schedules import from_table
 from tilestep.train.schedules.schedule import Kind, Task
 
 COUNT, TURNS = 4, 3
@@ -252,6 +253,19 @@ def test_weights_that_change_within_a_run(schedule: str) -> None:
     pipeline = Pipeline([stage(n) for n in range(depth)], optax.sgd(rate), count, pipeline_schedule=schedule, strict=False, watch=some)
     _, less = pipeline.step(pipeline.init(weights), x)
     assert_near(less.values, {key: reduced(np.asarray(seen.values[key]), how) for key, how in some.items()}, NEAR)
+
+
+def test_the_last_microbatch_is_that_of_the_highest_number_in_any_order() -> None:
+    rows = [["0F0", "0F2", "0F1", "1F0", "1F2", "1F1", "1B0", "1B2", "1B1", "0B0", "0B2", "0B1", "0U", "1U"]]
+    schedule = from_table(rows, device_mapping=[0, 0])
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    stages = [lambda p, x: watched(x * p, "h"), lambda p, x: ((watched(x, "x") ** 2) * p).sum()]
+    watch: dict[Any, Any] = {"h": "last", gradient("h"): "last", "x": "last", gradient("x"): "sum"}
+    options: Any = {"pipeline_schedule": schedule, "device_mapping": [0, 0], "program": "stages", "strict": False}
+    pipeline = Pipeline(stages, optax.sgd(0.1), 3, watch=watch, **options)
+    _, seen = pipeline.step(pipeline.init([np.float32(2), np.float32(3)]), x)
+    for key, value in zip(watch, (2 * x[2], 12 * x[2], 2 * x[2], 12 * x.sum(0)), strict=True):
+        np.testing.assert_array_equal(seen.values[key], value)
 
 
 # ------------------------------------------------------------------------------------------------------------------------ inference

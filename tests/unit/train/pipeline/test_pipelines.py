@@ -50,3 +50,7 @@ def test_more_of_them(name: str) -> None:
 @pytest.mark.slow
 def test_ctrl_c_on_emulated_ipus() -> None:
     run("pipelines_interrupts.py", "-m", "not slow", environ=IPUS)
+
+
+def test_what_is_watched_on_emulated_ipus() -> None:
+    run("pipelines_watch_on_ipu.py", environ=IPUS)

@@ -96,7 +96,9 @@ def _function(
 
         def mark(name: str, value: Any) -> Any:
             value = watched(value, name) if name in marks else value
-            found[name] = value = checkpoint_name(jnp.asarray(value), name) if policy is not None and name in made else value
+            if policy is not None and name in made and isinstance(value, jax.Array):  # else it is a constant, which may decide shapes
+                value = checkpoint_name(value, name)
+            found[name] = value
             return value
 
         with replicas(replica_axis() or "", graph.replication.count, native_groups=True):

@@ -39,7 +39,7 @@ def staged_program(plan: Plan, options: SessionOptions, optimizer: Optimizer | N
             mean_strategy=options.meanAccumulationAndReplicationReductionStrategy,
             loss_dtype=plan.names.analysis.types[loss].dtype,
         )
-        transformation = staged_rule(lambda params: optimizer.rule(replace(context, params=params)))
+        transformation = staged_rule(lambda params: optimizer.of_weights(params).rule(replace(context, params=params)))
     return StagedProgram(
         stages=stage_functions(plan, loss, loss_scale=scale, policies=policies),
         schedule=schedule,
@@ -48,7 +48,7 @@ def staged_program(plan: Plan, options: SessionOptions, optimizer: Optimizer | N
         replicas=replicas,
         num_ipus=plan.staging.num_ipus,
         draws=plan.graph.draws,
-        arguments=_training_arguments(options, plan, replicas) if transformation is not None else {},
+        arguments=_arguments(options, plan, replicas, training=transformation is not None),
     )
 
 
@@ -71,9 +71,12 @@ def _schedule(plan: Plan, *, training: bool) -> tuple[Schedule, int]:
     return cycles_of(ipus, plan.batches, training=True, stale_weights=True), 1
 
 
-def _training_arguments(options: SessionOptions, plan: Plan, replicas: int) -> Mapping[str, Any]:
+def _arguments(options: SessionOptions, plan: Plan, replicas: int, *, training: bool) -> Mapping[str, Any]:
+    offload = _offload(options, plan)
+    if not training:
+        return {"offload_optimizer_state": {"parameters": offload["parameters"]}}
     arguments: dict[str, Any] = {
-        "offload_optimizer_state": _offload(options, plan),
+        "offload_optimizer_state": offload,
         "offload_activations": options.activationTensorLocationSettings.location.storage is TensorStorage.OffChip,
         "replica_reduction": "sum",
     }
@@ -90,7 +93,8 @@ def _offload(options: SessionOptions, plan: Plan) -> Mapping[str, Any]:
     ):
         return {"optimizer_state": False, "accumulators": False, "parameters": False}
     names = sorted((*plan.graph.variables, *plan.names.state), key=len, reverse=True)
-    constant = set(plan.graph.variables) - set(plan.names.trained)
+    fixed = plan.loss is not None or bool(options.constantWeights)  # else an inference session may get new weights at any time
+    constant = set(plan.graph.variables) - set(plan.names.trained) if fixed else set[str]()
 
     def chooser(prefix: str = "") -> Callable[[str, Any], bool]:
         def choose(path: str, leaf: jax.Array) -> bool:

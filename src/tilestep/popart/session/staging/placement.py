@@ -86,7 +86,7 @@ def operators_of(graph: SessionGraph, analysis: Analysis, *, constant: frozenset
         if made and (fixed.issuperset(made) or _is_folded(node, fixed)):
             fixed.update(made)
             continue
-        proto = next((protos[name] for name in _originals(made) if name in protos), None)
+        proto = next((protos[name] for name in _originals(made) if name in protos and protos[name].op_type == node.op_type), None)
         if proto is None and not made:
             proto = node.proto
         if proto is None:

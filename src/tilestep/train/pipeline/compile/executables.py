@@ -6,7 +6,7 @@ import contextvars
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -62,9 +62,7 @@ def compile_all(compiled: Compiled, functions: Sequence[Function], states: Seque
     if report is not None:
         report(0, len(jobs))
     with ThreadPoolExecutor(max_workers=min(_THREADS, os.cpu_count() or 1)) as pool:
-        waiting = {
-            pool.submit(contextvars.copy_context().run, lowered.compile): (key, note, stage) for key, (lowered, note, stage) in jobs.items()
-        }
+        waiting = {_submitted(pool, lowered.compile): (key, note, stage) for key, (lowered, note, stage) in jobs.items()}
         executables: dict[int, Any] = {}
         for done, future in enumerate(as_completed(waiting), 1):
             error = future.exception()
@@ -81,6 +79,19 @@ def compile_all(compiled: Compiled, functions: Sequence[Function], states: Seque
                 report(done, len(jobs))
     give_back()
     return executables
+
+
+def _submitted(pool: ThreadPoolExecutor, job: Callable[[], Any]) -> Future[Any]:
+    """The job on one of the pool's threads; in this one when Python ends, as pools start no job then: a report may still need programs."""
+    try:
+        return pool.submit(contextvars.copy_context().run, job)
+    except RuntimeError:
+        done = Future[Any]()
+        try:
+            done.set_result(job())
+        except Exception as error:
+            done.set_exception(error)
+        return done
 
 
 def started_directly(compiled: Compiled, executables: Executables, states: Sequence[Pytree]) -> Compiled:
@@ -149,8 +160,8 @@ def _calls_of_stage(compiled: Compiled, stage: Stage, programs: Programs, state:
         params = [*(params[index] for index in packing.alone), *packs]
     args = [placement.spec(spec, axis) for spec, axis in zip(stage.args, stage.axes, strict=True)]
     microbatch = compiled.before[number][0]
-    begin = compiled.sums[number]
-    sums = ([], []) if begin is None else _jax.tree.map(functools.partial(_on_stage, stage), _jax.eval_shape(begin))
+    begin = compiled.totals[number]
+    totals = ([], []) if begin is None else _jax.tree.map(functools.partial(_on_stage, stage), _jax.eval_shape(begin))
     accumulators: list[Spec] = []
     if compiled.updates:
         update = compiled.updates[number]
@@ -163,9 +174,9 @@ def _calls_of_stage(compiled: Compiled, stage: Stage, programs: Programs, state:
         if compiled.joint is None and state is not None:
             yield _Call(number, "update", update.apply, _update_specs(compiled, number, leaves, accumulators, state))
     if compiled.last is not None and number == len(compiled.programs) - 1:
-        yield _Call(number, "forward and backward", compiled.last, (accumulators, params, args, microbatch, sums[0]))
+        yield _Call(number, "forward and backward", compiled.last, (accumulators, params, args, microbatch, totals[0]))
         return
-    forward = params, args, sums[0]
+    forward = params, args, totals[0]
     yield _Call(number, "forward", programs.forward, forward)
     if compiled.last is None or programs.keeps_away:  # JAX decides on the memory of results when it has compiled
         return
@@ -175,10 +186,10 @@ def _calls_of_stage(compiled: Compiled, stage: Stage, programs: Programs, state:
     read = [args[index] for index in programs.kept_args]
     own = params if start is not None else [params[index] for index in programs.kept_params]
     if programs.input_gradient is None:
-        yield _Call(number, "backward", programs.backward, (accumulators, own, read, kept, gradients, microbatch, sums[1]))
+        yield _Call(number, "backward", programs.backward, (accumulators, own, read, kept, gradients, microbatch, totals[1]))
         return
-    yield _Call(number, "input gradient", programs.input_gradient, (own, read, kept, gradients, sums[1]))
-    results = _jax.eval_shape(programs.input_gradient, own, read, kept, gradients, sums[1])
+    yield _Call(number, "input gradient", programs.input_gradient, (own, read, kept, gradients, totals[1]))
+    results = _jax.eval_shape(programs.input_gradient, own, read, kept, gradients, totals[1])
     crossing = [_on_stage(stage, spec) for spec in results[1]]
     yield _Call(number, "weight gradient", programs.weight_gradient, (accumulators, own, read, kept, gradients, crossing, microbatch))
 

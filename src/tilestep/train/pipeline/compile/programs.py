@@ -16,7 +16,7 @@ from tilestep.train.pipeline.compile.pipeline_spec import Leaf, PipelineSpec
 from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.routes import Routes, routes
 from tilestep.train.pipeline.compile.stage import Packings, Program, Programs, Stage, make_last, make_programs
-from tilestep.train.pipeline.compile.stage_watch import sums_of
+from tilestep.train.pipeline.compile.stage_watch import totals_of
 from tilestep.train.pipeline.compile.tracing import Traced
 from tilestep.train.pipeline.compile.updates import OptimizerPlan, Update, accumulator_specs, make_update
 from tilestep.train.processes.remote import RemoteProgram
@@ -47,8 +47,8 @@ class Compiled:
         updated_on_device: those of them whose update takes what is loaded.
         numbers: for each stage the numbers of all microbatches, as int32 scalars on its devices.
         before: for each stage and microbatch how many microbatches its accumulators hold before it, if the reduction depends on it.
-        sums: for each stage the program that begins the sums of what is watched: () -> (those of its forward, of its backward); both in
-            the first for a stage whose forward and backward are one program. None without sums.
+        totals: for each stage the program that begins the totals of what is watched: () -> (those of its forward, of its backward); both in
+            the first for a stage whose forward and backward are one program. None without totals.
     """
 
     traced: Traced
@@ -66,7 +66,7 @@ class Compiled:
     updated_on_device: frozenset[int]
     numbers: tuple[list[jax.Array], ...]
     before: tuple[list[Any], ...]
-    sums: tuple[Program | None, ...]
+    totals: tuple[Program | None, ...]
 
 
 def make_all(spec: PipelineSpec, traced: Traced, ties: Sequence[Sequence[Leaf]], known: KnownPrograms) -> Compiled:
@@ -112,13 +112,13 @@ def make_all(spec: PipelineSpec, traced: Traced, ties: Sequence[Sequence[Leaf]],
         updated_on_device=updated_on_device(spec.schedule, ties, is_joint=joint is not None),
         numbers=numbers,
         before=tuple([own[m % per_update] if counts else () for m in range(len(own))] for own in numbers),
-        sums=tuple(_sums(stage, is_one=plan is not None and stage is stages[-1]) for stage in stages),
+        totals=tuple(_totals(stage, is_one=plan is not None and stage is stages[-1]) for stage in stages),
     )
 
 
-def _sums(stage: Stage, *, is_one: bool) -> Program | None:
-    """Begins the sums of what is watched. Args: is_one: whether forward and backward are one program."""
-    values, gradients = sums_of(stage.watch.values), sums_of(stage.watch.gradients)
+def _totals(stage: Stage, *, is_one: bool) -> Program | None:
+    """Begins the totals of what is watched. Args: is_one: whether forward and backward are one program."""
+    values, gradients = totals_of(stage.watch.values), totals_of(stage.watch.gradients)
     if not values and not gradients:
         return None
     copies = () if stage.placement.replicas is None else (stage.placement.replicas.count,)
@@ -127,7 +127,7 @@ def _sums(stage: Stage, *, is_one: bool) -> Program | None:
         first, second = ([_jax.numpy.zeros((*copies, *seen.shape), seen.dtype) for seen in of] for of in (values, gradients))
         return ([*first, *second], []) if is_one else (first, second)
 
-    zeros.__name__ = zeros.__qualname__ = f"stage_{stage.number}_watched_sums"  # by which traces have it
+    zeros.__name__ = zeros.__qualname__ = f"stage_{stage.number}_watched_totals"  # by which traces have it
     if not stage.placement.is_local:
         return RemoteProgram(zeros, stage.placement.whole)
     return _jax.jit(zeros, out_shardings=stage.placement.along(0), compiler_options=stage.placement.compiler_options)
@@ -176,7 +176,7 @@ def _task_programs(
 
 
 def _mover(stage: Stage, known: KnownPrograms) -> Mover:
-    key = "mover", stage.number, stage.placement, stage.param_shardings, _shapes(stage.params)
+    key = "mover", stage.placement, stage.param_shardings, _shapes(stage.params)
     if key not in known:
         known[key] = Mover(stage)
     return known[key]

@@ -20,7 +20,7 @@ from tilestep.train.pipeline.compile.marks import extracted
 from tilestep.train.pipeline.compile.packing import Packing, packed, unpacked
 from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.residuals import residuals
-from tilestep.train.pipeline.compile.stage_watch import NOTHING, Seen, StageWatch, given, sums_of
+from tilestep.train.pipeline.compile.stage_watch import NOTHING, Seen, StageWatch, given, totals_of
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 from tilestep.train.untyped import jnp as _jnp
@@ -140,16 +140,16 @@ class Programs:
     """Jitted functions over leaves. Parameters, accumulators and kept values are packed as `Packings` says.
 
     Attributes:
-        forward: (params, args, sums) -> (leaves of the outputs that are sent, of the auxiliary state, and of the kept values; then rows
-            and sums of the marked values that are watched, see `StageWatch`). It donates sums, as all programs do.
+        forward: (params, args, totals) -> (leaves of the outputs that are sent, of the auxiliary state, and of the kept values; then rows
+            and totals of the marked values that are watched, see `StageWatch`). It donates totals, as all programs do.
         kept_args: indices of the arguments that backward reads.
         kept_params: indices of the parameters that it reads, among all leaves. It reads all if some are packed.
         keeps_away: whether some kept values are in the host's memory.
-        backward: (accumulators, these parameters, kept arguments, kept values, gradients of the outputs' real leaves, microbatch, sums) ->
-            (accumulators, gradients of the arguments that need one, rows and sums of the marked values' gradients that are watched). It
-            donates the accumulators.
-        input_gradient: (these parameters, kept arguments, kept values, gradients of the outputs, sums) -> (gradients of the arguments that
-            need one, values for the weights' gradient, rows and sums as `backward` has them).
+        backward: (accumulators, these parameters, kept arguments, kept values, gradients of the outputs' real leaves, microbatch,
+            totals) -> (accumulators, gradients of the arguments that need one, rows and totals of the marked values' gradients that are
+            watched). It donates the accumulators.
+        input_gradient: (these parameters, kept arguments, kept values, gradients of the outputs, totals) -> (gradients of the arguments
+            that need one, values for the weights' gradient, rows and totals as `backward` has them).
         weight_gradient: (accumulators, these parameters, kept arguments, kept values, gradients of the outputs, values of the input's
             gradient, microbatch) -> (accumulators,). It donates the accumulators.
         real_outputs: indices of the outputs' leaves that have gradients.
@@ -180,10 +180,10 @@ def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], 
     watch = stage.watch
     if packings is None:
 
-        def forward_only(params: Arrays, args: Arrays, sums: Arrays) -> tuple[list[jax.Array], ...]:
+        def forward_only(params: Arrays, args: Arrays, totals: Arrays) -> tuple[list[jax.Array], ...]:
             outputs, aux, values = stage.watched_call(_jax.tree.unflatten(structure, on_device(list(params))), args, ())
             leaves = _jax.tree.leaves(outputs)
-            return [leaves[index] for index in sent], _jax.tree.leaves(aux), [], *given(watch.values, values, sums)
+            return [leaves[index] for index in sent], _jax.tree.leaves(aux), [], *given(watch.values, values, totals)
 
         return Programs(forward=_forward_program(stage, forward_only), real_outputs=real_outputs)
     real_params = stage.real_params
@@ -204,10 +204,10 @@ def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], 
     kept_params = tuple(range(len(leaves))) if packings.params.packs else parts.kept_params
     packing = packed(parts.specs, but=parts.away) if packings.values else unpacked(parts.specs)
 
-    def forward(params: Arrays, args: Arrays, sums: Arrays) -> tuple[list[jax.Array], ...]:
+    def forward(params: Arrays, args: Arrays, totals: Arrays) -> tuple[list[jax.Array], ...]:
         outputs, aux, kept = parts.forward(packings.params.unpack(on_device(list(params))), args)
         values = outputs[len(outputs) - len(watch.values) :]
-        return [outputs[index] for index in sent], aux, packing.pack(kept), *given(watch.values, values, sums)
+        return [outputs[index] for index in sent], aux, packing.pack(kept), *given(watch.values, values, totals)
 
     def pulled_back(params: Arrays, args: Arrays, kept: Arrays, gradients: Arrays) -> tuple[list[jax.Array], ...]:
         """Gradients of the real parameters, of the arguments that need one, and of slots. What a program does not return is dropped."""
@@ -217,11 +217,11 @@ def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], 
         return parts.pullback(params, args, packing.unpack(kept))(gradients)
 
     def backward(
-        accumulators: Arrays, params: Arrays, args: Arrays, kept: Arrays, gradients: Arrays, microbatch: jax.Array, sums: Arrays
+        accumulators: Arrays, params: Arrays, args: Arrays, kept: Arrays, gradients: Arrays, microbatch: jax.Array, totals: Arrays
     ) -> tuple[list[jax.Array], ...]:
         of_params, of_args, of_slots = pulled_back(on_device(list(params)), args, kept, gradients)
         new = accumulated(accumulators, packings.accumulators.pack(of_params), microbatch, reduction)
-        return new, of_args, *given(watch.gradients, of_slots, sums)
+        return new, of_args, *given(watch.gradients, of_slots, totals)
 
     axes = [stage.axes[index] for index in parts.kept_args]
     programs = Programs(
@@ -234,7 +234,7 @@ def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], 
             f"stage_{stage.number}_backward",
             (0, None, axes, 0, 0, None, 0),
             (0, 0, 0, 0),
-            donate=(0, *_donated_sums(stage, 6, watch.gradients)),
+            donate=(0, *_donated_totals(stage, 6, watch.gradients)),
             out_shardings=_accumulators_first(stage, others=3),
         ),
         real_outputs=real_outputs,
@@ -243,13 +243,13 @@ def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], 
 
 
 def _forward_program(stage: Stage, forward: Program) -> Program:
-    donated = _donated_sums(stage, 2, stage.watch.values)
+    donated = _donated_totals(stage, 2, stage.watch.values)
     return stage.placement.jit(forward, f"stage_{stage.number}_forward", (None, stage.axes, 0), (0, 0, 0, 0, 0), donate=donated)
 
 
-def _donated_sums(stage: Stage, argument: int, seen: Sequence[Seen]) -> tuple[int, ...]:
-    """The argument that has sums, if there are any: it is donated. On a mesh JAX decides where results are."""
-    return (argument,) if sums_of(seen) and not stage.placement.is_mesh else ()
+def _donated_totals(stage: Stage, argument: int, seen: Sequence[Seen]) -> tuple[int, ...]:
+    """The argument that has totals, if there are any: it is donated. On a mesh JAX decides where results are."""
+    return (argument,) if totals_of(seen) and not stage.placement.is_mesh else ()
 
 
 def _split(
@@ -262,7 +262,7 @@ def _split(
     later: Callable[[Sequence[Any], Sequence[Any]], list[Any]] | None = None
     first, watched = len(stage.needs_gradient), stage.watch.gradients
 
-    def input_gradient(params: Arrays, args: Arrays, kept: Arrays, gradients: Arrays, sums: Arrays) -> tuple[list[jax.Array], ...]:
+    def input_gradient(params: Arrays, args: Arrays, kept: Arrays, gradients: Arrays, totals: Arrays) -> tuple[list[jax.Array], ...]:
         nonlocal later
         operands = [on_device(list(params)), list(args), list(kept), list(gradients)]
 
@@ -272,7 +272,7 @@ def _split(
 
         now, later = halves(flat_jaxpr(in_order, *operands), first + len(watched))
         results, crossed = now(_jax.tree.leaves(operands))
-        return results[:first], crossed, *given(watched, results[first:], sums)
+        return results[:first], crossed, *given(watched, results[first:], totals)
 
     def weight_gradient(
         accumulators: Arrays, params: Arrays, args: Arrays, kept: Arrays, gradients: Arrays, crossed: Arrays, microbatch: jax.Array
@@ -289,7 +289,7 @@ def _split(
             f"{name}_input_gradient",
             (None, axes, 0, 0, 0),
             (0, 0, 0, 0),
-            donate=_donated_sums(stage, 4, watched),
+            donate=_donated_totals(stage, 4, watched),
         ),
         weight_gradient=jit(
             weight_gradient,
@@ -305,15 +305,15 @@ def _split(
 def make_last(stage: Stage, packings: Packings, loss_of: Callable[..., Any], *, loss_too: bool, reduction: Reduction) -> Program:
     """Forward and backward of the stage that gives the loss.
 
-    (accumulators, params, args, microbatch, sums) -> (accumulators, leaves of the outputs, of the auxiliary state, [the loss] or [],
-    gradients of the arguments; then rows and sums of all marked values that are watched, and behind them of gradients).
+    (accumulators, params, args, microbatch, totals) -> (accumulators, leaves of the outputs, of the auxiliary state, [the loss] or [],
+    gradients of the arguments; then rows and totals of all marked values that are watched, and behind them of gradients).
 
     Args: loss_of: (outputs) -> loss. loss_too: whether the loss is one more result, because it is no output of the stage.
     """
     structure, real_params, watch = stage.params_structure, stage.real_params, stage.watch
     watched = (*watch.values, *watch.gradients)
 
-    def both(accumulators: Arrays, params: Arrays, args: Arrays, microbatch: jax.Array, sums: Arrays) -> tuple[Any, ...]:
+    def both(accumulators: Arrays, params: Arrays, args: Arrays, microbatch: jax.Array, totals: Arrays) -> tuple[Any, ...]:
         params = packings.params.unpack(on_device(list(params)))
 
         def function(some_params: Arrays, some_args: Arrays, slots: Arrays) -> tuple[Any, Any]:
@@ -325,14 +325,14 @@ def make_last(stage: Stage, packings: Packings, loss_of: Callable[..., Any], *, 
         loss, pullback, (outputs, aux, values) = _jax.vjp(function, *wanted, has_aux=True)
         of_params, of_args, of_slots = pullback(_jnp.ones((), loss.dtype))
         new = accumulated(accumulators, packings.accumulators.pack(of_params), microbatch, reduction)
-        return new, outputs, aux, [loss] if loss_too else [], of_args, *given(watched, [*values, *of_slots], sums)
+        return new, outputs, aux, [loss] if loss_too else [], of_args, *given(watched, [*values, *of_slots], totals)
 
     return stage.placement.jit(
         both,
         f"stage_{stage.number}_forward_and_backward",
         (0, None, stage.axes, None, 0),
         (0, 0, 0, 0, 0, 0, 0),
-        donate=(0, *_donated_sums(stage, 4, watched)),
+        donate=(0, *_donated_totals(stage, 4, watched)),
         out_shardings=_accumulators_first(stage, others=6),
     )
 

@@ -48,7 +48,8 @@ class Seen(NamedTuple):
 class StageWatch:
     """What of one stage is watched.
 
-    Its programs return the rows, each of which is of one microbatch, and sums, which they take from one microbatch to the next.
+    Its programs return the rows, each of which is of one microbatch, and totals (sums, or latest values), which they take from one
+    microbatch to the next.
 
     Attributes: values: of marks. gradients: of marks, too. params: parameters after updates.
     """
@@ -76,23 +77,25 @@ NOTHING: Final = StageWatch()
 
 def rows_of(of: Iterable[Seen]) -> list[Seen]:
     """What programs return of each microbatch."""
-    return [seen for seen in of if seen.how != "sum"]
+    return [seen for seen in of if seen.how == "all"]
 
 
-def sums_of(of: Iterable[Seen]) -> list[Seen]:
-    """What they add up."""
-    return [seen for seen in of if seen.how == "sum"]
+def totals_of(of: Iterable[Seen]) -> list[Seen]:
+    """What they reduce."""
+    return [seen for seen in of if seen.how != "all"]
 
 
-def given(of: Sequence[Seen], values: Sequence[jax.Array], sums: Sequence[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
-    """(rows, sums with one more microbatch). Args: values: of everything in `of`."""
-    before = iter(sums)
-    rows, after = [], list[jax.Array]()
+def given(of: Sequence[Seen], values: Sequence[jax.Array], totals: Sequence[jax.Array]) -> tuple[list[jax.Array], list[jax.Array]]:
+    """(rows, totals with one more microbatch). Args: values: of everything in `of`."""
+    before = iter(totals)
+    rows, after = list[jax.Array](), list[jax.Array]()
     for seen, value in zip(of, values, strict=True):
-        if seen.how == "sum":
-            after.append(next(before) + value)
-        else:
+        if seen.how == "all":
             rows.append(value)
+        elif seen.how == "sum":
+            after.append(next(before) + value)
+        else:  # the program takes the one before, so that the new one is where that was, and an IPU sends none of them away
+            after.append(_jax.lax.optimization_barrier((value, next(before)))[0])
     return rows, after
 
 

@@ -1,7 +1,8 @@
-"""Collects what is watched in one run: rows of microbatches, sums that programs carry on, and parameters after updates."""
+"""Collects what is watched in one run: rows of microbatches, totals that programs carry on, and parameters after updates."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, final
 
@@ -10,7 +11,7 @@ import jax
 from tilestep.train.offload import on_device
 from tilestep.train.pipeline.compile.programs import Compiled
 from tilestep.train.pipeline.compile.stage import Stage
-from tilestep.train.pipeline.compile.stage_watch import Seen, StageWatch, rows_of, sums_of
+from tilestep.train.pipeline.compile.stage_watch import Seen, StageWatch, rows_of, totals_of
 from tilestep.train.pipeline.compile.watch_keys import Key, Parameter, WatchList
 from tilestep.train.schedules.schedule import Schedule
 from tilestep.train.untyped import Spec
@@ -34,64 +35,71 @@ class Watched(NamedTuple):
 
 
 class _Half(NamedTuple):
-    """What programs of one kind of one stage give. Attributes: rows, sums: what is in each of their lists."""
+    """What programs of one kind of one stage give. Attributes: rows, totals: what is in each of their lists."""
 
     rows: list[Seen]
-    sums: list[Seen]
+    totals: list[Seen]
 
 
 def _halves(stage: Stage, *, is_one: bool) -> tuple[_Half, _Half]:
     """Of forward and backward. Args: is_one: whether they are one program, whose results are all in the first."""
     watch = stage.watch
     first, second = ((*watch.values, *watch.gradients), ()) if is_one else (watch.values, watch.gradients)
-    return _Half(rows_of(first), sums_of(first)), _Half(rows_of(second), sums_of(second))
+    return _Half(rows_of(first), totals_of(first)), _Half(rows_of(second), totals_of(second))
 
 
 @final
 class Sightings:
     """What is watched in one run.
 
-    Args: count: the number of microbatches.
+    Args: schedule: the order of tasks.
     """
 
-    def __init__(self, compiled: Compiled, count: int) -> None:
-        self._compiled, self._count = compiled, count
+    def __init__(self, compiled: Compiled, schedule: Schedule) -> None:
+        self._compiled, self._count, self._updates = compiled, schedule.microbatches, rows_of_updates(schedule)
         stages = compiled.traced.stages
         self._halves = [_halves(stage, is_one=compiled.last is not None and stage is stages[-1]) for stage in stages]
-        self._sums = [([], []) if begin is None else begin() for begin in compiled.sums]
+        self._totals: list[tuple[list[Any], list[Any]]] = [([], []) if begin is None else begin() for begin in compiled.totals]
         self._columns: dict[Key, list[Any]] = {}  # of each microbatch, or each update
-        self._totals: dict[Key, jax.Array] = {}
+        self._found: dict[Key, Any] = {}  # what is reduced
+        self._done = [0] * len(stages)  # updates
 
-    def sums(self, stage: int, half: int) -> list[jax.Array]:
-        """The sums that the next program of a stage takes, and donates. Args: half: 0 for forward, 1 for backward."""
-        return self._sums[stage][half]
+    def totals(self, stage: int, half: int) -> list[jax.Array]:
+        """The totals that the next program of a stage takes, and donates. Args: half: 0 for forward, 1 for backward."""
+        totals, begin = self._totals[stage][half], self._compiled.totals[stage]
+        if begin is not None and any(total is None for total in totals):  # the schedule does another microbatch after the last one
+            totals[:] = [zero if total is None else total for total, zero in zip(totals, begin()[half], strict=True)]
+        return totals
 
-    def saw(self, stage: int, half: int, microbatch: int, rows: Arrays, sums: list[jax.Array]) -> None:
+    def saw(self, stage: int, half: int, microbatch: int, rows: Arrays, totals: Sequence[jax.Array]) -> None:
         """What a program has returned."""
-        self._sums[stage][half][:] = sums
-        for seen, row in zip(self._halves[stage][half].rows, rows, strict=True):
-            if seen.how == "all":
-                self._columns.setdefault(seen.key, [None] * self._count)[microbatch] = row
-            elif microbatch == self._count - 1:
-                self._totals[seen.key] = row
+        of = self._halves[stage][half]
+        self._totals[stage][half][:] = totals
+        for seen, row in zip(of.rows, rows, strict=True):
+            self._columns.setdefault(seen.key, [None] * self._count)[microbatch] = row
+        if microbatch == self._count - 1:
+            for index, seen in enumerate(of.totals):
+                if seen.how == "last":
+                    self._found[seen.key], self._totals[stage][half][index] = totals[index], None
 
     def updated(self, stage: int, params: Arrays) -> None:
         """A stage has been updated. The next update donates its parameters, so what is watched of them is copied."""
+        self._done[stage] += 1
         for seen in self._compiled.traced.stages[stage].watch.params:
             leaf = params[seen.leaf]
             if seen.how == "all":
                 self._columns.setdefault(seen.key, []).append(watched_copy(leaf))
-            elif seen.how == "last" or seen.key not in self._totals:
-                self._totals[seen.key] = watched_copy(leaf)
-            else:
-                self._totals[seen.key] = watched_sum(self._totals[seen.key], leaf)
+            elif seen.how == "sum" and seen.key in self._found:
+                self._found[seen.key] = watched_sum(self._found[seen.key], leaf)
+            elif seen.how == "sum" or self._done[stage] == self._updates:
+                self._found[seen.key] = watched_copy(leaf)
 
     def values(self) -> dict[Key, jax.Array]:
         """All of it."""
-        found = dict(self._totals)
+        found = dict(self._found)
         for number, of_stage in enumerate(self._halves):
-            for half, of in enumerate(of_stage):
-                found |= zip((seen.key for seen in of.sums), self._sums[number][half], strict=True)
+            for of, totals in zip(of_stage, self._totals[number], strict=True):
+                found |= {seen.key: total for seen, total in zip(of.totals, totals, strict=True) if seen.how == "sum"}
             keys = [seen.key for seen in _all_of(self._compiled.traced.stages[number].watch) if seen.how == "all"]
             if keys:
                 found |= zip(keys, watched_rows([self._columns[key] for key in keys]), strict=True)
@@ -158,7 +166,7 @@ def watched_copy(leaf: jax.Array) -> jax.Array:
     return _jax.numpy.copy(on_device(leaf))
 
 
-@_jax.jit
+@functools.partial(_jax.jit, donate_argnums=0)
 def watched_sum(total: jax.Array, leaf: jax.Array) -> jax.Array:
     """With the parameter after one more update."""
     return total + on_device(leaf)

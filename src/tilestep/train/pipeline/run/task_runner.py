@@ -78,7 +78,7 @@ class TaskRunner:
         self._outputs: list[list[Any]] = [[] for _ in range(count)]
         self._arrays = RunArrays.at_start(request)
         self._inbox = Inbox(request)
-        self._sightings = Sightings(request.compiled, count)
+        self._sightings = Sightings(request.compiled, request.schedule)
         self._updater = Updater(request, self._arrays, self._outputs, self._sightings)
         self._kept: list[list[Kept | None]] = [[None] * count for _ in range(stages)]
         self._crossing: list[list[Crossing | None]] = [[None] * count for _ in range(stages)]
@@ -136,22 +136,22 @@ class TaskRunner:
             watch.see(task, self._latest, accumulators[task.stage] if task.stage == self._last else ())
 
     def _forward(self, stage: int, microbatch: int) -> None:
-        compiled, arrays, sums = self._compiled, self._arrays, self._sightings.sums(stage, _FORWARD)
+        compiled, arrays, totals = self._compiled, self._arrays, self._sightings.totals(stage, _FORWARD)
         args, params = self._inbox.arguments(stage, microbatch, arrays.aux[stage]), arrays.current(stage)
         if stage == self._last:
             assert compiled.last is not None
-            arrays.accumulators[stage], outputs, arrays.aux[stage], loss, gradients, rows, sums = compiled.last(
-                arrays.accumulators[stage], arrays.packed[stage] or params, args, compiled.before[stage][microbatch], sums
+            arrays.accumulators[stage], outputs, arrays.aux[stage], loss, gradients, rows, totals = compiled.last(
+                arrays.accumulators[stage], arrays.packed[stage] or params, args, compiled.before[stage][microbatch], totals
             )
-            self._sightings.saw(stage, _FORWARD, microbatch, rows, sums)
+            self._sightings.saw(stage, _FORWARD, microbatch, rows, totals)
             self._outputs[microbatch] = [outputs, loss or outputs[:1]]
             self._latest = outputs
             self._last_gradients[microbatch] = gradients
             return
         programs = compiled.programs[stage]
         read = arrays.packed[stage] or params if arrays.packed else params
-        outputs, arrays.aux[stage], values, rows, sums = programs.forward(read, args, sums)
-        self._sightings.saw(stage, _FORWARD, microbatch, rows, sums)
+        outputs, arrays.aux[stage], values, rows, totals = programs.forward(read, args, totals)
+        self._sightings.saw(stage, _FORWARD, microbatch, rows, totals)
         self._latest = outputs
         if self._is_training:
             kept_args = [args[index] for index in programs.kept_args]
@@ -172,10 +172,10 @@ class TaskRunner:
         params = arrays.read_params(compiled, stage, kept.params)
         of_outputs = self._inbox.output_gradients(stage, microbatch)
         number = compiled.before[stage][microbatch]
-        arrays.accumulators[stage], gradients, rows, sums = backward(
-            arrays.accumulators[stage], params, kept.args, kept.values, of_outputs, number, self._sightings.sums(stage, _BACKWARD)
+        arrays.accumulators[stage], gradients, rows, totals = backward(
+            arrays.accumulators[stage], params, kept.args, kept.values, of_outputs, number, self._sightings.totals(stage, _BACKWARD)
         )
-        self._sightings.saw(stage, _BACKWARD, microbatch, rows, sums)
+        self._sightings.saw(stage, _BACKWARD, microbatch, rows, totals)
         self._inbox.send_back(stage, microbatch, gradients)
 
     def _send_back_last(self, stage: int, microbatch: int) -> None:
@@ -190,9 +190,9 @@ class TaskRunner:
         program, kept = self._compiled.programs[stage].input_gradient, self._kept[stage][microbatch]
         assert program is not None and kept is not None  # noqa: PT018  # the schedule has such tasks, and forward was before
         of_outputs = self._inbox.output_gradients(stage, microbatch)
-        params, sums = self._arrays.read_params(self._compiled, stage), self._sightings.sums(stage, _BACKWARD)
-        gradients, values, rows, sums = program(params, kept.args, kept.values, of_outputs, sums)
-        self._sightings.saw(stage, _BACKWARD, microbatch, rows, sums)
+        params, totals = self._arrays.read_params(self._compiled, stage), self._sightings.totals(stage, _BACKWARD)
+        gradients, values, rows, totals = program(params, kept.args, kept.values, of_outputs, totals)
+        self._sightings.saw(stage, _BACKWARD, microbatch, rows, totals)
         self._crossing[stage][microbatch] = Crossing(of_outputs, values)
         self._inbox.send_back(stage, microbatch, gradients)
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
-from tests.unit.popart.session.staging.models import ladder, plan
+from tests.unit.popart.session.staging.models import Placed, ladder, options, plan
+from tilestep import popart
+from tilestep.popart.session.dump import graph_json
 from tilestep.popart.session.graph import SessionGraph
+from tilestep.popart.session.plan import Plan
 from tilestep.popart.session.staging import Staging
 
 
@@ -100,3 +104,32 @@ def test_batch_norms_keep_statistics_in_their_stage() -> None:
     assert [sorted(state) for state in parts] == [["mean0", "variance0"], ["mean1", "variance1"]]
     for name, value in {**parts[0], **parts[1]}.items():
         np.testing.assert_array_equal(value, whole[name])
+
+
+def test_a_graph_that_is_written_says_where_operators_run() -> None:
+    def written(found: Plan) -> list[dict[str, int]]:
+        return [operator["attributes"] for operator in json.loads(graph_json(found))["maingraph"]]
+
+    automatic = options(mode=popart.VirtualGraphMode.Auto, pipelining=True)
+    assert [(each["__ipu_number"], each["__pipeline_stage"]) for each in written(plan(ladder([None] * 4), automatic))[:4]] == [
+        (layer, layer) for layer in range(4)
+    ]
+    merged = plan(ladder([0, 0, 1], [0, 1, 2]), manual=True, pipelining=True)
+    assert [each["__pipeline_stage"] for each in written(merged)] == [0, 0, 1, 1]
+    assert "__execution_phase" not in written(merged)[0]
+
+
+def test_the_copy_of_a_float16_loss_runs_where_the_loss_does() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT16", [2, 2], "x")
+    with builder.virtualGraph(0):
+        y = builder.aiOnnx.matmul([x, builder.addInitializedInputTensor(np.ones((2, 2), np.float16), "w")])
+    with builder.virtualGraph(1):
+        loss = builder.aiGraphcore.l1loss([y], 0.1)
+    chosen = options(manual=True, pipelining=True)
+    chosen.ensureFp32LossScaleTensor = True
+    found = plan(Placed(builder.getModelProto(), loss, y), chosen)
+    stage_of = {position: stage.number for stage in found.staging.stages for position in stage.nodes}
+    kinds = [(node.op_type, stage_of[position]) for position, node in enumerate(found.graph.graph.nodes)]
+    assert kinds == [("MatMul", 0), ("L1", 1), ("Cast", 1), ("L1", 1)]
+    assert found.staging.loss_stage == 1

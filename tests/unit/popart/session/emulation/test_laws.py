@@ -1,0 +1,69 @@
+"""What a session of several stages takes, against what it must."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pytest
+
+from tests.unit.popart.session.emulation.models import Chain, emulated, off_chip, options
+from tilestep import popart
+
+PATTERNS: Final = ("full", "singlePipeline", "replicaAndLadder")
+
+
+def _cycles(stages: int, microbatches: int) -> int:
+    return emulated(Chain(ipus=range(stages), width=64, rows=16), options(accumulation=microbatches)).cycles()
+
+
+@pytest.mark.parametrize("stages", [2, 4])
+def test_each_microbatch_beyond_the_fill_takes_one_cycle_of_the_slowest_stage(stages: int) -> None:
+    total = 2 * stages - 1  # stages with those of the backward pass, of which the last forward's and the first backward's are one
+    few, more, many = (_cycles(stages, depth) for depth in (total, total + 3, total + 6))
+    cycle, rest = divmod(more - few, 3)
+    assert rest == 0
+    assert many - more == more - few
+    assert total * cycle < few < (total + total - 1) * cycle  # D + S - 1 cycles, in which a stage has less to do while it fills
+
+
+def test_a_balanced_pipeline_is_faster_than_its_stages_one_after_the_other() -> None:
+    chain = Chain(ipus=range(4), width=128, rows=128)
+    pipelined = emulated(chain, options(accumulation=16)).cycles()
+    one_by_one = emulated(chain, options(pipelined=False, accumulation=16)).cycles()
+    assert one_by_one > 2 * pipelined
+
+
+def test_recomputation_lowers_bytes_per_tile_where_microbatches_wait_and_takes_time() -> None:
+    chain = Chain(ipus=range(3), width=64, rows=64, layers=3)
+    kept = emulated(chain, options(accumulation=8), tiles=4)
+    again = emulated(chain, options(accumulation=8, autoRecomputation=popart.RecomputationType.Pipeline), tiles=4)
+    assert all(again.tile_bytes(ipu) < kept.tile_bytes(ipu) for ipu in (0, 1))
+    assert again.tile_bytes(0) < 0.9 * kept.tile_bytes(0)
+    assert again.cycles() > kept.cycles()
+
+
+@pytest.mark.parametrize("accumulation", [0, 8])
+@pytest.mark.parametrize("pipelined", [True, False])
+def test_single_pipeline_is_never_slower_than_full(accumulation: int, pipelined: bool) -> None:
+    chosen = options(pipelined=pipelined, accumulation=accumulation)
+    full, single = (
+        emulated(Chain(ipus=range(3)), chosen, pattern=pattern, batches=1 if accumulation else 8).cycles() for pattern in PATTERNS[:2]
+    )
+    assert single <= full
+
+
+@pytest.mark.parametrize(("training", "bar"), [(False, 1.3), (True, 1.3)])
+def test_phases_that_load_as_long_as_they_compute_are_faster_on_replica_and_ladder(training: bool, bar: float) -> None:
+    chain = Chain(ipus=[0, 1] * 4, width=256, rows=128, layers=4, shared=True, phased=True)
+    chosen = options(phases=8, replicas=2, weightTensorLocationSettings=off_chip())
+    full, ladder = (emulated(chain, chosen, num_ipus=4, tiles=64, pattern=pattern, training=training).cycles() for pattern in PATTERNS[::2])
+    assert full > bar * ladder
+
+
+def test_phases_keep_fewer_weights_on_the_chip() -> None:
+    chain = Chain(ipus=[0, 1] * 4, width=128, rows=4, phased=True)
+    on, off = (
+        emulated(chain, options(phases=8, weightTensorLocationSettings=where), num_ipus=2, training=False)
+        for where in (popart.TensorLocationSettings(popart.TensorStorage.OnChip), off_chip())
+    )
+    assert off.tile_bytes(0) < on.tile_bytes(0)

@@ -1,0 +1,184 @@
+"""The emulated machine of a session of several stages: figures, reports, memory."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.unit.popart.session.emulation.models import Chain, device, emulated, off_chip, options, planned
+from tilestep import popart
+from tilestep.popart.exceptions import OutOfMemoryException, popart_runtime_error
+from tilestep.popart.session.emulation import emulation_options, staged_program
+from tilestep.popart.session.emulation.watched import summary, watched_sessions
+from tilestep.report.reader import open_report
+
+PIPELINE = Chain(ipus=range(3), dropped=True)
+ACCUMULATING = options(accumulation=6)
+
+
+def test_cycles_are_those_of_the_last_call_and_the_same_each_time() -> None:
+    first, second = emulated(PIPELINE, ACCUMULATING), emulated(PIPELINE, ACCUMULATING)
+    took = [first.cycles(), second.cycles(), second.cycles()]
+    first.ran("run")
+    assert len({*took, first.cycles()}) == 1
+    assert first.inner_cycles(0) < took[0]
+    assert [first.inner_cycles(ipu) for ipu in range(4)] == [second.inner_cycles(ipu) for ipu in range(4)]
+    assert first.inner_cycles(3) == 0  # it has no stage
+    assert first.total_cycles() > second.total_cycles() > 2 * took[0]
+
+
+def test_a_session_that_has_not_run_has_no_cycles() -> None:
+    with pytest.raises(popart_runtime_error, match="Must call run before getCycleCount"):
+        emulated(PIPELINE, ACCUMULATING, calls=0).cycles()
+
+
+def test_several_sessions_have_machines_of_their_own() -> None:
+    small = emulated(PIPELINE, ACCUMULATING, tiles=20)
+    large = emulated(PIPELINE, ACCUMULATING, tiles=64)
+    alone = large.cycles()
+    assert small.cycles() != alone
+    small.ran("run")
+    assert small.cycles() > 0
+    large.ran("run")
+    assert large.cycles() == alone
+    assert (small.machine.num_ipus, small.machine.ipu.num_tiles) == (3, 20)
+
+
+@pytest.mark.parametrize(
+    ("kind", "chosen", "batches", "runs"),
+    [
+        ("pipeline cycles", options(accumulation=6), 2, 12),
+        ("stale", options(), 7, 7),
+        ("sequential", options(pipelined=False), 3, 3),
+        ("sequential", options(pipelined=False, accumulation=2), 3, 6),
+    ],
+)
+def test_a_report_has_the_stages_and_microbatches_of_a_call(kind: str, chosen: popart.SessionOptions, batches: int, runs: int) -> None:
+    emulation = emulated(PIPELINE, chosen, batches=batches, calls=1)
+    report = emulation.report()
+    forward = [run for run in report.execution.runs if run.stage == 1 and run.task == "forward"]
+    assert len(forward) == runs
+    assert {run.ipu_numbers for run in forward if run.in_detail} == {(1,)}
+    plan, sgd = planned(PIPELINE, chosen, device(3), batches=batches)
+    assert staged_program(plan, chosen, sgd).schedule.name == kind
+
+
+def test_replicas_are_copies_of_the_pipeline_on_further_ipus() -> None:
+    two = emulated(PIPELINE, options(accumulation=6, replicas=2))
+    assert two.machine.num_ipus == 6
+    assert [two.inner_cycles(ipu) for ipu in range(3)] == [two.inner_cycles(ipu) for ipu in range(3, 6)]
+    assert two.cycles() > emulated(PIPELINE, ACCUMULATING, num_ipus=6).cycles()  # gradients are summed
+
+
+def test_stages_may_share_an_ipu() -> None:
+    emulation = emulated(Chain(ipus=[0, 1, 0]), options(accumulation=6))
+    stages = {run.stage: run.ipu_numbers for run in emulation.report().execution.runs if run.stage >= 0 and run.in_detail}
+    assert stages == {0: (0,), 1: (1,), 2: (0,)}
+
+
+def test_inference_has_no_backward() -> None:
+    report = emulated(PIPELINE, options(), batches=5, training=False).report()
+    assert {run.task for run in report.execution.runs if run.stage >= 0} == {"forward"}
+
+
+def test_reports_count_from_a_reset_on() -> None:
+    emulation = emulated(PIPELINE, ACCUMULATING, calls=3)
+    all_runs = len(emulation.report().execution.runs)
+    emulation.reset_profile()
+    emulation.ran("run")
+    assert 0 < len(emulation.report().execution.runs) < all_runs
+    once = emulated(PIPELINE, ACCUMULATING, calls=1)
+    assert len(emulation.report().execution.runs) == len(once.report().execution.runs) - 3  # no weights come from the host
+
+
+def test_weights_that_are_read_take_time() -> None:
+    emulation = emulated(PIPELINE, ACCUMULATING)
+    before = emulation.total_cycles()
+    emulation.weights_to_host()
+    assert emulation.total_cycles() > before
+    took = emulation.cycles()
+    assert took == emulated(PIPELINE, ACCUMULATING).cycles()
+
+
+def test_a_session_that_does_not_fit_says_what_takes_the_memory() -> None:
+    chain = Chain(ipus=range(2), width=512, rows=64)
+    with pytest.raises(OutOfMemoryException, match="Cannot fit all variable data onto one or more tiles") as caught:
+        emulated(chain, options(accumulation=4), tiles=4)
+    assert "a smaller microbatch" in str(caught.value)
+    assert re.search(r"IPU 0: [\d,]+ B", caught.value.getSummaryReport())
+
+
+def test_it_runs_anyway_where_the_settings_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", '{"debug.allowOutOfMemory":"true"}')
+    chain = Chain(ipus=range(2), width=512, rows=64)
+    assert emulated(chain, options(accumulation=4), tiles=4, settings=emulation_options()).cycles() > 0
+
+
+def test_all_microbatches_of_an_anchor_leave_and_the_last_alone_costs_less() -> None:
+    def bytes_out(kind: str) -> int:
+        chain = Chain(ipus=range(2), anchors={"y0": kind})
+        report = emulated(chain, options(), batches=6, training=False, calls=1).report()
+        return sum(program["host_bytes_out"] + program["host_bytes_read"] for program in report.profile["programs"])
+
+    assert bytes_out("All") > bytes_out("Final") > 0
+
+
+@pytest.mark.parametrize("name", ["w0_0", "Gradient___w0_0", "Accl___w0_0", "x", "y1", "UpdatedVar___w1_0"])
+def test_any_tensor_may_be_anchored(name: str) -> None:
+    plain, anchored = (emulated(Chain(ipus=range(2), anchors=anchors), options(accumulation=4)).cycles() for anchors in ({}, {name: "All"}))
+    assert anchored > plain
+
+
+def test_what_is_off_chip_takes_less_of_the_tiles_and_more_time() -> None:
+    chain = Chain(ipus=range(2), width=128)
+    kept, away = (
+        emulated(chain, options(accumulation=4, **changes))
+        for changes in ({}, {"optimizerStateTensorLocationSettings": off_chip(), "accumulatorTensorLocationSettings": off_chip()})
+    )
+    assert away.cycles() > kept.cycles()
+    assert away.tile_bytes(0) <= kept.tile_bytes(0)
+
+
+def test_the_command_line_sees_it() -> None:
+    with watched_sessions() as found:
+        emulation = emulated(PIPELINE, ACCUMULATING, name="mine")
+    text = summary(found)
+    assert text.startswith(f"session 'mine' on {emulation.machine.name}\n")
+    assert "jit_stage1" in text or "stage_1" in text
+
+
+def test_its_report_is_written_where_the_options_say(tmp_path: Path) -> None:
+    settings = emulation_options({"autoReport.outputExecutionProfile": "true", "autoReport.directory": str(tmp_path)})
+    emulation = emulated(PIPELINE, ACCUMULATING, name="kept", settings=settings)
+    path = emulation.profile_path
+    emulation.close()
+    assert len(open_report(path).execution.runs) == len(emulation.report().execution.runs)
+
+
+def test_a_session_has_figures_of_each_ipu() -> None:
+    proto, names = Chain(ipus=range(2)).proto()
+    chosen = options(
+        accumulation=3,
+        instrumentWithHardwareCycleCounter=True,
+        hardwareInstrumentations={popart.Instrumentation.Outer, popart.Instrumentation.Inner},
+    )
+    session = popart.TrainingSession(
+        proto,
+        popart.DataFlow(1, {names["loss"]: popart.AnchorReturnType("All")}),
+        names["loss"],
+        popart.SGD({"defaultLearningRate": (0.1, True)}),
+        userOptions=chosen,
+        deviceInfo=popart.DeviceManager().createIpuModelDevice({"numIPUs": 2, "tilesPerIPU": 16}),
+    )
+    session.prepareDevice()
+    session.weightsFromHost()
+    session.run(popart.PyStepIO({"x": np.ones((3, 4, 32), np.float32)}, session.initAnchorArrays()))
+    outer, inner = session.getCycleCount(), [session.getCycleCount(f"inner_ipu_{ipu}") for ipu in range(2)]
+    assert all(0 < cycles < outer for cycles in inner)
+    with pytest.raises(popart_runtime_error, match="Invalid id for cycle counter, 'inner_ipu_2'"):
+        session.getCycleCount("inner_ipu_2")
+    assert "jit_stage_1" in session.getSummaryReport()
+    assert session.getReport().target.num_ipus == 2

@@ -1,0 +1,246 @@
+"""Sessions of several replicas: they train as one with all microbatches, and each has its own inputs, anchors and random numbers."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.processes import run_python
+from tests.unit.popart.session.models import (
+    Array,
+    Kind,
+    Model,
+    flow,
+    ipu_model,
+    numbers,
+    run,
+    same,
+    sgd,
+    squares,
+    trained,
+    training,
+    weights_of,
+)
+from tests.unit.popart.session.replica_models import noisy, replicated, trained_by
+from tilestep import popart
+
+
+def as_batches(model: Model, inputs: Array) -> Any:
+    """What `squares` gives in NumPy. Args: inputs: [batches, microbatches, replicas, 2, 3]."""
+    return trained(inputs.reshape(inputs.shape[0], -1, 2, 3))
+
+
+@pytest.mark.parametrize(("batches", "accumulation", "count"), [(1, 1, 2), (3, 2, 2), (2, 1, 4)])
+def test_replicas_train_as_one_that_accumulates(batches: int, accumulation: int, count: int) -> None:
+    model, inputs = squares(), numbers(batches, accumulation, count)
+    session = trained_by(model, count, {model.y: "All"}, batches=batches, accumulation=accumulation)
+    assert session.replicationFactor == count
+    found, expected = run(session, {model.x: inputs}), as_batches(model, inputs)
+    lead = [size for size in (batches, accumulation, count) if size > 1]
+    same(found[model.y], expected.values[model.y].reshape(*lead, 2, 2))
+    same(weights_of(session, "w")["w"], expected.weight)
+
+
+@pytest.mark.parametrize("kind", ["All", "Final", "Sum", "EveryN"])
+def test_anchors_have_a_dimension_of_replicas(kind: str) -> None:
+    model, inputs = squares(), numbers(4, 2, 2)
+    art = popart.AnchorReturnType(kind, 2) if kind == "EveryN" else popart.AnchorReturnType(kind)
+    names = [model.y, "Gradient___w"]
+    session = trained_by(model, 2, dict.fromkeys(names, art), batches=4, accumulation=2)
+    shapes = {"All": (4, 2, 2), "EveryN": (2, 2, 2)}
+    assert {array.shape[: len(shapes.get(kind, (2,)))] for array in session.initAnchorArrays().values()} == {shapes.get(kind, (2,))}
+    found = run(session, {model.x: inputs})
+    each = as_batches(model, inputs).values
+    for name in names:
+        values = each[name].reshape(4, 2, 2, *each[name].shape[2:])
+        flat = values.reshape(8, 2, *values.shape[3:])
+        expected = {"All": values, "Final": values[-1, -1], "Sum": flat.sum(0), "EveryN": flat[1::2].reshape(2, 2, 2, *values.shape[3:])}
+        same(found[name], expected[kind])
+
+
+def test_weights_and_state_are_anchored_by_each_replica() -> None:
+    model, inputs = squares(), numbers(2, 2)
+    session = trained_by(model, 2, {"w": "Final", "Accl___w": "All", "UpdatedVar___w": "All"}, batches=2)
+    found, expected = run(session, {model.x: inputs}), as_batches(model, inputs[:, None])
+    same(found["w"], np.stack([expected.weight] * 2))
+    assert found["Accl___w"].shape == (2, 2, 3, 2)
+    same(found["UpdatedVar___w"][:, 0], found["UpdatedVar___w"][:, 1])
+    same(found["UpdatedVar___w"][1, 0], expected.weight)
+
+
+@pytest.mark.parametrize("reduction", ["Sum", "Post", "Running"])
+@pytest.mark.parametrize("optimizer", ["Combined", "Separate", "Adam", "Adaptive"])
+def test_optimizers_of_replicas_reduce_as_accumulation_does(optimizer: str, reduction: str) -> None:
+    values = {"defaultLearningRate": (0.05, False), "lossScaling": (16.0, False)}
+    momentum = {**values, "defaultMomentum": (0.5, True)}
+    made = {
+        "Combined": lambda: popart.SGD(momentum),
+        "Separate": lambda: popart.SGD(momentum, accumulatorAndMomentum=popart.SGDAccumulatorAndMomentum.Separate),
+        "Adam": lambda: popart.Adam(values),
+        "Adaptive": lambda: popart.Adaptive(values),
+    }[optimizer]
+    model, inputs = squares(), numbers(2, 4)
+    mean = popart.ReductionType.Sum if reduction == "Sum" else popart.ReductionType.Mean
+    reductions: dict[str, Any] = {"accumulationAndReplicationReductionType": mean}
+    if reduction != "Sum":
+        reductions["meanAccumulationAndReplicationReductionStrategy"] = popart.MeanReductionStrategy[reduction]
+    one = training(model, batches=2, accumulation=4, optimizer=made(), **reductions)
+    several = trained_by(model, 2, batches=2, accumulation=2, optimizer=made(), **reductions)
+    for session in (one, several):
+        run(session, {model.x: inputs})
+    np.testing.assert_allclose(weights_of(several, "w")["w"], weights_of(one, "w")["w"], rtol=1e-5)
+
+
+class Host:
+    """Gives microbatches and takes anchors, one replica after the other."""
+
+    def __init__(self, model: Model, inputs: Array) -> None:
+        self._inputs = iter(inputs.reshape(-1, 2, 3))
+        self._model, self.taken = model, dict[str, list[Array]]()
+        self.calls: list[str] = []
+
+    def give(self, name: str, prefetch: bool) -> Array:
+        self.calls.append(name)
+        return next(self._inputs)
+
+    def take(self, name: str) -> Array:
+        self.calls.append(name)
+        shape = {self._model.y: (2, 2), self._model.loss: (), "w": (3, 2)}[name]
+        self.taken.setdefault(name, []).append(np.full(shape, np.nan, np.float32))
+        return self.taken[name][-1]
+
+    def io(self) -> popart.PyStepIOCallback:
+        return popart.PyStepIOCallback(self.give, lambda _: None, self.take, lambda _: None)
+
+
+@pytest.mark.parametrize("accumulation", [1, 3])
+def test_each_replicas_piece_is_a_call(accumulation: int) -> None:
+    model, inputs = squares(), numbers(2, accumulation, 2)
+    anchors: dict[str, Kind] = {model.y: "All", model.loss: "Sum", "w": "Final"}
+    session = trained_by(model, 2, anchors, batches=2, accumulation=accumulation)
+    expected, weight = run(session, {model.x: inputs}), weights_of(session, "w")["w"]
+    session.weightsFromHost()
+    host = Host(model, inputs)
+    session.run(host.io())
+    assert host.calls == [model.x, model.x, model.y, model.y] * (2 * accumulation) + [model.loss] * 2 + ["w"] * 2
+    for name, arrays in host.taken.items():
+        np.testing.assert_allclose(np.array(arrays).reshape(expected[name].shape), expected[name], rtol=1e-6)
+    same(weights_of(session, "w")["w"], weight)
+
+
+@pytest.mark.parametrize("accumulation", [1, 2])
+def test_all_replicas_get_a_broadcast_input(accumulation: int) -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor(popart.TensorInfo("FLOAT", [2]), popart.InputSettings(popart.ReplicatedStreamMode.Broadcast), "x")
+    own = builder.addInputTensor(popart.TensorInfo("FLOAT", [2]), "own")
+    y = builder.aiOnnx.add([x, own])
+    session = popart.InferenceSession(
+        builder.getModelProto(), flow(3, {y: "All", x: "Sum"}), ipu_model(ipus=2), userOptions=replicated(2, constantWeights=False)
+    )
+    session.prepareDevice()
+    shared, owned = np.arange(6, dtype=np.float32), np.arange(12, dtype=np.float32)
+    found = run(session, {x: shared, own: owned})
+    same(found[y], shared.reshape(3, 1, 2) + owned.reshape(3, 2, 2))
+    same(found[x], np.stack([shared.reshape(3, 2).sum(0)] * 2))
+    given = {x: iter(shared.reshape(3, 2)), own: iter(owned.reshape(6, 2))}
+    taken: list[Array] = []
+
+    def take(name: str) -> Array:
+        taken.append(np.zeros(2, np.float32))
+        return taken[-1]
+
+    session.run(popart.PyStepIOCallback(lambda name, _: next(given[name]), lambda _: None, take, lambda _: None))
+    same(np.array(taken[:6]).reshape(3, 2, 2), found[y])
+
+
+def test_a_step_has_as_many_elements_as_there_are_replicas() -> None:
+    model = squares()
+    session = trained_by(model, 2, {model.y: "All"}, batches=3)
+    with pytest.raises(popart.popart_runtime_error, match=r"Expected 36, but received 18[\s\S]*replication  factor = 2"):
+        session.run(popart.PyStepIO({model.x: numbers(3)}, session.initAnchorArrays()))
+
+
+def dropped(count: int) -> tuple[popart.TrainingSession, str, str]:
+    """A session of one dropout. Returns: it, its input and its anchor [replicas, 1000]."""
+    builder = popart.Builder()
+    x = builder.addInputTensor(popart.TensorInfo("FLOAT", [1000]))
+    [y] = builder.aiOnnx.dropout([x], 1, 0.5)
+    loss = builder.aiGraphcore.identityloss([y])
+    model = Model(proto=builder.getModelProto(), x=x, w="", y=y, loss=loss)
+    return trained_by(model, count, {y: "All"}, batches=2), x, y
+
+
+def test_replicas_draw_different_numbers_that_a_seed_brings_back() -> None:
+    session, x, y = dropped(2)
+    ones = np.ones((2, 2, 1000), np.float32)
+    session.setRandomSeed(7)
+    first = run(session, {x: ones})[y]
+    kept = first.reshape(4, 1000) > 0
+    for one, other in itertools.combinations(kept, 2):
+        assert 400 < (one != other).sum() < 600  # half of 1000, and six standard deviations of 16
+    assert (run(session, {x: ones})[y] != first).any()
+    session.setRandomSeed(7)
+    same(run(session, {x: ones})[y], first)
+
+
+def test_each_replica_keeps_its_own_statistics_and_the_host_reads_the_first() -> None:
+    model = noisy()
+    session = trained_by(model, 4, {"m": "Final"})
+    inputs = np.random.default_rng(3).normal(size=(4, 4, 3)).astype(np.float16)
+    means = run(session, {model.x: inputs})["m"]
+    assert len({tuple(mean) for mean in means.tolist()}) == 4
+    same(weights_of(session, "m")["m"], means[0])
+    again = run(session, {model.x: inputs})["m"]
+    session.weightsFromHost()
+    same(run(session, {model.x: inputs})["m"], means)
+    assert (again != means).any()
+
+
+def factors(session: popart.TrainingSession, model: Model, inputs: Array) -> Array:
+    """What automatic loss scaling has multiplied the loss scaling with, at the end of each batch."""
+    found = run(session, {model.x: np.ascontiguousarray(inputs, np.float16)})["lossScaleUpdateFactor"]
+    return found.reshape(3, -1)[:, -1]
+
+
+def test_automatic_loss_scaling_counts_gradients_of_all_replicas() -> None:
+    model, small = squares("FLOAT16"), np.ones((3, 2, 2, 3))
+    inputs = small * np.array([1, 100])[:, None, None]  # of the second replica, whose gradients are large
+    settings = popart.AutomaticLossScalingSettings(True, None, 2.0**-8, 0.4)
+    optimizer = popart.SGD({"defaultLearningRate": (0.0, False), "lossScaling": (4.0, False)})
+    more: Any = {"batches": 3, "optimizer": optimizer, "automaticLossScalingSettings": settings}
+    anchors: dict[str, Kind] = {"lossScaleUpdateFactor": "All"}
+    found = factors(trained_by(model, 2, anchors, **more), model, inputs)
+    accumulated = factors(training(model, anchors, accumulation=2, **more), model, inputs)  # anchored before the update
+    same(found[:-1], accumulated[1:])
+    assert (found != factors(training(model, anchors, **more), model, inputs[:, 0])).any()
+
+
+@pytest.mark.slow
+def test_shard_map_gives_what_vmap_gives() -> None:
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
+    result = run_python("-m", "tests.unit.popart.session.sharded_steps", environ={"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"})
+    assert result.returncode == 0, result.stderr
+    found = dict(line.split() for line in result.stdout.splitlines())
+    assert len(found) == 8
+    assert all(float(difference) < 1e-6 for difference in found.values()), found
+
+
+def test_a_replicated_step_takes_an_ipu_for_each_replica() -> None:
+    model = squares()
+    session = trained_by(model, 2, {model.y: "All"}, optimizer=sgd(), instrumentWithHardwareCycleCounter=True)
+    run(session, {model.x: numbers(2)})
+    assert session.getCycleCount() > 0
+
+
+def test_an_input_that_no_operator_reads_need_not_be_given() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor(popart.TensorInfo("FLOAT", [2]), "x")
+    builder.addInputTensor(popart.TensorInfo("FLOAT", [3]), "unread")
+    y = builder.aiOnnx.neg([x])
+    session = popart.InferenceSession(builder.getModelProto(), flow(1, {y: "All"}), ipu_model(), userOptions=replicated(1))
+    session.prepareDevice()
+    same(run(session, {x: np.ones(2, np.float32)})[y], np.full(2, -1, np.float32))

@@ -1,0 +1,265 @@
+"""Pipelines whose parameters are in the host's memory, and loaded by tasks of their own, on emulated IPUs and on CPU."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import optax
+import pytest
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+import tilestep
+from tilestep.machine import SyncPattern
+from tilestep.record.replay import replay
+from tilestep.train import Pipeline, schedules
+from tilestep.train.schedules import Kind, traced
+from tilestep.train.untyped import jax, jnp
+
+STAGES, WIDTH, ROWS, COUNT = 6, 64, 4, 2
+RNG = np.random.default_rng(0)
+PARAMS: list[Any] = [
+    {"w": RNG.normal(0, 0.2, (WIDTH, WIDTH)).astype(np.float32), "b": RNG.normal(0, 0.2, WIDTH).astype(np.float32), "n": np.int32(1)}
+    for _ in range(STAGES)
+]
+DATA = RNG.normal(size=(COUNT, ROWS, WIDTH)).astype(np.float32)
+AWAY: Any = {"parameters": True}
+PATTERNS: tuple[SyncPattern, ...] = ("full", "singlePipeline", "replicaAndLadder")
+
+
+def dense(params: Any, x: Any) -> Any:
+    return jnp.tanh(x @ params["w"] + params["b"]) * params["n"]
+
+
+def loss(params: Any, x: Any) -> Any:
+    return (dense(params, x) ** 2).sum()
+
+
+def reference(updates: int, rate: float = 0.05) -> tuple[list[Any], list[float]]:
+    """(the parameters after some updates with momentum 0.9, the losses of the last one), in float64 of NumPy."""
+    params = [{name: value.astype(np.float64) for name, value in own.items() if name != "n"} for own in PARAMS]
+    traces = [{name: np.zeros_like(value) for name, value in own.items()} for own in params]
+    losses: list[float] = []
+    for _ in range(updates):
+        sums = [{name: np.zeros_like(value) for name, value in own.items()} for own in params]
+        losses = []
+        for x in DATA.astype(np.float64):
+            hidden = [x]
+            for own in params:
+                hidden.append(np.tanh(hidden[-1] @ own["w"] + own["b"]))
+            losses.append(float((hidden[-1] ** 2).sum()))
+            gradient = 2 * hidden[-1]
+            for stage in reversed(range(STAGES)):
+                gradient = gradient * (1 - hidden[stage + 1] ** 2)
+                sums[stage]["w"] += hidden[stage].T @ gradient
+                sums[stage]["b"] += gradient.sum(0)
+                gradient = gradient @ params[stage]["w"].T
+        for own, trace, gradients in zip(params, traces, sums, strict=True):
+            for name in own:
+                trace[name] = 0.9 * trace[name] + gradients[name]
+                own[name] = own[name] - rate * trace[name]
+    return params, losses
+
+
+def pipeline(*, training: bool = True, platform: str = "ipu", devices: int = 2, offload: Any = AWAY, **options: Any) -> Pipeline:
+    settings: Any = {"pipeline_schedule": "sequential", "strict": False, "program": "stages"}
+    optimizer = optax.sgd(0.05, momentum=0.9) if training else None
+    return Pipeline(
+        [*[dense] * (STAGES - 1), loss if training else dense],
+        optimizer,
+        COUNT,
+        devices=jax.devices(platform),
+        device_mapping=[stage % devices for stage in range(STAGES)],
+        offload_optimizer_state=offload,
+        **settings | options,
+    )
+
+
+def kinds(tree: Any) -> set[str]:
+    return {leaf.sharding.memory_kind for leaf in jax.tree.leaves(tree) if leaf.size > 1}
+
+
+@pytest.mark.parametrize(
+    ("platform", "devices", "options"),
+    [
+        ("ipu", 2, {}),
+        ("ipu", 3, {"pipeline_schedule": "zero_bubble", "check_nans": True}),
+        ("ipu", 1, {"offload": AWAY | {"accumulators": True, "optimizer_state": True}, "recompute": "full"}),
+        ("cpu", 1, {"pipeline_schedule": "grouped"}),
+        ("cpu", 1, {"offload": AWAY | {"accumulators": True, "optimizer_state": True}, "offload_activations": True}),
+    ],
+)
+def test_training_gives_what_numpy_does_and_parameters_stay_where_they_were(platform: str, devices: int, options: Any) -> None:
+    made = pipeline(platform=platform, devices=devices, **options)
+    assert made.schedule.loads_parameters == set(range(STAGES))
+    state: Any = made.init(PARAMS)
+    losses: Any = None
+    for _ in range(3):
+        before = [leaf for leaf in jax.tree.leaves(state.params) if leaf.size > 1]
+        state, losses = made.step(state, DATA)
+        assert all(leaf.is_deleted() for leaf in before)  # they are donated
+        assert kinds(state.params) == {"pinned_host"}
+    params, expected = reference(3)
+    for own, other in zip(state.params, params, strict=True):
+        for name in other:
+            np.testing.assert_allclose(np.asarray(own[name]), other[name], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(np.asarray(losses).reshape(-1), expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("platform", ["ipu", "cpu"])
+def test_inference_gives_what_numpy_does(platform: str) -> None:
+    made = pipeline(training=False, platform=platform, devices=2 if platform == "ipu" else 1)
+    state = made.init(PARAMS)
+    assert kinds(state.params) == {"pinned_host"}
+    state, found = made.step(state, DATA)
+    assert kinds(state.params) == {"pinned_host"}
+    expected: Any = DATA
+    for own in PARAMS:
+        expected = np.tanh(expected @ own["w"] + own["b"])
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_some_parameters_may_be_away_and_ties_and_an_optimiser_across_stages_find_theirs() -> None:
+    across = optax.chain(optax.clip_by_global_norm(0.1), optax.adam(0.01))
+    for optimizer, options in (
+        (across, {"offload_optimizer_state": {"parameters": lambda path, leaf: path == "w"}}),
+        (optax.adam(0.01), {"offload_optimizer_state": AWAY, "tied": [[(0, "w"), (4, "w")]]}),
+    ):
+        params: Any = [{**own, "w": PARAMS[0]["w"]} for own in PARAMS]
+        found: list[Any] = []
+        for own in ({**options, "offload_optimizer_state": None}, options):
+            made = Pipeline(
+                [*[dense] * (STAGES - 1), loss],
+                optimizer,
+                COUNT,
+                pipeline_schedule="sequential",
+                devices=jax.devices("ipu"),
+                device_mapping=[0, 1] * 3,
+                program="stages",
+                **own,
+            )
+            state = made.init(params)
+            for _ in range(2):
+                state, _ = made.step(state, DATA)
+            found.append(state.params)
+        assert kinds([own["w"] for own in found[1]]) == {"pinned_host"}
+        for one, other in zip(*map(jax.tree.leaves, found), strict=True):
+            np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-5, atol=1e-6)
+
+
+def test_weights_that_change_within_a_run_are_loaded_by_their_programs() -> None:
+    made = pipeline(pipeline_schedule="stale")
+    assert made.schedule.loads_parameters == frozenset()
+    assert kinds(made.step(made.init(PARAMS), DATA)[0].params) == {"pinned_host"}
+    assert pipeline(offload=True).schedule.loads_parameters == frozenset()  # the optimiser's state alone is away
+
+
+def test_one_program_cannot_load_ahead() -> None:
+    with pytest.raises(ValueError, match="something of it is in the host's memory"):
+        pipeline(training=False, program="single")
+
+
+def test_an_error_names_no_microbatch_of_a_load() -> None:
+    made = pipeline(training=False)
+    state: Any = made.init(PARAMS)
+    for leaf in jax.tree.leaves(state.params[1]):
+        leaf.delete()
+    with pytest.raises(RuntimeError) as caught:
+        made.step(state, DATA)
+    assert "stage 1 (dense) of the pipeline, load parameters" in "".join(caught.value.__notes__)
+
+
+# --------------------------------------------------------------------------------------------- memory and time of emulated IPUs
+
+
+def profiled(made: Pipeline, params: Any, data: Any) -> Any:
+    """The profile of a second step, in which nothing is computed. Args: params: a function that makes them."""
+    with tilestep.dry_run():
+        state, _ = jax.block_until_ready(made.step(made.init(params() if callable(params) else params), data))
+        with tilestep.profile() as found:
+            jax.block_until_ready(made.step(state, data))
+    return found.profile
+
+
+def peak(stages: int, wide: int, *, training: bool) -> int:
+    """Bytes of the fullest tile of one IPU that does equal stages in turn."""
+    made = Pipeline(
+        [*[dense] * (stages - 1), loss] if training else [dense] * stages,
+        optax.sgd(0.05) if training else None,
+        1,
+        pipeline_schedule="sequential",
+        devices=jax.devices("ipu"),
+        device_mapping=[0] * stages,
+        program="stages",
+        offload_optimizer_state=AWAY | {"accumulators": True},
+    )
+    own = {"w": np.zeros((wide, wide), np.float32), "b": np.zeros(wide, np.float32), "n": np.int32(1)}
+    profile = profiled(made, [own] * stages, np.zeros((1, ROWS, wide), np.float32))
+    groups = {group.name: group.peak_tile_bytes for group in profile.groups}
+    return groups[max(groups, key=lambda name: int(name.rpartition(" ")[2]))]  # the latest pipeline's
+
+
+def test_more_stages_take_no_more_memory_of_a_chip_in_inference() -> None:
+    """They have one program, and the parameters of two of them at most are there."""
+    assert peak(3, 1024, training=False) == peak(8, 1024, training=False)
+
+
+def test_more_stages_take_only_more_code_in_training() -> None:
+    """Each has an update of its own, whose code depends little on how wide it is."""
+    wide, narrow = (peak(8, width, training=True) - peak(4, width, training=True) for width in (1024, 512))
+    assert abs(wide - narrow) < 4 * 1024**2 // 1472 // 8  # of the bytes of a tile that the weights of one stage take
+
+
+def test_a_trace_tells_when_parameters_were_loaded() -> None:
+    made = pipeline()
+    profile = profiled(made, PARAMS, DATA)
+    timeline = traced(made.schedule, profile.timeline)
+    loads = [task for task in timeline.begin if task.kind is Kind.LOAD_PARAMETERS]
+    assert len(loads) == sum(task.kind is Kind.LOAD_PARAMETERS for row in made.schedule.tasks for task in row)
+    assert all(timeline.end[task] > timeline.begin[task] for task in loads)
+    assert schedules.costs_of(made.schedule, timeline).load_parameters[0] > 0  # pyright: ignore[reportIndexIssue]
+
+
+@functools.cache
+def phased(form: str) -> Any:
+    """A profile of eight stages in turn on the pairs of IPUs 0, 2 and 1, 3: a layer used so often that it takes as long as its load."""
+    wide, rows = 256, 256
+
+    def stage(params: Any, x: Any) -> Any:
+        def layer(x: Any, _: None) -> tuple[Any, None]:
+            return jnp.tanh(x @ params["up"]) @ params["down"], None
+
+        return jax.lax.scan(layer, x, None, length=9 if form == "replicas" else 5)[0]
+
+    ipus = jax.devices("ipu")
+    own = {"up": np.zeros((wide, wide), np.float32), "down": np.zeros((wide, wide), np.float32)}
+    halves = {"up": P(None, "half"), "down": P("half", None)}
+    pairs: list[Any] = []
+    shape, options = (1, 2, rows, wide), {"replicas": 2, "device_mapping": [0, 1] * 4}
+    if form == "mesh":
+        pairs = [Mesh(np.array(pair), ("half",)) for pair in (ipus[0::2], ipus[1::2])]
+        shape, options = (1, rows, wide), {"device_mapping": pairs * 4}
+    made = Pipeline([stage] * 8, None, 1, pipeline_schedule="sequential", devices=ipus, offload_optimizer_state=AWAY, **options)
+
+    def placed() -> list[Any]:
+        if not pairs:
+            return [own] * 8
+        return [{name: jax.device_put(own[name], NamedSharding(pairs[k % 2], halves[name])) for name in own} for k in range(8)]
+
+    return profiled(made, placed, np.zeros(shape, np.float32))
+
+
+def cycles(history: Any, pattern: SyncPattern) -> int:
+    system = replay(history, machine=replace(history.machine, sync_pattern=pattern))
+    return system.end_cycle - replay(history, calls=()).end_cycle
+
+
+@pytest.mark.parametrize("form", ["replicas", "mesh"])
+def test_phases_are_faster_where_one_side_loads_while_the_other_computes(form: str) -> None:
+    history = phased(form).history
+    full, single, ladder = (cycles(history, pattern) for pattern in PATTERNS)
+    assert full >= 1.3 * ladder
+    assert single <= full
