@@ -13,6 +13,7 @@ import numpy as np
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import op
 from tilestep.popart.exceptions import popart_exception, poplar_application_runtime_error
+from tilestep.popart.ops.collectives import on_several_devices
 from tilestep.popart.ops.describing import DOMAIN
 from tilestep.popart.ops.printing import Format, written
 
@@ -58,8 +59,13 @@ def print_tensor(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2, 3))
 def _printed(x: Any, title: str, of_gradient: str, form: Format) -> Any:
-    jax.debug.callback(functools.partial(_print, title, form), x, ordered=True)
+    jax.debug.callback(functools.partial(_print, title, form), x, ordered=_is_ordered())
     return x
+
+
+def _is_ordered() -> bool:
+    """JAX has an order of calls on one device only."""
+    return not on_several_devices()
 
 
 def _printed_forward(x: Any, title: str, of_gradient: str, form: Format) -> tuple[Any, None]:
@@ -68,7 +74,7 @@ def _printed_forward(x: Any, title: str, of_gradient: str, form: Format) -> tupl
 
 def _printed_backward(title: str, of_gradient: str, form: Format, kept: None, cotangent: Any) -> tuple[Any]:
     if of_gradient:
-        jax.debug.callback(functools.partial(_print, of_gradient, form), cotangent, ordered=True)
+        jax.debug.callback(functools.partial(_print, of_gradient, form), cotangent, ordered=_is_ordered())
     return (cotangent,)
 
 
@@ -87,7 +93,7 @@ def abort(call: Call, condition: Any = None) -> tuple[Any, ...]:
         raise popart_exception("Conditional abort op can only test a scalar tensor")
     place = call.node.name or "a node without a name"
     value = jnp.ones((), bool) if condition is None else jnp.asarray(condition).reshape(()) != 0
-    jax.debug.callback(functools.partial(_abort, place), value, ordered=True)
+    jax.debug.callback(functools.partial(_abort, place), value, ordered=_is_ordered())
     return ()
 
 

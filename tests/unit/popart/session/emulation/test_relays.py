@@ -1,0 +1,96 @@
+"""What stages of a session pass on, and what they compute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from tests.unit.popart.session.emulation.models import Chain, device, options, planned
+from tilestep import popart
+from tilestep.popart.optimizers import UpdateContext
+from tilestep.popart.session.emulation.relays import relays_of
+from tilestep.popart.session.emulation.stage_functions import StageFunctions, stage_functions
+from tilestep.popart.session.emulation.staged_rule import staged_rule
+from tilestep.popart.session.staging import SessionStage, Staging
+from tilestep.train import Pipeline
+
+
+def _stage(number: int, reads: str, variables: str, gives: str) -> SessionStage:
+    return SessionStage(
+        number=number, ipu=number, nodes=(), reads=tuple(reads.split()), variables=tuple(variables.split()), gives=tuple(gives.split())
+    )
+
+
+def _staging(*stages: SessionStage) -> Staging:
+    return Staging(kind="pipelined", stages=stages, num_ipus=len(stages), loss_stage=len(stages) - 1)
+
+
+def test_what_a_later_stage_reads_goes_through_all_between() -> None:
+    staging = _staging(_stage(0, "x", "a", "h k"), _stage(1, "h", "b", "g"), _stage(2, "g k label", "c", ""))
+    relays = relays_of(staging, inputs=["x", "label"], trained=["a", "b", "c"], made={"h": 0, "k": 0, "g": 1, "loss": 2}, last=["loss"])
+    assert [set(names) for names in relays.incoming] == [{"x", "label"}, {"h", "k", "label"}, {"g", "k", "label"}]
+    assert relays.params == (("a",), ("b",), ("c",))
+    assert relays.last == ("loss",)
+
+
+def test_a_weight_of_several_stages_belongs_to_the_first_and_a_constant_to_each() -> None:
+    staging = _staging(_stage(0, "x", "w fixed", "h"), _stage(1, "h", "", "g"), _stage(2, "g", "w fixed", ""))
+    relays = relays_of(staging, inputs=["x"], trained=["w"], made={"h": 0, "g": 1, "loss": 2}, last=["loss"])
+    assert relays.params == (("w",), (), ())
+    assert relays.aux == (("fixed",), (), ("fixed",))
+    assert [set(names) for names in relays.incoming] == [{"x"}, {"h", "w"}, {"g", "w"}]
+
+
+def test_a_loss_of_an_earlier_stage_goes_on_to_the_last() -> None:
+    staging = _staging(_stage(0, "x", "w", "h"), _stage(1, "h", "", ""))
+    relays = relays_of(staging, inputs=["x"], trained=["w"], made={"h": 0, "loss": 0, "y": 1}, last=["loss"])
+    assert set(relays.incoming[1]) == {"h", "loss"}
+
+
+def _functions(chain: Chain, **changes: Any) -> tuple[StageFunctions, Any, Any]:
+    plan, sgd = planned(chain, options(**changes), device(max(chain.ipus) + 1), batches=6)
+    return stage_functions(plan, plan.loss), plan, sgd
+
+
+def test_the_stages_compute_what_the_whole_model_does() -> None:
+    functions, plan, _ = _functions(Chain(ipus=range(3)))
+    rng = np.random.default_rng(3)
+    weights = {name: rng.normal(size=value.shape).astype(np.float32) / 4 for name, value in plan.graph.variables.items()}
+    x = rng.normal(size=(4, 32)).astype(np.float32)
+    passed: Any = (x,)
+    for function, params in zip(functions.functions, functions.params, strict=True):
+        passed = function({name: weights[name] for name in params}, *passed)
+    expected = x
+    for part in range(3):
+        expected = np.tanh(expected @ weights[f"w{part}_0"])
+    assert passed[0] == pytest.approx(float(expected.sum()), rel=1e-5)
+
+
+def test_a_pipeline_of_a_sessions_stages_trains_as_its_optimizer_says() -> None:
+    """On the process's own devices, with values: one update is that of the rule with the sum of the gradients."""
+    functions, plan, sgd = _functions(Chain(ipus=range(2), width=4, rows=2), accumulation=3)
+    transformation = staged_rule(lambda params: sgd.rule(UpdateContext(params=params)))
+    pipeline = Pipeline(list(functions.functions), transformation, 3, device_mapping=[0, 0], pipeline_schedule="sequential", strict=False)
+    rng = np.random.default_rng(4)
+    weights = {name: rng.normal(size=value.shape).astype(np.float32) for name, value in plan.graph.variables.items()}
+    inputs = rng.normal(size=(3, 2, 4)).astype(np.float32)
+    state, _ = pipeline.step(pipeline.init([{name: weights[name] for name in specs} for specs in functions.params]), (inputs,))
+
+    def loss(weights: Any) -> Any:
+        return sum(jax.numpy.tanh(jax.numpy.tanh(x @ weights["w0_0"]) @ weights["w1_0"]).sum() for x in inputs)
+
+    gradients = jax.grad(loss)(weights)
+    for stage, name in enumerate(("w0_0", "w1_0")):
+        np.testing.assert_allclose(state.params[stage][name], weights[name] - 0.1 * gradients[name], rtol=1e-4, atol=1e-5)
+
+
+def test_a_rule_knows_parameters_by_the_last_key_of_their_paths() -> None:
+    sgd = popart.SGD({"defaultLearningRate": (0.5, True)})
+    sgd.insertSpecific("a/b", {"learningRate": (0.25, True)})
+    transformation = staged_rule(lambda params: sgd.rule(UpdateContext(params=params)))
+    params: Any = [{"a/b": np.ones(2, np.float32)}, {"c": np.ones(2, np.float32)}]
+    updates, _ = transformation.update(params, transformation.init(params), params)
+    assert [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(updates)] == [[-0.25, -0.25], [-0.5, -0.5]]
