@@ -183,7 +183,7 @@ print(
 # %% [markdown]
 # ## What the IPUs did
 # Two short runs, drawn from the emulator's trace. A row is an IPU, `f` a forward pass, `b` a backward pass, `u` an update, and `*` forward
-# and backward of the last stage. The first pipeline is flushed after seven microbatches, before its update. The other is flushed at the end.
+# and backward of the last stage. The first pipeline is flushed after seven microbatches, before its update. The other runs on.
 
 
 # %%
