@@ -5,8 +5,8 @@
 
 Four emulated IPUs, A to D, run eight stages one after the other: the even ones on A and C, the odd ones on B and D. All weights are in
 streaming memory (`offload_optimizer_state={"parameters": True}`). A stage's weights are loaded by a task of their own, while the stage
-before computes if the sync pattern lets them. A stage is a feed-forward block whose weights serve several layers, as ALBERT's do: as many as make
-compute take about as long as the load.
+before computes if the sync pattern lets them. A stage is a feed-forward block whose weights serve several layers, as ALBERT's do: as many
+as make compute take about as long as the load.
 
     replicas     A and C have the whole block each, for half of the rows
     mesh         A and C have half of the block each, for all rows: they sum their results, which B and D need not wait for

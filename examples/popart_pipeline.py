@@ -102,8 +102,8 @@ print(popart.propose_stages(proto, STAGES, device, loss))
 
 
 # %%
-def session(rate: float, *, accumulation: int) -> popart.TrainingSession:
-    """A pipeline of the model, ready to run."""
+def session(rate: float, *, accumulation: int, microbatches: int) -> popart.TrainingSession:
+    """A pipeline of the model, ready to run so many microbatches at a time."""
     options = popart.SessionOptions()
     options.virtualGraphMode = popart.VirtualGraphMode.Manual
     options.enablePipelining = True
@@ -111,10 +111,12 @@ def session(rate: float, *, accumulation: int) -> popart.TrainingSession:
     options.accumulationFactor = accumulation
     options.accumulationAndReplicationReductionType = popart.ReductionType.Mean
     options.instrumentWithHardwareCycleCounter = True
-    updates = BATCHES // accumulation
+    options.engineOptions = {
+        "autoReport.executionProfileProgramRunCount": "100"
+    }  # events that a recording keeps
     made = popart.TrainingSession(
         fnModel=proto,
-        dataFlow=popart.DataFlow(updates, {loss: popart.AnchorReturnType("All")}),
+        dataFlow=popart.DataFlow(microbatches // accumulation, {loss: popart.AnchorReturnType("All")}),
         loss=loss,
         optimizer=popart.SGD({"defaultLearningRate": (rate, True)}),
         deviceInfo=popart.DeviceManager().createIpuModelDevice({"numIPUs": STAGES, "tilesPerIPU": 64}),
@@ -142,7 +144,8 @@ def trained(made: popart.TrainingSession) -> np.ndarray:
 
 
 RATE = 0.02
-accumulating, stale = session(RATE * DEPTH, accumulation=DEPTH), session(RATE, accumulation=1)
+accumulating = session(RATE * DEPTH, accumulation=DEPTH, microbatches=BATCHES)
+stale = session(RATE, accumulation=1, microbatches=BATCHES)
 losses = {"accumulated": trained(accumulating), "stale": trained(stale)}
 for name, found in losses.items():
     print(f"{name:11}", " ".join(f"{value:.3f}" for value in found.mean(axis=1)), "mean loss of each epoch")
@@ -179,36 +182,48 @@ print(
 
 # %% [markdown]
 # ## What the IPUs did
-# A row for each IPU, drawn from the emulator's trace of the last run: its begin, while the pipeline fills. A digit is a program of that
-# stage at work.
+# Two short runs, drawn from the emulator's trace. A row is an IPU, `f` a forward pass, `b` a backward pass, `u` an update, and `*` forward
+# and backward of the last stage. The first pipeline is flushed after seven microbatches, before its update. The other runs on.
 
 
 # %%
-def drawn(made: popart.TrainingSession, *, width: int = 100, share: float = 0.1) -> str:
-    """The begin of a session's last run. Args: share: of the run."""
+def drawn(made: popart.TrainingSession, *, width: int = 100) -> str:
+    """A session's second run: in the first, programs are loaded."""
+    anchors, count = made.initAnchorArrays(), made.accumulationFactor * made.dataFlow.batchesPerStep()
+    inputs = {"pixels": digits.train.images[: count * ROWS], "label": digits.train.labels[: count * ROWS]}
+    for _ in range(2):
+        made.run(popart.PyStepIO(inputs, anchors))
     execution = made.getReport().execution
-    runs = [(ipu, each) for ipu in range(STAGES) for each in execution.runs_on(ipu)]
-    end = max(each.cycles_to for _, each in runs)
-    begin = end - made.getCycleCount()
-    step = (end - begin) * share / width
-    lines = [["."] * width for _ in range(STAGES)]
-    for ipu, each in runs:
-        for event in each.events:
-            if event.kind in ("compute", "exchange", "sync"):
-                for column in range(
-                    max(0, int((event.cycles_from - begin) / step)), int((event.cycles_to - begin) / step) + 1
-                ):
-                    if column < width and event.cycles_to > begin:
-                        lines[ipu][column] = str(ipu)
+    letters = {"forward": "f", "backward": "b", "forward_and_backward": "*", "update": "u"}
+    rows = []
+    for ipu in range(STAGES):
+        runs = [
+            (letters.get(each.run.name.removeprefix(f"jit_stage_{ipu}_")), each)
+            for each in execution.runs_on(ipu)
+        ]
+        tasks = [(letter, each) for letter, each in runs if letter]
+        rows.append(tasks[len(tasks) // 2 :])
+    begin = min(each.cycles_from for row in rows for _, each in row)
+    step = (max(each.cycles_to for row in rows for _, each in row) - begin) / width
+    lines = [["."] * (width + 1) for _ in rows]
+    for line, row in zip(lines, rows, strict=True):
+        for letter, each in row:
+            for column in range(
+                int((each.cycles_from - begin) / step), int((each.cycles_to - begin) / step) + 1
+            ):
+                line[column] = letter
     return "\n".join(f"IPU {ipu} |{''.join(line)}" for ipu, line in enumerate(lines))
 
 
-print(drawn(stale))
+print("accumulated, two updates")
+print(drawn(session(RATE, accumulation=DEPTH, microbatches=2 * DEPTH)))
+print("stale, as many microbatches")
+print(drawn(session(RATE, accumulation=1, microbatches=2 * DEPTH)))
 
 # %% [markdown]
 # ## What it takes
-# Cycles of a whole run, an epoch, for the same pictures.
+# Cycles of an epoch, for the same pictures.
 
 # %%
 for name, made in (("accumulated", accumulating), ("stale", stale)):
-    print(f"{name:11} {made.getCycleCount():12,} cycles")
+    print(f"{name:11} {made.getCycleCount():10,} cycles")

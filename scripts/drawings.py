@@ -27,7 +27,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from scripts.picture import CODE, COMPUTE, EXCHANGE, HOST, SYNC, Picture  # noqa: E402
-from scripts.popart_drawings import sync_patterns  # noqa: E402
+from scripts.popart_drawings import pipeline_over_time, sync_patterns  # noqa: E402
 
 FOLDER = ROOT / "docs" / "pictures"
 TILE_BYTES = load_machine(DEFAULT_MACHINE).ipu.tile.sram_bytes
@@ -236,6 +236,7 @@ PICTURES: dict[str, Callable[[], str]] = {
     "path-of-a-program.svg": path_of_a_program,
     "memory-of-a-tile.svg": memory_of_a_tile,
     "sync-patterns.svg": sync_patterns,
+    "popart-pipeline.svg": pipeline_over_time,
 }
 
 

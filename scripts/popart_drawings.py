@@ -1,4 +1,4 @@
-"""Pictures of programs on several IPUs, drawn from traces of the emulator: the three sync patterns."""
+"""Pictures of programs on several IPUs, drawn from traces of the emulator: the three sync patterns, and a pipeline over time."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from scripts.picture import COMPUTE, EXCHANGE, HOST, SYNC, Picture
-from tilestep import hints
+from tilestep import hints, popart
 from tilestep.machine import MachineSpec, load_machine
 from tilestep.machine.fields import SYNC_PATTERNS
 from tilestep.options import PlanOptions
@@ -141,3 +142,95 @@ def timeline(events: Sequence[Any], machine: MachineSpec) -> Timeline:
         for ipu in range(machine.num_ipus)
     ]
     return Timeline(rows=rows, end=max(after for row in rows for _, after, _ in row))
+
+
+STAGES, DEPTH, ROWS, WIDTH, TILES = 4, 12, 256, 512, 64
+WORK = {"forward": "#56B4E9", "backward": "#E69F00", "forward_and_backward": "#009E73", "update": "#CC79A7"}
+WORDS = {
+    "forward": "forward",
+    "backward": "backward",
+    "forward_and_backward": "forward and backward of the last stage",
+    "update": "update",
+}
+
+
+def pipeline_over_time() -> str:
+    """One update of a PopART session with four stages."""
+    session = _session()
+    tasks = _tasks(session)
+    begin, end = min(task.begin for task in tasks), max(task.end for task in tasks)
+    ratio = sum(task.end - task.begin for task in tasks) / (STAGES * (end - begin))
+    title = f"A pipeline of {STAGES} stages fills, works, and is flushed: its IPUs work for {ratio:.0%} of an update"
+    picture = Picture(860, 290, title.replace("%", " %"))
+    picture.text(
+        20,
+        56,
+        f"One update of a PopART session on {session.getReport().target.machine.name} with {TILES} tiles: {DEPTH} microbatches, numbered; "
+        f"four layers of {WIDTH} x {WIDTH}, one on each IPU.",
+        kind="small",
+    )
+    left, top, width = 70, 76, 770
+    scale = 1000.0 * -(-(end - begin) // 1000)
+    for task in tasks:
+        x, y = left + width * (task.begin - begin) / scale, top + 34 * task.stage
+        size, number = width * (task.end - task.begin) / scale, str(task.microbatch)
+        picture.box(x, y, size, 28, fill=WORK[task.kind], corner=0)
+        if size > 8 * len(number) and task.kind != "update":
+            picture.text(x + size / 2, y + 19, number, kind="small", anchor="middle", colour="#000")
+    for stage in range(STAGES):
+        picture.text(left - 10, top + 19 + 34 * stage, f"IPU {stage}", kind="small", anchor="end")
+    picture.axis(left, top + 34 * STAGES, width, end=scale / 1000, step=1, unit="emulated time in ms")
+    for index, (kind, fill) in enumerate(WORK.items()):
+        picture.key(left + (0, 110, 230, 500)[index], 272, fill, WORDS[kind])
+    return picture.svg()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A run of a stage's program. Attributes: begin, end: in µs."""
+
+    stage: int
+    kind: str
+    microbatch: int
+    begin: float
+    end: float
+
+
+def _session() -> popart.TrainingSession:
+    """A session that has run one update."""
+    builder, weight = popart.Builder(), np.zeros((WIDTH, WIDTH), np.float32)
+    value = builder.addInputTensor("FLOAT", [ROWS, WIDTH], "x")
+    for stage in range(STAGES):
+        with builder.virtualGraph(stage), builder.pipelineStage(stage):
+            value = builder.aiOnnx.tanh([builder.aiOnnx.matmul([value, builder.addInitializedInputTensor(weight)])])
+            if stage == STAGES - 1:
+                value = builder.aiGraphcore.l1loss([value], 0.1)
+    options = popart.SessionOptions()
+    options.virtualGraphMode = popart.VirtualGraphMode.Manual
+    options.enablePipelining = options.enableGradientAccumulation = True
+    options.accumulationFactor = DEPTH
+    options.engineOptions = {"autoReport.executionProfileProgramRunCount": "1000"}
+    device = popart.DeviceManager().createIpuModelDevice({"numIPUs": STAGES, "tilesPerIPU": TILES, "ipuVersion": "ipu21"})
+    flow, optimizer = popart.DataFlow(1, {value: popart.AnchorReturnType("Final")}), popart.SGD({"defaultLearningRate": (0.1, True)})
+    session = popart.TrainingSession(builder.getModelProto(), flow, value, optimizer, device, userOptions=options)
+    session.prepareDevice()
+    session.weightsFromHost()
+    for _ in range(2):  # in the second, the programs are there
+        session.run(popart.PyStepIO({"x": np.zeros((DEPTH, ROWS, WIDTH), np.float32)}, session.initAnchorArrays()))
+    return session
+
+
+def _tasks(session: popart.TrainingSession) -> list[Task]:
+    """The tasks of the session's last update."""
+    report = session.getReport()
+    clock = report.target.clock_hz / 1e6  # cycles in a microsecond
+    tasks: list[Task] = []
+    for stage in range(STAGES):
+        for kind in WORK:
+            runs = [each for each in report.execution.runs_on(stage) if each.run.name == f"jit_stage_{stage}_{kind}"]
+            last = runs[-(1 if kind == "update" else DEPTH) :]
+            tasks += [
+                Task(stage=stage, kind=kind, microbatch=number, begin=each.cycles_from / clock, end=each.cycles_to / clock)
+                for number, each in enumerate(last)
+            ]
+    return tasks

@@ -49,6 +49,17 @@ def replicas(axis: str, count: int, *, native_groups: bool = False) -> Iterator[
         _axis.reset(token)
 
 
+def is_replicated() -> bool:
+    """Whether what is traced runs on several replicas."""
+    return _axis.get() is not None
+
+
+def on_several_devices() -> bool:
+    """Whether what is traced runs on one device for each replica."""
+    axis = _axis.get()
+    return axis is not None and axis.native_groups
+
+
 _Reduce = Callable[[Any, str, Any], Any]  # of a value, an axis and groups of its indices
 _REDUCTIONS: Final[dict[str, _Reduce]] = {
     "Add": lambda x, axis, groups: lax.psum(x, axis, axis_index_groups=groups),

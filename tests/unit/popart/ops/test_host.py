@@ -161,6 +161,42 @@ def test_replicas_keep_their_parts() -> None:
     np.testing.assert_allclose(result, [[5, 7, 9], [11, 13, 0]])
 
 
+def over_pairs(op_type: str, x: Any, **attributes: Any) -> Any:
+    """What each of four replicas gets of a collective over pairs of neighbours. Args: x: [4, ...]."""
+    node = helper.make_node(op_type, ["x"], ["y"], domain=DOMAIN, __collectiveCommGroup=[1, 2], **attributes)
+    graph = prepared([node], ["x"], ["y"], {DOMAIN: 1})
+    with replicas("replica", 4):
+        return jax.vmap(lambda x: run_graph(graph, [x], Run())[0], axis_name="replica")(x)
+
+
+@pytest.mark.parametrize(
+    ("operator", "reduce"),
+    [
+        ("Add", lambda x: x.sum(1)),
+        ("Mean", lambda x: x.mean(1)),
+        ("Mul", lambda x: x.prod(1)),
+        ("Min", lambda x: x.min(1)),
+        ("Max", lambda x: x.max(1)),
+        ("LogicalAnd", lambda x: (x != 0).all(1)),
+        ("LogicalOr", lambda x: (x != 0).any(1)),
+        ("SquareAdd", lambda x: (x * x).sum(1)),
+    ],
+)
+def test_replicas_reduce_within_groups(operator: str, reduce: Any) -> None:
+    x = np.random.default_rng(4).integers(0, 3, (4, 5)).astype(F)
+    found = over_pairs("ReplicatedAllReduce", x, __collectiveOperator=CollectiveOperator[operator].value)
+    np.testing.assert_allclose(found, np.repeat(reduce(x.reshape(2, 2, 5)).astype(F), 2, 0), 1e-6)
+
+
+def test_replicas_scatter_and_gather_within_groups() -> None:
+    x = np.arange(12, dtype=F).reshape(4, 3)
+    np.testing.assert_array_equal(over_pairs("ReplicatedReduceScatter", x), [[3, 5], [7, 0], [15, 17], [19, 0]])
+    local = over_pairs("ReplicatedReduceScatter", x, __collectiveOperator=CollectiveOperator.Local.value)
+    np.testing.assert_array_equal(local, [[0, 1], [5, 0], [6, 7], [11, 0]])
+    np.testing.assert_array_equal(over_pairs("ReplicatedAllGather", x), np.repeat(x.reshape(2, 6), 2, 0))
+    holds([X.ravel()], "ReplicatedAllGather", [X])
+
+
 def test_groups_of_replicas() -> None:
     assert groups_of((), 4) is None
     assert groups_of((1, 2), 4) == [[0, 1], [2, 3]]

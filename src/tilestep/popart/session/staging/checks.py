@@ -21,6 +21,17 @@ from tilestep.popart.session.staging.stages import Staging
 _CALL: Final = "Call"
 
 
+def ipus_of_replica(options: SessionOptions, num_ipus: int) -> int:
+    """IPUs of one replica. Args: num_ipus: of the device. Raises: popart_exception if replicas cannot share them."""
+    replicas = replicas_of(options)
+    if num_ipus % replicas:
+        raise popart_exception(
+            "For replicated graphs, the number of IPUs must be divisible by the replication factor. "
+            f"replicatedGraphCount is {replicas}, and the device has {num_ipus} IPUs."
+        )
+    return num_ipus // replicas
+
+
 def require_all_or_no_ipus(operators: Sequence[Operator], mode: VirtualGraphMode) -> None:
     """Raises: popart_exception if some operators have a virtual graph and others have none, or if none has one in mode Manual."""
     stated = [(each.name, each.place.ipu) for operator in operators for each in (operator, *operator.inner)]
@@ -54,9 +65,18 @@ def require_called(operators: Sequence[Operator]) -> None:
                 )
 
 
-def require_pipeline(operators: Sequence[Operator], options: SessionOptions, anchors: Sequence[Anchor]) -> None:
-    """Raises: popart_exception for options that do not go with a pipeline, and if only some operators have a pipeline stage."""
-    if options.virtualGraphMode is VirtualGraphMode.Off:
+def require_pipeline(operators: Sequence[Operator], options: SessionOptions, anchors: Sequence[Anchor], num_ipus: int) -> None:
+    """Raises: popart_exception for options that do not go with a pipeline, and if only some operators have a pipeline stage.
+
+    Args: num_ipus: of a replica.
+    """
+    mode = options.virtualGraphMode
+    if implicit_pipeline(options) and (mode is VirtualGraphMode.Off or num_ipus == 1):
+        raise popart_exception(
+            f"Pipelining requires more than 1 IPU (currently {num_ipus}) and the 'virtualGraphMode' session option to not be "
+            f"VirtualGraphMode::Off (currently VirtualGraphMode::{mode.name}). Acquire a device with an IPU for each stage of each replica."
+        )
+    if mode is VirtualGraphMode.Off:
         raise popart_exception("Pipelining requires the 'virtualGraphMode' session option to not be VirtualGraphMode::Off.")
     missing = [operator.name for operator in operators if operator.place.stage is None]
     if missing and len(missing) < len(operators):

@@ -9,7 +9,7 @@ from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.enums import VirtualGraphMode
 from tilestep.popart.names import reservedGradientPrefix
 from tilestep.popart.options import SessionOptions
-from tilestep.popart.options.placement_checks import phased, replicas_of
+from tilestep.popart.options.placement_checks import phased
 from tilestep.popart.session.analysis import Analysis
 from tilestep.popart.session.graph import SessionGraph
 from tilestep.popart.session.staging import checks
@@ -45,7 +45,7 @@ def staging_of(
     Raises: popart_exception for places that do not fit each other, the options or the device, and for a pipeline that is never full.
     """
     mode = options.virtualGraphMode
-    num_ipus = device.numIpus // replicas_of(options)
+    num_ipus = checks.ipus_of_replica(options, device.numIpus)
     constant = frozenset(graph.variables) if not training and options.constantWeights else frozenset[str]()
     operators = operators_of(graph, analysis, constant=constant)
     if options.enablePipelining and mode is VirtualGraphMode.Manual:
@@ -53,7 +53,7 @@ def staging_of(
     if mode is not VirtualGraphMode.Off:
         checks.require_all_or_no_ipus(operators, mode)
     if options.enablePipelining:
-        checks.require_pipeline(operators, options, anchors)
+        checks.require_pipeline(operators, options, anchors, num_ipus)
     kind: Kind = "one"
     homes, placed = [Home(ipu=0)], {operator.position: 0 for operator in operators}
     if mode is not VirtualGraphMode.Off and operators:

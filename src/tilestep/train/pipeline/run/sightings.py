@@ -73,6 +73,8 @@ class Sightings:
 
     def saw(self, stage: int, half: int, microbatch: int, rows: Arrays, totals: Sequence[jax.Array]) -> None:
         """What a program has returned."""
+        if not rows and not totals:  # nothing is watched, as of most tasks
+            return
         of = self._halves[stage][half]
         self._totals[stage][half][:] = totals
         for seen, row in zip(of.rows, rows, strict=True):

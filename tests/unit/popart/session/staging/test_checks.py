@@ -84,6 +84,16 @@ def test_what_is_made_of_constant_weights_needs_no_virtual_graph() -> None:
     refuses("Either all Ops must", model, chosen, training=False)
 
 
+def test_a_pipeline_needs_virtual_graphs_and_ipus() -> None:
+    message = (
+        r"Pipelining requires more than 1 IPU \(currently {}\) and the 'virtualGraphMode' session option to not be .*\(currently .*::{}\)"
+    )
+    refuses(message.format(4, "Off"), ladder([0, 1]), pipelining=True)
+    refuses(message.format(1, "Manual"), ladder([0, 0], [0, 1]), num_ipus=1, **PIPELINED)
+    refuses(message.format(1, "Manual"), ladder([0, 0], [0, 1]), options(**PIPELINED, replicas=4))
+    refuses("For replicated graphs, the number of IPUs must be divisible by the replication factor. ", ladder([0]), options(replicas=3))
+
+
 def test_all_operators_have_a_pipeline_stage_or_none() -> None:
     refuses(
         r"Only some ops have had their pipeline stage set. Ops missing the pipeline stage:\n  Op\(ai.onnx.MatMul:\d+, inputs=\[x, w0\], ",
