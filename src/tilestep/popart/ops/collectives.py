@@ -49,6 +49,11 @@ def replicas(axis: str, count: int, *, native_groups: bool = False) -> Iterator[
         _axis.reset(token)
 
 
+def is_replicated() -> bool:
+    """Whether what is traced runs on several replicas."""
+    return _axis.get() is not None
+
+
 def on_several_devices() -> bool:
     """Whether what is traced runs on one device for each replica."""
     axis = _axis.get()

@@ -13,7 +13,7 @@ import numpy as np
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import op
 from tilestep.popart.exceptions import popart_exception, poplar_application_runtime_error
-from tilestep.popart.ops.collectives import on_several_devices
+from tilestep.popart.ops.collectives import is_replicated, on_several_devices
 from tilestep.popart.ops.describing import DOMAIN
 from tilestep.popart.ops.printing import Format, written
 
@@ -42,7 +42,9 @@ def print_tensor(
     Args:
         title: stands in front of the values; the name of the input if it is empty.
         separator, openBracket, closeBracket: code points.
+    Raises: popart_exception in a branch or a loop of several replicas.
     """
+    _require_outside(call)
     form = Format(
         threshold=summariseThreshold,
         edge_items=edgeItems,
@@ -61,6 +63,15 @@ def print_tensor(
 def _printed(x: Any, title: str, of_gradient: str, form: Format) -> Any:
     jax.debug.callback(functools.partial(_print, title, form), x, ordered=_is_ordered())
     return x
+
+
+def _require_outside(call: Call) -> None:
+    """Raises: popart_exception in a branch or a loop of several replicas, because replicas that do not take it run it too."""
+    if call.run.inside and is_replicated():
+        raise popart_exception(
+            f"{call.node.place} is inside of {call.run.inside}, which several replicas run for different lengths or not at all: put it "
+            "outside, or set replicatedGraphCount to 1"
+        )
 
 
 def _is_ordered() -> bool:
@@ -88,9 +99,13 @@ def _print(title: str, form: Format, values: Any) -> None:
 
 @op("Abort", domain=DOMAIN, random=True)  # it has no result that could be known
 def abort(call: Call, condition: Any = None) -> tuple[Any, ...]:
-    """Stops the program when it runs, if the condition is not 0 or absent: the run raises an error that `aborted` knows."""
+    """Stops the program when it runs, if the condition is not 0 or absent: the run raises an error that `aborted` knows.
+
+    Raises: popart_exception in a branch or a loop of several replicas.
+    """
     if condition is not None and condition.size > 1:
         raise popart_exception("Conditional abort op can only test a scalar tensor")
+    _require_outside(call)
     place = call.node.name or "a node without a name"
     value = jnp.ones((), bool) if condition is None else jnp.asarray(condition).reshape(()) != 0
     jax.debug.callback(functools.partial(_abort, place), value, ordered=_is_ordered())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -244,3 +246,66 @@ def test_an_input_that_no_operator_reads_need_not_be_given() -> None:
     session = popart.InferenceSession(builder.getModelProto(), flow(1, {y: "All"}), ipu_model(), userOptions=replicated(1))
     session.prepareDevice()
     same(run(session, {x: np.ones(2, np.float32)})[y], np.full(2, -1, np.float32))
+
+
+def test_new_values_of_an_optimizer_reach_all_replicas() -> None:
+    model, inputs = squares(), numbers(2)
+    one, two = training(model, accumulation=2, optimizer=sgd(const=False)), trained_by(model, 2, optimizer=sgd(const=False))
+    for session in (one, two):
+        run(session, {model.x: inputs})
+        session.updateOptimizerFromHost(sgd(1 / 4, const=False))
+        run(session, {model.x: inputs})
+    same(weights_of(two, "w")["w"], weights_of(one, "w")["w"])
+
+
+def test_an_executable_is_of_so_many_replicas(tmp_path: Path) -> None:
+    model, inputs = squares(), numbers(2)
+
+    def of(count: int) -> popart.TrainingSession:
+        device = popart.DeviceManager().acquireAvailableDevice(count, 16, connectionType=popart.DeviceConnectionType.OnDemand)
+        return trained_by(model, count, device=device, prepare=False)
+
+    first = of(2)
+    first.compileAndExport(str(tmp_path / "two.popef"))
+    second = of(2)
+    second.loadExecutable(str(tmp_path / "two.popef"))
+    second.prepareDevice()
+    second.weightsFromHost()
+    run(second, {model.x: inputs})
+    same(weights_of(second, "w")["w"], as_batches(model, inputs[None, None]).weight)
+    with pytest.raises(popart.popart_runtime_error):
+        of(1).loadExecutable(str(tmp_path / "two.popef"))
+
+
+def made_of(build: Callable[[popart.Builder, str], str]) -> tuple[popart.InferenceSession, str, str]:
+    """A session of two replicas. Args: build: makes an output of an input [2]. Returns: it, its input and its anchor."""
+    builder = popart.Builder()
+    x = builder.addInputTensor(popart.TensorInfo("FLOAT", [2]), "x")
+    y = build(builder, x)
+    session = popart.InferenceSession(builder.getModelProto(), flow(1, {y: "All"}), ipu_model(ipus=2), userOptions=replicated(2))
+    session.prepareDevice()
+    return session, x, y
+
+
+def test_each_replica_prints(capfd: pytest.CaptureFixture[str]) -> None:
+    session, x, _ = made_of(lambda builder, x: builder.aiGraphcore.printtensor([x], title="seen", digits=0))
+    run(session, {x: np.arange(4, dtype=np.float32)})
+    assert capfd.readouterr().err == "seen: [0 1]\nseen: [2 3]\n"
+
+
+@pytest.mark.parametrize("act", ["abort", "printtensor"])
+def test_what_acts_outside_of_the_program_is_not_in_a_branch_of_replicas(act: str) -> None:
+    def build(builder: popart.Builder, x: str) -> str:
+        arms: list[popart.Builder] = []
+        for _ in range(2):
+            arm = builder.createSubgraphBuilder()
+            arm.addInputTensorFromParentGraph(x)
+            if act == "abort":
+                arm.aiGraphcore.abort([])
+            arm.addOutputTensor(arm.aiGraphcore.printtensor([x]) if act == "printtensor" else arm.aiOnnx.neg([x]))
+            arms.append(arm)
+        condition = builder.aiOnnx.greater([builder.aiOnnx.reducesum([x], keepdims=0), builder.aiOnnx.constant(np.float32(0))])
+        return builder.aiOnnx.logical_if([condition], 1, arms[0], arms[1])[0]
+
+    with pytest.raises(popart.popart_exception, match="set replicatedGraphCount to 1"):
+        made_of(build)

@@ -12,7 +12,7 @@ from tilestep.messages import plain, shown
 from tilestep.popart.dataflow import DataFlow
 from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.enums import DeviceConnectionType
-from tilestep.popart.exceptions import popart_exception, popart_runtime_error
+from tilestep.popart.exceptions import noted, popart_exception, popart_runtime_error
 from tilestep.popart.log import Level, log
 from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.options import SessionOptions, require_known
@@ -191,7 +191,8 @@ class Prepared:
 
     def _require_prepared(self, what: str) -> Carry:
         if self._carry is None:
-            raise popart_runtime_error(
-                f"Devicex::prepare() must be called before Devicex::{what} is called: call session.prepareDevice() first"
+            raise noted(
+                popart_runtime_error(f"Devicex::prepare() must be called before Devicex::{what} is called."),
+                "Call session.prepareDevice() first.",
             )
         return self._carry

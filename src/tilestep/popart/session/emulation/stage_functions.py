@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 from tilestep.popart.ops.collectives import replicas
+from tilestep.popart.session.emulation.hoisting import Run, hoisted
 from tilestep.popart.session.emulation.relays import Relays, relays_of
 from tilestep.popart.session.emulation.staged_anchors import watch_of
 from tilestep.popart.session.graph import SessionGraph, Values
@@ -18,6 +19,7 @@ from tilestep.popart.session.plan import Plan
 from tilestep.popart.session.recompute import Policy
 from tilestep.popart.session.staging import SessionStage
 from tilestep.train import recomputed, watched
+from tilestep.train.pipeline.compile.watch_keys import How
 from tilestep.train.replicas.collectives import replica_axis
 
 Specs = dict[str, jax.ShapeDtypeStruct]  # by tensor
@@ -30,7 +32,7 @@ class StageFunctions:
     Attributes:
         functions: (parameters[, auxiliary state], what comes in) -> what goes on, and the new auxiliary state if it has one. A function of
             a model that draws random numbers has a keyword `key`.
-        params, aux: of each stage.
+        params, aux: of each stage. Arrays that an operator has in itself are a part of the auxiliary state.
         elements: of a microbatch of one replica.
         watch: what leaves the machine with each run, as `Pipeline(watch=)` has it.
     """
@@ -39,7 +41,7 @@ class StageFunctions:
     params: tuple[Specs, ...]
     aux: tuple[Specs, ...]
     elements: tuple[jax.ShapeDtypeStruct, ...]
-    watch: Mapping[Any, str]
+    watch: Mapping[Any, How]
 
 
 def stage_functions(
@@ -66,13 +68,24 @@ def stage_functions(
         last=[] if loss is None else [loss],
     )
     watch = watch_of(plan, relays, made)
+    spec = {**{name: _spec(kind) for name, kind in kinds.items()}, **{name: _spec(value) for name, value in graph.variables.items()}}
+    key = jax.eval_shape(lambda: jax.random.key(0)) if graph.draws else None
+    functions: list[Callable[..., Any]] = []
+    params = tuple({name: spec[name] for name in names} for names in relays.params)
+    aux: list[Specs] = []
+    for stage, own in zip(staging.stages, params, strict=True):
+        run = _run(graph, stage, relays, loss_scale, watch.marks[stage.number], again.get(stage.number))
+        kept = {name: spec[name] for name in relays.aux[stage.number]}
+        given = [spec[name] for name in relays.incoming[stage.number]]
+        run, constants = hoisted(run, (own, kept, given, key), replicas=graph.replication.count)
+        aux.append({**kept, **constants})
+        named = _named(run, f"stage{stage.number}", has_aux=bool(aux[-1]), draws=graph.draws)
+        functions.append(recomputed(named, again.get(stage.number)))
     return StageFunctions(
-        functions=tuple(
-            _function(graph, stage, relays, loss_scale, watch.marks[stage.number], again.get(stage.number)) for stage in staging.stages
-        ),
-        params=tuple({name: _spec(graph.variables[name]) for name in names} for names in relays.params),
-        aux=tuple({name: _spec(graph.variables[name]) for name in names} for names in relays.aux),
-        elements=tuple(_spec(kinds[name]) for name in relays.incoming[0]),
+        functions=tuple(functions),
+        params=params,
+        aux=tuple(aux),
+        elements=tuple(spec[name] for name in relays.incoming[0]),
         watch=watch.keys,
     )
 
@@ -81,13 +94,11 @@ def _spec(value: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(value.shape, value.dtype)
 
 
-def _function(
-    graph: SessionGraph, stage: SessionStage, relays: Relays, loss_scale: float, marks: frozenset[str], policy: Policy | None
-) -> Callable[..., Any]:
+def _run(graph: SessionGraph, stage: SessionStage, relays: Relays, loss_scale: float, marks: frozenset[str], policy: Policy | None) -> Run:
     made = {name for at in stage.nodes for name in graph.graph.nodes[at].outputs if name}
     number = stage.number
     is_last = number + 1 == len(relays.incoming)
-    incoming, aux_names = relays.incoming[number], relays.aux[number]
+    incoming = relays.incoming[number]
     outgoing = relays.last if is_last else relays.incoming[number + 1]
 
     def run(params: Values, aux: Values, given: Sequence[Any], key: Any) -> tuple[Any, Values]:
@@ -108,10 +119,10 @@ def _function(
             outputs = (jnp.reshape(outputs[0], ()) * loss_scale,)
         return outputs, {name: statistics.get(name, value) for name, value in aux.items()}
 
-    return recomputed(_named(run, f"stage{number}", has_aux=bool(aux_names), draws=graph.draws), policy)
+    return run
 
 
-def _named(run: Callable[..., tuple[Any, Values]], name: str, *, has_aux: bool, draws: bool) -> Callable[..., Any]:
+def _named(run: Run, name: str, *, has_aux: bool, draws: bool) -> Callable[..., Any]:
     """A function with the parameters that a pipeline looks for."""
 
     def split(given: Sequence[Any], key: Any) -> Any:

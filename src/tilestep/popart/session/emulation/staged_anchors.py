@@ -11,6 +11,7 @@ from tilestep.popart.enums import AnchorReturnTypeId
 from tilestep.popart.session.emulation.relays import Relays
 from tilestep.popart.session.plan import Plan
 from tilestep.train import gradient, parameter
+from tilestep.train.pipeline.compile.watch_keys import How
 
 Key = Any  # of what a pipeline watches
 
@@ -24,7 +25,7 @@ class Watch:
         marks: of each stage, the tensors that are marked there.
     """
 
-    keys: Mapping[Key, str]
+    keys: Mapping[Key, How]
     marks: tuple[frozenset[str], ...]
 
 
@@ -40,7 +41,7 @@ def watch_of(plan: Plan, relays: Relays, made: Mapping[str, int]) -> Watch:
     places = {**dict.fromkeys(relays.incoming[0], 0), **home, **made}
     found = plan.names.fetched(anchor.name for anchor in plan.anchors)
     weights = {**{name: name for name in (*found.variables, *found.accumulators)}, **found.updated}
-    keys: dict[Key, str] = {}
+    keys: dict[Key, How] = {}
     marks: dict[int, set[str]] = {}
     for anchor in plan.anchors:
         how = _how(anchor)
@@ -56,13 +57,13 @@ def watch_of(plan: Plan, relays: Relays, made: Mapping[str, int]) -> Watch:
     return Watch(keys=keys, marks=tuple(frozenset(marks.get(number, ())) for number in range(len(relays.incoming))))
 
 
-def _how(anchor: Anchor) -> str:
+def _how(anchor: Anchor) -> How:
     if anchor.is_stacked:
         return "all"
     return "sum" if anchor.kind is AnchorReturnTypeId.Sum else "last"
 
 
-def _add(keys: dict[Key, str], key: Key, how: str) -> None:
+def _add(keys: dict[Key, How], key: Key, how: How) -> None:
     """Adds a key; of two anchors of one weight the one of more values counts."""
     if keys.get(key) != "all":
         keys[key] = how

@@ -47,6 +47,7 @@ def staged_program(plan: Plan, options: SessionOptions, optimizer: Optimizer | N
         updates=updates,
         replicas=replicas,
         num_ipus=plan.staging.num_ipus,
+        ipus=_used(plan),
         draws=plan.graph.draws,
         arguments=_arguments(options, plan, replicas, training=transformation is not None),
     )
@@ -58,9 +59,15 @@ def _loss_scale(plan: Plan) -> float:
     return float(plan.rule.loss_scale(plan.rule.init(params)))
 
 
+def _used(plan: Plan) -> tuple[int, ...]:
+    """The IPUs of a replica that have a stage."""
+    return tuple(sorted({stage.ipu for stage in plan.staging.stages}))
+
+
 def _schedule(plan: Plan, *, training: bool) -> tuple[Schedule, int]:
     """(the schedule of one run of the pipeline, runs of a call of the session)."""
-    ipus = [stage.ipu for stage in plan.staging.stages]
+    used = _used(plan)
+    ipus = [used.index(stage.ipu) for stage in plan.staging.stages]
     if not training:
         make = cycles_of if plan.staging.kind == "pipelined" else one_by_one
         return make(ipus, plan.batches, training=False), 1

@@ -24,11 +24,12 @@ class StagedProgram:
 
     Attributes:
         stages: functions, and what they have.
-        schedule: of one update, or one round of inference.
+        schedule: of one update, or one round of inference. Its devices are `ipus`.
         optimizer: None in inference.
         updates: of a call of the session.
-        replicas: copies, each on as many IPUs as the schedule has.
+        replicas: copies.
         num_ipus: of one replica.
+        ipus: those of a replica that have a stage.
         draws: whether stages draw random numbers.
         arguments: further ones of `Pipeline`.
     """
@@ -39,21 +40,20 @@ class StagedProgram:
     updates: int
     replicas: int
     num_ipus: int
+    ipus: tuple[int, ...]
     draws: bool
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def pipeline(self, machine: MachineBeside) -> Pipeline:
         """The pipeline on a machine's devices."""
-        mapping = self.schedule.device_mapping
-        own = max(mapping) + 1
-        devices = [machine.devices[replica * self.num_ipus + ipu] for replica in range(self.replicas) for ipu in range(own)]
+        devices = [machine.devices[replica * self.num_ipus + ipu] for replica in range(self.replicas) for ipu in self.ipus]
         return Pipeline(
             list(self.stages.functions),
             self.optimizer,
             self.schedule.microbatches,
             pipeline_schedule=self.schedule,
             devices=devices,
-            device_mapping=mapping,
+            device_mapping=self.schedule.device_mapping,
             replicas=self.replicas,
             program="stages",
             strict=False,

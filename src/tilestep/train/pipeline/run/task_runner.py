@@ -23,6 +23,7 @@ _HOST: Final = _jax.memory.Space.Host
 _DEVICE: Final = _jax.memory.Space.Device
 _MEANINGS: Final = {kind: kind.meaning for kind in Kind}
 _FORWARD, _BACKWARD = 0, 1  # the halves of a stage's programs
+_NOTHING: Final[list[jax.Array]] = []  # nobody adds to it
 _OF_JAX: Final = "JAX has removed its internal frames"  # a note that says nothing of the stage
 
 
@@ -87,6 +88,7 @@ class TaskRunner:
         self._last_gradients: list[Any] = [None] * count
         self._last_level = frozenset(request.schedule.levels[-1])
         self._stashes_params = request.schedule.weights == "stashed"
+        self._reduces = frozenset(stage for stage, begin in enumerate(request.compiled.totals) if begin is not None)  # what is watched
         self._latest: list[jax.Array] = []  # outputs of the latest forward, for the watch
 
     def run(self) -> RunResult:
@@ -136,14 +138,16 @@ class TaskRunner:
             watch.see(task, self._latest, accumulators[task.stage] if task.stage == self._last else ())
 
     def _forward(self, stage: int, microbatch: int) -> None:
-        compiled, arrays, totals = self._compiled, self._arrays, self._sightings.totals(stage, _FORWARD)
+        compiled, arrays = self._compiled, self._arrays
+        totals = self._sightings.totals(stage, _FORWARD) if stage in self._reduces else _NOTHING
         args, params = self._inbox.arguments(stage, microbatch, arrays.aux[stage]), arrays.current(stage)
         if stage == self._last:
             assert compiled.last is not None
             arrays.accumulators[stage], outputs, arrays.aux[stage], loss, gradients, rows, totals = compiled.last(
                 arrays.accumulators[stage], arrays.packed[stage] or params, args, compiled.before[stage][microbatch], totals
             )
-            self._sightings.saw(stage, _FORWARD, microbatch, rows, totals)
+            if rows or totals:
+                self._sightings.saw(stage, _FORWARD, microbatch, rows, totals)
             self._outputs[microbatch] = [outputs, loss or outputs[:1]]
             self._latest = outputs
             self._last_gradients[microbatch] = gradients
@@ -151,7 +155,8 @@ class TaskRunner:
         programs = compiled.programs[stage]
         read = arrays.packed[stage] or params if arrays.packed else params
         outputs, arrays.aux[stage], values, rows, totals = programs.forward(read, args, totals)
-        self._sightings.saw(stage, _FORWARD, microbatch, rows, totals)
+        if rows or totals:
+            self._sightings.saw(stage, _FORWARD, microbatch, rows, totals)
         self._latest = outputs
         if self._is_training:
             kept_args = [args[index] for index in programs.kept_args]
@@ -172,10 +177,12 @@ class TaskRunner:
         params = arrays.read_params(compiled, stage, kept.params)
         of_outputs = self._inbox.output_gradients(stage, microbatch)
         number = compiled.before[stage][microbatch]
+        totals = self._sightings.totals(stage, _BACKWARD) if stage in self._reduces else _NOTHING
         arrays.accumulators[stage], gradients, rows, totals = backward(
-            arrays.accumulators[stage], params, kept.args, kept.values, of_outputs, number, self._sightings.totals(stage, _BACKWARD)
+            arrays.accumulators[stage], params, kept.args, kept.values, of_outputs, number, totals
         )
-        self._sightings.saw(stage, _BACKWARD, microbatch, rows, totals)
+        if rows or totals:
+            self._sightings.saw(stage, _BACKWARD, microbatch, rows, totals)
         self._inbox.send_back(stage, microbatch, gradients)
 
     def _send_back_last(self, stage: int, microbatch: int) -> None:
@@ -190,9 +197,11 @@ class TaskRunner:
         program, kept = self._compiled.programs[stage].input_gradient, self._kept[stage][microbatch]
         assert program is not None and kept is not None  # noqa: PT018  # the schedule has such tasks, and forward was before
         of_outputs = self._inbox.output_gradients(stage, microbatch)
-        params, totals = self._arrays.read_params(self._compiled, stage), self._sightings.totals(stage, _BACKWARD)
+        params = self._arrays.read_params(self._compiled, stage)
+        totals = self._sightings.totals(stage, _BACKWARD) if stage in self._reduces else _NOTHING
         gradients, values, rows, totals = program(params, kept.args, kept.values, of_outputs, totals)
-        self._sightings.saw(stage, _BACKWARD, microbatch, rows, totals)
+        if rows or totals:
+            self._sightings.saw(stage, _BACKWARD, microbatch, rows, totals)
         self._crossing[stage][microbatch] = Crossing(of_outputs, values)
         self._inbox.send_back(stage, microbatch, gradients)
 

@@ -14,7 +14,9 @@ from tilestep.popart.optimizers import UpdateContext
 from tilestep.popart.session.emulation.relays import relays_of
 from tilestep.popart.session.emulation.stage_functions import StageFunctions, stage_functions
 from tilestep.popart.session.emulation.staged_rule import staged_rule
+from tilestep.popart.session.plan import plan_of
 from tilestep.popart.session.staging import SessionStage, Staging
+from tilestep.popart.tensors import InputShapeInfo
 from tilestep.train import Pipeline
 
 
@@ -94,3 +96,25 @@ def test_a_rule_knows_parameters_by_the_last_key_of_their_paths() -> None:
     params: Any = [{"a/b": np.ones(2, np.float32)}, {"c": np.ones(2, np.float32)}]
     updates, _ = transformation.update(params, transformation.init(params), params)
     assert [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(updates)] == [[-0.25, -0.25], [-0.5, -0.5]]
+
+
+def test_arrays_in_a_stage_become_its_auxiliary_state() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 2], "x")
+    added = builder.aiOnnx.add([x, builder.aiOnnx.constant(np.array([[1, 2], [3, 4]], np.float32), "c")])
+    y = builder.aiOnnx.mul([added, builder.aiOnnx.constant(np.float32(2), "two")])
+    for ipu, tensor in ((0, added), (1, y)):
+        builder.virtualGraph(tensor, ipu)
+    plan = plan_of(
+        builder.getModelProto(),
+        popart.DataFlow(2, {y: popart.AnchorReturnType("All")}),
+        shapes=InputShapeInfo(),
+        options=options(),
+        device=device(2),
+    )
+    functions = stage_functions(plan, None)
+    (constant,) = functions.aux[0]
+    (passed,), new = functions.functions[0]({}, {constant: np.full((2, 2), 5, np.float32)}, np.ones((2, 2), np.float32))
+    assert np.asarray(passed).tolist() == [[6, 6], [6, 6]]
+    assert new[constant].tolist() == [[5, 5], [5, 5]]
+    assert functions.aux[1] == {}

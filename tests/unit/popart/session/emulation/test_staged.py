@@ -79,6 +79,11 @@ def test_stages_may_share_an_ipu() -> None:
     assert stages == {0: (0,), 1: (1,), 2: (0,)}
 
 
+def test_ipus_without_a_stage_are_left_out() -> None:
+    emulation = emulated(Chain(ipus=[2, 3]), options(), batches=4, training=False)
+    assert [emulation.inner_cycles(ipu) > 0 for ipu in range(4)] == [False, False, True, True]
+
+
 def test_inference_has_no_backward() -> None:
     report = emulated(PIPELINE, options(), batches=5, training=False).report()
     assert {run.task for run in report.execution.runs if run.stage >= 0} == {"forward"}

@@ -270,3 +270,39 @@ def test_dropout_drops_the_same_in_backward() -> None:
         assert 0 < dropped.mean() < 1
         np.testing.assert_array_equal(found[f"Gradient___{h}"] == 0, dropped)
         assert (dropped[0] != dropped[1]).any()
+
+
+def test_replicas_with_equal_inputs_are_one_with_twice_the_learning_rate() -> None:
+    """Gradients of replicas are summed, and each version is that of all of them."""
+    model, batches = chain(3), 7
+    x = inputs(batches)
+    names = [model.loss, *(f"Gradient___{name}" for name in model.weights), "w0"]
+    chosen = options(enableReplicatedGraphs=True, replicatedGraphCount=2)
+    two = session(model, names, batches, chosen=chosen, ipus=6)
+    one = session(model, names, batches, optimizer=popart.SGD({"defaultLearningRate": (0.4, True)}))
+    expected = run(one, x)
+    for name, array in run(two, np.stack([x, x], 1)).items():
+        for replica in range(2):
+            close(array[:, replica], expected[name])
+    for name, weight in weights_of(two, model).items():
+        close(weight, weights_of(one, model)[name])
+
+
+def test_statistics_of_a_batch_norm_are_those_of_each_microbatch_in_turn() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [ROWS, WIDTH, 1], "x")
+    values = {"scale": 1.0, "bias": 0.0, "mean": 0.0, "variance": 1.0}
+    made = [builder.addInitializedInputTensor(np.full(WIDTH, value, np.float32), name) for name, value in values.items()]
+    with builder.virtualGraph(0), builder.pipelineStage(0):
+        h = builder.aiOnnx.batchnormalization([x, *made], 5, momentum=0.75)[0]
+    with builder.virtualGraph(1), builder.pipelineStage(1):
+        loss = builder.aiGraphcore.l1loss([builder.aiOnnx.tanh([h])], 1.0, reduction=popart.ReductionType.Sum)
+    model = Chain(builder.getModelProto(), loss, [], {"mean": np.zeros(WIDTH, np.float32), "scale": np.ones(WIDTH, np.float32)})
+    trained, batches = session(model, [loss], 6), inputs(6)
+    run(trained, batches)
+    mean = np.zeros(WIDTH)
+    for batch in batches:
+        mean = 0.75 * mean + 0.25 * batch.mean(0)
+    found = weights_of(trained, model)
+    close(found["mean"], mean)
+    assert (found["scale"] != 1).all()
