@@ -170,6 +170,7 @@ def require_one_recomputation_each(
     """Raises: popart_exception if a tensor would be computed again twice: for the backward pass of its stage, and for a later stage.
 
     A pipeline that recomputes keeps what its stages read from others. What a stage makes for a later one on the same IPU is not kept.
+    The backward pass of a stage may read what the stage's own operators read.
 
     Args:
         backward: stages that have a backward pass.
@@ -184,7 +185,7 @@ def require_one_recomputation_each(
         stage, reading = stage_of[maker], readers.get(name, [])
         late = [operator for operator in reading if stage_of[operator.position] != stage]
         passed_on = any(ipu_of[operator.position] != ipu_of[maker] for operator in reading)  # so that it is kept
-        if stage in backward and late and not passed_on:
+        if stage in backward and late and len(late) < len(reading) and not passed_on:
             raise popart_exception(
                 "SessionOptions::autoRecomputation == RecomputationType::Pipeline is not compatible with the partitioning of operations "
                 f"over pipeline stages. To-stash Tensor '{name}' must be restored for recomputation of a descendent that is not a direct "
