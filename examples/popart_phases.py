@@ -13,7 +13,7 @@ import numpy as np
 
 from tilestep import popart
 
-REPLICAS, PHASES, ROWS, FEATURES, WIDTH, BATCHES, TILES = 2, 8, 512, 16, 512, 4, 96
+REPLICAS, PHASES, ROWS, FEATURES, WIDTH, BATCHES, TILES = 2, 8, 1024, 16, 512, 4, 128
 PATTERNS = (popart.SyncPattern.Full, popart.SyncPattern.SinglePipeline, popart.SyncPattern.ReplicaAndLadder)
 
 # %% [markdown]
@@ -57,7 +57,7 @@ def session(pattern: popart.SyncPattern) -> tuple[popart.InferenceSession, str]:
     options.executionPhaseSettings.phases = PHASES
     options.executionPhaseSettings.stages = 2
     options.constantWeights = False
-    options.numIOTiles = TILES // 3
+    options.numIOTiles = TILES // 4
     location = popart.TensorLocation(popart.TensorStorage.OffChip)
     location.loadTileSet = location.storageTileSet = popart.TileSet.IO
     options.weightTensorLocationSettings.location = location
