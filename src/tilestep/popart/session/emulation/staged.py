@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
+import os
 import weakref
 from typing import Final, final
 
 from tilestep.errors import RecordingError, StreamingMemoryError, TileMemoryError
 from tilestep.files import writable_directory
 from tilestep.machine.spec import MachineSpec
+from tilestep.pjrt.plugin import initialize
 from tilestep.pjrt.running.measurement import Measurement, measurement_of
 from tilestep.plan.liveness import check_fits
 from tilestep.plan.streaming import check_streaming_memory
@@ -45,7 +48,10 @@ class StagedEmulation:
         self._notes = StagedNotes(machine=machine, name=name, options=options or EmulationOptions())
         self._plays = Plays(self._notes)
         begun(self._plays)
-        self._close = weakref.finalize(self, self._plays.write)
+        if self._plays.is_written:
+            _write_at_exit()
+            _unwritten[id(self._plays)] = self._plays
+        weakref.finalize(self, self._plays.forget).atexit = False  # a report may need them again
 
     def prepare(self, program: StagedProgram) -> None:
         """Plans the session's programs, by one dry run. Raises: OutOfMemoryException if an IPU's tiles do not hold them."""
@@ -105,8 +111,12 @@ class StagedEmulation:
         return str(engine.directory / RUN_FILE) if engine.directory is not None and engine.execution_profile else ""
 
     def close(self) -> None:
-        """Writes the report that the options ask for. Happens by itself when the emulation is no longer used, or the process ends."""
-        self._close()
+        """Writes the report that the options ask for, once. Happens by itself when the process ends.
+
+        It does not when the emulation is no longer used, because a dry run may not begin wherever Python collects garbage.
+        """
+        if _unwritten.pop(id(self._plays), None) is not None:
+            self._plays.write()
 
 
 @final
@@ -177,10 +187,16 @@ class Plays:
     def _memory(self) -> str:
         return "\n".join(f"IPU {ipu}: {use.peak_bytes:,} B on the fullest tile" for ipu, use in enumerate(self.live.uses))
 
-    def write(self) -> None:
-        """Writes the recording, the profile and its summary if the options ask for them. What cannot be written is a line on stderr."""
+    @property
+    def is_written(self) -> bool:
+        """Whether the options ask for a report."""
         engine = self._notes.options.of_session(self._notes.name)
-        if engine.directory is None or not engine.execution_profile or self._notes.program is None:
+        return engine.directory is not None and engine.execution_profile
+
+    def write(self) -> None:
+        """Writes the recording, the profile and its summary. What cannot be written is a line on stderr."""
+        engine = self._notes.options.of_session(self._notes.name)
+        if engine.directory is None or self._notes.program is None:
             return
         measurement = self.measured()
         try:
@@ -188,6 +204,21 @@ class Plays:
             write_report(measurement.profile, writable_directory(engine.directory), recording=recording)
         except (OSError, RecordingError) as error:
             tell_unwritten(error)
+
+
+_unwritten: Final[dict[int, Plays]] = {}  # of sessions whose report is not written yet, in order
+
+
+@functools.cache
+def _write_at_exit() -> None:
+    """Writes all reports when the process ends, before the platform shuts down."""
+    initialize()  # which says when that is; what is registered later runs earlier
+    atexit.register(_write_all, os.getpid())
+
+
+def _write_all(process: int) -> None:
+    while _unwritten and os.getpid() == process:  # a fork writes no report
+        _unwritten.pop(next(iter(_unwritten))).write()
 
 
 def _check_ipu(play: StagedPlay, machine: MachineSpec, ipu: int) -> None:

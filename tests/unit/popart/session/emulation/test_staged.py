@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from tilestep.popart.session.emulation import emulation_options, staged_program
 from tilestep.popart.session.emulation.watched import summary, watched_sessions
 from tilestep.report.reader import open_report
 
+ROOT = Path(__file__).resolve().parents[5]
 PIPELINE = Chain(ipus=range(2), dropped=True)
 ACCUMULATING = options(accumulation=4)
 
@@ -170,6 +173,18 @@ def test_its_report_is_written_where_the_options_say(tmp_path: Path) -> None:
     path = emulation.profile_path
     emulation.close()
     assert len(open_report(path).execution.runs) == len(emulation.report().execution.runs)
+
+
+def test_its_report_is_written_when_the_process_ends(tmp_path: Path) -> None:
+    program = f"""
+from tests.unit.popart.session.emulation.models import Chain, emulated, options
+from tilestep.popart.session.emulation import emulation_options
+settings = emulation_options({{"autoReport.outputExecutionProfile": "true", "autoReport.directory": {str(tmp_path)!r}}})
+emulated(Chain(ipus=range(2)), options(accumulation=3), settings=settings, name="gone")
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert open_report(tmp_path / "gone" / "run.tilestep").execution.runs
 
 
 def test_a_session_has_figures_of_each_ipu() -> None:
