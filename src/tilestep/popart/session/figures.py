@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tilestep.popart.session.emulation import Emulation, Report, StagedEmulation
 
 _RUN: Final = "run"
+_FORWARD: Final = "forward"
 _INNER: Final = "inner_ipu_"  # how the names of counters of single IPUs begin
 
 
@@ -80,11 +81,11 @@ class Figures:
         if self._emulation is not None and self._transfers:
             self._emulation.weights_to_host()
 
-    def ran(self, name: str) -> None:
-        """A step ran. Args: name: of the run, in reports."""
+    def ran(self, name: str, *, forward: bool = False) -> None:
+        """A step ran. Args: name: of the run, in reports. forward: whether it was the forward part of a pipeline alone."""
         self._has_run = True
         if self._emulation is not None:
-            self._emulation.ran(_RUN, name=plain(name))
+            self._emulation.ran(_FORWARD if forward else _RUN, name=plain(name))
 
     def cycles(self, counter: str) -> int:
         """Cycles of the last run. Args: counter: "" for the whole run, "inner_ipu_0" for the programs of an IPU.

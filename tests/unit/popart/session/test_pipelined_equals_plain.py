@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tilestep import popart
+from tilestep.popart.device_info import DeviceInfo, Request
 
 Array = np.ndarray[Any, Any]
 BATCHES, ACCUMULATION, STAGES = 2, 5, 3
@@ -143,13 +144,12 @@ def trained(model: Model, optimizer: str, *, replicas: int, pipelined: bool, rec
     if recompute:
         options.autoRecomputation = popart.RecomputationType.Pipeline if pipelined else popart.RecomputationType.Standard
     ipus = (STAGES if pipelined else 1) * replicas
-    manager = popart.DeviceManager()
     session = popart.TrainingSession(
         fnModel=model.proto,
         dataFlow=popart.DataFlow(BATCHES, dict.fromkeys(model.anchors, popart.AnchorReturnType("All"))),
         loss=model.loss,
         optimizer=OPTIMIZERS[optimizer](),
-        deviceInfo=manager.createCpuDevice() if ipus == 1 else manager.createIpuModelDevice({"numIPUs": ipus, "tilesPerIPU": 16}),
+        deviceInfo=DeviceInfo(Request(type=popart.DeviceType.Cpu, num_ipus=ipus, tiles=1, arch="", machine="")),  # values alone
         userOptions=options,
     )
     session.prepareDevice()

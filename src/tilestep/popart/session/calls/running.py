@@ -63,7 +63,7 @@ class RunCalls(WeightCalls):
         else:
             raise TypeError(f"run: stepio is a {type(io).__name__}: it must be a PyStepIO or a PyStepIOCallback")
         self._in_sync = False
-        self._figures.ran(debugName)
+        self._figures.ran(debugName, forward=bool(programHandle))
 
     def _require_program(self, handle: str) -> None:
         if handle and (handle != FORWARD_ONLY or self._plan.forward is None):

@@ -27,6 +27,11 @@ Nothing else is needed: inputs come and anchors leave with each call, and values
 the jitted function. An array is known by the name of its `Kept` and its path in the tree, such as "state['weights']['w']": programs of one
 session that keep arrays of equal names share them.
 
+A session of several stages has a `StagedEmulation` with the same methods. What it runs is one pipeline, which each call runs dry:
+
+    emulation = StagedEmulation(device.machine(), name="training", options=options)
+    emulation.prepare(staged_program(plan, user_options, optimizer))
+
 The process need not use platform `ipu`. A session emulates one machine of any number of IPUs and tiles, and a process has any number of
 sessions. A program runs on the first IPUs of the machine. One over several of them is jitted over a `jax.sharding.Mesh` of the process's
 devices, or over an AbstractMesh.

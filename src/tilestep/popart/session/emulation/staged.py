@@ -23,6 +23,7 @@ from tilestep.report.files import RUN_FILE, tell_unwritten, write_report
 from tilestep.report.reader import Report
 
 _HOST: Final = (*OUTSIDE, "stream-in", "stream-out", "host-call")
+FORWARD: Final = "forward"  # label of the forward part
 _NO_RUN: Final = "Must call run before getCycleCount."
 
 
@@ -53,9 +54,8 @@ class StagedEmulation:
         self._plays.require_fits()
 
     def ran(self, *labels: str, times: int = 1, name: str = "") -> None:
-        """Notes that the session was called so many times. Args: labels: of no effect. name: of the call, in reports."""
-        del labels
-        self._notes.calls.extend([Ran(name)] * times)
+        """Notes that the session was called so many times. Args: labels: FORWARD: the forward part alone. name: of the call, in reports."""
+        self._notes.calls.extend([Ran(name, FORWARD in labels)] * times)
 
     def weights_from_host(self) -> None:
         """Notes that the host sends new values of the weights and of the optimiser's state."""

@@ -24,9 +24,10 @@ OUTSIDE: Final = ("load", "save", "read", "io-in", "io-out")  # kinds of cycles 
 
 
 class Ran(NamedTuple):
-    """The session was called. `name`: of the call."""
+    """The session was called."""
 
-    name: str = ""
+    name: str = ""  # of the call
+    forward: bool = False  # the forward part alone
 
 
 class FromHost(NamedTuple):
@@ -99,10 +100,13 @@ class StagedPlay:
         self.last: Spent | None = None
         with self._machine.running(self.journal), hints.program_group(self._group):
             self._pipeline = program.pipeline(self._machine)
+            self._forward = None if program.forward is None else program.forward.pipeline(self._machine)
             self._state = program.first_state(self._pipeline)
             self._send_weights()
             self._state, _ = program.step(self._pipeline, self._state)
-            _jax.block_until_ready(self._state)
+            if program.forward is not None and self._forward is not None:
+                self._state, _ = program.forward.run(self._forward, self._state)
+            _jax.block_until_ready(_jax.tree.leaves(self._state))
         self.start = self.journal.mark()
         system = self.journal.system
         self.uses: tuple[TileUse, ...] = tuple(system.tile_use(ipu) for ipu in range(notes.machine.num_ipus))
@@ -120,9 +124,9 @@ class StagedPlay:
             for number in range(self.played, end):
                 self._begin_at(number)
                 match calls[number]:
-                    case Ran(name=name):
-                        is_last = not any(isinstance(call, Ran) for call in calls[number + 1 : end])
-                        self.last = self._timed(name) if is_last and not self._record else self._run(name)
+                    case Ran() as call:
+                        is_last = not any(isinstance(later, Ran) for later in calls[number + 1 : end])
+                        self.last = self._timed(call) if is_last and not self._record else self._run(call)
                     case FromHost():
                         self._send_weights()
                     case ToHost():
@@ -155,22 +159,22 @@ class StagedPlay:
         _jax.block_until_ready(leaves)
         self._state = _jax.tree.unflatten(structure, leaves)
 
-    def _run(self, name: str) -> None:
+    def _run(self, call: Ran) -> None:
         """One call: the host pays for one dispatch, and waits until all is done."""
-        results: list[Any] = []
+        program, pipeline = self._program, self._pipeline
+        if call.forward and program.forward is not None and self._forward is not None:
+            program, pipeline = program.forward, self._forward
         with hints.program_group(self._group):
-            for _ in range(self._program.updates):
-                self._state, outputs = self._program.step(self._pipeline, self._state)
-                results += outputs
+            self._state, results = program.run(pipeline, self._state)
         for array in results:
             np.asarray(array)
         _jax.block_until_ready(_jax.tree.leaves(self._state))
 
-    def _timed(self, name: str) -> Spent:
+    def _timed(self, call: Ran) -> Spent:
         system = self.journal.system
         before = self.journal.mark()
         system.record = True
-        self._run(name)
+        self._run(call)
         after = self.journal.mark()
         spent = _spent(system.trace_between(before, after).events, before, after)
         system.record = False

@@ -40,7 +40,7 @@ def staged_program(plan: Plan, options: SessionOptions, optimizer: Optimizer | N
             loss_dtype=plan.names.analysis.types[loss].dtype,
         )
         transformation = staged_rule(lambda params: optimizer.of_weights(params).rule(replace(context, params=params)))
-    return StagedProgram(
+    program = StagedProgram(
         stages=stage_functions(plan, loss, loss_scale=scale, policies=policies),
         schedule=schedule,
         optimizer=transformation,
@@ -50,6 +50,20 @@ def staged_program(plan: Plan, options: SessionOptions, optimizer: Optimizer | N
         ipus=_used(plan),
         draws=plan.graph.draws,
         arguments=_arguments(options, plan, replicas, training=transformation is not None),
+    )
+    return program if plan.forward is None else replace(program, forward=_forward(program, plan, options))
+
+
+def _forward(program: StagedProgram, plan: Plan, options: SessionOptions) -> StagedProgram:
+    """The forward part of a training session, for all microbatches of a call. What gradients and updates change does not leave with it."""
+    watch = {key: how for key, how in program.stages.watch.items() if isinstance(key, str)}
+    return replace(
+        program,
+        stages=replace(program.stages, watch=watch),
+        schedule=cycles_of(program.schedule.device_mapping, plan.batches * plan.accumulation, training=False),
+        optimizer=None,
+        updates=1,
+        arguments=_arguments(options, plan, program.replicas, training=False),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
@@ -32,6 +32,7 @@ class StagedProgram:
         ipus: those of a replica that have a stage.
         draws: whether stages draw random numbers.
         arguments: further ones of `Pipeline`.
+        forward: the forward part alone, if the session may run that too. It has the same state.
     """
 
     stages: StageFunctions
@@ -43,6 +44,7 @@ class StagedProgram:
     ipus: tuple[int, ...]
     draws: bool
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    forward: StagedProgram | None = None
 
     def pipeline(self, machine: MachineBeside) -> Pipeline:
         """The pipeline on a machine's devices."""
@@ -66,6 +68,15 @@ class StagedProgram:
         """The state when the session's weights have been sent."""
         aux = [dict(_zeros(specs)) if specs else None for specs in self.stages.aux]
         return pipeline.init([_zeros(specs) for specs in self.stages.params], aux if any(aux) else None)
+
+    def run(self, pipeline: Pipeline, state: PipelineState) -> tuple[PipelineState, Sequence[Any]]:
+        """One call of the session. Returns: the new state, and all arrays that leave the devices. Args: state: of any of its programs."""
+        results: list[Any] = []
+        now = state if self.optimizer is not None else replace(state, optimizer_state=None)
+        for _ in range(self.updates):
+            now, outputs = self.step(pipeline, now)
+            results += outputs
+        return (now if self.optimizer is not None else replace(now, optimizer_state=state.optimizer_state)), results
 
     def step(self, pipeline: Pipeline, state: PipelineState) -> tuple[PipelineState, Sequence[Any]]:
         """One update, or one round. Returns: the new state, and all arrays that leave the devices."""

@@ -12,6 +12,7 @@ import numpy as np
 import optax
 
 from tilestep import popart
+from tilestep.popart.device_info import Request
 from tilestep.train import Pipeline
 
 Array = np.ndarray[Any, Any]
@@ -79,6 +80,11 @@ def options(**changes: Any) -> popart.SessionOptions:
     return made
 
 
+def without_machine(ipus: int) -> popart.DeviceInfo:
+    """A device that computes values alone."""
+    return popart.DeviceInfo(Request(type=popart.DeviceType.Cpu, num_ipus=ipus, tiles=1, arch="", machine=""))
+
+
 def session(
     model: Chain,
     anchors: Sequence[str],
@@ -88,14 +94,15 @@ def session(
     kind: str = "All",
     chosen: popart.SessionOptions | None = None,
     ipus: int = 4,
+    emulated: bool = False,
 ) -> popart.TrainingSession:
-    """A session that is ready to run."""
+    """A session that is ready to run. Args: emulated: whether its device has a machine, for which it is planned."""
     made = popart.TrainingSession(
         fnModel=model.proto,
         dataFlow=popart.DataFlow(batches, dict.fromkeys(anchors, popart.AnchorReturnType(kind))),
         loss=model.loss,
         optimizer=popart.SGD({"defaultLearningRate": (RATE, True)}) if optimizer is None else optimizer,
-        deviceInfo=popart.DeviceManager().createIpuModelDevice({"numIPUs": ipus, "tilesPerIPU": 16}),
+        deviceInfo=popart.DeviceManager().createIpuModelDevice({"numIPUs": ipus, "tilesPerIPU": 16}) if emulated else without_machine(ipus),
         userOptions=options() if chosen is None else chosen,
     )
     made.prepareDevice()

@@ -9,13 +9,10 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
+from tests.unit.popart.session.stale.models import without_machine
 from tilestep import popart
 
 Array = np.ndarray[Any, Any]
-
-
-def device(ipus: int) -> popart.DeviceInfo:
-    return popart.DeviceManager().createIpuModelDevice({"numIPUs": ipus, "tilesPerIPU": 16})
 
 
 def automatic() -> popart.SessionOptions:
@@ -50,7 +47,7 @@ def test_continuous_equivalent_0() -> None:
         dataFlow=popart.DataFlow(batches, {last: popart.AnchorReturnType("All")}),
         loss=loss,
         optimizer=popart.ConstSGD(rate),
-        deviceInfo=device(3),
+        deviceInfo=without_machine(3),
         userOptions=automatic(),
     )
     session.prepareDevice()
@@ -97,7 +94,7 @@ def test_quadratic_epsilon_0() -> None:
             dataFlow=popart.DataFlow(batches, dict[str, popart.AnchorReturnType]()),
             loss=loss,
             optimizer=popart.ConstSGD(0.005),
-            deviceInfo=device(3 if pipelined else 1),
+            deviceInfo=without_machine(3 if pipelined else 1),
             userOptions=automatic() if pipelined else popart.SessionOptions(),
         )
         session.prepareDevice()
@@ -144,7 +141,7 @@ def trained(ipus: int, recompute: popart.RecomputationType) -> tuple[list[Array]
         dataFlow=popart.DataFlow(20, dict[str, popart.AnchorReturnType]()),
         loss=loss,
         optimizer=popart.SGD({"defaultLearningRate": (10000.0, False)}),
-        deviceInfo=device(ipus),
+        deviceInfo=without_machine(ipus),
         userOptions=options,
     )
     session.prepareDevice()

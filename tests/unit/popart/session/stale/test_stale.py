@@ -21,6 +21,7 @@ from tests.unit.popart.session.stale.models import (
     run,
     session,
     weights_of,
+    without_machine,
 )
 from tilestep import popart
 from tilestep.popart import popart_exception
@@ -129,7 +130,7 @@ def test_every_n_is_refused(explicit: bool) -> None:
             dataFlow=popart.DataFlow(6, {model.loss: popart.AnchorReturnType("EveryN", 2)}),
             loss=model.loss,
             optimizer=popart.ConstSGD(0.1),
-            deviceInfo=popart.DeviceManager().createIpuModelDevice({"numIPUs": 2, "tilesPerIPU": 4}),
+            deviceInfo=without_machine(2),
             userOptions=chosen,
         )
 
@@ -153,7 +154,7 @@ def clipping(model: Chain, groups: list[popart.ClipNormSettings], *, serial: boo
     if not serial:
         chosen.accumulateOuterFragmentSettings.schedule = popart.AccumulateOuterFragmentSchedule.OverlapMemoryOptimized
     optimizer = popart.SGD({"defaultLearningRate": (0.2, True)}, groups)
-    return session(model, ["Gradient___w0", "UpdatedVar___w0"], 4, optimizer=optimizer, chosen=chosen)
+    return session(model, ["Gradient___w0", "UpdatedVar___w0"], 4, optimizer=optimizer, chosen=chosen, emulated=True)
 
 
 def test_clipping_is_within_a_stage() -> None:
@@ -207,7 +208,7 @@ def test_a_weight_of_two_stages_is_updated_when_both_gradients_are_there() -> No
         dataFlow=popart.DataFlow(batches, {loss: popart.AnchorReturnType("All"), "s": popart.AnchorReturnType("All")}),
         loss=loss,
         optimizer=popart.ConstSGD(float(rate)),
-        deviceInfo=popart.DeviceManager().createIpuModelDevice({"numIPUs": 2, "tilesPerIPU": 4}),
+        deviceInfo=without_machine(2),
         userOptions=options(),
     )
     made.prepareDevice()
