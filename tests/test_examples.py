@@ -166,6 +166,30 @@ def test_two_towers_give_the_same_on_cpu() -> None:
     assert printed_on("ipu", "two_towers.py").startswith(printed_on("cpu", "two_towers.py"))
 
 
+def test_a_popart_pipeline_learns_with_accumulated_and_with_stale_weights() -> None:
+    done = run_python(str(EXAMPLES / "popart_pipeline.py"), environ=AS_USERS_COMPILE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "the same operators in the same places: True" in done.stdout
+    assert "The model's own 4 stages: the slowest takes 25,345 cycles (1.15 times as many)." in done.stdout
+    for name in ("accumulated", "stale"):
+        found = re.search(rf"^{name} +([\d. ]+) mean loss of each epoch$", done.stdout, re.MULTILINE)
+        assert found
+        losses = [float(loss) for loss in found[1].split()]
+        assert losses == sorted(losses, reverse=True)
+        assert losses[0] > 1.5 > 0.25 > losses[-1]
+    accumulated, stale = (int(cycles.replace(",", "")) for cycles in re.findall(r"^\w+ +([\d,]+) cycles$", done.stdout, re.MULTILINE))
+    assert stale < accumulated  # it is never flushed
+
+
+def test_phases_are_faster_where_one_side_computes_while_the_other_loads() -> None:
+    done = run_python(str(EXAMPLES / "popart_phases.py"), environ=AS_USERS_COMPILE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("values as NumPy's to 0.000") == 3
+    faster = dict(re.findall(r"^(\w+) +([\d.]+) times as fast as full$", done.stdout, re.MULTILINE))
+    assert float(faster["replicaAndLadder"]) >= 1.3
+    assert float(faster["singlePipeline"]) >= 1.3
+
+
 @pytest.mark.parametrize("backend", ["ipu", "cpu"])
 def test_the_pmap_quickstart_gives_known_arrays(backend: str) -> None:
     printed = " ".join(printed_on(backend, "pmap_quickstart.py").split())
