@@ -107,11 +107,14 @@ def test_stages_that_take_turns_are_told_to_pipeline_and_phases_are_not() -> Non
 
 
 @pytest.mark.parametrize(
-    ("accumulation", "batches", "said"), [(7, 1, "SessionOptions.accumulationFactor"), (0, 7, "batchesPerStep of DataFlow")]
+    ("chain", "accumulation", "batches", "said"),
+    [
+        (Chain(ipus=range(3), width=256, rows=64), 5, 1, "SessionOptions.accumulationFactor: 40 in place of 5"),
+        (Chain(ipus=range(4), width=256), 0, 7, "batchesPerStep of DataFlow: "),
+    ],
 )
-def test_a_pipeline_that_is_empty_for_long_is_told_which_number_to_raise(accumulation: int, batches: int, said: str) -> None:
-    chain = Chain(ipus=range(4), width=256)
-    assert edits(chain, options(accumulation=accumulation), batches=batches, calls=8)["bubbles"].startswith(f"{said}: ")
+def test_a_pipeline_that_is_empty_for_long_is_told_which_number_to_raise(chain: Chain, accumulation: int, batches: int, said: str) -> None:
+    assert edits(chain, options(accumulation=accumulation), batches=batches, calls=8)["bubbles"].startswith(said)
 
 
 def test_a_pipeline_of_many_microbatches_is_not() -> None:
