@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Final, final
 
 from tilestep.report.advice import Finding, Steady, evidence_of, findings, steady_state
 from tilestep.report.advice.evidence import Evidence
+from tilestep.report.advice.proposal import Rule
+from tilestep.report.advice.rules import RULES
 from tilestep.report.figures import Figures
 
 SCHEMA_VERSION: Final = 2
@@ -38,12 +40,15 @@ class Profile(Figures):
         assumptions: sentences.
         history: what the host program did, so that the gains of findings can be worked out; None: it was not kept.
         sources: what the programs were planned from, by key.
+        rules: that look for findings. A front end has its own, in the words of its programs.
     """
+
+    rules: tuple[Rule, ...] = field(default=RULES, repr=False, compare=False)
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """What to do about the profile, the most valuable first. The gains are worked out at the first use, in a few seconds at most."""
-        return findings(self, evidence=self._evidence)
+        return findings(self, evidence=self._evidence, rules=self.rules)
 
     @cached_property
     def steady(self) -> Steady | None:
@@ -64,7 +69,7 @@ class Profile(Figures):
         """
         from tilestep.report.summary import render  # importing rich takes time, so only a summary pays for it
 
-        advice = findings(self, all=True, evidence=self._evidence) if all else self.findings
+        advice = findings(self, all=True, evidence=self._evidence, rules=self.rules) if all else self.findings
         return render(self, advice, self.steady, width=width, color=color)
 
     def _repr_html_(self) -> str:  # pyright: ignore[reportUnusedFunction]  # IPython calls it

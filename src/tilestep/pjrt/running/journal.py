@@ -23,7 +23,7 @@ from tilestep.pjrt.running.host_notes import Contents, current_line
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.pjrt.running.uninterrupted import uninterrupted
 from tilestep.pjrt.running.unseen_waits import wait_unseen
-from tilestep.plan.steps import Counts
+from tilestep.plan.steps import Counts, Program
 from tilestep.record.history import HistoryBegin, begin_history
 from tilestep.settings import Settings
 from tilestep.sim import Mark, System
@@ -100,6 +100,7 @@ class Journal:
         self.contents: Contents | None = None  # of uploads, while a recording keeps the calls
         self._keep_notes(keeps)
         self._replay_at = _REPLAY_EVERY
+        self.said: Callable[[PlannedRun], Program] | None = None  # programs under the names that a front end gives them
         self._next_copy = -1  # numbers of copies that no buffer stands for
         self._ranks: dict[int, int] = {}  # by value that a copy has made: its rank among the values when copies are ordered
         _journals.add(self)
@@ -356,7 +357,7 @@ class Journal:
                 self.system.copy(row[index], self._next_copy, ipu=ipu, on_host=False)
                 row[index], self._next_copy = self._next_copy, self._next_copy - 1
         self.system.dispatch(
-            planned.program,
+            planned.program if self.said is None else self.said(planned),
             key=planned.key,
             ipus=ipus,
             arguments=arguments,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 from tilestep.cuts import best_cuts, stage_costs
 from tilestep.plan.steps import Program, Superstep
@@ -25,8 +25,34 @@ _FACTORS: Final = (2, 4, 8, 16)
 _FINE: Final = 1000  # parts of a whole in which costs are scaled
 
 
-def unbalanced(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+class PipelineWords(NamedTuple):
+    """How a program says what pipelines need.
+
+    Attributes:
+        cut: who cuts a model into {count} stages; None: nothing does.
+        more: an edit to have {more} microbatches in place of {now} in {group}; None: there is none.
+        overlap: an edit that lets the stages of {group} work at once; None: there is none.
+        overlapped: what that does.
+    """
+
+    cut: str | None
+    more: str | None
+    overlap: str | None
+    overlapped: str
+
+
+TRAIN: Final = PipelineWords(
+    cut="tilestep.train.pipeline_partition would, which measures layers",
+    more="use {more:,} microbatches in place of {now:,} in {group}",
+    overlap="use pipeline_schedule='grouped' in {group}",
+    overlapped="in the schedule 'grouped' the stages work at once",
+)
+
+
+def unbalanced(figures: Figures, evidence: Evidence | None, words: PipelineWords = TRAIN) -> Iterator[Proposal]:
     """Stages that another cut would make more alike."""
+    if words.cut is None:
+        return
     for pipeline in () if evidence is None else pipelines(figures, evidence):
         assert evidence is not None  # else there would be no pipeline
         parts = [parts_of(evidence, keys) for keys in pipeline.keys]
@@ -48,20 +74,18 @@ def unbalanced(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal
             how="about",
             basis="the supersteps of each stage in proportion to its products",
         )
-        finding = Finding(
-            kind="pipeline", text=text + "tilestep.train.pipeline_partition would, which measures layers.", line=pipeline.line
-        )
+        finding = Finding(kind="pipeline", text=f"{text}{words.cut.format(count=len(counts))}.", line=pipeline.line)
         yield Proposal(finding=finding, ways=(way,), only_with_gain=True)
 
 
-def bubbles(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+def bubbles(figures: Figures, evidence: Evidence | None, words: PipelineWords = TRAIN) -> Iterator[Proposal]:
     """Steps of a pipeline that are too short for it to fill, or in which one microbatch follows the other."""
     for pipeline in () if evidence is None else pipelines(figures, evidence):
         assert evidence is not None  # else there would be no pipeline
         step = evidence.turn(pipeline.starts)
         if step is None:
             continue
-        found = _overlapped(pipeline, step) if pipeline.in_turn else _filled(pipeline, step)
+        found = _overlapped(pipeline, step, words) if pipeline.in_turn else _filled(pipeline, step, words)
         if found is None:
             continue
         edit, way_out, shorter_step, basis = found
@@ -73,30 +97,30 @@ def bubbles(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         yield Proposal(finding=Finding(kind="bubbles", text=text, edit=edit, line=pipeline.line, gain=gain))
 
 
-def _filled(pipeline: Stages, step: float) -> tuple[str, str, float, str] | None:
+def _filled(pipeline: Stages, step: float, words: PipelineWords) -> tuple[str, str, float, str] | None:
     """(edit, way out, cycles of the shorter step, basis) of more microbatches; None if the pipeline is hardly empty."""
     work, now = pipeline.microbatches * max(pipeline.busy), pipeline.microbatches
     empty = step - work
-    if empty < _EMPTY * step or step > _DENSE * (now + len(pipeline.busy) - 1) * max(pipeline.busy):
+    if words.more is None or empty < _EMPTY * step or step > _DENSE * (now + len(pipeline.busy) - 1) * max(pipeline.busy):
         return None
     factor = next((factor for factor in _FACTORS if empty / factor < _LEFT * (work + empty / factor)), _FACTORS[-1])
     way_out = (
         f"it fills and empties, and updates, for {now:,} microbatches; with {now * factor:,} in a step it does so less often for as many "
         "samples"
     )
-    edit = f"use {now * factor:,} microbatches in place of {now:,} in {pipeline.group}"
+    edit = words.more.format(more=now * factor, now=now, group=pipeline.group)
     return edit, way_out, work + empty / factor, "for as many samples, by the time in which the longest stage does not work"
 
 
-def _overlapped(pipeline: Stages, step: float) -> tuple[str, str, float, str] | None:
+def _overlapped(pipeline: Stages, step: float, words: PipelineWords) -> tuple[str, str, float, str] | None:
     """The same for a schedule in which the stages work at once; None if it would save little."""
     longest, count = max(pipeline.busy), len(pipeline.busy)
     beside = step - pipeline.microbatches * sum(pipeline.busy)  # updates
     overlapped = (pipeline.microbatches + count - 1) * longest + max(beside, 0.0)
-    if overlapped > (1 - _LEFT) * step:
+    if words.overlap is None or overlapped > (1 - _LEFT) * step:
         return None
-    way_out = "each microbatch goes through all stages before the next begins; in the schedule 'grouped' the stages work at once"
-    edit = f"use pipeline_schedule='grouped' in {pipeline.group}"
+    way_out = f"each microbatch goes through all stages before the next begins; {words.overlapped}"
+    edit = words.overlap.format(group=pipeline.group)
     return edit, way_out, overlapped, "by the work of the longest stage"
 
 

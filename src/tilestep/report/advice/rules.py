@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from tilestep.report.advice.collectives import collectives
@@ -61,7 +62,9 @@ def evidence_of(figures: Figures) -> Evidence | None:
     return Evidence(history, figures.sources, emulated_cycles=figures.emulated_cycles, runs=runs)
 
 
-def findings(figures: Figures, *, all: bool = False, evidence: Evidence | None = None) -> tuple[Finding, ...]:
+def findings(
+    figures: Figures, *, all: bool = False, evidence: Evidence | None = None, rules: Sequence[Rule] = RULES
+) -> tuple[Finding, ...]:
     """What to do about a profile, the most urgent first.
 
     What does not fit comes first, then what saves most. The gains are worked out by playing the history of the profile again, if it has
@@ -72,6 +75,7 @@ def findings(figures: Figures, *, all: bool = False, evidence: Evidence | None =
         figures: the profile.
         all: whether to give findings that save less than a hundredth of emulated time as well.
         evidence: of the profile, if it has been made.
+        rules: that look for them.
     """
     evidence = evidence or evidence_of(figures)
-    return ranked([proposal for rule in RULES for proposal in rule(figures, evidence)], evidence, all=all)
+    return ranked([proposal for rule in rules for proposal in rule(figures, evidence)], evidence, all=all)

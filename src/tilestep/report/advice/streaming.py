@@ -27,7 +27,7 @@ def streaming(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]
     """The user's program whose fresh arguments take the host link for longest."""
     if evidence is None:
         return
-    found = _longest(figures, evidence, "user")
+    found = longest_streaming(figures, evidence, "user")
     if found is None:
         return
     profile, size, share = found
@@ -55,7 +55,7 @@ def feeds(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     """The loop that stops for its feeds for longest."""
     if evidence is None:
         return
-    found = _longest(figures, evidence, "group")
+    found = longest_streaming(figures, evidence, "group")
     if found is None:
         return
     profile, size, share = found
@@ -68,7 +68,7 @@ def feeds(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     yield _proposal("feeds", text, evidence, profile, fresh, where)
 
 
-def _longest(figures: Figures, evidence: Evidence, origin: Origin) -> tuple[ProgramProfile, int, str] | None:
+def longest_streaming(figures: Figures, evidence: Evidence, origin: Origin) -> tuple[ProgramProfile, int, str] | None:
     """The program of an origin that moves most fresh bytes; the bytes of a run; the share of time that takes, if it matters."""
     known = [p for p in figures.programs if p.origin == origin and p.key in evidence.programs and p.runs]
     moved = {p.key: _moved_bytes(p, evidence.programs[p.key], evidence) for p in known}
@@ -93,7 +93,7 @@ def _proposal(
     wide = [argument for argument in fresh if argument.shape.startswith("f32")]
     if wide:
         edit = f"send {names_text([argument.name for argument in _by_size(wide)], most=3)} as float16 or 8-bit numbers"
-        change = _halved(profile.key, [argument.index for argument in wide])
+        change = halved_arguments(profile.key, [argument.index for argument in wide])
         ways.append(Way(edit=edit, change=change, how="about", basis="with half of the bytes"))
     return Proposal(
         finding=Finding(kind=kind, text=text, line=evidence.line_of_call(profile.key)), ways=(*ways, *others), only_with_gain=True
@@ -123,7 +123,7 @@ def _moved_bytes(profile: ProgramProfile, program: Program, evidence: Evidence) 
     return min(fresh, profile.host_bytes_in // max(profile.num_ipus, 1)) + called
 
 
-def _halved(key: int, arguments: Sequence[int]) -> Change:
+def halved_arguments(key: int, arguments: Sequence[int]) -> Change:
     def smaller(program: Program) -> Program:
         taken = tuple(replace(a, size_bytes=a.size_bytes // 2) if a.index in arguments else a for a in program.arguments)
         return replace(program, arguments=taken)

@@ -34,6 +34,7 @@ class StageFunctions:
             a model that draws random numbers has a keyword `key`.
         params, aux: of each stage. Arrays that an operator has in itself are a part of the auxiliary state.
         elements: of a microbatch of one replica.
+        inputs: their tensors.
         watch: what leaves the machine with each run, as `Pipeline(watch=)` has it.
     """
 
@@ -41,6 +42,7 @@ class StageFunctions:
     params: tuple[Specs, ...]
     aux: tuple[Specs, ...]
     elements: tuple[jax.ShapeDtypeStruct, ...]
+    inputs: tuple[str, ...]
     watch: Mapping[Any, How]
 
 
@@ -86,6 +88,7 @@ def stage_functions(
         params=params,
         aux=tuple(aux),
         elements=tuple(spec[name] for name in relays.incoming[0]),
+        inputs=relays.incoming[0],
         watch=watch.keys,
     )
 

@@ -6,6 +6,7 @@ import atexit
 import functools
 import os
 import weakref
+from dataclasses import replace
 from typing import Final, final
 
 from tilestep.errors import RecordingError, StreamingMemoryError, TileMemoryError
@@ -19,8 +20,11 @@ from tilestep.popart.exceptions import popart_runtime_error
 from tilestep.popart.session.emulation import reports
 from tilestep.popart.session.emulation.options import EmulationOptions
 from tilestep.popart.session.emulation.out_of_memory import out_of_memory
+from tilestep.popart.session.emulation.said import prepared_at
+from tilestep.popart.session.emulation.staged_advice import rules_of
 from tilestep.popart.session.emulation.staged_calls import OUTSIDE, FromHost, Ran, Spent, StagedNotes, StagedPlay, ToHost
 from tilestep.popart.session.emulation.staged_program import StagedProgram
+from tilestep.popart.session.emulation.staged_table import told
 from tilestep.popart.session.emulation.watched import begun
 from tilestep.report.files import RUN_FILE, tell_unwritten, write_report
 from tilestep.report.reader import Report
@@ -55,7 +59,7 @@ class StagedEmulation:
 
     def prepare(self, program: StagedProgram) -> None:
         """Plans the session's programs, by one dry run. Raises: OutOfMemoryException if an IPU's tiles do not hold them."""
-        self._notes.program = program
+        self._notes.program, self._notes.line = program, prepared_at()
         self._plays.forget()
         self._plays.require_fits()
 
@@ -98,7 +102,7 @@ class StagedEmulation:
 
     def summary(self) -> str:
         """The figures of the session so far as text."""
-        return self._plays.measured().profile.summary()
+        return told(self._plays.measured(), self._plays.live.uses, self._plays.program)
 
     def reset_profile(self) -> None:
         """Reports count from now on. What is on the device stays there."""
@@ -130,14 +134,15 @@ class Plays:
     @functools.cached_property
     def live(self) -> StagedPlay:
         """The play without a timeline."""
-        return StagedPlay(self._notes, self._program)
+        return StagedPlay(self._notes, self.program)
 
     @functools.cached_property
     def _recorded(self) -> StagedPlay:
-        return StagedPlay(self._notes, self._program, record=True)
+        return StagedPlay(self._notes, self.program, record=True)
 
     @property
-    def _program(self) -> StagedProgram:
+    def program(self) -> StagedProgram:
+        """What the session runs. Raises: popart_runtime_error if it has not been prepared."""
         program = self._notes.program
         if program is None:
             raise popart_runtime_error("The session has not been prepared: call session.prepareDevice() first")
@@ -162,11 +167,13 @@ class Plays:
         notes, play = self._notes, self._recorded
         play.play(len(notes.calls))
         journal, begin = play.journal, play.begin(0 if whole else notes.first)
-        return measurement_of(journal.system, begin, journal.mark(), notes.options.of_session(notes.name), dict(journal.sources))
+        rules = rules_of(self.program, notes.line)
+        found = measurement_of(journal.system, begin, journal.mark(), notes.options.of_session(notes.name), dict(journal.sources))
+        return replace(found, profile=replace(found.profile, rules=rules))
 
     def summary(self) -> str:
         """The figures of the whole session as text; '' if it was not prepared."""
-        return "" if self._notes.program is None else self.measured(whole=True).profile.summary()
+        return "" if self._notes.program is None else told(self.measured(whole=True), self.live.uses, self.program)
 
     def require_fits(self) -> None:
         """Raises: OutOfMemoryException if the programs of an IPU do not fit into its tiles, and their data into streaming memory."""

@@ -15,7 +15,9 @@ from tilestep.pjrt.plugin import initialize
 from tilestep.pjrt.programs.beside import MachineBeside, machine_beside
 from tilestep.pjrt.running.journal import Begin
 from tilestep.popart.session.emulation.options import EmulationOptions
+from tilestep.popart.session.emulation.said import Said
 from tilestep.popart.session.emulation.staged_program import StagedProgram
+from tilestep.report.advice.finding import Line
 from tilestep.sim import EventKind, Mark, TileUse
 from tilestep.train.offload import is_on_host
 from tilestep.train.untyped import jax as _jax
@@ -52,6 +54,7 @@ class StagedNotes:
         program: what it runs; None before it is prepared.
         calls: in order.
         first: number of the first call that reports count.
+        line: of the user's program that prepared it; None if that is unknown.
     """
 
     machine: MachineSpec
@@ -60,6 +63,7 @@ class StagedNotes:
     program: StagedProgram | None = None
     calls: list[Call] = field(default_factory=list[Call])
     first: int = 0
+    line: Line | None = None
 
 
 class Spent(NamedTuple):
@@ -96,6 +100,7 @@ class StagedPlay:
         self._notes, self._program, self._record = notes, program, record
         self._machine: MachineBeside = machine_beside(notes.machine, notes.options.plan)
         self.journal = self._machine.journal()
+        self.journal.said = Said(program.stages, notes.line)
         self._begins: dict[int, Begin] = {}
         self.last: Spent | None = None
         with self._machine.running(self.journal), hints.program_group(self._group):

@@ -48,6 +48,8 @@ def staged_program(plan: Plan, options: SessionOptions, optimizer: Optimizer | N
         replicas=replicas,
         num_ipus=plan.staging.num_ipus,
         ipus=_used(plan),
+        kind=plan.staging.kind,
+        accumulates=plan.accumulation > 1,
         draws=plan.graph.draws,
         arguments=_arguments(options, plan, replicas, training=transformation is not None),
     )

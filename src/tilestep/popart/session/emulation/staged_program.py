@@ -12,6 +12,7 @@ import optax
 
 from tilestep.pjrt.programs.beside import MachineBeside
 from tilestep.popart.session.emulation.stage_functions import StageFunctions
+from tilestep.popart.session.staging import Kind
 from tilestep.train import Pipeline
 from tilestep.train.pipeline.state import PipelineState
 from tilestep.train.schedules import Schedule
@@ -30,6 +31,8 @@ class StagedProgram:
         replicas: copies.
         num_ipus: of one replica.
         ipus: those of a replica that have a stage.
+        kind: of the session's stages.
+        accumulates: whether an update has several microbatches.
         draws: whether stages draw random numbers.
         arguments: further ones of `Pipeline`.
         forward: the forward part alone, if the session may run that too. It has the same state.
@@ -42,6 +45,8 @@ class StagedProgram:
     replicas: int
     num_ipus: int
     ipus: tuple[int, ...]
+    kind: Kind
+    accumulates: bool
     draws: bool
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     forward: StagedProgram | None = None

@@ -1,0 +1,97 @@
+"""The programs of a session of several stages as a PopART user knows them: their names, their tensors, and the line that prepared them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Final, final
+
+from tilestep.pjrt.running.entries import PlannedRun
+from tilestep.pjrt.running.host_notes import current_line
+from tilestep.plan.frames import rank_of_file
+from tilestep.plan.steps import Argument, Program
+from tilestep.popart.session.emulation.stage_functions import Specs, StageFunctions
+from tilestep.program.frames import Frame
+from tilestep.report.advice.finding import Line
+
+_NAMES: Final = {
+    "_take_weights": "weights from host",
+    "watched_rows": "anchors",
+    "watched_copy": "anchors of weights",
+    "watched_sum": "sums of anchors",
+    "zeros": "accumulators of zeros",
+    "_copied": "copies of weights",
+}
+_OF_STAGES: Final = (
+    (re.compile(r"stage_(\d+)_watched_totals"), "anchors of stage {}"),
+    (re.compile(r"stage_(\d+)_load_parameters"), "weights of stage {} from streaming memory"),
+)
+_STAGE: Final = re.compile(r"jit_stage_(\d+)_forward")
+_PLACE: Final = re.compile(r"args\[(\d+)\]\[(\d+)\]")
+_CONSOLE: Final = ("tilestep", "tilestep.exe")  # the script of this package's command
+
+
+def program_name(name: str) -> str:
+    """'jit_stage_1_forward_and_backward' is 'stage 1 forward and backward'."""
+    plain = name.removeprefix("jit_")
+    for pattern, said in _OF_STAGES:
+        if found := pattern.fullmatch(plain):
+            return said.format(found[1])
+    return _NAMES.get(plain) or plain.strip("_").replace("_", " ")
+
+
+def prepared_at() -> Line | None:
+    """The line of the user's program that is being run; None if there is none."""
+    line = current_line()
+    return None if line is None or PurePath(line[0]).name in _CONSOLE else Line(file=line[0], number=line[1])
+
+
+@final
+class Said:
+    """A session's programs in its user's words. All their lines are the one that prepared the session. Args: line: that one, if known."""
+
+    def __init__(self, stages: StageFunctions, line: Line | None) -> None:
+        self._stages, self._line = stages, line
+        self._known: dict[int, Program] = {}
+
+    def __call__(self, planned: PlannedRun) -> Program:
+        """The program of a run."""
+        if planned.key not in self._known:
+            program = planned.program
+            self._known[planned.key] = replace(
+                program,
+                name=program_name(program.name),
+                frames=tuple(self._frame(frame) for frame in program.frames),
+                arguments=self._arguments(program),
+            )
+        return self._known[planned.key]
+
+    def _frame(self, frame: Frame) -> Frame:
+        if not rank_of_file(frame.file):
+            return frame
+        line = self._line
+        return replace(frame, file="" if line is None else line.file, line=0 if line is None else line.number, column=0, function="")
+
+    def _arguments(self, program: Program) -> tuple[Argument, ...]:
+        """The arguments with the names of the model's tensors, as far as they are its weights and inputs."""
+        stage = _STAGE.match(program.name)
+        if stage is None:
+            return program.arguments
+        params: Specs = self._stages.params[int(stage[1])]
+        named = {0: [(name, params[name].shape) for name in sorted(params)]}
+        if not int(stage[1]):
+            inputs = list(zip(self._stages.inputs, (spec.shape for spec in self._stages.elements), strict=True))
+            named[2 if self._stages.aux[0] else 1] = inputs
+        return tuple(_named(argument, named) for argument in program.arguments)
+
+
+def _named(argument: Argument, tensors: dict[int, list[tuple[str, Sequence[int]]]]) -> Argument:
+    place = _PLACE.fullmatch(argument.name)
+    names = tensors.get(int(place[1]), []) if place is not None else []
+    if place is None or int(place[2]) >= len(names):
+        return argument
+    name, shape = names[int(place[2])]
+    dims = [int(dim) for dim in argument.shape.partition("[")[2].rstrip("]").split(",") if dim.isdigit()]
+    return replace(argument, name=name) if dims[len(dims) - len(shape) :] == list(shape) else argument

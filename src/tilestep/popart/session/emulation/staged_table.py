@@ -1,0 +1,67 @@
+"""What each IPU of a session of several stages does, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tilestep.pjrt.running.measurement import Measurement
+from tilestep.popart.session.emulation.staged_program import StagedProgram
+from tilestep.report.advice.evidence import Evidence
+from tilestep.report.advice.rules import evidence_of
+from tilestep.report.advice.stages import pipelines
+from tilestep.report.quantities import bytes_text, share_text, time_text
+from tilestep.sim import TileUse
+
+_WORK: Final = ("compute", "exchange", "sync", "collective")
+_BESIDE: Final = ("io-in", "io-out")  # over I/O tiles, while the others compute
+_HEAD: Final = ("IPU", "stages", "works", "host", "waits", "fullest tile")
+
+
+def told(measurement: Measurement, uses: Sequence[TileUse], program: StagedProgram) -> str:
+    """The summary of a session, with a table of its IPUs behind the first lines. Args: uses: of the tiles, by IPU."""
+    head, gap, rest = measurement.profile.summary().partition("\n\n")
+    return f"{head}\n\n{stages_text(measurement, uses, program)}{gap}{rest}"
+
+
+def stages_text(measurement: Measurement, uses: Sequence[TileUse], program: StagedProgram) -> str:
+    """Of each IPU its stages, the shares of emulated time in which it works, and waits for the host and for others, and its memory."""
+    figures, begin = measurement.profile, measurement.span.begin.programs
+    spent: dict[int, dict[str, int]] = {}
+    for key, totals in measurement.span.end.programs.items():
+        for ipu, kinds in totals.since(begin.get(key)).cycles.items():
+            row = spent.setdefault(ipu, {"works": 0, "host": 0})
+            for kind, cycles in kinds.items():
+                if kind not in _BESIDE:
+                    row["works" if kind in _WORK else "host"] += cycles
+    rows: list[tuple[str, ...]] = [_HEAD]
+    for ipu, stages in _stages(program).items():
+        row, whole = spent.get(ipu, {"works": 0, "host": 0}), figures.emulated_cycles
+        waits = max(whole - row["works"] - row["host"], 0)
+        shares = [share_text(cycles, whole) for cycles in (row["works"], row["host"], waits)]
+        rows.append((str(ipu), ", ".join(map(str, stages)), *shares, bytes_text(uses[ipu].peak_bytes)))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    lines = ["  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join(["Stages, and what their IPUs do", *lines, *_slowest(measurement)])
+
+
+def _stages(program: StagedProgram) -> dict[int, list[int]]:
+    """IPU -> its stages, of all replicas."""
+    found: dict[int, list[int]] = {}
+    for replica in range(program.replicas):
+        for stage, device in enumerate(program.schedule.device_mapping):
+            found.setdefault(replica * program.num_ipus + program.ipus[device], []).append(stage)
+    return dict(sorted(found.items()))
+
+
+def _slowest(measurement: Measurement) -> list[str]:
+    """Which stage is the slowest, if several ran."""
+    evidence: Evidence | None = evidence_of(measurement.profile)
+    lines: list[str] = []
+    for pipeline in () if evidence is None else pipelines(measurement.profile, evidence):
+        assert evidence is not None  # else there would be no pipeline
+        slowest = max(range(len(pipeline.busy)), key=lambda stage: pipeline.busy[stage])
+        times = ", ".join(f"{time_text(evidence.seconds(cycles))} for stage {stage}" for stage, cycles in enumerate(pipeline.busy[:16]))
+        more = f" and {len(pipeline.busy) - 16} more" if len(pipeline.busy) > 16 else ""
+        lines.append(f"  Stage {slowest} is the slowest. A microbatch takes {times}{more}.")
+    return lines

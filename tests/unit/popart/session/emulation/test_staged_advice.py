@@ -1,0 +1,157 @@
+"""What the reports of sessions of several stages say, in PopART's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.popart.session.emulation.models import Chain, emulated, options
+from tilestep.options import PlanOptions
+from tilestep.popart.session.emulation import EmulationOptions
+from tilestep.popart.session.emulation.said import prepared_at, program_name
+from tilestep.popart.session.emulation.staged_advice import operator_of
+
+CHAIN = Chain(ipus=range(2))
+WIDE = Chain(ipus=range(2), width=512, rows=64)
+FOREIGN = ("jit", "plan_options", "pipeline_schedule", "tilestep.train", "args[", "lax.", "pinned_host", "a larger batch", "float16")
+HERE = "models.py"  # it prepares
+
+
+def profile(chain: Chain, chosen: Any, **further: Any) -> Mapping[str, Any]:
+    """The document of a session's profile."""
+    return emulated(chain, chosen, **further).report().profile
+
+
+def edits(chain: Chain, chosen: Any, **further: Any) -> dict[str, str]:
+    """The edits of findings, by kind."""
+    return {finding["kind"]: finding["edit"] for finding in profile(chain, chosen, **further)["findings"]}
+
+
+@pytest.mark.parametrize(
+    ("chain", "chosen", "training"),
+    [
+        (CHAIN, options(accumulation=4), True),
+        (WIDE, options(), True),
+        (WIDE, options(pipelined=False, accumulation=8), True),
+        (Chain(ipus=[0, 1, 0], phased=True, width=64), options(phases=3), False),
+    ],
+)
+def test_findings_have_no_words_of_jax_and_the_line_that_prepared_the_session(chain: Chain, chosen: Any, training: bool) -> None:
+    found = profile(chain, chosen, tiles=128, batches=8, training=training)
+    for finding in found["findings"]:
+        said = finding["text"] + finding["edit"]
+        assert not [word for word in FOREIGN if word in said.replace("FLOAT16", "")], said
+        assert Path(finding["line"]["file"]).name == HERE
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("jit_stage_1_forward_and_backward", "stage 1 forward and backward"),
+        ("jit_stage_0_update", "stage 0 update"),
+        ("jit_stage_1_watched_totals", "anchors of stage 1"),
+        ("jit_watched_rows", "anchors"),
+        ("jit_stage_0_load_parameters", "weights of stage 0 from streaming memory"),
+        ("jit__take_weights", "weights from host"),
+    ],
+)
+def test_programs_have_names_that_a_session_explains(name: str, said: str) -> None:
+    assert program_name(name) == said
+
+
+def test_all_programs_of_a_session_are_said_so() -> None:
+    names = {program["name"] for program in profile(CHAIN, options(accumulation=4))["programs"]}
+    assert {"stage 0 forward", "stage 1 forward and backward", "weights from host"} <= names
+    assert not [name for name in names if "jit" in name or "_" in name]
+
+
+@pytest.mark.parametrize(
+    ("scope", "operator"),
+    [
+        ("jit(stage_1_forward_and_backward)/transpose(jvp(loss))/div", "gradient of loss"),
+        ("jit(stage_0_forward)/jvp(gemm_x1)/dot_general", "gemm_x1"),
+        ("jit(stage_0_forward)/MatMul/dot_general", "MatMul"),
+        ("jit(stage_0_update)/add", ""),
+        ("", ""),
+    ],
+)
+def test_a_scope_is_its_operator(scope: str, operator: str) -> None:
+    assert operator_of(scope) == operator
+
+
+def test_inputs_that_a_stage_waits_for_are_tensors_of_the_model_and_io_tiles_an_option() -> None:
+    [finding] = [found for found in profile(WIDE, options(), tiles=1472, batches=8)["findings"] if found["kind"] == "feeds"]
+    assert "SessionOptions.numIOTiles = 32" in finding["text"]
+    assert finding["edit"] in ("SessionOptions.numIOTiles = 32", "make x FLOAT16")
+
+
+def test_who_has_io_tiles_is_not_told_to_take_some() -> None:
+    settings = EmulationOptions(plan=PlanOptions(num_io_tiles=32))
+    assert "numIOTiles" not in str(profile(WIDE, options(), tiles=1472, batches=8, settings=settings)["findings"])
+
+
+def test_small_inputs_are_not_worth_a_sentence() -> None:
+    assert "feeds" not in edits(CHAIN, options(accumulation=4))
+
+
+def test_stages_that_take_turns_are_told_to_pipeline_and_phases_are_not() -> None:
+    shared: dict[str, Any] = {"tiles": 16, "batches": 16, "training": False, "calls": 8}
+    large = Chain(ipus=range(2), width=256, rows=4, layers=2)
+    assert edits(large, options(pipelined=False), **shared).get("bubbles") == "SessionOptions.enablePipelining = True"
+    assert "bubbles" not in edits(large, options(), **shared)
+    phased = Chain(ipus=[0, 1], width=256, rows=4, layers=2, phased=True)
+    assert "bubbles" not in edits(phased, options(phases=2), **shared)
+
+
+@pytest.mark.parametrize(
+    ("chain", "accumulation", "batches", "said"),
+    [
+        (Chain(ipus=range(3), width=256, rows=64), 5, 1, "SessionOptions.accumulationFactor: 40 in place of 5"),
+        (Chain(ipus=range(4), width=256), 0, 7, "batchesPerStep of DataFlow: "),
+    ],
+)
+def test_a_pipeline_that_is_empty_for_long_is_told_which_number_to_raise(chain: Chain, accumulation: int, batches: int, said: str) -> None:
+    assert edits(chain, options(accumulation=accumulation), batches=batches, calls=8)["bubbles"].startswith(said)
+
+
+def test_a_pipeline_of_many_microbatches_is_not() -> None:
+    assert "bubbles" not in edits(Chain(ipus=range(2), width=256), options(accumulation=64), calls=8)
+
+
+def test_the_summary_says_what_each_ipu_does() -> None:
+    text = emulated(Chain(ipus=[0, 1, 0]), options(accumulation=6)).summary()
+    table = text.partition("Stages, and what their IPUs do\n")[2].splitlines()
+    assert [row.split()[:3] for row in table[1:3]] == [["0", "0,", "2"], ["1", "1", *table[2].split()[2:3]]]
+    assert "is the slowest" in table[3]
+
+
+def test_a_session_without_runs_has_no_slowest_stage() -> None:
+    assert "is the slowest" not in emulated(CHAIN, options(accumulation=4), calls=0).summary()
+
+
+def test_the_line_is_the_users_and_never_that_of_the_command() -> None:
+    line = prepared_at()
+    assert line is not None
+    assert Path(line.file).name == Path(__file__).name
+    found: dict[str, object] = {"prepared_at": prepared_at}
+    exec(compile("line = prepared_at()", "/usr/local/bin/tilestep", "exec"), found)  # the script of the command is nobody's program
+    assert found["line"] is None
+
+
+def test_tiles_that_are_too_full_are_told_what_helps_in_popart() -> None:
+    settings = EmulationOptions(allow_out_of_memory=True)
+    found = profile(Chain(ipus=range(2), width=512, rows=64), options(accumulation=4), tiles=4, settings=settings)["findings"]
+    full = [finding for finding in found if finding["kind"] == "memory"]
+    assert full
+    assert full[0]["urgent"]
+    assert "SessionOptions.autoRecomputation" in full[0]["text"]
+    assert "memory" not in edits(CHAIN, options(accumulation=4))
+
+
+def test_float_products_may_be_float16_and_small_ones_need_not() -> None:
+    long = Chain(ipus=range(2), width=512, rows=512, layers=2)
+    assert edits(long, options(accumulation=4), tiles=256).get("halves") == "FLOAT16 in place of FLOAT in stage 1 forward and backward"
+    assert "halves" not in edits(Chain(ipus=range(2), width=4), options(accumulation=4))
