@@ -23,7 +23,7 @@ from tilestep.popart.session.node_checks import require_node_attributes
 from tilestep.popart.session.pipelined import forward_program, require_pipelined, restored_tensors, stale_weights
 from tilestep.popart.session.program import Gradients, Program
 from tilestep.popart.session.reading import Model, read_model
-from tilestep.popart.session.recompute import Policy, recompute_policy, require_one_recomputation
+from tilestep.popart.session.recompute import require_one_recomputation
 from tilestep.popart.session.replicated import ReplicatedProgram
 from tilestep.popart.session.replication import Replication, sum_over
 from tilestep.popart.session.scaling import FINAL_SCALE, FINAL_SCALE_TYPE, automatic_scaling, observed
@@ -52,7 +52,6 @@ class Plan:
         staging: which operators run on which IPU.
         forward: functions of a pipeline's forward part alone; None if the options don't ask for it.
         loss: the tensor that is differentiated; None in inference.
-        planned: what the emulated machine runs in place of `program`: the same values, some of them computed again; None: `program`.
     """
 
     graph: SessionGraph
@@ -67,7 +66,6 @@ class Plan:
     staging: Staging
     forward: Program | ReplicatedProgram | None = None
     loss: str | None = None
-    planned: Program | ReplicatedProgram | None = None
 
     def type_of(self, name: str) -> jax.ShapeDtypeStruct | None:
         """A tensor's shape and dtype; None if there is no such tensor."""
@@ -150,8 +148,6 @@ def plan_of(
     forward = forward_program(graph, options, anchors, fetched, batches=flow.batchesPerStep(), accumulation=accumulation)
     replication = shared_by_replicas(graph, rule, optimizer)
 
-    policy = _policy_of_one(graph, analysis, options, staging)
-
     def replicated(program: Program) -> Program | ReplicatedProgram:
         if replication.count == 1:
             return program
@@ -170,16 +166,7 @@ def plan_of(
         staging=staging,
         forward=None if forward is None else replicated(forward),
         loss=source,
-        planned=None if policy is None else replicated(program.recomputing(policy)),
     )
-
-
-def _policy_of_one(graph: SessionGraph, analysis: Analysis, options: SessionOptions, staging: Staging) -> Policy | None:
-    """What the plan of a session of one stage keeps for the backward pass; None if it computes nothing again."""
-    acts = any(node.op_type in _ACTING for node in graph.graph.nodes)  # JAX computes nothing again that acts outside of the program
-    if staging.kind != "one" or acts:
-        return None
-    return recompute_policy(graph, analysis.types, options, staging, staging.stages[0]) if staging.stages else None
 
 
 def _analysed(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
@@ -11,14 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.ad_checkpoint import checkpoint_name
 
 from tilestep.popart.dataflow import Anchor
 from tilestep.popart.enums import AnchorReturnTypeId
 from tilestep.popart.optimizers import UpdateRule
 from tilestep.popart.session.fetched import Fetched
 from tilestep.popart.session.graph import SessionGraph, Values
-from tilestep.popart.session.recompute import Policy
 from tilestep.popart.session.stale import Asked, Rings, StaleWeights
 
 
@@ -81,17 +78,7 @@ class Program:
     ) -> None:
         """Args: stale: in a pipeline that trains without accumulation."""
         self._graph, self._fetched, self._gradients, self._stale = graph, fetched, gradients, stale
-        self._policy: Policy | None = None
         self.anchors, self.batches, self.accumulation = anchors, batches, accumulation
-
-    def recomputing(self, policy: Policy) -> Program:
-        """The same program, whose backward pass computes again what a policy of `jax.checkpoint` does not keep.
-
-        It is planned, and does not run: what is computed again is fused in another way, so that last digits would differ.
-        """
-        other = copy.copy(self)
-        other._policy = policy
-        return other
 
     def begin(self, carry: Carry) -> Carry:
         """The carry at the begin of a run."""
@@ -230,8 +217,7 @@ class Program:
 
         trained = {name: carry.variables[name] for name in of.trained}
         taps = {name: jnp.zeros(spec.shape, spec.dtype) for name, spec in of.taps.items()}
-        function = forward if self._policy is None else jax.checkpoint(forward, policy=self._policy)
-        loss, backward, (captured, state) = jax.vjp(function, trained, taps, has_aux=True)
+        loss, backward, (captured, state) = jax.vjp(forward, trained, taps, has_aux=True)
         grads, seeds = backward(self._seed(of, carry, loss))
         return captured, state, grads, seeds
 
@@ -251,8 +237,6 @@ class Program:
                 captured[name] = jnp.asarray(value)
             if name in taps:
                 value = value + taps[name]  # a zero whose gradient is that of the value
-            if self._policy is not None and isinstance(value, jax.Array):  # else it is a constant, which may decide shapes
-                value = checkpoint_name(value, name)
             if marked is not None and name == watched:
                 marked[name] = value
             return value
