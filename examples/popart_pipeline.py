@@ -194,11 +194,11 @@ def drawn(made: popart.TrainingSession, *, width: int = 100) -> str:
     for _ in range(2):
         made.run(popart.PyStepIO(inputs, anchors))
     execution = made.getReport().execution
-    letters = {"forward": "f", "backward": "b", "forward_and_backward": "*", "update": "u"}
+    letters = {"forward": "f", "backward": "b", "forward and backward": "*", "update": "u"}
     rows = []
     for ipu in range(STAGES):
         runs = [
-            (letters.get(each.run.name.removeprefix(f"jit_stage_{ipu}_")), each)
+            (letters.get(each.run.name.removeprefix(f"stage {ipu} ")), each)
             for each in execution.runs_on(ipu)
         ]
         tasks = [(letter, each) for letter, each in runs if letter]

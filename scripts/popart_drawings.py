@@ -227,7 +227,7 @@ def _tasks(session: popart.TrainingSession) -> list[Task]:
     tasks: list[Task] = []
     for stage in range(STAGES):
         for kind in WORK:
-            runs = [each for each in report.execution.runs_on(stage) if each.run.name == f"jit_stage_{stage}_{kind}"]
+            runs = [each for each in report.execution.runs_on(stage) if each.run.name == f"stage {stage} {kind}".replace("_", " ")]
             last = runs[-(1 if kind == "update" else DEPTH) :]
             tasks += [
                 Task(stage=stage, kind=kind, microbatch=number, begin=each.cycles_from / clock, end=each.cycles_to / clock)

@@ -24,6 +24,8 @@ from tilestep.train.untyped import jax as _jax
 
 OUTSIDE: Final = ("load", "save", "read", "io-in", "io-out")  # kinds of cycles that are no part of a run's own time
 
+_WARM_UP: Final = 2  # JAX may compile a program again at its second call, which would be a load within a session's first one
+
 
 class Ran(NamedTuple):
     """The session was called."""
@@ -82,7 +84,7 @@ class Spent(NamedTuple):
 class StagedPlay:
     """One session on a machine of its own in virtual time.
 
-    When it is made the pipeline has run once, so that its programs are loaded, as an engine of the original's is when a device is prepared.
+    When it is made the pipeline has run, so that its programs are loaded, as an engine of the original's is when a device is prepared.
     The session begins behind that.
 
     Args:
@@ -107,11 +109,11 @@ class StagedPlay:
             self._pipeline = program.pipeline(self._machine)
             self._forward = None if program.forward is None else program.forward.pipeline(self._machine)
             self._state = program.first_state(self._pipeline)
-            self._send_weights()
-            self._state, _ = program.step(self._pipeline, self._state)
-            if program.forward is not None and self._forward is not None:
-                self._state, _ = program.forward.run(self._forward, self._state)
-            _jax.block_until_ready(_jax.tree.leaves(self._state))
+            for _ in range(_WARM_UP):
+                self._send_weights()
+                self._run(Ran())
+                if program.forward is not None:
+                    self._run(Ran(forward=True))
         self.start = self.journal.mark()
         system = self.journal.system
         self.uses: tuple[TileUse, ...] = tuple(system.tile_use(ipu) for ipu in range(notes.machine.num_ipus))
