@@ -93,6 +93,10 @@ class RunArrays:
         loaded = self.loaded[stage]
         return self.params[stage] if loaded is None else loaded
 
+    def newest(self, stage: int) -> list[jax.Array]:
+        """The leaves of a stage's parameters after its last update: what is loaded may be newer than what is stored, or older."""
+        return self.current(stage) if stage in self.changed else self.params[stage]
+
     def load(self, compiled: Compiled, stage: int) -> None:
         """Brings a stage's parameters to the device."""
         if compiled.traced.stages[stage].placement.is_local:

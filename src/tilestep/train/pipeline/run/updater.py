@@ -50,7 +50,7 @@ class Updater:
                 self.update_one(member, -1 if microbatch is None else microbatch)
         self._share_tied_params(members)
         for member in members:
-            self._sightings.updated(member, self._arrays.params[member])
+            self._sightings.updated(member, self._arrays.newest(member))
 
     def update_one(self, stage: int, microbatch: int) -> None:
         """Updates one stage. Args: microbatch: whose outputs the optimiser reads, if it reads any."""
