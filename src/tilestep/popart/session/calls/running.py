@@ -114,6 +114,7 @@ class RunCalls(WeightCalls):
             self._microbatch = (jax.jit(plan.program.microbatch), jax.jit(plan.program.update), jax.jit(plan.program.after_update))
         microbatch, update, after_update = self._microbatch
         totals: dict[str, Any] = {}
+        values: Mapping[str, Any] = {}  # of the last microbatch
         carry = plan.program.begin(carry)
         for batch in range(plan.batches):
             for index in range(plan.accumulation):
