@@ -8,6 +8,7 @@ from typing import Final, final, overload
 
 from tilestep.popart.enums import AnchorReturnTypeId, ExchangeStrategy, TileSet
 from tilestep.popart.exceptions import noted, popart_exception
+from tilestep.popart.whole import whole
 
 _IDS: Final = {
     "final": AnchorReturnTypeId.Final,
@@ -34,7 +35,8 @@ class AnchorReturnType:
     ) -> None:
         """Args: anchorReturnTypeString: see above, in any case. returnPeriod: N, for "EveryN" alone.
 
-        Raises: popart_exception for another name, and for a period that is missing, superfluous or below 1.
+        Raises: popart_exception for another name, and for a period that is missing, superfluous or below 1; TypeError for a period that
+            is no whole number.
         """
         if isinstance(returnPeriod, TileSet):  # the form without a period has the tile set in its place
             if isinstance(tileSet, ExchangeStrategy):
@@ -50,9 +52,10 @@ class AnchorReturnType:
             raise popart_exception(_NO_PERIOD)
         if identity == AnchorReturnTypeId.EveryN and returnPeriod is None:
             raise popart_exception("Must specify return period with option 'EVERYN'")
-        if returnPeriod is not None and returnPeriod <= 0:
-            raise noted(popart_exception("Anchor return period must be greater than zero"), f"It is {returnPeriod}.")
-        self._id, self._period = identity, returnPeriod
+        period = None if returnPeriod is None else whole("returnPeriod", returnPeriod)
+        if period is not None and period <= 0:
+            raise noted(popart_exception("Anchor return period must be greater than zero"), f"It is {period}.")
+        self._id, self._period = identity, period
         self._tile_set, self._exchange_strategy = tileSet, exchangeStrategy
 
     def __repr__(self) -> str:
@@ -117,14 +120,14 @@ class DataFlow:
     ) -> None:
         """Args: anchorTensors: names and when they are returned; or names alone, with one `anchorReturnType` ("All").
 
-        Raises: popart_exception for a number below 1, and for a period that does not divide it.
+        Raises: popart_exception for a number below 1, and for a period that does not divide it; TypeError for what is no whole number.
         """
         given = anchorIds if anchorTensors is None else anchorTensors
         if given is None:
             raise TypeError("DataFlow needs anchorTensors: names of tensors, or a dict of AnchorReturnType by name")
         if isinstance(given, str):
             raise TypeError(f"anchorTensors is the text {given!r}: it must be a list of names, or a dict")
-        self._batches_per_step = int(batchesPerStep)
+        self._batches_per_step = whole("batchesPerStep", batchesPerStep)
         if self._batches_per_step <= 0:
             raise noted(popart_exception("'Batches per step' must be greater than zero"), f"It is {batchesPerStep}.")
         every = AnchorReturnType("All") if anchorReturnType is None else anchorReturnType

@@ -18,6 +18,7 @@ from tilestep.popart.device_info import DeviceInfo, Request
 from tilestep.popart.device_system import SYSTEM, machine_of, system_machine
 from tilestep.popart.enums import DeviceConnectionType, DeviceSelectionCriterion, DeviceType, SyncPattern
 from tilestep.popart.exceptions import popart_exception, poplar_exception
+from tilestep.popart.whole import whole
 
 E = TypeVar("E", bound=Enum)
 
@@ -71,6 +72,7 @@ class DeviceManager:
             tilesPerIPU: of each IPU; 0: all that it has; of a model: 4.
         Raises: popart_exception for another pattern of a Cpu device or a model, and for kinds that cannot be listed.
         """
+        numIpus, tilesPerIPU = whole("numIpus", numIpus), whole("tilesPerIPU", tilesPerIPU)
         _member("connectionType", connectionType, DeviceConnectionType)
         _member("pattern", pattern, SyncPattern)
         match _member("deviceType", deviceType, DeviceType):
@@ -96,12 +98,13 @@ class DeviceManager:
     ) -> DeviceInfo | None:
         """A free device of that many IPUs; None if there is none.
 
-        Raises: popart_exception if the number is no power of two, or the connection type is Never.
+        Raises: popart_exception if the number is no power of two, or the connection type is Never; TypeError for what is no whole number.
         """
+        numIpus, tilesPerIpu = whole("numIpus", numIpus), whole("tilesPerIpu", tilesPerIpu)
         if numIpus > 0 and numIpus & (numIpus - 1):
             raise popart_exception(
                 f"You have attempted to acquire {numIpus} IPUs. The number of IPUs requested must be a power of two. "
-                "createIpuModelDevice takes any number."
+                "createIpuModelDevice takes any number up to 256."
             )
         if connectionType is DeviceConnectionType.Never:
             raise popart_exception(_NEVER)
@@ -187,7 +190,7 @@ class DeviceManager:
         return DeviceInfo(Request(type=DeviceType.Cpu, num_ipus=1, tiles=1, arch="", machine=""))
 
     def createIpuModelDevice(self, options: Mapping[str, object]) -> DeviceInfo:
-        """A model of any number of IPUs.
+        """A model of any number of IPUs, up to 256.
 
         Args: options: numIPUs (1), tilesPerIPU (4), ipuVersion ("ipu2"), compileIPUCode (no effect: no code is generated).
         Raises: popart_exception for an option that does not exist or a value that is not allowed.

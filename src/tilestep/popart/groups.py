@@ -6,6 +6,7 @@ from typing import Final, final, overload
 
 from tilestep.popart.enums import CommGroupType
 from tilestep.popart.exceptions import popart_exception
+from tilestep.popart.whole import whole
 
 _NAME: Final = "popart::ReplicaGrouping"
 
@@ -20,11 +21,12 @@ class ReplicaGrouping:
         numReplicas: how many there are.
         stride: between neighbours in a group.
         groupSize: replicas in a group; None: all are one group.
-    Raises: popart_exception if a number is 0, or stride * groupSize does not divide numReplicas.
+    Raises: popart_exception if a number is 0, or stride * groupSize does not divide numReplicas; TypeError for what is no whole number.
     """
 
     def __init__(self, numReplicas: int, stride: int = 1, groupSize: int | None = None) -> None:
-        size = numReplicas if groupSize is None else groupSize
+        numReplicas, stride = whole("numReplicas", numReplicas), whole("stride", stride)
+        size = numReplicas if groupSize is None else whole("groupSize", groupSize)
         for value, what in ((numReplicas, "number of replicas"), (stride, "stride"), (size, "group size")):
             if value < 1:
                 raise popart_exception(f"The {what} in a `{_NAME}` must be a positive integer. It is {value}.")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 from tilestep.popart.dataflow import Anchor, AnchorReturnType, DataFlow, anchors_of
@@ -41,6 +44,19 @@ def test_every_n_has_a_period_and_others_have_none() -> None:
 def test_a_wrong_return_type_is_refused(arguments: tuple[object, ...], message: str) -> None:
     with pytest.raises(popart_exception, match=message):
         AnchorReturnType(*arguments)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("number", [2.9, "3", None, float("nan"), AnchorReturnTypeId.All, 2**63])
+def test_a_period_or_number_of_batches_that_is_no_whole_number_is_refused(number: Any) -> None:
+    with pytest.raises(TypeError, match=r"^batchesPerStep must be a whole number.*, not "):
+        DataFlow(number, ["a"])
+    if number is not None:
+        with pytest.raises(TypeError, match=r"^returnPeriod must be a whole number.*, not "):
+            AnchorReturnType("EveryN", number)
+
+
+def test_numpy_numbers_are_whole_numbers() -> None:
+    assert DataFlow(np.int64(4), {"a": AnchorReturnType("EveryN", np.int32(2))}).art("a").rp() == 2  # pyright: ignore[reportArgumentType]
 
 
 def test_the_tile_set_may_stand_where_the_period_does() -> None:

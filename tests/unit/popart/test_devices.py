@@ -68,6 +68,12 @@ def test_each_acquired_device_has_other_ipus(manager: DeviceManager) -> None:
     ("call", "error", "message"),
     [
         (lambda m: m.acquireAvailableDevice(3), popart_exception, "You have attempted to acquire 3 IPUs. .* must be a power of two"),
+        (lambda m: m.acquireAvailableDevice(10**6), popart_exception, "You .* createIpuModelDevice takes any number up to 256"),
+        (lambda m: m.acquireAvailableDevice(2.0), TypeError, r"numIpus must be a whole number, not 2.0 \(float\)"),
+        (lambda m: m.acquireAvailableDevice("2"), TypeError, r"numIpus must be a whole number, not '2' \(str\)"),
+        (lambda m: m.acquireAvailableDevice(float("nan")), TypeError, r"numIpus must be a whole number, not nan \(float\)"),
+        (lambda m: m.acquireAvailableDevice(2, 4.0), TypeError, r"tilesPerIpu must be a whole number, not 4.0 \(float\)"),
+        (lambda m: m.enumerateDevices(numIpus=2.0), TypeError, r"numIpus must be a whole number, not 2.0 \(float\)"),
         (lambda m: m.acquireAvailableDevice(256), popart_exception, "Failed to acquire device with 256 IPUs. Ensure that there are"),
         (lambda m: m.acquireAvailableDevice(connectionType=NEVER), popart_exception, "Trying to acquire a hardware device when .*Never"),
         (lambda m: m.acquireDeviceById(0, connectionType=NEVER), popart_exception, "Trying to acquire .* use createOfflineIPUDevice"),

@@ -50,6 +50,19 @@ def test_numbers_that_fit_no_grouping(arguments: tuple[int, ...], message: str) 
         ReplicaGrouping(*arguments)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((4.5, 1, 2), r"numReplicas must be a whole number, not 4.5 \(float\)"),
+        ((4, "1", 2), r"stride must be a whole number, not '1' \(str\)"),
+        ((4, 1, 2.0), r"groupSize must be a whole number, not 2.0 \(float\)"),
+    ],
+)
+def test_what_is_no_whole_number_makes_no_grouping(arguments: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=f"^{message}"):
+        ReplicaGrouping(*arguments)
+
+
 @pytest.mark.parametrize("call", [lambda g: g.getGroupAt(4), lambda g: g.getReplicasAt(2), lambda g: g.getReplicaAt(0, 2)])
 def test_what_is_outside_of_a_grouping(call: Any) -> None:
     with pytest.raises(popart_exception, match=r"outside the valid range for 'ReplicaGrouping"):

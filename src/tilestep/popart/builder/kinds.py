@@ -40,6 +40,13 @@ def _int(value: object) -> int:
     return number
 
 
+def _int64(value: object) -> int:
+    number = _int(value)
+    if number >= 1 << 63:
+        raise Mismatch
+    return number
+
+
 def _float(value: object) -> float:
     if isinstance(value, np.ndarray):
         value = _scalar(cast("np.ndarray[Any, Any]", value))
@@ -85,6 +92,7 @@ def _debug(value: object) -> str:
 
 
 INT: Final = Kind(label="int", convert=_int)
+INT64: Final = Kind(label="int", convert=_int64)  # an attribute would take a larger one for a negative number
 FLOAT: Final = Kind(label="float", convert=_float)
 BOOL: Final = Kind(label="bool", convert=_bool)
 STR: Final = Kind(label="str", convert=_str)

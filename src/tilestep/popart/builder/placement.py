@@ -8,7 +8,7 @@ from tilestep.popart.builder import attribute_names as names
 from tilestep.popart.builder.attributes import AttributeValue
 from tilestep.popart.builder.bound import overloaded
 from tilestep.popart.builder.contexts import AttributeContextManager, KeyValueContextManager, NameContextManager
-from tilestep.popart.builder.kinds import FLOAT, ID_SET, IDS, INT, STR, Kind, Mismatch, instance_of, member_number
+from tilestep.popart.builder.kinds import FLOAT, ID_SET, IDS, INT, INT64, STR, Kind, Mismatch, instance_of, member_number
 from tilestep.popart.builder.node_attributes import NodeAttributes
 from tilestep.popart.builder.nodes import Operator, add_operator
 from tilestep.popart.builder.onnx_opsets import DEFAULT_VERSION
@@ -31,13 +31,13 @@ def _outputs(kind: Kind, name: str = "nodeOutputNames") -> Parameter:
     return Parameter(name=name, kind=kind)
 
 
-def _value(default: Any = 0, kind: Kind = INT) -> Parameter:
+def _value(default: Any = 0, kind: Kind = INT64) -> Parameter:
     return Parameter(name="value", kind=kind, default=default)
 
 
 _RECOMPUTE: Final = instance_of(RecomputeType)
 _LOCATION: Final = instance_of(TensorLocation)
-_NUMBER: Final = Parameter(name="value", kind=INT)
+_NUMBER: Final = Parameter(name="value", kind=INT64)
 _Names = str | list[str] | frozenset[str]
 
 

@@ -39,6 +39,8 @@ def phased(options: OptionFields) -> bool:
 
 def _phases(options: OptionFields, situation: Situation) -> str | None:
     settings, mode = options.executionPhaseSettings, options.virtualGraphMode
+    if settings.phases < 0:
+        return f"executionPhaseSettings.phases is {settings.phases}: it must be 0 or more."
     if settings.phases > 1 and mode is not VirtualGraphMode.ExecutionPhases:
         return f"> 1 execution phases requires VirtualGraphMode::ExecutionPhases: phases is {settings.phases}, virtualGraphMode {mode}"
     if not phased(options):

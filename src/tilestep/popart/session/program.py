@@ -134,15 +134,13 @@ class Program:
             return new, values | self.after_update(new)
         new, values = lax.scan(self.microbatch, carry, inputs)
         new = self.update(new)
-        updated = {
-            name: jnp.broadcast_to(new.variables[of], (self.accumulation, *new.variables[of].shape))
-            for name, of in self._fetched.updated.items()
-        }
-        return new, values | updated
+        after = self.after_update(new)
+        return new, values | {name: jnp.broadcast_to(value, (self.accumulation, *value.shape)) for name, value in after.items()}
 
     def after_update(self, carry: Carry) -> Values:
-        """Anchors that a batch of one microbatch returns as they are after the update."""
-        return self._kept(carry, self._fetched.variables) | {name: carry.variables[of] for name, of in self._fetched.updated.items()}
+        """Anchors that a batch returns as they are after its update, for each of its microbatches. A batch of one returns all so."""
+        variables = self._fetched.variables if self.accumulation == 1 else ()
+        return self._kept(carry, variables) | {name: carry.variables[of] for name, of in self._fetched.updated.items()}
 
     def step(self, carry: Carry, inputs: Values) -> tuple[Carry, Values]:
         """All batches of a step.

@@ -99,6 +99,17 @@ def test_recomputation(builder: Builder) -> None:
         builder.recomputeOutput(one, 1)
 
 
+@pytest.mark.parametrize(("method", "attribute"), NUMBERS)
+def test_a_number_that_no_attribute_holds_is_refused(builder: Builder, method: str, attribute: str) -> None:
+    made = builder.aiOnnx.exp(["x"])
+    for arguments in ((made, 2**63), (2**63,)):
+        with pytest.raises(TypeError, match=rf"{method}\(\): incompatible function arguments"):
+            getattr(builder, method)(*arguments)
+    assert placed(builder, made) == {}
+    getattr(builder, method)(made, 2**63 - 1)
+    assert placed(builder, made) == {attribute: 2**63 - 1}
+
+
 def test_checkpoints_are_copies_with_new_ids(builder: Builder) -> None:
     made = builder.aiOnnx.exp(["x"])
     with builder.virtualGraph(1):

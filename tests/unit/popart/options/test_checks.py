@@ -46,6 +46,7 @@ PHASED = {"virtualGraphMode": enums.VirtualGraphMode.ExecutionPhases}
             },
             "Implicit pipelining forward-only program is not supported with explicit pipelining",
         ),
+        ({"executionPhaseSettings": ExecutionPhaseSettings(-2)}, "executionPhaseSettings.phases is -2: it must be 0 or more"),
         ({"executionPhaseSettings": ExecutionPhaseSettings(2)}, "> 1 execution phases requires VirtualGraphMode::ExecutionPhases"),
         ({"enableExplicitMainLoops": True}, "enableExplicitMainLoops requires useHostCopyOps"),
         ({"aliasZeroCopy": True}, "Alias zero copy is currently not supported with implicit recomputation"),

@@ -38,7 +38,15 @@ class Host:
 
 
 def host_of(model: Model, inputs: Any, *more: str) -> Host:
-    shapes = {model.y: (2, 2), "w": (3, 2), "Gradient___w": (3, 2), "Accl___w": (3, 2), model.loss: (), model.x: (2, 3)}
+    shapes = {
+        model.y: (2, 2),
+        "w": (3, 2),
+        "UpdatedVar___w": (3, 2),
+        "Gradient___w": (3, 2),
+        "Accl___w": (3, 2),
+        model.loss: (),
+        model.x: (2, 3),
+    }
     return Host({model.x: inputs.reshape(-1, 2, 3)}, shapes)
 
 
@@ -46,7 +54,7 @@ def host_of(model: Model, inputs: Any, *more: str) -> Host:
 def test_callbacks_give_what_arrays_give(kind: str, batches: int, accumulation: int) -> None:
     model, inputs = squares(), numbers(batches, accumulation)
     art = popart.AnchorReturnType(kind, batches) if kind == "EveryN" else popart.AnchorReturnType(kind)
-    anchors = dict.fromkeys([model.y, "w", "Gradient___w", "Accl___w", model.loss], art)
+    anchors = dict.fromkeys([model.y, "w", "UpdatedVar___w", "Gradient___w", "Accl___w", model.loss], art)
     session = training(model, anchors, batches=batches, accumulation=accumulation)
     expected, weights = run(session, {model.x: inputs}), weights_of(session, "w")
     session.weightsFromHost()
@@ -66,6 +74,18 @@ def test_each_microbatch_is_given_computed_and_taken_before_the_next() -> None:
     one = [("give", model.x), ("given", model.x)]
     y, loss, w = ([("take", name), ("taken", name)] for name in (model.y, model.loss, "w"))
     assert host.calls == [*one, *y, *one, *loss, *y, *one, *y, *one, *loss, *y, *w]
+
+
+def test_updated_variables_are_taken_after_the_update_for_each_microbatch() -> None:
+    model = squares()
+    session = training(model, {model.y: "All", "UpdatedVar___w": "All"}, batches=1, accumulation=2)
+    host = host_of(model, numbers(1, 2))
+    session.run(host.io())
+    one = [("give", model.x), ("given", model.x)]
+    y, w = ([("take", name), ("taken", name)] for name in (model.y, "UpdatedVar___w"))
+    assert host.calls == [*one, *y, *one, *w, *y, *w]
+    for taken in host.taken["UpdatedVar___w"]:
+        same(taken, weights_of(session, "w")["w"])
 
 
 def test_an_input_may_depend_on_an_anchor_before() -> None:

@@ -56,6 +56,8 @@ def test_outside_of_a_pipeline_a_mark_is_nothing() -> None:
         ({"a": X}, "h", TypeError, "x is a dict: watched() marks one array; mark each array of a tree by itself"),
         (None, "h", TypeError, "x is a NoneType: watched() marks one array"),
         ("text", "h", TypeError, "x is a str: watched() marks one array"),
+        (np.array(["a"]), "h", TypeError, "x is an array of <U1: watched() marks an array of numbers"),
+        (np.array([None]), "h", TypeError, "x is an array of object: watched() marks an array of numbers"),
         (X, 3, TypeError, 'name is 3: it must be a text, as in watched(x, "hidden")'),
         (X, "", ValueError, "name is empty: give the value one"),
     ],

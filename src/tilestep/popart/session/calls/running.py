@@ -105,22 +105,28 @@ class RunCalls(WeightCalls):
             self._carry, _ = self._engine.step(carry, self._synthetic.arrays(self._feeds.step_types()))
 
     def _run_callbacks(self, carry: Carry, io: PyStepIOCallback) -> None:
-        """One microbatch after another: a function may depend on what an earlier one has returned."""
+        """One microbatch after another: a function may depend on what an earlier one has returned.
+
+        Updated variables are written after the update of a batch, once for each of its microbatches.
+        """
         plan = self._plan
         if self._microbatch is None:
             self._microbatch = (jax.jit(plan.program.microbatch), jax.jit(plan.program.update), jax.jit(plan.program.after_update))
         microbatch, update, after_update = self._microbatch
         totals: dict[str, Any] = {}
+        values: Mapping[str, Any] = {}  # of the last microbatch
         carry = plan.program.begin(carry)
         for batch in range(plan.batches):
             for index in range(plan.accumulation):
                 inputs = {name: self._feeds.microbatch_input(name, io.read) for name in plan.graph.inputs}
                 carry, values = microbatch(carry, inputs)
-                if index == plan.accumulation - 1:
-                    carry = update(carry)
-                    if plan.accumulation == 1:
-                        values = values | after_update(carry)
-                self._write_stacked(io, values, batch * plan.accumulation + index, totals)
+                if index < plan.accumulation - 1:
+                    self._write_stacked(io, values, batch * plan.accumulation + index, totals)
+            carry = update(carry)
+            after, first = after_update(carry), batch * plan.accumulation
+            for number in range(first, first + plan.accumulation - 1):  # what they have waited for
+                self._write_stacked(io, after, number, totals)
+            self._write_stacked(io, values | after, first + plan.accumulation - 1, totals)
         carry = plan.program.end(carry)
         totals |= plan.program.at_end(carry)
         for name, value in totals.items():
@@ -135,6 +141,8 @@ class RunCalls(WeightCalls):
 
     def _write_stacked(self, io: PyStepIOCallback, values: Mapping[str, Any], number: int, totals: dict[str, Any]) -> None:
         for anchor in self._plan.anchors:
+            if anchor.name not in values:  # it is known after the update
+                continue
             value = values[anchor.name]
             if anchor.is_stacked:
                 if (number + 1) % anchor.period == 0:

@@ -61,6 +61,8 @@ def watched(x: Any, name: str) -> Any:
         raise TypeError(f"x is a {type(x).__name__}: watched() marks one array; mark each array of a tree by itself")
     if dtype is not None and _jax.dtypes.issubdtype(dtype, _jax.dtypes.extended):
         raise TypeError("x is a random key: mark jax.random.key_data(key)")
+    if dtype is not None and not (_jax.dtypes.issubdtype(dtype, np.number) or _jax.dtypes.issubdtype(dtype, np.bool_)):
+        raise TypeError(f"x is an array of {dtype}: watched() marks an array of numbers")
     if not _is_watching():
         return x
     return _mark_p.bind(_jnp.asarray(x), name=name)
