@@ -26,10 +26,11 @@ EXAMPLES = {
 }
 SLOW = {"bert_pod": (), "pipeline_transformer": ()}
 NO_PROGRAMS = {"datasets", "flags"}
+OF_SESSIONS = {"popart_phases", "popart_pipeline"}  # their sessions have machines of their own, which no recording of the process is of
 
 
 def test_every_example_is_recorded() -> None:
-    assert {path.stem for path in (ROOT / "examples").glob("*.py")} == {*EXAMPLES, *SLOW, *NO_PROGRAMS}
+    assert {path.stem for path in (ROOT / "examples").glob("*.py")} == {*EXAMPLES, *SLOW, *NO_PROGRAMS, *OF_SESSIONS}
 
 
 @pytest.mark.parametrize("example", [*EXAMPLES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW)])
