@@ -70,9 +70,9 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         "enableSupportedDataTypeCasting": done("64-bit integers are computed in 32 bits; if it is False, they are errors"),
         "throwIfLog2ScaleTensorNotInRange": no_effect("operators with a scale of float8 are not computed at all"),
         "autoRecomputation": done(
-            "with virtual graphs, which results a stage keeps for the backward pass, and which it computes again, by the original's rules; "
-            "without, XLA decides it. Values change in pipelines without accumulation only",
-            placed=True,
+            "which results are kept for the backward pass, and which are computed again, by the original's rules. Values change in "
+            "pipelines without accumulation only. On one IPU bytes fall where they are scarce, because only then the planner orders "
+            "operations by them"
         ),
         "explicitRecomputation": done(
             "with RecomputeAll and without implicit pipelining, also what follows the last checkpoint is computed again"

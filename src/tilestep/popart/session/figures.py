@@ -61,7 +61,7 @@ class Figures:
 
     def _one_ipu_each(self, carry: Any, inputs: Any) -> tuple[Callable[..., Any], tuple[Any, Any]]:
         """The step with an IPU for each replica, and the types of its arguments."""
-        program = self._plan.program
+        program = self._plan.planned or self._plan.program
         if not isinstance(program, ReplicatedProgram):
             return program.step, (carry, inputs)
         mesh = AbstractMesh((self._plan.replication.count,), (AXIS,))

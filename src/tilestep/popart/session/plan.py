@@ -9,6 +9,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
+from tilestep.onnx.graph import Graph
 from tilestep.popart.dataflow import Anchor, DataFlow, anchors_of
 from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.exceptions import noted, popart_exception
@@ -27,6 +28,7 @@ from tilestep.popart.session.recompute import require_one_recomputation
 from tilestep.popart.session.replicated import ReplicatedProgram
 from tilestep.popart.session.replication import Replication, sum_over
 from tilestep.popart.session.scaling import FINAL_SCALE, FINAL_SCALE_TYPE, automatic_scaling, observed
+from tilestep.popart.session.segments import Segments, segments_of
 from tilestep.popart.session.staging import Staging, staging_of
 from tilestep.popart.session.wide_loss import WIDE, add_wide_loss
 from tilestep.popart.tensors import InputShapeInfo
@@ -52,6 +54,7 @@ class Plan:
         staging: which operators run on which IPU.
         forward: functions of a pipeline's forward part alone; None if the options don't ask for it.
         loss: the tensor that is differentiated; None in inference.
+        planned: what the emulated machine runs in place of `program`: the same values, some of them computed again; None: `program`.
     """
 
     graph: SessionGraph
@@ -66,6 +69,7 @@ class Plan:
     staging: Staging
     forward: Program | ReplicatedProgram | None = None
     loss: str | None = None
+    planned: Program | ReplicatedProgram | None = None
 
     def type_of(self, name: str) -> jax.ShapeDtypeStruct | None:
         """A tensor's shape and dtype; None if there is no such tensor."""
@@ -148,6 +152,8 @@ def plan_of(
     forward = forward_program(graph, options, anchors, fetched, batches=flow.batchesPerStep(), accumulation=accumulation)
     replication = shared_by_replicas(graph, rule, optimizer)
 
+    segments = _segments(graph, analysis, options, staging)
+
     def replicated(program: Program) -> Program | ReplicatedProgram:
         if replication.count == 1:
             return program
@@ -166,7 +172,20 @@ def plan_of(
         staging=staging,
         forward=None if forward is None else replicated(forward),
         loss=source,
+        planned=None if segments is None else replicated(program.recomputing(segments)),
     )
+
+
+def _segments(graph: SessionGraph, analysis: Analysis, options: SessionOptions, staging: Staging) -> Segments | None:
+    """What the plan of a session of one stage computes again; None if it computes nothing again."""
+    if staging.kind != "one" or _acts(graph.graph):  # JAX computes nothing again that acts outside of the program
+        return None
+    return segments_of(graph, analysis, options, staging)
+
+
+def _acts(graph: Graph) -> bool:
+    """Whether an operator, or one inside of it, acts outside of the program."""
+    return any(node.op_type in _ACTING or any(map(_acts, node.subgraphs)) for node in graph.nodes)
 
 
 def _analysed(

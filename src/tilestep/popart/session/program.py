@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
@@ -10,12 +11,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
 
 from tilestep.popart.dataflow import Anchor
 from tilestep.popart.enums import AnchorReturnTypeId
 from tilestep.popart.optimizers import UpdateRule
 from tilestep.popart.session.fetched import Fetched
 from tilestep.popart.session.graph import SessionGraph, Values
+from tilestep.popart.session.segments import Segments
 from tilestep.popart.session.stale import Asked, Rings, StaleWeights
 
 
@@ -78,7 +81,17 @@ class Program:
     ) -> None:
         """Args: stale: in a pipeline that trains without accumulation."""
         self._graph, self._fetched, self._gradients, self._stale = graph, fetched, gradients, stale
+        self._segments: Segments | None = None
         self.anchors, self.batches, self.accumulation = anchors, batches, accumulation
+
+    def recomputing(self, segments: Segments) -> Program:
+        """The same program, whose backward pass computes again what segments do not keep.
+
+        It is planned, and does not run: what is computed again is fused in another way, so that last digits would differ.
+        """
+        other = copy.copy(self)
+        other._segments = segments
+        return other
 
     def begin(self, carry: Carry) -> Carry:
         """The carry at the begin of a run."""
@@ -207,6 +220,10 @@ class Program:
         others = {name: value for name, value in carry.variables.items() if name not in of.trained}
 
         def forward(trained: Values, taps: Values) -> tuple[Any, tuple[Values, Values]]:
+            if self._segments is not None:
+                values = {**inputs, **others, **trained}
+                captured, marked, state = self._segments.run(self._graph, values, taps, key, self._marking(of.loss))
+                return jnp.asarray(marked[of.loss]), (captured, state)
             captured: Values = {}
             marked: Values = {}
             mark = self._capture(captured, taps, marked, of.loss)
@@ -218,6 +235,9 @@ class Program:
         loss, backward, (captured, state) = jax.vjp(forward, trained, taps, has_aux=True)
         grads, seeds = backward(self._seed(of, carry, loss))
         return captured, state, grads, seeds
+
+    def _marking(self, loss: str) -> Callable[[Values, Values, Values], Any]:
+        return lambda captured, marked, taps: self._capture(captured, taps, marked, loss)
 
     def _seed(self, of: Gradients, carry: Carry, loss: Any) -> Any:
         """The gradient of the loss, with which backward begins."""
@@ -235,6 +255,8 @@ class Program:
                 captured[name] = jnp.asarray(value)
             if name in taps:
                 value = value + taps[name]  # a zero whose gradient is that of the value
+            if self._segments is not None and isinstance(value, jax.Array):  # else it is a constant, which may decide shapes
+                value = checkpoint_name(value, name)
             if marked is not None and name == watched:
                 marked[name] = value
             return value

@@ -149,7 +149,6 @@ def test_a_value_without_effect_is_taken(name: str, capsys: pytest.CaptureFixtur
 
 OFF_CHIP = TensorLocationSettings(enums.TensorStorage.OffChip)
 PLACED: dict[str, Any] = {
-    "autoRecomputation": enums.RecomputationType.Standard,
     "activationTensorLocationSettings": OFF_CHIP,
     "weightTensorLocationSettings": OFF_CHIP,
     "optimizerStateTensorLocationSettings": OFF_CHIP,

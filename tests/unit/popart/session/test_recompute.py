@@ -153,3 +153,41 @@ def test_mixtures_are_refused() -> None:
         Built().plan(Kind.Pipeline, pipelined=False)
     Built(marked=True).plan(Kind.Pipeline)
     Built(again=True).plan(Kind.NoRecompute, explicit=True)
+
+
+def _trained_on_one_ipu(*, again: bool, tiles: int) -> tuple[popart.TrainingSession, Any]:
+    """A session of 12 layers, of which it computes three of four again. Returns: it, and its loss after a run."""
+    builder = popart.Builder()
+    rng = np.random.default_rng(0)
+    x = builder.addInputTensor("FLOAT", [512, 128], "x")
+    h = x
+    for layer in range(12):
+        w = builder.addInitializedInputTensor((rng.normal(size=(128, 128)) * 0.1).astype(np.float32), f"w{layer}")
+        product = builder.aiOnnx.matmul([h, w])
+        h = builder.aiOnnx.tanh([product])
+        if again and layer % 4 != 3:
+            builder.recomputeOutputInBackwardPass(product)
+            builder.recomputeOutputInBackwardPass(h)
+    loss = builder.aiGraphcore.l1loss([h], 0.1)
+    options = popart.SessionOptions()
+    options.instrumentWithHardwareCycleCounter = True
+    device = popart.DeviceManager().createIpuModelDevice({"tilesPerIPU": tiles})
+    flow = popart.DataFlow(1, [loss])
+    session = popart.TrainingSession(builder.getModelProto(), flow, loss, popart.ConstSGD(0.1), device, userOptions=options)
+    session.prepareDevice()
+    session.weightsFromHost()
+    anchors = session.initAnchorArrays()
+    session.run(popart.PyStepIO({x: np.ones((512, 128), np.float32)}, anchors))
+    return session, anchors[loss]
+
+
+def test_on_one_ipu_what_is_computed_again_takes_time_and_no_value_changes() -> None:
+    (plain, loss), (again, same) = (_trained_on_one_ipu(again=again, tiles=64) for again in (False, True))
+    assert loss == same
+    assert again.getCycleCount() > plain.getCycleCount()
+
+
+def test_a_model_that_does_not_fit_on_one_ipu_fits_if_it_computes_again() -> None:
+    with pytest.raises(popart.OutOfMemoryException):
+        _trained_on_one_ipu(again=False, tiles=8)
+    _trained_on_one_ipu(again=True, tiles=8)

@@ -1,0 +1,83 @@
+"""A model in segments, each of which computes by itself again what its backward pass needs.
+
+One `jax.checkpoint` around the whole model would compute all of it again before backward begins, and have all of it in the tiles once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from tilestep.popart.options import SessionOptions
+from tilestep.popart.session.analysis import Analysis
+from tilestep.popart.session.graph import SessionGraph, Values
+from tilestep.popart.session.recompute import Policy, kept_tensors
+from tilestep.popart.session.staging import SessionStage, Staging
+from tilestep.popart.session.staging.splitting import Home, split
+
+Mark = Callable[[str, Any], Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segments:
+    """Operators that run together, one group after the other.
+
+    Attributes:
+        parts: of the model, in order.
+        policy: of `jax.checkpoint`: which tensors are kept.
+    """
+
+    parts: tuple[SessionStage, ...]
+    policy: Policy
+
+    def run(
+        self, graph: SessionGraph, values: Values, taps: Values, key: Any, marking: Callable[[Values, Values, Values], Mark]
+    ) -> tuple[Values, Values, Values]:
+        """Runs the model for one microbatch.
+
+        Args:
+            values: inputs and variables, by name.
+            taps: that are added to tensors.
+            key: a random key, if the model draws.
+            marking: (captured, marked, taps) -> what each tensor's name and value are given to. It fills the first two.
+
+        Returns:
+            (captured, marked, new statistics), by name.
+        """
+        known, captured, marked, state = dict(values), dict[str, Any](), dict[str, Any](), dict[str, Any]()
+        for part in self.parts:
+
+            def segment(given: Values, taps: Values, part: SessionStage = part) -> tuple[Values, Values, Values, Values]:
+                seen, found = dict[str, Any](), dict[str, Any]()
+                given_on, statistics = graph.run_stage(part, given, key, marking(seen, found, taps))
+                return given_on, seen, found, statistics
+
+            given = {name: known[name] for name in (*part.reads, *part.variables)}
+            results = jax.checkpoint(segment, policy=self.policy)(given, taps)
+            for all_of, own in zip((known, captured, marked, state), results, strict=True):
+                all_of.update(own)
+        return captured, marked, state
+
+
+def segments_of(graph: SessionGraph, analysis: Analysis, options: SessionOptions, staging: Staging) -> Segments | None:
+    """The segments of a session of one stage. Each ends with results that are kept. None if nothing is computed again."""
+    (stage,) = staging.stages
+    kept = kept_tensors(graph, analysis.types, options, staging, stage)
+    if kept is None:
+        return None
+    homes: list[Home] = []
+    placed: dict[int, int] = {}
+    ended = True  # the segment before
+    for position in stage.nodes:
+        made = {name for name in graph.graph.nodes[position].outputs if name}
+        if made <= analysis.values.keys():
+            continue
+        if ended and made.isdisjoint(kept):
+            homes.append(Home(ipu=0))
+        placed[position] = max(0, len(homes) - 1)
+        ended = not made.isdisjoint(kept)
+    parts = split(graph, analysis, homes or [Home(ipu=0)], placed)
+    return Segments(parts=parts, policy=jax.checkpoint_policies.save_only_these_names(*sorted(kept)))
