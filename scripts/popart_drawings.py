@@ -197,7 +197,7 @@ class Task:
 
 
 def _session() -> popart.TrainingSession:
-    """A session that has run one update."""
+    """A session that has run two updates."""
     builder, weight = popart.Builder(), np.zeros((WIDTH, WIDTH), np.float32)
     value = builder.addInputTensor("FLOAT", [ROWS, WIDTH], "x")
     for stage in range(STAGES):
