@@ -43,7 +43,7 @@ def model() -> tuple[bytes, str]:
 
 # %% [markdown]
 # ## The session
-# Phases need weights that are no constants, off the chip, and tiles that load beside compute.
+# Phases load weights that are off the chip and are no constants. A quarter of the tiles load beside compute.
 
 
 # %%

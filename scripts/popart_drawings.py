@@ -81,10 +81,10 @@ def sync_patterns() -> str:
     return picture.svg()
 
 
-def _rows(picture: Picture, left: float, top: float, width: float, line: Timeline, end: float, *, names: Sequence[str] = NAMES) -> None:
+def _rows(picture: Picture, left: float, top: float, width: float, line: Timeline, end: float) -> None:
     for index, row in enumerate(line.rows):
         y = top + 26 * index
-        picture.text(left - 10, y + 15, names[index], kind="small", anchor="end")
+        picture.text(left - 10, y + 15, NAMES[index], kind="small", anchor="end")
         picture.line((left, y + 10), (left + width * line.end / end, y + 10), dashed=True)
         for begin, after, kind in row:
             picture.box(left + width * begin / end, y, max(0.5, width * (after - begin) / end), 20, fill=FILLS[kind], corner=0)
@@ -197,7 +197,7 @@ class Task:
 
 
 def _session() -> popart.TrainingSession:
-    """A session that has run one update."""
+    """A session that has run two updates."""
     builder, weight = popart.Builder(), np.zeros((WIDTH, WIDTH), np.float32)
     value = builder.addInputTensor("FLOAT", [ROWS, WIDTH], "x")
     for stage in range(STAGES):

@@ -89,7 +89,12 @@ def _option_parser() -> argparse.ArgumentParser:
         "--trip-count", type=whole_number(_MAX_TRIPS), metavar="N", help="trips of each loop whose end depends on data; only with --dry-run"
     )
     parser.add_argument("--all", action="store_true", help="also name findings that save less than 1 %% of emulated time")
-    parser.add_argument("--json", type=given_path, metavar="FILE", help="also write the profile to FILE as JSON")
+    parser.add_argument(
+        "--json",
+        type=given_path,
+        metavar="FILE",
+        help="also write the profile to FILE as JSON; with --popart only the proposals of --propose-stages",
+    )
     parser.add_argument(
         "--report",
         type=given_path,
@@ -109,8 +114,7 @@ def _option_parser() -> argparse.ArgumentParser:
         "--propose-stages",
         type=whole_number(_MAX_STAGES),
         metavar="N",
-        help="propose at most N pipeline stages for each session's model, by what its operators take; only with --popart. --json FILE "
-        "writes the proposals",
+        help="propose at most N pipeline stages for each session's model, by what its operators take; only with --popart",
     )
     return parser
 

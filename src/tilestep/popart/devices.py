@@ -6,7 +6,6 @@ programs are planned and played. IPUs that can be acquired are those of one emul
 
 from __future__ import annotations
 
-import operator
 import random
 from collections.abc import Mapping
 from enum import Enum
@@ -164,7 +163,7 @@ class DeviceManager:
 
         Raises: TypeError for what is no whole number from 0.
         """
-        seconds = operator.index(attachTimeout)
+        seconds = whole("attachTimeout", attachTimeout)
         if seconds < 0:
             raise TypeError(f"attachTimeout is {seconds}: it must be a whole number of seconds, 0 or more")
         SYSTEM.attach_timeout_wall_s = seconds

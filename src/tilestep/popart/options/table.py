@@ -75,7 +75,8 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
             "operations by them"
         ),
         "explicitRecomputation": done(
-            "with RecomputeAll and without implicit pipelining, also what follows the last checkpoint is computed again"
+            "with RecomputeAll and without implicit pipelining, what follows the last checkpoint is computed again, too; if it is False, "
+            "RecomputeAll without checkpoints computes nothing again"
         ),
         "enableLoadAndOffloadRNGState": done("getRNGState and setRNGState may be called"),
         "_enableRngStateManagement": no_effect("random numbers come from JAX's keys"),
@@ -140,7 +141,7 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         "defaultBufferingDepth": no_effect(_STREAMS),
         "bufferingDepthMap": no_effect(_STREAMS),
         "enableMergeExchange": no_effect(_STREAMS),
-        "useHostCopyOps": done("with enableExplicitMainLoops, streams may overlap with computation and pipelines are explicit: see there"),
+        "useHostCopyOps": done("with enableExplicitMainLoops, streams may overlap with computation, and pipelines are explicit"),
         "enableExplicitMainLoops": done(
             "streams with an overlapping ExchangeStrategy are allowed, and AnchorReturnType EveryN is an error"
         ),
@@ -152,12 +153,12 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
             "with virtual graphs, where single tensors are kept, by name, whatever their class says", placed=True
         ),
         # --- Several IPUs ---
-        "virtualGraphMode": done("whether operators are placed on IPUs: by the model (Manual), by their cost (Auto), or by their phases"),
-        "virtualGraphSplitRatios": done("in VirtualGraphMode.Auto, each IPU's share of the model's cost"),
+        "virtualGraphMode": done("whether operators are placed on IPUs: by the model (Manual), by bytes (Auto), or by phases"),
+        "virtualGraphSplitRatios": done("in VirtualGraphMode.Auto, each IPU's share of the model's bytes"),
         "enablePipelining": done("stages work at the same time, on microbatches that follow each other"),
         "createImplicitPipeliningFwdOnlyProgram": done("a TrainingSession may run its forward part alone"),
         "stashAllTensorsInferencePipeline": no_effect("in inference a stage passes on what later stages read, however the flag is set"),
-        "executionPhaseSettings": done("the model runs phase by phase, and the weights of each are loaded from streaming memory"),
+        "executionPhaseSettings": done("the model runs phase by phase, and weights that are off the chip are loaded before their phase"),
         "enableReplicatedGraphs": done("whether there are replicatedGraphCount replicas"),
         "replicatedGraphCount": done(
             "copies of the model on IPUs of their own: each reads microbatches of its own, and their gradients are added"
