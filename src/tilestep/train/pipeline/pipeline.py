@@ -53,6 +53,7 @@ from tilestep.train.pipeline.arguments import (
     ties_of,
     typed_key,
 )
+from tilestep.train.pipeline.compile.marks import prepare_to_watch
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
 from tilestep.train.pipeline.compile.placement import placements_of
 from tilestep.train.pipeline.compile.stage_watch import require_stages
@@ -249,6 +250,7 @@ class Pipeline:
         self._watched = None
         if watching is not None:
             require_stages(watching, self._levels)
+            prepare_to_watch()
             self._watched = WatchedResults(watching, self._schedule)
         self._processes = None
         if several:
