@@ -38,6 +38,7 @@ SHARED = (
     "settings",
     "typed_json",
     "cuts",
+    "within",
 )
 RUNTIME = ("train", "legacy")  # for any JAX platform: imports nothing of the emulator
 FRONTENDS = ("onnx", "popart")  # on top of JAX, for any platform; only the doors import them
@@ -144,6 +145,8 @@ def allowed_units(unit: str, layers: tuple[str, ...]) -> tuple[str, ...] | None:
         return ("errors", "messages")
     if unit == "engine_options":
         return ("errors", "messages", "poplar_keys", "regex")
+    if unit == "hints":
+        return ("within",)
     if unit in SHARED:
         return ()
     if unit in RUNTIME:

@@ -1,4 +1,4 @@
-"""Hints from a training runtime to an emulator, if there is one, and from a dry run to the runtime. Imports nothing of tilestep."""
+"""Hints from a training runtime to an emulator, if there is one, and from a dry run to the runtime. Imports no layer of tilestep."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import contextlib
 import itertools
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol, final
+
+from tilestep.within import within
 
 INFEED_TARGET: Final = "tilestep_infeed"  # custom call that takes an element from its device's queue
 OUTFEED_TARGET: Final = "tilestep_outfeed"  # custom call that sends an element to its device's queue
@@ -151,27 +154,17 @@ def listen(listener: Listener) -> None:
         listener.set_apart(_apart > 0)
 
 
-@contextlib.contextmanager
-def listening(listener: Listener) -> Iterator[None]:
-    """Sends the hints of this thread to `listener` inside, which is an emulator of its own: to no other one."""
-    token = _own.set(listener)
-    try:
-        yield
-    finally:
-        _own.reset(token)
+def listening(listener: Listener) -> AbstractContextManager[None]:
+    """Sends the hints of this thread inside to `listener` alone, which is an emulator of its own."""
+    return within(_own, listener)
 
 
 _beside: ContextVar[tuple[Any, ...]] = ContextVar("tilestep_devices_beside", default=())
 
 
-@contextlib.contextmanager
-def with_devices(devices: tuple[Any, ...]) -> Iterator[None]:
+def with_devices(devices: tuple[Any, ...]) -> AbstractContextManager[None]:
     """Says that this thread uses devices inside which `jax.devices` does not give, because they are beside the process's own."""
-    token = _beside.set(devices)
-    try:
-        yield
-    finally:
-        _beside.reset(token)
+    return within(_beside, devices)
 
 
 def devices_beside(platform: str) -> tuple[Any, ...]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 
@@ -17,6 +17,7 @@ from tilestep.messages import plain, shortened, shown
 from tilestep.train.other_arguments import devices_named, platform_named, require_one_of, require_tree
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
+from tilestep.within import within
 
 if TYPE_CHECKING:
     import optax
@@ -206,13 +207,8 @@ def platform_of(tree: Pytree) -> str:
     return default if isinstance(default, str) else str((default or _jax.devices()[0]).platform)
 
 
-@contextlib.contextmanager
-def traced_for(platform: str) -> Iterator[None]:
-    token = _platform.set(platform)
-    try:
-        yield
-    finally:
-        _platform.reset(token)
+def traced_for(platform: str) -> AbstractContextManager[None]:
+    return within(_platform, platform)
 
 
 def why_not(platform: str, memories: Collection[str]) -> str | None:

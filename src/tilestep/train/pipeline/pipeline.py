@@ -53,6 +53,7 @@ from tilestep.train.pipeline.arguments import (
     ties_of,
     typed_key,
 )
+from tilestep.train.pipeline.compile.marks import prepare_to_watch
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
 from tilestep.train.pipeline.compile.placement import placements_of
 from tilestep.train.pipeline.compile.stage_watch import require_stages
@@ -62,8 +63,9 @@ from tilestep.train.pipeline.compile.watch_keys import Given, Key, watch_list
 from tilestep.train.pipeline.run.batches import Batch, Stacked, Taken
 from tilestep.train.pipeline.run.chooser import PROGRAMS, Which
 from tilestep.train.pipeline.run.engine import Engine
+from tilestep.train.pipeline.run.outlets import Outlets
 from tilestep.train.pipeline.run.processes import Processes, Unfed
-from tilestep.train.pipeline.run.progress import NO_ELEMENTS, Elements, Progress
+from tilestep.train.pipeline.run.progress import Progress
 from tilestep.train.pipeline.run.results import Results
 from tilestep.train.pipeline.run.sightings import Watched, WatchedResults
 from tilestep.train.pipeline.run.state import RunState
@@ -72,7 +74,7 @@ from tilestep.train.plan_options import GivenOptions
 from tilestep.train.replicas.collectives import Reduction as ReplicaReduction
 from tilestep.train.replicas.collectives import require_replica_reduction
 from tilestep.train.schedules.schedule import Schedule
-from tilestep.train.untyped import Device, Pytree, Spec
+from tilestep.train.untyped import Device, Pytree
 from tilestep.train.untyped import jax as _jax
 
 if TYPE_CHECKING:
@@ -249,10 +251,13 @@ class Pipeline:
         self._watched = None
         if watching is not None:
             require_stages(watching, self._levels)
+            prepare_to_watch()
             self._watched = WatchedResults(watching, self._schedule)
+        self._outlets = Outlets(self._results, self._watched)
         self._processes = None
         if several:
-            self._processes = Processes(placements, first=len(self._levels[0]), commits_last=self._schedule.weights != "same")
+            first, last = len(self._levels[0]), len(self._levels[-1])
+            self._processes = Processes(placements, first=first, last=last, commits_last=self._schedule.weights != "same")
         spec = PipelineSpec(
             functions=tuple(
                 Function(
@@ -274,7 +279,6 @@ class Pipeline:
         )
         self._engine = Engine(spec, check_nans=check_nans, which=program, processes=self._processes)
         self._first = placements[0]
-        self._last = placements[-len(self._levels[-1]) :]
         self._group = f"pipeline {next(_serial)}"
 
     def __repr__(self) -> str:
@@ -346,8 +350,8 @@ class Pipeline:
         inputs = items_of("inputs", inputs, _HOW_INPUTS)
         progress = Progress(state, name=self._name, count=self._schedule.microbatches, updates=1, bar=False)
         with progress, self._together(), self._one_program():
-            found = self._run(state, self._batch(microbatches, tuple(inputs)), key, progress)
-            progress.did(*found)
+            found, outputs, values = self._run(state, self._batch(microbatches, tuple(inputs)), key, progress, self._outlets)
+            progress.did(found, self._given(outputs, values))
             progress.check()
         return progress.state, progress.outputs
 
@@ -411,47 +415,28 @@ class Pipeline:
         done = Progress(state, name=user, count=count, updates=updates, bar=progress)
         with done, self._together(), self._one_program():
             if self._processes is not None:
-                infeed, outfeed = infeed if self._processes.feeds else None, outfeed if self._gives_out() else None
+                infeed, outfeed = infeed if self._processes.feeds else None, outfeed if self._processes.gives_out() else None
             self._require_feeds(infeed, outfeed, watched)
             done.reserve(user, infeed, outfeed, watched)
+            outlets = Outlets(self._results, self._watched, outfeed, watched)
             if updates and infeed is not None:
                 infeed.begin(chunk_steps=1, steps=updates * count, carry_sharding=self._first.whole, over=self._first.replicas)
             for update in range(first, first + updates):
                 done.check()
-                if outfeed is not None:
-                    outfeed.make_room(self._results.elements, done.check)
-                if watched is not None and self._watched is not None:
-                    watched.make_room(self._watched.elements, done.check)
+                outlets.make_room(done.check)
                 batch = Unfed(tuple(inputs))
                 if infeed is not None:
                     batch = Taken(functools.partial(infeed.take, done.check, hold=True), count, tuple(inputs))
                 own = None if key is None else _jax.random.fold_in(key, update)
-                found, outputs = self._run(done.state, batch, own, done, *((outfeed, watched) if update == first else ()))
-                done.did(found, outputs, *self._for_queues(outputs, outfeed, watched))
+                found, outputs, values = self._run(done.state, batch, own, done, outlets if update == first else self._outlets)
+                done.did(found, self._given(outputs, values), *outlets.elements(outputs, values))
                 done.show()
             done.check()
         return done.state
 
-    def _for_queues(self, given: Any, outfeed: OutfeedQueue | None, watched: OutfeedQueue | None) -> tuple[Elements, Elements]:
-        """What the queues get of a run. Args: given: what `step` would return."""
-        outputs: Pytree = given if self._watched is None else given.outputs
-        of_outfeed = NO_ELEMENTS if outfeed is None else Elements(self._results.for_queue(outputs), self._results.elements)
-        if watched is None or self._watched is None:
-            return of_outfeed, NO_ELEMENTS
-        return of_outfeed, Elements(self._watched.for_queue(given.values), self._watched.elements)
-
-    def _gives_out(self) -> bool:
-        """Whether what the last stages return is on devices of this process.
-
-        Raises: ValueError if only some of it is.
-        """
-        here = {placement.is_local for placement in self._last}
-        if len(here) > 1:
-            raise ValueError(
-                "the last stages are in several processes, so that there is none whose outfeed has all that they return: leave the outfeed "
-                "away and use step(), or put them into one process"
-            )
-        return here == {True}
+    def _given(self, outputs: Pytree, values: dict[Key, jax.Array]) -> Pytree:
+        """What `step` returns beside the state. Args: values: what is watched."""
+        return outputs if self._watched is None else Watched(outputs, values)
 
     def _require_feeds(self, infeed: InfeedQueue | None, outfeed: OutfeedQueue | None, watched: OutfeedQueue | None) -> None:
         require_feeds(infeed, outfeed, needs_infeed=self._processes is None or self._processes.feeds)
@@ -470,32 +455,17 @@ class Pipeline:
         return f"a pipeline of {self._schedule.stages} stages"
 
     def _run(
-        self,
-        state: PipelineState,
-        batch: Batch,
-        key: jax.Array | None,
-        progress: Progress,
-        outfeed: OutfeedQueue | None = None,
-        watched: OutfeedQueue | None = None,
-    ) -> tuple[PipelineState, Pytree]:
-        """Args: outfeed, watched: whether they take what will come out is found out before the run, which could not be undone."""
-
-        def accept(row: Callable[[], Sequence[Sequence[Spec]]], trees: Sequence[Pytree], seen: Callable[[], dict[Key, Spec]]) -> None:
-            self._results.require(trees)
-            if outfeed is not None:
-                outfeed.require_alike(lambda: self._results.queued(row(), trees))
-            results = self._watched
-            if watched is not None and results is not None:
-                watched.require_alike(lambda: _jax.eval_shape(results.for_queue, seen()))
-
-        outcome = self._engine.run(run_state(state, self._levels), progress.counting(batch), typed_key(key), progress.compiled, accept)
+        self, state: PipelineState, batch: Batch, key: jax.Array | None, progress: Progress, outlets: Outlets
+    ) -> tuple[PipelineState, Pytree, dict[Key, jax.Array]]:
+        """(the new state, the last stages' results, what is watched) of one update. Args: outlets: must accept what will come out."""
+        outcome = self._engine.run(
+            run_state(state, self._levels), progress.counting(batch), typed_key(key), progress.compiled, outlets.accept
+        )
         give = self._results.of_stacked if outcome.is_stacked else self._results.of
         outputs = give(outcome.outputs, outcome.trees)
         if self._processes is not None:
             outputs = self._processes.given_out(outputs, self._results.numbers(self._replicas))
-        if self._watched is not None:
-            outputs = Watched(outputs, outcome.watched)
-        return self._nested(outcome.state), outputs
+        return self._nested(outcome.state), outputs, outcome.watched
 
     def _nested(self, state: RunState) -> PipelineState:
         return pipeline_state(state, self._levels, training=self._training)

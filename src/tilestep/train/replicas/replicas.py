@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any, Final, final, overload
 
@@ -25,6 +25,7 @@ from tilestep.train.replicas.shards import Shard, all_parts, is_shard, part_elem
 from tilestep.train.replicas.share import Share
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
+from tilestep.within import within
 
 AXIS: Final = "replica"  # the mesh axis of replicas, unless the caller has a mesh with another name for it
 SHARD_AXIS: Final = "shard"
@@ -135,14 +136,9 @@ class Replicas:
         axes = frozenset({self.axis}) if self.shards > 1 else frozenset(self.mesh.axis_names)
         return _jax.shard_map(inside, mesh=self.mesh, in_specs=in_specs, out_specs=out_specs, axis_names=axes, check_vma=False)
 
-    @contextlib.contextmanager
-    def inside(self) -> Iterator[None]:
+    def inside(self) -> AbstractContextManager[None]:
         """What is traced inside runs on these replicas."""
-        token = _axis.set(self.axis)
-        try:
-            yield
-        finally:
-            _axis.reset(token)
+        return within(_axis, self.axis)
 
     def place(self, carry: Pytree) -> Pytree:
         """A pytree of arrays and numbers on all replicas.

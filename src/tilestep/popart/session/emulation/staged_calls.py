@@ -24,8 +24,6 @@ from tilestep.train.untyped import jax as _jax
 
 OUTSIDE: Final = ("load", "save", "read", "io-in", "io-out")  # kinds of cycles that are no part of a run's own time
 
-_WARM_UP: Final = 2  # JAX may compile a program again at its second call, which would be a load within a session's first one
-
 
 class Ran(NamedTuple):
     """The session was called."""
@@ -109,11 +107,10 @@ class StagedPlay:
             self._pipeline = program.pipeline(self._machine)
             self._forward = None if program.forward is None else program.forward.pipeline(self._machine)
             self._state = program.first_state(self._pipeline)
-            for _ in range(_WARM_UP):
-                self._send_weights()
-                self._run(Ran())
-                if program.forward is not None:
-                    self._run(Ran(forward=True))
+            self._send_weights()
+            self._run(Ran())
+            if program.forward is not None:
+                self._run(Ran(forward=True))
         self.start = self.journal.mark()
         system = self.journal.system
         self.uses: tuple[TileUse, ...] = tuple(system.tile_use(ipu) for ipu in range(notes.machine.num_ipus))

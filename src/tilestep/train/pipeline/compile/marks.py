@@ -70,11 +70,13 @@ def watched(x: Any, name: str) -> Any:
 
 @functools.cache
 def _watching() -> Any:
-    """Whether what is being traced is a stage whose marks count; JAX's caches tell both apart.
-
-    Made with the first pipeline that watches something: JAX compiles anew, once, what was compiled before.
-    """
+    """Whether what is being traced is a stage whose marks count; JAX's caches tell both apart."""
     return _jax.make_user_context(False)
+
+
+def prepare_to_watch() -> None:
+    """Lets JAX's caches know of marks, before a pipeline compiles anything: JAX compiles anew, once, what was compiled before."""
+    _watching()
 
 
 def _is_watching() -> bool:

@@ -21,16 +21,11 @@ _FORMS: Final = 'a mapping such as {"hidden": "all", gradient("hidden"): "sum"},
 class _Key:
     """Keys of one mapping have an order, because JAX sorts them."""
 
-    @property
-    def rank(self) -> tuple[str, ...]:
-        """Its place among others."""
-        raise NotImplementedError
-
     def __lt__(self, other: object) -> bool:
-        return self.rank < _rank(other)
+        return _rank(self) < _rank(other)
 
     def __gt__(self, other: object) -> bool:
-        return self.rank > _rank(other)
+        return _rank(self) > _rank(other)
 
 
 @final
@@ -42,11 +37,6 @@ class Gradient(_Key):
 
     def __repr__(self) -> str:
         return f"gradient({self.name!r})"
-
-    @property
-    def rank(self) -> tuple[str, ...]:
-        """Behind the names of values."""
-        return "gradient", self.name
 
 
 @final
@@ -60,18 +50,20 @@ class Parameter(_Key):
     def __repr__(self) -> str:
         return f"parameter({', '.join(map(repr, (self.stage, *self.path)))})"
 
-    @property
-    def rank(self) -> tuple[str, ...]:
-        """Behind the names of values."""
-        return "parameter", repr(self)
-
 
 Key: TypeAlias = str | Gradient | Parameter
 Given = Mapping[Key, How] | Sequence[Key]  # as an author gives it
 
 
-def _rank(key: object) -> tuple[str, ...]:
-    return key.rank if isinstance(key, _Key) else ("", str(key))  # names come first
+def _rank(key: object) -> tuple[str, str]:
+    """The place of a key among others: names of values come first, then gradients, then parameters."""
+    match key:
+        case Gradient(name):
+            return "gradient", name
+        case Parameter():
+            return "parameter", repr(key)
+        case _:
+            return "", str(key)
 
 
 def gradient(name: str) -> Gradient:

@@ -78,13 +78,13 @@ class _Said:
 class Processes:
     """The processes of a pipeline. They are connected when they first have something to say to each other.
 
-    Args: placements: of all stages. first: how many of them are of the first level. commits_last: whether the update is held back until the
-        end of a run, for what is updated before are copies.
+    Args: placements: of all stages. first, last: how many of them are of the first and of the last level. commits_last: whether the update
+        is held back until the end of a run, because what is updated before are copies.
     Raises: ValueError if none of the stages is in this process and all of them in another one.
     """
 
-    def __init__(self, placements: Sequence[Placement], *, first: int, commits_last: bool) -> None:
-        self._first = placements[:first]
+    def __init__(self, placements: Sequence[Placement], *, first: int, last: int, commits_last: bool) -> None:
+        self._first, self._last = placements[:first], placements[-last:]
         self._devices = [device for placement in placements for device in placement.devices]
         self._me = self._devices[0].client.process_index()
         owners = [placement.devices[0].process_index for placement in placements]
@@ -104,6 +104,19 @@ class Processes:
     def feeds(self) -> bool:
         """Whether this process gives the elements: that of the first stage."""
         return self._me == self._feeder
+
+    def gives_out(self) -> bool:
+        """Whether what the last stages return is on devices of this process.
+
+        Raises: ValueError if only some of it is.
+        """
+        here = {placement.is_local for placement in self._last}
+        if len(here) > 1:
+            raise ValueError(
+                "the last stages are in several processes, so that there is none whose outfeed has all that they return: leave the outfeed "
+                "away and use step(), or put them into one process"
+            )
+        return here == {True}
 
     @property
     def commits_last(self) -> bool:

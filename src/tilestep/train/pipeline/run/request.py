@@ -23,20 +23,32 @@ from tilestep.train.schedules.tasks import OF_PARAMETERS
 from tilestep.train.untyped import jax as _jax
 
 
+class Step(NamedTuple):
+    """A task, with all that a run would find out about it again each time.
+
+    Attributes:
+        task: what is done.
+        told: what `tilestep.hints.pipeline_task` is told of it.
+        frees: whether its stage's loaded parameters are not needed for a while after it.
+    """
+
+    task: Task
+    told: tuple[int, str, int]
+    frees: bool
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class TaskOrder:
     """The order in which the host starts tasks.
 
     Attributes:
-        phases: tasks. Copies between devices start at the end of each phase.
+        phases: of tasks. Copies between devices start at the end of each phase.
         early: for each phase how many elements are taken by its end, so that they travel with its copies.
-        frees: tasks after which a stage's loaded parameters are not needed for a while.
     """
 
-    phases: Phases
+    phases: tuple[tuple[Step, ...], ...]
     early: tuple[int, ...]
-    frees: frozenset[Task]
 
     @classmethod
     def of(cls, schedule: Schedule, phases: Phases) -> TaskOrder:
@@ -49,11 +61,21 @@ class TaskOrder:
             )
             for phase in phases
         ]
-        return cls(phases=phases, early=(*needs[1:], 0), frees=lasts([task for phase in phases for task in phase]))
+        frees = lasts([task for phase in phases for task in phase])
+        return cls(
+            phases=tuple(tuple(Step(task, _told(task), task in frees) for task in phase) for phase in phases),
+            early=(*needs[1:], 0),
+        )
 
     def without_early_elements(self) -> TaskOrder:
         """The same order, for elements that may have to be waited for."""
         return replace(self, early=(0,) * len(self.phases))
+
+
+def _told(task: Task) -> tuple[int, str, int]:
+    """The arguments of `pipeline_task`."""
+    stage, kind, number = task
+    return stage, kind.meaning, -1 if number is None or kind in OF_PARAMETERS else number
 
 
 class Transport(NamedTuple):

@@ -11,7 +11,7 @@ import jax
 from tilestep.train.offload import on_device
 from tilestep.train.pipeline.compile.programs import Compiled
 from tilestep.train.pipeline.compile.stage import Stage
-from tilestep.train.pipeline.compile.stage_watch import Seen, StageWatch, rows_of, totals_of
+from tilestep.train.pipeline.compile.stage_watch import NOTHING, Seen, StageWatch, rows_of, totals_of
 from tilestep.train.pipeline.compile.watch_keys import Key, Parameter, WatchList
 from tilestep.train.schedules.schedule import Schedule
 from tilestep.train.untyped import Spec
@@ -58,7 +58,11 @@ class Sightings:
     def __init__(self, compiled: Compiled, schedule: Schedule) -> None:
         self._compiled, self._count, self._updates = compiled, schedule.microbatches, rows_of_updates(schedule)
         stages = compiled.traced.stages
-        self._halves = [_halves(stage, is_one=compiled.last is not None and stage is stages[-1]) for stage in stages]
+        self._halves = {  # of stages of which something is watched
+            number: _halves(stage, is_one=compiled.last is not None and stage is stages[-1])
+            for number, stage in enumerate(stages)
+            if stage.watch != NOTHING
+        }
         self._totals: list[tuple[list[Any], list[Any]]] = [([], []) if begin is None else begin() for begin in compiled.totals]
         self._columns: dict[Key, list[Any]] = {}  # of each microbatch, or each update
         self._found: dict[Key, Any] = {}  # what is reduced
@@ -73,8 +77,6 @@ class Sightings:
 
     def saw(self, stage: int, half: int, microbatch: int, rows: Arrays, totals: Sequence[jax.Array]) -> None:
         """What a program has returned."""
-        if not rows and not totals:  # nothing is watched, as of most tasks
-            return
         of = self._halves[stage][half]
         self._totals[stage][half][:] = totals
         for seen, row in zip(of.rows, rows, strict=True):
@@ -99,7 +101,7 @@ class Sightings:
     def values(self) -> dict[Key, jax.Array]:
         """All of it."""
         found = dict(self._found)
-        for number, of_stage in enumerate(self._halves):
+        for number, of_stage in self._halves.items():
             for of, totals in zip(of_stage, self._totals[number], strict=True):
                 found |= {seen.key: total for seen, total in zip(of.totals, totals, strict=True) if seen.how == "sum"}
             keys = [seen.key for seen in _all_of(self._compiled.traced.stages[number].watch) if seen.how == "all"]

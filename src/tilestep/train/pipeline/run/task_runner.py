@@ -16,12 +16,10 @@ from tilestep.train.pipeline.run.sightings import Sightings
 from tilestep.train.pipeline.run.state import Ready, RunState
 from tilestep.train.pipeline.run.updater import Updater
 from tilestep.train.schedules.schedule import Kind, Task
-from tilestep.train.schedules.tasks import OF_PARAMETERS
 from tilestep.train.untyped import jax as _jax
 
 _HOST: Final = _jax.memory.Space.Host
 _DEVICE: Final = _jax.memory.Space.Device
-_MEANINGS: Final = {kind: kind.meaning for kind in Kind}
 _FORWARD, _BACKWARD = 0, 1  # the halves of a stage's programs
 _NOTHING: Final[list[jax.Array]] = []  # nobody adds to it
 _OF_JAX: Final = "JAX has removed its internal frames"  # a note that says nothing of the stage
@@ -109,11 +107,10 @@ class TaskRunner:
         task: Task | None = None
         try:
             for phase, early in zip(order.phases, order.early, strict=True):
-                for task in phase:
-                    number = -1 if task.microbatch is None or task.kind in OF_PARAMETERS else task.microbatch
-                    pipeline_task(task.stage, _MEANINGS[task.kind], number)
+                for task, told, frees in phase:
+                    pipeline_task(*told)
                     act[task.kind](task.stage, task.microbatch)
-                    if task in order.frees:
+                    if frees:
                         self._arrays.loaded[task.stage] = None
                     if sees:
                         self._see(task)

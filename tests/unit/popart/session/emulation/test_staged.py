@@ -33,6 +33,19 @@ def test_cycles_are_those_of_the_last_call_and_the_same_each_time() -> None:
     assert first.total_cycles() > second.total_cycles() > 2 * took[0]
 
 
+def test_the_first_sessions_of_a_process_have_equal_figures() -> None:
+    program = """
+from tests.unit.popart.session.emulation.models import Chain, emulated, options
+for _ in range(2):
+    session = emulated(Chain(ipus=range(2)), options(accumulation=4))
+    print(session.cycles(), session.total_cycles(), session.tile_bytes(0), session.tile_bytes(1))
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    first, second = done.stdout.splitlines()
+    assert first == second
+
+
 def test_a_session_that_has_not_run_has_no_cycles() -> None:
     with pytest.raises(popart_runtime_error, match="Must call run before getCycleCount"):
         emulated(PIPELINE, ACCUMULATING, calls=0).cycles()
