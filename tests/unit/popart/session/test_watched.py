@@ -26,6 +26,15 @@ def test_each_block_sees_the_sessions_that_are_made_in_it() -> None:
     assert [notes.name for notes in inner] == ["second"]
 
 
+def test_a_block_sees_all_its_sessions_also_when_one_inside_it_saw_the_same() -> None:
+    with watched_sessions() as outer:
+        with watched_sessions() as inner:
+            session("first")
+        session("second")
+    assert [notes.name for notes in outer] == ["first", "second"]
+    assert [notes.name for notes in inner] == ["first"]
+
+
 def test_the_summary_has_each_session_that_was_prepared() -> None:
     with watched_sessions() as found:
         session("without a program")

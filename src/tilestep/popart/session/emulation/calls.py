@@ -9,11 +9,10 @@ from typing import Final, NamedTuple, final
 
 import jax
 
-from tilestep.machine.spec import MachineSpec
 from tilestep.pjrt.programs.planning import Planned
 from tilestep.plan.steps import Counts
 from tilestep.popart.session.emulation.arguments import Path
-from tilestep.popart.session.emulation.options import EmulationOptions
+from tilestep.popart.session.emulation.notes import SessionNotes
 from tilestep.record.history import HistoryBegin, begin_history
 from tilestep.sim import System
 from tilestep.sim.trace import Task
@@ -63,26 +62,18 @@ Call = Ran | FromHost | ToHost
 
 
 @dataclass(kw_only=True)
-class Notes:
+class Notes(SessionNotes):
     """What a session has done: all that its figures are worked out from.
 
     Attributes:
-        machine: that is emulated.
-        name: of the session.
-        options: of plans and reports.
         programs: by key.
         arrays: that stay on the device: shape, dtype and sharding.
         calls: in order.
-        first: number of the first call that reports count.
     """
 
-    machine: MachineSpec
-    name: str
-    options: EmulationOptions
     programs: dict[int, SessionProgram] = field(default_factory=dict[int, SessionProgram])
     arrays: dict[Path, jax.ShapeDtypeStruct] = field(default_factory=dict[Path, jax.ShapeDtypeStruct])
     calls: list[Call] = field(default_factory=list[Call])
-    first: int = 0
 
 
 @final

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
 from tilestep.errors import StreamingMemoryError, TileMemoryError
@@ -12,20 +13,17 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.messages import nearest, shown
 from tilestep.pjrt.plugin import initialize
 from tilestep.pjrt.programs.planning import Planned, Residence, plan_for
-from tilestep.popart.exceptions import popart_runtime_error
 from tilestep.popart.session.emulation import reports
 from tilestep.popart.session.emulation.arguments import Kept, Layout, Path, layout_of
 from tilestep.popart.session.emulation.calls import FromHost, Notes, Ran, SessionProgram, SessionSystem, ToHost
 from tilestep.popart.session.emulation.options import EmulationOptions
 from tilestep.popart.session.emulation.out_of_memory import out_of_memory
+from tilestep.popart.session.emulation.spent import OUTSIDE, ByIpu, cycles_between, inner_cycles, no_run
 from tilestep.popart.session.emulation.watched import begun
 from tilestep.report.reader import Report
-from tilestep.sim import EventKind
 from tilestep.train.untyped import jax as _jax
 
 _FROM_HOST: Final = "weightsFromHost"
-_OUTSIDE: Final = ("load", "save", "read", "io-in", "io-out")  # kinds of cycles that are no part of a run's own time
-_HOST: Final = (*_OUTSIDE, "stream-in", "stream-out", "host-call")
 
 
 @final
@@ -50,8 +48,8 @@ class Emulation:
         self._transfers: dict[frozenset[Path], int] = {}  # arrays -> key of the program that takes them from the host
         self._said: dict[Ran, Ran] = {}  # equal notes are one object
         self._live = SessionSystem(self._notes)
-        self._last: tuple[int, Mapping[int, Mapping[EventKind, int]]] | None = None  # number of the last run, its cycles by IPU and kind
-        self._close = weakref.finalize(self, reports.write, self._notes)
+        self._last: tuple[int, ByIpu] | None = None  # number of the last run, and what it took
+        self._close = weakref.finalize(self, reports.write, self._notes, functools.partial(reports.measured, self._notes))
 
     # ------------------------------------------------------------------------------------------------ what happens
 
@@ -143,14 +141,14 @@ class Emulation:
 
         Raises: popart_runtime_error if nothing ran.
         """
-        return max(sum(cycles for kind, cycles in kinds.items() if kind not in _OUTSIDE) for kinds in self._last_run().values())
+        return max(sum(cycles for kind, cycles in kinds.items() if kind not in OUTSIDE) for kinds in self._last_run().values())
 
     def inner_cycles(self, ipu: int = 0) -> int:
         """Cycles of the steps of the last call on one IPU, without transfers to and from the host; 0 if it took no part.
 
         Raises: popart_runtime_error if nothing ran.
         """
-        return sum(cycles for kind, cycles in self._last_run().get(ipu, {}).items() if kind not in _HOST)
+        return inner_cycles(self._last_run(), ipu)
 
     def total_cycles(self) -> int:
         """Cycles of the machine's clock until all that the session has called is done."""
@@ -174,7 +172,7 @@ class Emulation:
     @property
     def profile_path(self) -> str:
         """The path that the recording has when the session is closed; '' if the options ask for none."""
-        return reports.profile_path(self._notes)
+        return self._notes.profile_path
 
     def close(self) -> None:
         """Writes the report that the options ask for. Happens by itself when the emulation is no longer used, or the process ends."""
@@ -186,31 +184,19 @@ class Emulation:
         numbered = ((number, calls[number]) for number in range(len(calls) - 1, -1, -1))
         return next(((number, call) for number, call in numbered if isinstance(call, Ran)), None)
 
-    def _last_run(self) -> Mapping[int, Mapping[EventKind, int]]:
-        """The cycles of the programs of the last call: IPU -> kind -> cycles."""
+    def _last_run(self) -> ByIpu:
+        """The cycles of the programs of the last call."""
         last = self._last_call()
         if last is None:
-            raise popart_runtime_error("Must call run before getCycleCount.")
+            raise no_run()
         number, call = last
         if self._last is None or self._last[0] != number:
             live = self._live
             live.play(number)
-            before = live.system.mark().programs
+            before = live.system.mark()
             live.play(number + 1)
-            after = live.system.mark().programs
-            self._last = number, _added([after[key].since(before.get(key)).cycles for key in set(call.keys)])
+            self._last = number, cycles_between(before, live.system.mark(), set(call.keys))
         return self._last[1]
-
-
-def _added(cycles: Sequence[Mapping[int, Mapping[EventKind, int]]]) -> Mapping[int, Mapping[EventKind, int]]:
-    """The sums of several programs: IPU -> kind -> cycles."""
-    total: dict[int, dict[EventKind, int]] = {}
-    for of_program in cycles:
-        for ipu, kinds in of_program.items():
-            row = total.setdefault(ipu, {})
-            for kind, count in kinds.items():
-                row[kind] = row.get(kind, 0) + count
-    return total
 
 
 def _unchanged(*arrays: Any) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import final
 
@@ -11,8 +12,9 @@ from tilestep.pjrt.running.journal import Begin
 from tilestep.pjrt.running.measurement import Measurement, measurement_of
 from tilestep.pjrt.running.program_reports import ProgramReports
 from tilestep.popart.session.emulation.calls import Notes, SessionProgram, SessionSystem
+from tilestep.popart.session.emulation.notes import SessionNotes
 from tilestep.record.tables import Tables
-from tilestep.report.files import MEMORY_FILE, PROGRAM_FILE, RUN_FILE, tell_unwritten, write_report
+from tilestep.report.files import MEMORY_FILE, PROGRAM_FILE, tell_unwritten, write_report
 from tilestep.report.memory import memory_text
 from tilestep.report.reader import Report
 
@@ -37,7 +39,7 @@ def measured(notes: Notes) -> Measurement:
     begin = Begin(played.system.mark(), history)
     played.play(len(notes.calls))
     sources = {key: program.planned.source for key, program in notes.programs.items()}
-    return measurement_of(played.system, begin, played.system.mark(), notes.options.of_session(notes.name), sources)
+    return measurement_of(played.system, begin, played.system.mark(), notes.engine, sources)
 
 
 def tables_of(measurement: Measurement) -> Tables:
@@ -69,7 +71,7 @@ def memory_of(program: SessionProgram) -> str:
 
 def write_program(notes: Notes, program: SessionProgram) -> None:
     """Writes the folder of a program if the options ask for one."""
-    ProgramReports(notes.options.of_session(notes.name)).compiled(program.planned.source, program.key)
+    ProgramReports(notes.engine).compiled(program.planned.source, program.key)
 
 
 def write_unfit(notes: Notes, program: SessionProgram) -> str:
@@ -77,24 +79,21 @@ def write_unfit(notes: Notes, program: SessionProgram) -> str:
 
     Returns: the path of its recording; '' if there is no place, or none can be written.
     """
-    path = ProgramReports(notes.options.of_session(notes.name)).does_not_fit(program.planned.source, program.key)
+    path = ProgramReports(notes.engine).does_not_fit(program.planned.source, program.key)
     return path.removesuffix(MEMORY_FILE) + PROGRAM_FILE if path.endswith(MEMORY_FILE) else ""
 
 
-def write(notes: Notes) -> None:
-    """Writes the recording, the profile and its summary if the options ask for them. A file that cannot be written is a line on stderr."""
-    engine = notes.options.of_session(notes.name)
+def write(notes: SessionNotes, measured: Callable[[], Measurement]) -> None:
+    """Writes the recording, the profile and its summary if the options ask for them. A file that cannot be written is a line on stderr.
+
+    Args: measured: what the session did; asked only if something is written.
+    """
+    engine = notes.engine
     if engine.directory is None or not engine.execution_profile:
         return
-    measurement = measured(notes)
+    measurement = measured()
     try:
         recording = measurement.recording(lines=engine.debug_info, hlo=engine.serialized_graph, memory=engine.graph_profile)
         write_report(measurement.profile, writable_directory(engine.directory), recording=recording)
     except (OSError, RecordingError) as error:
         tell_unwritten(error)
-
-
-def profile_path(notes: Notes) -> str:
-    """The path that the recording of the session has or will have; '' if none is asked for."""
-    engine = notes.options.of_session(notes.name)
-    return str(engine.directory / RUN_FILE) if engine.directory is not None and engine.execution_profile else ""

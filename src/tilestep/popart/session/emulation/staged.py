@@ -9,8 +9,7 @@ import weakref
 from dataclasses import replace
 from typing import Final, final
 
-from tilestep.errors import RecordingError, StreamingMemoryError, TileMemoryError
-from tilestep.files import writable_directory
+from tilestep.errors import StreamingMemoryError, TileMemoryError
 from tilestep.machine.spec import MachineSpec
 from tilestep.pjrt.plugin import initialize
 from tilestep.pjrt.running.measurement import Measurement, measurement_of
@@ -21,17 +20,15 @@ from tilestep.popart.session.emulation import reports
 from tilestep.popart.session.emulation.options import EmulationOptions
 from tilestep.popart.session.emulation.out_of_memory import out_of_memory
 from tilestep.popart.session.emulation.said import prepared_at
+from tilestep.popart.session.emulation.spent import inner_cycles, no_run
 from tilestep.popart.session.emulation.staged_advice import rules_of
-from tilestep.popart.session.emulation.staged_calls import OUTSIDE, FromHost, Ran, Spent, StagedNotes, StagedPlay, ToHost
+from tilestep.popart.session.emulation.staged_calls import FromHost, Ran, Spent, StagedNotes, StagedPlay, ToHost
 from tilestep.popart.session.emulation.staged_program import StagedProgram
 from tilestep.popart.session.emulation.staged_table import told
 from tilestep.popart.session.emulation.watched import begun
-from tilestep.report.files import RUN_FILE, tell_unwritten, write_report
 from tilestep.report.reader import Report
 
-_HOST: Final = (*OUTSIDE, "stream-in", "stream-out", "host-call")
 FORWARD: Final = "forward"  # label of the forward part
-_NO_RUN: Final = "Must call run before getCycleCount."
 
 
 @final
@@ -52,7 +49,7 @@ class StagedEmulation:
         self._notes = StagedNotes(machine=machine, name=name, options=options or EmulationOptions())
         self._plays = Plays(self._notes)
         begun(self._plays)
-        if self._plays.is_written:
+        if self._notes.profile_path:
             _write_at_exit()
             _unwritten[id(self._plays)] = self._plays
         weakref.finalize(self, self._plays.forget).atexit = False  # a report may need them again
@@ -84,7 +81,7 @@ class StagedEmulation:
 
         Raises: popart_runtime_error if nothing ran.
         """
-        return sum(cycles for kind, cycles in self._plays.last().by_ipu.get(ipu, {}).items() if kind not in _HOST)
+        return inner_cycles(self._plays.last().by_ipu, ipu)
 
     def total_cycles(self) -> int:
         """Cycles of the machine's clock until all that the session has called is done."""
@@ -111,8 +108,7 @@ class StagedEmulation:
     @property
     def profile_path(self) -> str:
         """The path that the recording has when the session is closed; '' if the options ask for none."""
-        engine = self._notes.options.of_session(self._notes.name)
-        return str(engine.directory / RUN_FILE) if engine.directory is not None and engine.execution_profile else ""
+        return self._notes.profile_path
 
     def close(self) -> None:
         """Writes the report that the options ask for, once. Happens by itself when the process ends.
@@ -157,7 +153,7 @@ class Plays:
         """What the last call of the program took. Raises: popart_runtime_error if nothing ran."""
         calls = self._notes.calls
         if not any(isinstance(call, Ran) for call in calls):
-            raise popart_runtime_error(_NO_RUN)
+            raise no_run()
         self.live.play(len(calls))
         assert self.live.last is not None  # there was a call
         return self.live.last
@@ -168,7 +164,7 @@ class Plays:
         play.play(len(notes.calls))
         journal, begin = play.journal, play.begin(0 if whole else notes.first)
         rules = rules_of(self.program, notes.line)
-        found = measurement_of(journal.system, begin, journal.mark(), notes.options.of_session(notes.name), dict(journal.sources))
+        found = measurement_of(journal.system, begin, journal.mark(), notes.engine, dict(journal.sources))
         return replace(found, profile=replace(found.profile, rules=rules))
 
     def summary(self) -> str:
@@ -194,23 +190,10 @@ class Plays:
     def _memory(self) -> str:
         return "\n".join(f"IPU {ipu}: {use.peak_bytes:,} B on the fullest tile" for ipu, use in enumerate(self.live.uses))
 
-    @property
-    def is_written(self) -> bool:
-        """Whether the options ask for a report."""
-        engine = self._notes.options.of_session(self._notes.name)
-        return engine.directory is not None and engine.execution_profile
-
     def write(self) -> None:
         """Writes the recording, the profile and its summary. What cannot be written is a line on stderr."""
-        engine = self._notes.options.of_session(self._notes.name)
-        if engine.directory is None or self._notes.program is None:
-            return
-        measurement = self.measured()
-        try:
-            recording = measurement.recording(lines=engine.debug_info, hlo=engine.serialized_graph, memory=engine.graph_profile)
-            write_report(measurement.profile, writable_directory(engine.directory), recording=recording)
-        except (OSError, RecordingError) as error:
-            tell_unwritten(error)
+        if self._notes.program is not None:
+            reports.write(self._notes, self.measured)
 
 
 _unwritten: Final[dict[int, Plays]] = {}  # of sessions whose report is not written yet, in order

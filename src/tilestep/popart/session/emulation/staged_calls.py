@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from tilestep import hints
-from tilestep.machine.spec import MachineSpec
 from tilestep.pjrt.plugin import initialize
 from tilestep.pjrt.programs.beside import MachineBeside, machine_beside
 from tilestep.pjrt.running.journal import Begin
-from tilestep.popart.session.emulation.options import EmulationOptions
+from tilestep.popart.session.emulation.notes import SessionNotes
 from tilestep.popart.session.emulation.said import Said
+from tilestep.popart.session.emulation.spent import OUTSIDE, ByIpu, cycles_between
 from tilestep.popart.session.emulation.staged_program import StagedProgram
 from tilestep.report.advice.finding import Line
-from tilestep.sim import EventKind, Mark, TileUse
+from tilestep.sim import TileUse
 from tilestep.train.offload import is_on_host
 from tilestep.train.untyped import jax as _jax
-
-OUTSIDE: Final = ("load", "save", "read", "io-in", "io-out")  # kinds of cycles that are no part of a run's own time
 
 
 class Ran(NamedTuple):
@@ -44,25 +41,17 @@ Call = Ran | FromHost | ToHost
 
 
 @dataclass(kw_only=True)
-class StagedNotes:
+class StagedNotes(SessionNotes):
     """What a session of several stages has done.
 
     Attributes:
-        machine: that is emulated.
-        name: of the session.
-        options: of plans and reports.
         program: what it runs; None before it is prepared.
         calls: in order.
-        first: number of the first call that reports count.
         line: of the user's program that prepared it; None if that is unknown.
     """
 
-    machine: MachineSpec
-    name: str
-    options: EmulationOptions
     program: StagedProgram | None = None
     calls: list[Call] = field(default_factory=list[Call])
-    first: int = 0
     line: Line | None = None
 
 
@@ -71,11 +60,11 @@ class Spent(NamedTuple):
 
     Attributes:
         cycles: from the first step of an IPU to the last one of any, transfers of its arguments and results included.
-        by_ipu: IPU -> kind -> cycles.
+        by_ipu: of its programs.
     """
 
     cycles: int
-    by_ipu: Mapping[int, Mapping[EventKind, int]]
+    by_ipu: ByIpu
 
 
 @final
@@ -180,24 +169,13 @@ class StagedPlay:
         system.record = True
         self._run(call)
         after = self.journal.mark()
-        spent = _spent(system.trace_between(before, after).events, before, after)
+        own = [event for event in system.trace_between(before, after).events if event.kind not in OUTSIDE]
+        span = max(event.end_cycle for event in own) - min(event.start_cycle for event in own) if own else 0
         system.record = False
         system.clear_trace()
-        return spent
+        return Spent(span, cycles_between(before, after))
 
 
 @functools.partial(_jax.jit, donate_argnums=0)
 def _take_weights(arrays: list[Any]) -> list[Any]:
     return _jax.lax.optimization_barrier(arrays)
-
-
-def _spent(events: Sequence[Any], before: Mark, after: Mark) -> Spent:
-    by_ipu: dict[int, dict[EventKind, int]] = {}
-    for key, totals in after.programs.items():
-        for ipu, kinds in totals.since(before.programs.get(key)).cycles.items():
-            row = by_ipu.setdefault(ipu, {})
-            for kind, cycles in kinds.items():
-                row[kind] = row.get(kind, 0) + cycles
-    own = [event for event in events if event.kind not in OUTSIDE]
-    span = max(event.end_cycle for event in own) - min(event.start_cycle for event in own) if own else 0
-    return Spent(cycles=span, by_ipu=by_ipu)

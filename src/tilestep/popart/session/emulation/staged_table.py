@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tilestep.pjrt.running.measurement import Measurement
+from tilestep.popart.session.emulation.spent import cycles_between
 from tilestep.popart.session.emulation.staged_program import StagedProgram
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.rules import evidence_of
@@ -26,19 +27,13 @@ def told(measurement: Measurement, uses: Sequence[TileUse], program: StagedProgr
 
 def stages_text(measurement: Measurement, uses: Sequence[TileUse], program: StagedProgram) -> str:
     """Of each IPU its stages, the shares of emulated time in which it works, and waits for the host and for others, and its memory."""
-    figures, begin = measurement.profile, measurement.span.begin.programs
-    spent: dict[int, dict[str, int]] = {}
-    for key, totals in measurement.span.end.programs.items():
-        for ipu, kinds in totals.since(begin.get(key)).cycles.items():
-            row = spent.setdefault(ipu, {"works": 0, "host": 0})
-            for kind, cycles in kinds.items():
-                if kind not in _BESIDE:
-                    row["works" if kind in _WORK else "host"] += cycles
+    whole, spent = measurement.profile.emulated_cycles, cycles_between(measurement.span.begin, measurement.span.end)
     rows: list[tuple[str, ...]] = [_HEAD]
     for ipu, stages in _stages(program).items():
-        row, whole = spent.get(ipu, {"works": 0, "host": 0}), figures.emulated_cycles
-        waits = max(whole - row["works"] - row["host"], 0)
-        shares = [share_text(cycles, whole) for cycles in (row["works"], row["host"], waits)]
+        kinds = spent.get(ipu, {})
+        works = sum(cycles for kind, cycles in kinds.items() if kind in _WORK)
+        host = sum(cycles for kind, cycles in kinds.items() if kind not in (*_WORK, *_BESIDE))
+        shares = [share_text(cycles, whole) for cycles in (works, host, max(whole - works - host, 0))]
         rows.append((str(ipu), ", ".join(map(str, stages)), *shares, bytes_text(uses[ipu].peak_bytes)))
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
     lines = ["  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
 from tilestep.machine.spec import MachineSpec
+from tilestep.popart.session.announced import Announced
 
 
 class Session(Protocol):
@@ -25,24 +25,13 @@ class Session(Protocol):
         ...
 
 
-_watching: Final[list[list[Session]]] = []  # of each block that runs
+_sessions: Final[Announced[Session]] = Announced()
+begun: Final = _sessions.announce  # says that a session has been made
 
 
-@contextlib.contextmanager
-def watched_sessions() -> Iterator[list[Session]]:
+def watched_sessions() -> AbstractContextManager[list[Session]]:
     """Yields a list that takes up what is told of each session that is made in the block. It stays when a session is gone."""
-    found: list[Session] = []
-    _watching.append(found)
-    try:
-        yield found
-    finally:
-        _watching.remove(found)
-
-
-def begun(session: Session) -> None:
-    """Says that a session has been made."""
-    for found in _watching:
-        found.append(session)
+    return _sessions.heard()
 
 
 def summary(sessions: list[Session]) -> str:

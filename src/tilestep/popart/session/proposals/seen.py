@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tilestep.machine import MachineSpec
 from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.exceptions import popart_exception
+from tilestep.popart.session.announced import Announced
 from tilestep.popart.session.graph import SessionGraph
 from tilestep.popart.session.proposals.proposal import StageProposal
 from tilestep.popart.session.proposals.propose import proposal_for
-
-_watching: Final[list[list[Seen]]] = []  # of each block that runs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,21 +36,13 @@ class Seen:
     num_io_tiles: int = 0
 
 
-@contextlib.contextmanager
-def seen_sessions() -> Iterator[list[Seen]]:
+_sessions: Final[Announced[Seen]] = Announced()
+made: Final = _sessions.announce  # says that a session has been made
+
+
+def seen_sessions() -> AbstractContextManager[list[Seen]]:
     """Yields a list that takes up each session that is made in the block. What it holds stays when a session is gone."""
-    found: list[Seen] = []
-    _watching.append(found)
-    try:
-        yield found
-    finally:
-        _watching.remove(found)
-
-
-def made(session: Seen) -> None:
-    """Says that a session has been made."""
-    for found in _watching:
-        found.append(session)
+    return _sessions.heard()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,38 @@
+"""What the notes of all emulated sessions have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilestep.engine_options import EngineOptions
+from tilestep.machine.spec import MachineSpec
+from tilestep.popart.session.emulation.options import EmulationOptions
+from tilestep.report.files import RUN_FILE
+
+
+@dataclass(kw_only=True)
+class SessionNotes:
+    """What the notes of all emulated sessions have.
+
+    Attributes:
+        machine: that is emulated.
+        name: of the session.
+        options: of plans and reports.
+        first: number of the first call that reports count.
+    """
+
+    machine: MachineSpec
+    name: str
+    options: EmulationOptions
+    first: int = 0
+
+    @property
+    def engine(self) -> EngineOptions:
+        """The engine's options for this session."""
+        return self.options.of_session(self.name)
+
+    @property
+    def profile_path(self) -> str:
+        """The path that the recording of the session has or will have; '' if none is asked for."""
+        engine = self.engine
+        return str(engine.directory / RUN_FILE) if engine.directory is not None and engine.execution_profile else ""
