@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,12 +24,9 @@ from tests.unit.train.pipeline.pipelines import (
     head,
     matrix,
     reference,
-    runs_noted,
 )
 from tilestep.train import InfeedQueue, OutfeedQueue, cross_replica_mean
 from tilestep.train.pipeline.pipeline import Pipeline
-from tilestep.train.pipeline.state import JointState
-from tilestep.train.replicas.shards import is_shard
 
 
 def three(seed: int = 0) -> list[Any]:
@@ -284,110 +281,7 @@ def test_devices_of_a_stage_are_all_or_none_of_another() -> None:
         Pipeline(STAGES, optax.sgd(0.1), 6, replicas=3)
 
 
-# ------------------------------------------------------------------------------------------------------------------ optimisers
-
-
-@pytest.mark.parametrize(
-    ("name", "replicas"),
-    [
-        ("clipped", 1),
-        *(pytest.param(name, replicas, marks=pytest.mark.slow) for name in ("masked", "finite") for replicas in (1, 2)),
-        pytest.param("clipped", 2, marks=pytest.mark.slow),
-    ],
-)
-def test_an_optimizer_that_looks_across_stages_sees_all_of_them(name: str, replicas: int) -> None:
-    optimizer = {
-        "clipped": optax.chain(optax.clip_by_global_norm(0.2), optax.adam(1e-2)),
-        "masked": optax.masked(optax.sgd(0.1), [True, {"w": True, "b": False}, True]),  # a mask of all stages
-        "finite": optax.apply_if_finite(optax.sgd(0.1), 3),
-    }[name]
-    if name == "masked":
-        optimizer = optax.chain(optimizer, optax.clip_by_global_norm(0.2))
-    pipeline = Pipeline(STAGES, optimizer, 6, replicas=replicas)
-    tokens, labels = batches(1, 6)
-    rows = (tokens, labels) if replicas == 1 else tuple(np.stack([leaf, leaf], 1) for leaf in (tokens, labels))
-    state = trained(pipeline, rows)
-    assert isinstance(state.optimizer_state, JointState)
-    expected, _ = reference(STAGES, three(), optimizer, (tokens, labels), 2, "sum")
-    assert_near(jax.tree.map(np.asarray, state.params), expected, 1e-4)
-    with pytest.raises(ValueError, match="the optimizer looks across stages, whose updates the stale schedule does at different times"):
-        Pipeline(STAGES, optimizer, 6, pipeline_schedule="stale").init(three())
-
-
-def test_an_optimizer_that_looks_across_stages_takes_the_memory_of_the_state_that_it_is_given() -> None:
-    pipeline = Pipeline(STAGES, optax.chain(optax.clip_by_global_norm(0.2), optax.adam(1e-2)), 6, program="stages")
-    first = trained(pipeline, batches(1, 6))
-    state, _ = pipeline.step(first, batches(1, 6))
-    kept = [jax.tree_util.keystr(path) for path, leaf in jax.tree_util.tree_flatten_with_path(first)[0] if not leaf.is_deleted()]
-    assert kept == [], kept
-    assert not any(leaf.is_deleted() for leaf in jax.tree.leaves(state))
-
-
-@pytest.mark.slow
-def test_layerwise_optimizers_update_each_stage_by_itself() -> None:
-    for optimizer in (
-        optax.lamb(1e-2),
-        optax.adamw(1e-2),
-        optax.adafactor(1e-2),
-        optax.chain(optax.clip_by_block_rms(0.1), optax.sgd(0.1)),
-    ):
-        assert isinstance(Pipeline(STAGES, optimizer, 6).init(three()).optimizer_state, list)
-
-
-def test_an_optimizer_may_depend_on_what_the_last_stage_returns() -> None:
-    """A learning rate among the run's inputs, which passes through all stages."""
-
-    def first(params: Any, rate: Any, x: Any) -> Any:
-        return x * params, rate
-
-    def last(params: Any, x: Any, rate: Any) -> Any:
-        return (x * params).sum(), rate
-
-    optimizer: Any = lambda total, rate: (optax.sgd(rate, momentum=0.5), 3 * total)  # noqa: E731
-    pipeline = Pipeline([first, last], optimizer, 4, outfeed_loss=True)
-    state = pipeline.init([np.float32(2), np.float32(3)])
-    assert state.optimizer_state is None
-    x = np.arange(4, dtype=np.float32)
-    a, b, trace = 2.0, 3.0, [0.0, 0.0]
-    for rate in (0.01, 0.02):
-        state, losses = pipeline.step(state, x, inputs=(np.float32(rate),))
-        np.testing.assert_allclose(losses, 3 * x * a * b, rtol=1e-6)
-        trace = [0.5 * trace[0] + 3 * b * x.sum(), 0.5 * trace[1] + 3 * a * x.sum()]
-        a, b = a - rate * trace[0], b - rate * trace[1]
-        np.testing.assert_allclose([float(own) for own in state.params], [a, b], rtol=1e-6)
-    pipeline = Pipeline([first, last], lambda total, rate: total, 4)
-    with pytest.raises(TypeError, match=r"the optimizer's function returned .*: it must return \(a transformation of optax, the loss\)"):
-        pipeline.step(pipeline.init([np.float32(2), np.float32(3)]), x, inputs=(np.float32(1),))
-
-
-# ---------------------------------------------------------------------------------------------------------- what comes out
-
-
-def outputs(params: Any, x: Any) -> Any:
-    return x * params, {"twice": 2 * x}
-
-
-def test_what_is_hidden_and_what_is_summed() -> None:
-    x = np.arange(4, dtype=np.float32)
-
-    def given(**options: Any) -> Any:
-        pipeline = Pipeline([lambda p, x: x, outputs], optax.sgd(0.0), 4, **options)
-        return jax.tree.map(np.asarray, pipeline.step(pipeline.init([(), np.float32(3)]), x)[1])
-
-    assert given(outfeed_loss=True).tolist() == (3 * x).tolist()
-    assert given(outfeed_mask=[True, False])["twice"].tolist() == (2 * x).tolist()
-    assert given(outfeed_mask=[True, True]) == ()
-    for reduction in ("mean", "running_mean"):
-        loss, others = given(accumulate_outfeed=True, reduction=reduction)
-        assert (loss, others["twice"]) == (18, 12)
-    half = given(accumulate_outfeed=True, accumulate_outfeed_dtype=jnp.float16, outfeed_loss=True)
-    assert (half, half.dtype) == (18, np.float16)
-    pipeline, queue = Pipeline([lambda p, x: x, outputs], optax.sgd(0.0), 4, accumulate_outfeed=True, outfeed_loss=True), OutfeedQueue()
-    pipeline.run(pipeline.init([(), np.float32(3)]), InfeedQueue([np.float32(k) for k in range(8)]), queue, repeat_count=2)
-    assert queue.dequeue().tolist() == [18, 66]
-    pipeline = Pipeline([lambda p, x: x, outputs], optax.sgd(0.0), 4, outfeed_mask=[True, True])
-    with pytest.raises(ValueError, match="outfeed_mask hides all that the last stage returns"):
-        pipeline.run(pipeline.init([(), np.float32(3)]), InfeedQueue([]), OutfeedQueue())
+# ----------------------------------------------------------------------------------------------------- what is refused
 
 
 @pytest.mark.parametrize(
@@ -411,16 +305,6 @@ def test_what_is_hidden_and_what_is_summed() -> None:
 def test_bad_options_are_refused_before_anything_runs(options: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         Pipeline(STAGES, optax.sgd(0.1), 6, **options)
-
-
-def test_microbatches_have_dtypes_that_jax_has() -> None:
-    pipeline = Pipeline([lambda p, x: x, lambda p, x: x * p], None, 4, program="stages")
-    state = pipeline.init([(), np.float32(2)])
-    for dtype in (np.int8, np.float16, np.float64, jnp.bfloat16, bool):
-        found = pipeline.step(state, np.arange(4).astype(dtype))[1]
-        np.testing.assert_array_equal(found, 2 * np.arange(4).astype(dtype).astype(np.float32))
-    with pytest.raises(TypeError, match="not a valid JAX array type"):
-        pipeline.step(state, np.arange(4, dtype=">f4"))
 
 
 # ------------------------------------------------------------------------------------------------------------- one program
@@ -466,157 +350,3 @@ def test_what_is_measured_changes_no_value() -> None:
     pipeline = Pipeline(STAGES, optax.sgd(0.1), 6)
     state = trained(pipeline, batches(3, 6), updates=6)
     assert_near(state.params, reference(STAGES, three(), optax.sgd(0.1), batches(3, 6), 6, "sum")[0])
-
-
-@pytest.mark.slow
-def test_one_program_gives_out_the_same() -> None:
-    x = np.arange(4, dtype=np.float32)
-    for options in ({"outfeed_mask": [True, False]}, {"accumulate_outfeed": True}):
-        both = []
-        for program in ("stages", "single"):
-            pipeline = Pipeline([lambda p, x: x, outputs], optax.sgd(0.0), 4, program=program, **options)  # pyright: ignore[reportArgumentType]
-            both.append(pipeline.step(pipeline.init([(), np.float32(3)]), x)[1])
-        jax.tree.map(np.testing.assert_array_equal, *both)
-    pipeline = Pipeline([lambda p, x: x, [lambda p, x: x * 2, lambda p, x: (x, x)]], None, 4, program="single")
-    found = pipeline.step(pipeline.init([(), [(), ()]]), x)[1]
-    assert [leaf.tolist() for leaf in found] == [(2 * x).tolist(), x.tolist(), x.tolist()]
-
-
-# ------------------------------------------------------------------------------------------------------ memory of the host
-
-
-def on_host(tree: Any) -> list[bool]:
-    return [leaf.sharding.memory_kind == "pinned_host" for leaf in jax.tree.leaves(tree)]
-
-
-@pytest.mark.slow
-def test_what_is_in_the_hosts_memory_changes_no_value() -> None:
-    optimizer = optax.adam(1e-2)
-    expected = trained(Pipeline(STAGES, optimizer, 6), batches(3, 6))
-    away = {"optimizer_state": True, "accumulators": True, "parameters": True}
-    pipeline = Pipeline(STAGES, optimizer, 6, offload_optimizer_state=away, offload_activations=True)
-    state = trained(pipeline, batches(3, 6))
-    assert all(on_host(state.params))
-    assert all(on_host([own[0].mu for own in state.optimizer_state]))
-    assert_near(jax.tree.map(np.asarray, state.params), jax.tree.map(np.asarray, expected.params))
-    state = trained(Pipeline(STAGES, optimizer, 6, offload_activations=[0], pipeline_schedule="zero_bubble"), batches(3, 6))
-    assert_near(state.params, expected.params)
-
-
-@pytest.mark.parametrize("schedule", ["stashed", pytest.param("stale", marks=pytest.mark.slow)])
-def test_what_updates_within_a_run_find_in_the_hosts_memory_changes_no_value(schedule: Any) -> None:
-    """Old weights stay for microbatches under way, so that the state's memory is not that of the new ones, which have its shapes."""
-    options: Any = {"pipeline_schedule": schedule, "device_mapping": [0, 1, 2], "strict": False}
-    rows = batches(0, 4)
-    whole = trained(Pipeline(STAGES, optax.sgd(0.1, momentum=0.9), 4, **options), rows)
-    away = trained(Pipeline(STAGES, optax.sgd(0.1, momentum=0.9), 4, offload_optimizer_state=True, **options), rows)
-    kinds = {leaf.sharding.memory_kind for leaf in jax.tree.leaves(away.optimizer_state)}
-    assert kinds == {"pinned_host"}
-    jax.tree.map(np.testing.assert_array_equal, away, whole)
-
-
-@pytest.mark.parametrize("away", [pytest.param(None, marks=pytest.mark.slow), True])
-def test_replicas_divide_the_optimizers_state(away: bool | None) -> None:
-    wide = [{"table": np.ones((11, 4096), np.float32)}, np.ones(4096, np.float32)]
-    stages = [lambda p, tokens, label: p["table"][tokens].mean(1), lambda p, x: (x * p).sum() ** 2 * 1e-9]
-    optimizer = optax.adam(1e-2)
-    rows = tuple(np.stack([leaf, leaf], 1) for leaf in batches(3, 4))
-    expected = trained(Pipeline(stages, optimizer, 4, replicas=2), rows, wide)
-    state = trained(Pipeline(stages, optimizer, 4, replicas=2, shard_optimizer_state=True, offload_optimizer_state=away), rows, wide)
-    moments = state.optimizer_state[0][0].mu["table"]
-    assert is_shard(moments)
-    assert moments.values.sharding.shard_shape(moments.values.shape)[0] == 11 * 4096 // 2
-    assert all(on_host(moments)) is bool(away)
-    assert_near(jax.tree.map(np.asarray, state.params), jax.tree.map(np.asarray, expected.params))
-
-
-# ----------------------------------------------------------------------------------------------------- what is shown, what is passed
-
-
-def test_a_bar_tells_of_compilation_microbatches_and_updates(capsys: pytest.CaptureFixture[str]) -> None:
-    pipeline = Pipeline([lambda p, x: x * p, lambda p, x: (x * p).sum()], optax.sgd(0.01), 4)
-    pipeline.run(pipeline.init([np.float32(1), np.float32(1)]), InfeedQueue([np.float32(1)] * 8), repeat_count=2, progress=True)
-    shown = capsys.readouterr().out
-    assert "8/8" in shown
-    assert "update 2 of 2" in shown
-
-
-def test_what_stages_hand_on_goes_to_those_that_read_it() -> None:
-    """Labels from the first stage to the last; a mask that the second one reads, and its own count, which it makes anew."""
-
-    def first(p: Any, x: Any, labels: Any) -> Any:
-        return x @ p, labels, x[:, 0] > 0, jnp.int32(1)
-
-    def second(p: Any, x: Any, labels: Any, mask: Any, count: Any) -> Any:
-        return jnp.where(mask[:, None], x @ p, x), labels, mask, count + 1
-
-    def third(p: Any, x: Any, labels: Any, mask: Any, count: Any) -> Any:
-        return x * p, labels, mask, count
-
-    def last(p: Any, x: Any, labels: Any, mask: Any, count: Any) -> Any:
-        return (((x * p)[:, 0] - labels) ** 2 * mask * count).mean(), (labels, mask, count)
-
-    rng = np.random.default_rng(0)
-    stages = [first, second, third, last]
-    params = [matrix(rng, WIDTH, WIDTH), matrix(rng, WIDTH, WIDTH), matrix(rng, WIDTH), matrix(rng, WIDTH)]
-    elements = rng.normal(size=(6, ROWS, WIDTH)).astype(np.float32), rng.integers(0, 3, (6, ROWS)).astype(np.int32)
-    expected, _ = reference(stages, params, optax.sgd(0.1), elements, 2, "sum")
-    for recompute in (None, "full"):
-        pipeline = Pipeline(stages, optax.sgd(0.1), 6, program="stages", recompute=recompute, pipeline_schedule="interleaved", strict=False)
-        state = pipeline.init(params)
-        with runs_noted() as runs:
-            for _ in range(2):
-                state, (_, (labels, masks, counts)) = pipeline.step(state, elements)
-        assert_near(state.params, expected)
-        np.testing.assert_array_equal(labels, elements[1])
-        np.testing.assert_array_equal(masks, elements[0][:, :, 0] > 0)
-        assert counts.tolist() == [2] * 6
-        routes = runs[-1][0].routes
-        ways = [[(sent[way.source], way.destination) for way in own] for own, sent in zip(routes.ways, routes.sent, strict=True)]
-        # From the first: labels (1) to the last, the mask (2) to the second and the last, the count (3) to the second, which adds one.
-        assert ways == [[(0, 1), (2, 1), (3, 1), (1, 3), (2, 3)], [(0, 2), (3, 3)], [(0, 3)], []], recompute
-        assert routes.sent[:3] == ((0, 1, 2, 3), (0, 3), (0,))  # programs return nothing else
-
-
-@pytest.mark.parametrize(("count", "recompute"), [(8, None), (1, None), pytest.param(8, "full", marks=pytest.mark.slow)])
-def test_elements_that_are_small_are_on_the_first_device_at_once(
-    count: int, recompute: Literal["full"] | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def noisy(p: Any, rate: Any, tokens: Any, *, label: Any, key: Any) -> Any:
-        x = p["table"][tokens].mean(1)
-        return x + rate * jax.random.normal(key, x.shape), label
-
-    def counted(p: Any, rate: Any, tokens: Any, *, label: Any, key: Any) -> Any:
-        return p["w"] * rate * jnp.cos(tokens[:, :1])
-
-    def last(p: Any, x: Any, label: Any, more: Any) -> Any:
-        return head(p, x * more, label)
-
-    rng = np.random.default_rng(0)
-    stages: list[Any] = [[noisy, counted], last]
-    params = [[{"table": matrix(rng, 11, WIDTH)}, {"w": matrix(rng, 1, 1)}], {"w": matrix(rng, WIDTH, CLASSES)}]
-    tokens, labels = batches(0, count)
-    elements = {"tokens": jnp.asarray(tokens), "label": labels}
-    found: list[Any] = []
-    for most in (4 * 2**20, 0):
-        monkeypatch.setattr("tilestep.train.pipeline.run.batches.SMALL_BYTES", most)
-        options: Any = {"strict": False, "recompute": recompute, "program": "stages", "pipeline_schedule": "interleaved"}
-        pipeline = Pipeline(stages, optax.sgd(0.1), count, **options)
-        state = pipeline.init(params)
-        with runs_noted() as runs:
-            for update in range(2):
-                state, outputs = pipeline.step(state, elements, inputs=(np.float32(0.1),), key=jax.random.key(update))
-        assert {compiled.traced.is_whole for compiled, _ in runs} == {most > 0 and count > 1}
-        found.append((state, outputs))
-    jax.tree.map(np.testing.assert_array_equal, *found)
-
-
-def test_what_was_given_may_be_written_to_at_once() -> None:
-    x = np.ones((8, ROWS, WIDTH), np.float32)
-    pipeline = Pipeline([lambda p, x: x * p, lambda p, x: (x * p).sum()], optax.sgd(0.0), 8, program="stages")
-    state = pipeline.init([np.float32(1), np.float32(1)])
-    for _ in range(3):
-        x[:] = 1
-        state, losses = pipeline.step(state, x)
-        x[:] = np.nan
-        assert losses.tolist() == [ROWS * WIDTH] * 8

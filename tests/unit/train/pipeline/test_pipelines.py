@@ -29,7 +29,7 @@ def run(names: str, *options: str, environ: Mapping[str, str] = CPUS) -> None:
     "names",
     [
         "device_put.py compiled_call.py pipelines.py",
-        "pipelines_options.py pipelines_failures.py",
+        "pipelines_options.py pipelines_optimizers.py pipelines_outputs.py pipelines_failures.py",
         "pipelines_random.py",
         "pipelines_watch.py",
         "pipelines_interrupts.py pipelines_resumed.py",
@@ -41,7 +41,16 @@ def test_pipelines_on_several_devices_of_cpu(names: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["pipelines_options.py", "pipelines_failures.py", "pipelines_random.py", "pipelines_interrupts.py", "pipelines_resumed.py"]
+    "name",
+    [
+        "pipelines_options.py",
+        "pipelines_optimizers.py",
+        "pipelines_outputs.py",
+        "pipelines_failures.py",
+        "pipelines_random.py",
+        "pipelines_interrupts.py",
+        "pipelines_resumed.py",
+    ],
 )
 def test_more_of_them(name: str) -> None:
     run(name, "-m", "slow")

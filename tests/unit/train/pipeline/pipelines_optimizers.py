@@ -1,0 +1,143 @@
+"""Optimisers of pipelines, and what is in the host's memory, on eight CPU devices; `test_pipelines.py` starts a process that has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from tests.unit.train.pipeline.pipelines import (
+    assert_near,
+    batches,
+    reference,
+)
+from tests.unit.train.pipeline.pipelines_options import STAGES, three, trained
+from tilestep.train.pipeline.pipeline import Pipeline
+from tilestep.train.pipeline.state import JointState
+from tilestep.train.replicas.shards import is_shard
+
+# ------------------------------------------------------------------------------------------------------------------ optimisers
+
+
+@pytest.mark.parametrize(
+    ("name", "replicas"),
+    [
+        ("clipped", 1),
+        *(pytest.param(name, replicas, marks=pytest.mark.slow) for name in ("masked", "finite") for replicas in (1, 2)),
+        pytest.param("clipped", 2, marks=pytest.mark.slow),
+    ],
+)
+def test_an_optimizer_that_looks_across_stages_sees_all_of_them(name: str, replicas: int) -> None:
+    optimizer = {
+        "clipped": optax.chain(optax.clip_by_global_norm(0.2), optax.adam(1e-2)),
+        "masked": optax.masked(optax.sgd(0.1), [True, {"w": True, "b": False}, True]),  # a mask of all stages
+        "finite": optax.apply_if_finite(optax.sgd(0.1), 3),
+    }[name]
+    if name == "masked":
+        optimizer = optax.chain(optimizer, optax.clip_by_global_norm(0.2))
+    pipeline = Pipeline(STAGES, optimizer, 6, replicas=replicas)
+    tokens, labels = batches(1, 6)
+    rows = (tokens, labels) if replicas == 1 else tuple(np.stack([leaf, leaf], 1) for leaf in (tokens, labels))
+    state = trained(pipeline, rows)
+    assert isinstance(state.optimizer_state, JointState)
+    expected, _ = reference(STAGES, three(), optimizer, (tokens, labels), 2, "sum")
+    assert_near(jax.tree.map(np.asarray, state.params), expected, 1e-4)
+    with pytest.raises(ValueError, match="the optimizer looks across stages, whose updates the stale schedule does at different times"):
+        Pipeline(STAGES, optimizer, 6, pipeline_schedule="stale").init(three())
+
+
+def test_an_optimizer_that_looks_across_stages_takes_the_memory_of_the_state_that_it_is_given() -> None:
+    pipeline = Pipeline(STAGES, optax.chain(optax.clip_by_global_norm(0.2), optax.adam(1e-2)), 6, program="stages")
+    first = trained(pipeline, batches(1, 6))
+    state, _ = pipeline.step(first, batches(1, 6))
+    kept = [jax.tree_util.keystr(path) for path, leaf in jax.tree_util.tree_flatten_with_path(first)[0] if not leaf.is_deleted()]
+    assert kept == [], kept
+    assert not any(leaf.is_deleted() for leaf in jax.tree.leaves(state))
+
+
+@pytest.mark.slow
+def test_layerwise_optimizers_update_each_stage_by_itself() -> None:
+    for optimizer in (
+        optax.lamb(1e-2),
+        optax.adamw(1e-2),
+        optax.adafactor(1e-2),
+        optax.chain(optax.clip_by_block_rms(0.1), optax.sgd(0.1)),
+    ):
+        assert isinstance(Pipeline(STAGES, optimizer, 6).init(three()).optimizer_state, list)
+
+
+def test_an_optimizer_may_depend_on_what_the_last_stage_returns() -> None:
+    """A learning rate among the run's inputs, which passes through all stages."""
+
+    def first(params: Any, rate: Any, x: Any) -> Any:
+        return x * params, rate
+
+    def last(params: Any, x: Any, rate: Any) -> Any:
+        return (x * params).sum(), rate
+
+    optimizer: Any = lambda total, rate: (optax.sgd(rate, momentum=0.5), 3 * total)  # noqa: E731
+    pipeline = Pipeline([first, last], optimizer, 4, outfeed_loss=True)
+    state = pipeline.init([np.float32(2), np.float32(3)])
+    assert state.optimizer_state is None
+    x = np.arange(4, dtype=np.float32)
+    a, b, trace = 2.0, 3.0, [0.0, 0.0]
+    for rate in (0.01, 0.02):
+        state, losses = pipeline.step(state, x, inputs=(np.float32(rate),))
+        np.testing.assert_allclose(losses, 3 * x * a * b, rtol=1e-6)
+        trace = [0.5 * trace[0] + 3 * b * x.sum(), 0.5 * trace[1] + 3 * a * x.sum()]
+        a, b = a - rate * trace[0], b - rate * trace[1]
+        np.testing.assert_allclose([float(own) for own in state.params], [a, b], rtol=1e-6)
+    pipeline = Pipeline([first, last], lambda total, rate: total, 4)
+    with pytest.raises(TypeError, match=r"the optimizer's function returned .*: it must return \(a transformation of optax, the loss\)"):
+        pipeline.step(pipeline.init([np.float32(2), np.float32(3)]), x, inputs=(np.float32(1),))
+
+
+# ------------------------------------------------------------------------------------------------------ memory of the host
+
+
+def on_host(tree: Any) -> list[bool]:
+    return [leaf.sharding.memory_kind == "pinned_host" for leaf in jax.tree.leaves(tree)]
+
+
+@pytest.mark.slow
+def test_what_is_in_the_hosts_memory_changes_no_value() -> None:
+    optimizer = optax.adam(1e-2)
+    expected = trained(Pipeline(STAGES, optimizer, 6), batches(3, 6))
+    away = {"optimizer_state": True, "accumulators": True, "parameters": True}
+    pipeline = Pipeline(STAGES, optimizer, 6, offload_optimizer_state=away, offload_activations=True)
+    state = trained(pipeline, batches(3, 6))
+    assert all(on_host(state.params))
+    assert all(on_host([own[0].mu for own in state.optimizer_state]))
+    assert_near(jax.tree.map(np.asarray, state.params), jax.tree.map(np.asarray, expected.params))
+    state = trained(Pipeline(STAGES, optimizer, 6, offload_activations=[0], pipeline_schedule="zero_bubble"), batches(3, 6))
+    assert_near(state.params, expected.params)
+
+
+@pytest.mark.parametrize("schedule", ["stashed", pytest.param("stale", marks=pytest.mark.slow)])
+def test_what_updates_within_a_run_find_in_the_hosts_memory_changes_no_value(schedule: Any) -> None:
+    """Old weights stay for microbatches under way, so that the state's memory is not that of the new ones, which have its shapes."""
+    options: Any = {"pipeline_schedule": schedule, "device_mapping": [0, 1, 2], "strict": False}
+    rows = batches(0, 4)
+    whole = trained(Pipeline(STAGES, optax.sgd(0.1, momentum=0.9), 4, **options), rows)
+    away = trained(Pipeline(STAGES, optax.sgd(0.1, momentum=0.9), 4, offload_optimizer_state=True, **options), rows)
+    kinds = {leaf.sharding.memory_kind for leaf in jax.tree.leaves(away.optimizer_state)}
+    assert kinds == {"pinned_host"}
+    jax.tree.map(np.testing.assert_array_equal, away, whole)
+
+
+@pytest.mark.parametrize("away", [pytest.param(None, marks=pytest.mark.slow), True])
+def test_replicas_divide_the_optimizers_state(away: bool | None) -> None:
+    wide = [{"table": np.ones((11, 4096), np.float32)}, np.ones(4096, np.float32)]
+    stages = [lambda p, tokens, label: p["table"][tokens].mean(1), lambda p, x: (x * p).sum() ** 2 * 1e-9]
+    optimizer = optax.adam(1e-2)
+    rows = tuple(np.stack([leaf, leaf], 1) for leaf in batches(3, 4))
+    expected = trained(Pipeline(stages, optimizer, 4, replicas=2), rows, wide)
+    state = trained(Pipeline(stages, optimizer, 4, replicas=2, shard_optimizer_state=True, offload_optimizer_state=away), rows, wide)
+    moments = state.optimizer_state[0][0].mu["table"]
+    assert is_shard(moments)
+    assert moments.values.sharding.shard_shape(moments.values.shape)[0] == 11 * 4096 // 2
+    assert all(on_host(moments)) is bool(away)
+    assert_near(jax.tree.map(np.asarray, state.params), jax.tree.map(np.asarray, expected.params))
