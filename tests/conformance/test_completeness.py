@@ -92,6 +92,7 @@ EXEMPT: dict[str, str] = {
     "to_edtype": "as from_edtype",
     "unpin": PALLAS,
     "unreachable": "marks what must not be transposed, and raises when it is",
+    "watched": "a mark of tilestep.train, which a pipeline takes out before anything is lowered: tests/unit/train/pipeline/test_watch.py",
     "with_memory_space_constraint": PALLAS,
 }
 

@@ -172,8 +172,11 @@ def plain(model: str, optimizer: str, replicas: int) -> dict[str, Array]:
     return trained(MODELS[model](), optimizer, replicas=replicas, pipelined=False, recompute=False)
 
 
-@pytest.mark.parametrize("recompute", [False, True], ids=["kept", "recomputed"])
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize(  # one of the four with each model and optimiser in each run, the others in long ones
+    ("replicas", "recompute"),
+    [(2, True), *(pytest.param(*rest, marks=pytest.mark.slow) for rest in ((1, False), (1, True), (2, False)))],
+    ids=["replicas recomputed", "kept", "recomputed", "replicas kept"],
+)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("model", MODELS)
 def test_pipelined_and_accumulated_is_plain(model: str, optimizer: str, replicas: int, recompute: bool) -> None:

@@ -277,7 +277,7 @@ def test_inference_has_neither_gradients_nor_updates(key: Any, kind: str) -> Non
 
 
 @pytest.mark.parametrize("schedule", ["grouped", "sequential", "stale"])
-@pytest.mark.parametrize("optimizer", [optax.sgd(0.5), optax.adam(0.1)], ids=["sgd", "adam"])
+@pytest.mark.parametrize("optimizer", [optax.sgd(0.5), pytest.param(optax.adam(0.1), marks=pytest.mark.slow)], ids=["sgd", "adam"])
 def test_offloaded_parameters_are_those_after_the_update(optimizer: Any, schedule: Any) -> None:
     keys, w = [parameter(0, "w"), parameter(1, "w"), parameter(2)], np.arange(1, 4, dtype=np.float32)
     rows = np.linspace(0, 1, 18, dtype=np.float32).reshape(6, 3)
