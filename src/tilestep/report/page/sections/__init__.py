@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tilestep.report.page.block import Block
-from tilestep.report.page.sections import execution, head
+from tilestep.report.page.sections import comparison, execution, head
 from tilestep.report.reader import Report
 
 Section = Callable[[Report], Block | None]
@@ -21,6 +21,7 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
         **head.ORIGINS,
         **execution.ORIGINS,
+        **comparison.ORIGINS,
     }
 )
 """Where the numbers of a page come from: a sentence for each key that a view names beside a number."""
