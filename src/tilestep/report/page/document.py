@@ -12,6 +12,7 @@ from typing import Final
 from tilestep.report.page.assets import script, style
 from tilestep.report.page.block import packed
 from tilestep.report.page.sections import ORIGINS, SECTIONS
+from tilestep.report.page.sections.comparison import comparison
 from tilestep.report.reader import Report
 
 MOST_BYTES: Final = 20_000_000  # of a page; larger ones hold less detail, and say so
@@ -32,6 +33,9 @@ def page_html(a: Report, b: Report | None = None, *, labels: tuple[str, str] = (
     blocks = dict(_blocks("a", a))
     if b is not None:
         blocks |= _blocks("b", b)
+        both = comparison(a, b)
+        if both is not None:
+            blocks["comparison"] = packed(both)
     policy = "; ".join(
         (
             "default-src 'none'",

@@ -15,6 +15,7 @@ from tilestep.report.reader import CompiledProgram, Report
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "head.total": "Emulated cycles from the recording's begin to its end, waits included.",
+        "head.kinds": "Cycles of the busiest IPU in all runs together, also in those whose events were not kept.",
     }
 )
 
