@@ -73,7 +73,7 @@ def browser() -> Iterator[Browser]:
     program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     if program is None:
         reason = f"no browser: install chromium, or name one by CHROMIUM=... (looked for {', '.join(NAMES)})"
-        pytest.fail(reason) if os.environ.get("BROWSER_TESTS") == "required" else pytest.skip(reason)
+        pytest.fail(reason) if os.environ.get("PAGE_CHECKS") == "required" else pytest.skip(reason)
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
         yield launched
