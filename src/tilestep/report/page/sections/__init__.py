@@ -7,19 +7,21 @@ from types import MappingProxyType
 from typing import Final
 
 from tilestep.report.page.block import Block
-from tilestep.report.page.sections import comparison, execution, head
+from tilestep.report.page.sections import comparison, execution, head, memory
 from tilestep.report.reader import Report
 
 Section = Callable[[Report], Block | None]
 SECTIONS: Final[Mapping[str, Section]] = MappingProxyType(
     {
         "head": head.head,
+        "memory": memory.memory,
         "execution": execution.execution,
     }
 )
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
         **head.ORIGINS,
+        **memory.ORIGINS,
         **execution.ORIGINS,
         **comparison.ORIGINS,
     }
