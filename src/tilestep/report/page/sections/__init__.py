@@ -7,13 +7,14 @@ from types import MappingProxyType
 from typing import Final
 
 from tilestep.report.page.block import Block
-from tilestep.report.page.sections import comparison, execution, head, memory
+from tilestep.report.page.sections import comparison, execution, findings, head, memory
 from tilestep.report.reader import Report
 
 Section = Callable[[Report], Block | None]
 SECTIONS: Final[Mapping[str, Section]] = MappingProxyType(
     {
         "head": head.head,
+        "findings": findings.findings,
         "memory": memory.memory,
         "execution": execution.execution,
     }
@@ -21,6 +22,7 @@ SECTIONS: Final[Mapping[str, Section]] = MappingProxyType(
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
         **head.ORIGINS,
+        **findings.ORIGINS,
         **memory.ORIGINS,
         **execution.ORIGINS,
         **comparison.ORIGINS,
