@@ -158,6 +158,7 @@ def _described(program: CompiledProgram, detail: MemoryReport, ticks: Columns, t
     fixed = {strings[kind] for kind in kinds}
     return {
         "num_tiles": detail.columns.num_tiles,
+        "peak_bytes": peak.total_bytes,
         "code": [[kind, size, int(kind in fixed)] for kind, size in detail.code.items()],
         "peak": {"bytes": peak.total_bytes, "tile": peak.tile, "tick": peak.tick},
         "loops": loops(program.planned.body, ticks["leaf"].tolist()),

@@ -47,8 +47,13 @@ export function grid(memory, runs, from, to, mostColumns, mostRows) {
   sweep(memory, runs, from, to, (tick, values, changed) => {
     if (changed) {
       for (let row = 0; row < rows; row++) {
-        let best = at(values, at(firstRun, row));
-        for (let run = at(firstRun, row) + 1; run <= at(lastRun, row); run++) if (at(values, run) > best) best = at(values, run);
+        const first = /** @type {number} */ (firstRun[row]);
+        const last = /** @type {number} */ (lastRun[row]);
+        let best = /** @type {number} */ (values[first]);
+        for (let run = first + 1; run <= last; run++) {
+          const size = /** @type {number} */ (values[run]);
+          if (size > best) best = size;
+        }
         most[row] = best;
       }
     }
@@ -56,8 +61,8 @@ export function grid(memory, runs, from, to, mostColumns, mostRows) {
     const everywhere = memory.always + at(memory.temporary, tick);
     for (let row = 0; row < rows; row++) {
       const cell = row * columns + column;
-      const sum = at(most, row) + everywhere;
-      if (sum > at(bytes, cell)) bytes[cell] = sum;
+      const sum = /** @type {number} */ (most[row]) + everywhere;
+      if (sum > /** @type {number} */ (bytes[cell])) bytes[cell] = sum;
     }
   });
   return { columns, rows, bytes };
@@ -89,9 +94,10 @@ export function picture(cells, low, high) {
     return (255 << 24) | ((color & 255) << 16) | (color & 0xff00) | (color >> 16); // little-endian, as all that runs browsers
   });
   const scale = (STEPS - 1) / (high - low || 1);
+  const { bytes } = cells;
   for (let cell = 0; cell < pixels.length; cell++) {
-    const step = Math.round((at(cells.bytes, cell) - low) * scale);
-    pixels[cell] = at(table, step < 0 ? 0 : step >= STEPS ? STEPS - 1 : step);
+    const step = Math.round((/** @type {number} */ (bytes[cell]) - low) * scale);
+    pixels[cell] = /** @type {number} */ (table[step < 0 ? 0 : step >= STEPS ? STEPS - 1 : step]);
   }
   context.putImageData(image, 0, 0);
   return canvas;

@@ -31,13 +31,14 @@ export function runsOf(memory) {
  * @param {(tick: number, bytes: Float64Array, changed: boolean) => void} visit bytes by run, without what is on all tiles; changed: since the tick before
  */
 export function sweep(memory, runs, from, to, visit) {
+  // Inner loops index their arrays themselves: `at` sees arrays of many kinds, which makes it slow.
   const bytes = new Float64Array(runs.tiles.length);
   const order = Array.from(memory.first, (_, life) => life);
   const born = order.filter((life) => at(memory.first, life) > from).sort((a, b) => at(memory.first, a) - at(memory.first, b));
   const gone = order.filter((life) => at(memory.last, life) >= from).sort((a, b) => at(memory.last, a) - at(memory.last, b));
   const add = (/** @type {number} */ life, /** @type {number} */ sign) => {
     const size = sign * at(memory.tileBytes, life);
-    for (const [begin, end] of runs.spans[life] ?? []) for (let run = begin; run < end; run++) bytes[run] = at(bytes, run) + size;
+    for (const [begin, end] of runs.spans[life] ?? []) for (let run = begin; run < end; run++) bytes[run] = /** @type {number} */ (bytes[run]) + size;
   };
   for (const life of order) if (lives(memory, life, from)) add(life, 1);
   let [nextBorn, nextGone] = [0, 0];
@@ -118,10 +119,14 @@ export function without(memory, runs, fullestOf, values) {
 function mostWithout(bytes, places, size, tiles) {
   let best = -Infinity;
   let place = 0;
+  const [[begin, end], [begin2, end2]] = [places[0] ?? [0, 0], places[1] ?? [0, 0]];
   for (let run = 0; run < bytes.length; run++) {
-    const inside = places.some(([begin, end]) => begin <= run && run < end);
-    const left = at(bytes, run) - (inside ? size : 0);
-    if (left > best) [best, place] = [left, run];
+    const inside = (begin <= run && run < end) || (begin2 <= run && run < end2);
+    const left = /** @type {number} */ (bytes[run]) - (inside ? size : 0);
+    if (left > best) {
+      best = left;
+      place = run;
+    }
   }
   return { bytes: best, tile: at(tiles, place) };
 }
@@ -129,6 +134,13 @@ function mostWithout(bytes, places, size, tiles) {
 /** The first of the largest. @param {Float64Array} numbers @returns {number} */
 function largest(numbers) {
   let place = 0;
-  for (let index = 1; index < numbers.length; index++) if (at(numbers, index) > at(numbers, place)) place = index;
+  let best = numbers[0] ?? 0;
+  for (let index = 1; index < numbers.length; index++) {
+    const number = /** @type {number} */ (numbers[index]);
+    if (number > best) {
+      best = number;
+      place = index;
+    }
+  }
   return place;
 }

@@ -18,8 +18,9 @@ export class Selection {
     this.listeners = new Set();
     this.ticks = Math.max(0, ...this.programs.map(({ detail }) => detail.memory.numTicks));
     this.tiles = Math.max(0, ...this.programs.map(({ detail }) => detail.memory.numTiles));
-    const range = [number("from", 0), number("to", this.ticks)];
-    [this.from, this.to] = this.within(range[0] ?? 0, range[1] ?? this.ticks);
+    const [from, to] = this.within(number("from", 0), number("to", this.ticks));
+    this.from = from; // first step that is shown
+    this.to = to; // behind the last
   }
 
   /** The chosen step; null: that of the peak. @returns {number | null} */
