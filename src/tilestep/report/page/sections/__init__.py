@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tilestep.report.page.block import Block
-from tilestep.report.page.sections import comparison, execution, findings, head, what_if
+from tilestep.report.page.sections import comparison, execution, findings, head, memory, what_if
 from tilestep.report.reader import Report
 
 Section = Callable[[Report], Block | None]
@@ -16,6 +16,7 @@ SECTIONS: Final[Mapping[str, Section]] = MappingProxyType(
         "head": head.head,
         "findings": findings.findings,
         "what_if": what_if.what_if,
+        "memory": memory.memory,
         "execution": execution.execution,
     }
 )
@@ -24,6 +25,7 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
         **head.ORIGINS,
         **findings.ORIGINS,
         **what_if.ORIGINS,
+        **memory.ORIGINS,
         **execution.ORIGINS,
         **comparison.ORIGINS,
     }
