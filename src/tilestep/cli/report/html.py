@@ -10,6 +10,7 @@ from tilestep.cli.report.opening import add_path, print_line, told
 from tilestep.cli.usage import given_path
 from tilestep.files import write_file
 from tilestep.messages import plain
+from tilestep.report.file_names import PAGE_FILE
 from tilestep.report.page import page_html
 from tilestep.report.reader import open_report
 
@@ -38,7 +39,7 @@ def _write(args: argparse.Namespace) -> int:
     report = open_report(args.path)
     other = open_report(args.other) if args.other else None
     names = (_label(args.path), _label(args.other) if args.other else "")
-    target: Path = args.output or (args.path if args.path.is_dir() else args.path.parent) / "report.html"
+    target: Path = args.output or (args.path if args.path.is_dir() else args.path.parent) / PAGE_FILE
     text = page_html(report, other, labels=names)
     write_file(target, text)
     print_line(f"{plain(target)}: {len(text.encode()):,} B")
