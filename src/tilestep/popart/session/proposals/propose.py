@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from onnx import helper
 
+from tilestep.cuts import MAX_STAGES
 from tilestep.machine import MachineSpec
 from tilestep.messages import plain, shown
 from tilestep.onnx.graph import Node, reads
@@ -28,7 +29,6 @@ from tilestep.train import LayerCost, best_partition
 if TYPE_CHECKING:
     from tilestep.popart.session.emulation.costs import OperatorCost, Prices, Values
 
-_MOST_STAGES: Final = 4096
 _ATTRIBUTES: Final = (attribute_names.PIPELINE_STAGE, attribute_names.VIRTUAL_GRAPH)  # what decides a stage; the first goes before
 
 
@@ -73,8 +73,8 @@ def propose_stages(
 
 
 def _require_number(num_stages: object) -> None:
-    if isinstance(num_stages, bool) or not isinstance(num_stages, int) or not 1 <= num_stages <= _MOST_STAGES:
-        raise popart_exception(f"num_stages is {shown(num_stages)}: it must be a number of stages, from 1 to {_MOST_STAGES:,}")
+    if isinstance(num_stages, bool) or not isinstance(num_stages, int) or not 1 <= num_stages <= MAX_STAGES:
+        raise popart_exception(f"num_stages is {shown(num_stages)}: it must be a number of stages, from 1 to {MAX_STAGES:,}")
 
 
 def proposal_for(
