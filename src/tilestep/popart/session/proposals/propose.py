@@ -26,6 +26,7 @@ from tilestep.popart.session.graph import SessionGraph, session_graph
 from tilestep.popart.session.proposals.proposal import ProposedStage, StagedOperator, StageProposal
 from tilestep.popart.session.reading import read_model
 from tilestep.popart.tensors import InputShapeInfo
+from tilestep.settings import MAX_IPUS
 from tilestep.train import LayerCost, best_partition
 
 if TYPE_CHECKING:
@@ -116,11 +117,12 @@ def proposal_for(
     host = _Host(graph, values, leaving, prices)
     ends = _ends(graph, values, passing, loss)
     work = [sum(costs[at].cycles + adding[at] for at in range(first, after)) for first, after in itertools.pairwise((0, *ends))]
-    if not host.is_shared(num_stages):  # else all stages wait for the host, however the model is cut
-        work[0] += host.incoming(num_stages)[0]
-        work[-1] += host.outgoing(num_stages, num_stages - 1)[0]
+    most = min(num_stages, len(ends), MAX_IPUS)
+    if not host.is_shared(most):  # else all stages wait for the host, however the model is cut
+        work[0] += host.incoming(most)[0]
+        work[-1] += host.outgoing(most, most - 1)[0]
     layers = [LayerCost(name=str(end), work=cycles, passing=passing.cycles(end)) for end, cycles in zip(ends, work, strict=True)]
-    cuts = [(0, *ends)[cut] for cut in best_partition(layers, num_stages, unit="cycles").cuts]
+    cuts = [(0, *ends)[cut] for cut in best_partition(layers, most, unit="cycles").cuts]
     homes = {at: number for number, (first, after) in enumerate(itertools.pairwise(cuts)) for at in range(first, after)}
     waits = host.waits(homes)
     passed = passing.together(cuts[1:-1])
@@ -321,7 +323,7 @@ def _own(graph: SessionGraph, costs: Sequence[OperatorCost], adding: Sequence[in
             return {}
         homes[number] = home or 0
     numbers = sorted(set(homes.values()))
-    if len(numbers) < 2:
+    if not 2 <= len(numbers) <= MAX_IPUS:
         return {}
     ranked = {at: numbers.index(home) for at, home in homes.items()}
     passed, waits = passing.between(ranked), host.waits(ranked)
@@ -333,6 +335,7 @@ def _notes(stages: Sequence[ProposedStage], asked: int, most: int, machine: Mach
     notes: list[str] = []
     if len(stages) < asked:
         why = f"more than {len(stages)} would not make the slowest one faster" if len(stages) < most else "the model can't be cut into more"
+        why = f"a machine has at most {MAX_IPUS} IPUs" if len(stages) == MAX_IPUS < most else why
         notes.append(f"{asked} stages were asked for: {why}.")
     if machine.num_ipus < len(stages):
         has = f"{machine.num_ipus} IPU{'s' if machine.num_ipus > 1 else ''}"
