@@ -57,9 +57,10 @@ def quick_on_cpu(step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _traced(step: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    traced = jax.jit(step).trace(*arguments)
+    jitted = jax.jit(step)
+    traced = jitted.trace(*arguments)
     if jax.default_backend() == "cpu" and has_slow_convolutions(traced.jaxpr):
-        return jax.jit(with_quick_convolutions(step)).trace(*arguments)
+        return jax.jit(with_quick_convolutions(jitted)).trace(*arguments)
     return traced
 
 
