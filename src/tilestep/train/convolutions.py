@@ -1,8 +1,8 @@
 """Convolutions within loops, written as XLA:CPU computes them quickly.
 
-XLA:CPU has quick kernels for convolutions whose channels are last. Its pass conv-canonicalization writes others so, but not within loops and
-branches. There a convolution with channels first, and most gradients of one, can take ten times as long. This file writes those as the
-pass would.
+XLA:CPU has quick kernels for convolutions whose channels are last. Its pass conv-canonicalization writes others so, but not within loops
+and branches. There a convolution with channels first, and most gradients of one, can take ten times as long. This file writes those as
+the pass would.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, JaxprEqn, jaxpr_as_fun
 
 from tilestep.train.jaxprs import CALLS, spec_of
 from tilestep.train.untyped import Pytree

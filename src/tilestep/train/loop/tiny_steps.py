@@ -72,9 +72,8 @@ class LoopProgram:
     def __init__(self, run: Callable[..., Any], *, shardings: Pytree) -> None:
         """Args: run: the loop. Its first argument is donated. shardings: those of its results."""
         self._run = run
-        self._shardings = shardings
         self._ordinary = _jax.jit(run, donate_argnums=0, out_shardings=shardings)
-        self._convolving: Callable[..., Any] | None = None  # the same with quick convolutions
+        self._convolving = _jax.jit(with_quick_convolutions(self._ordinary), donate_argnums=0, out_shardings=shardings)
         self._call: Callable[..., Any] = self._first
         self._steps: list[_Step] = []  # all tiny steps so far, because JAX does not trace equal arguments a second time
 
@@ -119,8 +118,6 @@ class LoopProgram:
                     self._call = quick
                     return result
         if has_slow_convolutions(self._ordinary.trace(*args).jaxpr):
-            if self._convolving is None:
-                self._convolving = _jax.jit(with_quick_convolutions(self._ordinary), donate_argnums=0, out_shardings=self._shardings)
             self._call = self._convolving
         return self._call(*args)
 
