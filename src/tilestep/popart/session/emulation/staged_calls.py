@@ -169,7 +169,8 @@ class StagedPlay:
         system.record = True
         self._run(call)
         after = self.journal.mark()
-        own = [event for event in system.trace_between(before, after).events if event.kind not in OUTSIDE]
+        # What the host reads in a call are its results: the last value, or the sum, of an anchor waits in the tiles for that.
+        own = [event for event in system.trace_between(before, after).events if event.kind == "read" or event.kind not in OUTSIDE]
         span = max(event.end_cycle for event in own) - min(event.start_cycle for event in own) if own else 0
         system.record = False
         system.clear_trace()

@@ -156,6 +156,18 @@ def test_all_microbatches_of_an_anchor_leave_and_the_last_alone_costs_less() -> 
     assert bytes_out("All") > bytes_out("Final") > 0
 
 
+def test_a_loss_leaves_its_ipu_only_if_it_is_anchored_and_once() -> None:
+    def leaves(anchors: dict[str, str]) -> tuple[int, list[str]]:
+        emulation = emulated(Chain(ipus=range(2), anchors=anchors), ACCUMULATING, calls=1)
+        execution = emulation.report().execution
+        kinds = [event.kind for lane in execution.lanes if lane.kind == "ipu" for event in execution.events_of(lane)]
+        return emulation.cycles(), [kind for kind in kinds if kind in ("stream-out", "read")]
+
+    nothing, last, every = leaves({}), leaves({"loss": "Final"}), leaves({"loss": "All"})
+    assert (nothing[1], last[1], every[1]) == ([], ["read"], ["stream-out"])  # all microbatches' losses go together
+    assert nothing[0] < last[0] <= every[0]
+
+
 @pytest.mark.parametrize("name", ["w0_0", "Gradient___w0_0", "Accl___w0_0", "x", "y1", "UpdatedVar___w1_0"])
 def test_any_tensor_may_be_anchored(name: str) -> None:
     plain, anchored = (emulated(Chain(ipus=range(2), anchors=anchors), options(accumulation=4)).cycles() for anchors in ({}, {name: "All"}))
