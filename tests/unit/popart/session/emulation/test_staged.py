@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from tilestep.popart.exceptions import OutOfMemoryException, popart_runtime_erro
 from tilestep.popart.session.emulation import emulation_options, staged_program
 from tilestep.popart.session.emulation.watched import summary, watched_sessions
 from tilestep.report.reader import open_report
+from tilestep.sim import System
 
 ROOT = Path(__file__).resolve().parents[5]
 PIPELINE = Chain(ipus=range(2), dropped=True)
@@ -154,6 +156,45 @@ def test_all_microbatches_of_an_anchor_leave_and_the_last_alone_costs_less() -> 
         return sum(program["host_bytes_out"] + program["host_bytes_read"] for program in report.profile["programs"])
 
     assert bytes_out("All") > bytes_out("Final") > 0
+
+
+@pytest.mark.parametrize(
+    ("chain", "chosen", "further"),
+    [
+        (PIPELINE, ACCUMULATING, {}),
+        (Chain(ipus=range(2), anchors={"loss": "All", "y0": "Sum"}), ACCUMULATING, {"pattern": "singlePipeline"}),
+        (Chain(ipus=(0, 1, 0, 1), phased=True), options(phases=4), {}),
+    ],
+)
+def test_equal_calls_in_a_row_have_the_figures_that_each_by_itself_would_have(
+    chain: Chain, chosen: popart.SessionOptions, further: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once: list[int] = []
+    advance = System.advance
+
+    def noted(self: System, earlier: Any, now: Any, times: int) -> None:
+        at_once.append(times)
+        advance(self, earlier, now, times)
+
+    monkeypatch.setattr(System, "advance", noted)
+
+    def figures(*, one_by_one: bool) -> list[int]:
+        emulation = emulated(chain, chosen, **further)
+        for times in [1] * 12 if one_by_one else [12]:
+            emulation.ran("run", times=times)
+            emulation.cycles()
+        emulation.weights_to_host()
+        emulation.ran("run", times=2)
+        emulation.reset_profile()
+        emulation.ran("run")
+        runs = len(emulation.report().execution.runs)
+        inner = [emulation.inner_cycles(ipu) for ipu in range(emulation.machine.num_ipus)]
+        return [emulation.cycles(), emulation.total_cycles(), *inner, runs]
+
+    expected = figures(one_by_one=True)
+    assert at_once == []
+    assert figures(one_by_one=False) == expected
+    assert at_once == [8]  # three calls show that they are alike, and the last one is timed; a report keeps the events of all
 
 
 def test_a_loss_leaves_its_ipu_only_if_it_is_anchored_and_once() -> None:
