@@ -25,7 +25,7 @@ from tilestep.sim.lockstep import Lockstep
 from tilestep.sim.mark import Mark
 from tilestep.sim.part_builder import PartBuilder
 from tilestep.sim.prepared import PreparedPrograms
-from tilestep.sim.recurrence import Standing, advance, standing
+from tilestep.sim.recurrence import Standing, Sums, advance, standing
 from tilestep.sim.residency import IpuState, Partition, TileUse, Value
 from tilestep.sim.run import Part, Run
 from tilestep.sim.snapshot import Snapshot
@@ -101,7 +101,7 @@ class System:
         """What of the state equal work may find again; None while events or calls are kept, or work of a program group waits."""
         if self.record or self._log is not None or self._lockstep.partition is not None:
             return None
-        counters = {("dispatches",): self._dispatches, ("moments",): self._moments, ("epochs",): self._builder.epochs}
+        counters: Sums = {("dispatches",): self._dispatches, ("moments",): self._moments, ("epochs",): self._builder.epochs}
         counters.update((("accumulated", batch), steps) for batch, steps in self._accumulated.items())
         return standing(self._parts, self._host, counters)
 

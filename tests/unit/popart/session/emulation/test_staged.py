@@ -143,6 +143,31 @@ def test_a_session_that_does_not_fit_says_what_takes_the_memory() -> None:
     assert re.search(r"IPU 0: [\d,]+ B", caught.value.getSummaryReport())
 
 
+def refused(tiles: int, **changes: Any) -> str:
+    """What an exception says of a pipeline that does not fit."""
+    with pytest.raises(OutOfMemoryException) as caught:
+        emulated(Chain(ipus=range(3), width=256, rows=128, layers=6), options(accumulation=8, **changes), tiles=tiles, calls=0)
+    return str(caught.value)
+
+
+def test_a_stash_that_does_not_fit_is_named_with_the_way_out_which_does_what_it_says() -> None:
+    said = refused(16)
+    assert re.search(r"activations of up to 5 microbatches, which wait for backward [\d,]+ B", said)
+    found = re.search(
+        r"try: options.autoRecomputation = RecomputationType.Pipeline, with which IPU 0 needs ([\d,]+) B of a tile, and all fit", said
+    )
+    assert found is not None, said
+    chain, chosen = Chain(ipus=range(3), width=256, rows=128, layers=6), options(accumulation=8)
+    chosen.autoRecomputation = popart.RecomputationType.Pipeline
+    assert f"{emulated(chain, chosen, tiles=16, calls=0).tile_bytes(0):,}" == found[1]
+
+
+def test_recomputation_is_no_way_out_where_it_is_on_or_nothing_waits() -> None:
+    assert "which is not enough by itself" in refused(10)
+    assert "autoRecomputation" not in refused(10, autoRecomputation=popart.RecomputationType.Pipeline)
+    assert "autoRecomputation" not in refused(10, enablePipelining=False)
+
+
 def test_it_runs_anyway_where_the_settings_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", '{"debug.allowOutOfMemory":"true"}')
     chain = Chain(ipus=range(2), width=512, rows=64)
