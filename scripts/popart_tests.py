@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs PopART's own Python tests on tilestep's `popart`, unmodified, and says function by function which pass.
 
-    scripts/popart_tests.py ~/src/popart                                all that is black-box and needs one device
+    scripts/popart_tests.py ~/src/popart                                all that is black-box
     scripts/popart_tests.py ~/src/popart --group operators --jobs 4     one group of them
     scripts/popart_tests.py ~/src/popart --mutate anchors               with all anchors zeroed: nearly all must fail
 
@@ -12,7 +12,7 @@ and torch-spline-conv, for some operators). A folder on PYTHONPATH will do.
 Each file runs in a pytest process of its own, in which the name `popart` means tilestep.popart. Values are computed on the CPU. Each
 test gets the emulated device for which the originals' build makes it (the first of Cpu, IpuModel2 and Hw that its VARIANTS name), so a
 skip is a failure. A function passes if all its cases do. From the source alone it is decided what is left out (tests that look inside
-the original's representation or reports, operators in C++, processes, popxl), what asserts nothing, and what needs more devices than one.
+the original's representation or reports, operators in C++, processes, popxl), what asserts nothing, and what needs several devices.
 
 Exit status 0 if what fails is what scripts/popart_judge/known.toml lists, with a reason each; 1 if not; 2 for a wrong command.
 """
@@ -61,7 +61,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         "--files", action="append", metavar="PATTERN", help="only these files below tests/integration, such as 'optimizer_*'"
     )
     parser.add_argument("--function", action="append", metavar="PATTERN", help="only functions of these names")
-    parser.add_argument("--more-devices", action="store_true", help="also what needs more devices than one")
+    parser.add_argument("--one-device", action="store_true", help="only what needs no more devices than one")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="files at a time (default: 1)")
     parser.add_argument("--timeout", type=float, default=300.0, metavar="S", help="seconds for one case (default: 300)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the record to FILE")
@@ -81,7 +81,7 @@ def chosen_of(found: Sequence[Function], options: argparse.Namespace) -> list[Fu
         function
         for function in found
         if function.black_box
-        and (function.one_device or options.more_devices)
+        and (function.one_device or not options.one_device)
         and (options.group is None or groups.group_of(function.file) in options.group)
         and fits(function.file, options.files)
         and fits(function.name, options.function)

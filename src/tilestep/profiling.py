@@ -61,8 +61,8 @@ def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]
     still there. A block that ends by an exception has a profile, too.
 
     Args:
-        directory: where to write `run.tilestep`, `profile.json` and `summary.txt`; made if it does not exist. A relative path counts from
-            the working directory before the block. None: nowhere.
+        directory: where to write `report.html`, `run.tilestep`, `profile.json` and `summary.txt`; made if it does not exist. A relative
+            path counts from the working directory before the block. None: nowhere.
 
     Yields:
         A recording, which has every attribute of `Profile` once the block has ended.

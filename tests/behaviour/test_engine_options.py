@@ -17,7 +17,7 @@ from tilestep.record.schema import EVENT_KINDS
 
 from .process import LIMIT_WALL_S, environment, python
 
-RUN = ["profile.json", "run.tilestep", "summary.txt"]
+RUN = ["profile.json", "report.html", "run.tilestep", "summary.txt"]
 SQUARE = """
 import jax, numpy as np
 jax.config.update("jax_default_device", jax.devices("ipu")[0])
@@ -236,7 +236,7 @@ def test_a_folder_that_cannot_be_written_is_one_line_and_the_program_goes_on(tmp
     assert (ended.returncode, ended.stdout) == (0, "400\n")
     assert ended.stderr.count("\n") == 1
     assert ended.stderr.startswith(f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {tmp_path}/programs/jit_simple_net-")
-    assert files(tmp_path) == ["profile.json", "programs", "run.tilestep", "summary.txt"]
+    assert files(tmp_path) == ["profile.json", "programs", "report.html", "run.tilestep", "summary.txt"]
 
 
 # ----------------------------------------------------------------------------------------------------- out of memory

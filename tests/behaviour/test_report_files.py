@@ -87,15 +87,28 @@ except OSError as error: print(error.filename, error.strerror, found.dispatches)
 def test_links_in_the_place_of_a_report_s_files_are_replaced(tmp_path: Path) -> None:
     report = tmp_path / "report"
     report.mkdir()
-    for name in ("profile.json", "summary.txt", "run.tilestep"):
+    for name in ("profile.json", "report.html", "summary.txt", "run.tilestep"):
         (tmp_path / name).write_text("the user's")
         (report / name).symlink_to(tmp_path / name)
     (report / ".tilestep-probe").write_text("the user's")
     python(ADDS, POPLAR_ENGINE_OPTIONS=auto_report(report))
-    assert sorted(path.name for path in report.iterdir()) == [".tilestep-probe", "profile.json", "programs", "run.tilestep", "summary.txt"]
+    assert sorted(path.name for path in report.iterdir()) == [
+        ".tilestep-probe",
+        "profile.json",
+        "programs",
+        "report.html",
+        "run.tilestep",
+        "summary.txt",
+    ]
     assert json.loads((report / "profile.json").read_text())["programs"]
     assert (report / "summary.txt").read_text().startswith("tilestep: ")
-    for path in (tmp_path / "profile.json", tmp_path / "summary.txt", tmp_path / "run.tilestep", report / ".tilestep-probe"):
+    for path in (
+        tmp_path / "profile.json",
+        tmp_path / "report.html",
+        tmp_path / "summary.txt",
+        tmp_path / "run.tilestep",
+        report / ".tilestep-probe",
+    ):
         assert path.read_text() == "the user's"
 
 
@@ -104,7 +117,13 @@ def test_processes_that_report_into_one_directory_leave_whole_files(tmp_path: Pa
     several = [subprocess.Popen((sys.executable, "-c", ADDS), env=settings, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     ends = [(process.communicate(timeout=LIMIT_WALL_S)[1], process.returncode) for process in several]
     assert ends == [("", 0)] * 3
-    assert sorted(path.name for path in (tmp_path / "report").iterdir()) == ["profile.json", "programs", "run.tilestep", "summary.txt"]
+    assert sorted(path.name for path in (tmp_path / "report").iterdir()) == [
+        "profile.json",
+        "programs",
+        "report.html",
+        "run.tilestep",
+        "summary.txt",
+    ]
     for program in (tmp_path / "report" / "programs").iterdir():
         assert sorted(path.name for path in program.iterdir()) == ["memory.txt", "program.tilestep"]
     assert json.loads((tmp_path / "report" / "profile.json").read_text())["dispatches"] == 1

@@ -179,7 +179,7 @@ with tilestep.profile("here"):
 """)
         == []
     )
-    assert sorted(path.name for path in (tmp_path / "here").iterdir()) == ["profile.json", "run.tilestep", "summary.txt"]
+    assert sorted(path.name for path in (tmp_path / "here").iterdir()) == ["profile.json", "report.html", "run.tilestep", "summary.txt"]
 
 
 def test_an_error_of_the_block_goes_before_one_of_its_files(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def _option_parser() -> argparse.ArgumentParser:
         "--report",
         type=given_path,
         metavar="DIR",
-        help="also write run.tilestep, profile.json and summary.txt into DIR, made if it is missing",
+        help="also write report.html, run.tilestep, profile.json and summary.txt into DIR, made if it is missing",
     )
     parser.add_argument(
         "--no-source", action="store_true", help="leave lines and paths of your source out of run.tilestep; only with --report"

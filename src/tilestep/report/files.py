@@ -20,17 +20,11 @@ from tilestep.plan.steps import Program
 from tilestep.record.container import Builder, Tables, read_recording, write_recording
 from tilestep.record.machine import machine_document
 from tilestep.record.program import ProgramTables
-from tilestep.record.schema import SUFFIX
+from tilestep.report.file_names import HLO_FILE, MEMORY_FILE, PAGE_FILE, PROGRAM_FILE, PROGRAMS, REPORT_FILES, RUN_FILE, VARIABLES_FILE
 from tilestep.report.memory import memory_text, variables_text
+from tilestep.report.page import page_html
 from tilestep.report.profile import Profile
-
-RUN_FILE: Final = f"run{SUFFIX}"
-REPORT_FILES: Final = ("profile.json", "summary.txt")
-PROGRAM_FILE: Final = f"program{SUFFIX}"
-MEMORY_FILE: Final = "memory.txt"
-HLO_FILE: Final = "hlo.txt"
-VARIABLES_FILE: Final = "lowered_vars.txt"
-PROGRAMS: Final = "programs"
+from tilestep.report.reader import Report
 
 _NO_FILE_NAME: Final = re.compile(r"[^\w.+-]+", re.ASCII)
 _LONGEST_NAME: Final = 100  # characters of a program's name in a folder's
@@ -54,15 +48,16 @@ def require_report_directory(directory: Path | None) -> None:
 
 
 def write_report(profile: Profile, directory: Path, *, recording: Tables | None = None) -> None:
-    """Writes a profile as JSON, its summary as text, and the recording that it was taken from.
+    """Writes a profile as JSON, its summary as text, and the recording that it was taken from, with its page.
 
-    Args: recording: of the same runs; None: there is none, and a file of an earlier one stays.
+    Args: recording: of the same runs; None: there is none, and the files of an earlier one stay.
     Raises: OSError naming the file that cannot be written; RecordingError if the recording is too large to be read again.
     """
     for name, text in zip(REPORT_FILES, (profile.to_json(), profile.summary()), strict=True):
         write_file(directory / name, text + "\n")
     if recording is not None:
         write_recording(directory / RUN_FILE, recording)
+        write_file(directory / PAGE_FILE, page_html(Report(recording), labels=(directory.name, "")))
 
 
 def unwritten(error: OSError | RecordingError) -> str:

@@ -155,10 +155,15 @@ def step_rows(report: Report, programs: Sequence[CompiledProgram]) -> tuple[Step
 
 def relative_lines(report: Report) -> Callable[[SourceLine], SourceLine]:
     """A function that gives a line without its callers, its path relative to what all lines of the recording have in common."""
+    relative = relative_files(report)
+    return lambda line: replace(line, file=relative(line.file), caller=None)
+
+
+def relative_files(report: Report) -> Callable[[str], str]:
+    """A function that gives a path relative to what all lines of the recording have in common."""
     tables = report.tables
     files: list[int] = sorted(set(tables.column("frames", "file").tolist()))
-    relative = relative_paths(tables.strings[file] for file in files if file >= 0)
-    return lambda line: replace(line, file=relative(line.file), caller=None)
+    return relative_paths(tables.strings[file] for file in files if file >= 0)
 
 
 def _program(report: Report, program: CompiledProgram) -> ProgramRow:

@@ -135,7 +135,7 @@ def test_the_report_of_a_run_has_its_recording_if_there_is_one(tmp_path: Path) -
     write_report(profile, tmp_path)
     assert names(tmp_path) == ["profile.json", "summary.txt"]
     write_report(profile, tmp_path, recording=small_recording())
-    assert names(tmp_path) == ["profile.json", "run.tilestep", "summary.txt"]
+    assert names(tmp_path) == ["profile.json", "report.html", "run.tilestep", "summary.txt"]
     before = os.stat(tmp_path / "run.tilestep").st_mtime_ns
     write_report(profile, tmp_path)
     assert os.stat(tmp_path / "run.tilestep").st_mtime_ns == before

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from tilestep.cli.report import compare, export, show, what_if
+from tilestep.cli.report import compare, export, html, show, what_if
 
-_COMMANDS = (show, compare, export, what_if)
+_COMMANDS = (show, html, compare, export, what_if)
 
 
 def add_parser(subparsers: Any) -> None:

@@ -14,7 +14,8 @@ from tilestep.messages import plain
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.pjrt.running.report_folders import report_folders
 from tilestep.plan import Liveness, Program
-from tilestep.report.files import MEMORY_FILE, ProgramParts, has_program, program_folder, tell_unwritten, unwritten, write_program
+from tilestep.report.file_names import MEMORY_FILE
+from tilestep.report.files import ProgramParts, has_program, program_folder, tell_unwritten, unwritten, write_program
 
 
 @final

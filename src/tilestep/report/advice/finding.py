@@ -34,7 +34,7 @@ FindingKind = Literal[
 ]
 ASIDE: Final[tuple[FindingKind, ...]] = ("set-up", "limit", "unused", "fallback")  # kinds that nobody has to follow, in their order
 How = Literal["replayed", "within 2 %", "about"]
-_CELL: Final = re.compile(r"(?:^|/)ipykernel_\d+/\d+\.py$")  # of a notebook
+CELL: Final = re.compile(r"(?:^|/)ipykernel_\d+/\d+\.py$")  # of a notebook
 LEAST_SHARE: Final = 0.01  # of emulated time: the least that is worth a sentence
 
 
@@ -46,7 +46,7 @@ class Line:
     number: int
 
     def __str__(self) -> str:
-        if _CELL.search(self.file):  # its name is a number that nobody has given
+        if CELL.search(self.file):  # its name is a number that nobody has given
             return f"line {self.number} of a cell"
         return f"{PurePath(self.file).name}:{self.number}"
 

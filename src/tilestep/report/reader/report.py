@@ -16,7 +16,7 @@ from tilestep.record.machine import machine_from_document
 from tilestep.record.schema import SUFFIX
 from tilestep.record.tables import Tables, json_text
 from tilestep.record.whole import with_all_events
-from tilestep.report.files import PROGRAM_FILE, PROGRAMS, RUN_FILE
+from tilestep.report.file_names import PROGRAM_FILE, PROGRAMS, RUN_FILE
 from tilestep.report.reader.compilation import Compilation, Target
 from tilestep.report.reader.execution import Execution
 from tilestep.report.reader.system import System

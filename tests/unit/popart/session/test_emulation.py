@@ -298,7 +298,7 @@ def test_reports_are_written_when_the_session_is_gone(tmp_path: Path) -> None:
     report = open_report(path)
     assert report.execution.total_cycles.total == cycles
     assert [run.name for run in report.in_full().execution.runs] == ["a call"]
-    assert {each.name for each in path.parent.iterdir()} == {"run.tilestep", "profile.json", "summary.txt", "programs"}
+    assert {each.name for each in path.parent.iterdir()} == {"report.html", "run.tilestep", "profile.json", "summary.txt", "programs"}
 
 
 def test_nothing_is_written_unless_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tilestep.engine_options import EngineOptions
 from tilestep.machine.spec import MachineSpec
 from tilestep.popart.session.emulation.options import EmulationOptions
-from tilestep.report.files import RUN_FILE
+from tilestep.report.file_names import RUN_FILE
 
 
 @dataclass(kw_only=True)

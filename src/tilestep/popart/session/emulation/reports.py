@@ -14,7 +14,8 @@ from tilestep.pjrt.running.program_reports import ProgramReports
 from tilestep.popart.session.emulation.calls import Notes, SessionProgram, SessionSystem
 from tilestep.popart.session.emulation.notes import SessionNotes
 from tilestep.record.tables import Tables
-from tilestep.report.files import MEMORY_FILE, PROGRAM_FILE, tell_unwritten, write_report
+from tilestep.report.file_names import MEMORY_FILE, PROGRAM_FILE
+from tilestep.report.files import tell_unwritten, write_report
 from tilestep.report.memory import memory_text
 from tilestep.report.reader import Report
 

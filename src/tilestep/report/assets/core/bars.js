@@ -1,0 +1,51 @@
+/** Bars of a few figures, as HTML: their words, lengths and values are text, so they need no table beside them. */
+
+import { h } from "./dom.js";
+import { swatch } from "./legend.js";
+import { valueOf } from "./value.js";
+
+/**
+ * @typedef {object} Bar
+ * @property {string} key of the row
+ * @property {string} words of the row
+ * @property {string} color
+ * @property {import("./colors.js").Hatch} hatch
+ * @property {(number | null)[]} values one for each name
+ */
+
+/**
+ * @param {object} options
+ * @param {string} options.label
+ * @param {Bar[]} options.rows
+ * @param {import("./value.js").Unit} options.unit
+ * @param {string} options.origin
+ * @param {string[]} [options.names] of the values of a row, such as A and B
+ * @param {number} [options.whole] of which each value is a share; shown if it is given
+ * @returns {HTMLElement}
+ */
+export function bars({ label, rows, unit, origin, names = [""], whole }) {
+  const most = Math.max(...rows.flatMap((row) => row.values.map((value) => value ?? 0)), 0) || 1;
+  const heads = [h("th", { scope: "col", class: "words" }, "what"), ...(names.length > 1 ? [h("th", { scope: "col", class: "words" }, "in")] : [])];
+  const body = rows.flatMap((row) =>
+    names.map((name, index) => {
+      const value = row.values[index] ?? null;
+      const bar = h("span", { class: "bar", style: { width: `${(100 * (value ?? 0)) / most}%`, "background-color": row.color } });
+      return h(
+        "tr",
+        { "data-key": row.key },
+        index === 0 ? h("th", { scope: "row", rowspan: names.length, class: "words" }, swatch(row), " ", row.words) : null,
+        names.length > 1 ? h("td", { class: "words" }, name) : null,
+        h("td", { class: "number" }, valueOf(value, unit, origin)),
+        whole ? h("td", { class: "number" }, value === null ? "–" : valueOf(value / whole, "share", origin)) : null,
+        h("td", { class: "bars", "aria-hidden": "true" }, bar),
+      );
+    }),
+  );
+  const shares = whole ? [h("th", { scope: "col", class: "number" }, "share")] : [];
+  return h(
+    "table",
+    { class: "bar-table", "aria-label": label },
+    h("thead", {}, h("tr", {}, heads, h("th", { scope: "col", class: "number" }, "value"), shares, h("td", { "aria-hidden": "true" }))),
+    h("tbody", {}, body),
+  );
+}

@@ -1,0 +1,63 @@
+/** Numbers for people, in the words of the command line (report/quantities.py): a test compares both. */
+
+/** @type {[number, string][]} */
+const TIMES = [[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]];
+/** @type {[number, string][]} */
+const BYTES = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]];
+/** @type {[number, string][]} */
+const LARGE = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
+
+/** A whole number with commas. @param {number} value @returns {string} */
+export function count(value) {
+  return Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, ",");
+}
+
+/** '1.23 ms'. @param {number} seconds @returns {string} */
+export function time(seconds) {
+  if (!seconds) return "0 s";
+  if (seconds < 0) return `-${time(-seconds)}`;
+  if (seconds >= 120) return seconds < 7200 ? `${(seconds / 60).toFixed(1)} min` : `${(seconds / 3600).toFixed(1)} h`;
+  const [scale, unit] = TIMES.find(([least]) => seconds >= least) ?? [1e-9, "ns"];
+  return `${threeDigits(seconds / scale)} ${unit}`;
+}
+
+/** '1.5 KiB'. @param {number} size @returns {string} */
+export function bytes(size) {
+  if (size < 0) return `-${bytes(-size)}`;
+  const found = BYTES.find(([least]) => size >= least);
+  return found ? `${threeDigits(size / found[0])} ${found[1]}` : `${size} B`;
+}
+
+/** '12 %'. @param {number} part @param {number} whole @returns {string} */
+export function share(part, whole) {
+  if (whole <= 0) return "-";
+  const percent = (100 * part) / whole;
+  if (percent < 0) return `-${share(-part, whole)}`;
+  if (percent > 0 && percent < 0.1) return "<0.1 %";
+  return percent >= 10 || percent === 0 ? `${percent.toFixed(0)} %` : `${percent.toFixed(1)} %`;
+}
+
+/** '+3.2 %' of a change; 'new' of one from nothing. @param {number} a @param {number} b @returns {string} */
+export function change(a, b) {
+  if (a === b) return "0 %";
+  if (!a) return "new";
+  const percent = 100 * (b / a - 1);
+  return `${percent > 0 ? "+" : ""}${percent.toFixed(2)} %`;
+}
+
+/** '+3.20 %' of a change that is a part: 0.032. @param {number} part @returns {string} */
+export function percent(part) {
+  return `${part > 0 ? "+" : part < 0 ? "−" : ""}${Math.abs(100 * part).toFixed(2)} %`;
+}
+
+/** '1.23 G' of flops and the like. @param {number} value @returns {string} */
+export function large(value) {
+  const found = LARGE.find(([least]) => Math.abs(value) >= least);
+  return found ? `${threeDigits(value / found[0])} ${found[1]}` : threeDigits(value).replace(/\.00?$/, "");
+}
+
+/** @param {number} value @returns {string} */
+function threeDigits(value) {
+  if (value >= 100) return count(value);
+  return value.toFixed(value >= 10 ? 1 : 2);
+}

@@ -1,0 +1,94 @@
+/** Rows of one recording, or of two side by side: A, B and the difference. */
+
+import { change } from "./format.js";
+import { h } from "./dom.js";
+import { text } from "./value.js";
+
+/** @typedef {import("./page.js").Side} Side */
+/** @typedef {import("./value.js").Unit} Unit */
+/**
+ * A row of A, of B, or of both.
+ * @template Row
+ * @typedef {{a?: Row, b?: Row}} Pair
+ */
+
+/**
+ * Rows by their keys; those of equal keys stand together, in the order in which they come.
+ * @template Row
+ * @param {{name: "a" | "b", rows: Row[]}[]} sides one or two
+ * @param {(row: Row, side: "a" | "b") => string} key
+ * @returns {Pair<Row>[]}
+ */
+export function joined(sides, key) {
+  /** @type {Pair<Row>[]} */
+  const pairs = [];
+  /** @type {Map<string, Pair<Row>[]>} */
+  const open = new Map();
+  for (const { name, rows } of sides) {
+    for (const row of rows) {
+      const found = open.get(key(row, name))?.find((pair) => !(name in pair));
+      if (found) {
+        found[name] = row;
+        continue;
+      }
+      const pair = { [name]: row };
+      pairs.push(pair);
+      open.set(key(row, name), [...(open.get(key(row, name)) ?? []), pair]);
+    }
+  }
+  return pairs;
+}
+
+/**
+ * Something of whichever row there is; of B's if both are.
+ * @template Row
+ * @template T
+ * @param {(row: Row) => T} of
+ * @returns {(pair: Pair<Row>) => T}
+ */
+export function either(of) {
+  return (pair) => of(/** @type {Row} */ (pair.b ?? pair.a));
+}
+
+/**
+ * The columns of one figure: itself, or A, B and B − A with the relative change.
+ * @template Row
+ * @param {Side[]} sides
+ * @param {{name: string, unit: Unit, origin: string, of: (row: Row) => number | null}} figure
+ * @returns {import("./table.js").Column<Pair<Row>>[]}
+ */
+export function columnsOf(sides, { name, unit, origin, of }) {
+  /** @param {"a" | "b"} side @param {Pair<Row>} pair @returns {number | null} */
+  const at = (side, pair) => {
+    const row = pair[side];
+    return row === undefined ? null : of(row);
+  };
+  if (sides.length === 1) {
+    const side = /** @type {Side} */ (sides[0]).name;
+    return [{ name, unit, origin, of: (pair) => at(side, pair) }];
+  }
+  /** @param {Pair<Row>} pair @returns {number | null} */
+  const difference = (pair) => {
+    const [a, b] = [at("a", pair), at("b", pair)];
+    return a === null && b === null ? null : (b ?? 0) - (a ?? 0);
+  };
+  return [
+    { name: `${name}, A`, unit, origin, of: (pair) => at("a", pair) },
+    { name: `${name}, B`, unit, origin, of: (pair) => at("b", pair) },
+    { name: "B − A", unit, origin, of: difference, cell: (pair) => changeOf(at("a", pair), at("b", pair), unit) },
+  ];
+}
+
+/**
+ * The difference of two figures in words, coloured: '+1.2 ms (+3.20 %)'.
+ * @param {number | null} a
+ * @param {number | null} b
+ * @param {Unit} unit
+ * @returns {HTMLElement}
+ */
+export function changeOf(a, b, unit) {
+  const more = (b ?? 0) - (a ?? 0);
+  if (!more) return h("span", {}, "=");
+  const relative = a === null ? "only B" : b === null ? "only A" : change(a, b);
+  return h("span", { class: more > 0 ? "grows" : "shrinks" }, `${more > 0 ? "+" : "−"}${text(Math.abs(more), unit)} (${relative})`);
+}

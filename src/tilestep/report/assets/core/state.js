@@ -1,0 +1,73 @@
+/** The state of the page: it stands in the URL's fragment, so that a link shows what its sender saw. */
+
+/** @type {Set<() => void>} */
+const listeners = new Set();
+
+/** The view, '' for none. @returns {string} */
+export function viewName() {
+  return decode(location.hash.slice(1).split("?")[0] ?? "");
+}
+
+/** One value of the state. @param {string} key @param {string} [otherwise] @returns {string} */
+export function get(key, otherwise = "") {
+  return parameters().get(key) ?? otherwise;
+}
+
+/** One value as a number. @param {string} key @param {number} otherwise @returns {number} */
+export function number(key, otherwise) {
+  const text = parameters().get(key);
+  const value = text === null || text === "" ? NaN : Number(text);
+  return Number.isFinite(value) ? value : otherwise;
+}
+
+/**
+ * Changes values of the state, without drawing the view anew.
+ * @param {Record<string, string | number | null>} values null removes one
+ */
+export function set(values) {
+  history.replaceState(null, "", `#${address(viewName(), { ...Object.fromEntries(parameters()), ...values })}`);
+}
+
+/**
+ * Goes to a view; the browser's back button returns.
+ * @param {string} view
+ * @param {Record<string, string | number | null>} [values] with those that are for all views: side, theme
+ */
+export function go(view, values = {}) {
+  location.hash = link(view, values).slice(1);
+}
+
+/** The link to a view. @param {string} view @param {Record<string, string | number | null>} [values] @returns {string} */
+export function link(view, values = {}) {
+  const kept = Object.fromEntries([...parameters()].filter(([key]) => key === "side" || key === "theme"));
+  return `#${address(view, { ...kept, ...values })}`;
+}
+
+/** Calls a function when the user goes to another view or state. @param {() => void} listener */
+export function onChange(listener) {
+  listeners.add(listener);
+}
+
+addEventListener("hashchange", () => listeners.forEach((listener) => listener()));
+
+/** @returns {URLSearchParams} */
+function parameters() {
+  return new URLSearchParams(location.hash.split("?")[1] ?? "");
+}
+
+/** @param {string} view @param {Record<string, string | number | null>} values @returns {string} */
+function address(view, values) {
+  const query = new URLSearchParams();
+  for (const [key, value] of Object.entries(values)) if (value !== null) query.set(key, String(value));
+  const text = query.toString();
+  return encodeURIComponent(view) + (text ? `?${text}` : "");
+}
+
+/** @param {string} text @returns {string} */
+function decode(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return "";
+  }
+}

@@ -1,0 +1,164 @@
+/** Tables: sorted by a heading, filtered by words, and drawn only where they are seen if they are long. */
+
+import { h, replace } from "./dom.js";
+import { count } from "./format.js";
+import { explained, sentence, text } from "./value.js";
+
+/** @typedef {import("./value.js").Unit} Unit */
+/**
+ * @template Row
+ * @typedef {object} Column
+ * @property {string} name of the heading
+ * @property {(row: Row) => number | string | null | undefined} of the value; null: unknown
+ * @property {Unit} [unit] of numbers; without it the column has words
+ * @property {string} [origin] key of the sentence that says where its numbers come from
+ * @property {(row: Row) => import("./dom.js").Children} [cell] what stands in the cell in place of the value's text
+ */
+/**
+ * @template Row
+ * @typedef {object} Options
+ * @property {string} label what the table is of
+ * @property {Column<Row>[]} columns
+ * @property {Row[]} rows
+ * @property {number} [sortBy] column by which it is sorted at first; -1: as the rows come
+ * @property {(row: Row) => void} [open] what Enter or a click on a row does
+ * @property {boolean} [filter] whether there is a field to search in it
+ * @property {string} [empty] what stands there if there are no rows
+ */
+
+const ROW_HEIGHT = 26; // px, as page.css has it
+const MOST_AT_ONCE = 400; // rows: longer tables are drawn in windows
+const AROUND = 30; // rows drawn above and below the window
+
+/**
+ * A table with its controls.
+ * @template Row
+ * @param {Options<Row>} options
+ * @returns {HTMLElement}
+ */
+export function table(options) {
+  return new Table(options).element;
+}
+
+/** @template Row */
+class Table {
+  /** @param {Options<Row>} options */
+  constructor(options) {
+    this.options = options;
+    this.by = options.sortBy ?? -1;
+    this.descending = true;
+    /** @type {Row[]} */
+    this.shown = options.rows;
+    this.first = -1;
+    this.body = h("tbody");
+    this.heads = options.columns.map((column, index) => this.head(column, index));
+    this.grid = h(
+      "table",
+      { "aria-label": options.label, "aria-rowcount": options.rows.length + 1 },
+      h("thead", {}, h("tr", {}, this.heads)),
+      this.body,
+    );
+    this.scroller = h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": options.label }, this.grid);
+    this.scroller.addEventListener("scroll", () => this.draw(), { passive: true });
+    this.note = h("p", { class: "note", role: "status" });
+    this.search = h("input", { type: "search", "aria-label": `search in ${options.label}`, placeholder: "search" });
+    this.search.addEventListener("input", () => this.arrange());
+    const controls = options.filter ? h("div", { class: "controls" }, this.search, this.note) : null;
+    this.element = h("div", { class: "table" }, controls, this.scroller);
+    /** @type {any} */ (this.scroller).allRows = () => this.shown.map((row) => options.columns.map((column) => column.of(row) ?? null));
+    this.arrange();
+    addEventListener("beforeprint", () => this.draw(true));
+    addEventListener("afterprint", () => this.draw());
+  }
+
+  /** @param {Column<Row>} column @param {number} index @returns {HTMLElement} */
+  head(column, index) {
+    const source = column.origin ? sentence(column.origin) : "";
+    const button = h("button", { type: "button", "data-tip": source || false, onclick: () => this.sort(index) }, column.name);
+    return h("th", { scope: "col", class: column.unit ? "number" : "words" }, button);
+  }
+
+  /** @param {number} index */
+  sort(index) {
+    this.descending = this.by === index ? !this.descending : this.options.columns[index]?.unit !== undefined;
+    this.by = index;
+    this.arrange();
+  }
+
+  /** Filters and sorts the rows anew. */
+  arrange() {
+    const { columns, rows, empty } = this.options;
+    const wanted = this.search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = columns.filter((column) => !column.unit);
+    this.shown = wanted.length
+      ? rows.filter((row) => {
+          const all = words.map((column) => String(column.of(row) ?? "")).join("\n").toLowerCase();
+          return wanted.every((word) => all.includes(word));
+        })
+      : [...rows];
+    const by = columns[this.by];
+    if (by) {
+      const sign = this.descending ? -1 : 1;
+      this.shown = this.shown
+        .map((row, place) => ({ row, place, value: by.of(row) }))
+        .sort((a, b) => sign * compared(a.value, b.value) || a.place - b.place)
+        .map(({ row }) => row);
+    }
+    this.heads.forEach((head, index) => {
+      if (index === this.by) head.setAttribute("aria-sort", this.descending ? "descending" : "ascending");
+      else head.removeAttribute("aria-sort");
+    });
+    this.note.textContent = wanted.length ? `${count(this.shown.length)} of ${count(rows.length)} rows` : `${count(rows.length)} rows`;
+    this.first = -1;
+    if (this.shown.length) this.draw();
+    else replace(this.body, h("tr", {}, h("td", { colspan: columns.length }, wanted.length ? "nothing matches" : (empty ?? "nothing"))));
+  }
+
+  /** Draws the rows that are seen. @param {boolean} [all] whether to draw every row, as for printing */
+  draw(all = false) {
+    const total = this.shown.length;
+    if (!total) return;
+    let [first, last] = [0, total];
+    if (!all && total > MOST_AT_ONCE) {
+      const top = Math.floor(this.scroller.scrollTop / ROW_HEIGHT);
+      first = Math.max(0, top - AROUND);
+      last = Math.min(total, top + AROUND + Math.ceil((this.scroller.clientHeight || 600) / ROW_HEIGHT));
+      if (this.first >= 0 && Math.abs(first - this.first) < AROUND / 2) return;
+    } else if (this.first === 0 && this.body.childElementCount === total) return;
+    this.first = first;
+    const space = (/** @type {number} */ rows) => (rows ? [h("tr", { class: "space", "aria-hidden": "true", style: { height: `${rows * ROW_HEIGHT}px` } })] : []);
+    replace(
+      this.body,
+      space(first),
+      this.shown.slice(first, last).map((row, place) => this.row(row, first + place)),
+      space(total - last),
+    );
+  }
+
+  /** @param {Row} row @param {number} place @returns {HTMLElement} */
+  row(row, place) {
+    const { columns, open } = this.options;
+    const cells = columns.map((column, index) => this.cell(column, row, index === 0 && open !== undefined));
+    return h("tr", { "aria-rowindex": place + 2, class: open ? "opens" : false, onclick: open ? () => open(row) : null }, cells);
+  }
+
+  /** @param {Column<Row>} column @param {Row} row @param {boolean} opens @returns {HTMLElement} */
+  cell(column, row, opens) {
+    const value = column.of(row);
+    if (typeof value === "number" && column.unit) {
+      const tip = explained(value, column.unit, column.origin ?? "");
+      return h("td", { class: "number", "data-value": value, "data-tip": tip }, column.cell ? column.cell(row) : text(value, column.unit));
+    }
+    const inner = column.cell ? column.cell(row) : (value ?? "–");
+    const open = this.options.open;
+    return h("td", { class: column.unit ? "number" : "words" }, opens && open ? h("button", { type: "button", class: "link" }, inner) : inner);
+  }
+}
+
+/** @param {unknown} a @param {unknown} b @returns {number} */
+function compared(a, b) {
+  if (typeof a === "number" && typeof b === "number") return a - b;
+  if (a === null || a === undefined) return b === null || b === undefined ? 0 : -1;
+  if (b === null || b === undefined) return 1;
+  return String(a) < String(b) ? -1 : String(a) > String(b) ? 1 : 0;
+}

@@ -1,0 +1,123 @@
+/** The page: its head, its navigation, and the view that the URL names. */
+
+import { redrawAll } from "./core/figure.js";
+import { h, replace } from "./core/dom.js";
+import { openPage } from "./core/page.js";
+import { get, link, onChange, set, viewName } from "./core/state.js";
+import { startTips } from "./core/tip.js";
+import { learn, valueOf } from "./core/value.js";
+import { VIEWS } from "./views/views.js";
+
+/** @typedef {import("./core/page.js").Page} Page */
+
+/** What the user sees of an error that nobody expected. @param {unknown} error */
+function tell(error) {
+  const words = error instanceof Error ? error.message : String(error);
+  document.getElementById("main")?.prepend(h("p", { role: "alert", class: "alert" }, `This view cannot be drawn: ${words}`));
+}
+
+/** @param {Page} page @returns {import("./core/page.js").Side[]} */
+function shownSides(page) {
+  const wanted = get("side", page.sides.length > 1 ? "ab" : "a");
+  const found = page.sides.filter((side) => wanted.includes(side.name));
+  return found.length ? found : page.sides;
+}
+
+/** @param {Page} page @returns {HTMLElement} */
+function head(page) {
+  const names = page.sides.map((side) => {
+    const { machine, num_ipus, emulated_cycles, emulated } = side.head;
+    const where = machine ? `${machine} (${num_ipus} IPU${num_ipus === 1 ? "" : "s"})` : "";
+    return h(
+      "p",
+      { class: "recording" },
+      page.sides.length > 1 ? h("strong", {}, `${side.name.toUpperCase()} `) : null,
+      h("span", { class: "title" }, side.label),
+      emulated ? [" ", valueOf(emulated_cycles, "cycles", "head.total"), ` emulated on ${where}`] : where ? ` ${where}` : null,
+    );
+  });
+  const theme = h("select", { id: "theme" }, ["auto", "light", "dark"].map((name) => h("option", { value: name }, name)));
+  theme.value = get("theme", "auto");
+  theme.addEventListener("change", () => {
+    set({ theme: theme.value === "auto" ? null : theme.value });
+    applyTheme();
+  });
+  /** @type {HTMLElement[]} */
+  const controls = [h("label", {}, "theme ", theme)];
+  if (page.sides.length > 1) {
+    const side = h("select", { id: "side" }, [["ab", "A and B"], ["a", "A"], ["b", "B"]].map(([value, words]) => h("option", { value }, words)));
+    side.value = get("side", "ab");
+    side.addEventListener("change", () => {
+      set({ side: side.value });
+      show(page);
+    });
+    controls.unshift(h("label", {}, "show ", side));
+  }
+  controls.push(h("button", { type: "button", onclick: () => print() }, "Print"));
+  return h("header", {}, h("div", { class: "names" }, names), h("div", { class: "controls" }, controls));
+}
+
+function applyTheme() {
+  const theme = get("theme", "auto");
+  const root = document.documentElement;
+  if (theme === "light" || theme === "dark") root.dataset.theme = theme;
+  else delete root.dataset.theme;
+  redrawAll();
+}
+
+let shownCount = 0;
+
+/** Draws the view that the URL names. @param {Page} page */
+async function show(page) {
+  const turn = ++shownCount;
+  const view = VIEWS.find(({ name }) => name === viewName()) ?? VIEWS[0];
+  const main = document.getElementById("main");
+  if (!view || !main) return;
+  delete document.documentElement.dataset.ready;
+  for (const anchor of document.querySelectorAll("nav a")) {
+    const name = anchor.getAttribute("data-view") ?? "";
+    anchor.setAttribute("href", link(name));
+    if (name === view.name) anchor.setAttribute("aria-current", "page");
+    else anchor.removeAttribute("aria-current");
+  }
+  applyTheme();
+  const sides = shownSides(page).filter((side) => !view.needs || side.has(view.needs));
+  const title = [h("h1", {}, view.title), h("p", { class: "question" }, view.question)];
+  document.title = `${view.title} · ${page.sides.map((side) => side.label).join(" and ")} · tilestep`;
+  try {
+    const parts = sides.length ? await view.render(sides, page) : [h("p", { class: "absent" }, view.absent ?? "The recording has nothing of this.")];
+    if (turn !== shownCount) return;
+    replace(main, title, parts);
+  } catch (error) {
+    if (turn !== shownCount) return;
+    replace(main, title);
+    tell(error);
+    console.error(error);
+  }
+  document.documentElement.dataset.ready = view.name;
+}
+
+async function start() {
+  const page = await openPage();
+  const [first] = page.sides;
+  if (first) learn(first.head.clock_hz, page.origins);
+  const views = VIEWS.filter((view) => view.name !== "compare" || page.sides.length > 1);
+  const nav = h("nav", { "aria-label": "views" }, h("ul", {}, views.map(({ name, title }) => h("li", {}, h("a", { href: link(name), "data-view": name }, title)))));
+  // The data stay where they are, behind what is seen: views unpack them when they are opened.
+  document.body.prepend(h("a", { class: "skip", href: "#main", onclick: skip }, "Skip to the view"), head(page), nav, h("main", { id: "main", tabindex: "-1" }));
+  startTips();
+  onChange(() => show(page));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll);
+  await show(page);
+}
+
+/** @param {Event} event */
+function skip(event) {
+  event.preventDefault(); // the fragment is the page's state
+  document.getElementById("main")?.focus();
+}
+
+start().catch((error) => {
+  document.body.append(h("p", { role: "alert", class: "alert" }, `This page cannot be opened: ${error instanceof Error ? error.message : error}`));
+  console.error(error);
+});

@@ -1,0 +1,169 @@
+/** What do I change first, and what do I win? */
+
+import { bars } from "../core/bars.js";
+import { lookOf } from "../core/colors.js";
+import { h } from "../core/dom.js";
+import { columnsOf, either, joined } from "../core/pairs.js";
+import { link } from "../core/state.js";
+import { table } from "../core/table.js";
+import { valueOf } from "../core/value.js";
+import { proofTitle } from "./titles.js";
+
+/** @typedef {import("../core/page.js").Side} Side */
+
+/** @type {import("../core/page.js").View} */
+export const findings = {
+  name: "findings",
+  title: "What to do",
+  question: "What do I change first, and what do I win?",
+  needs: "head",
+  absent: "The recording is damaged.",
+  async render(sides, page) {
+    const parts = await Promise.all(sides.map((side) => ofSide(side, sides.length > 1)));
+    return [h("div", { class: "sides" }, parts), ...programs(sides, page), ...(await notes(sides))];
+  },
+};
+
+/** @param {Side} side @param {boolean} named @returns {Promise<HTMLElement>} */
+async function ofSide(side, named) {
+  const found = side.has("findings") ? (await side.block("findings")).json : null;
+  const all = /** @type {any[]} */ (found?.found ?? []).map((finding, index) => ({ ...finding, number: index + 1 }));
+  const [first, aside] = [all.filter((finding) => !finding.aside), all.filter((finding) => finding.aside)];
+  const most = Math.max(...all.map((finding) => finding.gain?.share ?? 0), 0);
+  const nothing = found
+    ? "No change is known that would make it faster by a hundredth or more, or smaller where memory is short."
+    : "The recording has no profile, so nothing is known of what to change.";
+  return h(
+    "section",
+    { "aria-label": side.label },
+    named ? h("h2", {}, `${side.name.toUpperCase()}: ${side.label}`) : null,
+    steady(found?.steady),
+    first.length ? list(first, most) : h("p", { class: "absent" }, side.head.emulated ? nothing : `Nothing ran. ${found ? "" : nothing}`),
+    aside.length ? [h("h2", {}, "Worth knowing"), list(aside, most)] : null,
+    kinds(side, found?.idle_cycles ?? 0),
+  );
+}
+
+/** @param {any} found @returns {HTMLElement | null} */
+function steady(found) {
+  if (!found || found.turn_cycles === null) return null;
+  return h(
+    "p",
+    { class: "steady" },
+    `Once warm, a run of ${found.label} takes `,
+    valueOf(found.turn_cycles, "cycles", "findings.turn"),
+    "; set-up apart from ",
+    valueOf(found.turns, "count", "findings.runs"),
+    " of them took ",
+    valueOf(found.set_up_cycles, "cycles", "findings.set_up"),
+    ".",
+  );
+}
+
+/** @param {any[]} found @param {number} most the largest share, whose bar is full @returns {HTMLElement} */
+function list(found, most) {
+  return h("ol", { class: "findings" }, found.map((finding) => h("li", { value: finding.number, class: finding.urgent ? "urgent" : false }, entry(finding, most))));
+}
+
+/** @param {any} finding @param {number} most @returns {import("../core/dom.js").Children} */
+function entry(finding, most) {
+  const { edit, text, line, others, proof } = finding;
+  const links = [
+    line ? h("a", { href: link("source", { file: line.file, line: line.number }) }, line.label) : null,
+    others.length > 1 ? h("span", {}, `and ${others.length - 1} other ${others.length === 2 ? "line" : "lines"}`) : null,
+    h("a", { href: link(proof) }, `see ${proofTitle(proof)}`),
+  ];
+  return [
+    h("h3", {}, edit ? edit : text),
+    gain(finding, most),
+    edit ? h("p", {}, text) : null,
+    others.length > 1 ? h("ul", { class: "others" }, others.map((/** @type {any} */ other) => h("li", {}, h("a", { href: link("source", { file: other.file, line: other.number }) }, other.label), " ", valueOf(other.share, "share", "findings.replayed")))) : null,
+    h("p", { class: "links" }, links.flatMap((each) => (each ? [each, " "] : []))),
+  ];
+}
+
+/** @param {any} finding @param {number} most @returns {HTMLElement | null} */
+function gain({ gain: found, how, basis }, most) {
+  if (!found) return null;
+  const origin = how === "replayed" ? "findings.replayed" : how === "about" ? "findings.about" : "findings.within";
+  const sure = how === "about" ? "about " : "";
+  const note = [how === "within 2 %" ? "within 2 %" : "", basis].filter(Boolean).join("; ");
+  if (found.tile_bytes !== null) {
+    return h("p", { class: "gain" }, sure, "−", valueOf(found.tile_bytes, "bytes", origin), " on the fullest tile", note ? ` (${note})` : "");
+  }
+  const width = most > 0 ? Math.max(1, (100 * (found.share ?? 0)) / most) : 0;
+  return h(
+    "p",
+    { class: "gain" },
+    h("span", { class: "gain-bar", "aria-hidden": "true", style: { width: `${width * 0.12}rem` } }),
+    h("strong", {}, sure, "−", valueOf(found.share, "share", origin)),
+    " of the time, ",
+    valueOf(found.cycles, "cycles", origin),
+    note ? ` (${note})` : "",
+  );
+}
+
+/** @param {Side} side @param {number | null} idle @returns {HTMLElement[] | null} */
+function kinds(side, idle) {
+  const { cycles_by_kind: spent, busiest_ipu: ipu, emulated_cycles: whole } = side.head;
+  const all = { ...spent, ...(idle ? { idle } : {}) };
+  const rows = Object.keys(all)
+    .filter((kind) => all[kind] > 0)
+    .sort((a, b) => all[b] - all[a])
+    .map((kind) => ({ key: kind, ...lookOf(kind), values: [all[kind]] }));
+  if (!rows.length || !side.head.emulated) return null;
+  return [h("h2", {}, `Time of IPU ${ipu}, the busiest`), bars({ label: `time of IPU ${ipu} by kind`, rows, unit: "cycles", origin: "head.kinds", whole })];
+}
+
+/** @param {Side[]} sides @param {import("../core/page.js").Page} page @returns {HTMLElement[]} */
+function programs(sides, page) {
+  const lists = sides.map((side) => ({ name: side.name, rows: /** @type {any[]} */ (side.head.programs) }));
+  if (lists.every(({ rows }) => !rows.length)) return [];
+  /** @type {Map<number, number>} */
+  const partners = new Map((page.comparison?.programs ?? []).map((/** @type {[number, number]} */ [a, b]) => [b, a]));
+  const rows = joined(lists, (row, side) => (side === "b" && sides.length > 1 ? `a${partners.get(row.row) ?? `b${row.row}`}` : `a${row.row}`));
+  const columns = [
+    { name: "program", of: either((/** @type {any} */ row) => row.label) },
+    ...columnsOf(sides, { name: "runs", unit: "count", origin: "findings.runs", of: (/** @type {any} */ row) => row.runs }),
+    ...columnsOf(sides, { name: "loads", unit: "count", origin: "findings.loads", of: (/** @type {any} */ row) => row.loads }),
+    ...columnsOf(sides, { name: "time", unit: "cycles", origin: "findings.program", of: (/** @type {any} */ row) => row.cycles }),
+    ...columnsOf(sides, { name: "fullest tile", unit: "bytes", origin: "findings.tile", of: (/** @type {any} */ row) => row.peak_tile_bytes }),
+  ];
+  const by = columns.findIndex(({ name }) => name.startsWith("time"));
+  return [h("h2", {}, "Programs"), table({ label: "programs", columns, rows, sortBy: by, filter: rows.length > 20 })];
+}
+
+/** @param {Side[]} sides @returns {Promise<HTMLElement[]>} */
+async function notes(sides) {
+  const parts = [];
+  for (const side of sides) {
+    const found = side.has("findings") ? (await side.block("findings")).json : { assumptions: [], fallbacks: [], options: [] };
+    const name = sides.length > 1 ? ` of ${side.name.toUpperCase()}` : "";
+    const rough = found.fallbacks.map((/** @type {string} */ op) => `Priced roughly, without an estimator of its own: ${op}.`);
+    const said = [...found.assumptions, ...rough];
+    if (said.length) parts.push(h("h2", {}, `Assumptions${name}`), h("ul", {}, said.map((words) => h("li", {}, words))));
+    if (found.options.length) {
+      const columns = [
+        { name: "option", of: (/** @type {string[]} */ row) => row[0] },
+        { name: "value", of: (/** @type {string[]} */ row) => row[1] },
+      ];
+      parts.push(h("h2", {}, `Engine options${name}`), table({ label: `engine options${name}`, columns, rows: found.options }));
+    }
+    parts.push(...machine(side, name));
+  }
+  return parts;
+}
+
+/** @param {Side} side @param {string} name @returns {HTMLElement[]} */
+function machine(side, name) {
+  if (!side.head.fields.length) return [];
+  /** @type {import("../core/table.js").Column<any>[]} */
+  const columns = [
+    { name: "field", of: (row) => row.path },
+    { name: "value", of: (row) => (typeof row.value === "number" ? `${row.value.toLocaleString("en", { maximumSignificantDigits: 12 })} ${row.unit}` : row.value) },
+    { name: "basis", of: (row) => row.basis },
+    { name: "source", of: (row) => row.source },
+  ];
+  const fields = table({ label: `fields of the machine${name}`, columns, rows: side.head.fields, filter: true });
+  return [h("h2", {}, `Machine${name}: ${side.head.machine}`), h("details", {}, h("summary", {}, `${side.head.fields.length} fields, each with its source`), fields)];
+}

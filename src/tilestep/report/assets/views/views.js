@@ -1,0 +1,28 @@
+/** All views, in the order of the navigation. */
+
+import { compare } from "./compare.js";
+import { execution } from "./execution.js";
+import { findings } from "./findings.js";
+import { liveness } from "./liveness.js";
+import { memory } from "./memory.js";
+import { operations } from "./operations.js";
+import { pipeline } from "./pipeline.js";
+import { program } from "./program.js";
+import { source } from "./source.js";
+import { system } from "./system.js";
+import { whatIf } from "./what_if.js";
+
+/** @type {import("../core/page.js").View[]} */
+export const VIEWS = [
+  findings,
+  whatIf,
+  source,
+  memory,
+  liveness,
+  program,
+  operations,
+  execution,
+  pipeline,
+  system,
+  compare,
+];

@@ -1,0 +1,43 @@
+"""The page's own files."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from tilestep.report.page.modules import joined
+
+VIEWS: Final = (
+    "findings",
+    "what_if",
+    "source",
+    "memory",
+    "liveness",
+    "program",
+    "operations",
+    "execution",
+    "pipeline",
+    "system",
+    "compare",
+)
+STYLES: Final = ("vendor/uPlot.min.css", "page.css", *(f"views/{name}.css" for name in VIEWS))
+VENDORED: Final = (("vendor/uPlot.LICENSE", "vendor/uPlot.iife.min.js"),)  # a licence wants to stand in each copy
+
+
+def asset(path: str) -> str:
+    """The text of a file of `report/assets`."""
+    return files("tilestep.report").joinpath("assets", path).read_text(encoding="utf-8")
+
+
+@cache
+def script() -> str:
+    """The page's script, libraries first."""
+    libraries = (f"/*\n{asset(licence)}*/\n{asset(code)}" for licence, code in VENDORED)
+    return "\n".join([*libraries, joined("main.js", asset)])
+
+
+@cache
+def style() -> str:
+    """The page's style."""
+    return "\n".join(map(asset, STYLES))

@@ -1,0 +1,79 @@
+"""The page as one HTML document, in which no text of a recording is anything but text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterator
+from html import escape
+from typing import Final
+
+from tilestep.report.page.assets import script, style
+from tilestep.report.page.block import packed
+from tilestep.report.page.sections import ORIGINS, SECTIONS
+from tilestep.report.page.sections.comparison import comparison
+from tilestep.report.reader import Report
+
+MOST_BYTES: Final = 20_000_000  # of a page; larger ones hold less detail, and say so
+
+
+def page_html(a: Report, b: Report | None = None, *, labels: tuple[str, str] = ("A", "B"), served: bool = False) -> str:
+    """The page of a recording, or of two to compare.
+
+    Args:
+        a: the recording.
+        b: another.
+        labels: what the page calls them.
+        served: whether `tilestep view` serves it, so that the page may ask its own server for more.
+    Returns: HTML that asks for nothing outside of itself.
+    Raises: RecordingError if a recording is damaged.
+    """
+    code, look = script(), style()
+    blocks = dict(_blocks("a", a))
+    if b is not None:
+        blocks |= _blocks("b", b)
+        both = comparison(a, b)
+        if both is not None:
+            blocks["comparison"] = packed(both)
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src '{_hash(code)}'",
+            f"style-src '{_hash(look)}'",
+            *(["connect-src 'self'"] if served else []),
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+    shell = {"labels": dict(zip("ab", labels, strict=True)), "served": served, "origins": dict(ORIGINS)}
+    parts = [
+        "<!doctype html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy, quote=True)}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="referrer" content="no-referrer">',
+        f"<title>{escape(labels[0])} · tilestep</title>",
+        f"<style>{look}</style></head><body>",
+        "<noscript><p>This page draws its pictures by JavaScript, which is off. summary.txt beside it has the summary.</p></noscript>",
+        f'<script type="application/json" id="page">{_inert(json.dumps(shell))}</script>',
+        *(f'<script type="application/gzip;base64" id="data-{name}">{text}</script>' for name, text in blocks.items()),
+        f'<script type="module">{code}</script></body></html>\n',
+    ]
+    return "\n".join(parts)
+
+
+def _blocks(side: str, report: Report) -> Iterator[tuple[str, str]]:
+    for name, section in SECTIONS.items():
+        block = section(report)
+        if block is not None:
+            yield f"{side}-{name}", packed(block)
+
+
+def _hash(text: str) -> str:
+    """The text's hash, as a policy names it."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _inert(text: str) -> str:
+    """JSON that cannot end the element around it."""
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -1,0 +1,58 @@
+"""What all views need: the machine, the programs and the total."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from types import MappingProxyType
+from typing import Final
+
+from tilestep.machine.assemble import describe
+from tilestep.report.overview import overview
+from tilestep.report.page.block import Block
+from tilestep.report.reader import CompiledProgram, Report
+
+ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "head.total": "Emulated cycles from the recording's begin to its end, waits included.",
+        "head.kinds": "Cycles of the busiest IPU in all runs together, also in those whose events were not kept.",
+    }
+)
+
+
+def head(report: Report) -> Block:
+    """The block `head`: always there.
+
+    Its JSON: tilestep (version), parts, emulated (whether something ran), machine ('' without one), num_ipus, clock_hz, tile_sram_bytes,
+    num_tiles, emulated_cycles, busiest_ipu, cycles_by_kind, fields (of the machine, with unit, source and basis), programs (rows of
+    `tilestep report show`, with row and label).
+    """
+    found = overview(report)
+    programs = report.compilation.programs if "compilation" in report.parts else ()
+    machine = report.target.machine if found.machine else None
+    return Block(
+        json={
+            "tilestep": found.tilestep,
+            "parts": list(found.parts),
+            "emulated": "execution" in found.parts,
+            "machine": found.machine,
+            "num_ipus": found.num_ipus,
+            "num_tiles": machine.ipu.num_tiles if machine else 0,
+            "clock_hz": found.clock_hz,
+            "tile_sram_bytes": found.tile_sram_bytes,
+            "emulated_cycles": found.emulated_cycles,
+            "busiest_ipu": found.busiest_ipu,
+            "cycles_by_kind": found.cycles_by_kind,
+            "fields": [asdict(field) for field in describe(machine)] if machine else [],
+            "programs": [
+                {**asdict(row), "row": program.row, "label": label}
+                for row, program, label in zip(found.programs, programs, labels(programs), strict=True)
+            ],
+        }
+    )
+
+
+def labels(programs: tuple[CompiledProgram, ...]) -> list[str]:
+    """The name of each program, with its number where another has the same name."""
+    names = [program.name for program in programs]
+    return [program.name if names.count(program.name) == 1 else f"{program.name} #{program.key}" for program in programs]
