@@ -150,6 +150,7 @@ PUBLIC_NAMES = [
     "tilestep.sim.KINDS",
     "tilestep.sim.Mark",
     "tilestep.sim.ProgramTotals",
+    "tilestep.sim.Recurrence",
     "tilestep.sim.System",
     "tilestep.sim.TileUse",
     "tilestep.sim.Trace",
