@@ -73,8 +73,9 @@ def _narrowed(name: str, column: NDArray[Any]) -> tuple[str, bool, NDArray[Any]]
     if column.dtype.kind == "f":
         return "f8", False, column.astype(np.float64)
     values = column.astype(np.int64)
-    if values.size and int(np.abs(values).max()) > MOST_EXACT:
-        raise ValueError(f"column {name!r} has {int(values[np.argmax(np.abs(values))]):,}: a page holds whole numbers up to 2**53")
+    for extreme in (int(values.min(initial=0)), int(values.max(initial=0))):
+        if abs(extreme) > MOST_EXACT:
+            raise ValueError(f"column {name!r} has {extreme:,}: a page holds whole numbers up to 2**53")
     differences = np.diff(values, prepend=0)
     for numbers, delta in ((values, False), (differences, True)):
         lowest, highest = (int(numbers.min()), int(numbers.max())) if numbers.size else (0, 0)
