@@ -15,7 +15,7 @@ from tilestep.report.reader.programs import ProgramLeaf
 from tilestep.report.reader.runs import Run, RunOnIpu
 
 MOST_BLOCKS: Final = 200_000
-_LONGEST_SCOPE: Final = 10_000  # characters
+LONGEST_SCOPE: Final = 10_000  # characters
 BLOCKS: Final = "blocks"  # note in a manifest: names of the scopes that are blocks, if the process had a filter
 BLOCK_PROGRAMS: Final = "block_programs"  # likewise of programs
 _WRAPPED: Final = re.compile(r"(?:jvp|transpose|vmap|pmap|remat|checkpoint|rematted_computation)\((.*)\)")
@@ -98,8 +98,8 @@ def scopes_of(scope: str) -> tuple[str, ...]:
 
     Raises: RecordingError if it is longer than any that a program has.
     """
-    if len(scope) > _LONGEST_SCOPE:
-        raise RecordingError(f"an operation has the scope {shown(scope)} of {len(scope):,} characters: at most {_LONGEST_SCOPE:,} are read")
+    if len(scope) > LONGEST_SCOPE:
+        raise RecordingError(f"an operation has the scope {shown(scope)} of {len(scope):,} characters: at most {LONGEST_SCOPE:,} are read")
     return tuple(name for part in scope.split("/")[:-1] if not _NOT_NAMED.fullmatch(name := _bare(part)))
 
 

@@ -69,7 +69,7 @@ def _times(node: ProgramNode, times: int, counts: Mapping[Site, int]) -> Iterato
         if node.cycles is not None:
             yield node, times
         return
-    for child, inside in _inner(node, times, counts):
+    for child, inside in below(node, times, counts):
         yield from _times(child, inside, counts)
 
 
@@ -77,12 +77,12 @@ def _visits(node: ProgramNode, times: int, counts: Mapping[Site, int], passed: C
     """How often a walk comes to leaves, and to bodies of loops. Args: passed: ids of the nodes that it passes at once."""
     if id(node) in passed or isinstance(node, ProgramLeaf):
         return 0 if id(node) in passed else times
-    inner = list(_inner(node, times, counts))
+    inner = list(below(node, times, counts))
     own = sum(inside for _, inside in inner) if isinstance(node, Repeat) else 0
     return own + sum(_visits(child, inside, counts, passed) for child, inside in inner)
 
 
-def _inner(node: ProgramNode, times: int, counts: Mapping[Site, int]) -> Iterator[tuple[ProgramNode, int]]:
+def below(node: ProgramNode, times: int, counts: Mapping[Site, int]) -> Iterator[tuple[ProgramNode, int]]:
     """(node, how often it runs) directly below a node that runs `times`. The count of a site is of the whole run."""
     match node:
         case Repeat(body=body, trips=int(trips)):
@@ -176,7 +176,7 @@ class _Walk:
                 wanted, length = self._wanted(node), self._cycles(node)
             case Repeat():
                 self._visits[id(node)] = visits
-                [(body, inside)] = _inner(node, visits, counts)
+                [(body, inside)] = below(node, visits, counts)
                 wanted, length = self._learn(body, inside, counts)
                 fixed = node.trips if node.trips is not None else 1 if node.site is None else None
                 length = None if length is None else 0 if length == 0 else None if fixed is None else fixed * length

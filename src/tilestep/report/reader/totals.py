@@ -48,7 +48,7 @@ class ProgramTotal(NamedTuple):
 
 def leaf_totals(tables: Tables, program: CompiledProgram) -> Iterator[LeafTotal]:
     """The steps of a program that ran, in order. Raises: RecordingError if its tree was not kept, or is damaged."""
-    counts = _counts(tables, program)
+    counts = site_counts(tables, program)
     fixed: dict[int, int] = {laid.leaf.leaf: laid.times for laid in summed(program.tree, {}, cycles=_one)}
     counted: dict[int, int] = {laid.leaf.leaf: laid.times for laid in summed(program.tree, counts, cycles=_one)}
     for leaf in program.leaves:
@@ -74,7 +74,7 @@ def _one(leaf: ProgramLeaf) -> int:
     return 1
 
 
-def _counts(tables: Tables, program: CompiledProgram) -> dict[Site, int]:
+def site_counts(tables: Tables, program: CompiledProgram) -> dict[Site, int]:
     """(site, arm) -> times in all runs of a program, on the first of its IPUs."""
     if not tables.has("trips"):
         return {}

@@ -3,10 +3,10 @@
 import { h } from "./dom.js";
 import * as format from "./format.js";
 
-/** @typedef {"cycles" | "seconds" | "bytes" | "count" | "share" | "flops" | "number" | "ns"} Unit */
+/** @typedef {"cycles" | "seconds" | "bytes" | "count" | "share" | "flops" | "flop/s" | "B/cycle" | "number" | "ns"} Unit */
 
 /** Cycles a second of the machine, and sentences that say where numbers come from; `learn` sets both. */
-const known = { clock: 0, /** @type {Record<string, string>} */ origins: {} };
+const known = { clock: 0, origins: /** @type {Record<string, string>} */ ({}) };
 
 /** Takes the clock and the sentences of a recording. @param {number} clockHz @param {Record<string, string>} origins */
 export function learn(clockHz, origins) {
@@ -29,6 +29,10 @@ export function text(value, unit) {
       return format.share(value, 1);
     case "flops":
       return `${format.large(value)}flop`;
+    case "flop/s":
+      return `${format.large(value)}flop/s`;
+    case "B/cycle":
+      return `${value.toPrecision(3)} B/cycle`;
     case "count":
       return format.count(value);
     default:
@@ -45,6 +49,10 @@ export function exact(value, unit) {
       return `${format.count(value)} bytes`;
     case "flops":
       return `${format.count(value)} floating-point operations`;
+    case "flop/s":
+      return `${format.count(value)} floating-point operations a second`;
+    case "B/cycle":
+      return `${value} bytes a cycle`;
     case "ns":
       return `${format.count(value)} ns of wall time`;
     case "seconds":

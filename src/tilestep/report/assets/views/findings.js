@@ -38,7 +38,7 @@ async function ofSide(side, named) {
     { "aria-label": side.label },
     named ? h("h2", {}, `${side.name.toUpperCase()}: ${side.label}`) : null,
     steady(found?.steady),
-    first.length ? list(first, most) : h("p", { class: "absent" }, side.head.emulated ? nothing : `Nothing ran. ${found ? "" : nothing}`),
+    first.length ? [named ? null : h("h2", {}, "First of all"), list(first, most)] : h("p", { class: "absent" }, side.head.emulated ? nothing : `Nothing ran. ${found ? "" : nothing}`),
     aside.length ? [h("h2", {}, "Worth knowing"), list(aside, most)] : null,
     kinds(side, found?.idle_cycles ?? 0),
   );
@@ -120,7 +120,7 @@ function programs(sides, page) {
   const lists = sides.map((side) => ({ name: side.name, rows: /** @type {any[]} */ (side.head.programs) }));
   if (lists.every(({ rows }) => !rows.length)) return [];
   /** @type {Map<number, number>} */
-  const partners = new Map((page.comparison?.programs ?? []).map(([a, b]) => [b, a]));
+  const partners = new Map((page.comparison?.programs ?? []).map((/** @type {[number, number]} */ [a, b]) => [b, a]));
   const rows = joined(lists, (row, side) => (side === "b" && sides.length > 1 ? `a${partners.get(row.row) ?? `b${row.row}`}` : `a${row.row}`));
   const columns = [
     { name: "program", of: either((/** @type {any} */ row) => row.label) },

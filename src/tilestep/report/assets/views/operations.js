@@ -1,12 +1,194 @@
 /** Which operation takes long, and how far is it from what the machine can do? */
 
+import { themeColor } from "../core/colors.js";
+import { h, replace } from "../core/dom.js";
+import { count } from "../core/format.js";
+import { columnsOf, either } from "../core/pairs.js";
+import { get, set } from "../core/state.js";
+import { table } from "../core/table.js";
+import { bytesPerCycle, GROUPINGS, intensityOf, operationsOf, pairsOf, peakOf, rateOf } from "./operations/rows.js";
+import { pointsOf, roofline, roofList } from "./operations/roofline.js";
+import { shapeLegend } from "./operations/shapes.js";
+import { verdict } from "./operations/verdict.js";
+import { choice, searchField } from "./steps/controls.js";
+import { familyLooks } from "./steps/families.js";
+import { CYCLE_KINDS, programPairs, shortScope, stepsOf } from "./steps/read.js";
+
+/** @typedef {import("./operations/rows.js").Operation} Operation */
+/** @typedef {import("./operations/rows.js").OperationPair} OperationPair */
+/** @typedef {import("./operations/rows.js").Grouping} Grouping */
+/** @typedef {import("./steps/read.js").Steps} Steps */
+/** @typedef {import("./steps/read.js").Leaf} Leaf */
+
 /** @type {import("../core/page.js").View} */
 export const operations = {
   name: "operations",
   title: "Operations",
   question: "Which operation takes long, and how far is it from what the machine can do?",
   needs: "steps",
-  render() {
-    return [];
+  absent: "The recording has no programs.",
+  async render(sides, page) {
+    const all = await Promise.all(sides.map(stepsOf));
+    const looks = familyLooks(all);
+    const two = all.length > 1;
+    const programs = programPairs(page, all);
+    /** @type {Map<string, number>} */
+    const pairOf = new Map();
+    programs.forEach(({ a, b }, place) => {
+      if (a) pairOf.set(`a ${a.place}`, place);
+      if (b) pairOf.set(`b ${b.place}`, place);
+    });
+    const place = h("div");
+    const said = h("section", { class: "verdicts", "aria-live": "polite", "aria-label": "the chosen operation" });
+    const note = h("span", { class: "note", role: "status" });
+
+    function draw() {
+      const grouping = groupingOf(get("group", "none"));
+      const [family, program, words] = [get("family"), get("program"), get("q").toLowerCase().split(/\s+/).filter(Boolean)];
+      const wanted = (/** @type {Steps} */ steps) => (/** @type {Leaf} */ leaf) => {
+        if (family && leaf.family !== family) return false;
+        if (program && String(pairOf.get(`${steps.side.name} ${leaf.program}`)) !== program) return false;
+        if (!words.length) return true;
+        const text = [leaf.name, leaf.scope, leaf.family, leaf.line?.name, leaf.dtype, leaf.codelet, steps.programs[leaf.program]?.label].join("\n").toLowerCase();
+        return words.every((word) => text.includes(word));
+      };
+      const rows = all.map((steps) => ({ name: steps.side.name, rows: operationsOf(steps, grouping, wanted(steps)) }));
+      const pairs = pairsOf(rows, pairOf, grouping).sort((one, other) => most(other) - most(one));
+      const idOf = (/** @type {OperationPair} */ pair) => (pair.b ? `b ${pair.b.id}` : `a ${pair.a?.id}`);
+      let chosen = pairs.find((pair) => idOf(pair) === get("operation")) ?? pairs[0] ?? null;
+      const say = () => replace(said, chosen ? [chosen.a, chosen.b].flatMap((operation) => (operation ? [verdict(operation, grouping, two)] : [])) : h("p", {}, "No operation is left."));
+      const choose = (/** @type {OperationPair} */ pair) => {
+        chosen = pair;
+        set({ operation: idOf(pair) });
+        say();
+        picture.redraw();
+      };
+      const list = () => operationTable(all, pairs, grouping, choose);
+      const picture = roofline({ pairs, grouping, two, looks, chosen: () => chosen, choose, table: () => pointTable(all, pairs, grouping) });
+      say();
+      const steps = rows.reduce((sum, side) => sum + side.rows.reduce((found, row) => found + row.leaves.length, 0), 0);
+      note.textContent = `${count(pairs.length)} rows of ${count(steps)} steps`;
+      replace(place, list(), h("h2", {}, "Roofline"), aboutPoints(pairs, two), picture.element, shapeLegend(looks, themeColor("ink")), roofList(all));
+    }
+
+    const change = (/** @type {string} */ key, /** @type {string} */ none) => (/** @type {string} */ value) => {
+      set({ [key]: value === none ? null : value, operation: null });
+      draw();
+    };
+    const families = [...looks.keys()].map((name) => /** @type {[string, string]} */ ([name, name]));
+    const names = programs.map(({ a, b }, index) => /** @type {[string, string]} */ ([String(index), (b ?? a)?.label ?? ""]));
+    draw();
+    return [
+      h(
+        "div",
+        { class: "controls" },
+        choice("grouped by", GROUPINGS, groupingOf(get("group", "none")), change("group", "none")),
+        choice("family", [["", "all"], ...families], get("family"), change("family", "")),
+        programs.length > 1 ? choice("program", [["", "all"], ...names], get("program"), change("program", "")) : h("span"),
+        searchField("search in the operations", get("q"), change("q", "")),
+        note,
+      ),
+      ...all.flatMap((steps) => notes(steps, two)),
+      said,
+      place,
+    ];
   },
 };
+
+/** @param {string} value @returns {Grouping} */
+function groupingOf(value) {
+  return GROUPINGS.find(([name]) => name === value)?.[0] ?? "none";
+}
+
+/** @param {OperationPair} pair @returns {number} */
+function most({ a, b }) {
+  return Math.max(a?.cycles ?? 0, b?.cycles ?? 0);
+}
+
+/** What is not there, and why. @param {Steps} steps @param {boolean} two @returns {HTMLElement[]} */
+function notes(steps, two) {
+  const whose = two ? `${steps.side.name.toUpperCase()}: ` : "";
+  const found = [];
+  if (!steps.ran && steps.leaves.length) found.push(`${whose}Nothing ran, so these are the figures of one run of each program. Steps whose number depends on data are left out.`);
+  const out = steps.programs.filter(({ leftOut, runs }) => leftOut && runs);
+  if (out.length) found.push(`${whose}${count(out.length)} ${out.length === 1 ? "program is" : "programs are"} left out. ${[...new Set(out.map(({ leftOut }) => leftOut))].join(" ")}`);
+  return found.map((words) => h("p", { class: "note" }, words));
+}
+
+/** @param {OperationPair[]} pairs @param {boolean} two @returns {HTMLElement} */
+function aboutPoints(pairs, two) {
+  const all = pairs.flatMap(({ a, b }) => [a, b].flatMap((operation) => (operation ? [operation] : [])));
+  const without = all.filter(({ flops }) => !flops).length;
+  const more = all.length - without - pointsOf(pairs).length;
+  return h(
+    "p",
+    { class: "note" },
+    "A point is an operation; its area grows with its cycles. Lines are roofs: exchange (a slope; dashed for bytes that both tiles of a bus receive) and the matrix units (level).",
+    two ? " A's points are hollow, B's filled, with a line between those that belong together." : null,
+    without ? ` ${count(without)} without floating-point operations ${without === 1 ? "has" : "have"} no point.` : null,
+    more > 0 ? ` ${count(more)} with the fewest cycles are not drawn.` : null,
+  );
+}
+
+/**
+ * @param {Steps[]} all
+ * @param {OperationPair[]} pairs
+ * @param {Grouping} grouping
+ * @param {(pair: OperationPair) => void} choose
+ * @returns {HTMLElement}
+ */
+function operationTable(all, pairs, grouping, choose) {
+  const sides = all.map(({ side }) => side);
+  const two = sides.length > 1;
+  const any = (/** @type {(operation: Operation) => number} */ of) => pairs.some(({ a, b }) => (a && of(a)) || (b && of(b)));
+  const share = (/** @type {Operation} */ row) => (row.steps.cycles ? row.cycles / row.steps.cycles : null);
+  /** @type {import("../core/table.js").Column<OperationPair>[]} */
+  const words = [
+    { name: "step", of: either((/** @type {Operation} */ row) => row.name) },
+    { name: "program", of: either((/** @type {Operation} */ row) => row.program) },
+    { name: "operation", of: either((/** @type {Operation} */ row) => row.scope), cell: either((/** @type {Operation} */ row) => h("span", { "data-tip": row.scope || false }, shortScope(row.scope) || "–")) },
+    { name: "family", of: either((/** @type {Operation} */ row) => row.family) },
+    { name: "line", of: either((/** @type {Operation} */ row) => row.line), cell: either((/** @type {Operation} */ row) => h("span", { "data-tip": row.line || false }, row.line.split("/").pop() || "–")) },
+  ];
+  const lead = grouping === "none" ? 0 : words.findIndex(({ name }) => name === (grouping === "scope" ? "operation" : grouping));
+  const [first] = words.splice(lead, 1);
+  /** @type {{name: string, unit: import("../core/value.js").Unit, origin: string, of: (row: Operation) => number | null}[]} */
+  const figures = [{ name: "cycles", unit: "cycles", origin: "steps.cycles", of: (row) => row.cycles }];
+  if (!two) {
+    figures.push({ name: "share", unit: "share", origin: "steps.share", of: share });
+    for (const [kind, name] of CYCLE_KINDS) if (any((row) => row[kind])) figures.push({ name, unit: "cycles", origin: "steps.cycles", of: (row) => row[kind] });
+  }
+  figures.push({ name: "executions", unit: "count", origin: "steps.executions", of: (row) => row.executions });
+  if (!two) figures.push({ name: "flop", unit: "flops", origin: "steps.flops", of: (row) => row.flops });
+  figures.push({ name: "flop/s", unit: "flop/s", origin: "steps.rate", of: rateOf });
+  if (!two) {
+    figures.push({ name: "of peak", unit: "share", origin: "steps.peak", of: peakOf });
+    figures.push({ name: "exchange bytes", unit: "bytes", origin: "steps.exchange_bytes", of: (row) => row.exchangeBytes });
+    figures.push({ name: "bytes/cycle", unit: "B/cycle", origin: "steps.per_cycle", of: bytesPerCycle });
+  }
+  const [cycles, ...rest] = figures.map((figure) => columnsOf(sides, figure));
+  const part = two ? [] : (rest.shift() ?? []); // the share of the cycles stands beside them
+  const columns = [first, ...(cycles ?? []), ...part, ...words, ...rest.flat()].filter((column) => column !== undefined);
+  const list = table({ label: "operations", columns, rows: pairs, sortBy: two ? 3 : 1, open: choose, empty: "nothing ran" });
+  list.classList.add("operation-table");
+  return list;
+}
+
+/** @param {Steps[]} all @param {OperationPair[]} pairs @param {Grouping} grouping @returns {HTMLElement} */
+function pointTable(all, pairs, grouping) {
+  const sides = all.map(({ side }) => side);
+  /** @type {import("../core/table.js").Column<OperationPair>[]} */
+  const columns = [
+    { name: grouping === "none" ? "step" : "group", of: either((/** @type {Operation} */ row) => (grouping === "none" ? row.name : row.id)) },
+    { name: "family", of: either((/** @type {Operation} */ row) => row.family) },
+    ...columnsOf(sides, { name: "flop for each byte", unit: "number", origin: "steps.intensity", of: (/** @type {Operation} */ row) => finite(intensityOf(row)) }),
+    ...columnsOf(sides, { name: "flop/s", unit: "flop/s", origin: "steps.rate", of: rateOf }),
+    ...columnsOf(sides, { name: "of peak", unit: "share", origin: "steps.peak", of: peakOf }),
+  ];
+  return table({ label: "points of the roofline", columns, rows: pairs.filter(({ a, b }) => a?.flops || b?.flops), filter: true });
+}
+
+/** @param {number | null} value @returns {number | null} */
+function finite(value) {
+  return value !== null && Number.isFinite(value) ? value : null;
+}

@@ -1,12 +1,133 @@
 /** Which of my lines costs this? */
 
+import { h, replace } from "../core/dom.js";
+import { columnsOf, either } from "../core/pairs.js";
+import { get, number, set } from "../core/state.js";
+import { table } from "../core/table.js";
+import { text, valueOf } from "../core/value.js";
+import { codeList, figuresOf } from "./source/code.js";
+import { filesOf, linesOf, sourceOf } from "./source/costs.js";
+import { flames } from "./source/flame.js";
+import { linePanel } from "./source/line.js";
+import { choice, searchField } from "./steps/controls.js";
+import { stepsOf } from "./steps/read.js";
+
+/** @typedef {import("./source/costs.js").CodeLine} CodeLine */
+/** @typedef {import("./source/costs.js").Cost} Cost */
+/** @typedef {import("./source/costs.js").Source} Source */
+
 /** @type {import("../core/page.js").View} */
 export const source = {
   name: "source",
   title: "Source",
   question: "Which of my lines costs this?",
   needs: "source",
-  render() {
-    return [];
+  absent: "The recording has no programs, so no line has a cost.",
+  async render(sides, page) {
+    const sources = await Promise.all(sides.map(sourceOf));
+    const all = await Promise.all(sides.map(stepsOf));
+    const files = filesOf(sources);
+    const code = h("section", { class: "source-code", "aria-label": "code" });
+    const panel = h("section", { class: "line-panel", "aria-label": "the chosen line", "aria-live": "polite" });
+
+    /** @param {string} file @param {number} line */
+    const show = (file, line) => {
+      const { lines, lost, of } = linesOf(sources, file);
+      const shown = lines.find((each) => each.number === line);
+      const choose = (/** @type {CodeLine} */ chosen) => {
+        set({ file, line: chosen.number });
+        replace(panel, linePanel(page, sources, all, file, chosen));
+      };
+      replace(code, of ? listing(sources, file, lines, line, choose) : lineTable(sources, file, lines, choose), lostLines(lost, sources));
+      if (shown) replace(panel, linePanel(page, sources, all, file, shown));
+      else replace(panel, h("p", { class: "note" }, line ? `Line ${line} of ${file} has no cost.` : "Choose a line with a cost to see what it became."));
+    };
+
+    if (!files.length) return [h("p", { class: "absent" }, "No line of the program has a cost: nothing ran, or nothing says where steps come from."), ...flames(all)];
+    const wanted = get("file");
+    const start = files.some(({ file }) => file === wanted) ? wanted : /** @type {{file: string}} */ (files[0]).file;
+    show(start, number("line", 0));
+    const most = Math.max(...sources.map(({ cycles }) => cycles), 1);
+    const names = files.map(({ file, cycles }) => /** @type {[string, string]} */ ([file, `${file} (${text(cycles / most, "share")})`]));
+    const chooser = choice("file", names, start, (file) => {
+      set({ file, line: null });
+      show(file, 0);
+    });
+    return [h("div", { class: "controls" }, chooser, ...sources.map((each) => summary(each, sources.length > 1))), code, panel, ...flames(all)];
   },
 };
+
+/** @param {Source} source @param {boolean} two @returns {HTMLElement} */
+function summary({ side, cycles, unknown }, two) {
+  const rest = unknown ? [", of which ", valueOf(unknown, "cycles", "source.cycles"), " have no line"] : null;
+  return h("span", { class: "note" }, two ? `${side.name.toUpperCase()}: ` : null, valueOf(cycles, "cycles", "source.share"), " in steps", rest);
+}
+
+/**
+ * @param {Source[]} sources
+ * @param {string} file
+ * @param {CodeLine[]} lines
+ * @param {number} line
+ * @param {(line: CodeLine) => void} choose
+ * @returns {HTMLElement[]}
+ */
+function listing(sources, file, lines, line, choose) {
+  const list = codeList({ sources, file, lines, chosen: line, choose });
+  const note = h("span", { class: "note", role: "status" });
+  const query = get("q");
+  const find = (/** @type {string} */ words) => {
+    const found = list.find(words);
+    note.textContent = words.trim() ? `${found} ${found === 1 ? "line" : "lines"}` : "";
+    return found;
+  };
+  const field = searchField("search in the code", query, (words) => {
+    set({ q: words || null });
+    if (find(words)) list.next(true);
+  }, (forward) => {
+    note.textContent = list.next(forward);
+  });
+  const costly = lines.filter(({ a, b }) => a?.cycles || b?.cycles).sort((one, other) => most(other) - most(one))[0];
+  requestAnimationFrame(() => {
+    if (query) find(query);
+    if (line || costly) list.show(line || (costly?.number ?? 0));
+  });
+  const whose = sources.length > 1 ? "The code is B's where B has it; A's costs stand where its lines are now. " : "";
+  return [
+    h("div", { class: "controls" }, field, h("button", { type: "button", onclick: () => costly && list.show(costly.number) }, "To the most costly line"), note),
+    list.element,
+    h("p", { class: "keys" }, `${whose}Keys: arrows move, n and p go to the next and the previous line with a cost, Enter shows its steps.`),
+  ];
+}
+
+/** @param {CodeLine} line @returns {number} */
+function most({ a, b }) {
+  return Math.max(a?.cycles ?? 0, b?.cycles ?? 0);
+}
+
+/** The lines alone, where there is no code. @param {Source[]} sources @param {string} file @param {CodeLine[]} lines @param {(line: CodeLine) => void} choose @returns {HTMLElement[]} */
+function lineTable(sources, file, lines, choose) {
+  const why = [...new Set(sources.map((source) => source.files.get(file)?.why).filter(Boolean))].join(" ");
+  const sides = sources.map(({ side }) => side);
+  const figures = figuresOf(sources, lines).slice(0, sides.length > 1 ? 1 : undefined);
+  /** @type {import("../core/table.js").Column<CodeLine>[]} */
+  const columns = [
+    { name: "line", of: (line) => line.number, cell: (line) => `${file}:${line.number}` },
+    { name: "function", of: either((/** @type {Cost} */ cost) => cost.function) },
+    ...figures.flatMap((figure) => columnsOf(sides, figure)),
+  ];
+  return [h("p", { class: "no-code" }, `${why} The lines stand here without it.`), table({ label: `lines of ${file}`, columns, rows: lines, sortBy: 2, open: choose })];
+}
+
+/** @param {Cost[]} lost @param {Source[]} sources @returns {HTMLElement | null} */
+function lostLines(lost, sources) {
+  const costs = lost.filter(({ cycles }) => cycles);
+  if (!costs.length || sources.length < 2) return null;
+  /** @type {import("../core/table.js").Column<Cost>[]} */
+  const columns = [
+    { name: "line of A", of: (cost) => cost.line, cell: (cost) => `${cost.file}:${cost.line}` },
+    { name: "function", of: (cost) => cost.function },
+    { name: "code", of: (cost) => sources[0]?.files.get(cost.file)?.lines?.[cost.line - 1]?.trim() ?? "" },
+    { name: "cycles, A", unit: "cycles", origin: "source.cycles", of: (cost) => cost.cycles },
+  ];
+  return h("div", {}, h("h3", {}, "Lines of A that B has no more"), table({ label: "lines of A that B has no more", columns, rows: costs, sortBy: 3 }));
+}

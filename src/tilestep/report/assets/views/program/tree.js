@@ -1,0 +1,259 @@
+/** A tree of which only the seen rows are in the document, with the keys of the ARIA pattern for trees. */
+
+import { h } from "../../core/dom.js";
+import { count } from "../../core/format.js";
+import { changeOf } from "../../core/pairs.js";
+import { link } from "../../core/state.js";
+import { explained, text } from "../../core/value.js";
+import { marked } from "../source/code.js";
+import { KIND, shortScope } from "../steps/read.js";
+import { RowWindow } from "../steps/window.js";
+import { allOf, cyclesOf, either, kindWords } from "./pairs.js";
+
+/** @typedef {import("./pairs.js").Both} Both */
+/** @typedef {import("../steps/read.js").Node} Node */
+/** @typedef {import("../steps/read.js").Program} Program */
+/** @typedef {{node: Both, depth: number, place: number}} Row */
+
+const ROW_HEIGHT = 26; // px, as program.css has it
+const MOST_OPENED = 2000; // matches to which a search opens the way
+const TYPING_MS = 700; // after which a letter begins a new word
+
+/**
+ * @param {object} options
+ * @param {Both} options.root
+ * @param {{a?: Program, b?: Program}} options.pair
+ * @param {Both[]} options.open at first
+ * @param {(node: Both) => void} options.choose
+ * @returns {{element: HTMLElement, show: (node: Both, focus?: boolean) => void, find: (query: string) => number, next: (forward: boolean) => string, openAll: (open: boolean) => void}}
+ */
+export function programTree({ root, pair, open, choose }) {
+  const opened = new Set(open);
+  const two = Boolean(pair.a && pair.b);
+  const whole = cyclesOf(root) || 1;
+  /** @type {Row[]} */
+  let rows = [];
+  /** @type {Both | null} */
+  let chosen = null;
+  let query = "";
+  let typed = "";
+  let typedAt = 0;
+  /** @type {Set<Both>} */
+  let matches = new Set();
+
+  const scroller = h("div", { class: "scroller tree" });
+  const body = h("div", { role: "tree", "aria-label": `the program ${either(root).name}` });
+  const names = two ? ["A", "B", "B − A"] : ["one run", "share", "times", "flop", "exchange", "line"];
+  scroller.append(h("div", { class: `tree-grid ${two ? "two" : "one"}` }, h("div", { class: "tree-row head", "aria-hidden": "true" }, h("span", { class: "label" }, "node"), names.map((name) => h("span", { class: "n" }, name))), body));
+
+  function arrange() {
+    rows = [];
+    /** @type {Row[]} */
+    const ahead = [{ node: root, depth: 0, place: 0 }];
+    for (let row = ahead.pop(); row; row = ahead.pop()) {
+      rows.push(row);
+      if (!opened.has(row.node)) continue;
+      for (let place = row.node.children.length - 1; place >= 0; place--) ahead.push({ node: /** @type {Both} */ (row.node.children[place]), depth: row.depth + 1, place });
+    }
+  }
+  arrange();
+
+  const list = new RowWindow({
+    scroller,
+    body,
+    height: ROW_HEIGHT,
+    count: () => rows.length,
+    row: (place) => element(/** @type {Row} */ (rows[place])),
+    onKey,
+    onPress(event, place) {
+      const row = /** @type {Row} */ (rows[place]);
+      if (event.target instanceof Element && event.target.closest(".twisty")) toggle(row.node);
+      else pick(row.node);
+    },
+  });
+
+  /** @param {Row} row @returns {HTMLElement} */
+  function element({ node, depth, place }) {
+    const here = either(node);
+    const parts = node.children.length;
+    const twisty = h("span", { class: "twisty", "aria-hidden": "true" }, parts ? (opened.has(node) ? "▾" : "▸") : "");
+    const named = marked(here.kind === KIND.ARM ? "" : here.kind === KIND.ROOT || !shortScope(here.scope) ? here.name : shortScope(here.scope), query);
+    const label = h(
+      "span",
+      { class: "label", "data-tip": here.scope ? `${here.name}\n${here.scope}` : false, style: { "padding-left": `${Math.min(depth, 30) * 1.1}rem` } },
+      twisty,
+      h("span", { class: here.leaf ? "family" : "kind" }, kindWords(here, place)),
+      " ",
+      named,
+      " ",
+      h("span", { class: "hint" }, hint(node)),
+      two && !(node.a && node.b) ? h("span", { class: "hint" }, node.a ? " only in A" : " only in B") : null,
+    );
+    return h(
+      "div",
+      {
+        role: "treeitem",
+        class: `tree-row${matches.has(node) ? " match" : ""}`,
+        "aria-level": depth + 1,
+        "aria-posinset": place + 1,
+        "aria-setsize": node.parent?.children.length ?? 1,
+        "aria-expanded": parts ? String(opened.has(node)) : false,
+        "aria-selected": String(node === chosen),
+      },
+      label,
+      two ? pairCells(node) : cells(here),
+    );
+  }
+
+  /** @param {Node} node @returns {HTMLElement[]} */
+  function cells(node) {
+    const runs = (pair.b ?? pair.a)?.runs || 1;
+    const ran = Boolean((pair.b ?? pair.a)?.runs);
+    const share = node.cycles / whole;
+    return [
+      number(node.cycles / runs, "cycles", ran ? "steps.run" : "steps.once"),
+      h("span", { class: "n part", "data-tip": explained(share, "share", "steps.share_of_program") }, h("i", { style: { width: `${share ? Math.max(1, 55 * share) : 0}%` } }), node.cycles ? text(share, "share") : ""),
+      number((ran ? node.times : node.ofRun) / runs, "number", "steps.executions_of_run"),
+      number(node.flops / runs, "flops", "steps.flops"),
+      number(node.exchangeBytes / runs, "bytes", "steps.exchange_bytes"),
+      h("span", { class: "n" }, node.line ? h("a", { href: link("source", { file: node.line.file, line: node.line.line }), tabindex: "-1", "data-tip": node.line.name }, `${node.line.file.split("/").pop()}:${node.line.line}`) : ""),
+    ];
+  }
+
+  /** @param {Both} node @returns {HTMLElement[]} */
+  function pairCells({ a, b }) {
+    const ofRun = (/** @type {Node | undefined} */ node, /** @type {Program | undefined} */ program) => (node ? node.cycles / (program?.runs || 1) : null);
+    const [before, after] = [ofRun(a, pair.a), ofRun(b, pair.b)];
+    return [number(before, "cycles", "steps.run"), number(after, "cycles", "steps.run"), h("span", { class: "n", "data-value": (after ?? 0) - (before ?? 0) }, changeOf(before, after, "cycles"))];
+  }
+
+  /** @param {Both} node */
+  function toggle(node) {
+    if (!node.children.length) return;
+    if (!opened.delete(node)) opened.add(node);
+    arrange();
+    list.draw(true);
+  }
+
+  /** @param {Both} node */
+  function pick(node) {
+    chosen = node;
+    choose(node);
+    list.draw(true);
+  }
+
+  /** @param {KeyboardEvent} event @param {number} place @returns {number | null | undefined} */
+  function onKey(event, place) {
+    const row = rows[place];
+    if (!row) return null;
+    const { node } = row;
+    switch (event.key) {
+      case "ArrowRight":
+        if (!node.children.length) return null;
+        if (opened.has(node)) return place + 1;
+        toggle(node);
+        return null;
+      case "ArrowLeft":
+        if (node.children.length && opened.has(node)) {
+          toggle(node);
+          return null;
+        }
+        return node.parent ? rows.findIndex((each) => each.node === node.parent) : null;
+      case "Enter":
+      case " ":
+        pick(node);
+        return null;
+      case "*":
+        for (const each of node.parent?.children ?? [node]) if (each.children.length) opened.add(each);
+        arrange();
+        return rows.findIndex((each) => each.node === node);
+      default:
+        return event.key.length === 1 ? typeahead(event.key.toLowerCase(), place) : undefined;
+    }
+  }
+
+  /** @param {string} letter @param {number} place @returns {number | null} */
+  function typeahead(letter, place) {
+    const now = performance.now();
+    typed = now - typedAt > TYPING_MS ? letter : typed + letter;
+    typedAt = now;
+    const from = typed.length > 1 ? 0 : 1; // a word that goes on may still be the row's own
+    for (let step = from; step < rows.length; step++) {
+      const index = (place + step) % rows.length;
+      const row = /** @type {Row} */ (rows[index]);
+      const here = either(row.node);
+      if ([kindWords(here, row.place), shortScope(here.scope), here.name].some((words) => words.toLowerCase().startsWith(typed))) return index;
+    }
+    return null;
+  }
+
+  /** @param {Both} node */
+  function openWay(node) {
+    for (let here = node.parent; here; here = here.parent) opened.add(here);
+  }
+
+  return {
+    element: scroller,
+    show(node, focus = false) {
+      openWay(node);
+      arrange();
+      chosen = node;
+      list.go(rows.findIndex((row) => row.node === node), focus, true);
+    },
+    find(words) {
+      query = words.trim().toLowerCase();
+      matches = new Set(query ? allOf(root).filter((node) => wordsOf(node).includes(query)) : []);
+      let left = MOST_OPENED;
+      for (const node of matches) if (left-- > 0) openWay(node);
+      arrange();
+      list.draw(true);
+      return matches.size;
+    },
+    next(forward) {
+      for (let step = 1; step <= rows.length; step++) {
+        const place = (list.active + (forward ? step : -step) + 2 * rows.length) % rows.length;
+        const row = rows[place];
+        if (!row || !matches.has(row.node)) continue;
+        list.go(place, false, true);
+        return either(row.node).name;
+      }
+      return "nothing matches";
+    },
+    openAll(all) {
+      opened.clear();
+      for (const node of all ? allOf(root) : [root]) if (node.children.length) opened.add(node);
+      arrange();
+      list.draw(true);
+    },
+  };
+}
+
+/** @param {Both} node @returns {string} */
+function wordsOf(node) {
+  const here = either(node);
+  return [here.name, here.scope, here.leaf?.family, here.line?.name, here.leaf?.codelet].join("\n").toLowerCase();
+}
+
+/** @param {number | null} value @param {import("../../core/value.js").Unit} unit @param {string} origin @returns {HTMLElement} */
+function number(value, unit, origin) {
+  if (!value) return h("span", { class: "n", "data-value": value ?? false }, value === null ? "–" : "");
+  return h("span", { class: "n", "data-value": value, "data-tip": explained(value, unit, origin) }, text(value, unit));
+}
+
+/** How often a loop goes round, and an arm is taken. @param {Both} node @returns {string} */
+function hint(node) {
+  const said = [node.a, node.b].filter((each) => each !== undefined).map((each) => hintOf(/** @type {Node} */ (each), node));
+  return [...new Set(said)].join(" → ");
+}
+
+/** @param {Node} node @param {Both} here @returns {string} */
+function hintOf(node, here) {
+  if (node.kind === KIND.LOOP) {
+    if (node.trips >= 0) return `× ${count(node.trips)}`;
+    return node.assumed ? "trips unknown: one is assumed" : `${count(node.times)} trips counted in all runs`;
+  }
+  if (node.kind === KIND.ARM) return node.assumed ? "not counted: the dearest arm is assumed" : `taken ${count(node.times)} times in all runs`;
+  if (node.kind === KIND.ROOT) return `${count(node.times)} runs`;
+  if (node.leaf && !node.leaf.priced) return "never runs";
+  return here.children.length ? "" : node.leaf?.fallback ? "priced without an estimator" : "";
+}

@@ -1,0 +1,171 @@
+/** The code of a file, with what each line costs in its margin. */
+
+import { h } from "../../core/dom.js";
+import { changeOf } from "../../core/pairs.js";
+import { explained, text } from "../../core/value.js";
+import { RowWindow } from "../steps/window.js";
+
+/** @typedef {import("./costs.js").CodeLine} CodeLine */
+/** @typedef {import("./costs.js").Cost} Cost */
+/** @typedef {import("./costs.js").Source} Source */
+/** @typedef {import("../../core/value.js").Unit} Unit */
+/** @typedef {{name: string, unit: Unit, origin: string, of: (cost: Cost) => number, words?: (cost: Cost) => string}} Figure */
+
+const ROW_HEIGHT = 21; // px, as source.css has it
+const LONGEST = 2000; // characters of a line that are shown
+
+/** @type {Figure} */
+export const CYCLES = { name: "cycles", unit: "cycles", origin: "source.cycles", of: (cost) => cost.cycles };
+/** @type {Figure} */
+const CALLS = {
+  name: "calls",
+  unit: "count",
+  origin: "source.calls",
+  of: (cost) => cost.dispatches + cost.waits + cost.reads,
+  words: (cost) => `${cost.dispatches} runs, ${cost.waits} waits, ${cost.reads} reads of values. `,
+};
+
+/** The figures of a line that recordings have. @param {Source[]} sources @param {CodeLine[]} lines @returns {Figure[]} */
+export function figuresOf(sources, lines) {
+  const any = (/** @type {(cost: Cost) => number} */ of) => lines.some(({ a, b }) => (a && of(a)) || (b && of(b)));
+  /** @type {Figure[]} */
+  const found = [CYCLES];
+  found.push({ name: "flop", unit: "flops", origin: "source.flops", of: (cost) => cost.flops });
+  found.push({ name: "exchange", unit: "bytes", origin: "source.exchange_bytes", of: (cost) => cost.exchangeBytes });
+  if (sources.some((source) => source.hasLives)) found.push({ name: "on a tile", unit: "bytes", origin: "source.tile_bytes", of: (cost) => cost.tileBytes });
+  found.push({ name: "times", unit: "count", origin: "source.executions", of: (cost) => cost.executions });
+  if (any(CALLS.of)) found.push(CALLS);
+  return found;
+}
+
+/**
+ * @param {object} options
+ * @param {Source[]} options.sources
+ * @param {string} options.file
+ * @param {CodeLine[]} options.lines
+ * @param {number} options.chosen number of a line; 0: none
+ * @param {(line: CodeLine) => void} options.choose
+ * @returns {{element: HTMLElement, find: (query: string) => number, next: (forward: boolean) => string, show: (number: number) => void}}
+ */
+export function codeList({ sources, file, lines, chosen, choose }) {
+  const figures = figuresOf(sources, lines);
+  const two = sources.length > 1;
+  const whole = Math.max(...sources.map((source) => source.cycles), 1);
+  let query = "";
+  const columns = two ? ["A", "B", "B − A"] : figures.map(({ name }) => name);
+  const scroller = h("div", { class: "scroller code" });
+  const body = h("div", { role: "rowgroup" });
+  const head = h(
+    "div",
+    { role: "row", class: "code-row head" },
+    h("span", { role: "columnheader", class: "n" }, "line"),
+    columns.flatMap((name, place) => {
+      const cell = h("span", { role: "columnheader", class: "n" }, name);
+      return place === 0 && !two ? [cell, h("span", { role: "columnheader", class: "part" }, "share")] : [cell];
+    }),
+    h("span", { role: "columnheader", class: "text" }, "code"),
+  );
+  const grid = h("div", { role: "grid", class: `code-grid ${two ? "two" : `of-${figures.length}`}`, "aria-label": `the lines of ${file} with their costs`, "aria-rowcount": lines.length + 1 }, head, body);
+  scroller.append(grid);
+
+  /** @param {Cost | undefined} cost @param {Figure} figure @returns {HTMLElement} */
+  const cell = (cost, { unit, origin, of, words }) => {
+    const value = cost ? of(cost) : 0;
+    if (!cost || !value) return h("span", { role: "gridcell", class: "n" });
+    return h("span", { role: "gridcell", class: "n", "data-value": value, "data-tip": (words?.(cost) ?? "") + explained(value, unit, origin) }, text(value, unit));
+  };
+  /** @param {Cost | undefined} cost @param {string} [name] @returns {HTMLElement} */
+  const bar = (cost, name = "") => {
+    if (!cost?.cycles) return h("span", { role: "gridcell", class: "part" });
+    const share = cost.cycles / whole;
+    const tip = explained(share, "share", "source.share");
+    return h("span", { role: "gridcell", class: "part", "data-value": share, "data-tip": tip }, h("i", { style: { width: `${Math.max(1, 60 * share)}%` } }), `${name}${text(share, "share")}`);
+  };
+  /** @param {CodeLine} line @returns {HTMLElement[]} */
+  const margin = (line) => {
+    const { a, b } = line;
+    if (!two) {
+      const cost = a ?? b;
+      return figures.flatMap((figure, place) => (place === 0 ? [cell(cost, figure), bar(cost)] : [cell(cost, figure)]));
+    }
+    const differs = (a?.cycles ?? 0) !== (b?.cycles ?? 0);
+    const value = (b?.cycles ?? 0) - (a?.cycles ?? 0);
+    const shown = a?.cycles || b?.cycles ? changeOf(a?.cycles ?? null, b?.cycles ?? null, "cycles") : null;
+    return [cell(a, CYCLES), cell(b, CYCLES), h("span", { role: "gridcell", class: "n", "data-value": shown ? value : false, "data-tip": differs ? explained(value, "cycles", "source.cycles") : false }, shown)];
+  };
+  const costs = lines.map(({ a, b }) => Boolean(a || b));
+  const rows = new RowWindow({
+    scroller,
+    body,
+    height: ROW_HEIGHT,
+    count: () => lines.length,
+    row(place) {
+      const line = /** @type {CodeLine} */ (lines[place]);
+      return h(
+        "div",
+        { role: "row", class: `code-row${costs[place] ? " costs" : ""}`, "aria-rowindex": place + 2, "aria-selected": line.number === chosen },
+        h("span", { role: "rowheader", class: "n number" }, line.number),
+        margin(line),
+        h("span", { role: "gridcell", class: "text" }, marked(line.text ?? "", query)),
+      );
+    },
+    onKey(event, place) {
+      if (event.key === "Enter" || event.key === " ") return pick(place);
+      if (event.key !== "n" && event.key !== "p") return undefined;
+      const next = event.key === "n" ? costs.indexOf(true, place + 1) : place ? costs.lastIndexOf(true, place - 1) : -1;
+      return next < 0 ? null : next;
+    },
+    onPress: (_, place) => pick(place),
+  });
+
+  /** @param {number} place @returns {null} */
+  function pick(place) {
+    const line = lines[place];
+    if (line && costs[place]) {
+      chosen = line.number;
+      choose(line);
+      rows.draw(true);
+    }
+    return null;
+  }
+  /** @param {number} place @returns {boolean} */
+  const matches = (place) => query !== "" && (lines[place]?.text ?? "").toLowerCase().includes(query);
+
+  return {
+    element: scroller,
+    find(words) {
+      query = words.trim().toLowerCase();
+      const found = lines.filter((_, place) => matches(place)).length;
+      rows.draw(true);
+      return found;
+    },
+    next(forward) {
+      for (let step = 1; step <= lines.length; step++) {
+        const place = (rows.active + (forward ? step : -step) + 2 * lines.length) % lines.length;
+        if (!matches(place)) continue;
+        rows.go(place, false, true);
+        return `line ${lines[place]?.number}`;
+      }
+      return "no line matches";
+    },
+    show(number) {
+      const place = lines.findIndex((line) => line.number === number);
+      if (place >= 0) rows.go(place, false, true);
+    },
+  };
+}
+
+/** A text whose matches are marked. @param {string} line @param {string} query @returns {import("../../core/dom.js").Child[]} */
+export function marked(line, query) {
+  const cut = line.length > LONGEST ? `${line.slice(0, LONGEST)}…` : line;
+  if (!query) return [cut];
+  /** @type {import("../../core/dom.js").Child[]} */
+  const parts = [];
+  const low = cut.toLowerCase();
+  let from = 0;
+  for (let at = low.indexOf(query); at >= 0 && low.length === cut.length; at = low.indexOf(query, from)) {
+    parts.push(cut.slice(from, at), h("mark", {}, cut.slice(at, at + query.length)));
+    from = at + query.length;
+  }
+  return [...parts, cut.slice(from)];
+}

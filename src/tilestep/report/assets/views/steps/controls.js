@@ -1,0 +1,38 @@
+/** Fields above the views of steps. */
+
+import { h } from "../../core/dom.js";
+
+/**
+ * A choice with its words.
+ * @param {string} words
+ * @param {[string, string][]} options value and words of each
+ * @param {string} chosen
+ * @param {(value: string) => void} change
+ * @returns {HTMLLabelElement}
+ */
+export function choice(words, options, chosen, change) {
+  const select = h("select", {}, options.map(([value, text]) => h("option", { value }, text.length > 80 ? `${text.slice(0, 79)}…` : text)));
+  select.value = chosen;
+  if (select.selectedIndex < 0) select.selectedIndex = 0;
+  select.addEventListener("change", () => change(select.value));
+  return h("label", { class: "choice" }, words, " ", select);
+}
+
+/**
+ * A field to search in; Enter goes to the next place, Shift and Enter to the one before.
+ * @param {string} words
+ * @param {string} value
+ * @param {(value: string) => void} change
+ * @param {(forward: boolean) => void} [next]
+ * @returns {HTMLInputElement}
+ */
+export function searchField(words, value, change, next) {
+  const field = h("input", { type: "search", "aria-label": words, placeholder: words, value });
+  field.addEventListener("input", () => change(field.value));
+  field.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !next) return;
+    event.preventDefault();
+    next(!event.shiftKey);
+  });
+  return field;
+}

@@ -1,0 +1,18 @@
+/** The look of each family of operations: the same in all views of a page. */
+
+import { lookAt } from "../../core/colors.js";
+
+/** @typedef {import("./read.js").Steps} Steps */
+/** @typedef {{color: string, hatch: import("../../core/colors.js").Hatch, shape: number}} FamilyLook */
+
+/** Families of all recordings by their cycles, with a look each. @param {Steps[]} all @returns {Map<string, FamilyLook>} */
+export function familyLooks(all) {
+  /** @type {Map<string, number>} */
+  const cycles = new Map();
+  for (const { leaves } of all) for (const leaf of leaves) cycles.set(leaf.family, (cycles.get(leaf.family) ?? 0) + leaf.cycles);
+  const names = [...cycles.keys()].sort((a, b) => (cycles.get(b) ?? 0) - (cycles.get(a) ?? 0) || (a < b ? -1 : 1));
+  return new Map(names.map((name, place) => [name, { ...lookAt(place), hatch: HATCH_OF[place % HATCH_OF.length] ?? "plain", shape: place % 6 }]));
+}
+
+/** Neighbours differ in their hatch as well as in their colour. @type {import("../../core/colors.js").Hatch[]} */
+const HATCH_OF = ["plain", "up", "dots", "down", "cross", "bars", "lines"];

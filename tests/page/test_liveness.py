@@ -1,0 +1,130 @@
+"""View Liveness: curves and lists are the reader's, a second step shows what was born and what is gone, and the URL keeps all of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.page.pages import rows, values
+from tests.unit.report.reader.recorded import liveness, report_of, two_stages
+from tilestep.record.memory import difference
+from tilestep.report.reader import Report, open_report
+from tilestep.report.reader.memory import MemoryReport
+
+CANVAS = "canvas[aria-label*='at each step']"
+
+
+def one() -> Report:
+    return report_of(two_stages(), detail=liveness())
+
+
+def table(page: Page) -> list[list[Any]]:
+    """The picture's table."""
+    page.get_by_role("button", name="Show as table").first.click()
+    return rows(page, "memory at each step")
+
+
+def same_curve(found: list[list[Any]], memory: MemoryReport, tile: int | None) -> None:
+    always, others = (column.tolist() for column in memory.over_time(tile))
+    assert [row[0] for row in found] == list(range(len(always)))
+    assert [row[1] for row in found] == [step.name for step in memory.liveness]
+    assert [row[2] for row in found] == always
+    assert [row[3] for row in found] == others
+    assert [row[4] for row in found] == [one + other for one, other in zip(always, others, strict=True)]
+
+
+def test_the_curve_of_the_fullest_tile_and_of_all_tiles_is_the_readers(open_page: Any) -> None:
+    report = one()
+    memory = report.compilation.main.memory
+    same_curve(table(open_page(report, "liveness")), memory, memory.peak.tile)
+    same_curve(table(open_page(report, "liveness", tile=14)), memory, 14)
+    same_curve(table(open_page(report, "liveness", on="all")), memory, None)
+
+
+@pytest.mark.parametrize("on", ["tile", "all"])
+def test_curves_of_a_recording_are_the_readers(open_page: Any, mnist_classifier: Any, on: str) -> None:
+    memory = open_report(mnist_classifier).compilation.main.memory
+    page = open_page(mnist_classifier, "liveness", on=on)
+    same_curve(table(page), memory, None if on == "all" else memory.peak.tile)
+    tick = memory.peak.tick
+    variables = [each for each in memory.liveness[tick].variables if each.tile_bytes]
+    if on == "all":
+        assert [[row[0], row[2]] for row in rows(page, "values that are alive")] == [[e.name, e.tile_bytes * e.tiles] for e in variables]
+    else:
+        tiles = memory.columns.num_tiles
+        here = sorted((e for e in variables if (memory.peak.tile - e.start_tile) % tiles < e.tiles), key=lambda e: (-e.tile_bytes, e.index))
+        assert [[row[0], row[2]] for row in rows(page, "values that are alive")] == [[e.name, e.tile_bytes] for e in here]
+
+
+def test_categories_add_up_to_the_total(open_page: Any) -> None:
+    report = one()
+    memory = report.compilation.main.memory
+    found = table(open_page(report, "liveness", by="category"))
+    tile = memory.peak.tile
+    for row in found:
+        parts = memory.by_category(tile, row[0])
+        code = sum(memory.code.values())
+        expected = [code, *(parts.get(name, 0) for name in ("resident", "constant", "argument", "result", "temporary"))]
+        assert row[2:8] == expected
+        assert row[8] == sum(expected)
+
+
+def test_keys_choose_a_step_and_mark_a_second(open_page: Any) -> None:
+    report = one()
+    memory = report.compilation.main.memory
+    page = open_page(report, "liveness", on="all")
+    page.locator(CANVAS).focus()
+    for key in ("Home", "ArrowRight", "m", "End", "ArrowLeft", "PageUp", "ArrowRight"):
+        page.keyboard.press(key)
+    assert page.evaluate("location.hash") == "#liveness?on=all&tick=6&mark=1"
+    change = difference(memory.columns, 1, 6)
+    names = [each.name for each in memory.variables]
+    assert [row[0] for row in rows(page, "values that were born")] == [names[life] for life in change.born] == ["y"]
+    assert [row[0] for row in rows(page, "values that are gone")] == [names[life] for life in change.gone] == ["x"]
+    assert "4 B less on each tile" in page.inner_text("#main")
+    page.reload()
+    page.wait_for_function("document.documentElement.dataset.ready")
+    assert [row[0] for row in rows(page, "values that were born")] == ["y"]
+    page.get_by_role("button", name="no mark").click()
+    assert page.evaluate("location.hash") == "#liveness?on=all&tick=6"
+    assert page.get_by_text("Between the two steps").count() == 0
+
+
+def test_a_click_chooses_and_one_with_shift_marks(open_page: Any) -> None:
+    page = open_page(one(), "liveness")
+    box = page.locator(CANVAS).bounding_box()
+    assert box is not None
+    width = box["width"] - 76 - 14
+    for tick, held in ((3, []), (7, ["Shift"])):
+        page.locator(CANVAS).click(position={"x": 76 + (tick + 0.5) * width / 8, "y": 100}, modifiers=held)
+    assert page.evaluate("location.hash") == "#liveness?tick=3&mark=7"
+
+
+def test_the_head_names_the_peak(open_page: Any) -> None:
+    report = one()
+    memory = report.compilation.main.memory
+    page = open_page(report, "liveness")
+    found = [each["value"] for each in values(page, ".fullest")]
+    assert found == [memory.peak.total_bytes, report.target.bytes_per_tile, memory.peak.total_bytes / report.target.bytes_per_tile]
+    assert f"step {memory.peak.tick}, {memory.liveness[memory.peak.tick].name}" in page.inner_text(".fullest")
+    label = page.locator(CANVAS).get_attribute("aria-label")
+    assert label is not None
+    assert "Keys: left and right" in label
+
+
+def test_two_recordings_have_a_curve_each_and_lists_side_by_side(open_page: Any) -> None:
+    detail = liveness()
+    larger = replace(detail, lives=(*detail.lives[:-1], replace(detail.lives[-1], tile_bytes=44)))
+    page = open_page((one(), report_of(two_stages(), detail=larger)), "liveness", tick=7, on="all")
+    assert page.locator(CANVAS).count() == 2
+    found = {row[0]: row[2:5] for row in rows(page, "values that are alive")}
+    assert found == {"w": [80, 80, 0], "y": [64, 704, 640]}
+
+
+def test_a_recording_without_detail_says_why(open_page: Any) -> None:
+    page = open_page(report_of(two_stages()), "liveness")
+    assert "its memory was not recorded in detail" in page.inner_text("#main")
+    assert page.locator(CANVAS).count() == 0
