@@ -95,7 +95,10 @@ def main() -> int:
     except subprocess.CalledProcessError:
         return 2  # git has said why
     tools = Path(sys.executable).parent
-    for command in ((tools / "ruff", "format", "--check", "."), (tools / "ruff", "check", ".")):
+    commands = [(tools / "ruff", "format", "--check", "."), (tools / "ruff", "check", ".")]
+    if any(path.suffix == ".js" for path in changed):
+        commands.append((Path(sys.executable), "scripts/page_types.py"))
+    for command in commands:
         if subprocess.run([str(part) for part in command], cwd=ROOT).returncode:
             return 1
     types = subprocess.Popen([str(tools / "basedpyright"), "--pythonpath", sys.executable], cwd=ROOT, stdout=subprocess.PIPE, text=True)

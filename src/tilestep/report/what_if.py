@@ -103,11 +103,12 @@ def outcome(
     return Outcome(settings=tuple(map(str, settings)), cycles=cycles, turned_cycles=changed, planned_again=again)
 
 
-def table(history: History) -> tuple[tuple[Turned, ...], str]:
+def table(history: History, *, most: int | None = None) -> tuple[tuple[Turned, ...], str]:
     """Every knob that a replay can turn, halved and doubled, the one with the largest effect first.
 
     Args:
         history: of a recording, from anybody.
+        most: work of all replays together, so that a long journal is played in part; None: that of findings.
 
     Returns:
         (the knobs, of which runs the changes are; '' of all).
@@ -126,7 +127,7 @@ def table(history: History) -> tuple[tuple[Turned, ...], str]:
     try:
         evidence = Evidence(history, {}, emulated_cycles=0, runs=0)
         evidence.runs = len(evidence.dispatches)
-        played = evidence.played_for(sum(len(settings) for _, settings in rows))
+        played = evidence.played_for(sum(len(settings) for _, settings in rows), most=most)
     except (ValueError, ArithmeticError, LookupError, AssertionError, TypeError) as error:
         raise RecordingError(f"the journal of the recording cannot be played: {error or type(error).__name__}") from None
     begin, found = begin_of(played.history.snapshot), list[Turned]()

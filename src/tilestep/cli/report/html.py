@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
 def _write(args: argparse.Namespace) -> int:
     report = open_report(args.path)
     other = open_report(args.other) if args.other else None
-    names = (_label(args.path), _label(args.other) if args.other else "")
+    names = (label_of(args.path), label_of(args.other) if args.other else "")
     target: Path = args.output or (args.path if args.path.is_dir() else args.path.parent) / PAGE_FILE
     text = page_html(report, other, labels=names)
     write_file(target, text)
@@ -46,7 +46,7 @@ def _write(args: argparse.Namespace) -> int:
     return 0
 
 
-def _label(path: Path) -> str:
+def label_of(path: Path) -> str:
     """What a page calls a recording: the folder's name, or the file's without its ending."""
     full = path.resolve()
     return full.name if full.is_dir() else full.parent.name if full.stem == "run" else full.stem

@@ -122,10 +122,13 @@ class Evidence:
         told = line_of_call(self.programs[key])
         return (told or kept) if key in self.host_lines.in_groups else (kept or told)
 
-    def played_for(self, changes: int) -> Played:
-        """The part of the calls that may be played so often: all of them, or the last runs."""
+    def played_for(self, changes: int, *, most: int | None = None) -> Played:
+        """The part of the calls that may be played so often: all of them, or the last runs.
+
+        Args: most: work of all replays together; None: MOST_PLAYED.
+        """
         work = sum(map(_work, self.calls))
-        allowed = MOST_PLAYED // (changes + 2)
+        allowed = (MOST_PLAYED if most is None else most) // (changes + 2)
         if work <= allowed and self.is_whole:
             return _played(self.history, self.calls, "")
         first = _first_of_last(self.calls, min(allowed, work if self.is_whole else int((1 - _WARM) * work)))

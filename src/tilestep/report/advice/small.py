@@ -18,6 +18,7 @@ from tilestep.report.advice.finding import Finding
 from tilestep.report.advice.lines import leaves, line_of
 from tilestep.report.advice.longest import longest_program, superstep_cycles
 from tilestep.report.advice.proposal import Proposal, Way
+from tilestep.report.batch import batches, scales
 from tilestep.report.figures import Figures, ProgramProfile
 from tilestep.report.quantities import share_text
 
@@ -26,7 +27,6 @@ _FILLED: Final = 0.3  # of the matrix units' products: below that they are thin
 _SYNC: Final = 0.3  # of the supersteps: above that they are small
 _FACTORS: Final = (2, 4, 8, 16)
 _MOST: Final = 0.8  # of what the largest batch saves
-_SCALES: Final = 0.7  # times as many operations as a batch is larger, at least
 _LEAST_SHARE: Final = 0.05  # of emulated time
 
 
@@ -85,7 +85,7 @@ def _filled(evidence: Evidence, profile: ProgramProfile) -> float:
 
 def _larger(evidence: Evidence, profile: ProgramProfile, program: Program, source: Source) -> _Larger | None:
     """The program with the least multiple of its batch that saves most of what the largest one that fits does; None if there is none."""
-    for batch, dims in _batches(profile, program):
+    for batch, dims in batches(program, {argument.index for argument in profile.streamed_again}):
         found = list(_multiples(evidence, program, source, batch, dims))
         saved = [_cycles(program) - _cycles(larger.program) / larger.factor for larger in found]
         if saved and max(saved) > 0:
@@ -100,32 +100,9 @@ def _multiples(evidence: Evidence, program: Program, source: Source, batch: int,
             planned = planned_again(source, program, evidence.machine, edit=partial(enlarged, dims=dims, factor=factor))
         except (TilestepError, ImpossibleEditError):  # the dimension is something else as well
             return
-        if planned.flops < _SCALES * factor * program.flops or planned.memory.peak_bytes > evidence.machine.ipu.tile.sram_bytes:
+        if not scales(planned, program, factor) or planned.memory.peak_bytes > evidence.machine.ipu.tile.sram_bytes:
             return  # it is of steps of a loop, perhaps
         yield _Larger(batch, factor, planned)
-
-
-def _batches(profile: ProgramProfile, program: Program) -> Iterator[tuple[int, dict[int, int]]]:
-    """What the batch may be: its size, and the dimension of each argument that has so many.
-
-    It is the first dimension of the largest of the arguments that are new at each call, or a second one that all of them share.
-    """
-    again = {argument.index for argument in profile.streamed_again}
-    fresh = [a for a in program.arguments if a.result is None and not a.on_host and a.index not in again and _dims(a.shape)]
-    largest = max(fresh, key=lambda argument: argument.size_bytes, default=None)
-    if largest is None:
-        return
-    shapes = {argument.index: _dims(argument.shape) for argument in fresh}
-    for place in range(min(2, len(shapes[largest.index]))):
-        size = shapes[largest.index][place]
-        dims = {index: place for index, shape in shapes.items() if len(shape) > place and shape[place] == size}
-        if size > 1 and (place == 0 or len(dims) == len(shapes)):
-            yield size, dims
-
-
-def _dims(shape: str) -> tuple[int, ...]:
-    inner = shape.partition("[")[2].rstrip("]")
-    return tuple(int(dim) for dim in inner.split(",") if dim.isdigit())
 
 
 def _cycles(program: Program) -> int:

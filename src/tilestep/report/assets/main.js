@@ -42,6 +42,7 @@ function head(page) {
     set({ theme: theme.value === "auto" ? null : theme.value });
     applyTheme();
   });
+  /** @type {HTMLElement[]} */
   const controls = [h("label", {}, "theme ", theme)];
   if (page.sides.length > 1) {
     const side = h("select", { id: "side" }, [["ab", "A and B"], ["a", "A"], ["b", "B"]].map(([value, words]) => h("option", { value }, words)));

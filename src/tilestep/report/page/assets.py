@@ -22,7 +22,7 @@ VIEWS: Final = (
     "compare",
 )
 STYLES: Final = ("vendor/uPlot.min.css", "page.css", *(f"views/{name}.css" for name in VIEWS))
-VENDORED: Final = ("vendor/uPlot.iife.min.js",)
+VENDORED: Final = (("vendor/uPlot.LICENSE", "vendor/uPlot.iife.min.js"),)  # a licence wants to stand in each copy
 
 
 def asset(path: str) -> str:
@@ -33,7 +33,8 @@ def asset(path: str) -> str:
 @cache
 def script() -> str:
     """The page's script, libraries first."""
-    return "\n".join([*map(asset, VENDORED), joined("main.js", asset)])
+    libraries = (f"/*\n{asset(licence)}*/\n{asset(code)}" for licence, code in VENDORED)
+    return "\n".join([*libraries, joined("main.js", asset)])
 
 
 @cache

@@ -93,20 +93,28 @@ def critical_path(events: Events) -> CriticalPath:
 
     Raises: RecordingError if there are no events, or a chain of causes never ends.
     """
+    rows = path_rows(events)
+    pieces: list[PathPiece] = []
+    for event in map(events.event, rows):
+        pieces.append(PathPiece(event=event, cycles_from=pieces[-1].cycles_to if pieces else event.cycles_from, cycles_to=event.cycles_to))
+    kept = tuple(piece for piece in pieces if piece.cycles) or (pieces[-1],)
+    return CriticalPath(pieces=kept, complete=kept[0].cycles_from == int(events.column("start").min()))
+
+
+def path_rows(events: Events) -> list[int]:
+    """The rows of the critical path in order of time, also those that take no time of it.
+
+    Raises: RecordingError as `critical_path` does.
+    """
     if not len(events):
         raise RecordingError("the recording has no events, so no critical path: it was made without an execution")
-    pieces: list[PathPiece] = []
-    index = int(np.argmax(events.column("end")))
-    for _ in range(len(events)):
-        event = events.event(index)
-        cause = None if event.cause < 0 else events.event(event.cause)
-        begin = event.cycles_from if cause is None else cause.cycles_to
-        pieces.append(PathPiece(event=event, cycles_from=begin, cycles_to=event.cycles_to))
-        if cause is None:
-            kept = tuple(piece for piece in reversed(pieces) if piece.cycles) or (pieces[0],)
-            return CriticalPath(pieces=kept, complete=kept[0].cycles_from == int(events.column("start").min()))
-        index = event.cause
-    raise RecordingError("column 'events/cause' goes in a circle: no event can decide its own begin")
+    causes: list[int] = events.column("cause").tolist()
+    rows = [int(np.argmax(events.column("end")))]
+    while (cause := causes[rows[-1]]) >= 0:
+        if len(rows) == len(causes):
+            raise RecordingError("column 'events/cause' goes in a circle: no event can decide its own begin")
+        rows.append(cause)
+    return rows[::-1]
 
 
 def waits_of(events: Events, lane: Lane, program_name: Callable[[int], str]) -> Iterator[Wait]:

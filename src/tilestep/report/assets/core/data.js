@@ -1,4 +1,4 @@
-/** Blocks of data in the page: one JSON value and some columns of numbers each, packed by report/page/data.py. */
+/** Blocks of data in the page: one JSON value and some columns of numbers each, packed by report/page/block.py. */
 
 /**
  * @typedef {object} Block
@@ -34,7 +34,7 @@ function element(name) {
 async function unpacked(text) {
   const coded = "fromBase64" in Uint8Array
     ? /** @type {any} */ (Uint8Array).fromBase64(text.trim())
-    : Uint8Array.from(atob(text.trim()), (character) => character.charCodeAt(0));
+    : /** @type {any} */ (Uint8Array).from(atob(text.trim()), (/** @type {string} */ character) => character.charCodeAt(0));
   const stream = new Blob([coded]).stream().pipeThrough(new DecompressionStream("gzip"));
   const buffer = await new Response(stream).arrayBuffer();
   const length = new DataView(buffer).getUint32(0, true);

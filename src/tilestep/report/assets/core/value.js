@@ -6,7 +6,7 @@ import * as format from "./format.js";
 /** @typedef {"cycles" | "seconds" | "bytes" | "count" | "share" | "flops" | "flop/s" | "B/cycle" | "number" | "ns"} Unit */
 
 /** Cycles a second of the machine, and sentences that say where numbers come from; `learn` sets both. */
-const known = { clock: 0, /** @type {Record<string, string>} */ origins: {} };
+const known = { clock: 0, origins: /** @type {Record<string, string>} */ ({}) };
 
 /** Takes the clock and the sentences of a recording. @param {number} clockHz @param {Record<string, string>} origins */
 export function learn(clockHz, origins) {

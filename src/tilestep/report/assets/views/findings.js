@@ -120,7 +120,7 @@ function programs(sides, page) {
   const lists = sides.map((side) => ({ name: side.name, rows: /** @type {any[]} */ (side.head.programs) }));
   if (lists.every(({ rows }) => !rows.length)) return [];
   /** @type {Map<number, number>} */
-  const partners = new Map((page.comparison?.programs ?? []).map(([a, b]) => [b, a]));
+  const partners = new Map((page.comparison?.programs ?? []).map((/** @type {[number, number]} */ [a, b]) => [b, a]));
   const rows = joined(lists, (row, side) => (side === "b" && sides.length > 1 ? `a${partners.get(row.row) ?? `b${row.row}`}` : `a${row.row}`));
   const columns = [
     { name: "program", of: either((/** @type {any} */ row) => row.label) },

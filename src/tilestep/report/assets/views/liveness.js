@@ -1,12 +1,144 @@
 /** When is memory full, and what is alive then? */
 
+import { h, replace } from "../core/dom.js";
+import { legend } from "../core/legend.js";
+import { get, link, number, set } from "../core/state.js";
+import { aliveAt, between } from "./memory/alive.js";
+import { curveFigure, curveOf } from "./memory/curve.js";
+import { whyNotMore } from "./memory/fullest.js";
+import { at } from "./memory/lives.js";
+import { detailed, LIVENESS, ORDER, pairsOf, PARTS, prefix, stepWords } from "./memory/model.js";
+import { chooser, numberField, Selection } from "./memory/select.js";
+import { valueOf } from "../core/value.js";
+
+/** @typedef {import("./memory/model.js").Pair} Pair */
+/** @typedef {import("./memory/values.js").Known} Known */
+/** @typedef {import("./memory/curve.js").Curve} Curve */
+
 /** @type {import("../core/page.js").View} */
 export const liveness = {
   name: "liveness",
   title: "Liveness",
   question: "When is memory full, and what is alive then?",
   needs: "memory",
-  render() {
-    return [];
+  absent: "No program was compiled in this recording, so nothing is known of memory.",
+  async render(sides, page) {
+    const pairs = await pairsOf(sides, page);
+    return chooser(pairs, (pair) => [...whyNotMore(pair), ...(detailed(pair).length ? inDetail(pair, sides) : [])]);
   },
 };
+
+/** @param {Pair} pair @param {import("../core/page.js").Side[]} sides @returns {HTMLElement[]} */
+function inDetail(pair, sides) {
+  const programs = detailed(pair);
+  const selection = new Selection(pair);
+  const heads = h("div");
+  const keys = h("div");
+  const lists = h("div");
+  const isAll = () => get("on") === "all";
+  const isByCategory = () => get("by") === "category";
+  const tileOf = (/** @type {Known} */ program) => (isAll() ? null : selection.tile(program.detail));
+  const marked = () => {
+    const value = number("mark", -1);
+    return Number.isInteger(value) && value >= 0 ? Math.min(value, selection.ticks - 1) : null;
+  };
+  /** @type {Map<Known, {key: string, curve: Curve}>} */
+  const known = new Map();
+  const curve = (/** @type {Known} */ program) => {
+    const key = `${tileOf(program)} ${isByCategory()}`;
+    const found = known.get(program);
+    if (found?.key === key) return found.curve;
+    const made = curveOf(program, tileOf(program), isByCategory());
+    known.set(program, { key, curve: made });
+    return made;
+  };
+  const high = () => {
+    const most = Math.max(...programs.map((program) => at(curve(program).total, curve(program).top)));
+    return (get("scale") === "tile" ? Math.max(most, ...programs.map((program) => curve(program).room)) : most) * 1.12 || 1;
+  };
+  const figures = programs.map((program) => {
+    const other = programs.find((each) => each !== program);
+    const shown = () => ({ curve: curve(program), other: other ? curve(other) : null, high: high(), mark: marked() });
+    return curveFigure(program, pair, selection, shown, setMark);
+  });
+
+  /** @param {number | null} tick */
+  function setMark(tick) {
+    set({ mark: tick });
+    update();
+  }
+
+  const on = choice("memory of", [["tile", "one tile"], ["all", "all tiles together"]], "on", "tile", update);
+  const by = choice("areas", [["life", "always live and not"], ["category", "categories"]], "by", "life", update);
+  const scale = choice("height", [["peak", "up to the peak"], ["tile", "up to what there is"]], "scale", "peak", update);
+  const step = numberField("step", selection.cursor.tick, selection.ticks - 1, (tick) => selection.choose({ tick }));
+  const tile = numberField("tile", selection.cursor.tile, selection.tiles - 1, (to) => selection.choose({ tile: to }));
+  const peak = h("button", { type: "button", onclick: () => selection.choose({ tick: null, tile: null }) }, "the peak");
+  const mark = h("button", { type: "button", onclick: () => setMark(selection.cursor.tick) }, "mark this step");
+  const clear = h("button", { type: "button", onclick: () => setMark(null) }, "no mark");
+
+  function update() {
+    step.update(selection.cursor.tick);
+    tile.update(selection.cursor.tile);
+    tile.element.hidden = isAll();
+    clear.hidden = marked() === null;
+    replace(heads, programs.map((program) => head(program, pair, curve(program))));
+    replace(keys, legend(isByCategory() ? ORDER.map((name) => /** @type {any} */ (PARTS[name])) : Object.values(LIVENESS)));
+    for (const figure of figures) figure.redraw();
+    const second = marked();
+    replace(
+      lists,
+      second === null ? null : between(programs, sides, pair, selection, second, tileOf),
+      aliveAt(programs, sides, pair, selection, tileOf, curve),
+    );
+  }
+  selection.onChange(update);
+  update();
+  const overlay = programs.length > 1 ? h("p", { class: "note" }, "The dashed line is the total of the other recording. Steps are numbered in each program by itself.") : null;
+  return [
+    heads,
+    h("div", { class: "controls" }, on, by, scale, step.element, tile.element, peak, mark, clear),
+    keys,
+    ...figures.map((figure) => figure.element),
+    overlay,
+    h("p", { class: "note" }, NOTE),
+    lists,
+    h("p", {}, h("a", { href: link("memory", { program: get("program") || null }) }, "What fills the fullest tile, and who would free it?")),
+  ].filter((part) => part !== null);
+}
+
+/** @param {Known} program @param {Pair} pair @param {Curve} curve @returns {HTMLElement} */
+function head(program, pair, curve) {
+  const most = at(curve.total, curve.top);
+  return h(
+    "p",
+    { class: "fullest" },
+    `${prefix(program, pair)}${curve.where} of `,
+    h("span", { class: "mono" }, program.facts.label),
+    ": most is ",
+    valueOf(most, "bytes", "memory.step"),
+    " of ",
+    valueOf(curve.room, "bytes", "memory.sram"),
+    " (",
+    valueOf(most / curve.room, "share", "memory.step"),
+    `), at ${stepWords(program.detail, curve.top)} of ${program.detail.memory.numTicks.toLocaleString("en")}. The triangle marks it.`,
+  );
+}
+
+/**
+ * A field with a few choices, which stands in the URL.
+ * @param {string} words @param {[string, string][]} options value and words @param {string} key @param {string} otherwise @param {() => void} changed
+ * @returns {HTMLElement}
+ */
+function choice(words, options, key, otherwise, changed) {
+  const field = h("select", {}, options.map(([value, text]) => h("option", { value }, text)));
+  field.value = options.some(([value]) => value === get(key)) ? get(key) : otherwise;
+  field.addEventListener("change", () => {
+    set({ [key]: field.value === otherwise ? null : field.value });
+    changed();
+  });
+  return h("label", {}, `${words} `, field);
+}
+
+const NOTE =
+  "Steps stand in the order of the program, and each has the memory that it needs while it runs. The body of a loop stands here once. The arms of a branch stand one after the other, although one of them runs. Where more steps than places are shown, each place has its fullest step.";

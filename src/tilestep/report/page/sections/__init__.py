@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tilestep.report.page.block import Block
-from tilestep.report.page.sections import comparison, execution, findings, head, source, steps
+from tilestep.report.page.sections import comparison, execution, findings, head, memory, source, steps, what_if
 from tilestep.report.reader import Report
 
 Section = Callable[[Report], Block | None]
@@ -15,6 +15,8 @@ SECTIONS: Final[Mapping[str, Section]] = MappingProxyType(
     {
         "head": head.head,
         "findings": findings.findings,
+        "what_if": what_if.what_if,
+        "memory": memory.memory,
         "source": source.source,
         "steps": steps.steps,
         "execution": execution.execution,
@@ -24,6 +26,8 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
         **head.ORIGINS,
         **findings.ORIGINS,
+        **what_if.ORIGINS,
+        **memory.ORIGINS,
         **source.ORIGINS,
         **steps.ORIGINS,
         **execution.ORIGINS,

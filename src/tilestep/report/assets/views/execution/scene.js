@@ -1,0 +1,133 @@
+/** What all timelines of the view share: the window in time, the selection, what is shown. It stands in the URL. */
+
+import { get, set } from "../../core/state.js";
+
+/** @typedef {import("./model.js").Model} Model */
+/** @typedef {"window" | "selection" | "shown"} Change */
+
+const LEAST_WINDOW = 16; // cycles
+const AROUND = 0.01; // of the whole, left free at both ends
+const SETTLED_MS = 150; // browsers allow few changes of the URL a second
+
+export class Scene {
+  /** @param {Model[]} models */
+  constructor(models) {
+    this.models = models;
+    const [from, to] = [Math.min(...models.map((model) => model.from)), Math.max(...models.map((model) => model.to))];
+    const room = Math.max(1, (to - from) * AROUND);
+    /** The whole. */
+    this.whole = { from: from - room, to: Math.max(to, from + LEAST_WINDOW) + room };
+    this.from = this.whole.from;
+    this.to = this.whole.to;
+    /** @type {{model: Model, row: number} | null} */
+    this.selected = null;
+    /** @type {[number, number] | null} */
+    this.range = null;
+    this.path = get("path", "1") !== "0";
+    this.idle = get("idle", "1") !== "0";
+    this.height = get("height", "fit");
+    /** @type {Set<string>} */
+    this.hiddenKinds = new Set(get("kinds").split(",").filter(Boolean));
+    /** @type {Set<string>} */
+    this.hiddenLanes = new Set(get("lanes").split(",").filter(Boolean));
+    /** @type {Set<(change: Change) => void>} */
+    this.listeners = new Set();
+    this.timer = 0;
+    this.read();
+  }
+
+  /** Takes window, selection and range from the URL. */
+  read() {
+    const [from, to] = [get("from"), get("to")].map(Number);
+    if (get("from") !== "" && get("to") !== "" && from !== undefined && to !== undefined && to > from) this.place(from, to);
+    const found = /^([ab])(\d+)$/.exec(get("event"));
+    const model = found && this.models.find(({ side }) => side.name === found[1]);
+    if (found && model && Number(found[2]) < model.size) this.selected = { model, row: Number(found[2]) };
+    const range = /^(\d+)-(\d+)$/.exec(get("range"));
+    if (range) this.range = [Number(range[1]), Number(range[2])];
+  }
+
+  /** @param {number} from @param {number} to */
+  place(from, to) {
+    const length = Math.min(Math.max(LEAST_WINDOW, to - from), this.whole.to - this.whole.from);
+    const middle = (from + to) / 2;
+    this.from = Math.max(this.whole.from, Math.min(this.whole.to - length, middle - length / 2));
+    this.to = this.from + length;
+  }
+
+  /** @param {number} from @param {number} to */
+  show(from, to) {
+    this.place(from, to);
+    this.changed("window");
+  }
+
+  /** Makes the window smaller or larger. @param {number} times of its length @param {number} around cycle that keeps its place */
+  zoom(times, around) {
+    const length = Math.min(Math.max(LEAST_WINDOW, (this.to - this.from) * times), this.whole.to - this.whole.from);
+    const share = (around - this.from) / (this.to - this.from);
+    this.show(around - share * length, around + (1 - share) * length);
+  }
+
+  /** @param {number} share of the window's length */
+  pan(share) {
+    const by = share * (this.to - this.from);
+    this.show(this.from + by, this.to + by);
+  }
+
+  /** Selects an event, and moves the window to it if it is outside. @param {Model} model @param {number} row */
+  select(model, row) {
+    this.selected = { model, row };
+    const [from, to] = [model.start[row] ?? 0, model.end[row] ?? 0];
+    const length = this.to - this.from;
+    if (to < this.from || from > this.to) this.place((from + to - length) / 2, (from + to + length) / 2);
+    this.changed("selection");
+  }
+
+  /** Shows an event large. @param {Model} model @param {number} row */
+  fit(model, row) {
+    const [from, to] = [model.start[row] ?? 0, model.end[row] ?? 0];
+    const room = Math.max(8, (to - from) * 0.25);
+    this.show(from - room, to + room);
+  }
+
+  clear() {
+    this.selected = null;
+    this.range = null;
+    this.changed("selection");
+  }
+
+  /** @param {number} one cycle @param {number} other cycle */
+  measure(one, other) {
+    const [from, to] = [Math.round(Math.min(one, other)), Math.round(Math.max(one, other))];
+    this.range = to > from ? [Math.max(0, from), to] : null;
+    this.changed("selection");
+  }
+
+  /** @param {Set<string>} hidden @param {string} name */
+  toggle(hidden, name) {
+    if (!hidden.delete(name)) hidden.add(name);
+    this.changed("shown");
+  }
+
+  /** @param {Change} change */
+  changed(change) {
+    this.listeners.forEach((listener) => listener(change));
+    clearTimeout(this.timer);
+    this.timer = window.setTimeout(() => this.write(), SETTLED_MS);
+  }
+
+  write() {
+    const isWhole = this.from <= this.whole.from && this.to >= this.whole.to;
+    set({
+      from: isWhole ? null : Math.floor(this.from),
+      to: isWhole ? null : Math.ceil(this.to),
+      event: this.selected && this.selected.row >= 0 ? `${this.selected.model.side.name}${this.selected.row}` : null,
+      range: this.range ? this.range.join("-") : null,
+      path: this.path ? null : 0,
+      idle: this.idle ? null : 0,
+      height: this.height === "fit" ? null : this.height,
+      kinds: [...this.hiddenKinds].join(",") || null,
+      lanes: [...this.hiddenLanes].join(",") || null,
+    });
+  }
+}

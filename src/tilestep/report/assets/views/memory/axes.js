@@ -1,0 +1,85 @@
+/** Axes of pictures whose ground is steps or tiles and whose height is bytes. */
+
+import { themeColor } from "../../core/colors.js";
+import { bytes, count } from "../../core/format.js";
+
+/** @typedef {import("../../core/figure.js").Drawing} Drawing */
+/** @typedef {{left: number, top: number, right: number, bottom: number}} Box of the picture within its axes, in pixels */
+
+export const FONT = '12px system-ui, "DejaVu Sans", sans-serif';
+const LEFT = 76;
+const BELOW = 40;
+
+/** @param {Drawing} drawing @param {number} [above] pixels above the picture @returns {Box} */
+export function boxOf({ width, height }, above = 12) {
+  return { left: LEFT, top: above, right: Math.max(LEFT + 10, width - 14), bottom: height - BELOW };
+}
+
+/** Round numbers of a scale, at most so many. @param {number} low @param {number} high @param {number} most @param {number} [base] 10, or 2 for bytes @returns {number[]} */
+export function round(low, high, most, base = 10) {
+  const least = (high - low) / Math.max(1, most);
+  let step = 1;
+  if (base === 2) while (step < least) step *= 2;
+  else while (step < least) step *= String(step).startsWith("2") ? 2.5 : 2;
+  const marks = [];
+  for (let mark = Math.ceil(low / step) * step; mark <= high; mark += step) marks.push(mark);
+  return marks;
+}
+
+/**
+ * The axis of steps below a picture.
+ * @param {CanvasRenderingContext2D} context @param {Box} box @param {number} from @param {number} to behind the last @param {string} words
+ */
+export function below(context, box, from, to, words) {
+  context.font = FONT;
+  context.fillStyle = themeColor("faint");
+  context.strokeStyle = themeColor("edge");
+  context.textAlign = "center";
+  context.textBaseline = "top";
+  const span = to - from;
+  for (const mark of round(from, to - 1, Math.min(span, (box.right - box.left) / 80))) {
+    const x = box.left + ((mark + 0.5 - from) / span) * (box.right - box.left);
+    line(context, x, box.bottom, x, box.bottom + 4);
+    context.fillText(count(mark), x, box.bottom + 6);
+  }
+  context.fillText(words, (box.left + box.right) / 2, box.bottom + 22);
+  line(context, box.left, box.bottom, box.right, box.bottom);
+}
+
+/**
+ * The axis of bytes to the left, with its grid.
+ * @param {CanvasRenderingContext2D} context @param {Box} box @param {number} high
+ */
+export function bytesAxis(context, box, high) {
+  context.font = FONT;
+  context.textAlign = "right";
+  context.textBaseline = "middle";
+  for (const mark of round(0, high, (box.bottom - box.top) / 30, 2)) {
+    const y = box.bottom - (mark / high) * (box.bottom - box.top);
+    context.strokeStyle = themeColor("grid");
+    line(context, box.left, y, box.right, y);
+    context.fillStyle = themeColor("faint");
+    context.fillText(bytes(mark), box.left - 6, y);
+  }
+}
+
+/** @param {CanvasRenderingContext2D} context @param {number} x0 @param {number} y0 @param {number} x1 @param {number} y1 */
+export function line(context, x0, y0, x1, y1) {
+  context.beginPath();
+  context.moveTo(x0, y0);
+  context.lineTo(x1, y1);
+  context.stroke();
+}
+
+/** Words on a ground of their own, which stay within the box. @param {CanvasRenderingContext2D} context @param {Box} box @param {string} words @param {number} x @param {number} y of their middle */
+export function label(context, box, words, x, y) {
+  context.font = FONT;
+  const width = context.measureText(words).width + 8;
+  const left = Math.min(Math.max(x - width / 2, box.left), box.right - width);
+  context.fillStyle = themeColor("ground");
+  context.fillRect(left, y - 9, width, 18);
+  context.fillStyle = themeColor("ink");
+  context.textAlign = "left";
+  context.textBaseline = "middle";
+  context.fillText(words, left + 4, y);
+}

@@ -1,0 +1,155 @@
+/** What the user has chosen in views Memory and Liveness: a program, a step, a tile, a value. It stands in the URL. */
+
+import { h } from "../../core/dom.js";
+import { bytes, count } from "../../core/format.js";
+import { get, number, set } from "../../core/state.js";
+import { detailed, members } from "./model.js";
+
+/** @typedef {import("./model.js").Pair} Pair */
+/** @typedef {import("./model.js").Program} Program */
+/** @typedef {import("./model.js").Detail} Detail */
+
+/** The choices within one program, or two that are compared. */
+export class Selection {
+  /** @param {Pair} pair */
+  constructor(pair) {
+    this.programs = detailed(pair);
+    /** @type {Set<() => void>} */
+    this.listeners = new Set();
+    this.ticks = Math.max(0, ...this.programs.map(({ detail }) => detail.memory.numTicks));
+    this.tiles = Math.max(0, ...this.programs.map(({ detail }) => detail.memory.numTiles));
+    const [from, to] = this.within(number("from", 0), number("to", this.ticks));
+    this.from = from; // first step that is shown
+    this.to = to; // behind the last
+  }
+
+  /** The chosen step; null: that of the peak. @returns {number | null} */
+  get chosenTick() {
+    return chosen("tick", this.ticks);
+  }
+
+  /** The chosen tile; null: that of the peak. @returns {number | null} */
+  get chosenTile() {
+    return chosen("tile", this.tiles);
+  }
+
+  /** The chosen step of a program, at most its last. @param {Detail} detail @returns {number} */
+  tick(detail) {
+    return Math.min(this.chosenTick ?? detail.peak.tick, detail.memory.numTicks - 1);
+  }
+
+  /** @param {Detail} detail @returns {number} */
+  tile(detail) {
+    return Math.min(this.chosenTile ?? detail.peak.tile, detail.memory.numTiles - 1);
+  }
+
+  /** The step and tile that keys move from. @returns {{tick: number, tile: number}} */
+  get cursor() {
+    const [first] = this.programs;
+    return first ? { tick: this.chosenTick ?? first.detail.peak.tick, tile: this.chosenTile ?? first.detail.peak.tile } : { tick: 0, tile: 0 };
+  }
+
+  /** @param {{tick?: number | null, tile?: number | null}} values null: that of the peak */
+  choose({ tick, tile }) {
+    const clip = (/** @type {number} */ value, /** @type {number} */ most) => Math.min(Math.max(Math.round(value), 0), most - 1);
+    set({
+      ...(tick === undefined ? {} : { tick: tick === null ? null : clip(tick, this.ticks) }),
+      ...(tile === undefined ? {} : { tile: tile === null ? null : clip(tile, this.tiles) }),
+    });
+    this.tell();
+  }
+
+  /** Shows only some steps. @param {number} from @param {number} to behind the last */
+  zoom(from, to) {
+    [this.from, this.to] = this.within(from, to);
+    const all = this.from === 0 && this.to === this.ticks;
+    set({ from: all ? null : this.from, to: all ? null : this.to });
+    this.tell();
+  }
+
+  /** Shows fewer or more steps around one of them. @param {number} tick that stays where it is @param {number} by more than 1: more steps */
+  zoomAround(tick, by) {
+    const shown = Math.min(this.ticks, Math.max(8, Math.round((this.to - this.from) * by)));
+    const from = Math.round(tick - ((tick - this.from) * shown) / (this.to - this.from));
+    this.zoom(Math.min(Math.max(0, from), this.ticks - shown), Math.min(Math.max(0, from), this.ticks - shown) + shown);
+  }
+
+  /** Moves what is shown so that a step is seen. @param {number} tick */
+  reveal(tick) {
+    if (tick >= this.from && tick < this.to) return;
+    const shown = this.to - this.from;
+    const from = Math.min(Math.max(0, tick - Math.floor(shown / 2)), this.ticks - shown);
+    this.zoom(from, from + shown);
+  }
+
+  /** Calls a function at each change. @param {() => void} listener */
+  onChange(listener) {
+    this.listeners.add(listener);
+  }
+
+  tell() {
+    this.listeners.forEach((listener) => listener());
+  }
+
+  /** @param {number} from @param {number} to @returns {[number, number]} */
+  within(from, to) {
+    const low = Math.min(Math.max(0, Math.floor(from)), Math.max(0, this.ticks - 1));
+    return [low, Math.min(this.ticks, Math.max(low + Math.min(8, this.ticks - low), Math.floor(to)))];
+  }
+}
+
+/** A whole number of the URL that is below a bound. @param {string} key @param {number} most @returns {number | null} */
+function chosen(key, most) {
+  const value = number(key, -1);
+  return Number.isInteger(value) && value >= 0 && most > 0 ? Math.min(value, most - 1) : null;
+}
+
+/**
+ * The field to choose a program, the fullest first, and a place for what is chosen.
+ * @param {Pair[]} pairs
+ * @param {(pair: Pair) => HTMLElement[]} draw
+ * @returns {HTMLElement[]}
+ */
+export function chooser(pairs, draw) {
+  const place = h("div", { class: "program" });
+  const options = pairs.map((pair, index) => h("option", { value: index }, wordsOf(pair)));
+  const field = h("select", { id: "program" }, options);
+  const key = (/** @type {Pair} */ pair) => members(pair).map((program) => `${program.side}${program.facts.row}`).join("");
+  const wanted = get("program");
+  const show = (/** @type {Pair | undefined} */ pair) => place.replaceChildren(...(pair ? draw(pair) : []));
+  field.value = String(Math.max(0, pairs.findIndex((pair) => key(pair) === wanted || key(pair).split(/(?=[ab])/).includes(wanted) || key(pair) === `a${wanted}`)));
+  field.addEventListener("change", () => {
+    const pair = pairs[Number(field.value)];
+    set({ program: pair ? key(pair) : null, tick: null, tile: null, mark: null, value: null, from: null, to: null });
+    show(pair);
+  });
+  show(pairs[Number(field.value)]);
+  const fullest = pairs.length > 1 ? `${count(pairs.length)} programs, the fullest first` : "";
+  return [h("div", { class: "controls" }, h("label", {}, "program ", field), h("span", { class: "note" }, fullest)), place];
+}
+
+/** @param {Pair} pair @returns {string} */
+function wordsOf(pair) {
+  const sizes = members(pair).map((program) => (program.facts.peak_bytes === null ? "–" : bytes(program.facts.peak_bytes)));
+  const last = pair.b ?? pair.a;
+  const label = last?.facts.label ?? "";
+  const short = label.length > 80 ? `${label.slice(0, 79)}…` : label;
+  const only = members(pair).length === 1 && pair.b ? " (only B)" : "";
+  return `${short}: ${sizes.join(" and ")}${only}`;
+}
+
+/**
+ * A field for a whole number.
+ * @param {string} words @param {number} value @param {number} most @param {(value: number) => void} change
+ * @returns {{element: HTMLElement, update: (value: number) => void}}
+ */
+export function numberField(words, value, most, change) {
+  const field = h("input", { type: "number", min: 0, max: most, step: 1, value });
+  field.addEventListener("change", () => field.value !== "" && change(Number(field.value)));
+  return {
+    element: h("label", {}, `${words} `, field),
+    update(next) {
+      field.value = String(next);
+    },
+  };
+}

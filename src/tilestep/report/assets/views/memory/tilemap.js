@@ -1,0 +1,145 @@
+/** Bytes on each tile at one step. */
+
+import { bars } from "../../core/bars.js";
+import { themeColor } from "../../core/colors.js";
+import { h } from "../../core/dom.js";
+import { figure } from "../../core/figure.js";
+import { bytes, count, share } from "../../core/format.js";
+import { table } from "../../core/table.js";
+import { valueOf } from "../../core/value.js";
+import { below, boxOf, bytesAxis, FONT, label, line } from "./axes.js";
+import { at, byCategory, CATEGORIES, tileBytes } from "./lives.js";
+import { ORDER, PARTS, prefix, stepWords } from "./model.js";
+
+/** @typedef {import("./model.js").Pair} Pair */
+/** @typedef {import("./model.js").Program} Program */
+/** @typedef {import("./model.js").Detail} Detail */
+/** @typedef {import("./select.js").Selection} Selection */
+/** @typedef {Program & {detail: Detail}} Known */
+
+const COLOR = "#0072B2";
+
+/** What all tiles have in common. @param {Float64Array} sizes @returns {{least: number, mean: number, most: number, emptiest: number, fullest: number}} */
+export function summary(sizes) {
+  let [emptiest, fullest, sum] = [0, 0, 0];
+  for (let tile = 0; tile < sizes.length; tile++) {
+    if (at(sizes, tile) < at(sizes, emptiest)) emptiest = tile;
+    if (at(sizes, tile) > at(sizes, fullest)) fullest = tile;
+    sum += at(sizes, tile);
+  }
+  return { least: at(sizes, emptiest), mean: sum / sizes.length, most: at(sizes, fullest), emptiest, fullest };
+}
+
+/** @param {Known} program @param {Pair} pair @param {Selection} selection @param {number} high bytes of the scale @returns {import("../../core/figure.js").FigureHandle} */
+export function tileMap(program, pair, selection, high) {
+  const { memory } = program.detail;
+  let box = { left: 0, top: 0, right: 1, bottom: 1 };
+  const sizes = () => tileBytes(memory, selection.tick(program.detail));
+  const tileAt = (/** @type {number} */ x) => Math.floor(((x - box.left) / (box.right - box.left)) * memory.numTiles);
+  const words = (/** @type {number} */ tile) => {
+    const size = at(sizes(), tile);
+    return `${prefix(program, pair)}tile ${count(tile)}: ${count(size)} bytes (${bytes(size)}), ${share(size, program.sram)} of a tile`;
+  };
+  return figure({
+    label: `${prefix(program, pair)}bytes on each tile at one step of ${program.facts.label}`,
+    height: 210,
+    keys: "left and right choose a tile, with Shift ten at once; PageUp and PageDown go a tenth, Home and End to the ends",
+    draw(drawing) {
+      const { context } = drawing;
+      box = boxOf(drawing, 20);
+      const found = sizes();
+      const { mean } = summary(found);
+      const yOf = (/** @type {number} */ size) => box.bottom - (size / high) * (box.bottom - box.top);
+      bytesAxis(context, box, high);
+      context.fillStyle = COLOR;
+      const pixels = Math.max(1, Math.floor(box.right - box.left));
+      for (let pixel = 0; pixel < pixels; pixel++) {
+        const from = Math.floor((pixel * memory.numTiles) / pixels);
+        const to = Math.max(from + 1, Math.floor(((pixel + 1) * memory.numTiles) / pixels));
+        let most = 0;
+        for (let tile = from; tile < to; tile++) most = Math.max(most, at(found, tile));
+        context.fillRect(box.left + pixel, yOf(most), 1.5, box.bottom - yOf(most));
+      }
+      below(context, box, 0, memory.numTiles, "tile");
+      edge(context, yOf(program.sram), `a tile has ${bytes(program.sram)}`);
+      context.strokeStyle = themeColor("ink");
+      context.setLineDash([6, 4]);
+      line(context, box.left, yOf(mean), box.right, yOf(mean));
+      context.setLineDash([]);
+      const tile = selection.tile(program.detail);
+      const x = box.left + ((tile + 0.5) / memory.numTiles) * (box.right - box.left);
+      context.strokeStyle = themeColor("ink");
+      context.lineWidth = 2;
+      line(context, x, box.top, x, box.bottom);
+      context.lineWidth = 1;
+      label(context, box, `tile ${count(tile)}: ${bytes(at(found, tile))}`, x, Math.max(box.top + 12, yOf(at(found, tile)) - 14));
+    },
+    describe: (x, y) => (x >= box.left && x < box.right && y <= box.bottom ? words(tileAt(x)) : null),
+    onPress: (x) => x >= box.left && x < box.right && selection.choose({ tile: tileAt(x) }),
+    onDrag: (x) => x >= box.left && x < box.right && selection.choose({ tile: tileAt(x) }),
+    onKey(key, event) {
+      const { tile } = selection.cursor;
+      const far = event.shiftKey ? 10 : 1;
+      const page = Math.max(1, Math.round(memory.numTiles / 10));
+      /** @type {Record<string, number>} */
+      const moves = { ArrowLeft: tile - far, ArrowRight: tile + far, PageUp: tile - page, PageDown: tile + page, Home: 0, End: memory.numTiles - 1 };
+      const next = moves[key];
+      if (next === undefined) return undefined;
+      selection.choose({ tile: next });
+      return words(selection.tile(program.detail));
+    },
+    table: () => tiles(program, selection),
+  });
+
+  /** @param {CanvasRenderingContext2D} context @param {number} y @param {string} text */
+  function edge(context, y, text) {
+    context.strokeStyle = themeColor("mark");
+    context.lineWidth = 2;
+    line(context, box.left, y, box.right, y);
+    context.lineWidth = 1;
+    context.font = FONT;
+    context.fillStyle = themeColor("mark");
+    context.textAlign = "right";
+    context.textBaseline = "bottom";
+    context.fillText(text, box.right, y - 2);
+  }
+}
+
+/** @param {Known} program @param {Selection} selection @returns {HTMLElement} */
+function tiles(program, selection) {
+  const sizes = tileBytes(program.detail.memory, selection.tick(program.detail));
+  return table({
+    label: "bytes on each tile",
+    columns: [
+      { name: "tile", unit: "count", origin: "memory.tile", of: (tile) => tile },
+      { name: "bytes", unit: "bytes", origin: "memory.tile", of: (tile) => at(sizes, tile) },
+    ],
+    rows: Array.from(sizes, (_, tile) => tile),
+    open: (tile) => selection.choose({ tile }),
+  });
+}
+
+/** Least, mean and most of all tiles, and what the chosen, the fullest and the emptiest hold. @param {Known} program @param {Pair} pair @param {Selection} selection @returns {HTMLElement} */
+export function chosenTiles(program, pair, selection) {
+  const { detail } = program;
+  const tick = selection.tick(detail);
+  const found = summary(tileBytes(detail.memory, tick));
+  const chosen = [
+    { words: "chosen", tile: selection.tile(detail) },
+    { words: "fullest", tile: found.fullest },
+    { words: "emptiest", tile: found.emptiest },
+  ];
+  const sizes = chosen.map(({ tile }) => byCategory(detail.memory, tick, tile));
+  const rows = ORDER.map((name) => {
+    const look = /** @type {{color: string, hatch: import("../../core/colors.js").Hatch, words: string}} */ (PARTS[name]);
+    return { key: name, ...look, values: sizes.map((size) => (name === "code" ? detail.memory.always : (size[CATEGORIES.indexOf(name)] ?? 0))) };
+  });
+  const names = chosen.map(({ words, tile }) => `${words}, tile ${count(tile)}`);
+  return h(
+    "div",
+    { class: "chosen-tiles" },
+    h("p", {}, `${prefix(program, pair)}At ${stepWords(detail, tick)}, the fullest tile has `, valueOf(found.most, "bytes", "memory.tile"), ", the emptiest ",
+      valueOf(found.least, "bytes", "memory.tile"), ", and the mean of all is ", valueOf(Math.round(found.mean), "bytes", "memory.tile"), "."),
+    bars({ label: "what tiles hold", rows: rows.filter(({ values }) => values.some(Boolean)), unit: "bytes", origin: "memory.category", names }),
+  );
+}

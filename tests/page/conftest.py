@@ -1,0 +1,197 @@
+"""A browser for the tests of this folder, pages in it, and recordings to show.
+
+`open_page(recordings, view, **state)` opens a page, and fails the test afterwards if anything was logged or asked of the network.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from tests import recordings
+from tests.page.pages import Watched, fragment, wait_for
+from tilestep.report.page import page_html
+from tilestep.report.reader import Report, open_report
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+ARGUMENTS = (  # root needs the first; the others keep the browser from the network
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+Shown = Report | Path
+
+
+class OpenPage(Protocol):
+    """What the fixture `open_page` is."""
+
+    def __call__(
+        self,
+        shown: Shown | Sequence[Shown],
+        view: str,
+        *,
+        color_scheme: Literal["light", "dark"] = "light",
+        width: int = 1400,
+        height: int = 900,
+        ready: bool = True,
+        **state: Any,
+    ) -> Page:
+        """Opens the page of a recording, or of two.
+
+        Args:
+            shown: reports, or the files or folders of recordings.
+            view: its name in the URL.
+            color_scheme: what the user prefers.
+            width, height: of the window, in CSS pixels.
+            ready: whether to wait until the view stands.
+            state: what stands in the URL behind the view.
+        """
+        ...
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that ask for the browser have the marker."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.browser)
+
+
+# Of the package, not of the session: playwright keeps an event loop running in this thread, in which other tests start their own.
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    if program is None:
+        reason = f"no browser: install chromium, or name one by CHROMIUM=... (looked for {', '.join(NAMES)})"
+        pytest.fail(reason) if os.environ.get("PAGE_CHECKS") == "required" else pytest.skip(reason)
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this test run, one for all workers."""
+    return recordings.shared_folder(tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def mnist_plain(shared: Path) -> Path:
+    """The folder of a recording: training in plain JAX."""
+    return recordings.example("mnist_plain", shared)
+
+
+@pytest.fixture(scope="session")
+def mnist_classifier(shared: Path) -> Path:
+    """The folder of a recording: training by the training runtime."""
+    return recordings.example("mnist_classifier", shared)
+
+
+@pytest.fixture(scope="session")
+def pipeline_transformer(shared: Path) -> Path:
+    """The folder of a recording: a larger pipeline, which takes a minute to record. For slow tests."""
+    return recordings.example("pipeline_transformer", shared)
+
+
+@pytest.fixture(scope="session")
+def pipeline(shared: Path) -> Path:
+    """A recording of a small pipeline of three stages."""
+    return recordings.recording("pipeline", shared)
+
+
+@pytest.fixture(scope="session")
+def popart_pipeline(shared: Path) -> Path:
+    """A recording of a small pipeline of PopART."""
+    return recordings.recording("popart_pipeline", shared)
+
+
+@pytest.fixture(scope="session")
+def empty(shared: Path) -> Path:
+    """A recording of a program that ran nothing."""
+    return recordings.recording("empty", shared)
+
+
+@pytest.fixture(scope="session")
+def out_of_memory(shared: Path) -> Path:
+    """A recording of a program that did not fit, and did not run."""
+    return recordings.recording("out_of_memory", shared)
+
+
+@pytest.fixture(scope="session")
+def host_only(shared: Path) -> Path:
+    """A recording of what the host did, without an IPU."""
+    return recordings.recording("host_only", shared)
+
+
+@pytest.fixture(scope="session")
+def hostile(shared: Path, mnist_plain: Path) -> Path:
+    """The folder of a recording whose names try to be markup, scripts, or long."""
+    return recordings.hostile(mnist_plain, shared)
+
+
+@pytest.fixture(scope="session")
+def page_file(shared: Path) -> Any:
+    """Makes the file of a page of one recording or two, each once: `page_file(paths) -> path`."""
+
+    def made(paths: tuple[Path, ...]) -> Path:
+        key = sha256("\n".join(map(str, paths)).encode()).hexdigest()[:16]
+
+        def write(path: Path) -> None:
+            path.write_text(page_html(*map(open_report, paths), labels=_labels(paths)), encoding="utf-8")
+
+        return recordings.once(shared / f"page-{key}.html", write)
+
+    return made
+
+
+def _labels(paths: Sequence[Path]) -> tuple[str, str]:
+    names = [path.name if path.is_dir() else path.parent.name for path in paths]
+    return names[0], names[-1]
+
+
+@pytest.fixture
+def open_page(browser: Browser, page_file: Any, tmp_path: Path) -> Iterator[OpenPage]:
+    """Opens pages. When the test ends, nothing may have been logged, raised, or asked of the network."""
+    opened: list[Watched] = []
+
+    def opens(
+        shown: Shown | Sequence[Shown],
+        view: str,
+        *,
+        color_scheme: Literal["light", "dark"] = "light",
+        width: int = 1400,
+        height: int = 900,
+        ready: bool = True,
+        **state: Any,
+    ) -> Page:
+        every = (shown,) if isinstance(shown, Report | Path) else tuple(shown)
+        paths = tuple(each for each in every if isinstance(each, Path))
+        if len(paths) == len(every):
+            file = page_file(paths)
+        else:
+            file = tmp_path / f"page{len(opened)}.html"
+            file.write_text(page_html(*(open_report(each) if isinstance(each, Path) else each for each in every)), encoding="utf-8")
+        page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=color_scheme)
+        address = file.as_uri()
+        opened.append(Watched(page, address))
+        page.goto(address + fragment(view, state))
+        if ready:
+            wait_for(page, view)
+        return page
+
+    yield opens
+    problems = [problem for watched in opened for problem in watched.problems]
+    for watched in opened:
+        watched.page.context.close()
+    assert problems == []

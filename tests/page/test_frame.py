@@ -1,0 +1,41 @@
+"""The page around the views: its head, its navigation, its state in the URL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import tilestep
+from tests.page.conftest import OpenPage
+from tests.page.pages import VIEWS, go, values
+
+
+def test_the_head_says_what_was_recorded(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "findings")
+    report = tilestep.open_report(mnist_plain)
+    (total,) = values(page, "header")
+    assert (total["value"], total["unit"]) == (report.execution.total_cycles.total, "cycles")
+    assert total["tip"].startswith(f"{total['value']:,} cycles. ")
+    assert "bow-2000" in page.inner_text("header")
+
+
+def test_the_navigation_has_each_view(open_page: OpenPage, mnist_plain: Path, pipeline: Path) -> None:
+    page = open_page((mnist_plain, pipeline), "findings")
+    names = page.evaluate("[...document.querySelectorAll('nav a')].map((each) => each.dataset.view)")
+    assert tuple(names) == VIEWS
+    for name in VIEWS:
+        page.click(f"nav a[data-view={name}]")
+        page.wait_for_function("name => document.documentElement.dataset.ready === name", arg=name)
+        assert page.get_attribute("nav a[aria-current]", "data-view") == name
+    page.go_back()
+    page.wait_for_function("name => document.documentElement.dataset.ready === name", arg=VIEWS[-2])
+
+
+@pytest.mark.parametrize("state", [{}, {"theme": "dark"}, {"side": "b"}])
+def test_state_stands_in_the_url(open_page: OpenPage, mnist_plain: Path, pipeline: Path, state: dict[str, str]) -> None:
+    page = open_page((mnist_plain, pipeline), "memory", **state)
+    go(page, "execution", **state)
+    assert page.input_value("#theme") == state.get("theme", "auto")
+    assert page.input_value("#side") == state.get("side", "ab")
+    assert page.evaluate("document.documentElement.dataset.theme ?? ''") == state.get("theme", "")

@@ -1,0 +1,309 @@
+"""View Memory: what JavaScript works out of the lives of values is what the reader says, and keys alone choose any tile and step."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.page.pages import rows, values
+from tests.unit.report.reader.recorded import liveness, report_of, two_stages
+from tilestep.record.memory import ProgramMemory, alive, by_category, difference, over_time, peak, tile_bytes
+from tilestep.record.schema import CATEGORIES
+from tilestep.report.page.assets import asset
+from tilestep.report.page.modules import joined
+from tilestep.report.reader import Report, open_report
+from tilestep.report.reader.memory import MemoryReport
+
+CASES = 250
+ALL = """(memories) => memories.map((memory) => {
+    const runs = mem.runsOf(memory);
+    const fullest = mem.fullest(memory, runs);
+    const lives = memory.first.map((_, life) => life);
+    const ticks = memory.temporary.map((_, tick) => tick);
+    const tiles = Array.from({ length: memory.numTiles }, (_, tile) => tile);
+    const over = (tile) => { const { always, others } = mem.overTime(memory, tile); return [[...always], [...others]]; };
+    const grid = (...given) => { const found = mem.grid(memory, runs, ...given); return [found.columns, found.rows, [...found.bytes]]; };
+    return {
+        tiles: ticks.map((tick) => [...mem.tileBytes(memory, tick)]),
+        categories: ticks.map((tick) => tiles.map((tile) => mem.byCategory(memory, tick, tile))),
+        over: [over(null), ...tiles.map(over)],
+        byCategory: mem.categoriesOverTime(memory, null).map((each) => [...each]),
+        alive: ticks.map((tick) => mem.alive(memory, tick)),
+        difference: ticks.map((tick) => mem.difference(memory, tick, ticks.length - 1 - tick)),
+        peak: mem.peak(fullest),
+        without: mem.without(memory, runs, fullest, lives),
+        grid: grid(0, ticks.length, 10000, 10000),
+        part: grid(Math.floor(ticks.length / 3), ticks.length, 3, 4),
+    };
+})"""
+
+
+@cache
+def _script() -> str:
+    """The modules without a page, in an object `mem`."""
+    return joined("views/memory/heat.js", asset) + "\nwindow.mem = { ...module0, ...module1, ...module2 };"
+
+
+@pytest.fixture
+def blank(browser: Browser) -> Any:
+    """An empty page with the functions that work out memory."""
+    page = browser.new_page()
+    page.evaluate(f"() => {{ {_script()} }}")
+    yield page
+    page.close()
+
+
+def drawn(seed: int) -> ProgramMemory:
+    """Random lives, many of which go round behind the last tile, and of which many are equal."""
+    draw = random.Random(seed)
+    num_tiles, num_ticks, count = draw.randint(1, 9), draw.randint(1, 9), draw.randint(0, 8)
+    first = [draw.randrange(num_ticks) for _ in range(count)]
+    columns = {
+        "category": [draw.randrange(len(CATEGORIES)) for _ in range(count)],
+        "first": first,
+        "last": [draw.randrange(each, num_ticks) for each in first],
+        "tile_bytes": [draw.choice((0, 8, 8, 16, 100, 2**40)) for _ in range(count)],
+        "tiles": [draw.randint(1, num_tiles) for _ in range(count)],
+        "start_tile": [draw.randrange(num_tiles) for _ in range(count)],
+    }
+    return ProgramMemory(
+        num_tiles=num_tiles,
+        always_bytes=draw.choice((0, 300)),
+        temporary_tile_bytes=np.array([draw.choice((0, 0, 16, 50)) for _ in range(num_ticks)], np.int64),
+        **{name: np.array(column, np.int64) for name, column in columns.items()},
+    )
+
+
+def as_javascript(memory: ProgramMemory) -> dict[str, Any]:
+    """The columns under the names that the page's modules give them."""
+    return {
+        "numTiles": memory.num_tiles,
+        "numTicks": memory.num_ticks,
+        "always": memory.always_bytes,
+        "temporary": memory.temporary_tile_bytes.tolist(),
+        "category": memory.category.tolist(),
+        "first": memory.first.tolist(),
+        "last": memory.last.tolist(),
+        "tileBytes": memory.tile_bytes.tolist(),
+        "tiles": memory.tiles.tolist(),
+        "startTile": memory.start_tile.tolist(),
+    }
+
+
+def without(memory: ProgramMemory, life: int) -> ProgramMemory:
+    names = ("category", "first", "last", "tile_bytes", "tiles", "start_tile")
+    return replace(memory, **{name: np.delete(getattr(memory, name), life) for name in names})
+
+
+def coarse(cells: np.ndarray[Any, Any], columns: int, rows_: int) -> np.ndarray[Any, Any]:
+    """The most of each block of a matrix [tiles, ticks]."""
+    tiles, ticks = cells.shape
+
+    def edges(parts: int, whole: int) -> list[tuple[int, int]]:
+        return [(part * whole // parts, (part + 1) * whole // parts) for part in range(parts)]
+
+    return np.array([[cells[a:b, c:d].max() for c, d in edges(columns, ticks)] for a, b in edges(rows_, tiles)])
+
+
+def same(memory: ProgramMemory, found: dict[str, Any]) -> None:
+    """Checks all that JavaScript found of a program's memory."""
+    cells = tile_bytes(memory)
+    assert found["tiles"] == cells.tolist()
+    assert found["categories"] == [by_category(memory, tick).T.tolist() for tick in range(memory.num_ticks)]
+    for tile, sums in zip([None, *range(memory.num_tiles)], found["over"], strict=True):
+        assert sums == [column.tolist() for column in over_time(memory, tile)]
+    assert found["byCategory"] == np.stack([by_category(memory, t).sum(axis=1) for t in range(memory.num_ticks)], axis=1).tolist()
+    assert found["alive"] == [alive(memory, tick).tolist() for tick in range(memory.num_ticks)]
+    for tick, told in enumerate(found["difference"]):
+        change = difference(memory, tick, memory.num_ticks - 1 - tick)
+        assert told == {"born": change.born.tolist(), "gone": change.gone.tolist(), "temporary": change.temporary_tile_bytes}
+    top = peak(memory)
+    assert found["peak"] == {"bytes": top.total_bytes, "tile": top.tile, "tick": top.tick}
+    for life, told in enumerate(found["without"]):
+        left = peak(without(memory, life))
+        assert (told["bytes"], told["tick"]) == (left.total_bytes, left.tick)
+        assert cells[told["tick"], told["tile"]] >= told["bytes"]
+    columns, rows_, whole = found["grid"]
+    assert (columns, rows_) == (memory.num_ticks, memory.num_tiles)
+    assert np.reshape(whole, (rows_, columns)).tolist() == cells.T.tolist()
+    columns, rows_, part = found["part"]
+    assert np.reshape(part, (rows_, columns)).tolist() == coarse(cells.T[:, memory.num_ticks // 3 :], columns, rows_).tolist()
+
+
+def test_memory_that_javascript_works_out_is_that_of_the_reader(blank: Page) -> None:
+    memories = [drawn(seed) for seed in range(CASES)]
+    for memory, found in zip(memories, blank.evaluate(ALL, [as_javascript(each) for each in memories]), strict=True):
+        same(memory, found)
+
+
+def test_memory_of_recordings_is_that_of_the_reader(blank: Page, mnist_plain: Any, mnist_classifier: Any, pipeline: Any) -> None:
+    for path in (mnist_plain, mnist_classifier, pipeline):
+        for program in open_report(path).compilation.programs:
+            if program.detailed:
+                compared(blank, program.memory)
+
+
+@pytest.mark.slow
+def test_memory_of_a_large_recording_is_that_of_the_reader(blank: Page, pipeline_transformer: Any) -> None:
+    for program in open_report(pipeline_transformer).compilation.programs:
+        if program.detailed:
+            compared(blank, program.memory)
+
+
+def compared(page: Page, memory: MemoryReport) -> None:
+    """Checks a program's map of tiles and steps, its peak, and its peak without each value."""
+    found = page.evaluate(
+        """(memory) => {
+            const runs = mem.runsOf(memory);
+            const fullest = mem.fullest(memory, runs);
+            const cells = mem.grid(memory, runs, 0, memory.numTicks, 1e6, 1e6);
+            const { always, others } = mem.overTime(memory, null);
+            return { bytes: [...cells.bytes], peak: mem.peak(fullest), always: [...always], others: [...others],
+                     without: mem.without(memory, runs, fullest, memory.first.map((_, life) => life)) };
+        }""",
+        as_javascript(memory.columns),
+    )
+    cells = tile_bytes(memory.columns)
+    assert np.array_equal(np.reshape(found["bytes"], cells.T.shape), cells.T)
+    assert found["peak"] == {"bytes": memory.peak.total_bytes, "tile": memory.peak.tile, "tick": memory.peak.tick}
+    assert [found["always"], found["others"]] == [column.tolist() for column in memory.over_time()]
+    for life, told in enumerate(found["without"]):
+        left = peak(without(memory.columns, life))
+        assert (told["bytes"], told["tick"], told["tile"]) == (left.total_bytes, left.tick, _first_tile(memory.columns, life, left.tick))
+
+
+def _first_tile(memory: ProgramMemory, life: int, tick: int) -> int:
+    return int(tile_bytes(without(memory, life), ticks=range(tick, tick + 1))[0].argmax())
+
+
+def one() -> Report:
+    return report_of(two_stages(), detail=liveness())
+
+
+def test_the_fullest_tile_and_its_parts_are_those_of_the_reader(open_page: Any) -> None:
+    report = one()
+    memory = report.compilation.main.memory
+    page = open_page(report, "memory")
+    sentence = values(page, ".fullest")
+    sram = report.target.bytes_per_tile
+    assert [each["value"] for each in sentence] == [memory.peak.total_bytes, sram, sram - memory.peak.total_bytes]
+    assert all(each["tip"].endswith(".") and each["unit"] == "bytes" for each in sentence)
+    parts = page.evaluate(
+        "Object.fromEntries([...document.querySelectorAll('.kinds tbody tr')].map((row) => "
+        "[row.dataset.key, Number(row.querySelector('[data-value]').dataset.value)]))"
+    )
+    assert parts == {name: size for name, size in memory.by_category().items() if size}
+    assert "stacks (no program can use them)" in page.inner_text(".kinds")
+
+
+def test_values_and_what_frees_the_fullest_tile(open_page: Any) -> None:
+    report = one()
+    memory = report.compilation.main.memory
+    page = open_page(report, "memory")
+    found = rows(page, "values")
+    for row in found:
+        variable = next(each for each in memory.variables if each.name == row[0])
+        line = "" if variable.line is None else f"train.py:{variable.line.line}"
+        expected = [variable.category, variable.tile_bytes, variable.size_bytes, variable.tiles, variable.first, variable.last]
+        assert row[1:7] == expected
+        assert row[7].endswith(line)
+        here = variable.first <= memory.peak.tick <= variable.last
+        on_tile = (memory.peak.tile - variable.start_tile) % 16 < variable.tiles
+        assert row[8] == ("yes" if here and on_tile else "no")
+    assert len(found) == len(memory.variables)
+    freed = rows(page, "who would free the fullest tile")
+    assert {row[0] for row in freed} == {row[0] for row in found if row[8] == "yes"}
+    for row in freed:
+        left = peak(without(memory.columns, next(each.index for each in memory.variables if each.name == row[0])))
+        assert (row[5], row[6]) == (left.total_bytes, memory.peak.total_bytes - left.total_bytes)
+        assert f"({left.tick})" in row[7]
+
+
+def test_keys_choose_any_tile_and_step_and_the_url_keeps_them(open_page: Any) -> None:
+    report = one()
+    memory = report.compilation.main.memory
+    page = open_page(report, "memory")
+    canvas = page.locator("canvas[aria-label*='every tile at every step']")
+    canvas.focus()
+    for key in ("Home", "ArrowRight", "ArrowRight", "Shift+ArrowUp", "Shift+ArrowUp", "ArrowDown", "ArrowDown"):
+        page.keyboard.press(key)
+    assert page.evaluate("location.hash") == "#memory?tick=2&tile=2"
+    told = canvas.locator("xpath=..").locator(".live").inner_text()
+    assert f"{int(memory.per_tile(2)[2]):,} bytes" in told
+    assert "step 2, loop" in told
+    page.reload()
+    page.wait_for_function("document.documentElement.dataset.ready")
+    assert page.locator("input[type=number]").first.input_value() == "2"
+    page.locator("canvas[aria-label*='every tile']").focus()
+    page.keyboard.press("p")
+    assert page.evaluate("location.hash") == "#memory"
+
+
+def test_a_click_in_the_map_chooses_and_a_row_marks_a_life(open_page: Any) -> None:
+    page = open_page(one(), "memory")
+    canvas = page.locator("canvas[aria-label*='every tile at every step']")
+    box = canvas.bounding_box()
+    canvas.click(position={"x": 80, "y": box["height"] - 45})
+    assert page.evaluate("location.hash") == "#memory?tick=0&tile=15"
+    page.get_by_role("button", name="h", exact=True).last.click()
+    assert "is the life of h" in page.inner_text("[role=status]:has-text('dashed')")
+    assert "valuea=2" in page.evaluate("location.hash")
+
+
+def test_a_program_without_detail_says_why(open_page: Any) -> None:
+    page = open_page(report_of(two_stages()), "memory")
+    text = page.inner_text("#main")
+    assert "its memory was not recorded in detail" in text
+    assert page.locator("canvas[aria-label*='every tile']").count() == 0
+
+
+def test_two_recordings_stand_side_by_side(open_page: Any) -> None:
+    detail = liveness()
+    larger = replace(detail, lives=(*detail.lives[:-1], replace(detail.lives[-1], tile_bytes=44)))
+    a, b = one(), report_of(two_stages(), detail=larger)
+    page = open_page((a, b), "memory")
+    assert page.locator("canvas[aria-label*='every tile at every step']").count() == 2
+    found = {row[0]: row for row in rows(page, "values")}
+    assert found["y"][2:5] == [4, 44, 40]
+    assert found["x"][2:5] == [10, 10, 0]
+    memories = [report.compilation.main.memory for report in (a, b)]
+    sentence = [each["value"] for each in values(page, ".fullest")]
+    assert [sentence[0], sentence[3]] == [memory.peak.total_bytes for memory in memories]
+
+
+def test_the_map_of_all_tiles_is_drawn_fast(blank: Page) -> None:
+    draw = np.random.default_rng(0)
+    count, ticks = 4000, 5000
+    first = draw.integers(0, ticks, count)
+    memory = {
+        "numTiles": 1472,
+        "numTicks": ticks,
+        "always": 1000,
+        "temporary": draw.integers(0, 5000, ticks).tolist(),
+        "category": [0] * count,
+        "first": first.tolist(),
+        "last": np.minimum(first + draw.integers(1, 400, count), ticks - 1).tolist(),
+        "tileBytes": draw.integers(8, 900, count).tolist(),
+        "tiles": draw.integers(1, 1473, count).tolist(),
+        "startTile": draw.integers(0, 1472, count).tolist(),
+    }
+    taken = blank.evaluate(
+        """(memory) => {
+            const runs = mem.runsOf(memory);
+            const times = [];
+            for (let turn = 0; turn < 12; turn++) {
+                const start = performance.now();
+                mem.picture(mem.grid(memory, runs, 0, memory.numTicks, 1100, 290), 0, 1e6);
+                times.push(performance.now() - start);
+            }
+            return times.sort((a, b) => a - b);
+        }""",
+        memory,
+    )
+    assert taken[0] < 120  # ms; the others tell how busy the computer is
