@@ -78,7 +78,7 @@ export function nodePanel(node, pair) {
   });
   const line = here.line;
   return [
-    h("h3", {}, `${kindWords(here, place)} `, h("code", {}, here.name)),
+    h("h2", {}, `${kindWords(here, place)} `, h("code", {}, here.name)),
     h(
       "table",
       { class: "node-figures" },
