@@ -4,7 +4,7 @@ import { fillOf, themeColor } from "../../core/colors.js";
 import { figure } from "../../core/figure.js";
 import { bytes, count, share } from "../../core/format.js";
 import { table } from "../../core/table.js";
-import { below, boxOf, bytesAxis, FONT, label, line } from "./axes.js";
+import { below, boxOf, bytesAxis, label, line } from "./axes.js";
 import { drawLoops, loopWords } from "./heatmap.js";
 import { at, categoriesOverTime, CATEGORIES, overTime } from "./lives.js";
 import { LIVENESS, ORDER, PARTS, prefix, stepWords } from "./model.js";
@@ -120,8 +120,8 @@ export function curveFigure(program, pair, selection, shown, setMark) {
         return `step ${count(selection.tick(detail))} is marked`;
       }
       if (key === "p") selection.choose({ tick: shown().curve.top });
-      else if (moveTick(key, event, selection) === undefined) return undefined;
-      selection.reveal(selection.cursor.tick);
+      else if (moveTick(key, event, selection, selection.tick(detail)) === undefined) return undefined;
+      selection.reveal(selection.tick(detail));
       return words(selection.tick(detail));
     },
     table: () => rowsOf(program, shown().curve, selection),
@@ -190,14 +190,11 @@ export function curveFigure(program, pair, selection, shown, setMark) {
 
   /** @param {CanvasRenderingContext2D} context @param {Curve} curve @param {number} y */
   function room(context, curve, y) {
-    context.strokeStyle = context.fillStyle = themeColor("mark");
+    context.strokeStyle = themeColor("mark");
     context.lineWidth = 2;
     line(context, box.left, y, box.right, y);
     context.lineWidth = 1;
-    context.font = FONT;
-    context.textAlign = "right";
-    context.textBaseline = "bottom";
-    context.fillText(`${curve.where.startsWith("all") ? "all tiles have" : "a tile has"} ${bytes(curve.room)}`, box.right, y - 2);
+    label(context, box, `${curve.where.startsWith("all") ? "all tiles have" : "a tile has"} ${bytes(curve.room)}`, box.right, y - 11 < box.top + 8 ? y + 12 : y - 11, "mark");
   }
 
   /** @param {CanvasRenderingContext2D} context @param {Curve} curve @param {(size: number) => number} yOf */
@@ -227,9 +224,8 @@ export function curveFigure(program, pair, selection, shown, setMark) {
   }
 }
 
-/** @param {string} key @param {KeyboardEvent} event @param {Selection} selection @returns {true | undefined} */
-function moveTick(key, event, selection) {
-  const { tick } = selection.cursor;
+/** @param {string} key @param {KeyboardEvent} event @param {Selection} selection @param {number} tick from which it moves @returns {true | undefined} */
+function moveTick(key, event, selection, tick) {
   const far = event.shiftKey ? 10 : 1;
   const page = Math.max(1, Math.round((selection.to - selection.from) / 10));
   /** @type {Record<string, number>} */

@@ -36,10 +36,7 @@ export function sweep(memory, runs, from, to, visit) {
   const order = Array.from(memory.first, (_, life) => life);
   const born = order.filter((life) => at(memory.first, life) > from).sort((a, b) => at(memory.first, a) - at(memory.first, b));
   const gone = order.filter((life) => at(memory.last, life) >= from).sort((a, b) => at(memory.last, a) - at(memory.last, b));
-  const add = (/** @type {number} */ life, /** @type {number} */ sign) => {
-    const size = sign * at(memory.tileBytes, life);
-    for (const [begin, end] of runs.spans[life] ?? []) for (let run = begin; run < end; run++) bytes[run] = /** @type {number} */ (bytes[run]) + size;
-  };
+  const add = (/** @type {number} */ life, /** @type {number} */ sign) => take(bytes, runs.spans[life] ?? [], -sign * at(memory.tileBytes, life));
   for (const life of order) if (lives(memory, life, from)) add(life, 1);
   let [nextBorn, nextGone] = [0, 0];
   for (let tick = from; tick < to; tick++) {
@@ -78,57 +75,45 @@ export function peak(fullestOf) {
 }
 
 /**
- * The peak that is left without one value, for each of some values: another step or tile may decide then.
+ * The peak that is left without some values, for each of several groups of them: another step or tile may decide then.
  * @param {Memory} memory
  * @param {Runs} runs
  * @param {{bytes: Float64Array, tile: Int32Array}} fullestOf of each tick
- * @param {number[]} values
+ * @param {number[][]} groups
  * @returns {Peak[]}
  */
-export function without(memory, runs, fullestOf, values) {
+export function without(memory, runs, fullestOf, groups) {
   const top = peak(fullestOf);
-  // The step of the peak keeps at least so much, which spares a look at steps that have less.
-  const least = (/** @type {number} */ life) => {
-    const taken = lives(memory, life, top.tick) && holds(memory, life, top.tile);
-    return { bytes: top.bytes - (taken ? at(memory.tileBytes, life) : 0), tile: -1, tick: -1 };
+  // The peak's own tile keeps at least so much, which spares a look at steps that have less.
+  const least = (/** @type {number[]} */ group) => {
+    const gone = group.filter((life) => lives(memory, life, top.tick) && holds(memory, life, top.tile));
+    return { bytes: top.bytes - gone.reduce((sum, life) => sum + at(memory.tileBytes, life), 0), tile: -1, tick: -1 };
   };
-  const found = values.map(least);
+  const found = groups.map(least);
+  const left = new Float64Array(runs.tiles.length);
   sweep(memory, runs, 0, memory.numTicks, (tick, bytes) => {
     const most = at(fullestOf.bytes, tick);
     const everywhere = memory.always + at(memory.temporary, tick);
-    values.forEach((life, index) => {
+    for (let index = 0; index < groups.length; index++) {
       const best = /** @type {Peak} */ (found[index]);
-      if (most < best.bytes || (most === best.bytes && best.tick >= 0)) return;
-      const left = lives(memory, life, tick)
-        ? mostWithout(bytes, runs.spans[life] ?? [], at(memory.tileBytes, life), runs.tiles)
-        : { bytes: most - everywhere, tile: at(fullestOf.tile, tick) };
-      const sum = left.bytes + everywhere;
-      if (sum > best.bytes || (sum === best.bytes && best.tick < 0)) found[index] = { bytes: sum, tile: left.tile, tick };
-    });
+      if (most < best.bytes || (most === best.bytes && best.tick >= 0)) continue;
+      const gone = /** @type {number[]} */ (groups[index]).filter((life) => lives(memory, life, tick));
+      let [sum, tile] = [most, at(fullestOf.tile, tick)];
+      if (gone.length) {
+        left.set(bytes);
+        for (const life of gone) take(left, runs.spans[life] ?? [], at(memory.tileBytes, life));
+        const run = largest(left);
+        [sum, tile] = [at(left, run) + everywhere, at(runs.tiles, run)];
+      }
+      if (sum > best.bytes || (sum === best.bytes && best.tick < 0)) found[index] = { bytes: sum, tile, tick };
+    }
   });
   return found;
 }
 
-/**
- * @param {Float64Array} bytes by run
- * @param {[number, number][]} places of the value
- * @param {number} size
- * @param {number[]} tiles first of each run
- * @returns {{bytes: number, tile: number}}
- */
-function mostWithout(bytes, places, size, tiles) {
-  let best = -Infinity;
-  let place = 0;
-  const [[begin, end], [begin2, end2]] = [places[0] ?? [0, 0], places[1] ?? [0, 0]];
-  for (let run = 0; run < bytes.length; run++) {
-    const inside = (begin <= run && run < end) || (begin2 <= run && run < end2);
-    const left = /** @type {number} */ (bytes[run]) - (inside ? size : 0);
-    if (left > best) {
-      best = left;
-      place = run;
-    }
-  }
-  return { bytes: best, tile: at(tiles, place) };
+/** @param {Float64Array} bytes by run @param {[number, number][]} places @param {number} size */
+function take(bytes, places, size) {
+  for (const [begin, end] of places) for (let run = begin; run < end; run++) bytes[run] = /** @type {number} */ (bytes[run]) - size;
 }
 
 /** The first of the largest. @param {Float64Array} numbers @returns {number} */
