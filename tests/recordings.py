@@ -34,15 +34,13 @@ SLOW_EXAMPLES: Mapping[str, tuple[str, ...]] = {"bert_pod": (), "pipeline_transf
 HOSTILE = (  # what a recording's names may hold; each is harmless as text
     "</script><script>window.PWNED=1</script>",
     "<img src=x onerror=window.PWNED=2>",
+    "<!--<script>&lt;&#60;&quot;' onmouseover='window.PWNED=4",
     "\u2028\u2029`${window.PWNED=3}`",
     "\u202ertl\u2066",
     "\ud800\udfff\ud83d",
-    "<!--<script>&lt;&#60;&quot;' onmouseover='window.PWNED=4",
-    "n" * 10_000,
-    "javascript:window.PWNED=5",
-    "__proto__",
-    "constructor",
 )
+LONG = "n" * 10_000
+WORDS = ("__proto__", "constructor", "javascript:window.PWNED=5", "")  # in place of a name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +118,7 @@ def recording(name: str, shared: Path) -> Path:
 
 
 def hostile(source: Path, shared: Path) -> Path:
-    """A recording whose texts are those of another, each with something of `HOSTILE` in front."""
+    """A recording with hostile texts in place of those of another."""
 
     def make(folder: Path) -> None:
         folder.mkdir()
@@ -134,8 +132,9 @@ def hostile(source: Path, shared: Path) -> Path:
 
 
 def hostile_text(text: str) -> str:
-    """A text with something of `HOSTILE` in front, the same each time."""
-    return HOSTILE[sha256(text.encode()).digest()[0] % len(HOSTILE)] + text
+    """Something hostile in place of a text, the same each time; most have the text at their end."""
+    choice = sha256(text.encode()).digest()[0]
+    return WORDS[choice // 16 % len(WORDS)] if choice % 16 == 0 else "".join(HOSTILE) + (LONG if choice % 4 == 1 else "") + text
 
 
 def _hostile_texts(value: Any) -> Any:

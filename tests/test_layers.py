@@ -64,6 +64,7 @@ TRAIN_TOP = (
     "ctrl_c",
     "datasets",
     "jaxprs",
+    "convolutions",
     "numbers",
     "offload",
     "other_arguments",

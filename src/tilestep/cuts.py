@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
+from typing import Final
+
+MAX_STAGES: Final = 4096  # that somebody may ask for
 
 
 def best_cuts(work: Sequence[float], passing: Sequence[float], stages: int) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from tilestep.record.tables import Tables
     from tilestep.report import Profile
+    from tilestep.report.page.frame import PageFrame
 
 
 @final
@@ -40,6 +41,21 @@ class Recording:
         if self._profile is None:
             raise RuntimeError("a profile is complete when its block has ended; read it after the `with`")
         return self._profile
+
+    def show(self, *, height: int = 720) -> PageFrame:
+        """The page of the recording, for a notebook: put this last in a cell.
+
+        Args: height: of its frame, in CSS pixels.
+        Raises: RuntimeError inside the block. ValueError if the profile was made without a directory, so that nothing was recorded.
+        """
+        from tilestep.report.page import page_html
+        from tilestep.report.page.frame import PageFrame
+        from tilestep.report.reader import Report
+
+        profile = self.profile
+        if self._tables is None:
+            raise ValueError("this profile recorded nothing to show: name a directory, as in `with tilestep.profile('report') as profile:`")
+        return PageFrame(html=page_html(Report(self._tables), labels=(profile.machine.name, "")), height=height)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith(("__", "_repr_", "_ipython_")):  # copying and pickling ask for these before anything else exists

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from tilestep.cli.program import CodeProgram, InputProgram, ModuleProgram, Program, ScriptProgram, end_threads, run_program
 from tilestep.cli.run_popart import require_fitting, run_popart, with_reports
 from tilestep.cli.usage import INTERRUPTED, Parser, UsageError, discard, given_path, tell, whole_number, working_directory
+from tilestep.cuts import MAX_STAGES
 from tilestep.errors import RecordingError, SettingsError, SpecError
 from tilestep.files import require_writable, writable_directory, write_file
 from tilestep.machine.catalog import DEFAULT_MACHINE, machine_names
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 _COMMAND: Final = "tilestep run"
 _PLATFORMS: Final = "ipu,cpu"
 _MAX_TRIPS: Final = 2**31 - 1
-_MAX_STAGES: Final = 4096
 _TAKE_A_VALUE: Final = ("--machine", "--ipus", "--tiles", "--sync-pattern", "--trip-count", "--json", "--report", "--propose-stages")
 _PIPE_WIDTH: Final = 100  # columns where stderr is no terminal
 _USAGE: Final = (
@@ -112,7 +112,7 @@ def _option_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--propose-stages",
-        type=whole_number(_MAX_STAGES),
+        type=whole_number(MAX_STAGES),
         metavar="N",
         help="propose at most N pipeline stages for each session's model, by what its operators take; only with --popart",
     )

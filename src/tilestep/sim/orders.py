@@ -43,8 +43,12 @@ def play_fastest(
         play(own)
         return
     before = _Before(execution, partition, copies, loading, work)
-    by_own, by_full = (before.tried(partial(play, pattern)) for pattern in (own, _FULL))
-    play(own if by_own <= by_full else _FULL)
+    by_full = before.tried(partial(play, _FULL))
+    if execution.recorder.enabled:  # events of the slower order could not be taken back
+        play(own if before.tried(partial(play, own)) <= by_full else _FULL)
+    elif play(own) > by_full:
+        before.restore()
+        play(_FULL)
 
 
 @final
@@ -70,9 +74,10 @@ class _Before:
             return play()
         finally:
             recorder.enabled = enabled
-            self._restore()
+            self.restore()
 
-    def _restore(self) -> None:
+    def restore(self) -> None:
+        """Takes back what has been played since."""
         self._execution.horizon = self._horizon
         for thing, slots in self._slots:
             for name, value in slots.items():

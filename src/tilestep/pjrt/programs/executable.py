@@ -13,6 +13,7 @@ from tilestep.pjrt.jax_private import compat
 from tilestep.pjrt.jax_private.mlir import module_name
 from tilestep.pjrt.programs import callbacks
 from tilestep.pjrt.programs.analysis import partitioned_hlo
+from tilestep.pjrt.programs.convolutions import quicken_convolutions
 from tilestep.pjrt.programs.counters import add_counters, mark_sites
 from tilestep.pjrt.programs.feeds import not_cheap, run_on_worker
 from tilestep.pjrt.programs.host_runs import Done, HostProgram, HostRuns, Outcome, real_counters
@@ -154,6 +155,7 @@ class LoadedExecutable(_native.ExecutableBase):
         request = self.request
         counted = add_counters(module, frozenset(program.sites), not_cheap if request.has_feeds else None)
         request.allow_counters(len(counted))
+        quicken_convolutions(module)
         executable = compat.compile_module(self.client.host, module, self._host_devices, request.host_options, functions)
         return HostProgram(executable, counted)
 

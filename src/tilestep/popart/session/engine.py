@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, final
@@ -20,6 +20,7 @@ from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.executables import SUFFIX, Array, Executable, Owner, exported, fingerprint, loaded, read, save
 from tilestep.popart.session.feeds import Feeds
 from tilestep.popart.session.plan import Plan
+from tilestep.train.convolutions import has_slow_convolutions, with_quick_convolutions
 
 _OFFLINE: Final = (DeviceType.Ipu, DeviceType.OfflineIpu)  # kinds of devices whose executables are saved
 _COMPILER: Final = ("opt.", "target.")  # how engine options begin that belong to an executable
@@ -48,6 +49,19 @@ def named_failures() -> Iterator[None]:
         with contextlib.suppress(jax.errors.JaxRuntimeError):
             jax.effects_barrier()  # JAX would raise the error once more when the process ends
         raise (aborted(error) or poplar_runtime_error(f"The session's program failed: {error}")) from error
+
+
+def quick_on_cpu(step: Callable[..., Any]) -> Callable[..., Any]:
+    """The same step. Where it loops over batches, it is written so that XLA:CPU computes it quickly."""
+    return with_quick_convolutions(step) if jax.default_backend() == "cpu" else step
+
+
+def _traced(step: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    jitted = jax.jit(step)
+    traced = jitted.trace(*arguments)
+    if jax.default_backend() == "cpu" and has_slow_convolutions(traced.jaxpr):
+        return jax.jit(with_quick_convolutions(jitted)).trace(*arguments)
+    return traced
 
 
 @final
@@ -108,7 +122,7 @@ class Engine:
             log("session", Level.INFO, f"Loading serialized PopART executable from {self.from_file}")
             function = loaded(self._saved.program, step, arguments)
         try:
-            self._lowered = jax.jit(function).lower(*arguments)
+            self._lowered = _traced(function, arguments).lower()
             self.step = self._lowered.compile()
         except jax.errors.JaxRuntimeError as error:
             raise popart_exception(f"The session's program can't be compiled: {error}") from error
@@ -127,7 +141,7 @@ class Engine:
 
     def _write_cached(self, path: Path, arguments: Any) -> None:
         try:
-            save(path, Executable(program=exported(self.plan.program.step, arguments), weights=None), self._owner)
+            save(path, Executable(program=exported(quick_on_cpu(self.plan.program.step), arguments), weights=None), self._owner)
         except popart_exception as error:
             log("session", Level.WARN, f"The executable is not cached: {error}")
         except OSError as error:
@@ -157,7 +171,7 @@ class Engine:
         Raises: popart_exception for a kind of device whose executables are not saved, OSError.
         """
         self.require_saves()
-        program = exported(self.plan.program.step, (carry, self._feeds.step_types()))
+        program = exported(quick_on_cpu(self.plan.program.step), (carry, self._feeds.step_types()))
         save(self._target(path), Executable(program=program, weights=weights), self._owner)
 
     def save_variables(self, path: str, weights: Mapping[str, Array]) -> None:

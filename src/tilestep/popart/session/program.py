@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
@@ -11,13 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.ad_checkpoint import checkpoint_name
 
 from tilestep.popart.dataflow import Anchor
 from tilestep.popart.enums import AnchorReturnTypeId
 from tilestep.popart.optimizers import UpdateRule
 from tilestep.popart.session.fetched import Fetched
 from tilestep.popart.session.graph import SessionGraph, Values
+from tilestep.popart.session.marking import marking
 from tilestep.popart.session.segments import Segments
 from tilestep.popart.session.stale import Asked, Rings, StaleWeights
 
@@ -111,7 +112,7 @@ class Program:
         key = jax.random.fold_in(carry.key, carry.count)
         captured: Values = {}
         if self._gradients is None:
-            state = self._graph.run(carry.variables, inputs, key, self._capture(captured, {}))
+            state = self._graph.run(carry.variables, inputs, key, marking(captured, {}, {}, tensors=self._wanted()))
             optimizer = carry.optimizer
         else:
             captured, state, grads, seeds = self._differentiated(self._gradients, carry, inputs, key)
@@ -220,24 +221,21 @@ class Program:
         others = {name: value for name, value in carry.variables.items() if name not in of.trained}
 
         def forward(trained: Values, taps: Values) -> tuple[Any, tuple[Values, Values]]:
+            marked_by = functools.partial(marking, tensors=self._wanted(), loss=of.loss)
             if self._segments is not None:
                 values = {**inputs, **others, **trained}
-                captured, marked, state = self._segments.run(self._graph, values, taps, key, self._marking(of.loss))
-                return jnp.asarray(marked[of.loss]), (captured, state)
+                captured, marked, state = self._segments.run(self._graph, values, taps, key, functools.partial(marked_by, named=True))
+                return marked[of.loss], (captured, state)
             captured: Values = {}
             marked: Values = {}
-            mark = self._capture(captured, taps, marked, of.loss)
-            state = self._graph.run({**others, **trained}, inputs, key, mark)
-            return jnp.asarray(marked[of.loss]), (captured, state)
+            state = self._graph.run({**others, **trained}, inputs, key, marked_by(captured, marked, taps))
+            return marked[of.loss], (captured, state)
 
         trained = {name: carry.variables[name] for name in of.trained}
         taps = {name: jnp.zeros(spec.shape, spec.dtype) for name, spec in of.taps.items()}
         loss, backward, (captured, state) = jax.vjp(forward, trained, taps, has_aux=True)
         grads, seeds = backward(self._seed(of, carry, loss))
         return captured, state, grads, seeds
-
-    def _marking(self, loss: str) -> Callable[[Values, Values, Values], Any]:
-        return lambda captured, marked, taps: self._capture(captured, taps, marked, loss)
 
     def _seed(self, of: Gradients, carry: Carry, loss: Any) -> Any:
         """The gradient of the loss, with which backward begins."""
@@ -246,22 +244,6 @@ class Program:
 
     def _wanted(self) -> set[str]:
         return {*self._fetched.tensors, *self._fetched.restored.values()}
-
-    def _capture(self, captured: Values, taps: Values, marked: Values | None = None, watched: str = "") -> Any:
-        wanted = self._wanted()
-
-        def mark(name: str, value: Any) -> Any:
-            if name in wanted:
-                captured[name] = jnp.asarray(value)
-            if name in taps:
-                value = value + taps[name]  # a zero whose gradient is that of the value
-            if self._segments is not None and isinstance(value, jax.Array):  # else it is a constant, which may decide shapes
-                value = checkpoint_name(value, name)
-            if marked is not None and name == watched:
-                marked[name] = value
-            return value
-
-        return mark
 
     def _kept(self, carry: Carry, names: Sequence[str]) -> Values:
         state = {} if self._gradients is None else self._gradients.rule.values(carry.optimizer)

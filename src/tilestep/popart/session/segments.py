@@ -14,11 +14,10 @@ import jax
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.analysis import Analysis
 from tilestep.popart.session.graph import SessionGraph, Values
+from tilestep.popart.session.marking import Mark
 from tilestep.popart.session.recompute import Policy, kept_tensors
 from tilestep.popart.session.staging import SessionStage, Staging
 from tilestep.popart.session.staging.splitting import Home, split
-
-Mark = Callable[[str, Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)

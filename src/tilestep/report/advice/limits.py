@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import get_args
+from typing import Final, NamedTuple, Protocol, get_args
 
 from tilestep.machine.catalog import DEFAULT_MACHINE, named_machine
 from tilestep.plan.steps import Collective, CollectiveKind, HostCall, Program, Superstep
@@ -20,7 +20,37 @@ from tilestep.report.figures import PINNED_HOST, FamilyCycles, Figures
 from tilestep.report.quantities import count_text, names_text, share_text
 
 
-def limit(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+class OriginOf(Protocol):
+    """What a superstep is from. Args: scope: of it. Returns: '' if that says nothing."""
+
+    def __call__(self, scope: str, /) -> str: ...
+
+
+class LimitWords(NamedTuple):
+    """How a program says what its supersteps need.
+
+    Attributes:
+        larger: what makes operations larger.
+        denser: what makes less of them move between tiles.
+        memory: what the memory is called in which values wait beside the tiles.
+        origin: what a superstep is from.
+    """
+
+    larger: str
+    denser: str
+    memory: str
+    origin: OriginOf
+
+
+JAX: Final = LimitWords(
+    larger="a larger batch, fewer and larger operations",
+    denser="larger operands per operation, smaller dtypes",
+    memory=PINNED_HOST,
+    origin=str,
+)
+
+
+def limit(figures: Figures, evidence: Evidence | None, words: LimitWords = JAX) -> Iterator[Proposal]:
     """What the supersteps of the program with the longest ones are limited by, and what the half of that would save."""
     longest = max(figures.programs, key=superstep_cycles, default=None)
     if longest is None or not longest.families or not longest.families[0].total:
@@ -29,16 +59,17 @@ def limit(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     if whole < LEAST_SHARE * figures.emulated_cycles:
         return
     family = longest.families[0]
+    name = words.memory if family.family == PINNED_HOST else family.family
     steps = [step for step in figures.supersteps if step.key == longest.key and step.family == family.family]
     is_slowest = longest.cycles.total == max(program.cycles.total for program in figures.programs)
     which = "the slowest program" if is_slowest else "the longest of any program"
     text = (
         f"The supersteps of {named(figures, evidence, longest.key)}, {which}, take {share_text(whole, figures.emulated_cycles)} of "
-        f"emulated time; {share_text(family.total, whole)} of that is {family.family}, limited by {_limited_by(family)}."
+        f"emulated time; {share_text(family.total, whole)} of that is {name}, limited by {_limited_by(family, words)}."
     )
     if steps:
-        scope = f" from {steps[0].scope}" if steps[0].scope else ""
-        text += f" Largest: {steps[0].name}{scope} ({share_text(steps[0].total, whole)})."
+        origin = words.origin(steps[0].scope)
+        text += f" Largest: {steps[0].name}{f' from {origin}' if origin else ''} ({share_text(steps[0].total, whole)})."
     finding = Finding(kind="limit", text=text)
     if evidence is None:
         yield Proposal(finding=finding)
@@ -48,7 +79,7 @@ def limit(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     line = line or evidence.line_of_call(longest.key)
     calls_host = family.family in (PINNED_HOST, "host call")
     way = Way(
-        edit=f"if {family.family} in {figures.label(longest.key)} took half",
+        edit=f"if {name} in {figures.label(longest.key)} took half",
         change=with_changed([longest.key], lambda program: _halved(program, family.family)),
         how="about" if calls_host else "replayed",
         basis="half of what it takes" if calls_host else "",
@@ -74,7 +105,7 @@ def _halved(program: Program, family: str) -> Program:
     return with_leaves(program, change)
 
 
-def _limited_by(family: FamilyCycles) -> str:
+def _limited_by(family: FamilyCycles, words: LimitWords) -> str:
     kind, cycles = max(
         (("compute", family.compute), ("exchange", family.exchange), ("sync", family.sync), ("host", family.host)), key=lambda part: part[1]
     )
@@ -82,12 +113,12 @@ def _limited_by(family: FamilyCycles) -> str:
     if kind == "exchange":
         name = "exchange between IPUs" if between_ipus else "exchange"
         way_out = "send less between IPUs (smaller dtypes, an exchange after more steps)"
-        way_out = way_out if between_ipus else "move less between tiles (larger operands per operation, smaller dtypes)"
+        way_out = way_out if between_ipus else f"move less between tiles ({words.denser})"
     elif kind == "sync":
-        name, way_out = "sync", "its operations are too small (a larger batch, fewer and larger operations)"
+        name, way_out = "sync", f"its operations are too small ({words.larger})"
         way_out = "its exchanges are too small (fewer and larger ones)" if between_ipus else way_out
     elif kind == "host" and family.family == PINNED_HOST:
-        name, way_out = "values in pinned_host", "it stops for them (keep fewer values there, or use them less often)"
+        name, way_out = f"values in {words.memory}", "it stops for them (keep fewer values there, or use them less often)"
     elif kind == "host":
         name, way_out = "the host link", "it stops for the host"
     else:

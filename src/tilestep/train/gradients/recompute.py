@@ -24,14 +24,8 @@ _met: ContextVar[list[Recompute] | None] = ContextVar("tilestep_recomputed", def
 _CHECKPOINTS: Final = frozenset({"checkpoint", "remat", "remat2"})  # what versions of JAX call the primitive of `jax.checkpoint`
 _AS_THE_LOOP_SAYS: Final = "as the loop says"
 
-
-@functools.cache
-def _of_loop() -> Any:
-    """What the loop whose body is being traced says; JAX's caches tell its values apart.
-
-    Made when something is first marked: JAX compiles anew, once, what was compiled before.
-    """
-    return _jax.make_user_context(None)
+# What the loop whose body is being traced says; JAX's caches tell its values apart. Made at once: JAX compiles anew what it knew before.
+_of_loop: Final[Any] = _jax.make_user_context(None)
 
 
 def recomputed(function: F, recompute: Recompute | Literal["as the loop says"] = _AS_THE_LOOP_SAYS) -> F:
@@ -59,11 +53,10 @@ def recomputed(function: F, recompute: Recompute | Literal["as the loop says"] =
         raise TypeError(f"function is {shown(function)}: it must be a function, whose values recomputed() keeps")
     if not (isinstance(recompute, str) and recompute == _AS_THE_LOOP_SAYS):
         return checkpointed(function, cast("Recompute", recompute))
-    of_loop = _of_loop()
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Pytree:
-        said: Recompute = of_loop.value
+        said: Recompute = _of_loop.value
         if (met := _met.get()) is not None:
             met.append(said)
         return checkpointed(function, said)(*args, **kwargs)
@@ -121,7 +114,7 @@ def in_loop(body: Body, recompute: Recompute) -> Body:
     def run(*args: Any, **kwargs: Any) -> Pytree:
         token = _met.set(met := [])
         try:
-            with _of_loop()(recompute):
+            with _of_loop(recompute):
                 result = body(*args, **kwargs)
                 found = bool(met) or recomputes(args, kwargs)
         finally:

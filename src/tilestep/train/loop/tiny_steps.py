@@ -31,6 +31,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, jaxpr_as_fun
 
 from tilestep.settings import tiny_steps_wanted
+from tilestep.train.convolutions import has_slow_convolutions, with_quick_convolutions
 from tilestep.train.jaxprs import ELEMENTWISE, INLINE_CALLS, MOVES, spec_of
 from tilestep.train.offload import is_on_host
 from tilestep.train.untyped import Pytree, Spec, Structure
@@ -63,19 +64,28 @@ Step = Callable[[Any, Any], tuple[Any, Any]]  # (carry, element) -> (carry, row 
 
 @final
 class LoopProgram:
-    """A loop's program. The first call chooses between the ordinary program and the one with tiny steps. Its scans call `scan`."""
+    """A loop's program. The first call chooses how it is compiled: with tiny steps, with quick convolutions, or as it is.
+
+    Its scans call `scan`.
+    """
 
     def __init__(self, run: Callable[..., Any], *, shardings: Pytree) -> None:
         """Args: run: the loop. Its first argument is donated. shardings: those of its results."""
         self._run = run
         self._ordinary = _jax.jit(run, donate_argnums=0, out_shardings=shardings)
+        self._convolving = _jax.jit(with_quick_convolutions(self._ordinary), donate_argnums=0, out_shardings=shardings)
         self._call: Callable[..., Any] = self._first
         self._steps: list[_Step] = []  # all tiny steps so far, because JAX does not trace equal arguments a second time
 
     @property
     def is_quick(self) -> bool:
         """Whether the last call ran the program with tiny steps."""
-        return self._call not in (self._first, self._ordinary)
+        return self._call not in (self._first, self._ordinary, self._convolving)
+
+    @property
+    def has_quick_convolutions(self) -> bool:
+        """Whether the last call ran the program whose convolutions were written anew."""
+        return self._call is self._convolving
 
     def trace(self, *args: Pytree) -> Any:
         """The ordinary program, traced as `jax.jit(...).trace` does."""
@@ -89,7 +99,9 @@ class LoopProgram:
 
     def _first(self, *args: Pytree) -> Any:
         self._call = self._ordinary
-        if _TESTED and tiny_steps_wanted() and _on_one_cpu(args):
+        if not _on_one_cpu(args):
+            return self._ordinary(*args)
+        if _TESTED and tiny_steps_wanted():
             with _Trace() as trace:
                 self._ordinary.trace(*args)
             self._steps += trace.steps
@@ -105,7 +117,9 @@ class LoopProgram:
                 else:
                     self._call = quick
                     return result
-        return self._ordinary(*args)
+        if has_slow_convolutions(self._ordinary.trace(*args).jaxpr):
+            self._call = self._convolving
+        return self._call(*args)
 
     def _quick(self) -> Callable[..., Any]:
         def quick(*args: Pytree) -> Any:

@@ -23,7 +23,10 @@ TILES = 64
 WIDTHS = (64, 256, 256, 256, 32)
 # Cycles of each matmul of [16, m] by [m, n] on 64 tiles: (forward, backward). The first has no gradient of its input.
 MATMULS = ((4305, 3465), (6571, 12983), (6571, 12983), (4185, 7171))
-PASSED = 1413  # cycles to pass [16, 256] of float32 on
+PASSED = 1413  # cycles to pass [16, 256] of float32 on; gradients go back meanwhile
+ADDED = (1027, 2179, 2179, 829)  # cycles to add a gradient of each weight to that of the microbatches before
+TOGETHER = 2199  # cycles of an exchange in which three or four stages do so at once
+HOSTS = {1: 14291, 2: 14371, 3: 14451, 4: 14451}  # cycles in which so many stages wait for [16, 64] of float32 from the host
 RNG = np.random.default_rng(0)
 
 
@@ -45,7 +48,7 @@ def graph_of(builder: popart.Builder, *, training: bool = True) -> SessionGraph:
 def stages_of(costs: list[int], cuts: tuple[int, ...]) -> list[int]:
     """Cycles of stages between two cuts, of operators that pass [16, 256] on; the last two pass less and are no place to cut at."""
     bounds = [0, *cuts, len(costs)]
-    return [sum(costs[first:after]) + 2 * PASSED * ((first > 0) + (after < len(costs))) for first, after in itertools.pairwise(bounds)]
+    return [sum(costs[first:after]) + PASSED * ((first > 0) + (after < len(costs))) for first, after in itertools.pairwise(bounds)]
 
 
 def machine(tiles: int = TILES, ipus: int = 4):
@@ -61,8 +64,13 @@ def test_each_operator_has_its_cycles() -> None:
     costs = prices.operators(graph, analyse(graph, loss).differentiable)
     assert [(cost.forward, cost.backward) for cost in costs[:4]] == list(MATMULS)
     assert [cost.backward for cost in prices.operators(graph)] == [0] * 5
-    assert prices.passing([jax.ShapeDtypeStruct((16, 256), np.dtype(np.float32))]) == PASSED
-    assert prices.passing([]) == 0
+    size = 16 * 256 * 4
+    assert prices.exchange([(0, 1, size)]) == prices.exchange([(0, 1, size), (1, 0, size)]) == PASSED
+    assert prices.exchange([]) == 0
+    assert tuple(prices.adding(jax.ShapeDtypeStruct(shape, np.dtype(np.float32))) for shape in itertools.pairwise(WIDTHS)) == ADDED
+    assert [prices.host(16 * 64 * 4, stages, 0)[0] for stages in HOSTS] == list(HOSTS.values())
+    assert prices.host(1, 3, 1)[1] == {0, 1, 2}
+    assert prices.host(0, 2, 1) == (0, {0, 1})
 
 
 def test_nobody_needs_the_gradient_of_an_input() -> None:
@@ -76,21 +84,23 @@ def test_nobody_needs_the_gradient_of_an_input() -> None:
 def test_a_chain_of_unequal_matmuls_is_cut_where_its_slowest_stage_is_fastest() -> None:
     builder, loss = chain()
     proposal = popart.propose_stages(builder.getModelProto(), 3, ipu_model(TILES, 4), loss)
-    assert [stage.cycles for stage in proposal.stages] == [30150, 25206, 18214]
-    costs = [*map(sum, MATMULS), 18214 - sum(MATMULS[3]) - 2 * PASSED]
+    assert [stage.cycles for stage in proposal.stages] == [47180, 38383, 32867]
+    costs = [sum(matmul) + added for matmul, added in zip(MATMULS, ADDED, strict=True)]
+    costs.append(32867 - costs[3] - TOGETHER - HOSTS[3])
     ways = itertools.combinations(range(1, 5), 2)
-    assert proposal.slowest_cycles == min(max(stages_of(costs, cuts)) for cuts in ways) == 30150
+    assert min(max(stages_of(costs, cuts)) for cuts in ways) == costs[0] + costs[1] + PASSED
+    assert proposal.slowest_cycles == costs[0] + costs[1] + TOGETHER + HOSTS[3] == 47180
     assert proposal.training
     assert proposal.notes == ()
 
 
-def test_cycles_of_a_stage_are_those_of_its_operators_and_of_both_its_ends() -> None:
+def test_cycles_of_a_stage_are_those_of_its_operators_of_the_exchange_and_of_the_host() -> None:
     builder, loss = chain()
     proposal = popart.propose_stages(builder.getModelProto(), 4, ipu_model(TILES, 4), loss)
     first, second = proposal.stages[:2]
-    assert first.passing_cycles == 2 * PASSED  # there, and the gradient back
-    assert second.passing_cycles == 4 * PASSED
-    assert (first.cycles, second.cycles) == (sum(MATMULS[0]) + 2 * PASSED, sum(MATMULS[1]) + 4 * PASSED)
+    assert {(stage.passing_cycles, stage.host_cycles) for stage in proposal.stages} == {(TOGETHER, HOSTS[4])}
+    for stage, number in ((first, 0), (second, 1)):
+        assert stage.cycles == sum(MATMULS[number]) + ADDED[number] + TOGETHER + HOSTS[4]
     assert proposal.slowest_cycles == max(stage.cycles for stage in proposal.stages)
     assert first.weights_bytes == 64 * 256 * 4
     assert first.passed_bytes == 16 * 256 * 4
@@ -100,7 +110,7 @@ def test_inference_has_no_backward() -> None:
     builder, _ = chain()
     proposal = popart.propose_stages(builder.getModelProto(), 2, ipu_model(TILES, 2))
     assert not proposal.training
-    assert sum(stage.backward_cycles for stage in proposal.stages) == 0
+    assert sum(stage.backward_cycles + stage.adding_cycles for stage in proposal.stages) == 0
     assert proposal.stages[0].passing_cycles == PASSED
 
 
@@ -136,8 +146,9 @@ def test_what_a_model_has_already_is_compared() -> None:
         builder.virtualGraph(f"MatMul:0/{number}" if number else "MatMul:0", int(number == 3))
     builder.virtualGraph(loss, 1)
     proposal = popart.propose_stages(builder.getModelProto(), 2, ipu_model(TILES, 2), loss)
-    assert proposal.own_cycles[0] == sum(map(sum, MATMULS[:3])) + 2 * PASSED
-    assert "The model's own 2 stages: the slowest takes 49,704 cycles" in str(proposal)
+    own = sum(map(sum, MATMULS[:3])) + sum(ADDED[:3]) + PASSED + HOSTS[2]
+    assert proposal.own_cycles[0] == own
+    assert f"The model's own 2 stages: the slowest takes {own:,} cycles" in str(proposal)
     with pytest.raises(popart.popart_exception, match="Node already has attribute"):
         proposal.annotate(builder)
 
@@ -184,7 +195,15 @@ def test_fewer_stages_than_asked_for_are_explained() -> None:
 def test_a_device_of_fewer_ipus_is_told() -> None:
     builder, loss = chain()
     proposal = popart.propose_stages(builder.getModelProto(), 2, ipu_model(TILES, 1), loss)
-    assert proposal.notes == ("The device has 1 IPU, and the stages want 2.",)
+    assert proposal.notes == ("The device has 1 IPU, and the stages want 2: acquire a device of 2 IPUs for them, or ask for at most 1.",)
+
+
+def test_more_stages_than_any_machine_has_ipus_may_be_asked_for() -> None:
+    builder, loss = chain()
+    proposal = popart.propose_stages(builder.getModelProto(), 4096, ipu_model(TILES, 1), loss)
+    assert len(proposal.stages) == 4
+    assert proposal.notes[0] == "4096 stages were asked for: more than 4 would not make the slowest one faster."
+    assert proposal.notes[1].startswith("The device has 1 IPU, and the stages want 4: acquire a device of 4 IPUs")
 
 
 @pytest.mark.parametrize("number", [0, -1, True, 2.0, "2", None, 5000])

@@ -178,3 +178,17 @@ def test_an_ipu_s_tiles_hold_less() -> None:
                 repeat(2, body, carry, InfeedQueue(itertools.repeat(element)), recompute=way)
             peaks.append(max(program.peak_tile_bytes for program in profile.programs))
     assert peaks[0] - peaks[1] > 2 * element[0].nbytes / load_machine("bow-2000").ipu.num_tiles
+
+
+def test_marking_a_part_compiles_nothing_anew() -> None:
+    traced: list[int] = []
+
+    @jax.jit
+    def doubled(x: Any) -> Any:
+        traced.append(1)
+        return 2 * x
+
+    doubled(np.float32(1))
+    recomputed(layer)
+    doubled(np.float32(1))
+    assert len(traced) == 1

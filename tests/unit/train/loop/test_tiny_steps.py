@@ -97,6 +97,15 @@ def test_repeat_compiles_tiny_steps_so_and_others_not(monkeypatch: pytest.Monkey
     assert run(512) == [False]  # the same loop, now with other arrays
 
 
+def test_a_loop_with_convolutions_has_the_same_values() -> None:
+    def step(kernel: Any, x: Any) -> tuple[Any, Any]:
+        value, gradient = _jax.value_and_grad(lambda kernel: (lax.conv(x, kernel, (1, 1), "SAME") ** 2).sum())(kernel)
+        return kernel - 1e-5 * gradient, value
+
+    found = same(step, numbers(4, 3, 3, 3), numbers(STEPS, 2, 3, 8, 8), quick=False)
+    assert found.has_quick_convolutions
+
+
 def test_what_is_enqueued_comes_out() -> None:
     outfeed = OutfeedQueue()
 

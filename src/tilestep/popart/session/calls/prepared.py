@@ -24,6 +24,7 @@ from tilestep.popart.session.figures import Figures
 from tilestep.popart.session.keys import key_of
 from tilestep.popart.session.plan import plan_of
 from tilestep.popart.session.program import Carry
+from tilestep.popart.session.proposals.propose import leaving_of
 from tilestep.popart.session.proposals.seen import Seen, made
 from tilestep.popart.session.saved import SavedModel
 from tilestep.popart.session.staging import require_ipus
@@ -82,7 +83,17 @@ class Prepared:
         dump_graph(self._plan)
         differentiable = self._plan.names.analysis.differentiable
         tiles = max(0, self._options.numIOTiles)
-        made(Seen(name=plain(name), graph=self._plan.graph, loss=loss, differentiable=differentiable, device=device, num_io_tiles=tiles))
+        made(
+            Seen(
+                name=plain(name),
+                graph=self._plan.graph,
+                loss=loss,
+                differentiable=differentiable,
+                device=device,
+                num_io_tiles=tiles,
+                leaving=leaving_of(data_flow, training=loss is not None),
+            )
+        )
         self._weights = HostWeights(self._plan.first, self._plan.graph.constants, self._plan.replication)
         self._saved = SavedModel(self._plan.graph.model)
         self._feeds = Feeds(self._plan)

@@ -11,7 +11,7 @@ import numpy as np
 from tilestep.popart.enums import AnchorReturnTypeId, DeviceConnectionType
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error
 from tilestep.popart.session.calls.weights import WeightCalls
-from tilestep.popart.session.engine import named_failures
+from tilestep.popart.session.engine import named_failures, quick_on_cpu
 from tilestep.popart.session.feeds import deliver
 from tilestep.popart.session.pipelined import FORWARD_ONLY
 from tilestep.popart.session.program import Carry
@@ -79,7 +79,7 @@ class RunCalls(WeightCalls):
         if not isinstance(io, PyStepIO):
             raise popart_exception(f"run('{FORWARD_ONLY}', stepio): stepio is a {type(io).__name__}, and it must be a PyStepIO")
         if self._forward is None:
-            self._forward = jax.jit(forward.step)
+            self._forward = jax.jit(quick_on_cpu(forward.step))
         if io.checks and io is not self._checked:
             self._feeds.require(io)
         with named_failures():

@@ -1,4 +1,4 @@
-"""What each operator of a model takes on an IPU, planned by itself, and what it takes to pass tensors on to another IPU."""
+"""What each operator of a model takes on an IPU, planned by itself, and what IPUs take to pass tensors on and to wait for the host."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import onnx
-from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 
 from tilestep.machine import changed_machine
 from tilestep.machine.spec import MachineSpec
@@ -24,11 +23,12 @@ from tilestep.pjrt.programs.planning import Residence, plan_for
 from tilestep.popart.session.graph import SessionGraph, named_errors
 from tilestep.popart.session.tuning import around
 from tilestep.sim.body import body_cost
+from tilestep.sim.collective import pass_cost
+from tilestep.sim.sync import host_set, sync_cycles
 from tilestep.train.untyped import jax as _jax
+from tilestep.units import cycles_from_bytes, cycles_from_seconds
 
-_AXIS: Final = "ipus"
-_PAIR: Final = 2  # IPUs: one gives, the other takes
-
+Message = tuple[int, int, int]  # (from, to, bytes)
 Values = Mapping[str, Any]  # by tensor name
 
 
@@ -93,9 +93,9 @@ class Prices:
     def __init__(self, machine: MachineSpec, *, num_io_tiles: int = 0) -> None:
         self._options = PlanOptions(num_io_tiles=num_io_tiles)
         self._one = changed_machine(machine, num_ipus=1)
-        self._two = changed_machine(machine, num_ipus=max(_PAIR, machine.num_ipus))
+        self._machine = machine
         self._known: dict[tuple[object, ...], OperatorCost] = {}
-        self._passed: dict[tuple[object, ...], int] = {}
+        self._added: dict[tuple[object, ...], int] = {}
 
     def operators(self, graph: SessionGraph, differentiable: Collection[str] = ()) -> list[OperatorCost]:
         """The cost of each node of a model's graph, in order. Nodes whose results are known cost nothing.
@@ -108,12 +108,33 @@ class Prices:
         values, wanted = evaluated(graph), wanted_gradients(graph, differentiable)
         return [self._operator(_Single(graph, node, values, wanted)) for node in graph.graph.nodes]
 
-    def passing(self, types: Sequence[Any]) -> int:
-        """Cycles to pass tensors from one IPU to the next. Args: types: shape and dtype of each."""
-        key = tuple(sorted((tuple(each.shape), str(each.dtype)) for each in types))
-        if key and key not in self._passed:
-            self._passed[key] = self._cycles(*_sending(types), self._two)
-        return self._passed.get(key, 0)
+    def adding(self, spec: jax.ShapeDtypeStruct) -> int:
+        """Cycles to add a gradient to those of the microbatches before."""
+        key = (tuple(spec.shape), str(spec.dtype))
+        if key not in self._added:
+            self._added[key] = self._cycles(lambda total, one: total + one, (spec, spec), self._one)
+        return self._added[key]
+
+    def exchange(self, messages: Sequence[Message]) -> int:
+        """Cycles of one exchange in which IPUs pass all messages on."""
+        if not messages:
+            return 0
+        cost = pass_cost(self._with(1 + max(max(source, target) for source, target, _ in messages)), messages)
+        return cost.sync_cycles + cost.exchange_cycles
+
+    def host(self, size_bytes: int, num_ipus: int, ipu: int) -> tuple[int, frozenset[int]]:
+        """(Cycles in which an IPU gets or gives so many bytes of the host, 0 for none; the IPUs that wait for it, of so many)."""
+        machine = self._with(num_ipus)
+        together = tuple(other for other in range(num_ipus) if host_set(machine, other) == host_set(machine, ipu))
+        if not size_bytes:
+            return 0, frozenset(together)
+        host, clock_hz = machine.host, machine.ipu.clock_hz
+        moved = cycles_from_bytes(size_bytes, host.link_bytes_per_second, clock_hz)
+        return moved + cycles_from_seconds(host.link_latency_seconds, clock_hz) + 2 * sync_cycles(machine, together), frozenset(together)
+
+    def _with(self, num_ipus: int) -> MachineSpec:
+        """The machine with at least so many IPUs."""
+        return self._machine if num_ipus <= self._machine.num_ipus else changed_machine(self._machine, num_ipus=num_ipus)
 
     def _operator(self, single: _Single) -> OperatorCost:
         if not single.outputs:
@@ -213,15 +234,3 @@ def _shape_of(node: Node) -> bytes:
             del names[:]
             names.extend(named)
     return f"{node.domain} {node.version} ".encode() + proto.SerializeToString(deterministic=True)
-
-
-def _sending(types: Sequence[Any]) -> tuple[Any, tuple[list[Any]]]:
-    """A program by which one IPU gives tensors to the next, and the types of its arguments."""
-    mesh = AbstractMesh((_PAIR,), (_AXIS,))
-    over = PartitionSpec(_AXIS)
-
-    def send(arrays: list[Any]) -> list[Any]:
-        return [jax.lax.ppermute(array, _AXIS, [(0, 1)]) for array in arrays]
-
-    arrays = [jax.ShapeDtypeStruct((_PAIR, *each.shape), each.dtype, sharding=NamedSharding(mesh, over)) for each in types]
-    return jax.shard_map(send, mesh=mesh, in_specs=(over,), out_specs=over), (arrays,)

@@ -6,23 +6,16 @@ import atexit
 import functools
 import os
 import weakref
-from dataclasses import replace
 from typing import Final, final
 
-from tilestep.errors import StreamingMemoryError, TileMemoryError
 from tilestep.machine.spec import MachineSpec
 from tilestep.pjrt.plugin import initialize
-from tilestep.pjrt.running.measurement import Measurement, measurement_of
-from tilestep.plan.liveness import check_fits
-from tilestep.plan.streaming import check_streaming_memory
-from tilestep.popart.exceptions import popart_runtime_error
 from tilestep.popart.session.emulation import reports
 from tilestep.popart.session.emulation.options import EmulationOptions
-from tilestep.popart.session.emulation.out_of_memory import out_of_memory
 from tilestep.popart.session.emulation.said import prepared_at
-from tilestep.popart.session.emulation.spent import inner_cycles, no_run
-from tilestep.popart.session.emulation.staged_advice import rules_of
-from tilestep.popart.session.emulation.staged_calls import FromHost, Ran, Spent, StagedNotes, StagedPlay, ToHost
+from tilestep.popart.session.emulation.spent import inner_cycles
+from tilestep.popart.session.emulation.staged_calls import FromHost, Ran, StagedNotes, ToHost
+from tilestep.popart.session.emulation.staged_plays import Plays
 from tilestep.popart.session.emulation.staged_program import StagedProgram
 from tilestep.popart.session.emulation.staged_table import told
 from tilestep.popart.session.emulation.watched import begun
@@ -119,83 +112,6 @@ class StagedEmulation:
             self._plays.write()
 
 
-@final
-class Plays:
-    """The plays of one session: one whose timeline is kept, for reports, and one without, for cycles. Each is made when it is needed."""
-
-    def __init__(self, notes: StagedNotes) -> None:
-        self._notes = notes
-        self.name, self.machine = notes.name, notes.machine
-
-    @functools.cached_property
-    def live(self) -> StagedPlay:
-        """The play without a timeline."""
-        return StagedPlay(self._notes, self.program)
-
-    @functools.cached_property
-    def _recorded(self) -> StagedPlay:
-        return StagedPlay(self._notes, self.program, record=True)
-
-    @property
-    def program(self) -> StagedProgram:
-        """What the session runs. Raises: popart_runtime_error if it has not been prepared."""
-        program = self._notes.program
-        if program is None:
-            raise popart_runtime_error("The session has not been prepared: call session.prepareDevice() first")
-        return program
-
-    def forget(self) -> None:
-        """Forgets all plays: the session has another program."""
-        for name in ("live", "_recorded"):
-            vars(self).pop(name, None)
-
-    def last(self) -> Spent:
-        """What the last call of the program took. Raises: popart_runtime_error if nothing ran."""
-        calls = self._notes.calls
-        if not any(isinstance(call, Ran) for call in calls):
-            raise no_run()
-        self.live.play(len(calls))
-        assert self.live.last is not None  # there was a call
-        return self.live.last
-
-    def measured(self, *, whole: bool = False) -> Measurement:
-        """What the session did. Args: whole: whether to count all calls, also those before a reset of the profile."""
-        notes, play = self._notes, self._recorded
-        play.play(len(notes.calls))
-        journal, begin = play.journal, play.begin(0 if whole else notes.first)
-        rules = rules_of(self.program, notes.line)
-        found = measurement_of(journal.system, begin, journal.mark(), notes.engine, dict(journal.sources))
-        return replace(found, profile=replace(found.profile, rules=rules))
-
-    def summary(self) -> str:
-        """The figures of the whole session as text; '' if it was not prepared."""
-        return "" if self._notes.program is None else told(self.measured(whole=True), self.live.uses, self.program)
-
-    def require_fits(self) -> None:
-        """Raises: OutOfMemoryException if the programs of an IPU do not fit into its tiles, and their data into streaming memory."""
-        notes, play = self._notes, self.live
-        if notes.options.allow_out_of_memory:
-            return
-        machine, system = notes.machine, play.journal.system
-        ipus = range(machine.num_ipus)
-        try:
-            for program in system.programs.values():
-                check_fits(program, machine)
-                check_streaming_memory(program, machine, ipus[: program.num_ipus])
-            for ipu in ipus:
-                _check_ipu(play, machine, ipu)
-        except (TileMemoryError, StreamingMemoryError) as error:
-            raise out_of_memory(error, summary=self._memory(), path="") from None
-
-    def _memory(self) -> str:
-        return "\n".join(f"IPU {ipu}: {use.peak_bytes:,} B on the fullest tile" for ipu, use in enumerate(self.live.uses))
-
-    def write(self) -> None:
-        """Writes the recording, the profile and its summary. What cannot be written is a line on stderr."""
-        if self._notes.program is not None:
-            reports.write(self._notes, self.measured)
-
-
 _unwritten: Final[dict[int, Plays]] = {}  # of sessions whose report is not written yet, in order
 
 
@@ -209,22 +125,3 @@ def _write_at_exit() -> None:
 def _write_all(process: int) -> None:
     while _unwritten and os.getpid() == process:  # a fork writes no report
         _unwritten.pop(next(iter(_unwritten))).write()
-
-
-def _check_ipu(play: StagedPlay, machine: MachineSpec, ipu: int) -> None:
-    """Raises: TileMemoryError if the programs of an IPU do not fit into its tiles together."""
-    use, available = play.uses[ipu], machine.ipu.tile.sram_bytes
-    if use.peak_bytes > available:
-        parts = {
-            "code": use.code_bytes,
-            "stacks and the like": use.fixed_bytes,
-            "values that stay": use.resident_bytes,
-            "values of the largest program, and those that wait for others": use.transient_bytes,
-        }
-        raise TileMemoryError(
-            tile=0,
-            superstep=f"the programs of IPU {ipu}",
-            needed_bytes=use.peak_bytes,
-            available_bytes=available,
-            largest=sorted(parts.items(), key=lambda part: -part[1]),
-        )

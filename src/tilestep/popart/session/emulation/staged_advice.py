@@ -13,16 +13,42 @@ from tilestep.record.edits.script import with_changed
 from tilestep.report.advice import NEARLY_FULL
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding, Line
-from tilestep.report.advice.limits import fallbacks, limit
+from tilestep.report.advice.limits import LimitWords, fallbacks, limit
 from tilestep.report.advice.longest import longest_program
 from tilestep.report.advice.pipelines import PipelineWords, bubbles, unbalanced
-from tilestep.report.advice.precision import halves, partials
+from tilestep.report.advice.precision import PrecisionWords, halves, partials
 from tilestep.report.advice.proposal import Proposal, Rule, Way
 from tilestep.report.advice.streaming import IO_TILES, halved_arguments, longest_streaming
-from tilestep.report.figures import PINNED_HOST, Figures
+from tilestep.report.figures import Figures
 from tilestep.report.quantities import bytes_text, names_text, share_text
 
 _CALL: Final = re.compile(r"[a-z_]+\((.*)\)")  # of a scope's part: transpose(jvp(loss)), jit(step)
+
+
+def operator_of(scope: str) -> str:
+    """The operator of a scope: 'gradient of loss' for 'jit(stage_1_forward_and_backward)/transpose(jvp(loss))/div'; '' if there is none."""
+    for part in scope.split("/")[:-1]:
+        if part.startswith("jit("):
+            continue
+        name = part
+        while found := _CALL.fullmatch(name):
+            name = found[1]
+        if name:
+            return f"gradient of {name}" if part.startswith("transpose(") else name
+    return ""
+
+
+_LARGER: Final = "more samples in an input, fewer and larger operators"
+LIMITS: Final = LimitWords(larger=_LARGER, denser=_LARGER, memory="streaming memory", origin=operator_of)
+PRECISION: Final = PrecisionWords(
+    is_wide="The tensors of {label} are FLOAT",
+    products="FLOAT16",
+    way_out="give the model FLOAT16 inputs and weights",
+    edit="FLOAT16 in place of FLOAT in {label}",
+    single="FLOAT",
+    half="FLOAT16",
+    partials="SessionOptions.partialsTypeMatMuls = 'half'",
+)
 
 
 def rules_of(program: StagedProgram, line: Line | None) -> tuple[Rule, ...]:
@@ -41,9 +67,9 @@ def rules_of(program: StagedProgram, line: Line | None) -> tuple[Rule, ...]:
         lambda figures, evidence: unbalanced(figures, evidence, words),
         lambda figures, evidence: bubbles(figures, evidence, words),
         lambda figures, evidence: _inputs(figures, evidence, frozenset(program.stages.inputs)),
-        _halves,
+        lambda figures, evidence: halves(figures, evidence, PRECISION),
         _partials,
-        _limit,
+        lambda figures, evidence: limit(figures, evidence, LIMITS),
         fallbacks,
     )
     return tuple(map(at, rules))
@@ -59,19 +85,6 @@ def words_of(program: StagedProgram) -> PipelineWords:
     more = "SessionOptions.accumulationFactor" if program.accumulates else "batchesPerStep of DataFlow"
     cut = "tilestep run --popart --propose-stages {count} would, which measures operators"
     return PipelineWords(cut=cut, more=more + ": {more:,} in place of {now:,}", overlap=None, overlapped="")
-
-
-def operator_of(scope: str) -> str:
-    """The operator of a scope: 'gradient of loss' for 'jit(stage_1_forward_and_backward)/transpose(jvp(loss))/div'; '' if there is none."""
-    for part in scope.split("/")[:-1]:
-        if part.startswith("jit("):
-            continue
-        name = part
-        while found := _CALL.fullmatch(name):
-            name = found[1]
-        if name:
-            return f"gradient of {name}" if part.startswith("transpose(") else name
-    return ""
 
 
 def _full(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
@@ -119,52 +132,8 @@ def _inputs(figures: Figures, evidence: Evidence | None, inputs: frozenset[str])
     yield Proposal(finding=Finding(kind="feeds", text=text), ways=tuple(ways), only_with_gain=True)
 
 
-def _halves(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
-    for proposal in halves(figures, evidence):
-        label = _longest_label(figures, evidence)
-        text = (
-            f"The tensors of {label} are FLOAT. The matrix unit does at least twice as many products of FLOAT16 in a cycle, and half of "
-            "the bytes change tiles: where the precision allows, give the model FLOAT16 inputs and weights."
-        )
-        edit, basis = f"FLOAT16 in place of FLOAT in {label}", "its supersteps planned again with FLOAT16 for all of FLOAT"
-        yield _said(proposal, text, edit, basis)
-
-
 def _partials(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     longest = longest_program(figures, evidence)
     if longest is None or not any(family.family == "matmul" for family in longest.families):
         return  # the option is about matrix products
-    for proposal in partials(figures, evidence):
-        text = (
-            f"{_longest_label(figures, evidence)} adds products of FLOAT16 up in 32 bits, for which half of the matrix unit stands still: "
-            "where the precision allows, add them up in 16 bits."
-        )
-        yield _said(proposal, text, "SessionOptions.partialsTypeMatMuls = 'half'", "planned again")
-
-
-def _said(proposal: Proposal, text: str, edit: str, basis: str) -> Proposal:
-    ways = tuple(replace(way, edit=edit, basis=basis) for way in proposal.ways)
-    return replace(proposal, finding=replace(proposal.finding, text=text), ways=ways)
-
-
-def _longest_label(figures: Figures, evidence: Evidence | None) -> str:
-    longest = longest_program(figures, evidence)
-    return "" if longest is None else figures.label(longest.key)
-
-
-def _limit(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
-    for proposal in limit(figures, evidence):
-        text = _popart(proposal.finding.text)
-        for step in figures.supersteps:
-            operator = operator_of(step.scope)
-            text = text.replace(f"{step.name} from {step.scope} (", f"{step.name} from {operator} (" if operator else f"{step.name} (")
-        ways = tuple(replace(way, edit=_popart(way.edit)) for way in proposal.ways)
-        yield replace(proposal, finding=replace(proposal.finding, text=text), ways=ways)
-
-
-def _popart(text: str) -> str:
-    larger = "more samples in an input, fewer and larger operators"
-    text = text.replace("a larger batch, fewer and larger operations", larger).replace(
-        "larger operands per operation, smaller dtypes", larger
-    )
-    return text.replace(PINNED_HOST, "streaming memory")
+    yield from partials(figures, evidence, PRECISION)

@@ -54,14 +54,18 @@ class ProposedStage:
     Attributes:
         number: of the stage, and of the IPU that it runs on.
         operators: in the model's order.
-        passing_cycles: of what it gets from the stage before and gives to the one after, in training with the gradients' way back.
+        adding_cycles: to add its gradients to those of the microbatches before; 0 in inference.
+        passing_cycles: of the exchange in which all stages pass on, in training gradients as well.
+        host_cycles: in which it waits for the host: for its own transfers, and for those of stages that synchronise with it.
         weights_bytes: of the variables that it reads.
         passed_bytes: of what it gives to the stage after it, for one microbatch.
     """
 
     number: int
     operators: tuple[StagedOperator, ...]
+    adding_cycles: int
     passing_cycles: int
+    host_cycles: int
     weights_bytes: int
     passed_bytes: int
 
@@ -77,8 +81,13 @@ class ProposedStage:
 
     @property
     def cycles(self) -> int:
-        """Of a microbatch: forward, backward and passing."""
-        return self.forward_cycles + self.backward_cycles + self.passing_cycles
+        """Of a microbatch."""
+        return self.work_cycles + self.host_cycles
+
+    @property
+    def work_cycles(self) -> int:
+        """The same without the host."""
+        return self.forward_cycles + self.backward_cycles + self.adding_cycles + self.passing_cycles
 
 
 @final
@@ -91,6 +100,7 @@ class StageProposal:
         training: whether cycles have backward.
         stages: in order; there may be fewer than were asked for.
         asked: how many stages were asked for.
+        one_ipu_cycles: of a microbatch on one IPU.
         own_cycles: of the stages that the model has already, by number; none: it has none.
         notes: what to know besides, a sentence each.
     """
@@ -99,6 +109,7 @@ class StageProposal:
     training: bool
     stages: tuple[ProposedStage, ...]
     asked: int
+    one_ipu_cycles: int
     own_cycles: Mapping[int, int] = field(default_factory=dict[int, int])
     notes: tuple[str, ...] = ()
 
@@ -108,14 +119,10 @@ class StageProposal:
         return max(stage.cycles for stage in self.stages)
 
     @property
-    def one_ipu_cycles(self) -> int:
-        """Of all operators on one IPU."""
-        return sum(stage.forward_cycles + stage.backward_cycles for stage in self.stages)
-
-    @property
     def balance(self) -> float:
-        """The mean share of time in which IPUs work, if the slowest always does: from 0 to 1."""
-        return sum(stage.cycles for stage in self.stages) / (len(self.stages) * self.slowest_cycles) if self.slowest_cycles else 1.0
+        """The mean share of time in which IPUs work, if the slowest always does: from 0 to 1. Waiting for the host is left out."""
+        work = [stage.work_cycles for stage in self.stages]
+        return sum(work) / (len(work) * max(work)) if max(work) else 1.0
 
     def annotate(self, builder: Builder) -> None:
         """Writes `virtualGraph` and `pipelineStage` of each operator into the builder that made the model.
@@ -170,7 +177,9 @@ class StageProposal:
                     "cycles": stage.cycles,
                     "forward_cycles": stage.forward_cycles,
                     "backward_cycles": stage.backward_cycles,
+                    "adding_cycles": stage.adding_cycles,
                     "passing_cycles": stage.passing_cycles,
+                    "host_cycles": stage.host_cycles,
                     "weights_bytes": stage.weights_bytes,
                     "passed_bytes": stage.passed_bytes,
                     "operators": [
@@ -198,6 +207,9 @@ class StageProposal:
                 f"A full pipeline takes {self.slowest_cycles:,} cycles for a microbatch, one IPU {self.one_ipu_cycles:,} "
                 f"({self.one_ipu_cycles / max(1, self.slowest_cycles):.2f} times as many)."
             )
+            wait = max(stage.host_cycles for stage in self.stages)
+            if wait:
+                lines.append(f"Stages wait for the host for up to {wait:,} of these cycles.")
         if self.own_cycles and len(self.stages) > 1:
             own = max(self.own_cycles.values())
             lines.append(

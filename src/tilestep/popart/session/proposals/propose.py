@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import jax
 import numpy as np
 from onnx import helper
 
+from tilestep.cuts import MAX_STAGES
 from tilestep.machine import MachineSpec
 from tilestep.messages import plain, shown
 from tilestep.onnx.graph import Node, reads
 from tilestep.onnx.values import is_known
 from tilestep.popart.builder import attribute_names
+from tilestep.popart.dataflow import DataFlow
 from tilestep.popart.device_info import DeviceInfo
+from tilestep.popart.enums import AnchorReturnTypeId
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.analysis import analyse
@@ -23,12 +26,12 @@ from tilestep.popart.session.graph import SessionGraph, session_graph
 from tilestep.popart.session.proposals.proposal import ProposedStage, StagedOperator, StageProposal
 from tilestep.popart.session.reading import read_model
 from tilestep.popart.tensors import InputShapeInfo
+from tilestep.settings import MAX_IPUS
 from tilestep.train import LayerCost, best_partition
 
 if TYPE_CHECKING:
-    from tilestep.popart.session.emulation.costs import OperatorCost, Prices, Values
+    from tilestep.popart.session.emulation.costs import Message, OperatorCost, Prices, Values
 
-_MOST_STAGES: Final = 4096
 _ATTRIBUTES: Final = (attribute_names.PIPELINE_STAGE, attribute_names.VIRTUAL_GRAPH)  # what decides a stage; the first goes before
 
 
@@ -40,19 +43,21 @@ def propose_stages(
     *,
     inputShapeInfo: InputShapeInfo | None = None,
     userOptions: SessionOptions | None = None,
+    dataFlow: DataFlow | None = None,
 ) -> StageProposal:
     """Stages for a model: at most so many, cut in the model's own order, so that the slowest is as fast as it can be.
 
-    Each operator is planned for an IPU of the device's machine by itself, and what stages pass on for two of them. The update of the
-    weights is no part of it. No cut is between two operators that read the same variable, because stages on two IPUs can't share one,
-    and none behind the loss.
+    Each operator is planned for an IPU of the device's machine by itself. Stages pass on in one exchange of all of them, which in training
+    has the gradients that go back. While the first one gets the inputs from the host, those wait that its sync pattern says. In training
+    each stage adds its gradients to those of the microbatches before; the update of the weights is no part of it. No cut is between two
+    operators that read the same variable, because stages on two IPUs can't share one, and none behind the loss.
 
     Args:
         model: a ModelProto, its bytes, or a path.
         num_stages: the largest number of stages. If fewer are as fast, there are fewer.
         device: on whose IPUs the stages would run. It may have fewer IPUs than there are stages.
         loss: the tensor that training makes small; None: the model is for inference.
-        inputShapeInfo, userOptions: as those of a session.
+        inputShapeInfo, userOptions, dataFlow: as those of a session. Without dataFlow no tensor goes to the host with each microbatch.
 
     Raises: popart_exception for a number that is none, a device without a machine, and a model that a session refuses.
     """
@@ -67,24 +72,39 @@ def propose_stages(
     graph = session_graph(read_model(model), training=loss is not None, shapes=shapes, options=options)
     from tilestep.popart.session.emulation.costs import Prices  # it brings the emulator with it
 
-    return proposal_for(
-        graph, loss, analyse(graph, loss).differentiable, num_stages, machine, Prices(machine, num_io_tiles=max(0, options.numIOTiles))
-    )
+    prices = Prices(machine, num_io_tiles=max(0, options.numIOTiles))
+    leaving = leaving_of(dataFlow, training=loss is not None)
+    return proposal_for(graph, loss, analyse(graph, loss).differentiable, num_stages, machine, prices, leaving)
+
+
+def leaving_of(data_flow: DataFlow | None, *, training: bool) -> frozenset[str]:
+    """Tensors that go to the host with each microbatch. In inference results wait for the end of a call."""
+    if data_flow is None or not training:
+        return frozenset()
+    every = (AnchorReturnTypeId.All, AnchorReturnTypeId.EveryN)
+    return frozenset(name for name in data_flow.anchors() if data_flow.art(name).id() in every)
 
 
 def _require_number(num_stages: object) -> None:
-    if isinstance(num_stages, bool) or not isinstance(num_stages, int) or not 1 <= num_stages <= _MOST_STAGES:
-        raise popart_exception(f"num_stages is {shown(num_stages)}: it must be a number of stages, from 1 to {_MOST_STAGES:,}")
+    if isinstance(num_stages, bool) or not isinstance(num_stages, int) or not 1 <= num_stages <= MAX_STAGES:
+        raise popart_exception(f"num_stages is {shown(num_stages)}: it must be a number of stages, from 1 to {MAX_STAGES:,}")
 
 
 def proposal_for(
-    graph: SessionGraph, loss: str | None, differentiable: Collection[str], num_stages: int, machine: MachineSpec, prices: Prices
+    graph: SessionGraph,
+    loss: str | None,
+    differentiable: Collection[str],
+    num_stages: int,
+    machine: MachineSpec,
+    prices: Prices,
+    leaving: Collection[str] = (),
 ) -> StageProposal:
     """The proposal for a session's graph.
 
     Args:
         differentiable: tensors that have a gradient; none in inference.
         prices: of the machine, which may know operators already.
+        leaving: tensors that go to the host with each microbatch.
     """
     from tilestep.popart.session.emulation.costs import evaluated, wanted_gradients
 
@@ -92,26 +112,89 @@ def proposal_for(
     if not nodes:
         raise popart_exception("The model has no operators, so there are no stages to propose")
     values, costs = evaluated(graph), prices.operators(graph, differentiable)
-    passing = Passing(graph, values, wanted_gradients(graph, differentiable), prices)
+    slopes = wanted_gradients(graph, differentiable)
+    passing, adding = Passing(graph, values, slopes, prices), _adding(graph, slopes, prices)
+    host = _Host(graph, values, leaving, prices)
     ends = _ends(graph, values, passing, loss)
-    layers = [
-        LayerCost(name=str(first), work=sum(cost.cycles for cost in costs[first:after]), passing=passing.cycles(after))
-        for first, after in itertools.pairwise((0, *ends))
-    ]
-    cuts = [(0, *ends)[cut] for cut in best_partition(layers, num_stages, unit="cycles").cuts]
-    stages = tuple(_stage(number, graph, costs, passing, first, after) for number, (first, after) in enumerate(itertools.pairwise(cuts)))
+    work = [sum(costs[at].cycles + adding[at] for at in range(first, after)) for first, after in itertools.pairwise((0, *ends))]
+    most = min(num_stages, len(ends), MAX_IPUS)
+    if not host.is_shared(most):  # else all stages wait for the host, however the model is cut
+        work[0] += host.incoming(most)[0]
+        work[-1] += host.outgoing(most, most - 1)[0]
+    layers = [LayerCost(name=str(end), work=cycles, passing=passing.cycles(end)) for end, cycles in zip(ends, work, strict=True)]
+    cuts = [(0, *ends)[cut] for cut in best_partition(layers, most, unit="cycles").cuts]
+    homes = {at: number for number, (first, after) in enumerate(itertools.pairwise(cuts)) for at in range(first, after)}
+    waits = host.waits(homes)
+    passed = passing.together(cuts[1:-1])
+    stages = tuple(
+        _stage(number, graph, costs, passing, first, after, adding=sum(adding[first:after]), exchange=passed, host=waits[number])
+        for number, (first, after) in enumerate(itertools.pairwise(cuts))
+    )
     return StageProposal(
         machine=machine.name,
         training=loss is not None,
         stages=stages,
         asked=num_stages,
-        own_cycles=_own(graph, costs, passing),
+        one_ipu_cycles=sum(cost.cycles for cost in costs) + sum(adding) + host.waits(dict.fromkeys(homes, 0))[0],
+        own_cycles=_own(graph, costs, adding, passing, host),
         notes=tuple(_notes(stages, num_stages, len(ends), machine)),
     )
 
 
+def _adding(graph: SessionGraph, slopes: Collection[str], prices: Prices) -> list[int]:
+    """For each operator cycles to add up the gradients of the variables that it is the first to read."""
+    done: set[str] = set()
+    found: list[int] = []
+    for node in graph.graph.nodes:
+        own = {name for name in reads(node) if name in graph.variables and name in slopes} - done
+        done |= own
+        found.append(sum(prices.adding(jax.ShapeDtypeStruct(graph.variables[name].shape, graph.variables[name].dtype)) for name in own))
+    return found
+
+
+@final
+class _Host:
+    """What stages wait for the host in each microbatch: the first gets the inputs, others give what leaves with each."""
+
+    def __init__(self, graph: SessionGraph, values: Values, leaving: Collection[str], prices: Prices) -> None:
+        self._prices = prices
+        self._incoming = sum(_bytes_of([spec]) for spec in graph.inputs.values())
+        makers = {name: number for number, node in enumerate(graph.graph.nodes) for name in node.outputs if name in leaving}
+        self._leaving = dict.fromkeys(makers.values(), 0)
+        for name, number in makers.items():
+            self._leaving[number] += 0 if is_known(values[name]) else _bytes_of(jax.tree.leaves(values[name]))
+
+    def incoming(self, num_stages: int) -> tuple[int, frozenset[int]]:
+        """(cycles, which stages wait)."""
+        return self._prices.host(self._incoming, num_stages, 0)
+
+    def outgoing(self, num_stages: int, stage: int, size_bytes: int | None = None) -> tuple[int, frozenset[int]]:
+        """The same for what a stage gives. Args: size_bytes: None: all that leaves."""
+        return self._prices.host(sum(self._leaving.values()) if size_bytes is None else size_bytes, num_stages, stage)
+
+    def is_shared(self, num_stages: int) -> bool:
+        """Whether all stages wait for each other's accesses."""
+        return len(self._prices.host(0, num_stages, 0)[1]) == num_stages
+
+    def waits(self, homes: Mapping[int, int]) -> list[int]:
+        """Cycles that each stage waits. Args: homes: operator -> stage, from 0."""
+        count = 1 + max(homes.values())
+        waits = [0] * count
+        given = [sum(size for number, size in self._leaving.items() if homes[number] == stage) for stage in range(count)]
+        out: dict[frozenset[int], int] = {}
+        for stage, size in enumerate(given):  # those that wait for each other give at the same time
+            cycles, waiting = self.outgoing(count, stage, size)
+            out[waiting] = max(out.get(waiting, 0), cycles)
+        cycles, waiting = self.incoming(count)
+        for together, wait in ((waiting, cycles), *out.items()):
+            for stage in together:
+                waits[stage] += wait
+        return waits
+
+
+@final
 class Passing:
-    """What operators pass on to later ones, and what that takes between two IPUs."""
+    """What operators pass on to later ones, and what that takes between IPUs."""
 
     def __init__(self, graph: SessionGraph, values: Values, slopes: Collection[str], prices: Prices) -> None:
         """Args: slopes: tensors whose gradients go back."""
@@ -129,36 +212,41 @@ class Passing:
         return [name for name, number in self._made.items() if number < after and any(reader >= after for reader in self._read[name])]
 
     def cycles(self, after: int) -> int:
-        """What passing takes behind the first so many operators, in training with the gradients' way back."""
-        return self.of(self.at(after))
+        """What passing takes behind the first so many operators, in training with the gradients, which go back meanwhile."""
+        return self.together([after])
 
-    def of(self, names: Collection[str]) -> int:
-        """What passing some tensors takes, in training with the gradients' way back."""
-        forward, back = (self._leaves(chosen) for chosen in (names, [name for name in names if name in self._slopes]))
-        return self._prices.passing(forward) + self._prices.passing(back)
+    def together(self, cuts: Sequence[int]) -> int:
+        """What one exchange takes in which the stages between such cuts pass everything on."""
+        return self._prices.exchange(
+            [message for stage, cut in enumerate(cuts) for message in self._messages(stage, stage + 1, self.at(cut))]
+        )
 
     def bytes(self, after: int) -> int:
         """Of the tensors, without gradients."""
-        return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in self._leaves(self.at(after)))
+        return _bytes_of(self._leaves(self.at(after)))
 
     def are_arrays(self, after: int) -> bool:
         """Whether an IPU can pass them on: a sequence is no array."""
         return all(isinstance(self._values[name], jax.ShapeDtypeStruct) for name in self.at(after))
 
-    def between(self, homes: Mapping[int, int]) -> Mapping[int, int]:
-        """What stages of any operators take for passing, by number. Args: homes: operator -> stage."""
-        stages = set(homes.values())
-        gets: dict[int, set[str]] = {stage: set() for stage in stages}
-        gives: dict[int, set[str]] = {stage: set() for stage in stages}
+    def between(self, homes: Mapping[int, int]) -> int:
+        """What one exchange of stages of any operators takes. Args: homes: operator -> stage, from 0."""
+        messages: list[Message] = []
         for name, maker in self._made.items():
-            for reader in self._read[name]:
-                if homes[reader] != homes[maker]:
-                    gives[homes[maker]].add(name)
-                    gets[homes[reader]].add(name)
-        return {stage: self.of(sorted(gets[stage])) + self.of(sorted(gives[stage])) for stage in stages}
+            for target in sorted({homes[reader] for reader in self._read[name]} - {homes[maker]}):
+                messages += self._messages(homes[maker], target, [name])
+        return self._prices.exchange(messages)
+
+    def _messages(self, source: int, target: int, names: Collection[str]) -> list[Message]:
+        there, back = (_bytes_of(self._leaves(chosen)) for chosen in (names, [name for name in names if name in self._slopes]))
+        return [message for message in ((source, target, there), (target, source, back)) if message[2]]
 
     def _leaves(self, names: Collection[str]) -> list[Any]:
         return [leaf for name in names for leaf in jax.tree.leaves(self._values[name])]
+
+
+def _bytes_of(leaves: Sequence[Any]) -> int:
+    return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in leaves)
 
 
 def _ends(graph: SessionGraph, values: Values, passing: Passing, loss: str | None) -> list[int]:
@@ -192,7 +280,18 @@ def _shared(nodes: Sequence[Node], variables: Collection[str]) -> set[int]:
     return closed
 
 
-def _stage(number: int, graph: SessionGraph, costs: Sequence[OperatorCost], passing: Passing, first: int, after: int) -> ProposedStage:
+def _stage(
+    number: int,
+    graph: SessionGraph,
+    costs: Sequence[OperatorCost],
+    passing: Passing,
+    first: int,
+    after: int,
+    *,
+    adding: int,
+    exchange: int,
+    host: int,
+) -> ProposedStage:
     nodes = graph.graph.nodes
     read = {name for node in nodes[first:after] for name in reads(node)}
     return ProposedStage(
@@ -201,13 +300,15 @@ def _stage(number: int, graph: SessionGraph, costs: Sequence[OperatorCost], pass
             StagedOperator(op_type=node.op_type, outputs=node.outputs, forward_cycles=cost.forward, backward_cycles=cost.backward)
             for node, cost in zip(nodes[first:after], costs[first:after], strict=True)
         ),
-        passing_cycles=passing.cycles(first) + passing.cycles(after),
+        adding_cycles=adding,
+        passing_cycles=exchange,
+        host_cycles=host,
         weights_bytes=sum(array.nbytes for name, array in graph.variables.items() if name in read),
         passed_bytes=passing.bytes(after),
     )
 
 
-def _own(graph: SessionGraph, costs: Sequence[OperatorCost], passing: Passing) -> Mapping[int, int]:
+def _own(graph: SessionGraph, costs: Sequence[OperatorCost], adding: Sequence[int], passing: Passing, host: _Host) -> Mapping[int, int]:
     """Cycles of the stages that the model has already, by number; none if an operator has no stage."""
     stated: dict[str, int] = {}
     for name in reversed(_ATTRIBUTES):
@@ -221,19 +322,27 @@ def _own(graph: SessionGraph, costs: Sequence[OperatorCost], passing: Passing) -
         if home is None and cost.cycles:
             return {}
         homes[number] = home or 0
-    if len(set(homes.values())) < 2:
+    numbers = sorted(set(homes.values()))
+    if not 2 <= len(numbers) <= MAX_IPUS:
         return {}
-    passed = passing.between(homes)
-    return {stage: passed[stage] + sum(costs[number].cycles for number, home in homes.items() if home == stage) for stage in sorted(passed)}
+    ranked = {at: numbers.index(home) for at, home in homes.items()}
+    passed, waits = passing.between(ranked), host.waits(ranked)
+    work = {number: sum(costs[at].cycles + adding[at] for at, home in homes.items() if home == number) for number in numbers}
+    return {number: work[number] + passed + wait for number, wait in zip(numbers, waits, strict=True)}
 
 
 def _notes(stages: Sequence[ProposedStage], asked: int, most: int, machine: MachineSpec) -> list[str]:
     notes: list[str] = []
     if len(stages) < asked:
         why = f"more than {len(stages)} would not make the slowest one faster" if len(stages) < most else "the model can't be cut into more"
+        why = f"a machine has at most {MAX_IPUS} IPUs" if len(stages) == MAX_IPUS < most else why
         notes.append(f"{asked} stages were asked for: {why}.")
     if machine.num_ipus < len(stages):
-        notes.append(f"The device has {machine.num_ipus} IPU{'s' if machine.num_ipus > 1 else ''}, and the stages want {len(stages)}.")
+        has = f"{machine.num_ipus} IPU{'s' if machine.num_ipus > 1 else ''}"
+        notes.append(
+            f"The device has {has}, and the stages want {len(stages)}: acquire a device of {len(stages)} IPUs for them, or ask for at most "
+            f"{machine.num_ipus}."
+        )
     room = machine.ipu.num_tiles * machine.ipu.tile.sram_bytes
     notes += [
         f"Stage {stage.number} has weights of {stage.weights_bytes:,} B, and an IPU of {plain(machine.name)} has {room:,} B."

@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple, final
 
 import jax
 import jax.numpy as jnp
-from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import SingleDeviceSharding
 
 from tilestep.popart.session.graph import SessionGraph, Values
+from tilestep.popart.session.marking import marking
 from tilestep.popart.session.staging import SessionStage, Staging
 from tilestep.popart.session.stale.versions import Rings, Versions
 from tilestep.train.pipeline.compile.placement import Placement
@@ -206,18 +206,7 @@ class StaleWeights:
         def call(trained: Values, fixed: Values, values: Values, taps: Values, key: Any) -> tuple[Values, Values, Values]:
             captured: Values = {}
             marked: Values = {}
-
-            def mark(name: str, value: Any) -> Any:
-                if name in asked.tensors:
-                    captured[name] = jnp.asarray(value)
-                if name in taps:
-                    value = value + taps[name]  # a zero whose gradient is that of the value
-                if policy is not None and isinstance(value, jax.Array):
-                    value = checkpoint_name(value, name)
-                if name == self._loss:
-                    marked[name] = jnp.asarray(value)
-                return value
-
+            mark = marking(captured, marked, taps, tensors=asked.tensors, loss=self._loss, named=policy is not None)
             given, state = self._graph.run_stage(stage, {**values, **fixed, **trained}, key, mark)
             every = {**given, **marked}
             return {name: jnp.asarray(every[name]) for name in outputs}, captured, state

@@ -7,16 +7,32 @@ const BYTES = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "
 /** @type {[number, string][]} */
 const LARGE = [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
 
+/**
+ * A number with so many digits behind the point. What lies in the middle goes to the even digit, as in Python; `toFixed` goes up.
+ * @param {number} value
+ * @param {number} digits
+ * @returns {string}
+ */
+export function fixed(value, digits) {
+  if (value < 0) {
+    const text = fixed(-value, digits);
+    return /[1-9]/.test(text) ? `-${text}` : text;
+  }
+  const text = value.toFixed(digits);
+  const middle = (value * 2 ** (digits + 1)) % 2 === 1; // exact: only odd multiples of 1/2, 1/4 or 1/8 lie in the middle
+  return middle && /[13579]$/.test(text) ? (value - 0.5 / 10 ** digits).toFixed(digits) : text;
+}
+
 /** A whole number with commas. @param {number} value @returns {string} */
 export function count(value) {
-  return Math.round(value).toString().replace(/\B(?=(\d{3})+$)/g, ",");
+  return fixed(value, 0).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
 /** '1.23 ms'. @param {number} seconds @returns {string} */
 export function time(seconds) {
   if (!seconds) return "0 s";
   if (seconds < 0) return `-${time(-seconds)}`;
-  if (seconds >= 120) return seconds < 7200 ? `${(seconds / 60).toFixed(1)} min` : `${(seconds / 3600).toFixed(1)} h`;
+  if (seconds >= 120) return seconds < 7200 ? `${fixed(seconds / 60, 1)} min` : `${fixed(seconds / 3600, 1)} h`;
   const [scale, unit] = TIMES.find(([least]) => seconds >= least) ?? [1e-9, "ns"];
   return `${threeDigits(seconds / scale)} ${unit}`;
 }
@@ -34,7 +50,7 @@ export function share(part, whole) {
   const percent = (100 * part) / whole;
   if (percent < 0) return `-${share(-part, whole)}`;
   if (percent > 0 && percent < 0.1) return "<0.1 %";
-  return percent >= 10 || percent === 0 ? `${percent.toFixed(0)} %` : `${percent.toFixed(1)} %`;
+  return percent >= 10 || percent === 0 ? `${fixed(percent, 0)} %` : `${fixed(percent, 1)} %`;
 }
 
 /** '+3.2 %' of a change; 'new' of one from nothing. @param {number} a @param {number} b @returns {string} */
@@ -42,7 +58,7 @@ export function change(a, b) {
   if (a === b) return "0 %";
   if (!a) return "new";
   const percent = 100 * (b / a - 1);
-  return `${percent > 0 ? "+" : ""}${percent.toFixed(2)} %`;
+  return `${percent > 0 ? "+" : ""}${fixed(percent, 2)} %`;
 }
 
 /** '+3.20 %' of a change that is a part: 0.032. @param {number} part @returns {string} */
@@ -59,5 +75,5 @@ export function large(value) {
 /** @param {number} value @returns {string} */
 function threeDigits(value) {
   if (value >= 100) return count(value);
-  return value.toFixed(value >= 10 ? 1 : 2);
+  return fixed(value, value >= 10 ? 1 : 2);
 }

@@ -2,10 +2,18 @@
 
 /** @type {Set<() => void>} */
 const listeners = new Set();
+/** Whether the page is in a notebook's frame, whose address cannot be changed: then the state is kept beside it. */
+const framed = location.protocol === "about:";
+let kept = "";
+
+/** @returns {string} with its '#' */
+function fragment() {
+  return framed ? kept : location.hash;
+}
 
 /** The view, '' for none. @returns {string} */
 export function viewName() {
-  return decode(location.hash.slice(1).split("?")[0] ?? "");
+  return decode(fragment().slice(1).split("?")[0] ?? "");
 }
 
 /** One value of the state. @param {string} key @param {string} [otherwise] @returns {string} */
@@ -25,7 +33,9 @@ export function number(key, otherwise) {
  * @param {Record<string, string | number | null>} values null removes one
  */
 export function set(values) {
-  history.replaceState(null, "", `#${address(viewName(), { ...Object.fromEntries(parameters()), ...values })}`);
+  const next = `#${address(viewName(), { ...Object.fromEntries(parameters()), ...values })}`;
+  if (framed) kept = next;
+  else history.replaceState(null, "", next);
 }
 
 /**
@@ -34,7 +44,17 @@ export function set(values) {
  * @param {Record<string, string | number | null>} [values] with those that are for all views: side, theme
  */
 export function go(view, values = {}) {
-  location.hash = link(view, values).slice(1);
+  follow(link(view, values));
+}
+
+/** Follows a link to a view. @param {string} to */
+function follow(to) {
+  if (!framed) {
+    location.hash = to.slice(1);
+    return;
+  }
+  kept = to;
+  listeners.forEach((listener) => listener());
 }
 
 /** The link to a view. @param {string} view @param {Record<string, string | number | null>} [values] @returns {string} */
@@ -48,11 +68,19 @@ export function onChange(listener) {
   listeners.add(listener);
 }
 
+if (framed) {
+  document.addEventListener("click", (event) => {
+    const anchor = event.target instanceof Element ? event.target.closest('a[href^="#"]') : null;
+    if (!anchor || event.defaultPrevented) return;
+    event.preventDefault(); // it would leave the frame's document
+    follow(anchor.getAttribute("href") ?? "");
+  });
+}
 addEventListener("hashchange", () => listeners.forEach((listener) => listener()));
 
 /** @returns {URLSearchParams} */
 function parameters() {
-  return new URLSearchParams(location.hash.split("?")[1] ?? "");
+  return new URLSearchParams(fragment().split("?")[1] ?? "");
 }
 
 /** @param {string} view @param {Record<string, string | number | null>} values @returns {string} */

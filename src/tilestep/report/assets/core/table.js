@@ -40,6 +40,21 @@ export function table(options) {
   return new Table(options).element;
 }
 
+/** Tables, as long as they are on the page. @type {Set<WeakRef<Table<any>>>} */
+const all = new Set();
+
+/** Draws every row of every table, or what is seen again. @param {boolean} printing */
+function redraw(printing) {
+  for (const reference of all) {
+    const found = reference.deref();
+    if (!found) all.delete(reference);
+    else if (found.scroller.isConnected) found.print(printing);
+  }
+}
+
+addEventListener("beforeprint", () => redraw(true));
+addEventListener("afterprint", () => redraw(false));
+
 /** @template Row */
 class Table {
   /** @param {Options<Row>} options */
@@ -50,6 +65,7 @@ class Table {
     /** @type {Row[]} */
     this.shown = options.rows;
     this.first = -1;
+    this.printing = false;
     this.body = h("tbody");
     this.heads = options.columns.map((column, index) => this.head(column, index));
     this.grid = h(
@@ -67,8 +83,14 @@ class Table {
     this.element = h("div", { class: "table" }, controls, this.scroller);
     /** @type {any} */ (this.scroller).allRows = () => this.shown.map((row) => options.columns.map((column) => column.of(row) ?? null));
     this.arrange();
-    addEventListener("beforeprint", () => this.draw(true));
-    addEventListener("afterprint", () => this.draw());
+    all.add(new WeakRef(this));
+  }
+
+  /** @param {boolean} printing whether every row is drawn, wherever the scroll bar is */
+  print(printing) {
+    this.printing = printing;
+    this.first = -1;
+    this.draw();
   }
 
   /** @param {Column<Row>} column @param {number} index @returns {HTMLElement} */
@@ -114,12 +136,12 @@ class Table {
     else replace(this.body, h("tr", {}, h("td", { colspan: columns.length }, wanted.length ? "nothing matches" : (empty ?? "nothing"))));
   }
 
-  /** Draws the rows that are seen. @param {boolean} [all] whether to draw every row, as for printing */
-  draw(all = false) {
+  /** Draws the rows that are seen. */
+  draw() {
     const total = this.shown.length;
     if (!total) return;
     let [first, last] = [0, total];
-    if (!all && total > MOST_AT_ONCE) {
+    if (!this.printing && total > MOST_AT_ONCE) {
       const top = Math.floor(this.scroller.scrollTop / ROW_HEIGHT);
       first = Math.max(0, top - AROUND);
       last = Math.min(total, top + AROUND + Math.ceil((this.scroller.clientHeight || 600) / ROW_HEIGHT));

@@ -38,7 +38,7 @@ async function ofSide(side, named) {
     { "aria-label": side.label },
     named ? h("h2", {}, `${side.name.toUpperCase()}: ${side.label}`) : null,
     steady(found?.steady),
-    first.length ? list(first, most) : h("p", { class: "absent" }, side.head.emulated ? nothing : `Nothing ran. ${found ? "" : nothing}`),
+    first.length ? [named ? null : h("h2", {}, "First of all"), list(first, most)] : h("p", { class: "absent" }, side.head.emulated ? nothing : `Nothing ran. ${found ? "" : nothing}`),
     aside.length ? [h("h2", {}, "Worth knowing"), list(aside, most)] : null,
     kinds(side, found?.idle_cycles ?? 0),
   );

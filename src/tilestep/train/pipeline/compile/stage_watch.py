@@ -10,13 +10,12 @@ import jax
 
 from tilestep.messages import shortened
 from tilestep.train.pipeline.compile.marks import Mark, has_gradient
-from tilestep.train.pipeline.compile.watch_keys import Gradient, How, Key, Parameter, WatchList
+from tilestep.train.pipeline.compile.watch_keys import Gradient, How, Key, Parameter, WatchList, key_text
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
 from tilestep.train.untyped import jnp as _jnp
 
 _MOST_NAMED: Final = 300  # characters of a list of names
-_MOST_OF_KEY: Final = 80  # and of one
 
 
 class Seen(NamedTuple):
@@ -118,40 +117,39 @@ def require_marked(watch: WatchList, names: Sequence[str], marks: Sequence[Seque
             continue
         name = key.name if isinstance(key, Gradient) else key
         if name not in found:
-            known = [f"{_key(mark.name)} ({_said(stage, names)})" for stage, own in enumerate(marks) for mark in own]
+            known = [f"{key_text(mark.name)} ({_said(stage, names)})" for stage, own in enumerate(marks) for mark in own]
             there = f"marked are {shortened(', '.join(dict.fromkeys(known)), _MOST_NAMED)}" if known else "no stage marks anything"
-            raise ValueError(f"watch has {_key(key)}, but no stage has watched(x, {_key(name)}): {there}")
+            raise ValueError(f"watch has {key_text(key)}, but no stage has watched(x, {key_text(name)}): {there}")
         _require_possible(key, how, found[name][1], _said(found[name][0], names))
 
 
 def _twice(name: str, first: int, second: int, names: Sequence[str]) -> str:
     if first == second:
         return (
-            f"{_said(first, names)} marks two values as {_key(name)}, which is watched: give each a name of its own; a function that is "
-            "called several times may take it as an argument"
+            f"{_said(first, names)} marks two values as {key_text(name)}, which is watched: give each a name of its own; a function that "
+            "is called several times may take it as an argument"
         )
     return (
-        f"{_said(first, names)} and {_said(second, names)} both mark a value as {_key(name)}, which is watched: give each a name of its own"
+        f"{_said(first, names)} and {_said(second, names)} both mark a value as {key_text(name)}, which is watched: give each a name of "
+        "its own"
     )
 
 
 def _require_possible(key: Key, how: How, mark: Mark, where: str) -> None:
     if mark.inside is not None:
         raise ValueError(
-            f"watch has {_key(key)}, but {where} marks it inside of {mark.inside}, which its values do not leave: return it from there, "
-            "and mark what comes out"
+            f"watch has {key_text(key)}, but {where} marks it inside of {mark.inside}, which its values do not leave: return it from "
+            "there, and mark what comes out"
         )
     kind = f"{mark.spec.dtype}[{','.join(map(str, mark.spec.shape))}]"
     if isinstance(key, Gradient) and not has_gradient(mark.spec):
-        raise ValueError(f"watch has {_key(key)}, but the value is {kind} (of {where}), and only real and complex numbers have a gradient")
+        raise ValueError(
+            f"watch has {key_text(key)}, but the value is {kind} (of {where}), and only real and complex numbers have a gradient"
+        )
     if how == "sum" and mark.spec.dtype == bool:
         raise ValueError(
-            f'watch has the "sum" of {_key(key)}, but the value is {kind} (of {where}): mark it as numbers, such as x.astype(int)'
+            f'watch has the "sum" of {key_text(key)}, but the value is {kind} (of {where}): mark it as numbers, such as x.astype(int)'
         )
-
-
-def _key(key: Key) -> str:
-    return shortened(repr(key), _MOST_OF_KEY)
 
 
 def _said(stage: int, names: Sequence[str]) -> str:
@@ -186,7 +184,7 @@ def watched_params(watch: WatchList, levels: Sequence[Sequence[int]], params: Se
             stage = stage_of(key, levels)
             leaf, spec = _leaf(key, params[stage])
             if how == "sum" and spec.dtype == bool:
-                raise ValueError(f'watch has the "sum" of {_key(key)}, which is bool: watch the "last" or "all" of it')
+                raise ValueError(f'watch has the "sum" of {key_text(key)}, which is bool: watch the "last" or "all" of it')
             found[stage].append(Seen(key, how, "", leaf, tuple(spec.shape), spec.dtype))
     return found
 
@@ -202,13 +200,13 @@ def stage_of(key: Parameter, levels: Sequence[Sequence[Any]]) -> int:
     """The number of a parameter's stage among all. Raises: ValueError if there is no such stage."""
     level, member = key.stage if isinstance(key.stage, tuple) else (key.stage, None)
     if level >= len(levels):
-        raise ValueError(f"watch has {_key(key)}, but the stages are 0 to {len(levels) - 1}")
+        raise ValueError(f"watch has {key_text(key)}, but the stages are 0 to {len(levels) - 1}")
     members = len(levels[level])
     if member is None and members > 1:
         first = repr(Parameter((level, 0), key.path))
-        raise ValueError(f"watch has {_key(key)}, but stage {level} is {members} concurrent ones: name one, such as {first}")
+        raise ValueError(f"watch has {key_text(key)}, but stage {level} is {members} concurrent ones: name one, such as {first}")
     if member is not None and member >= members:
-        raise ValueError(f"watch has {_key(key)}, but stage {level} has the members 0 to {members - 1}")
+        raise ValueError(f"watch has {key_text(key)}, but stage {level} has the members 0 to {members - 1}")
     return sum(map(len, levels[:level])) + (member or 0)
 
 
@@ -222,5 +220,5 @@ def _leaf(key: Parameter, params: Pytree) -> tuple[int, Spec]:
     among = [Parameter(key.stage, paths[index]) for index in below or range(len(paths))]
     there = shortened(", ".join(map(repr, among)), _MOST_NAMED) or "none"
     if below:
-        raise ValueError(f"watch has {_key(key)}, which is no single array: name one of {there}")
-    raise ValueError(f"watch has {_key(key)}, but the stage has no such parameter; its parameters are {there}")
+        raise ValueError(f"watch has {key_text(key)}, which is no single array: name one of {there}")
+    raise ValueError(f"watch has {key_text(key)}, but the stage has no such parameter; its parameters are {there}")

@@ -136,15 +136,19 @@ def watch_list(watch: Any, *, training: bool) -> WatchList | None:
     keys = [key for key, _ in entries]
     twice = next((key for key in keys if keys.count(key) > 1), None)
     if twice is not None:
-        raise ValueError(f"watch has {shortened(repr(twice), _MOST_OF_KEY)} twice: name each thing once")
+        raise ValueError(f"watch has {key_text(twice)} twice: name each thing once")
     alone = next((key for key in keys if isinstance(key, _Key)), None)
     if alone is not None and not training:
         kind = "gradients" if isinstance(alone, Gradient) else "updates of parameters"
         raise ValueError(
-            f"watch has {shortened(repr(alone), _MOST_OF_KEY)}, but a pipeline without an optimizer has no {kind}: watch values, or give "
-            "an optimizer"
+            f"watch has {key_text(alone)}, but a pipeline without an optimizer has no {kind}: watch values, or give an optimizer"
         )
     return WatchList(tuple(entries))
+
+
+def key_text(key: object) -> str:
+    """A key as messages show it."""
+    return shortened(repr(key), _MOST_OF_KEY)
 
 
 def _key(key: Any) -> Key:
@@ -162,4 +166,4 @@ def _how(key: Any, how: Any) -> How:
     for known in HOW:
         if isinstance(how, str) and how == known:
             return known
-    raise ValueError(f"watch has {shown(how)} for {shortened(repr(key), _MOST_OF_KEY)}: it must be one of {', '.join(map(repr, HOW))}")
+    raise ValueError(f"watch has {shown(how)} for {key_text(key)}: it must be one of {', '.join(map(repr, HOW))}")

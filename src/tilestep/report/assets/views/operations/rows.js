@@ -72,7 +72,7 @@ function operation(steps, leaves, id) {
     id,
     steps,
     leaves,
-    name: one(({ name }) => name, "steps"),
+    name: leaves.length === 1 ? (leaves[0]?.name ?? "") : `${leaves.length} steps`,
     program: one(({ program }) => steps.programs[program]?.label ?? "", "programs"),
     scope: one(({ scope }) => scope, "operations"),
     family: one(({ family }) => family, "families"),

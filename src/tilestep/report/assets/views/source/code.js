@@ -93,6 +93,8 @@ export function codeList({ sources, file, lines, chosen, choose }) {
     const shown = a?.cycles || b?.cycles ? changeOf(a?.cycles ?? null, b?.cycles ?? null, "cycles") : null;
     return [cell(a, CYCLES), cell(b, CYCLES), h("span", { role: "gridcell", class: "n", "data-value": shown ? value : false, "data-tip": differs ? explained(value, "cycles", "source.cycles") : false }, shown)];
   };
+  // As tables have it, for tests: the figures of A, then those of B, by line.
+  /** @type {any} */ (scroller).allRows = () => lines.map((line) => [line.number, ...sources.flatMap(({ side }) => figures.map(({ of }) => (line[side.name] ? of(/** @type {Cost} */ (line[side.name])) : null)))]);
   const costs = lines.map(({ a, b }) => Boolean(a || b));
   const rows = new RowWindow({
     scroller,

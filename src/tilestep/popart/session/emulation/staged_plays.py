@@ -1,0 +1,90 @@
+"""The plays of a session of several stages: what its figures and reports are worked out from."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import final
+
+from tilestep.errors import StreamingMemoryError, TileMemoryError
+from tilestep.pjrt.running.measurement import Measurement, measurement_of
+from tilestep.popart.exceptions import popart_runtime_error
+from tilestep.popart.session.emulation import reports
+from tilestep.popart.session.emulation.out_of_memory import out_of_memory
+from tilestep.popart.session.emulation.spent import no_run
+from tilestep.popart.session.emulation.staged_advice import rules_of
+from tilestep.popart.session.emulation.staged_calls import Ran, Spent, StagedNotes, StagedPlay
+from tilestep.popart.session.emulation.staged_memory import require_fits, way_out_of_stash
+from tilestep.popart.session.emulation.staged_program import StagedProgram
+from tilestep.popart.session.emulation.staged_table import told
+
+
+@final
+class Plays:
+    """The plays of one session: one whose timeline is kept, for reports, and one without, for cycles. Each is made when it is needed."""
+
+    def __init__(self, notes: StagedNotes) -> None:
+        self._notes = notes
+        self.name, self.machine = notes.name, notes.machine
+
+    @functools.cached_property
+    def live(self) -> StagedPlay:
+        """The play without a timeline."""
+        return StagedPlay(self._notes, self.program)
+
+    @functools.cached_property
+    def _recorded(self) -> StagedPlay:
+        return StagedPlay(self._notes, self.program, record=True)
+
+    @property
+    def program(self) -> StagedProgram:
+        """What the session runs. Raises: popart_runtime_error if it has not been prepared."""
+        program = self._notes.program
+        if program is None:
+            raise popart_runtime_error("The session has not been prepared: call session.prepareDevice() first")
+        return program
+
+    def forget(self) -> None:
+        """Forgets all plays: the session has another program."""
+        for name in ("live", "_recorded"):
+            vars(self).pop(name, None)
+
+    def last(self) -> Spent:
+        """What the last call of the program took. Raises: popart_runtime_error if nothing ran."""
+        calls = self._notes.calls
+        if not any(isinstance(call, Ran) for call in calls):
+            raise no_run()
+        self.live.play(len(calls))
+        assert self.live.last is not None  # there was a call
+        return self.live.last
+
+    def measured(self, *, whole: bool = False) -> Measurement:
+        """What the session did. Args: whole: whether to count all calls, also those before a reset of the profile."""
+        notes, play = self._notes, self._recorded
+        play.play(len(notes.calls))
+        journal, begin = play.journal, play.begin(0 if whole else notes.first)
+        rules = rules_of(self.program, notes.line)
+        found = measurement_of(journal.system, begin, journal.mark(), notes.engine, dict(journal.sources))
+        return replace(found, profile=replace(found.profile, rules=rules))
+
+    def summary(self) -> str:
+        """The figures of the whole session as text; '' if it was not prepared."""
+        return "" if self._notes.program is None else told(self.measured(whole=True), self.live.uses, self.program)
+
+    def require_fits(self) -> None:
+        """Raises: OutOfMemoryException if the programs of an IPU do not fit into its tiles, and their data into streaming memory."""
+        if self._notes.options.allow_out_of_memory:
+            return
+        try:
+            require_fits(self.live, self.machine, self.program)
+        except (TileMemoryError, StreamingMemoryError) as error:
+            first = way_out_of_stash(self._notes, self.live, self.program)
+            raise out_of_memory(error, summary=self._memory(), path="", first=first) from None
+
+    def _memory(self) -> str:
+        return "\n".join(f"IPU {ipu}: {use.peak_bytes:,} B on the fullest tile" for ipu, use in enumerate(self.live.uses))
+
+    def write(self) -> None:
+        """Writes the recording, the profile and its summary. What cannot be written is a line on stderr."""
+        if self._notes.program is not None:
+            reports.write(self._notes, self.measured)

@@ -1,0 +1,253 @@
+"""The page's core in a browser: numbers in the command line's words, blocks of data, tables, and what the page's policy refuses."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tilestep.report.page.assets import asset
+from tilestep.report.page.block import MOST_EXACT, Block, packed
+from tilestep.report.page.modules import joined
+from tilestep.report.quantities import bytes_text, share_text, time_text
+
+ENTRY = """
+import * as data from "./core/data.js";
+import * as dom from "./core/dom.js";
+import * as format from "./core/format.js";
+import * as pairs from "./core/pairs.js";
+import * as state from "./core/state.js";
+import * as table from "./core/table.js";
+import * as value from "./core/value.js";
+Object.assign(window, { data, dom, format, pairs, state, table, value });
+"""
+TIMES = [0, 1e-12, 1e-9, 9.994e-9, 1e-6, 0.9996, 1, 59.9, 99.95, 119.99, 120, 7199, 7200, 1e6, 0.125, 1.125, 62.25, 180, 13.25, 135]
+SIZES = [
+    0,
+    1,
+    1023,
+    1024,
+    1025,
+    10_240,
+    102_400,
+    1_048_575,
+    2**20,
+    2**30 + 7,
+    2**40,
+    2**53,
+    1152,
+    1408,
+    1664,
+    10_496,
+    102_912,
+    2**20 + 2**17,
+]
+
+
+@pytest.fixture(scope="module")
+def core(browser: Browser) -> Iterator[Page]:
+    """A page whose globals are the modules of the core."""
+    page = browser.new_page()
+    page.set_content('<style>.scroller { overflow: auto; height: 600px; } td { height: 26px; padding: 0; }</style><div id="place"></div>')
+    page.evaluate(joined("entry.js", lambda path: ENTRY if path == "entry.js" else asset(path)))
+    yield page
+    page.context.close()
+
+
+def some(count: int, low: float, high: float) -> list[float]:
+    """Numbers of all sizes between two powers of ten."""
+    rng = random.Random(0)
+    return [10 ** rng.uniform(low, high) for _ in range(count)]
+
+
+def different(page: Page, function: str, arguments: list[Any], expected: list[str]) -> list[tuple[Any, str, str]]:
+    found = page.evaluate(f"(all) => all.map((each) => {function})", arguments)
+    return [row for row in zip(arguments, found, expected, strict=True) if row[1] != row[2]]
+
+
+def test_times_are_those_of_the_command_line(core: Page) -> None:
+    times = [*TIMES, *some(2000, -11, 5)]
+    assert different(core, "format.time(each)", times, [time_text(each) for each in times]) == []
+
+
+def test_sizes_are_those_of_the_command_line(core: Page) -> None:
+    sizes = [*SIZES, *(int(each) for each in some(2000, 0, 15))]
+    assert different(core, "format.bytes(each)", sizes, [bytes_text(each) for each in sizes]) == []
+
+
+def test_shares_are_those_of_the_command_line(core: Page) -> None:
+    pairs = [
+        *((each, 800) for each in range(800)),
+        (0, 0),
+        (0, 5),
+        (5, 5),
+        (1, 1000),
+        (1, 1001),
+        (99, 1000),
+        (100, 1000),
+        *zip(some(1000, 0, 6), some(1000, 3, 7), strict=True),
+    ]
+    assert different(core, "format.share(...each)", [list(each) for each in pairs], [share_text(*each) for each in pairs]) == []
+
+
+def test_counts_have_commas(core: Page) -> None:
+    counts = [0, 1, 999, 1000, 123_456, 2**53, -1, -999, -1000, -1_234_567]
+    halves = [0.5, 1.5, 2.5, 102.5, 103.5, 0.4, -0.4]
+    assert core.evaluate("(all) => all.map(format.count)", halves) == ["0", "2", "2", "102", "104", "0", "0"]
+    assert different(core, "format.count(each)", counts, [f"{each:,}" for each in counts]) == []
+
+
+def test_what_a_block_holds_comes_back(core: Page) -> None:
+    rng = np.random.default_rng(0)
+    columns: dict[str, Any] = {
+        "empty": np.array([], np.int64),
+        "bytes": rng.integers(-128, 128, 1000),
+        "unsigned": rng.integers(0, 256, 1001, dtype=np.uint8),
+        "shorts": rng.integers(-(2**15), 2**15, 7).astype(np.int16),
+        "words": rng.integers(-(2**31), 2**31, 333),
+        "large": rng.integers(-MOST_EXACT, MOST_EXACT + 1, 100),
+        "extremes": np.array([MOST_EXACT, -MOST_EXACT, 0, MOST_EXACT]),
+        "rising": np.cumsum(rng.integers(0, 100, 5000)) + 2**40,
+        "one": np.array([-5]),
+        "flags": np.array([True, False, True]),
+        "floats": rng.normal(size=100) * 10.0 ** rng.integers(-300, 300, 100),
+        "singles": rng.normal(size=9).astype(np.float32),
+    }
+    json = {"text": "</script>\u2028\u202e<!--é", "none": None, "list": [1, 2.5, True, {}], "lone": "\ud800x"}
+    text = packed(Block(json=json, columns=columns))
+    found = core.evaluate(
+        """async (text) => {
+            document.body.append(dom.h("script", { type: "application/gzip;base64", id: "data-test" }, text));
+            const { json, columns } = await data.block("test");
+            document.getElementById("data-test").remove();
+            return { json, columns: Object.fromEntries(Object.entries(columns).map(([name, each]) => [name, [...each]])) };
+        }""",
+        text,
+    )
+    assert found["json"] == {**json, "lone": "?x"}
+    assert list(found["columns"]) == list(columns)
+    for name, column in columns.items():
+        assert [float(each) for each in found["columns"][name]] == [float(each) for each in column], name
+
+
+def test_a_block_that_is_not_there_is_an_error(core: Page) -> None:
+    assert core.evaluate("data.block('none').catch((error) => error.message)") == 'this page has no data "none"'
+
+
+@pytest.mark.parametrize("values", [{}, {"a": "1"}, {"a": "x y&z=?#%", "ü": "\u202e</script>", "n": "1.5e-7"}, {"__proto__x": "0"}])
+def test_state_goes_through_the_url(core: Page, values: dict[str, str]) -> None:
+    core.evaluate("(values) => { state.go('what-if', values); }", values)
+    core.wait_for_function("state.viewName() === 'what-if'")
+    assert core.evaluate("(keys) => keys.map((key) => state.get(key))", list(values)) == list(values.values())
+    core.evaluate("state.set({ more: 7 })")
+    assert core.evaluate("[state.number('more', 0), state.number('none', 3), state.get('none', 'else')]") == [7, 3, "else"]
+    core.evaluate("state.set({ more: null })")
+    assert core.evaluate("(keys) => keys.map((key) => state.get(key))", list(values)) == list(values.values())
+
+
+def test_a_damaged_url_is_no_error(core: Page) -> None:
+    core.evaluate("location.hash = '#%E0%A4%A?%&=&x'")
+    assert core.evaluate("[state.viewName(), state.get('x'), state.number('x', 4)]") == ["", "", 4]
+    core.evaluate("location.hash = ''")
+
+
+def made(page: Page, rows: list[list[Any]], options: str = "filter: true") -> None:
+    """Puts a table of (name, size) on the page."""
+    page.evaluate(
+        f"""(rows) => {{
+            const columns = [{{ name: "name", of: (row) => row[0] }}, {{ name: "size", unit: "bytes", origin: "", of: (row) => row[1] }}];
+            window.opened = [];
+            document.getElementById("place").replaceChildren(table.table({{ label: "things", columns, rows, {options} }}));
+        }}""",
+        rows,
+    )
+
+
+def all_rows(page: Page) -> list[list[Any]]:
+    return page.evaluate("document.querySelector('.scroller').allRows()")
+
+
+def test_a_table_is_sorted_by_its_headings(core: Page) -> None:
+    made(core, [["b", 2], ["a", None], ["c", 30], ["d", 2]])
+    assert [row[0] for row in all_rows(core)] == ["b", "a", "c", "d"]
+    core.click("th >> text=size")
+    assert [row[0] for row in all_rows(core)] == ["c", "b", "d", "a"]
+    assert core.get_attribute("th:nth-child(2)", "aria-sort") == "descending"
+    core.click("th >> text=size")
+    assert [row[0] for row in all_rows(core)] == ["a", "b", "d", "c"]
+    core.focus("th:nth-child(1) button")
+    core.keyboard.press("Enter")
+    assert [row[0] for row in all_rows(core)] == ["a", "b", "c", "d"]
+    assert core.get_attribute("th:nth-child(1)", "aria-sort") == "ascending"
+
+
+def test_a_table_is_searched_for_words(core: Page) -> None:
+    made(core, [["dot general", 1], ["add", 2], ["general add", 3]])
+    core.fill("input", "GENERAL  d")
+    assert [row[0] for row in all_rows(core)] == ["dot general", "general add"]
+    assert core.inner_text("[role=status]") == "2 of 3 rows"
+    core.fill("input", "nowhere")
+    assert core.inner_text("tbody") == "nothing matches"
+    core.fill("input", "")
+    assert core.inner_text("[role=status]") == "3 rows"
+
+
+def test_a_row_is_opened_by_mouse_and_keyboard(core: Page) -> None:
+    made(core, [["x", 1], ["y", 2]], "open: (row) => window.opened.push(row[0])")
+    core.click("tbody tr:nth-child(2) td:nth-child(2)")
+    core.focus("tbody tr:nth-child(1) button")
+    core.keyboard.press("Enter")
+    assert core.evaluate("window.opened") == ["y", "x"]
+
+
+def test_a_long_table_draws_what_is_seen(core: Page) -> None:
+    made(core, [[f"row {index}", index] for index in range(10_000)])
+    assert len(all_rows(core)) == 10_000
+    assert core.locator("tbody tr").count() < 200
+    assert core.get_attribute("table", "aria-rowcount") == "10001"
+    for place in (0, 2500, 9_999):
+        core.evaluate("(place) => { document.querySelector('.scroller').scrollTop = place * 26; }", place)
+        core.wait_for_function("(place) => document.querySelector(`tr[aria-rowindex='${place + 2}']`)", arg=place)
+        seen = core.evaluate(
+            """(place) => {
+                const box = document.querySelector(`tr[aria-rowindex='${place + 2}']`).getBoundingClientRect();
+                const around = document.querySelector(".scroller").getBoundingClientRect();
+                return box.bottom > around.top && box.top < around.bottom;
+            }""",
+            place,
+        )
+        assert seen, f"row {place} is not where the scroll bar says"
+    core.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert core.locator("tbody tr[aria-rowindex]").count() == 10_000
+    core.evaluate("dispatchEvent(new Event('afterprint'))")
+    core.wait_for_function("document.querySelectorAll('tbody tr').length < 200")
+
+
+def test_rows_of_two_sides_are_joined_by_key(core: Page) -> None:
+    found = core.evaluate(
+        """pairs.joined([{ name: "a", rows: ["x", "y", "x"] }, { name: "b", rows: ["x", "z", "x", "x"] }], (row) => row)"""
+    )
+    assert found == [{"a": "x", "b": "x"}, {"a": "y"}, {"a": "x", "b": "x"}, {"b": "z"}, {"b": "x"}]
+
+
+def test_numbers_say_what_they_are(core: Page) -> None:
+    core.evaluate("value.learn(1e9, { here: 'From here.' })")
+    made_of = core.evaluate(
+        """[[1234567, "cycles"], [2048, "bytes"], [0.125, "share"], [12345678, "flops"], [2.5, "number"], [3, "count"]]
+            .map(([number, unit]) => { const each = value.valueOf(number, unit, "here"); return [each.textContent, each.dataset.tip]; })"""
+    )
+    assert made_of == [
+        ["1.23 ms", "1,234,567 cycles. From here."],
+        ["2.00 KiB", "2,048 bytes. From here."],
+        ["12 %", "12.5 %. From here."],
+        ["12.3 Mflop", "12,345,678 floating-point operations. From here."],
+        ["2.50000", "2.5. From here."],
+        ["3", "3. From here."],
+    ]
+    assert core.evaluate("value.valueOf(null, 'bytes', 'here').outerHTML") == '<span class="value">\u2013</span>'
+    assert math.isclose(core.evaluate("Number(value.valueOf(0.1 + 0.2, 'number', '').dataset.value)"), 0.1 + 0.2, rel_tol=0)

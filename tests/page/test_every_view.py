@@ -1,0 +1,204 @@
+"""What holds for every view, whatever was recorded: it answers its question, without a fault that a program can find.
+
+Views and recordings are fixtures of the module, so that the tests of one view follow each other on one open page.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.page.pages import VIEWS, Watched, fragment, go, text, wait_for
+from tests.recordings import HOSTILE
+from tilestep.report.page.assets import asset
+
+RECORDINGS = {
+    "plain": ("mnist_plain",),
+    "runtime": ("mnist_classifier",),
+    "pipeline": ("pipeline",),
+    "popart": ("popart_pipeline",),
+    "hostile": ("hostile",),
+    "empty": ("empty",),
+    "out_of_memory": ("out_of_memory",),
+    "host_only": ("host_only",),
+    "two": ("mnist_plain", "pipeline"),
+}
+SHOWN = [(name, view) for name, paths in RECORDINGS.items() for view in VIEWS if view != "compare" or len(paths) == 2]
+IN_DARK = ("plain", "two")  # other colours on the same elements
+TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+ODD = """() => ({
+    ran: window.PWNED ?? null,
+    elements: [...document.querySelectorAll("img, iframe, object, embed, link, base, form, a[href^='javascript']")]
+        .map((each) => each.tagName),
+    scripts: [...document.scripts].map((each) => each.type)
+        .filter((type) => !["module", "application/json", "application/gzip;base64"].includes(type)),
+    listeners: [...document.querySelectorAll("*")].flatMap((each) => [...each.attributes].map(({ name }) => name))
+        .filter((name) => name.startsWith("on")),
+})"""
+UNEXPLAINED = r"""() => [...document.querySelectorAll("#main [data-value]")]
+    .filter((each) => !Number.isFinite(Number(each.dataset.value)) || !/^-?[\d,.e+-]+( [^.]+)?\. \S.{8,}/su.test(each.dataset.tip ?? ""))
+    .map((each) => `${each.textContent} | ${each.dataset.tip} | in ${each.closest("[aria-label]")?.ariaLabel}`)"""
+LOOSE = """() => [...document.querySelectorAll("#main canvas")]
+    .filter((each) => each.ariaHidden !== "true" && each.parentElement.tagName !== "FIGURE").length"""
+WIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySelectorAll("body *")]
+    .filter((each) => each.getBoundingClientRect().right > innerWidth + 1 && !each.parentElement.closest(".scroller"))
+    .map((each) => `${each.tagName}.${each.className}: ${Math.round(each.getBoundingClientRect().right)} px`).slice(0, 8)"""
+FIGURES = "#main figure > canvas"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Open:
+    """A page that shows a view of some recordings."""
+
+    recording: str
+    view: str
+    page: Page
+    watched: Watched
+
+
+@pytest.fixture(scope="module")
+def pages(browser: Browser) -> Iterator[dict[str, Watched]]:
+    """Open pages, by the name of what they show."""
+    opened: dict[str, Watched] = {}
+    yield opened
+    for watched in opened.values():
+        watched.page.context.close()
+
+
+@pytest.fixture(scope="module", params=SHOWN, ids="-".join)
+def shown(request: pytest.FixtureRequest, browser: Browser, pages: dict[str, Watched], page_file: Any) -> Open:
+    recording, view = request.param
+    if recording not in pages:
+        paths: tuple[Path, ...] = tuple(request.getfixturevalue(name) for name in RECORDINGS[recording])
+        address = page_file(paths).as_uri()
+        pages[recording] = Watched(browser.new_page(viewport={"width": 1400, "height": 900}, color_scheme="light"), address)
+        pages[recording].page.goto(address + fragment(view, {}))
+    watched = pages[recording]
+    watched.problems.clear()
+    go(watched.page, view)
+    return Open(recording=recording, view=view, page=watched.page, watched=watched)
+
+
+@cache
+def question_of(view: str) -> str:
+    """The question, as the view's file declares it."""
+    (found,) = re.findall(r'^  question: "(.+)",$', asset(f"views/{view.replace('-', '_')}.js"), re.MULTILINE)
+    return found
+
+
+def test_it_opens_with_its_question_and_without_a_fault(shown: Open) -> None:
+    page = shown.page
+    heading, question, *_ = [line for line in text(page).splitlines() if line.strip()]
+    assert heading == page.inner_text("nav a[aria-current]")
+    assert question == question_of(shown.view)
+    assert page.query_selector_all(".alert") == []
+    assert shown.watched.problems == []
+
+
+def test_no_text_of_a_recording_became_more_than_text(shown: Open) -> None:
+    found = shown.page.evaluate(ODD)
+    assert found == {"ran": None, "elements": [], "scripts": [], "listeners": []}
+
+
+def test_each_number_has_a_unit_and_a_source(shown: Open) -> None:
+    wrong = shown.page.evaluate(UNEXPLAINED)
+    assert sorted(set(wrong))[:10] == []
+
+
+def test_each_picture_is_there_as_a_table_too(shown: Open) -> None:
+    page = shown.page
+    for number, canvas in enumerate(page.query_selector_all(FIGURES)):
+        assert canvas.get_attribute("aria-label"), "a picture without a name"
+        figure = page.locator("#main figure", has=page.locator(":scope > canvas")).nth(number)
+        button = figure.get_by_role("button", name=re.compile("table"))
+        assert button.inner_text() == "Show as table"
+        button.click()
+        assert button.get_attribute("aria-expanded") == "true"
+        assert figure.locator(".as-table td").count() > 0, canvas.get_attribute("aria-label")
+        button.click()
+        assert not figure.locator(".as-table").is_visible()
+    loose = page.evaluate(LOOSE)
+    assert loose == 0, "a canvas outside of a figure"
+
+
+def test_the_keyboard_reaches_all_and_is_never_caught(shown: Open) -> None:
+    page = shown.page
+    page.evaluate("document.activeElement?.blur(); scrollTo(0, 0)")
+    caught = page.evaluate("() => [...document.querySelectorAll('[tabindex]')].filter((each) => each.tabIndex > 0).length")
+    assert caught == 0, "an order of its own for the Tab key"
+    page.focus("body .skip")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    for canvas in page.query_selector_all(FIGURES):
+        assert canvas.evaluate("(each) => { each.focus({ preventScroll: true }); return document.activeElement === each; }")
+        page.keyboard.press("Tab")
+        assert not canvas.evaluate("(each) => document.activeElement === each"), "the Tab key does not leave a picture"
+        page.keyboard.press("Shift+Tab")
+        assert canvas.evaluate("(each) => document.activeElement === each"), "nor return to it"
+    unreachable = page.evaluate(
+        """() => [...document.querySelectorAll("#main [onclick], #main .scroller, #main .value[data-value], #main figure > canvas")]
+            .filter((each) => each.tabIndex < 0).map((each) => each.outerHTML.slice(0, 120))"""
+    )
+    assert unreachable == []
+    assert shown.watched.problems == []
+
+
+def faults(page: Page, rules: dict[str, Any]) -> list[str]:
+    """What axe-core finds: rule, element, and what is wrong."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8"))
+    found: list[dict[str, Any]] = page.evaluate("async (rules) => (await axe.run(document, rules)).violations", rules)
+    return [
+        f"{rule['id']}: {node['html'][:160]}: {node['failureSummary'].replace(chr(10), ' ')[:300]}"
+        for rule in found
+        for node in rule["nodes"]
+    ]
+
+
+def test_it_is_accessible(shown: Open) -> None:
+    assert faults(shown.page, {"runOnly": TAGS, "resultTypes": ["violations"]})[:10] == []
+    if shown.recording in IN_DARK:
+        shown.page.emulate_media(color_scheme="dark")
+        try:
+            assert faults(shown.page, {"runOnly": {"type": "rule", "values": ["color-contrast"]}, "resultTypes": ["violations"]})[:10] == []
+        finally:
+            shown.page.emulate_media(color_scheme="light")
+
+
+def test_a_narrow_window_needs_no_scrolling_sideways(shown: Open) -> None:
+    shown.page.set_viewport_size({"width": 700, "height": 900})
+    try:
+        wide = shown.page.evaluate(WIDE)
+        assert wide == []
+    finally:
+        shown.page.set_viewport_size({"width": 1400, "height": 900})
+
+
+def test_it_can_be_printed(shown: Open) -> None:
+    shown.page.emulate_media(media="print")
+    try:
+        assert shown.page.is_visible("#main h1")
+        assert not shown.page.is_visible("nav")
+        assert shown.page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
+    finally:
+        shown.page.emulate_media(media="screen")
+
+
+def test_hostile_names_are_shown_as_they_are(browser: Browser, page_file: Any, hostile: Path) -> None:
+    page = browser.new_page()
+    page.goto(page_file((hostile,)).as_uri() + fragment(VIEWS[0], {}))
+    wait_for(page, VIEWS[0])
+    said = ""
+    for view in VIEWS[:-1]:
+        go(page, view)
+        said += page.evaluate("document.getElementById('main').textContent")
+    page.context.close()
+    assert [each for each in HOSTILE[:3] if each not in said] == []
