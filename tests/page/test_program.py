@@ -76,6 +76,7 @@ def test_counted_trips_and_arms_are_said(open_page: OpenPage) -> None:
     assert "20 trips counted in all runs" in words
     assert "taken 6 times in all runs" in words
     assert "not counted: the dearest arm is assumed" in words
+    assert "not counted: assumed never to be taken" in words
     assert "never runs" in words
 
 

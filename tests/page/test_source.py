@@ -69,6 +69,7 @@ def test_the_keyboard_goes_to_a_costly_line_and_shows_its_steps(open_page: OpenP
     expect(chosen).to_contain_text("mnist_plain.py:")
     number = int(chosen.inner_text().split(":")[1].split()[0])
     assert number <= first
+    expect(page.locator(".code-row[aria-selected=true] .number")).to_have_text(str(number))
     assert f"line={number}" in page.url
 
 

@@ -212,7 +212,7 @@ export function roofline({ pairs, grouping, two, looks, chosen, choose, table })
     const roof = operation.steps.roofs.flops[operation.roof];
     const whose = two ? `${hollow ? "A" : "B"}: ` : "";
     const of = peak !== null && roof ? `, ${share(peak, 1)} of the peak for ${roof.words}` : "";
-    const moved = Number.isFinite(x) ? `${large(x)}flop for each byte that the busiest tile receives` : "no exchange";
+    const moved = Number.isFinite(x) ? `${text(x, "flops")} for each byte that the busiest tile receives` : "no exchange";
     return `${whose}${titleOf(operation, grouping)}: ${text(y, "flop/s")}${of}; ${moved}; ${text(operation.cycles, "cycles")} in all, ${share(operation.cycles, operation.steps.cycles)}.`;
   }
 

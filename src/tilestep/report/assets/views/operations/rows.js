@@ -105,7 +105,7 @@ export function peakOf(operation) {
 
 /** Bytes that the busiest tile receives, by the cycles of the exchange. @param {Operation} operation @returns {number | null} */
 export function bytesPerCycle({ exchangeBytes, exchange }) {
-  return exchange ? exchangeBytes / exchange : null;
+  return exchange && exchangeBytes ? exchangeBytes / exchange : null;
 }
 
 /** Flops for each byte that the busiest tile receives; infinite without exchange, null without flops. @param {Operation} operation @returns {number | null} */
