@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
-from tests.page.pages import rows, values
+from tests.page.pages import rows, values, wait_for
 from tests.unit.report.reader.recorded import liveness, report_of, two_stages
 from tilestep.record.memory import ProgramMemory, alive, by_category, difference, over_time, peak, tile_bytes
 from tilestep.record.schema import CATEGORIES
@@ -241,7 +241,7 @@ def test_keys_choose_any_tile_and_step_and_the_url_keeps_them(open_page: Any) ->
     assert f"{int(memory.per_tile(2)[2]):,} bytes" in told
     assert "step 2, loop" in told
     page.reload()
-    page.wait_for_function("document.documentElement.dataset.ready")
+    wait_for(page, "memory")
     assert page.locator("input[type=number]").first.input_value() == "2"
     page.locator("canvas[aria-label*='every tile']").focus()
     page.keyboard.press("p")

@@ -3,6 +3,7 @@
 import { h } from "../../core/dom.js";
 import { bytes, count } from "../../core/format.js";
 import { columnsOf, either, joined } from "../../core/pairs.js";
+import { link } from "../../core/state.js";
 import { table } from "../../core/table.js";
 import { at, CATEGORIES, holds, lives } from "./lives.js";
 import { prefix } from "./model.js";
@@ -45,6 +46,14 @@ export function long(words) {
   return h("span", { class: "long", "data-tip": words.length > 40 ? words : false }, words || "–");
 }
 
+/** A line of code as a link to it. @param {string} words such as 'train.py:41' @returns {HTMLElement} */
+export function lineLink(words) {
+  const place = words.lastIndexOf(":");
+  if (place < 0) return long(words);
+  const href = link("source", { file: words.slice(0, place), line: words.slice(place + 1) });
+  return h("a", { class: "long", href, "data-tip": words.length > 40 ? words : false, onclick: (/** @type {Event} */ event) => event.stopPropagation() }, words);
+}
+
 /** Values of two recordings side by side, by name, line and category. @param {Known[]} programs @param {(program: Known) => number[]} of @returns {ValuePair[]} */
 export function pairedValues(programs, of) {
   const rows = programs.map((program) => ({ name: program.side, rows: of(program).map((life) => ({ program, life })) }));
@@ -55,7 +64,7 @@ export function pairedValues(programs, of) {
 
 /** Columns with words that a value of either recording gives. @param {[string, (value: Value) => string][]} columns @returns {ValueColumn[]} */
 function wordColumns(columns) {
-  return columns.map(([name, of]) => ({ name, of: either(of), cell: (pair) => long(either(of)(pair)) }));
+  return columns.map(([name, of]) => ({ name, of: either(of), cell: (pair) => (name === "line" ? lineLink : long)(either(of)(pair)) }));
 }
 
 /**
@@ -152,7 +161,7 @@ function lines(program, pair, here) {
     table({
       label: `${prefix(program, pair)}lines that would free the fullest tile`,
       columns: [
-        { name: "line", of: (row) => row.name, cell: (row) => long(row.name) },
+        { name: "line", of: (row) => row.name, cell: (row) => lineLink(row.name) },
         { name: "values that it makes", unit: "count", origin: "memory.value", of: (row) => row.values },
         { name: "on the tile at the peak", unit: "bytes", origin: "memory.value", of: (row) => row.there },
         { name: "the peak without them", unit: "bytes", origin: "memory.without", of: (row) => row.then.bytes },
