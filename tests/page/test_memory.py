@@ -24,7 +24,8 @@ CASES = 250
 ALL = """(memories) => memories.map((memory) => {
     const runs = mem.runsOf(memory);
     const fullest = mem.fullest(memory, runs);
-    const groups = [...memory.first.map((_, life) => [life]), ...memory.first.map((_, life) => [...new Set([life, (life + 1) % memory.first.length])])];
+    const count = memory.first.length;
+    const groups = [...memory.first.map((_, life) => [life]), ...memory.first.map((_, life) => [...new Set([life, (life + 1) % count])])];
     const ticks = memory.temporary.map((_, tick) => tick);
     const tiles = Array.from({ length: memory.numTiles }, (_, tile) => tile);
     const over = (tile) => { const { always, others } = mem.overTime(memory, tile); return [[...always], [...others]]; };

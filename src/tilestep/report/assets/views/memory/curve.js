@@ -145,6 +145,8 @@ export function curveFigure(program, pair, selection, shown, setMark) {
   /** @param {CanvasRenderingContext2D} context @param {Curve} curve @param {{x0: number, x1: number, tick: number}[]} columns @param {(size: number) => number} yOf */
   function areas(context, curve, columns, yOf) {
     const floor = new Float64Array(columns.length);
+    context.strokeStyle = themeColor("ground");
+    context.lineWidth = 1;
     for (const area of curve.areas) {
       context.beginPath();
       columns.forEach(({ x0, x1, tick }, index) => {
@@ -162,9 +164,8 @@ export function curveFigure(program, pair, selection, shown, setMark) {
       context.closePath();
       context.fillStyle = fillOf(context, area);
       context.fill();
-      context.strokeStyle = themeColor("ground");
-      context.lineWidth = 1;
-      context.stroke();
+      const [first] = columns;
+      if (first && first.x1 - first.x0 > 4) context.stroke(); // of the ground's colour, which would hide narrow columns
       columns.forEach(({ tick }, index) => (floor[index] = at(floor, index) + at(area.bytes, tick)));
     }
   }

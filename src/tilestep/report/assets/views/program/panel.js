@@ -78,7 +78,7 @@ export function nodePanel(node, pair) {
   });
   const { line, leaf } = here;
   return [
-    h("h3", {}, `${kindWords(here, place)} `, here.kind === KIND.ARM ? null : h("code", {}, here.name)),
+    h("h2", {}, `${kindWords(here, place)} `, here.kind === KIND.ARM ? null : h("code", {}, here.name)),
     h(
       "table",
       { class: "node-figures" },

@@ -124,7 +124,7 @@ export function programTree({ root, pair, open, choose }) {
   function pairCells({ a, b }) {
     const ofRun = (/** @type {Node | undefined} */ node, /** @type {Program | undefined} */ program) => (node ? node.cycles / (program?.runs || 1) : null);
     const [before, after] = [ofRun(a, pair.a), ofRun(b, pair.b)];
-    return [number(before, "cycles", "steps.run"), number(after, "cycles", "steps.run"), h("span", { class: "n", "data-value": (after ?? 0) - (before ?? 0) }, changeOf(before, after, "cycles"))];
+    return [number(before, "cycles", "steps.run"), number(after, "cycles", "steps.run"), h("span", { class: "n", "data-value": (after ?? 0) - (before ?? 0), "data-tip": explained((after ?? 0) - (before ?? 0), "cycles", "steps.run") }, changeOf(before, after, "cycles"))];
   }
 
   /** @param {Both} node */
