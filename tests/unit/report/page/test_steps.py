@@ -10,12 +10,13 @@ import pytest
 
 from tests.unit.report.reader.recorded import everything, larger, liveness, recorded, report_of, run_of, step, two_stages
 from tests.unit.sim.toy import program
+from tilestep.errors import RecordingError
 from tilestep.machine.catalog import named_machine
 from tilestep.options import PlanOptions
 from tilestep.plan.steps import Superstep
 from tilestep.record.container import Builder
 from tilestep.report.overview import overview
-from tilestep.report.page.block import Block
+from tilestep.report.page.block import Block, columns_of
 from tilestep.report.page.sections import steps as section
 from tilestep.report.page.sections.roofs import (
     FLOAT,
@@ -202,3 +203,9 @@ def test_fixed_cost_is_parted_from_sync_where_one_way_alone_fits() -> None:
 
 def test_a_recording_without_programs_has_no_steps() -> None:
     assert steps(Report(Builder(kind="run").tables())) is None
+
+
+def test_a_number_that_a_page_cannot_hold_is_a_damaged_recording() -> None:
+    with pytest.raises(RecordingError, match="2\\*\\*53"):
+        steps(report_of(program(step("s", "", 2**60))))
+    assert columns_of(("a",), [(2**53,)])["a"].tolist() == [2**53]
