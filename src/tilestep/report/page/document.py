@@ -52,7 +52,7 @@ def page_html(a: Report, b: Report | None = None, *, labels: tuple[str, str] = (
         '<html lang="en"><head><meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{escape(policy, quote=True)}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="referrer" content="no-referrer">',
-        f"<title>{escape(labels[0])} · tilestep</title>",
+        f"<title>{escape(_encodable(labels[0]))} · tilestep</title>",
         f"<style>{look}</style></head><body>",
         "<noscript><p>This page draws its pictures by JavaScript, which is off. summary.txt beside it has the summary.</p></noscript>",
         f'<script type="application/json" id="page">{_inert(json.dumps(shell))}</script>',
@@ -72,6 +72,11 @@ def _blocks(side: str, report: Report) -> Iterator[tuple[str, str]]:
 def _hash(text: str) -> str:
     """The text's hash, as a policy names it."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _encodable(text: str) -> str:
+    """A text without lone surrogates, such as the name of a file that is no UTF-8 has."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _inert(text: str) -> str:

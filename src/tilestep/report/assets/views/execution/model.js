@@ -227,6 +227,9 @@ export class Model {
     if (leftOut) {
       parts.push(`This page leaves out ${count(leftOut)} events between the first and the last, to stay small: the recording has them. Waits and the sums count them.`);
     }
+    if (this.json.layouts.left_out) {
+      parts.push(`The steps within ${count(this.json.layouts.left_out)} parts of runs are left out, because too many runs differ in their times.`);
+    }
     if (idle) parts.push(`${count(idle)} lane${idle === 1 ? "" : "s"} did nothing.`);
     return parts.join(" ");
   }
