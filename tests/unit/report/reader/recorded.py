@@ -48,7 +48,7 @@ def recorded(
     return parse_recording(recording_bytes(builder.tables()))
 
 
-def journaled(called: Program, *, runs: int = 3, profile: object = None) -> Tables:
+def journaled(called: Program, *, runs: int = 3, profile: object = None, detail: Liveness | None = None) -> Tables:
     """A recording of runs of a program with its journal, which can be played again.
 
     Args: profile: what stands in place of the figures of the profile; None: nothing.
@@ -60,7 +60,7 @@ def journaled(called: Program, *, runs: int = 3, profile: object = None) -> Tabl
     builder = Builder(kind="run")
     history = history_since(host.system, begin)
     span = Span(system=host.system, begin=host.start, end=host.system.mark(), history=history)
-    capture(builder, span, {host.key(called): Compiled(program=called)}, runs_in_detail=2)
+    capture(builder, span, {host.key(called): Compiled(program=called, detail=detail)}, runs_in_detail=2)
     if profile is not None:
         builder.put_json("profile", profile)
     return builder.tables()
