@@ -32,7 +32,13 @@ RECORDINGS = {
     "two": ("mnist_plain", "pipeline"),
 }
 SHOWN = [(name, view) for name, paths in RECORDINGS.items() for view in VIEWS if view != "compare" or len(paths) == 2]
-IN_DARK = ("plain", "two")  # other colours on the same elements
+CLOSELY = ("pipeline", "hostile", "empty", "two")  # those that the long checks look at; at the others in `make test-all`
+looked_at_closely = pytest.mark.parametrize(
+    "shown",
+    [pytest.param(each, id="-".join(each), marks=() if each[0] in CLOSELY else (pytest.mark.slow,)) for each in SHOWN],
+    indirect=True,
+)
+IN_DARK = ("two",)  # other colours on the same elements
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 ODD = """() => ({
     ran: window.PWNED ?? null,
@@ -116,6 +122,7 @@ def test_each_number_has_a_unit_and_a_source(shown: Open) -> None:
     assert sorted(set(wrong))[:10] == []
 
 
+@looked_at_closely
 def test_each_picture_is_there_as_a_table_too(shown: Open) -> None:
     page = shown.page
     for number, canvas in enumerate(page.query_selector_all(FIGURES)):
@@ -132,6 +139,7 @@ def test_each_picture_is_there_as_a_table_too(shown: Open) -> None:
     assert loose == 0, "a canvas outside of a figure"
 
 
+@looked_at_closely
 def test_the_keyboard_reaches_all_and_is_never_caught(shown: Open) -> None:
     page = shown.page
     page.evaluate("document.activeElement?.blur(); scrollTo(0, 0)")
@@ -168,6 +176,7 @@ def faults(page: Page, rules: dict[str, Any]) -> list[str]:
     ]
 
 
+@looked_at_closely
 def test_it_is_accessible(shown: Open) -> None:
     assert faults(shown.page, {"runOnly": TAGS, "resultTypes": ["violations"]})[:10] == []
     if shown.recording in IN_DARK:
