@@ -77,8 +77,8 @@ def has_history(tables: Tables) -> bool:
     return bool(tables.text("snapshot"))
 
 
-def history_of(tables: Tables) -> History:
-    """The history of a recording.
+def calls_of(tables: Tables) -> Calls:
+    """The calls of a recording's journal, without the programs that they need.
 
     Raises: RecordingError if the journal was not kept, or is damaged.
     """
@@ -88,7 +88,7 @@ def history_of(tables: Tables) -> History:
     rows = tables.rows("numbers")
     if rows > MAX_NUMBERS:
         raise RecordingError(f"the journal of the recording has {rows:,} numbers: at most {MAX_NUMBERS:,} are played again")
-    calls = Calls(
+    return Calls(
         kinds=array("B", tables.column("calls", "call").tobytes()),
         numbers=array("q", tables.column("numbers", "number").tobytes()),
         latest=names.latest,
@@ -100,11 +100,20 @@ def history_of(tables: Tables) -> History:
         notes=_notes(tables),
         lines=_lines(tables),
     )
+
+
+def history_of(tables: Tables) -> History:
+    """The history of a recording.
+
+    Raises: RecordingError if the journal was not kept, or is damaged.
+    """
+    if not has_history(tables):
+        raise RecordingError("this recording has no journal, so it cannot be played again: record it with one")
     return History(
         machine=machine_from_document(json_text(tables, "machine")),
         programs=programs_of(tables),
         snapshot=_loaded(tables, "snapshot", Snapshot, _SNAPSHOT_CLASSES),
-        calls=calls,
+        calls=calls_of(tables),
     )
 
 

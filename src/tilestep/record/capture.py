@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from tilestep.sim.trace import Lane, Rows, RunRow
 
 _LANE_KINDS = {kind: number for number, kind in enumerate(LANE_KINDS)}
 _EVENT_KINDS = {kind: number for number, kind in enumerate(EVENT_KINDS)}
+MOST_OF_UPDATE: Final = 100_000  # events: of a larger update of a pipeline only the runs are kept that other programs' are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +80,8 @@ def capture(
         builder: of the recording.
         span: what happened.
         compiled: programs by key: all that ran in the span, and all that its history needs.
-        runs_in_detail: how many runs of each program keep their events, the first and the last ones together.
+        runs_in_detail: how many runs of each program keep their events, the first and the last ones together. So do those of a pipeline's
+            last update.
         lines: whether lines of the user's source are kept.
     """
     builder.put_json("machine", machine_document(span.system.machine))
@@ -146,10 +148,11 @@ def _add_runs(builder: Builder, runs: Iterable[RunRow], rows: Mapping[int, int])
 
 
 def in_detail(events: Rows, runs: Iterable[RunRow], most: int) -> Rows:
-    """The events of the first and of the last runs of each program, with what the host did between them.
+    """The events of the first and of the last runs of each program and of a pipeline's last update, with what the host did between them.
 
     Args: most: how many runs of each program, the first and the last ones together.
     """
+    runs = list(runs)
     numbers: dict[int, list[int]] = {}
     for run in runs:
         numbers.setdefault(run.key, []).append(run.number)
@@ -159,8 +162,24 @@ def in_detail(events: Rows, runs: Iterable[RunRow], most: int) -> Rows:
     }
     # an event of no run, such as a read, goes with the run before it
     last_run = _filled(events.run)
-    kept = np.isin(last_run, np.fromiter(kept_runs, np.int64, len(kept_runs))) | (last_run < 0)
+    kept = _among(last_run, kept_runs) | (last_run < 0)
+    of_update = _among(last_run, last_update(runs))
+    if np.count_nonzero(of_update) <= MOST_OF_UPDATE:
+        kept |= of_update
     return Rows(*(column[kept] for column in events))
+
+
+def last_update(runs: Iterable[RunRow]) -> set[int]:
+    """Numbers of the runs that were dispatched with a pipeline's last update; with its last microbatches if it has no update."""
+    runs = [run for run in runs if run.entry]
+    of_stages = [run for run in runs if run.task is not None and run.task.stage >= 0]
+    updates = [run for run in of_stages if run.task is not None and run.task.kind == "update"]
+    found = (updates or of_stages)[-1:]
+    return {run.number for run in runs if (run.group, run.entry) == (found[0].group, found[0].entry)} if found else set()
+
+
+def _among(values: NDArray[np.int64], numbers: set[int]) -> NDArray[np.bool_]:
+    return np.isin(values, np.fromiter(numbers, np.int64, len(numbers)))
 
 
 def _filled(runs: NDArray[np.int64]) -> NDArray[np.int64]:

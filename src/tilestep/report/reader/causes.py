@@ -129,12 +129,13 @@ def waits_of(events: Events, lane: Lane, program_name: Callable[[int], str]) -> 
                 cycles_to=event.cycles_from,
                 before=event,
                 cause=cause,
-                reason=_reason(cause, lane, program_name),
+                reason=wait_reason(cause, lane, program_name),
             )
         clock = event.cycles_to if clock is None else max(clock, event.cycles_to)
 
 
-def _reason(cause: Event | None, lane: Lane, program_name: Callable[[int], str]) -> str:
+def wait_reason(cause: Event | None, lane: Lane, program_name: Callable[[int], str]) -> str:
+    """Why something on a lane could not begin before: a sentence."""
     if cause is None:
         return "what it waited for is not in the recording"
     what = f"{cause.kind} of {program_name(cause.program)}" if cause.program >= 0 else cause.kind

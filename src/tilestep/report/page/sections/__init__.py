@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tilestep.report.page.block import Block
-from tilestep.report.page.sections import comparison, execution, findings, head, memory, source, steps, what_if
+from tilestep.report.page.sections import comparison, execution, findings, head, memory, pipeline, source, steps, what_if
 from tilestep.report.reader import Report
 
 Section = Callable[[Report], Block | None]
@@ -20,6 +20,7 @@ SECTIONS: Final[Mapping[str, Section]] = MappingProxyType(
         "source": source.source,
         "steps": steps.steps,
         "execution": execution.execution,
+        "pipeline": pipeline.pipeline,
     }
 )
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
@@ -31,6 +32,7 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
         **source.ORIGINS,
         **steps.ORIGINS,
         **execution.ORIGINS,
+        **pipeline.ORIGINS,
         **comparison.ORIGINS,
     }
 )

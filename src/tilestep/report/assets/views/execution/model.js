@@ -220,7 +220,7 @@ export class Model {
     const parts = [`${count(events)} events of ${count(this.lanes.length)} lanes.`];
     if (kept < runs) {
       parts.push(
-        `${count(kept)} of ${count(runs)} runs have events: the recording kept those of each program's first and last runs `
+        `${count(kept)} of ${count(runs)} runs have events: the recording kept those of each program's first and last runs, and of a pipeline's last update `
           + `(autoReport.executionProfileProgramRunCount). The other ${count(runs - kept)} are in the sums, and marked where they were dispatched.`,
       );
     }

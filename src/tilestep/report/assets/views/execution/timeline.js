@@ -4,7 +4,7 @@ import { themeColor } from "../../core/colors.js";
 import { figure } from "../../core/figure.js";
 import { count } from "../../core/format.js";
 import { exact, text } from "../../core/value.js";
-import { ticks } from "./axis.js";
+import { ticks } from "../../core/axis.js";
 import { Bars } from "./bars.js";
 import { KEYS, press } from "./keys.js";
 import { arrange } from "./lanes.js";

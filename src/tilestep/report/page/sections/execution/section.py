@@ -22,7 +22,10 @@ from tilestep.report.reader.causes import path_rows
 MOST_EVENTS: Final = 2_000_000  # of a page
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "execution.events": "Events whose row in the recording was kept: those of the first and of the last runs of each program.",
+        "execution.events": (
+            "Events whose row in the recording was kept: those of the first and of the last runs of each program, and of a pipeline's "
+            "last update."
+        ),
         "execution.cycle": "Cycles of emulated time since the recording began.",
         "execution.duration": "From the event's first cycle to the cycle behind its last.",
         "execution.path": (

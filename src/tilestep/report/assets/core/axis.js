@@ -1,6 +1,6 @@
 /** The time axis: round numbers of seconds, or of cycles where a machine has no clock. */
 
-import { count } from "../../core/format.js";
+import { count } from "./format.js";
 
 /** @typedef {{at: number, words: string}} Tick cycle, and what stands there */
 

@@ -1,0 +1,44 @@
+/** Colours and hatches of tasks and waits. Colours of tasks are those of pictures of schedules (train/schedules/pictures.py). */
+
+import { lookOf } from "../../core/colors.js";
+
+/** @typedef {import("../../core/colors.js").Look} Look */
+
+/** @type {Readonly<Record<string, Look>>} */
+const TASKS = Object.freeze({
+  forward: { color: "#4c8bf5", hatch: "plain", words: "forward (F)" },
+  backward: { color: "#5fb87a", hatch: "up", words: "backward (B)" },
+  "input gradient": { color: "#8ccf9f", hatch: "dots", words: "input gradient (I)" },
+  "weight gradient": { color: "#c9a227", hatch: "down", words: "weight gradient (W)" },
+  update: { color: "#b5533c", hatch: "cross", words: "update (U)" },
+  store: { color: "#b9b9b9", hatch: "bars", words: "store of the stash (S)" },
+  load: { color: "#d9d9d9", hatch: "lines", words: "load of the stash (L)" },
+  "load parameters": { color: "#b9a3d6", hatch: "dots", words: "load of parameters (P)" },
+  "store parameters": { color: "#d8cbe8", hatch: "bars", words: "store of parameters (Q)" },
+});
+/** @type {Readonly<Record<string, Look>>} */
+const WAITS = Object.freeze({
+  stage: { color: "#c9ced4", hatch: "up", words: "waits for the work of another stage" },
+  transfer: { color: "#bfe0d5", hatch: "bars", words: "waits for a transfer of another" },
+  host: { color: "#d9c7ef", hatch: "down", words: "waits for the host" },
+  load: { color: "#f3c9a8", hatch: "cross", words: "waits for a load of programs" },
+  end: { color: "#eceff1", hatch: "lines", words: "has nothing more to do" },
+  unknown: { color: "#d9d9d9", hatch: "dots", words: "waits for what is not in the recording" },
+});
+
+/** The look of a kind of task. @param {string} kind @returns {Look} */
+export function kindLook(kind) {
+  return Object.hasOwn(TASKS, kind) ? /** @type {Look} */ (TASKS[kind]) : { color: "#999999", hatch: "dots", words: kind.slice(0, 60) || "other task" };
+}
+
+/** The look of a wait. @param {string} why @returns {Look} */
+export function waitLook(why) {
+  return /** @type {Look} */ (WAITS[why] ?? WAITS.unknown);
+}
+
+/** The look of what a device does that is no task's own work. @param {string} group @returns {Look} */
+export function groupLook(group) {
+  if (group === "host") return { ...lookOf("stream-in"), words: "transfers with the host, and loads" };
+  if (group === "ipus") return { ...lookOf("collective"), words: "exchange between IPUs" };
+  return { color: "#7A8B99", hatch: "plain", words: "programs of no stage" };
+}
