@@ -10,7 +10,7 @@ from html import unescape
 
 import pytest
 
-from tests.unit.report.page.test_block import unpacked
+from tests.unit.report.page.test_block import column, unpacked
 from tests.unit.report.reader.recorded import report_of, two_stages
 from tilestep.report.page import page_html
 from tilestep.report.page.sections import ORIGINS, SECTIONS
@@ -91,3 +91,17 @@ def test_origins_are_sentences() -> None:
 
 def test_equal_recordings_give_equal_pages(page: str) -> None:
     assert page_html(report_of(two_stages(), runs=2)) == page
+
+
+def test_a_page_that_would_be_too_large_leaves_events_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = report_of(two_stages(), runs=400)
+    whole = page_html(report)
+    shown = column(parts(whole)["data-a-execution"], "run")
+    monkeypatch.setattr("tilestep.report.page.document.MOST_BYTES", len(whole) - len(parts(whole)["data-a-execution"]) // 2)
+    shorter = page_html(report)
+    left = column(parts(shorter)["data-a-execution"], "run")
+    assert len(shorter) < len(whole)
+    assert 0 < len(left) < len(shown)
+    assert {name: text for name, text in parts(shorter).items() if name != "data-a-execution"} == {
+        name: text for name, text in parts(whole).items() if name != "data-a-execution"
+    }
