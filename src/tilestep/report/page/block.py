@@ -38,7 +38,9 @@ def packed(block: Block) -> str:
 
     Whole numbers are kept as differences where these are narrower. All is little-endian.
 
-    Raises: ValueError for a number that JavaScript cannot hold exactly, or JSON cannot hold at all.
+    Raises:
+        RecordingError: for a number of a column that JavaScript cannot hold exactly.
+        ValueError: for a number that JSON cannot hold at all.
     """
     parts: list[bytes] = []
     columns: list[dict[str, Any]] = []
@@ -89,7 +91,7 @@ def _narrowed(name: str, column: NDArray[Any]) -> tuple[str, bool, NDArray[Any]]
     values = column.astype(np.int64)
     for extreme in (int(values.min(initial=0)), int(values.max(initial=0))):
         if abs(extreme) > MOST_EXACT:
-            raise ValueError(f"column {name!r} has {extreme:,}: a page holds whole numbers up to 2**53")
+            raise RecordingError(f"column {name!r} has {extreme:,}: a page holds whole numbers up to 2**53")
     differences = np.diff(values, prepend=0)
     for numbers, delta in ((values, False), (differences, True)):
         lowest, highest = (int(numbers.min()), int(numbers.max())) if numbers.size else (0, 0)

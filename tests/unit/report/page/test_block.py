@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tilestep.errors import RecordingError
 from tilestep.report.page.block import MOST_EXACT, Block, packed
 
 
@@ -81,7 +82,7 @@ def test_whole_numbers_are_as_narrow_as_they_can_be(values: Any, expected: tuple
 
 @pytest.mark.parametrize("value", [MOST_EXACT + 1, -MOST_EXACT - 1, 2**63 - 1, -(2**63)])
 def test_a_number_that_javascript_would_round_is_an_error(value: int) -> None:
-    with pytest.raises(ValueError, match=rf"column 'cycles' has {value:,}: a page holds whole numbers up to 2\*\*53"):
+    with pytest.raises(RecordingError, match=rf"column 'cycles' has {value:,}: a page holds whole numbers up to 2\*\*53"):
         packed(Block(json={}, columns={"cycles": np.array([0, value])}))
 
 
