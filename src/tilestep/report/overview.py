@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tilestep.report.paths import relative_paths
 from tilestep.report.reader import CompiledProgram, Report, SourceLine
+from tilestep.report.reader.runs import Run
 from tilestep.report.reader.totals import LeafTotal, leaf_totals, program_total
 
 
@@ -189,9 +190,12 @@ def _program(report: Report, program: CompiledProgram) -> ProgramRow:
 def _runs(report: Report, programs: Sequence[CompiledProgram]) -> list[RunRow]:
     execution = report.execution
     detailed = {int(run) for run in set(execution.events.column("run").tolist())}
+    of_programs: dict[int, list[Run]] = {}
+    for run in execution.runs:
+        of_programs.setdefault(run.program.row, []).append(run)
     rows: list[RunRow] = []
     for program in programs:
-        runs = [run for run in execution.runs if run.program is program]
+        runs = of_programs.get(program.row)
         if runs:
             rows.append(
                 RunRow(

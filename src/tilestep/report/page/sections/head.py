@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from types import MappingProxyType
@@ -54,5 +55,5 @@ def head(report: Report) -> Block:
 
 def labels(programs: tuple[CompiledProgram, ...]) -> list[str]:
     """The name of each program, with its number where another has the same name."""
-    names = [program.name for program in programs]
-    return [program.name if names.count(program.name) == 1 else f"{program.name} #{program.key}" for program in programs]
+    names = Counter(program.name for program in programs)
+    return [program.name if names[program.name] == 1 else f"{program.name} #{program.key}" for program in programs]
