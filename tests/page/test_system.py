@@ -55,7 +55,7 @@ def test_keys_go_from_span_to_span(open_page: OpenPage, host_only: Path) -> None
     page.keyboard.press("ArrowDown")
     assert "channel" in page.locator("#main figure .live").first.inner_text()
     page.keyboard.press("w")
-    page.wait_for_function("location.hash.includes('wall=')")
+    page.wait_for_function("() => location.hash.includes('wall=')")
 
 
 def test_two_traces_are_joined_by_path(open_page: OpenPage, host_only: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -57,7 +57,8 @@ def system(report: Report) -> Block | None:
         raise RecordingError("column 'spans/parent' has a span before the one around it")
     strings = (*tables.strings, "")
     labels, label_of = np.unique(found["label"], return_inverse=True)
-    texts = [str(strings[index]) for index in labels.tolist()]
+    numbers: list[int] = labels.tolist()
+    texts = [str(strings[index]) for index in numbers]
     depth = _depths(found["parent"])
     own = np.maximum(0, found["duration_ns"] - _within(found))
     begin = int(found["start_ns"].min()) if len(depth) else 0
@@ -107,7 +108,8 @@ def system(report: Report) -> Block | None:
 
 def _depths(parents: Numbers) -> Numbers:
     depths: list[int] = []
-    for parent in parents.tolist():
+    above: list[int] = parents.tolist()
+    for parent in above:
         depths.append(depths[parent] + 1 if parent >= 0 else 0)
     return np.array(depths, np.int64)
 
@@ -152,8 +154,8 @@ def _shares(
 ) -> dict[str, int]:
     """Nanoseconds of the main thread by what it does: CLASSES."""
     classes: list[str] = []
-    sums = dict.fromkeys(CLASSES, 0)
-    rows = zip(found["parent"].tolist(), label_of.tolist(), thread.tolist(), own.tolist(), strict=True)
+    sums: dict[str, int] = {name: 0 for name in CLASSES}
+    rows: Iterator[tuple[int, int, int, int]] = zip(found["parent"].tolist(), label_of.tolist(), thread.tolist(), own.tolist(), strict=True)
     for parent, label, where, time in rows:
         said = of_labels[label] or (classes[parent] if parent >= 0 else "other")
         classes.append(said)
@@ -168,7 +170,7 @@ def _tree(found: Mapping[str, Numbers], label_of: Numbers, thread: Numbers, own:
     numbers: dict[tuple[int, int, int], int] = {}
     of_span: list[int] = []
     columns: list[list[int]] = [[] for _ in range(7)]
-    rows = zip(
+    rows: Iterator[tuple[int, ...]] = zip(
         *(found[name].tolist() for name in ("parent", "channel", "duration_ns")),
         label_of.tolist(),
         thread.tolist(),
