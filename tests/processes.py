@@ -12,10 +12,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SETTINGS = re.compile(r"(JAX|TILESTEP|XLA|POPLAR|PVTI)_.*")
-# LLVM improves no program, and operations are compiled one by one, without MLIR: most programs of tests run once, and take longer to
-# compile than to run. A flag that XLA does not know ends a process, and newer versions may have dropped the third one.
+# LLVM improves no program, and operations are compiled one by one, without MLIR and as one module, where XLA would divide a program among
+# threads: most programs of tests run once, and take longer to compile than to run. A flag that XLA does not know ends a process, and newer
+# versions may have dropped the last two.
 QUICKLY_COMPILED = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true" + (
-    " --xla_cpu_use_fusion_emitters=false" if version("jaxlib").startswith("0.10.") else ""
+    " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1" if version("jaxlib").startswith("0.10.") else ""
 )
 AS_USERS_COMPILE = {"XLA_FLAGS": ""}
 PROCESS_TIMEOUT_WALL_S = 540  # below pytest's own limit, which does not say what the process printed

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.processes import AS_USERS_COMPILE, ROOT, run_python
+from tests.processes import ROOT, run_python
 from tests.unit.record.recordings import members_of, zipped
 
 PROGRAMS = ROOT / "tests" / "page" / "programs"
@@ -98,10 +98,10 @@ def once(path: Path, make: Callable[[Path], None]) -> Path:
 
 
 def example(name: str, shared: Path) -> Path:
-    """The folder with the recording of a script of `examples`, compiled as users compile."""
+    """The folder with the recording of a script of `examples`."""
     flags = {**EXAMPLES, **SLOW_EXAMPLES}[name]
     script = str(ROOT / "examples" / f"{name}.py")
-    return once(shared / name, lambda folder: _run(*_RUN, "--report", str(folder), script, *flags, variables=AS_USERS_COMPILE))
+    return once(shared / name, lambda folder: _run(*_RUN, "--report", str(folder), script, *flags, variables={}))
 
 
 def recording(name: str, shared: Path) -> Path:

@@ -179,6 +179,27 @@ def test_what_backward_does_not_read_is_not_kept() -> None:
     assert {program.name for program in done.profile.programs if program.host_bytes_out} == {"jit__stacked"}
 
 
+def test_what_is_hidden_never_leaves_its_ipu_and_takes_no_time() -> None:
+    def done(mask: list[bool] | None) -> tuple[Traced, int]:
+        rng = np.random.default_rng(0)
+        pipeline = Pipeline([dense, loss], optax.sgd(0.1), 4, devices=jax.devices("ipu"), outfeed_mask=mask)
+        done = steps(pipeline, [weights(rng, 1), weights(rng, 1)], 4)
+        events = done.profile.timeline
+        return done, max(event.end_cycle for event in events) - min(event.start_cycle for event in events)
+
+    def spent(done: Traced, *kinds: str) -> int:
+        found = [event for event in done.profile.timeline if event.ipu == 1 and event.kind in kinds]
+        return sum(event.end_cycle - event.start_cycle for event in found if "stacked" not in event.program or "stream-out" in kinds)
+
+    (shown, whole), (hidden, shorter) = done([False]), done([True])
+    for one, other in zip(jax.tree.leaves(shown.state), jax.tree.leaves(hidden.state), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert not {"stream-out", "read"} & {event.kind for event in hidden.profile.timeline}
+    assert not any("stacked" in event.program for event in hidden.profile.timeline)
+    work = "compute", "exchange", "sync"  # the loss itself is not computed, because no gradient needs it
+    assert whole - shorter == spent(shown, "stream-out") + spent(shown, *work) - spent(hidden, *work)
+
+
 def test_a_parameter_of_two_stages_on_one_ipu_is_there_once() -> None:
     """All that comes from the host is the elements, each once: the parameter stays where its update has made it."""
     table, count, words = np.float32(np.random.default_rng(0).normal(0, 0.1, (256, WIDTH))), 4, np.zeros((4, ROWS), np.int32)

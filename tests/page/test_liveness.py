@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from tests.page.pages import rows, values
+from tests.page.pages import rows, values, wait_for
 from tests.unit.report.reader.recorded import liveness, report_of, two_stages
 from tilestep.record.memory import difference
 from tilestep.report.reader import Report, open_report
@@ -86,7 +86,7 @@ def test_keys_choose_a_step_and_mark_a_second(open_page: Any) -> None:
     assert [row[0] for row in rows(page, "values that are gone")] == [names[life] for life in change.gone] == ["x"]
     assert "4 B less on each tile" in page.inner_text("#main")
     page.reload()
-    page.wait_for_function("document.documentElement.dataset.ready")
+    wait_for(page, "liveness")
     assert [row[0] for row in rows(page, "values that were born")] == ["y"]
     page.get_by_role("button", name="no mark").click()
     assert page.evaluate("location.hash") == "#liveness?on=all&tick=6"

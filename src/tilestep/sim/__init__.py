@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilestep.sim.ledger import ProgramTotals as ProgramTotals
+from tilestep.sim.recurrence import Recurrence as Recurrence
 from tilestep.sim.residency import Group as Group
 from tilestep.sim.residency import TileUse as TileUse
 from tilestep.sim.system import Mark as Mark

@@ -25,6 +25,7 @@ from tilestep.sim.lockstep import Lockstep
 from tilestep.sim.mark import Mark
 from tilestep.sim.part_builder import PartBuilder
 from tilestep.sim.prepared import PreparedPrograms
+from tilestep.sim.recurrence import Standing, Sums, advance, standing
 from tilestep.sim.residency import IpuState, Partition, TileUse, Value
 from tilestep.sim.run import Part, Run
 from tilestep.sim.snapshot import Snapshot
@@ -95,6 +96,25 @@ class System:
         """The state of the system now. Takes no emulated time, but plays what a program group has begun."""
         self._lockstep.flush()
         return take_snapshot(self._parts, host_cycle=self._host, dispatches=self._dispatches, moments=self._moments)
+
+    def standing(self) -> Standing | None:
+        """What of the state equal work may find again; None while events or calls are kept, or work of a program group waits."""
+        if self.record or self._log is not None or self._lockstep.partition is not None:
+            return None
+        counters: Sums = {("dispatches",): self._dispatches, ("moments",): self._moments, ("epochs",): self._builder.epochs}
+        counters.update((("accumulated", batch), steps) for batch, steps in self._accumulated.items())
+        return standing(self._parts, self._host, counters)
+
+    def advance(self, earlier: Standing, now: Standing, times: int) -> None:
+        """Does what has been done since an earlier moment so many times more, see `recurrence`. Args: now: `standing()`, which recurs."""
+        grown = advance(self._parts, earlier, now, times)
+        self._host += times * (now.host - earlier.host)
+        self._dispatches += grown.get(("dispatches",), 0)
+        self._moments += grown.get(("moments",), 0)
+        self._builder.epochs += grown.get(("epochs",), 0)
+        for name, steps in grown.items():
+            if name[0] == "accumulated":
+                self._accumulated[name[1]] += steps
 
     # What the host sees
 

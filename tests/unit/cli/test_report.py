@@ -7,20 +7,17 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.unit.record.recordings import members_of, zipped
-from tests.unit.report.reader.recorded import larger, liveness, recorded, run_of, step, two_stages
+from tests.unit.report.reader.recorded import journaled, larger, liveness, recorded, run_of, step, two_stages
 from tests.unit.report.reader.test_system import traced
 from tests.unit.sim.toy import Host, program
 from tilestep.cli import main
-from tilestep.record.capture import Compiled, Span, capture
-from tilestep.record.container import Builder, write_recording
-from tilestep.record.history import begin_history, history_since
+from tilestep.record.container import write_recording
 
 
 @pytest.fixture
@@ -216,16 +213,7 @@ def test_a_recording_is_never_written_over(runs: dict[str, str], tmp_path: Path)
 @pytest.fixture
 def played(tmp_path: Path) -> str:
     """A recording with its journal."""
-    host = Host(on=replace(larger(), host=replace(larger().host, link_bytes_per_second=1e9)))
-    begin = begin_history(host.system)
-    called = two_stages(trips=5)
-    for _ in range(3):
-        host.run(called, *(host.put(argument.size_bytes) for argument in called.arguments))
-    builder = Builder(kind="run")
-    history = history_since(host.system, begin)
-    span = Span(system=host.system, begin=host.start, end=host.system.mark(), history=history)
-    capture(builder, span, {host.key(called): Compiled(program=called)}, runs_in_detail=2)
-    write_recording(tmp_path / "played.tilestep", builder.tables())
+    write_recording(tmp_path / "played.tilestep", journaled(two_stages(trips=5)))
     return str(tmp_path / "played.tilestep")
 
 

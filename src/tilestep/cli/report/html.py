@@ -6,10 +6,11 @@ import argparse
 from pathlib import Path
 from typing import Any, Final
 
-from tilestep.cli.report.opening import add_path, print_line, told
-from tilestep.cli.usage import given_path
+from tilestep.cli.report.opening import WRONG, add_path, print_line, told
+from tilestep.cli.usage import given_path, tell
 from tilestep.files import write_file
 from tilestep.messages import plain
+from tilestep.record.schema import SUFFIX
 from tilestep.report.file_names import PAGE_FILE
 from tilestep.report.page import page_html
 from tilestep.report.reader import open_report
@@ -39,7 +40,11 @@ def _write(args: argparse.Namespace) -> int:
     report = open_report(args.path)
     other = open_report(args.other) if args.other else None
     names = (label_of(args.path), label_of(args.other) if args.other else "")
+    given = [path for path in (args.path, args.other) if path and path.is_file()]
     target: Path = args.output or (args.path if args.path.is_dir() else args.path.parent) / PAGE_FILE
+    if target.suffix == SUFFIX or any(target.exists() and target.samefile(path) for path in given):
+        tell(_COMMAND, f"{plain(target)} is a recording: a page goes into another file, such as {PAGE_FILE}")
+        return WRONG
     text = page_html(report, other, labels=names)
     write_file(target, text)
     print_line(f"{plain(target)}: {len(text.encode()):,} B")

@@ -6,12 +6,14 @@ import base64
 import gzip
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+
+from tilestep.errors import RecordingError
 
 MOST_EXACT: Final = 2**53  # whole numbers up to this are exact in JavaScript
 _ALIGNMENT: Final = 8  # bytes
@@ -68,13 +70,26 @@ def packed(block: Block) -> str:
     return base64.b64encode(gzip.compress(whole, 6, mtime=0)).decode("ascii")
 
 
+def columns_of(names: Sequence[str], rows: Sequence[Sequence[int]]) -> dict[str, NDArray[np.int64]]:
+    """Columns of rows of whole numbers.
+
+    Raises: RecordingError for a number that a page cannot hold.
+    """
+    most = max((max(map(abs, row)) for row in rows), default=0)
+    if most > MOST_EXACT:
+        raise RecordingError(f"the recording has a number of {most.bit_length()} bits: a page holds whole numbers up to 2**53")
+    table = np.array(rows, np.int64).reshape(len(rows), len(names))
+    return {name: table[:, place] for place, name in enumerate(names)}
+
+
 def _narrowed(name: str, column: NDArray[Any]) -> tuple[str, bool, NDArray[Any]]:
     """(dtype in the page, whether it holds differences, numbers)."""
     if column.dtype.kind == "f":
         return "f8", False, column.astype(np.float64)
     values = column.astype(np.int64)
-    if values.size and int(np.abs(values).max()) > MOST_EXACT:
-        raise ValueError(f"column {name!r} has {int(values[np.argmax(np.abs(values))]):,}: a page holds whole numbers up to 2**53")
+    for extreme in (int(values.min(initial=0)), int(values.max(initial=0))):
+        if abs(extreme) > MOST_EXACT:
+            raise ValueError(f"column {name!r} has {extreme:,}: a page holds whole numbers up to 2**53")
     differences = np.diff(values, prepend=0)
     for numbers, delta in ((values, False), (differences, True)):
         lowest, highest = (int(numbers.min()), int(numbers.max())) if numbers.size else (0, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Final
 
@@ -13,9 +13,13 @@ from tilestep.report.page.assets import script, style
 from tilestep.report.page.block import packed
 from tilestep.report.page.sections import ORIGINS, SECTIONS
 from tilestep.report.page.sections.comparison import comparison
+from tilestep.report.page.sections.execution.section import MOST_EVENTS, execution
 from tilestep.report.reader import Report
 
-MOST_BYTES: Final = 20_000_000  # of a page; larger ones hold less detail, and say so
+MOST_BYTES: Final = 20_000_000  # of a page; larger ones hold fewer events, and say so
+_TRIES: Final = 2  # to make a page smaller; what is not made of events stays
+_LEAST_PART: Final = 0.01  # of the events that a page keeps in any case
+_MARGIN: Final = 0.9  # because packed events are not all of a size
 
 
 def page_html(a: Report, b: Report | None = None, *, labels: tuple[str, str] = ("A", "B"), served: bool = False) -> str:
@@ -36,6 +40,7 @@ def page_html(a: Report, b: Report | None = None, *, labels: tuple[str, str] = (
         both = comparison(a, b)
         if both is not None:
             blocks["comparison"] = packed(both)
+    _shorten(blocks, {"a-execution": a} if b is None else {"a-execution": a, "b-execution": b}, len(code) + len(look))
     policy = "; ".join(
         (
             "default-src 'none'",
@@ -52,7 +57,7 @@ def page_html(a: Report, b: Report | None = None, *, labels: tuple[str, str] = (
         '<html lang="en"><head><meta charset="utf-8">',
         f'<meta http-equiv="Content-Security-Policy" content="{escape(policy, quote=True)}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="referrer" content="no-referrer">',
-        f"<title>{escape(labels[0])} · tilestep</title>",
+        f"<title>{escape(_encodable(labels[0]))} · tilestep</title>",
         f"<style>{look}</style></head><body>",
         "<noscript><p>This page draws its pictures by JavaScript, which is off. summary.txt beside it has the summary.</p></noscript>",
         f'<script type="application/json" id="page">{_inert(json.dumps(shell))}</script>',
@@ -69,9 +74,33 @@ def _blocks(side: str, report: Report) -> Iterator[tuple[str, str]]:
             yield f"{side}-{name}", packed(block)
 
 
+def _shorten(blocks: dict[str, str], reports: Mapping[str, Report], others: int) -> None:
+    """Leaves events between the first and the last runs out of a page that would be larger than MOST_BYTES. View Execution says how many.
+
+    Args: reports: by the names of their blocks of events. others: bytes of the page beside blocks.
+    """
+    for _ in range(_TRIES):
+        excess = others + sum(map(len, blocks.values())) - MOST_BYTES
+        held = sum(len(blocks[name]) for name in reports if name in blocks)
+        if excess <= 0 or not held:
+            return
+        part = max(_LEAST_PART, 1 - excess / held) * _MARGIN
+        for name, report in reports.items():
+            if name in blocks:
+                events = min(len(report.execution.events), MOST_EVENTS)
+                shorter = execution(report, most_events=max(1, int(events * part)))
+                if shorter is not None:
+                    blocks[name] = packed(shorter)
+
+
 def _hash(text: str) -> str:
     """The text's hash, as a policy names it."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _encodable(text: str) -> str:
+    """A text without lone surrogates, such as the name of a file that is no UTF-8 has."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _inert(text: str) -> str:

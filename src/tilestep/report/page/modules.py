@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-_IMPORT: Final = re.compile(r'^import (?:\{ ([\w$, ]+) \}|\* as ([\w$]+)) from "([./\w-]+)";$', re.M)
+_IMPORT: Final = re.compile(r'^import (?:\{ ([\w$, ]+) \}|\* as ([\w$]+)) from "(\.\.?/[./\w-]+)";$', re.M)
 _EXPORT: Final = re.compile(r"^export (?:async )?(?:function\*?|const|class) ([\w$]+)", re.M)
 _OTHER: Final = re.compile(r"^\s*(?:import\b|export\b).*$", re.M)
 

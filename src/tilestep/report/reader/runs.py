@@ -211,9 +211,7 @@ class Run:
 
         Args: position: of the IPU among those of the program.
         """
-        rows = np.flatnonzero((self._tables.column("trips", "run") == self.index) & (self._tables.column("trips", "position") == position))
-        sites, arms, times = (self._tables.column("trips", name)[rows].tolist() for name in ("site", "arm", "times"))
-        return {(site, arm): max(0, count) for site, arm, count in zip(sites, arms, times, strict=True)}
+        return trips_at(self._tables, self.index, position)
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
@@ -242,3 +240,10 @@ class Run:
             )
             for key in sorted(spent)
         )
+
+
+def trips_at(tables: Tables, run: int, position: int) -> Mapping[Site, int]:
+    """How often a run took its data-dependent loops and branches on the IPU at a position of its program: (site, arm) -> times."""
+    rows = np.flatnonzero((tables.column("trips", "run") == run) & (tables.column("trips", "position") == position))
+    sites, arms, times = (tables.column("trips", name)[rows].tolist() for name in ("site", "arm", "times"))
+    return {(site, arm): max(0, count) for site, arm, count in zip(sites, arms, times, strict=True)}

@@ -276,6 +276,8 @@ class Pipeline:
             # Reports of emulated machines name each parameter, and messages of check_nans each gradient: nothing is packed then.
             packed=not check_nans and not hints.listens(placements[0].devices[0].platform),
             watch=watching,
+            given_out=None if check_nans else self._results.given_out,
+            gives_loss=outfeed_loss,
         )
         self._engine = Engine(spec, check_nans=check_nans, which=program, processes=self._processes)
         self._first = placements[0]

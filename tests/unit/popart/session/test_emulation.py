@@ -143,6 +143,24 @@ def test_cycles_are_those_of_the_last_call() -> None:
     assert first == sum(cycles for kind, cycles in kinds.items() if kind not in ("load", "save", "read"))
 
 
+def test_equal_calls_in_a_row_have_the_figures_that_each_by_itself_would_have() -> None:
+    def figures(*, one_by_one: bool) -> tuple[int, ...]:
+        emulation = training()
+        emulation.weights_from_host()
+        for times in [1] * 40 if one_by_one else [40]:
+            emulation.ran("run", times=times)
+            emulation.total_cycles()
+        emulation.weights_to_host()
+        emulation.ran("run")
+        cycles, total = emulation.cycles(), emulation.total_cycles()
+        played = emulation._live.system.mark()
+        return cycles, total, played.dispatches, sum(program.runs for program in played.programs.values())
+
+    one_by_one = figures(one_by_one=True)
+    assert figures(one_by_one=False) == one_by_one
+    assert one_by_one[3] == 42  # one takes the weights
+
+
 def test_sessions_of_one_process_have_machines_of_their_own() -> None:
     small, large = training(machine(4)), training(machine(400))
     for emulation in (small, large):

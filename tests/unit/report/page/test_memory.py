@@ -20,6 +20,7 @@ from tilestep.record.capture import Compiled, Span, capture
 from tilestep.record.container import Builder, parse_recording, recording_bytes
 from tilestep.report.page.block import Block, packed
 from tilestep.report.page.sections import memory as section
+from tilestep.report.page.sections import rooms
 from tilestep.report.page.sections.memory import ORIGINS, loops, memory
 from tilestep.report.reader import Report
 
@@ -119,7 +120,7 @@ def test_a_batch_is_looked_for_where_the_hlo_was_kept(monkeypatch: pytest.Monkey
     packed(block_of(report(HLO)))
     assert only(block_of(report(None)))["room_why"].startswith("The recording has no HLO")
     assert only(block_of(report("HloModule")))["room_why"].startswith("The batch is not known")
-    monkeypatch.setattr(section, "MOST_PLANNED", 10)
+    monkeypatch.setattr(rooms, "MOST_PLANNED", 10)
     assert only(block_of(report(HLO)))["room_why"].startswith("Planning it again would take too long")
 
 

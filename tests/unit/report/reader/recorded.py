@@ -13,6 +13,7 @@ from tilestep.plan.serialized import dump_program
 from tilestep.plan.steps import Branch, Counts, Frame, HostCall, Loop, Program, Series, Superstep
 from tilestep.record.capture import Compiled, Span, capture
 from tilestep.record.container import Builder, Tables, parse_recording, recording_bytes
+from tilestep.record.history import begin_history, history_since
 from tilestep.report.reader import Report
 
 
@@ -45,6 +46,24 @@ def recorded(
     span = Span(system=host.system, begin=host.start, end=host.system.mark(), history=None)
     capture(builder, span, compiled, runs_in_detail=runs_in_detail)
     return parse_recording(recording_bytes(builder.tables()))
+
+
+def journaled(called: Program, *, runs: int = 3, profile: object = None, detail: Liveness | None = None) -> Tables:
+    """A recording of runs of a program with its journal, which can be played again.
+
+    Args: profile: what stands in place of the figures of the profile; None: nothing.
+    """
+    host = Host(on=replace(larger(), host=replace(larger().host, link_bytes_per_second=1e9)))
+    begin = begin_history(host.system)
+    for _ in range(runs):
+        host.run(called, *(host.put(argument.size_bytes) for argument in called.arguments))
+    builder = Builder(kind="run")
+    history = history_since(host.system, begin)
+    span = Span(system=host.system, begin=host.start, end=host.system.mark(), history=history)
+    capture(builder, span, {host.key(called): Compiled(program=called, detail=detail)}, runs_in_detail=2)
+    if profile is not None:
+        builder.put_json("profile", profile)
+    return builder.tables()
 
 
 def step(name: str, scope: str, compute: int, exchange: int = 0, sync: int = 0, frame: int = 0) -> Superstep:

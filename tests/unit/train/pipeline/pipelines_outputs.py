@@ -21,7 +21,7 @@ from tests.unit.train.pipeline.pipelines import (
     reference,
     runs_noted,
 )
-from tilestep.train import InfeedQueue, OutfeedQueue
+from tilestep.train import InfeedQueue, OutfeedQueue, watched
 from tilestep.train.pipeline.pipeline import Pipeline
 
 
@@ -50,6 +50,29 @@ def test_what_is_hidden_and_what_is_summed() -> None:
     pipeline = Pipeline([lambda p, x: x, outputs], optax.sgd(0.0), 4, outfeed_mask=[True, True])
     with pytest.raises(ValueError, match="outfeed_mask hides all that the last stage returns"):
         pipeline.run(pipeline.init([(), np.float32(3)]), InfeedQueue([]), OutfeedQueue())
+
+
+@pytest.mark.parametrize("program", ["stages", "single"])
+@pytest.mark.parametrize("options", [{}, {"outfeed_mask": [True, True]}, {"outfeed_mask": [True, False]}, {"outfeed_loss": True}])
+def test_an_optimiser_and_a_watch_have_what_is_hidden(program: Any, options: dict[str, Any]) -> None:
+    def scaled(params: Any, x: Any) -> Any:
+        loss = watched(x * params, "loss")
+        return loss, x / 8
+
+    def done(**more: Any) -> Any:
+        pipeline = Pipeline(
+            [lambda p, x: x, scaled], lambda loss, rate: (optax.sgd(rate), loss), 4, program=program, watch={"loss": "all"}, **more
+        )
+        state = pipeline.init([(), np.float32(3)])
+        for _ in range(3):
+            state, seen = pipeline.step(state, np.arange(4, dtype=np.float32))
+        return jax.tree.map(np.asarray, (state.params, seen.values, seen.outputs))
+
+    params, values, outputs = done()
+    own_params, own_values, own_outputs = done(**options)
+    assert_near((own_params, own_values), (params, values))
+    shown = {"": outputs, "[True, True]": (), "[True, False]": outputs[1], "True": outputs[0]}["".join(map(str, options.values()))]
+    assert_near(own_outputs, shown)
 
 
 @pytest.mark.slow

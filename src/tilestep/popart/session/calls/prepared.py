@@ -24,7 +24,6 @@ from tilestep.popart.session.figures import Figures
 from tilestep.popart.session.keys import key_of
 from tilestep.popart.session.plan import plan_of
 from tilestep.popart.session.program import Carry
-from tilestep.popart.session.proposals.propose import leaving_of
 from tilestep.popart.session.proposals.seen import Seen, made
 from tilestep.popart.session.saved import SavedModel
 from tilestep.popart.session.staging import require_ipus
@@ -91,7 +90,6 @@ class Prepared:
                 differentiable=differentiable,
                 device=device,
                 num_io_tiles=tiles,
-                leaving=leaving_of(data_flow, training=loss is not None),
             )
         )
         self._weights = HostWeights(self._plan.first, self._plan.graph.constants, self._plan.replication)

@@ -12,9 +12,9 @@ import jax
 from tilestep.pjrt.programs.planning import Planned
 from tilestep.plan.steps import Counts
 from tilestep.popart.session.emulation.arguments import Path
-from tilestep.popart.session.emulation.notes import SessionNotes
+from tilestep.popart.session.emulation.notes import SessionNotes, end_of_equal
 from tilestep.record.history import HistoryBegin, begin_history
-from tilestep.sim import System
+from tilestep.sim import Recurrence, System
 from tilestep.sim.trace import Task
 
 _NO_TASK: Final = -1  # stage and microbatch of a run that is no task of a pipeline
@@ -97,20 +97,30 @@ class SessionSystem:
 
     def play(self, end: int) -> None:
         """Moves the clocks by the session's calls up to a number, the first being 0."""
-        calls, programs = self._notes.calls, self._notes.programs
-        for number in range(self.played, end):
-            match calls[number]:
-                case Ran(keys=keys, name=name):
-                    entry = next(self._entries)
-                    for key in keys:
-                        self._run(programs[key], name, entry)
-                case FromHost(key=key):
-                    self._forget(set(programs[key].kept.values()))
-                    self._run(programs[key], "", next(self._entries))
-                case ToHost(paths=paths):
-                    for value in [value for path in paths for value in self._kept.get(path, ())]:
-                        self.system.read(value)
+        calls, number = self._notes.calls, self.played
+        while number < end:
+            call = calls[number]
+            after = end_of_equal(calls, number, end)
+            recurrence = Recurrence(self.system)
+            while number < after:
+                self._call(call)
+                number += 1
+                number += recurrence.skipped(after - number)
         self.played = max(self.played, end)
+
+    def _call(self, call: Call) -> None:
+        match call:
+            case Ran(keys=keys, name=name):
+                entry = next(self._entries)
+                for key in keys:
+                    self._run(self._notes.programs[key], name, entry)
+            case FromHost(key=key):
+                program = self._notes.programs[key]
+                self._forget(set(program.kept.values()))
+                self._run(program, "", next(self._entries))
+            case ToHost(paths=paths):
+                for value in [value for path in paths for value in self._kept.get(path, ())]:
+                    self.system.read(value)
 
     def record(self) -> HistoryBegin:
         """Keeps the timeline and the calls from now on. Returns: the history's begin."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilestep.engine_options import EngineOptions
@@ -36,3 +37,11 @@ class SessionNotes:
         """The path that the recording of the session has or will have; '' if none is asked for."""
         engine = self.engine
         return str(engine.directory / RUN_FILE) if engine.directory is not None and engine.execution_profile else ""
+
+
+def end_of_equal(calls: Sequence[object], number: int, end: int) -> int:
+    """The number behind the last of the calls from one on that are equal to it. Args: end: of those that are looked at."""
+    call, after = calls[number], number + 1
+    while after < end and calls[after] == call:
+        after += 1
+    return after

@@ -12,9 +12,13 @@ _HOW_TO_KEEP: Final = """engineOptions["autoReport.all"] = "true" keeps the prog
 _OUT_OF_MEMORY: Final = "Out of memory: Cannot fit all variable data onto one or more tiles"
 
 
-def out_of_memory(error: TileMemoryError | StreamingMemoryError, *, summary: str, path: str) -> OutOfMemoryException:
-    """The exception. Args: summary: of the program's memory. path: of the program's recording; '' if none was kept."""
-    message = f"{_OUT_OF_MEMORY}: {error.facts}\n  try: {_way_out(error)}; {_ANYWAY}\n  report: {path or _HOW_TO_KEEP}"
+def out_of_memory(error: TileMemoryError | StreamingMemoryError, *, summary: str, path: str, first: str = "") -> OutOfMemoryException:
+    """The exception.
+
+    Args: summary: of the program's memory. path: of the program's recording; '' if none was kept. first: what to try before all else.
+    """
+    ways = "; ".join(filter(None, (first, _way_out(error))))
+    message = f"{_OUT_OF_MEMORY}: {error.facts}\n  try: {ways}; {_ANYWAY}\n  report: {path or _HOW_TO_KEEP}"
     return OutOfMemoryException(message, summary=summary, profile_path=path)
 
 

@@ -12,12 +12,12 @@ from tilestep import hints
 from tilestep.pjrt.plugin import initialize
 from tilestep.pjrt.programs.beside import MachineBeside, machine_beside
 from tilestep.pjrt.running.journal import Begin
-from tilestep.popart.session.emulation.notes import SessionNotes
+from tilestep.popart.session.emulation.notes import SessionNotes, end_of_equal
 from tilestep.popart.session.emulation.said import Said
 from tilestep.popart.session.emulation.spent import OUTSIDE, ByIpu, cycles_between
 from tilestep.popart.session.emulation.staged_program import StagedProgram
 from tilestep.report.advice.finding import Line
-from tilestep.sim import TileUse
+from tilestep.sim import Recurrence, TileUse
 from tilestep.train.offload import is_on_host
 from tilestep.train.untyped import jax as _jax
 
@@ -112,20 +112,31 @@ class StagedPlay:
         """Moves the clocks by the session's calls up to a number, the first being 0."""
         if end <= self.played:
             return
-        calls = self._notes.calls
+        calls, number = self._notes.calls, self.played
+        last = next((at for at in range(end - 1, number - 1, -1) if isinstance(calls[at], Ran)), end)
+        stops = [stop for stop in (self._notes.first, last) if stop < end]  # a recording begins there, and the last call is timed
         with self._machine.running(self.journal):
-            for number in range(self.played, end):
-                self._begin_at(number)
-                match calls[number]:
-                    case Ran() as call:
-                        is_last = not any(isinstance(later, Ran) for later in calls[number + 1 : end])
-                        self.last = self._timed(call) if is_last and not self._record else self._run(call)
-                    case FromHost():
-                        self._send_weights()
-                    case ToHost():
-                        for array in _jax.tree.leaves(self._state):
-                            np.asarray(array)
-                self.played = number + 1
+            while number < end:
+                after = end_of_equal(calls, number, min((stop for stop in stops if stop > number), default=end))
+                recurrence = Recurrence(self.journal.system)
+                while number < after:
+                    self._begin_at(number)
+                    self._call(calls[number], timed=number == last and not self._record)
+                    number += 1
+                    if number < after:
+                        self.journal.replay(wait=True)
+                        number += recurrence.skipped(after - number)
+                    self.played = number
+
+    def _call(self, call: Call, *, timed: bool) -> None:
+        match call:
+            case Ran() as ran:
+                self.last = self._timed(ran) if timed else self._run(ran)
+            case FromHost():
+                self._send_weights()
+            case ToHost():
+                for array in _jax.tree.leaves(self._state):
+                    np.asarray(array)
 
     def begin(self, number: int) -> Begin:
         """The begin of a recording at a call that has been played, or is the next one."""
@@ -169,7 +180,8 @@ class StagedPlay:
         system.record = True
         self._run(call)
         after = self.journal.mark()
-        own = [event for event in system.trace_between(before, after).events if event.kind not in OUTSIDE]
+        # What the host reads in a call are its results: the last value, or the sum, of an anchor waits in the tiles for that.
+        own = [event for event in system.trace_between(before, after).events if event.kind == "read" or event.kind not in OUTSIDE]
         span = max(event.end_cycle for event in own) - min(event.start_cycle for event in own) if own else 0
         system.record = False
         system.clear_trace()

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import jax
 
-from tilestep.popart.enums import ReplicatedTensorSharding, TensorStorage
+from tilestep.popart.enums import RecomputationType, ReplicatedTensorSharding, TensorStorage
 from tilestep.popart.names import reservedAccumPrefix
 from tilestep.popart.optimizers import Optimizer, UpdateContext
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.options.kept import LOCATIONS, Subject, location_of
-from tilestep.popart.options.placement_checks import replicas_of
+from tilestep.popart.options.placement_checks import implicit_pipeline, replicas_of
 from tilestep.popart.session.emulation.schedules import cycles_of, one_by_one
 from tilestep.popart.session.emulation.stage_functions import stage_functions
 from tilestep.popart.session.emulation.staged_program import StagedProgram
@@ -52,8 +53,22 @@ def staged_program(plan: Plan, options: SessionOptions, optimizer: Optimizer | N
         accumulates=plan.accumulation > 1,
         draws=plan.graph.draws,
         arguments=_arguments(options, plan, replicas, training=transformation is not None),
+        recomputed=_recomputed(plan, options, optimizer) if transformation is not None else None,
     )
     return program if plan.forward is None else replace(program, forward=_forward(program, plan, options))
+
+
+def _recomputed(plan: Plan, options: SessionOptions, optimizer: Optimizer | None) -> Callable[[], StagedProgram] | None:
+    """Gives the session as RecomputationType.Pipeline makes it. None where it is on, or there is no pipeline of its kind."""
+    if plan.staging.kind != "pipelined" or not implicit_pipeline(options) or options.autoRecomputation is RecomputationType.Pipeline:
+        return None
+
+    def program() -> StagedProgram:
+        other = copy.deepcopy(options)
+        other.autoRecomputation = RecomputationType.Pipeline
+        return staged_program(plan, other, optimizer)
+
+    return program
 
 
 def _forward(program: StagedProgram, plan: Plan, options: SessionOptions) -> StagedProgram:

@@ -7,16 +7,14 @@ from dataclasses import replace
 from typing import final
 
 from tilestep.errors import StreamingMemoryError, TileMemoryError
-from tilestep.machine.spec import MachineSpec
 from tilestep.pjrt.running.measurement import Measurement, measurement_of
-from tilestep.plan.liveness import check_fits
-from tilestep.plan.streaming import check_streaming_memory
 from tilestep.popart.exceptions import popart_runtime_error
 from tilestep.popart.session.emulation import reports
 from tilestep.popart.session.emulation.out_of_memory import out_of_memory
 from tilestep.popart.session.emulation.spent import no_run
 from tilestep.popart.session.emulation.staged_advice import rules_of
 from tilestep.popart.session.emulation.staged_calls import Ran, Spent, StagedNotes, StagedPlay
+from tilestep.popart.session.emulation.staged_memory import require_fits, way_out_of_stash
 from tilestep.popart.session.emulation.staged_program import StagedProgram
 from tilestep.popart.session.emulation.staged_table import told
 
@@ -75,19 +73,13 @@ class Plays:
 
     def require_fits(self) -> None:
         """Raises: OutOfMemoryException if the programs of an IPU do not fit into its tiles, and their data into streaming memory."""
-        notes, play = self._notes, self.live
-        if notes.options.allow_out_of_memory:
+        if self._notes.options.allow_out_of_memory:
             return
-        machine, system = notes.machine, play.journal.system
-        ipus = range(machine.num_ipus)
         try:
-            for program in system.programs.values():
-                check_fits(program, machine)
-                check_streaming_memory(program, machine, ipus[: program.num_ipus])
-            for ipu in ipus:
-                _check_ipu(play, machine, ipu)
+            require_fits(self.live, self.machine, self.program)
         except (TileMemoryError, StreamingMemoryError) as error:
-            raise out_of_memory(error, summary=self._memory(), path="") from None
+            first = way_out_of_stash(self._notes, self.live, self.program)
+            raise out_of_memory(error, summary=self._memory(), path="", first=first) from None
 
     def _memory(self) -> str:
         return "\n".join(f"IPU {ipu}: {use.peak_bytes:,} B on the fullest tile" for ipu, use in enumerate(self.live.uses))
@@ -96,22 +88,3 @@ class Plays:
         """Writes the recording, the profile and its summary. What cannot be written is a line on stderr."""
         if self._notes.program is not None:
             reports.write(self._notes, self.measured)
-
-
-def _check_ipu(play: StagedPlay, machine: MachineSpec, ipu: int) -> None:
-    """Raises: TileMemoryError if the programs of an IPU do not fit into its tiles together."""
-    use, available = play.uses[ipu], machine.ipu.tile.sram_bytes
-    if use.peak_bytes > available:
-        parts = {
-            "code": use.code_bytes,
-            "stacks and the like": use.fixed_bytes,
-            "values that stay": use.resident_bytes,
-            "values of the largest program, and those that wait for others": use.transient_bytes,
-        }
-        raise TileMemoryError(
-            tile=0,
-            superstep=f"the programs of IPU {ipu}",
-            needed_bytes=use.peak_bytes,
-            available_bytes=available,
-            largest=sorted(parts.items(), key=lambda part: -part[1]),
-        )

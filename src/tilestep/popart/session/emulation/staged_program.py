@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,6 +36,7 @@ class StagedProgram:
         draws: whether stages draw random numbers.
         arguments: further ones of `Pipeline`.
         forward: the forward part alone, if the session may run that too. It has the same state.
+        recomputed: gives the same session with RecomputationType.Pipeline; None where it has that, or may not have it.
     """
 
     stages: StageFunctions
@@ -50,6 +51,7 @@ class StagedProgram:
     draws: bool
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     forward: StagedProgram | None = None
+    recomputed: Callable[[], StagedProgram] | None = None
 
     def pipeline(self, machine: MachineBeside) -> Pipeline:
         """The pipeline on a machine's devices."""

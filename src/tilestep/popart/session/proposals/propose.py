@@ -16,9 +16,7 @@ from tilestep.messages import plain, shown
 from tilestep.onnx.graph import Node, reads
 from tilestep.onnx.values import is_known
 from tilestep.popart.builder import attribute_names
-from tilestep.popart.dataflow import DataFlow
 from tilestep.popart.device_info import DeviceInfo
-from tilestep.popart.enums import AnchorReturnTypeId
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.analysis import analyse
@@ -43,7 +41,6 @@ def propose_stages(
     *,
     inputShapeInfo: InputShapeInfo | None = None,
     userOptions: SessionOptions | None = None,
-    dataFlow: DataFlow | None = None,
 ) -> StageProposal:
     """Stages for a model: at most so many, cut in the model's own order, so that the slowest is as fast as it can be.
 
@@ -57,7 +54,7 @@ def propose_stages(
         num_stages: the largest number of stages. If fewer are as fast, there are fewer.
         device: on whose IPUs the stages would run. It may have fewer IPUs than there are stages.
         loss: the tensor that training makes small; None: the model is for inference.
-        inputShapeInfo, userOptions, dataFlow: as those of a session. Without dataFlow no tensor goes to the host with each microbatch.
+        inputShapeInfo, userOptions: as those of a session.
 
     Raises: popart_exception for a number that is none, a device without a machine, and a model that a session refuses.
     """
@@ -73,16 +70,7 @@ def propose_stages(
     from tilestep.popart.session.emulation.costs import Prices  # it brings the emulator with it
 
     prices = Prices(machine, num_io_tiles=max(0, options.numIOTiles))
-    leaving = leaving_of(dataFlow, training=loss is not None)
-    return proposal_for(graph, loss, analyse(graph, loss).differentiable, num_stages, machine, prices, leaving)
-
-
-def leaving_of(data_flow: DataFlow | None, *, training: bool) -> frozenset[str]:
-    """Tensors that go to the host with each microbatch. In inference results wait for the end of a call."""
-    if data_flow is None or not training:
-        return frozenset()
-    every = (AnchorReturnTypeId.All, AnchorReturnTypeId.EveryN)
-    return frozenset(name for name in data_flow.anchors() if data_flow.art(name).id() in every)
+    return proposal_for(graph, loss, analyse(graph, loss).differentiable, num_stages, machine, prices)
 
 
 def _require_number(num_stages: object) -> None:
@@ -97,14 +85,12 @@ def proposal_for(
     num_stages: int,
     machine: MachineSpec,
     prices: Prices,
-    leaving: Collection[str] = (),
 ) -> StageProposal:
     """The proposal for a session's graph.
 
     Args:
         differentiable: tensors that have a gradient; none in inference.
         prices: of the machine, which may know operators already.
-        leaving: tensors that go to the host with each microbatch.
     """
     from tilestep.popart.session.emulation.costs import evaluated, wanted_gradients
 
@@ -114,13 +100,12 @@ def proposal_for(
     values, costs = evaluated(graph), prices.operators(graph, differentiable)
     slopes = wanted_gradients(graph, differentiable)
     passing, adding = Passing(graph, values, slopes, prices), _adding(graph, slopes, prices)
-    host = _Host(graph, values, leaving, prices)
+    host = _Host(graph, prices)
     ends = _ends(graph, values, passing, loss)
     work = [sum(costs[at].cycles + adding[at] for at in range(first, after)) for first, after in itertools.pairwise((0, *ends))]
     most = min(num_stages, len(ends), MAX_IPUS)
     if not host.is_shared(most):  # else all stages wait for the host, however the model is cut
         work[0] += host.incoming(most)[0]
-        work[-1] += host.outgoing(most, most - 1)[0]
     layers = [LayerCost(name=str(end), work=cycles, passing=passing.cycles(end)) for end, cycles in zip(ends, work, strict=True)]
     cuts = [(0, *ends)[cut] for cut in best_partition(layers, most, unit="cycles").cuts]
     homes = {at: number for number, (first, after) in enumerate(itertools.pairwise(cuts)) for at in range(first, after)}
@@ -154,23 +139,15 @@ def _adding(graph: SessionGraph, slopes: Collection[str], prices: Prices) -> lis
 
 @final
 class _Host:
-    """What stages wait for the host in each microbatch: the first gets the inputs, others give what leaves with each."""
+    """What stages wait for the host in each microbatch: the first gets the inputs. Anchors leave when a call ends."""
 
-    def __init__(self, graph: SessionGraph, values: Values, leaving: Collection[str], prices: Prices) -> None:
+    def __init__(self, graph: SessionGraph, prices: Prices) -> None:
         self._prices = prices
         self._incoming = sum(_bytes_of([spec]) for spec in graph.inputs.values())
-        makers = {name: number for number, node in enumerate(graph.graph.nodes) for name in node.outputs if name in leaving}
-        self._leaving = dict.fromkeys(makers.values(), 0)
-        for name, number in makers.items():
-            self._leaving[number] += 0 if is_known(values[name]) else _bytes_of(jax.tree.leaves(values[name]))
 
     def incoming(self, num_stages: int) -> tuple[int, frozenset[int]]:
         """(cycles, which stages wait)."""
         return self._prices.host(self._incoming, num_stages, 0)
-
-    def outgoing(self, num_stages: int, stage: int, size_bytes: int | None = None) -> tuple[int, frozenset[int]]:
-        """The same for what a stage gives. Args: size_bytes: None: all that leaves."""
-        return self._prices.host(sum(self._leaving.values()) if size_bytes is None else size_bytes, num_stages, stage)
 
     def is_shared(self, num_stages: int) -> bool:
         """Whether all stages wait for each other's accesses."""
@@ -179,17 +156,8 @@ class _Host:
     def waits(self, homes: Mapping[int, int]) -> list[int]:
         """Cycles that each stage waits. Args: homes: operator -> stage, from 0."""
         count = 1 + max(homes.values())
-        waits = [0] * count
-        given = [sum(size for number, size in self._leaving.items() if homes[number] == stage) for stage in range(count)]
-        out: dict[frozenset[int], int] = {}
-        for stage, size in enumerate(given):  # those that wait for each other give at the same time
-            cycles, waiting = self.outgoing(count, stage, size)
-            out[waiting] = max(out.get(waiting, 0), cycles)
         cycles, waiting = self.incoming(count)
-        for together, wait in ((waiting, cycles), *out.items()):
-            for stage in together:
-                waits[stage] += wait
-        return waits
+        return [cycles if stage in waiting else 0 for stage in range(count)]
 
 
 @final

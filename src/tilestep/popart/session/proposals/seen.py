@@ -26,7 +26,6 @@ class Seen:
         differentiable: tensors that have a gradient.
         device: that it was made for.
         num_io_tiles: of each IPU, which compute nothing.
-        leaving: tensors that go to the host with each microbatch.
     """
 
     name: str
@@ -35,7 +34,6 @@ class Seen:
     differentiable: frozenset[str]
     device: DeviceInfo
     num_io_tiles: int = 0
-    leaving: frozenset[str] = frozenset()
 
 
 _sessions: Final[Announced[Seen]] = Announced()
@@ -77,7 +75,7 @@ def proposals(sessions: list[Seen], num_stages: int) -> list[Told]:
             continue
         known = prices.setdefault((machine, session.num_io_tiles), Prices(machine, num_io_tiles=session.num_io_tiles))
         try:
-            proposal = proposal_for(session.graph, session.loss, session.differentiable, num_stages, machine, known, session.leaving)
+            proposal = proposal_for(session.graph, session.loss, session.differentiable, num_stages, machine, known)
         except popart_exception as error:
             told.append(Told(name=session.name, proposal=None, why=f"no stages are proposed: {error}"))
         else:

@@ -33,7 +33,7 @@ export function bars({ label, rows, unit, origin, names = [""], whole }) {
       return h(
         "tr",
         { "data-key": row.key },
-        index === 0 ? h("th", { scope: "row", rowspan: names.length, class: "words" }, swatch(row), " ", row.words) : null,
+        index === 0 ? h("th", { scope: "row", rowspan: names.length, class: "words", "data-tip": row.words }, swatch(row), " ", row.words) : null,
         names.length > 1 ? h("td", { class: "words" }, name) : null,
         h("td", { class: "number" }, valueOf(value, unit, origin)),
         whole ? h("td", { class: "number" }, value === null ? "–" : valueOf(value / whole, "share", origin)) : null,

@@ -55,7 +55,7 @@ async function unpacked(text) {
  */
 function column(buffer, dtype, offset, size, delta) {
   const kinds = { i1: Int8Array, i2: Int16Array, i4: Int32Array, f8: Float64Array };
-  const numbers = Float64Array.from(new kinds[dtype](buffer, offset, size));
+  const numbers = new Float64Array(new kinds[dtype](buffer, offset, size));
   if (delta) for (let index = 1; index < size; index++) numbers[index] = /** @type {number} */ (numbers[index]) + /** @type {number} */ (numbers[index - 1]);
   return numbers;
 }

@@ -3,7 +3,7 @@
 /** @type {Set<() => void>} */
 const listeners = new Set();
 /** Whether the page is in a notebook's frame, whose address cannot be changed: then the state is kept beside it. */
-const framed = location.protocol === "about:";
+const framed = location.href.startsWith("about:srcdoc");
 let kept = "";
 
 /** @returns {string} with its '#' */

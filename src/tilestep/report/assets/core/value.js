@@ -28,9 +28,9 @@ export function text(value, unit) {
     case "share":
       return format.share(value, 1);
     case "flops":
-      return `${format.large(value)}flop`;
+      return prefixed(value, "flop");
     case "flop/s":
-      return `${format.large(value)}flop/s`;
+      return prefixed(value, "flop/s");
     case "B/cycle":
       return `${value.toPrecision(3)} B/cycle`;
     case "count":
@@ -38,6 +38,12 @@ export function text(value, unit) {
     default:
       return Number.isInteger(value) ? format.count(value) : value.toPrecision(6);
   }
+}
+
+/** '12.3 Mflop', '512 flop'. @param {number} value @param {string} unit @returns {string} */
+function prefixed(value, unit) {
+  const said = format.large(value);
+  return /\d$/.test(said) ? `${said} ${unit}` : `${said}${unit}`;
 }
 
 /** The exact number with its unit: '127,348,211 cycles'. @param {number} value @param {Unit} unit @returns {string} */

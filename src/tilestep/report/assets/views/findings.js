@@ -11,6 +11,8 @@ import { proofTitle } from "./titles.js";
 
 /** @typedef {import("../core/page.js").Side} Side */
 
+const MEMORY = new Set(["memory", "liveness"]); // views that choose a program by its side and row
+
 /** @type {import("../core/page.js").View} */
 export const findings = {
   name: "findings",
@@ -38,8 +40,8 @@ async function ofSide(side, named) {
     { "aria-label": side.label },
     named ? h("h2", {}, `${side.name.toUpperCase()}: ${side.label}`) : null,
     steady(found?.steady),
-    first.length ? [named ? null : h("h2", {}, "First of all"), list(first, most)] : h("p", { class: "absent" }, side.head.emulated ? nothing : `Nothing ran. ${found ? "" : nothing}`),
-    aside.length ? [h("h2", {}, "Worth knowing"), list(aside, most)] : null,
+    first.length ? [named ? null : h("h2", {}, "First of all"), list(side, first, most)] : h("p", { class: "absent" }, side.head.emulated ? nothing : `Nothing ran. ${found ? "" : nothing}`),
+    aside.length ? [h("h2", {}, "Worth knowing"), list(side, aside, most)] : null,
     kinds(side, found?.idle_cycles ?? 0),
   );
 }
@@ -60,18 +62,18 @@ function steady(found) {
   );
 }
 
-/** @param {any[]} found @param {number} most the largest share, whose bar is full @returns {HTMLElement} */
-function list(found, most) {
-  return h("ol", { class: "findings" }, found.map((finding) => h("li", { value: finding.number, class: finding.urgent ? "urgent" : false }, entry(finding, most))));
+/** @param {Side} side @param {any[]} found @param {number} most the largest share, whose bar is full @returns {HTMLElement} */
+function list(side, found, most) {
+  return h("ol", { class: "findings" }, found.map((finding) => h("li", { value: finding.number, class: finding.urgent ? "urgent" : false }, entry(side, finding, most))));
 }
 
-/** @param {any} finding @param {number} most @returns {import("../core/dom.js").Children} */
-function entry(finding, most) {
-  const { edit, text, line, others, proof } = finding;
+/** @param {Side} side @param {any} finding @param {number} most @returns {import("../core/dom.js").Children} */
+function entry(side, finding, most) {
+  const { edit, text, line, others } = finding;
   const links = [
     line ? h("a", { href: link("source", { file: line.file, line: line.number }) }, line.label) : null,
     others.length > 1 ? h("span", {}, `and ${others.length - 1} other ${others.length === 2 ? "line" : "lines"}`) : null,
-    h("a", { href: link(proof) }, `see ${proofTitle(proof)}`),
+    proof(side, finding),
   ];
   return [
     h("h3", {}, edit ? edit : text),
@@ -80,6 +82,13 @@ function entry(finding, most) {
     others.length > 1 ? h("ul", { class: "others" }, others.map((/** @type {any} */ other) => h("li", {}, h("a", { href: link("source", { file: other.file, line: other.number }) }, other.label), " ", valueOf(other.share, "share", "findings.replayed")))) : null,
     h("p", { class: "links" }, links.flatMap((each) => (each ? [each, " "] : []))),
   ];
+}
+
+/** The link to the view that shows what a finding is about. @param {Side} side @param {any} finding @returns {HTMLElement} */
+function proof(side, { proof: view, see, program }) {
+  const of = MEMORY.has(view) && program !== null ? { program: `${side.name}${program}` } : {};
+  const words = see.kinds ? ", other events hidden" : see.q ? `, what is of ${see.q}` : "";
+  return h("a", { href: link(view, { ...see, ...of }) }, `see ${proofTitle(view)}${words}`);
 }
 
 /** @param {any} finding @param {number} most @returns {HTMLElement | null} */

@@ -85,6 +85,10 @@ function inDetail(pair, sides) {
     replace(heads, programs.map((program) => head(program, pair, curve(program))));
     replace(keys, legend(isByCategory() ? ORDER.map((name) => /** @type {any} */ (PARTS[name])) : Object.values(LIVENESS)));
     for (const figure of figures) figure.redraw();
+    soon();
+  }
+
+  function drawLists() {
     const second = marked();
     replace(
       lists,
@@ -92,6 +96,7 @@ function inDetail(pair, sides) {
       aliveAt(programs, sides, pair, selection, tileOf, curve),
     );
   }
+  const soon = lightly(drawLists);
   selection.onChange(update);
   update();
   const overlay = programs.length > 1 ? h("p", { class: "note" }, "The dashed line is the total of the other recording. Steps are numbered in each program by itself.") : null;
@@ -126,6 +131,25 @@ function head(program, pair, curve) {
 }
 
 /**
+ * A function that does its work at once, or after a pause if that took long last time, so that a held key moves the picture.
+ * @param {() => void} work @returns {() => void}
+ */
+function lightly(work) {
+  let took = 0;
+  let timer = 0;
+  const run = () => {
+    const start = performance.now();
+    work();
+    took = performance.now() - start;
+  };
+  return () => {
+    clearTimeout(timer);
+    if (took < LONG_MS) run();
+    else timer = setTimeout(run, PAUSE_MS);
+  };
+}
+
+/**
  * A field with a few choices, which stands in the URL.
  * @param {string} words @param {[string, string][]} options value and words @param {string} key @param {string} otherwise @param {() => void} changed
  * @returns {HTMLElement}
@@ -140,5 +164,7 @@ function choice(words, options, key, otherwise, changed) {
   return h("label", {}, `${words} `, field);
 }
 
+const LONG_MS = 25;
+const PAUSE_MS = 150;
 const NOTE =
   "Steps stand in the order of the program, and each has the memory that it needs while it runs. The body of a loop stands here once. The arms of a branch stand one after the other, although one of them runs. Where more steps than places are shown, each place has its fullest step.";

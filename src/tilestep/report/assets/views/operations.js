@@ -68,7 +68,8 @@ export const operations = {
       say();
       const steps = rows.reduce((sum, side) => sum + side.rows.reduce((found, row) => found + row.leaves.length, 0), 0);
       note.textContent = `${count(pairs.length)} rows of ${count(steps)} steps`;
-      replace(place, list(), h("h2", {}, "Roofline"), aboutPoints(pairs, two), picture.element, shapeLegend(looks, themeColor("ink")), roofList(all));
+      const drawn = pointsOf(pairs).length ? [aboutPoints(pairs, two), picture.element, shapeLegend(looks, themeColor("ink"))] : [h("p", {}, "No operation here has floating-point operations.")];
+      replace(place, list(), h("h2", {}, "Roofline"), drawn, roofList(all));
     }
 
     const change = (/** @type {string} */ key, /** @type {string} */ none) => (/** @type {string} */ value) => {
@@ -84,7 +85,7 @@ export const operations = {
         { class: "controls" },
         choice("grouped by", GROUPINGS, groupingOf(get("group", "none")), change("group", "none")),
         choice("family", [["", "all"], ...families], get("family"), change("family", "")),
-        programs.length > 1 ? choice("program", [["", "all"], ...names], get("program"), change("program", "")) : h("span"),
+        programs.length > 1 ? choice("program", [["", "all"], ...names], get("program"), change("program", "")) : null,
         searchField("search in the operations", get("q"), change("q", "")),
         note,
       ),
@@ -144,11 +145,11 @@ function operationTable(all, pairs, grouping, choose) {
   const share = (/** @type {Operation} */ row) => (row.steps.cycles ? row.cycles / row.steps.cycles : null);
   /** @type {import("../core/table.js").Column<OperationPair>[]} */
   const words = [
-    { name: "step", of: either((/** @type {Operation} */ row) => row.name) },
-    { name: "program", of: either((/** @type {Operation} */ row) => row.program) },
-    { name: "operation", of: either((/** @type {Operation} */ row) => row.scope), cell: either((/** @type {Operation} */ row) => h("span", { "data-tip": row.scope || false }, shortScope(row.scope) || "–")) },
-    { name: "family", of: either((/** @type {Operation} */ row) => row.family) },
-    { name: "line", of: either((/** @type {Operation} */ row) => row.line), cell: either((/** @type {Operation} */ row) => h("span", { "data-tip": row.line || false }, row.line.split("/").pop() || "–")) },
+    { name: "step", of: either((/** @type {Operation} */ row) => row.name), cell: either((/** @type {Operation} */ row) => tipped(row.name)) },
+    { name: "program", of: either((/** @type {Operation} */ row) => row.program), cell: either((/** @type {Operation} */ row) => tipped(row.program)) },
+    { name: "operation", of: either((/** @type {Operation} */ row) => row.scope), cell: either((/** @type {Operation} */ row) => tipped(row.scope, shortScope(row.scope))) },
+    { name: "family", of: either((/** @type {Operation} */ row) => row.family), cell: either((/** @type {Operation} */ row) => tipped(row.family)) },
+    { name: "line", of: either((/** @type {Operation} */ row) => row.line), cell: either((/** @type {Operation} */ row) => tipped(row.line, row.line.split("/").pop())) },
   ];
   const lead = grouping === "none" ? 0 : words.findIndex(({ name }) => name === (grouping === "scope" ? "operation" : grouping));
   const [first] = words.splice(lead, 1);
@@ -186,6 +187,11 @@ function pointTable(all, pairs, grouping) {
     ...columnsOf(sides, { name: "of peak", unit: "share", origin: "steps.peak", of: peakOf }),
   ];
   return table({ label: "points of the roofline", columns, rows: pairs.filter(({ a, b }) => a?.flops || b?.flops), filter: true });
+}
+
+/** A name that may be cut, whole in its tip. @param {string} whole @param {string} [short] @returns {HTMLElement} */
+function tipped(whole, short = whole) {
+  return h("span", { "data-tip": whole || false }, short || "–");
 }
 
 /** @param {number | null} value @returns {number | null} */

@@ -33,7 +33,8 @@ export const program = {
     const whole = pairs.reduce((sum, pair) => sum + most(pair), 0) || 1;
     const place = h("div");
     const show = (/** @type {Pair} */ pair) => replace(place, shown(pair));
-    const options = pairs.map((pair) => /** @type {[string, string]} */ ([namesOf(pair)[0] ?? "", `${labelOf(pair)} (${text(most(pair) / whole, "share")})`]));
+    const only = (/** @type {Pair} */ { a, b }) => (all.length > 1 && !(a && b) ? `, only in ${a ? "A" : "B"}` : "");
+    const options = pairs.map((pair) => /** @type {[string, string]} */ ([namesOf(pair)[0] ?? "", `${labelOf(pair)} (${text(most(pair) / whole, "share")}${only(pair)})`]));
     const chooser = choice("program", options, namesOf(start)[0] ?? "", (value) => {
       set({ program: value, node: null, leaf: null });
       show(pairs.find((pair) => namesOf(pair).includes(value)) ?? dearest);

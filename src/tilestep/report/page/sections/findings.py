@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
+from functools import cached_property
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 
+from tilestep.record.schema import EVENT_KINDS
 from tilestep.record.tables import json_text
-from tilestep.report.advice.finding import ASIDE, CELL
+from tilestep.report.advice.finding import ASIDE, CELL, How
 from tilestep.report.overview import relative_files
 from tilestep.report.page.block import Block
 from tilestep.report.page.untrusted import number_in, records_in, text_in, texts_in
-from tilestep.report.reader import Report
+from tilestep.report.reader import CompiledProgram, Report
 
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -43,14 +46,28 @@ _PROOFS: Final[Mapping[str, str]] = MappingProxyType(  # kind of a finding -> vi
     }
 )
 _OTHERS: Final = "execution"
+_EVENTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(  # kind of a finding -> events that view Execution shows of it
+    {
+        "loads": ("load",),
+        "save": ("save",),
+        "donation": ("stream-in",),
+        "streaming": ("stream-in",),
+        "results": ("stream-out",),
+        "reads": ("read",),
+        "feeds": ("host-call", "io-in", "io-out"),
+    }
+)
+_HOW: Final = get_args(How)
+_WORD: Final = re.compile(r"[\w.]*\w")  # names of programs among others
 
 
 def findings(report: Report) -> Block | None:
     """The block `findings`; None if the recording has no profile.
 
     Its JSON: found (each with headline, edit, text, aside, urgent, line {file, number, label}, others (further lines with their shares),
-    gain {cycles, share, tile_bytes}, how, basis, proof (name of a view)), steady {label, turns, turn_cycles, set_up_cycles} or null,
-    idle_cycles, assumptions, options (autoReport and other engine options that were set).
+    gain {cycles, share, tile_bytes}, how, basis, program (row of the only one that its sentence names), proof (name of a view), see (state
+    of that view)), steady {label, turns, turn_cycles, set_up_cycles} or null, idle_cycles, assumptions, options (autoReport and other
+    engine options that were set).
 
     Raises: RecordingError if the profile is damaged.
     """
@@ -58,11 +75,11 @@ def findings(report: Report) -> Block | None:
     if not isinstance(profile, dict):
         return None
     document = cast("dict[str, Any]", profile)
-    relative = relative_files(report)
+    read = _Findings(report)
     steady = document.get("steady")
     return Block(
         json={
-            "found": [_finding(record, relative) for record in records_in(document, "findings")],
+            "found": [read.finding(record) for record in records_in(document, "findings")],
             "steady": {
                 "label": text_in(steady, "label"),
                 **{name: number_in(steady, name) for name in ("turns", "turn_cycles", "set_up_cycles")},
@@ -77,34 +94,66 @@ def findings(report: Report) -> Block | None:
     )
 
 
-def _finding(record: Mapping[str, Any], relative: Callable[[str], str]) -> dict[str, Any]:
-    kind = text_in(record, "kind")
-    urgent = record.get("urgent") is True
-    how = text_in(record, "how")
-    return {
-        "kind": kind,
-        "edit": text_in(record, "edit"),
-        "text": text_in(record, "text"),
-        "aside": kind in ASIDE and not urgent,
-        "urgent": urgent,
-        "line": _line(record.get("line"), relative),
-        "others": [{**line, "share": number_in(of, "share")} for of in records_in(record, "lines") if (line := _line(of, relative))],
-        "gain": {name: number_in(record, f"gain_{name}") for name in ("cycles", "share", "tile_bytes")} if how else None,
-        "how": how,
-        "basis": text_in(record, "basis"),
-        "proof": _PROOFS.get(kind, _OTHERS),
-    }
+class _Findings:
+    """Reads findings of a recording, and where its views show what they are about."""
 
+    def __init__(self, report: Report) -> None:
+        self.relative = relative_files(report)
+        self.programs = report.compilation.programs if "compilation" in report.parts else ()
 
-def _line(record: Any, relative: Callable[[str], str]) -> dict[str, Any] | None:
-    """A line: its file as the other views name it, its number, and a label."""
-    if not isinstance(record, dict):
-        return None
-    file, number = text_in(record, "file"), number_in(record, "line")
-    if not file or number is None:
-        return None
-    label = f"line {number} of a cell" if CELL.search(file) else f"{PurePath(file).name}:{number}"
-    return {"file": relative(file), "number": number, "label": label}
+    def finding(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        kind, text = text_in(record, "kind"), text_in(record, "text")
+        urgent = record.get("urgent") is True
+        how = text_in(record, "how") if text_in(record, "how") in _HOW else ""
+        gain = {name: number_in(record, f"gain_{name}") for name in ("cycles", "share", "tile_bytes")}
+        known = how != "" and (gain["share"] is not None or gain["tile_bytes"] is not None)
+        line, program = self.line(record.get("line")), self.program(text)
+        return {
+            "kind": kind,
+            "edit": text_in(record, "edit"),
+            "text": text,
+            "aside": kind in ASIDE and not urgent,
+            "urgent": urgent,
+            "line": line,
+            "others": [{**other, "share": number_in(of, "share")} for of in records_in(record, "lines") if (other := self.line(of))],
+            "gain": gain if known else None,
+            "how": how if known else "",
+            "basis": text_in(record, "basis"),
+            "program": None if program is None else program.row,
+            "proof": _PROOFS.get(kind, _OTHERS),
+            "see": self.see(kind, line, program),
+        }
+
+    def see(self, kind: str, line: Mapping[str, Any] | None, program: CompiledProgram | None) -> dict[str, str]:
+        """The state of the view that proves it: what it shows of all that it has."""
+        if kind in _EVENTS:
+            named = {"find": program.name} if program else {}
+            return {"kinds": ",".join(event for event in EVENT_KINDS if event not in _EVENTS[kind]), **named}
+        if _PROOFS.get(kind) == "operations" and line and (line["file"], line["number"]) in self.priced:
+            return {"q": f"{line['file']}:{line['number']}"}
+        return {}
+
+    @cached_property
+    def priced(self) -> set[tuple[str, int]]:
+        """Lines that have a step."""
+        leaves = (leaf for program in self.programs if program.has_tree for leaf in program.leaves)
+        return {(self.relative(leaf.line.file), leaf.line.line) for leaf in leaves if leaf.line}
+
+    def program(self, text: str) -> CompiledProgram | None:
+        """The only program that a sentence names."""
+        words = set(_WORD.findall(text))
+        named = [program for program in self.programs if program.name in words]
+        return named[0] if len(named) == 1 else None
+
+    def line(self, record: Any) -> dict[str, Any] | None:
+        """A line: its file as the other views name it, its number, and a label."""
+        if not isinstance(record, dict):
+            return None
+        file, number = text_in(record, "file"), number_in(record, "line")
+        if not file or number is None:
+            return None
+        label = f"line {number} of a cell" if CELL.search(file) else f"{PurePath(file).name}:{number}"
+        return {"file": self.relative(file), "number": number, "label": label}
 
 
 def _options(options: Any) -> list[list[str]]:

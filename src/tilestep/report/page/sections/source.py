@@ -11,7 +11,7 @@ import numpy as np
 from tilestep.errors import RecordingError
 from tilestep.record.tables import Tables, json_text
 from tilestep.report.overview import relative_files
-from tilestep.report.page.block import Block
+from tilestep.report.page.block import Block, columns_of
 from tilestep.report.reader import OnTileExecute, Report
 from tilestep.report.reader.totals import leaf_totals
 from tilestep.sim.calls import DISPATCH, READ, WAIT
@@ -102,13 +102,10 @@ def source(report: Report) -> Block | None:
         for place, count in enumerate(counts, _CALLS):
             of_line[place] += count
     texts: dict[str, int] = {}
-    table = np.array(
-        [
-            [texts.setdefault(key[0], len(texts)), key[1], texts.setdefault(functions[key], len(texts)), *values[3:]]
-            for key, values in sorted(rows.items())
-        ],
-        dtype=np.int64,
-    ).reshape(len(rows), len(COLUMNS))
+    table = [
+        [texts.setdefault(file, len(texts)), line, texts.setdefault(functions[file, line], len(texts)), *values[3:]]
+        for (file, line), values in sorted(rows.items())
+    ]
     by_file: dict[str, int] = {}
     for (file, _), values in rows.items():
         by_file[file] = by_file.get(file, 0) + values[_CYCLES]
@@ -123,7 +120,7 @@ def source(report: Report) -> Block | None:
             "has_calls": has_calls,
             "has_lives": report.tables.has("lives"),
         },
-        columns={name: table[:, place] for place, name in enumerate(COLUMNS)},
+        columns=columns_of(COLUMNS, table),
     )
 
 

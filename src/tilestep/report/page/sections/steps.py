@@ -7,14 +7,12 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-import numpy as np
-
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.plan.steps import Superstep
 from tilestep.record.sources import options_of
 from tilestep.report.overview import relative_files
-from tilestep.report.page.block import Block
+from tilestep.report.page.block import Block, columns_of
 from tilestep.report.page.sections.head import labels
 from tilestep.report.page.sections.interned import Lines, Texts
 from tilestep.report.page.sections.roofs import UNKNOWN, dtype_of, exchange_roofs, flop_roofs, overhead_of, roof_of
@@ -168,7 +166,8 @@ def steps(report: Report) -> Block | None:
                 "exchange": [asdict(roof) for roof in exchange_roofs(report.target.machine)],
             },
         },
-        columns={**_columns("node", Node._fields, nodes), **_columns("leaf", Leaf._fields, leaves)},
+        columns=columns_of([f"node_{name}" for name in Node._fields], nodes)
+        | columns_of([f"leaf_{name}" for name in Leaf._fields], leaves),
     )
 
 
@@ -310,8 +309,3 @@ def _groups_text(groups: tuple[tuple[int, ...], ...]) -> str:
     most = 8
     shown = " ".join("{" + ", ".join(map(str, group[:most])) + (", …" if len(group) > most else "") + "}" for group in groups[:most])
     return shown + (f" and {len(groups) - most} more" if len(groups) > most else "")
-
-
-def _columns(prefix: str, names: tuple[str, ...], rows: list[Node] | list[Leaf]) -> dict[str, np.ndarray]:
-    table = np.array(rows, dtype=np.int64).reshape(len(rows), len(names))
-    return {f"{prefix}_{name}": table[:, place] for place, name in enumerate(names)}

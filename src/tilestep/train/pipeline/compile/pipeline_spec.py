@@ -31,6 +31,9 @@ class PipelineSpec:
         offload: which parameters are in the host's memory, as for `placed`.
         packed: whether programs take small arrays as one, and values bypass stages that only pass them on.
         watch: what is watched; None: nothing.
+        given_out: (the trees of the last level's outputs) -> for each of them the indices of the leaves that somebody gets, see
+            hidden.py; None: somebody looks at all.
+        gives_loss: whether somebody gets the loss.
     """
 
     functions: tuple[Function, ...]
@@ -41,3 +44,5 @@ class PipelineSpec:
     offload: Offload
     packed: bool
     watch: WatchList | None = None
+    given_out: Callable[[Sequence[Pytree]], Sequence[frozenset[int]]] | None
+    gives_loss: bool

@@ -9,13 +9,14 @@ from typing import Any, Never
 import jax
 import numpy as np
 
+from tilestep.train.pipeline.compile.hidden import hidden_outputs
 from tilestep.train.pipeline.compile.joint_update import Joint
 from tilestep.train.pipeline.compile.moving import Mover
 from tilestep.train.pipeline.compile.packing import packed, unpacked
 from tilestep.train.pipeline.compile.pipeline_spec import Leaf, PipelineSpec
 from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.routes import Routes, routes
-from tilestep.train.pipeline.compile.stage import Packings, Program, Programs, Stage, make_last, make_programs
+from tilestep.train.pipeline.compile.stage import Hidden, Packings, Program, Programs, Stage, make_last, make_programs
 from tilestep.train.pipeline.compile.stage_watch import totals_of
 from tilestep.train.pipeline.compile.tracing import Traced
 from tilestep.train.pipeline.compile.updates import OptimizerPlan, Update, accumulator_specs, make_update
@@ -38,6 +39,7 @@ class Compiled:
         packings: which arrays of each stage are packed; empty in inference.
         starts: for each stage the program that begins a run: leaves of each pack -> (packs, accumulators of zeros). None without packs.
         routes: the ways of values between stages.
+        hidden: for each stage the outputs' leaves that its programs do not return.
         movers: for each stage what loads and stores its parameters.
         updates: the update of each stage; empty in inference.
         joint: the update of all stages at once, if the optimiser looks across them.
@@ -57,6 +59,7 @@ class Compiled:
     packings: tuple[Packings, ...]
     starts: tuple[Program | None, ...]
     routes: Routes
+    hidden: tuple[Hidden, ...]
     movers: tuple[Mover, ...]
     updates: tuple[Update, ...]
     joint: Joint | None
@@ -82,7 +85,6 @@ def make_all(spec: PipelineSpec, traced: Traced, ties: Sequence[Sequence[Leaf]],
     stages, plan = traced.stages, spec.optimizer
     packings = () if plan is None else tuple(_packings(stage, spec, plan, ties) for stage in stages)
     ways = routes(traced, spec.schedule.levels, direct=spec.packed)
-    programs, last = _task_programs(spec, traced, packings, ways, known)
     updates: tuple[Update, ...] = ()
     joint: Joint | None = None
     groups = tuple((number,) for number in range(len(stages)))
@@ -93,6 +95,9 @@ def make_all(spec: PipelineSpec, traced: Traced, ties: Sequence[Sequence[Leaf]],
             of_updates = make_updates(stages, packings, spec, plan, ties)
             known[key] = of_updates, tuple(_starter(*of_stage) for of_stage in zip(stages, packings, of_updates[0], strict=True))
         (updates, joint, groups), starts = known[key]
+    read = {index for update in updates for index in update.extras} | set(joint.extras if joint is not None else ())
+    hidden = hidden_outputs(spec, stages, sorted(read))
+    programs, last = _task_programs(spec, traced, packings, ways, hidden, known)
     numbers = _numbers_on_devices(stages, spec.schedule.microbatches)
     per_update = spec.schedule.microbatches if plan is None else plan.per_update
     counts = plan is not None and plan.reduction == "running_mean"
@@ -103,6 +108,7 @@ def make_all(spec: PipelineSpec, traced: Traced, ties: Sequence[Sequence[Leaf]],
         packings=packings,
         starts=starts,
         routes=ways,
+        hidden=hidden,
         movers=tuple(_mover(stage, known) for stage in stages),
         updates=updates,
         joint=joint,
@@ -134,7 +140,7 @@ def _totals(stage: Stage, *, is_one: bool) -> Program | None:
 
 
 def _task_programs(
-    spec: PipelineSpec, traced: Traced, packings: Sequence[Packings], ways: Routes, known: KnownPrograms
+    spec: PipelineSpec, traced: Traced, packings: Sequence[Packings], ways: Routes, hidden: Sequence[Hidden], known: KnownPrograms
 ) -> tuple[tuple[Programs, ...], Program | None]:
     """(programs of each stage, that of the last stage in training)."""
     plan = spec.optimizer
@@ -144,7 +150,7 @@ def _task_programs(
     last_program: Program | None = None
     for stage in traced.stages:
         own = packings[stage.number] if packings else None
-        sent = ways.sent[stage.number]
+        sent, own_hidden = ways.sent[stage.number], hidden[stage.number]
         is_split = stage.number in split
         key = (
             stage is last,
@@ -156,18 +162,21 @@ def _task_programs(
             _structures(stage),
             own,
             sent,
+            own_hidden,
             stage.watch,
         )
         if plan is not None and stage is last:
             if key not in known:
-                known[key] = make_last(last, packings[-1], plan.loss, loss_too=plan.is_function, reduction=plan.reduction)
+                known[key] = make_last(
+                    last, packings[-1], plan.loss, own_hidden, loss_too=plan.is_function and spec.gives_loss, reduction=plan.reduction
+                )
             last_program = known[key]
             programs.append(Programs(forward=_never, real_outputs=()))
             continue
         if key not in known:
             reduction = "sum" if plan is None else plan.reduction
             try:
-                known[key] = make_programs(stage, own, sent, split=is_split, reduction=reduction)
+                known[key] = make_programs(stage, own, sent, own_hidden, split=is_split, reduction=reduction)
             except Exception as error:
                 error.add_note(spec.functions[stage.number].note(stage.number, "when its programs were traced"))
                 raise

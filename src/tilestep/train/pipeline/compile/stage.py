@@ -29,6 +29,7 @@ _OWN_GRADIENT: Final = "custom_vjp_call"  # the primitive of `jax.custom_vjp`
 
 Program = Callable[..., Any]
 Arrays = Sequence[jax.Array]
+Hidden = frozenset[int]  # indices of a stage's outputs' leaves that its programs do not return, see hidden.py
 Call = Callable[
     [Any, Sequence[Any]], tuple[tuple[Any, ...], Any]
 ]  # (parameters, argument leaves) -> (outputs, spread; new auxiliary state)
@@ -170,19 +171,22 @@ def is_real(leaf: jax.Array) -> bool:
     return bool(_jnp.issubdtype(leaf.dtype, _jnp.inexact))
 
 
-def make_programs(stage: Stage, packings: Packings | None, sent: Sequence[int], *, split: bool, reduction: Reduction) -> Programs:
+def make_programs(
+    stage: Stage, packings: Packings | None, sent: Sequence[int], hidden: Hidden, *, split: bool, reduction: Reduction
+) -> Programs:
     """The programs of a stage that is not the last one, or is in inference.
 
-    Args: packings: None in inference. sent: indices of the outputs' leaves that forward returns. split: whether its backward is in two.
+    Args: packings: None in inference. sent: indices of the outputs' leaves that forward returns.
+    hidden: those of them of the last level, in inference, that are None in its place. split: whether its backward is in two.
     """
     leaves, structure = _jax.tree.leaves(stage.params), stage.params_structure
     real_outputs = tuple(index for index, leaf in enumerate(_jax.tree.leaves(stage.outputs)) if is_real(leaf))
     watch = stage.watch
     if packings is None:
 
-        def forward_only(params: Arrays, args: Arrays, totals: Arrays) -> tuple[list[jax.Array], ...]:
+        def forward_only(params: Arrays, args: Arrays, totals: Arrays) -> tuple[list[Any], ...]:
             outputs, aux, values = stage.watched_call(_jax.tree.unflatten(structure, on_device(list(params))), args, ())
-            leaves = _jax.tree.leaves(outputs)
+            leaves = visible(_jax.tree.leaves(outputs), hidden)
             return [leaves[index] for index in sent], _jax.tree.leaves(aux), [], *given(watch.values, values, totals)
 
         return Programs(forward=_forward_program(stage, forward_only), real_outputs=real_outputs)
@@ -302,13 +306,16 @@ def _split(
     )
 
 
-def make_last(stage: Stage, packings: Packings, loss_of: Callable[..., Any], *, loss_too: bool, reduction: Reduction) -> Program:
+def make_last(
+    stage: Stage, packings: Packings, loss_of: Callable[..., Any], hidden: Hidden, *, loss_too: bool, reduction: Reduction
+) -> Program:
     """Forward and backward of the stage that gives the loss.
 
     (accumulators, params, args, microbatch, totals) -> (accumulators, leaves of the outputs, of the auxiliary state, [the loss] or [],
     gradients of the arguments; then rows and totals of all marked values that are watched, and behind them of gradients).
 
-    Args: loss_of: (outputs) -> loss. loss_too: whether the loss is one more result, because it is no output of the stage.
+    Args: loss_of: (outputs) -> loss. hidden: the outputs' leaves that are None in their place.
+    loss_too: whether the loss is one more result, because it is no output of the stage.
     """
     structure, real_params, watch = stage.params_structure, stage.real_params, stage.watch
     watched = (*watch.values, *watch.gradients)
@@ -325,7 +332,7 @@ def make_last(stage: Stage, packings: Packings, loss_of: Callable[..., Any], *, 
         loss, pullback, (outputs, aux, values) = _jax.vjp(function, *wanted, has_aux=True)
         of_params, of_args, of_slots = pullback(_jnp.ones((), loss.dtype))
         new = accumulated(accumulators, packings.accumulators.pack(of_params), microbatch, reduction)
-        return new, outputs, aux, [loss] if loss_too else [], of_args, *given(watched, [*values, *of_slots], totals)
+        return new, visible(outputs, hidden), aux, [loss] if loss_too else [], of_args, *given(watched, [*values, *of_slots], totals)
 
     return stage.placement.jit(
         both,
@@ -335,6 +342,11 @@ def make_last(stage: Stage, packings: Packings, loss_of: Callable[..., Any], *, 
         donate=(0, *_donated_totals(stage, 4, watched)),
         out_shardings=_accumulators_first(stage, others=6),
     )
+
+
+def visible(outputs: Arrays, hidden: Hidden) -> list[jax.Array | None]:
+    """Leaves of a stage's outputs, None for those that are hidden."""
+    return [None if index in hidden else leaf for index, leaf in enumerate(outputs)]
 
 
 def accumulated(accumulators: Arrays, gradients: Arrays, microbatch: jax.Array, reduction: Reduction) -> list[jax.Array]:

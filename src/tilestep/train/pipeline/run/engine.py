@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
     Attributes:
         state: the new one.
         outputs: for each microbatch the leaves of each output of the last level, and in training [the loss]. If `is_stacked`, the same
-            lists of leaves once, with a leading axis of microbatches.
+            lists of leaves once, with a leading axis of microbatches. None in the place of what is hidden.
         is_stacked: which of both.
         watched: what is watched, in the author's order; nothing if nothing is.
         trees: for each stage of the last level the tree of its outputs' specs.

@@ -12,6 +12,7 @@ from tilestep.train.pipeline.compile.executables import Report
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
 from tilestep.train.pipeline.compile.placement import Placement
 from tilestep.train.pipeline.compile.programs import Compiled
+from tilestep.train.pipeline.compile.python_calls import calls_python
 from tilestep.train.pipeline.compile.stage import Stage
 from tilestep.train.pipeline.compile.tracing import Element
 from tilestep.train.pipeline.compile.watch_keys import Key
@@ -19,7 +20,6 @@ from tilestep.train.pipeline.run.program_cache import key_impl_of, shapes_of
 from tilestep.train.pipeline.run.single_function import Data, SingleFunction
 from tilestep.train.pipeline.run.single_state import SingleState
 from tilestep.train.pipeline.run.state import RunState
-from tilestep.train.pipeline.run.watch import calls_python
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 

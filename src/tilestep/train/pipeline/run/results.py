@@ -60,6 +60,21 @@ class Results:
         """Whether all is hidden."""
         return self.mask is not None and all(self.mask)
 
+    def given_out(self, trees: Sequence[Pytree]) -> list[frozenset[int]]:
+        """For each stage of the last level, the indices of its leaves that are given out. A mask of another number of items hides none.
+
+        Args: trees: as in `of`.
+        """
+        sizes = [_jax.tree.structure(tree).num_leaves for tree in trees]
+        if self.loss:
+            return [frozenset() for _ in sizes]
+        if self.mask is not None and len(self.mask) != sum(len(_jax.tree.structure(tree).children()) for tree in trees):
+            return [frozenset(range(size)) for size in sizes]
+        given: list[set[int]] = [set() for _ in sizes]
+        for stage, indices, _ in self._shown(trees):
+            given[stage].update(indices)
+        return [frozenset(own) for own in given]
+
     def numbers(self, replicas: int) -> tuple[int, ...]:
         """The shape of what is one number for each microbatch and replica."""
         return (*(() if self.summed else (self.schedule.microbatches,)), *(() if replicas == 1 else (replicas,)))

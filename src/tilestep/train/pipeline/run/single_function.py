@@ -10,7 +10,7 @@ import numpy as np
 
 from tilestep.train.pipeline.compile.pipeline_spec import Leaf, PipelineSpec
 from tilestep.train.pipeline.compile.programs import Compiled
-from tilestep.train.pipeline.compile.stage import Stage, accumulated, is_real
+from tilestep.train.pipeline.compile.stage import Stage, accumulated, is_real, visible
 from tilestep.train.pipeline.compile.watch_keys import Key
 from tilestep.train.pipeline.run.single_state import Rows, SingleState
 from tilestep.train.untyped import Pytree
@@ -110,6 +110,11 @@ class SingleFunction:
                 trees.append(result)
         return trees, new, values
 
+    def _visible(self, outputs: Sequence[Sequence[jax.Array]]) -> list[list[jax.Array | None]]:
+        """The last level's outputs, None for those that are hidden."""
+        hidden = self._compiled.hidden
+        return [visible(own, hidden[stage]) for own, stage in zip(outputs, self._spec.schedule.levels[-1], strict=True)]
+
     def _scan(self, step: Callable[[Any, Any], Any], start: Pytree, data: Data) -> tuple[Pytree, Pytree]:
         """`step` over all microbatches: (carry, (number, element)) -> (carry, outputs)."""
         rows = [list(row) for row in zip(*data.columns, strict=True)]
@@ -124,7 +129,7 @@ class SingleFunction:
             microbatch, element = numbered
             trees, new, values = self._forward(params, aux, data, element, microbatch, no_slots)
             rows, reduced = watch.given(values, no_slots, reduced)
-            return (new, reduced), ([_jax.tree.leaves(tree) for tree in trees], rows)
+            return (new, reduced), (self._visible([_jax.tree.leaves(tree) for tree in trees]), rows)
 
         (aux, reduced), (outputs, rows) = self._scan(step, (aux, watch.start()), data)
         return aux, outputs, [*rows, *reduced]
@@ -146,7 +151,7 @@ class SingleFunction:
             (outputs,), new, values = self._forward(leaves, aux, data, element, microbatch, slots)
             return plan.loss(*outputs), (_jax.tree.leaves(outputs), new, values)
 
-        slots = [stage.watch.slots() for stage in self._stages]
+        slots, gives_loss = [stage.watch.slots() for stage in self._stages], plan.is_function and self._spec.gives_loss
 
         def step(carry: tuple[Rows, Rows, list[jax.Array]], numbered: tuple[jax.Array, Sequence[jax.Array]]) -> tuple[Pytree, Pytree]:
             accumulators, aux, reduced = carry
@@ -156,13 +161,13 @@ class SingleFunction:
             )
             sums = [accumulated(acc, own, microbatch, plan.reduction) for acc, own in zip(accumulators, gradients, strict=True)]
             rows, reduced = watch.given(values, of_slots, reduced)
-            return (sums, new, reduced), (outputs, [value] if plan.is_function else [], rows)
+            return (sums, new, reduced), (*self._visible([outputs]), [value] if gives_loss else [], rows)
 
         zeros = [update.start() for update in compiled.updates]
         (accumulators, aux, reduced), (outputs, losses, rows) = self._scan(step, (zeros, aux, watch.start()), data)
         for tie in compiled.ties:
             self._add_tied_gradients(accumulators, tie)
-        trained, states = self._apply(trained, states, accumulators, [leaf[-1] for leaf in outputs])
+        trained, states = self._apply(trained, states, accumulators, [None if leaf is None else leaf[-1] for leaf in outputs])
         return trained, states, aux, [outputs, losses or outputs[:1]], [*rows, *reduced]
 
     def _add_tied_gradients(self, accumulators: list[list[jax.Array]], tie: Sequence[Leaf]) -> None:
@@ -172,7 +177,7 @@ class SingleFunction:
             gradient = accumulators[stage][self._stages[stage].real_params.index(leaf)]
             accumulators[owner][index] += gradient.astype(accumulators[owner][index].dtype)
 
-    def _apply(self, trained: Rows, states: Pytree, accumulators: Rows, outputs: Sequence[jax.Array]) -> tuple[Pytree, Pytree]:
+    def _apply(self, trained: Rows, states: Pytree, accumulators: Rows, outputs: Sequence[Any]) -> tuple[Pytree, Pytree]:
         """(the new trained parameters, the optimiser's new states)."""
         compiled = self._compiled
         gradients = [

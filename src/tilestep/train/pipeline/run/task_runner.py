@@ -56,7 +56,8 @@ class RunResult(NamedTuple):
 
     Attributes:
         state: the new one.
-        outputs: for each microbatch the outputs' leaves of each stage of the last level; in training then [the loss].
+        outputs: for each microbatch the outputs' leaves of each stage of the last level; in training then [the loss]. None in
+            the place of what is hidden.
         watched: what is watched; nothing if nothing is.
         ready: for each stage what the next run may begin with.
     """

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-import re
 from collections.abc import Sequence
 from typing import Any, Final, final
 
 from tilestep.errors import NotFiniteError
+from tilestep.train.pipeline.compile.python_calls import calls_python
 from tilestep.train.pipeline.compile.stage import Stage, is_real
 from tilestep.train.pipeline.compile.tracing import Function
 from tilestep.train.pipeline.run.processes import Flushed, Processes
@@ -16,7 +15,6 @@ from tilestep.train.schedules.tasks import OF_PARAMETERS
 from tilestep.train.untyped import jax as _jax
 
 _MOST_NAMED: Final = 3  # parameters
-_CALLS_PYTHON: Final = re.compile(r"(callback|debug_print)\[")  # in a program as JAX writes it: it may fail after it was started
 
 
 @final
@@ -54,11 +52,11 @@ class Watch:
         return self._functions[task.stage].note(task.stage, f"{task.kind.meaning}{where}")
 
     def see(self, task: Task, outputs: Sequence[Any], accumulators: Sequence[Any]) -> None:
-        """A task has been started."""
+        """A task has been started. Args: outputs: None for one that is hidden."""
         self._seen += 1
         if not self._stages[task.stage].placement.is_local:
             return
-        real = [leaf for leaf in (*outputs, *accumulators) if is_real(leaf)]
+        real = [leaf for leaf in (*outputs, *accumulators) if leaf is not None and is_real(leaf)]
         self._made.append((self._seen, task, _finite(real if self._nans else real[:1])))  # the accumulators themselves are given up
 
     def look(self) -> None:
@@ -106,16 +104,6 @@ class Watch:
 @_jax.jit
 def _finite(leaves: Sequence[Any]) -> list[Any]:
     return [_jax.numpy.isfinite(leaf) if not leaf.ndim else _jax.numpy.isfinite(leaf).all() for leaf in leaves]
-
-
-def calls_python(stage: Stage, *, training: bool) -> bool:
-    """Whether a stage calls Python, which may raise. Args: training: whether its gradient is computed, too."""
-    return _is_call_in(stage.text) or (training and _is_call_in(stage.gradient_text))
-
-
-@functools.lru_cache(maxsize=256)
-def _is_call_in(text: str) -> bool:
-    return bool(_CALLS_PYTHON.search(text))
 
 
 def _path(path: Any) -> str:

@@ -77,8 +77,7 @@ class Layers:
 def test_a_proposal_takes_what_its_pipeline_takes(layers: Layers) -> None:
     proto, loss = layers.proto()
     on = device(layers.stages, layers.tiles, layers.pattern)
-    flow = popart.DataFlow(1, {loss: popart.AnchorReturnType(layers.anchor)})
-    proposal = popart.propose_stages(proto, layers.stages, on, loss if layers.training else None, dataFlow=flow)
+    proposal = popart.propose_stages(proto, layers.stages, on, loss if layers.training else None)
     count = len(proposal.stages)
     assert count > 1
     few, many = (layers.played(proposal.annotated(proto), loss, count, microbatches) for microbatches in (FEW, MANY))

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from tilestep.popart.exceptions import OutOfMemoryException, popart_runtime_erro
 from tilestep.popart.session.emulation import emulation_options, staged_program
 from tilestep.popart.session.emulation.watched import summary, watched_sessions
 from tilestep.report.reader import open_report
+from tilestep.sim import System
 
 ROOT = Path(__file__).resolve().parents[5]
 PIPELINE = Chain(ipus=range(2), dropped=True)
@@ -141,6 +143,31 @@ def test_a_session_that_does_not_fit_says_what_takes_the_memory() -> None:
     assert re.search(r"IPU 0: [\d,]+ B", caught.value.getSummaryReport())
 
 
+def refused(tiles: int, **changes: Any) -> str:
+    """What an exception says of a pipeline that does not fit."""
+    with pytest.raises(OutOfMemoryException) as caught:
+        emulated(Chain(ipus=range(3), width=256, rows=128, layers=6), options(accumulation=8, **changes), tiles=tiles, calls=0)
+    return str(caught.value)
+
+
+def test_a_stash_that_does_not_fit_is_named_with_the_way_out_which_does_what_it_says() -> None:
+    said = refused(16)
+    assert re.search(r"activations of up to 5 microbatches, which wait for backward [\d,]+ B", said)
+    found = re.search(
+        r"try: options.autoRecomputation = RecomputationType.Pipeline, with which IPU 0 needs ([\d,]+) B of a tile, and all fit", said
+    )
+    assert found is not None, said
+    chain, chosen = Chain(ipus=range(3), width=256, rows=128, layers=6), options(accumulation=8)
+    chosen.autoRecomputation = popart.RecomputationType.Pipeline
+    assert f"{emulated(chain, chosen, tiles=16, calls=0).tile_bytes(0):,}" == found[1]
+
+
+def test_recomputation_is_no_way_out_where_it_is_on_or_nothing_waits() -> None:
+    assert "which is not enough by itself" in refused(10)
+    assert "autoRecomputation" not in refused(10, autoRecomputation=popart.RecomputationType.Pipeline)
+    assert "autoRecomputation" not in refused(10, enablePipelining=False)
+
+
 def test_it_runs_anyway_where_the_settings_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", '{"debug.allowOutOfMemory":"true"}')
     chain = Chain(ipus=range(2), width=512, rows=64)
@@ -154,6 +181,57 @@ def test_all_microbatches_of_an_anchor_leave_and_the_last_alone_costs_less() -> 
         return sum(program["host_bytes_out"] + program["host_bytes_read"] for program in report.profile["programs"])
 
     assert bytes_out("All") > bytes_out("Final") > 0
+
+
+@pytest.mark.parametrize(
+    ("chain", "chosen", "further"),
+    [
+        (PIPELINE, ACCUMULATING, {}),
+        (Chain(ipus=range(2), anchors={"loss": "All", "y0": "Sum"}), ACCUMULATING, {"pattern": "singlePipeline"}),
+        (Chain(ipus=(0, 1, 0, 1), phased=True), options(phases=4), {}),
+    ],
+)
+def test_equal_calls_in_a_row_have_the_figures_that_each_by_itself_would_have(
+    chain: Chain, chosen: popart.SessionOptions, further: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once: list[int] = []
+    advance = System.advance
+
+    def noted(self: System, earlier: Any, now: Any, times: int) -> None:
+        at_once.append(times)
+        advance(self, earlier, now, times)
+
+    monkeypatch.setattr(System, "advance", noted)
+
+    def figures(*, one_by_one: bool) -> list[int]:
+        emulation = emulated(chain, chosen, **further)
+        for times in [1] * 12 if one_by_one else [12]:
+            emulation.ran("run", times=times)
+            emulation.cycles()
+        emulation.weights_to_host()
+        emulation.ran("run", times=2)
+        emulation.reset_profile()
+        emulation.ran("run")
+        runs = len(emulation.report().execution.runs)
+        inner = [emulation.inner_cycles(ipu) for ipu in range(emulation.machine.num_ipus)]
+        return [emulation.cycles(), emulation.total_cycles(), *inner, runs]
+
+    expected = figures(one_by_one=True)
+    assert at_once == []
+    assert figures(one_by_one=False) == expected
+    assert at_once == [8]  # three calls show that they are alike, and the last one is timed; a report keeps the events of all
+
+
+def test_a_loss_leaves_its_ipu_only_if_it_is_anchored_and_once() -> None:
+    def leaves(anchors: dict[str, str]) -> tuple[int, list[str]]:
+        emulation = emulated(Chain(ipus=range(2), anchors=anchors), ACCUMULATING, calls=1)
+        execution = emulation.report().execution
+        kinds = [event.kind for lane in execution.lanes if lane.kind == "ipu" for event in execution.events_of(lane)]
+        return emulation.cycles(), [kind for kind in kinds if kind in ("stream-out", "read")]
+
+    nothing, last, every = leaves({}), leaves({"loss": "Final"}), leaves({"loss": "All"})
+    assert (nothing[1], last[1], every[1]) == ([], ["read"], ["stream-out"])  # all microbatches' losses go together
+    assert nothing[0] < last[0] <= every[0]
 
 
 @pytest.mark.parametrize("name", ["w0_0", "Gradient___w0_0", "Accl___w0_0", "x", "y1", "UpdatedVar___w1_0"])

@@ -109,7 +109,7 @@ def test_stages_that_take_turns_are_told_to_pipeline_and_phases_are_not() -> Non
 @pytest.mark.parametrize(
     ("chain", "accumulation", "batches", "said"),
     [
-        (Chain(ipus=range(3), width=256, rows=64), 5, 1, "SessionOptions.accumulationFactor: 40 in place of 5"),
+        (Chain(ipus=range(3), width=256, rows=128), 5, 1, "SessionOptions.accumulationFactor: 40 in place of 5"),
         (Chain(ipus=range(4), width=256), 0, 7, "batchesPerStep of DataFlow: "),
     ],
 )

@@ -23,6 +23,7 @@ const EDGE = 2;
 const FIRST = 3; // code of kind 0
 const WIDE = 5; // device pixels from which a bar has an edge
 const SPANS_A_PIXEL = 1; // more spans of leaves than that are not drawn one by one
+const MANY = 64; // rows: of more, nodes may be twice as wide, which nobody sees in lanes that are as thin
 
 export class Bars {
   /** @param {Model} model @param {import("./spans.js").Layouts} layouts */
@@ -36,6 +37,7 @@ export class Bars {
     /** @type {ImageData | null} */
     this.image = null;
     this.codes = new Uint8Array();
+    this.nodes = 2; // a pixel, at most
     this.hide([]);
   }
 
@@ -60,6 +62,7 @@ export class Bars {
     const inks = patterns(this.model.kinds);
     pixels.fill(at(inks, 0));
     const shift = scale >= 2 ? 1 : 0;
+    this.nodes = rows.length > MANY ? 1 : 2;
     for (const row of rows) {
       const begin = Math.max(0, Math.round((row.top - area.scroll) * scale));
       const end = Math.min(height, Math.round((row.top + row.height - area.scroll) * scale));
@@ -69,6 +72,10 @@ export class Bars {
       for (let y = begin; y < end; y++) {
         const line = ((y >> shift) & 7) << 3;
         const offset = y * width;
+        if (y - begin >= 8 << shift) {
+          pixels.copyWithin(offset, offset - (8 << shift) * width, offset - (8 << shift) * width + width); // hatches repeat
+          continue;
+        }
         for (let x = 0; x < width; x++) {
           const code = at(codes, x);
           if (code) pixels[offset + x] = at(inks, (code << 6) | line | ((x >> shift) & 7));
@@ -78,13 +85,13 @@ export class Bars {
     context.putImageData(this.image, Math.round(area.left * scale), Math.round(area.top * scale));
   }
 
-  /** The level of a track that has at most two nodes a pixel, with the nodes in a window. @param {Row} row @param {number} pixels @param {number} from @param {number} to @returns {[Level, number, number]} */
+  /** The finest level of a track that has no more nodes than a screen can show, with the nodes in a window. @param {Row} row @param {number} pixels @param {number} from @param {number} to @returns {[Level, number, number]} */
   level({ lane, place }, pixels, from, to) {
     const all = /** @type {Level[]} */ (this.levels[lane.index]?.[place]);
     for (const level of all) {
       const first = lowerBound(level.end, 0, level.size, from);
       const behind = lowerBound(level.start, first, level.size, to);
-      if (behind - first <= 2 * pixels || level === all[all.length - 1]) return [level, first, behind];
+      if (behind - first <= this.nodes * pixels || level === all[all.length - 1]) return [level, first, behind];
     }
     throw new Error("a track has no levels");
   }
@@ -95,20 +102,26 @@ export class Bars {
     const zoom = width / (to - from);
     const [level, first, behind] = this.level(row, width, from, to);
     const { start, end, kind, size } = level;
-    if (row.place === 0 && behind < size && first > 0) codes.fill(WAIT, 0, Math.min(width, Math.max(0, (at(start, behind) - from) * zoom)));
+    if (row.place === 0 && behind < size && first > 0 && behind > 0) {
+      // Up to the next event, which lies behind the window.
+      codes.fill(WAIT, Math.max(0, (at(end, behind - 1) - from) * zoom), Math.min(width, Math.max(0, (at(start, behind) - from) * zoom)));
+    }
+    const gaps = row.place === 0;
+    let before = first > 0 ? (at(end, first - 1) - from) * zoom : Infinity;
     for (let node = first; node < behind; node++) {
       const left = (at(start, node) - from) * zoom;
       const right = (at(end, node) - from) * zoom;
-      if (row.place === 0 && node > 0) {
-        const before = (at(end, node - 1) - from) * zoom;
-        if (left - before >= 1) codes.fill(WAIT, Math.max(0, before), Math.min(width, left));
-      }
+      if (gaps && left - before >= 1) codes.fill(WAIT, before < 0 ? 0 : before, left > width ? width : left);
+      before = right;
       const of = at(kind, node);
       if (of === HIDDEN) continue;
       const begin = left < 0 ? 0 : left | 0;
-      const until = right >= width ? width : Math.max(begin + 1, right | 0);
-      if (until - begin < 2) codes[begin] = FIRST + of;
-      else codes.fill(FIRST + of, begin, until);
+      const until = right >= width ? width : right | 0;
+      if (until - begin < 2) {
+        codes[begin] = FIRST + of;
+        continue;
+      }
+      codes.fill(FIRST + of, begin, until);
       if (left >= 0 && right - left >= WIDE) codes[begin] = EDGE;
     }
     if (level === this.levels[row.lane.index]?.[row.place]?.[0] && row.lane.kind === "ipu") this.encodeSpans(row, first, behind, width, from, to);
@@ -124,6 +137,7 @@ export class Bars {
       const layout = at(this.model.layout, track.first + event);
       if (layout < 0) continue;
       const begin = at(track.start, event);
+      if (this.layouts.length(layout) * zoom < WIDE) continue;
       const [low, high] = this.layouts.range(layout, from - begin, to - begin);
       if (high <= low) continue;
       const [left, right] = [Math.max(from, begin), Math.min(to, begin + this.layouts.length(layout))];

@@ -24,7 +24,7 @@ export const HEIGHTS = Object.freeze({ small: 8, medium: 18, large: 32 });
  * @returns {Placed}
  */
 export function arrange(model, scene, room) {
-  const shown = model.lanes.filter((lane) => !scene.hiddenLanes.has(lane.kind) && (scene.idle || isBusy(model, lane, scene)));
+  const shown = model.lanes.filter((lane) => !scene.hiddenLanes.has(lane.kind) && (scene.idle || isBusy(lane, scene)));
   const weight = shown.reduce((sum, { tracks }) => sum + (tracks.length + 1) / 2, 0);
   const unit = HEIGHTS[scene.height] ?? Math.max(FIT.least, Math.min(FIT.most, Math.floor(room / Math.max(1, weight)) - 3));
   const runs = unit >= 26 ? RUN_BAR : 0;
@@ -48,8 +48,8 @@ export function arrange(model, scene, room) {
   return { rows, lanes, height: y + 2, runs };
 }
 
-/** Whether a lane has an event in the window. @param {Model} model @param {import("./model.js").Lane} lane @param {{from: number, to: number}} window */
-function isBusy(model, lane, { from, to }) {
+/** Whether a lane has an event in the window. @param {import("./model.js").Lane} lane @param {{from: number, to: number}} window */
+function isBusy(lane, { from, to }) {
   return lane.tracks.some(({ start, end }) => {
     const first = lowerBound(end, 0, end.length, from);
     return first < end.length && at(start, first) <= to;

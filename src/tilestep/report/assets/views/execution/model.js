@@ -49,15 +49,15 @@ export class Model {
     /** @type {string[]} */
     this.kinds = json.kinds;
     this.size = column("kind").length;
-    this.kind = Uint8Array.from(column("kind"));
+    this.kind = new Uint8Array(column("kind"));
     this.lane = new Int32Array(this.size);
     this.start = new Float64Array(this.size);
     this.end = new Float64Array(this.size);
     this.run = new Int32Array(this.size);
     this.cause = new Int32Array(this.size); // -1: none, -2: not on the page
-    this.program = Int32Array.from(column("program"));
-    this.layout = Int32Array.from(column("layout"));
-    this.path = Int32Array.from(column("path"));
+    this.program = new Int32Array(column("program"));
+    this.layout = new Int32Array(column("layout"));
+    this.path = new Int32Array(column("path"));
     this.column = column;
     let [row, run] = [0, 0];
     const [gaps, cycles, steps, back] = [column("gap"), column("cycles"), column("run"), column("back")];
@@ -226,6 +226,9 @@ export class Model {
     }
     if (leftOut) {
       parts.push(`This page leaves out ${count(leftOut)} events between the first and the last, to stay small: the recording has them. Waits and the sums count them.`);
+    }
+    if (this.json.layouts.left_out) {
+      parts.push(`The steps within ${count(this.json.layouts.left_out)} parts of runs are left out, because too many runs differ in their times.`);
     }
     if (idle) parts.push(`${count(idle)} lane${idle === 1 ? "" : "s"} did nothing.`);
     return parts.join(" ");

@@ -44,7 +44,7 @@ export function pathSection(models, scene, page) {
   const sides = models.map((model) => ({ name: model.side.name, rows: sums(model) }));
   const programs = matchedPrograms(page);
   const rows = joined(sides, (sum, side) => `${sum.lanes}\n${sum.kind}\n${programs(sum.row, sum.program, side)}`);
-  const parts = [h("h2", {}, "Critical path: what decides the end"), ...models.map(words)];
+  const parts = [h("h2", {}, "Critical path: what decides the end"), ...models.map((model) => words(model, models.length > 1))];
   parts.push(
     table({
       label: "critical path by lane, kind and program",
@@ -71,12 +71,11 @@ export function pathSection(models, scene, page) {
   return parts;
 }
 
-/** @param {Model} model @returns {HTMLElement} */
-function words(model) {
+/** @param {Model} model @param {boolean} named whether to say which recording it is @returns {HTMLElement} */
+function words(model, named) {
   const { complete, pieces: all, cycles } = model.json.path;
   const rows = sums(model);
   const [first] = rows;
-  const name = model.side.name.toUpperCase();
   if (!first) return h("p", {}, "There are no events.");
   const incomplete = complete
     ? ""
@@ -86,7 +85,7 @@ function words(model) {
   return h(
     "p",
     {},
-    `${name}: `.repeat(Number(model.side.name === "b")),
+    named ? `${model.side.name.toUpperCase()}: ` : "",
     `These ${count(rows.length)} decide the end: ${count(all)} pieces, one behind the other, `,
     valueOf(cycles, "cycles", "execution.path"),
     ` long. The most of it, `,

@@ -3,11 +3,12 @@
 import { h } from "../../core/dom.js";
 import { bytes } from "../../core/format.js";
 import { columnsOf, either } from "../../core/pairs.js";
+import { link } from "../../core/state.js";
 import { table } from "../../core/table.js";
 import { valueOf } from "../../core/value.js";
 import { alive, at, difference, holds } from "./lives.js";
 import { prefix, stepWords } from "./model.js";
-import { categoryOf, lineOf, long, nameOf, pairedValues, stepName } from "./values.js";
+import { categoryOf, lineLink, lineOf, long, nameOf, pairedValues, stepName } from "./values.js";
 
 /** @typedef {import("./model.js").Pair} Pair */
 /** @typedef {import("./values.js").Known} Known */
@@ -23,7 +24,7 @@ export function aliveAt(programs, sides, pair, selection, tileOf, curveOf) {
     const tick = selection.tick(detail);
     const curve = curveOf(program);
     const parts = curve.areas.flatMap((area, index) => [index ? ", " : "", `${area.words.split(":")[0]} `, valueOf(at(area.bytes, tick), "bytes", "memory.step")]);
-    const own = at(detail.memory.temporary, tick);
+    const [own, leaf] = [at(detail.memory.temporary, tick), at(detail.leaves, tick)];
     return h(
       "p",
       { class: "at-step" },
@@ -35,7 +36,8 @@ export function aliveAt(programs, sides, pair, selection, tileOf, curveOf) {
       valueOf(own, "bytes", "memory.step"),
       " on each tile; code and fixed parts are ",
       valueOf(detail.memory.always, "bytes", "memory.step"),
-      " on each.",
+      " on each. ",
+      leaf < 0 ? null : h("a", { href: link("program", { program: `${program.side}${program.facts.row}`, leaf }) }, "The step in its program"),
     );
   });
   const rows = (/** @type {Known} */ program) => onTile(program, alive(program.detail.memory, selection.tick(program.detail)), tileOf(program));
@@ -100,7 +102,7 @@ function values(label, programs, sides, of, tileOf) {
       ...columnsOf(shown, { name: "tiles", unit: "count", origin: "memory.value", of: (/** @type {Value} */ { program, life }) => at(program.detail.memory.tiles, life) }),
       step("born in", "first"),
       step("last used in", "last"),
-      words("line", lineOf),
+      { name: "line", of: either(lineOf), cell: (pair) => lineLink(either(lineOf)(pair)) },
     ],
     rows: pairedValues(programs, of),
     filter: true,

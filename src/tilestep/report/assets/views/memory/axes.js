@@ -71,14 +71,14 @@ export function line(context, x0, y0, x1, y1) {
   context.stroke();
 }
 
-/** Words on a ground of their own, which stay within the box. @param {CanvasRenderingContext2D} context @param {Box} box @param {string} words @param {number} x @param {number} y of their middle */
-export function label(context, box, words, x, y) {
+/** Words on a ground of their own, which stay within the box. @param {CanvasRenderingContext2D} context @param {Box} box @param {string} words @param {number} x @param {number} y of their middle @param {string} [ink] */
+export function label(context, box, words, x, y, ink = "ink") {
   context.font = FONT;
   const width = context.measureText(words).width + 8;
   const left = Math.min(Math.max(x - width / 2, box.left), box.right - width);
   context.fillStyle = themeColor("ground");
   context.fillRect(left, y - 9, width, 18);
-  context.fillStyle = themeColor("ink");
+  context.fillStyle = themeColor(ink);
   context.textAlign = "left";
   context.textBaseline = "middle";
   context.fillText(words, left + 4, y);

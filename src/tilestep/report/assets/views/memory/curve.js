@@ -4,7 +4,7 @@ import { fillOf, themeColor } from "../../core/colors.js";
 import { figure } from "../../core/figure.js";
 import { bytes, count, share } from "../../core/format.js";
 import { table } from "../../core/table.js";
-import { below, boxOf, bytesAxis, FONT, label, line } from "./axes.js";
+import { below, boxOf, bytesAxis, label, line } from "./axes.js";
 import { drawLoops, loopWords } from "./heatmap.js";
 import { at, categoriesOverTime, CATEGORIES, overTime } from "./lives.js";
 import { LIVENESS, ORDER, PARTS, prefix, stepWords } from "./model.js";
@@ -120,8 +120,8 @@ export function curveFigure(program, pair, selection, shown, setMark) {
         return `step ${count(selection.tick(detail))} is marked`;
       }
       if (key === "p") selection.choose({ tick: shown().curve.top });
-      else if (moveTick(key, event, selection) === undefined) return undefined;
-      selection.reveal(selection.cursor.tick);
+      else if (moveTick(key, event, selection, selection.tick(detail)) === undefined) return undefined;
+      selection.reveal(selection.tick(detail));
       return words(selection.tick(detail));
     },
     table: () => rowsOf(program, shown().curve, selection),
@@ -145,6 +145,8 @@ export function curveFigure(program, pair, selection, shown, setMark) {
   /** @param {CanvasRenderingContext2D} context @param {Curve} curve @param {{x0: number, x1: number, tick: number}[]} columns @param {(size: number) => number} yOf */
   function areas(context, curve, columns, yOf) {
     const floor = new Float64Array(columns.length);
+    context.strokeStyle = themeColor("ground");
+    context.lineWidth = 1;
     for (const area of curve.areas) {
       context.beginPath();
       columns.forEach(({ x0, x1, tick }, index) => {
@@ -162,9 +164,8 @@ export function curveFigure(program, pair, selection, shown, setMark) {
       context.closePath();
       context.fillStyle = fillOf(context, area);
       context.fill();
-      context.strokeStyle = themeColor("ground");
-      context.lineWidth = 1;
-      context.stroke();
+      const [first] = columns;
+      if (first && first.x1 - first.x0 > 4) context.stroke(); // of the ground's colour, which would hide narrow columns
       columns.forEach(({ tick }, index) => (floor[index] = at(floor, index) + at(area.bytes, tick)));
     }
   }
@@ -190,14 +191,11 @@ export function curveFigure(program, pair, selection, shown, setMark) {
 
   /** @param {CanvasRenderingContext2D} context @param {Curve} curve @param {number} y */
   function room(context, curve, y) {
-    context.strokeStyle = context.fillStyle = themeColor("mark");
+    context.strokeStyle = themeColor("mark");
     context.lineWidth = 2;
     line(context, box.left, y, box.right, y);
     context.lineWidth = 1;
-    context.font = FONT;
-    context.textAlign = "right";
-    context.textBaseline = "bottom";
-    context.fillText(`${curve.where.startsWith("all") ? "all tiles have" : "a tile has"} ${bytes(curve.room)}`, box.right, y - 2);
+    label(context, box, `${curve.where.startsWith("all") ? "all tiles have" : "a tile has"} ${bytes(curve.room)}`, box.right, y - 11 < box.top + 8 ? y + 12 : y - 11, "mark");
   }
 
   /** @param {CanvasRenderingContext2D} context @param {Curve} curve @param {(size: number) => number} yOf */
@@ -227,9 +225,8 @@ export function curveFigure(program, pair, selection, shown, setMark) {
   }
 }
 
-/** @param {string} key @param {KeyboardEvent} event @param {Selection} selection @returns {true | undefined} */
-function moveTick(key, event, selection) {
-  const { tick } = selection.cursor;
+/** @param {string} key @param {KeyboardEvent} event @param {Selection} selection @param {number} tick from which it moves @returns {true | undefined} */
+function moveTick(key, event, selection, tick) {
   const far = event.shiftKey ? 10 : 1;
   const page = Math.max(1, Math.round((selection.to - selection.from) / 10));
   /** @type {Record<string, number>} */

@@ -1,6 +1,6 @@
 /** Bytes of every tile at every step. */
 
-import { fillOf, themeColor } from "../../core/colors.js";
+import { themeColor } from "../../core/colors.js";
 import { h } from "../../core/dom.js";
 import { figure } from "../../core/figure.js";
 import { bytes, count, share } from "../../core/format.js";
@@ -19,7 +19,6 @@ import { prefix, stepWords } from "./model.js";
 const HEIGHT = 330;
 const LOOPS = 16; // pixels of a row of loops
 const MOST_DEPTH = 4; // rows of loops
-const OVER = Object.freeze({ color: "#D55E00", hatch: /** @type {const} */ ("cross") });
 
 /**
  * The scale of colours: from 0 to what a tile has, or from the least to the most that there is.
@@ -101,7 +100,7 @@ export function heatMap(program, pair, selection, shown) {
       return true;
     },
     onKey(key, event) {
-      const moved = moveBy(key, event, selection);
+      const moved = moveBy(key, event, selection, detail);
       if (moved === undefined) return undefined;
       return words(selection.tick(detail), selection.tile(detail));
     },
@@ -166,10 +165,10 @@ export function heatMap(program, pair, selection, shown) {
 
 /**
  * What a key of a picture of steps and tiles does; undefined if it is none of its own.
- * @param {string} key @param {KeyboardEvent} event @param {Selection} selection @returns {true | undefined}
+ * @param {string} key @param {KeyboardEvent} event @param {Selection} selection @param {Detail} detail from whose step and tile it moves @returns {true | undefined}
  */
-export function moveBy(key, event, selection) {
-  const { tick, tile } = selection.cursor;
+function moveBy(key, event, selection, detail) {
+  const [tick, tile] = [selection.tick(detail), selection.tile(detail)];
   const far = event.shiftKey ? 10 : 1;
   const page = Math.max(1, Math.round((selection.to - selection.from) / 10));
   /** @type {Record<string, () => void>} */
@@ -191,7 +190,7 @@ export function moveBy(key, event, selection) {
   const move = moves[key];
   if (!move) return undefined;
   move();
-  selection.reveal(selection.cursor.tick);
+  selection.reveal(selection.tick(detail));
   return true;
 }
 
@@ -220,9 +219,14 @@ export function drawLoops(context, detail, box, xOf, depth) {
     context.fillRect(x0, y, x1 - x0, LOOPS - 3);
     context.strokeStyle = themeColor("edge");
     context.strokeRect(x0 + 0.5, y + 0.5, Math.max(1, x1 - x0 - 1), LOOPS - 4);
-    const words = kind === "branch" ? `branch ${name}` : `loop ${name}, ${trips === null ? "trips depend on data" : `${count(trips)} trips`}: its body once`;
+    const times = trips === null ? "" : ` ×${count(trips)}`;
+    const choices =
+      kind === "branch"
+        ? [`branch ${name}`, "branch"]
+        : [`loop ${name}, ${trips === null ? "trips depend on data" : `${count(trips)} trips`}: its body once`, `loop ${name}${times}`, `loop${times}`, times.trim()];
+    const words = choices.find((each) => context.measureText(each).width < x1 - x0 - 8);
     context.fillStyle = themeColor("ink");
-    if (context.measureText(words).width < x1 - x0 - 8) context.fillText(words, x0 + 4, y + (LOOPS - 3) / 2);
+    if (words) context.fillText(words, x0 + 4, y + (LOOPS - 3) / 2);
   }
 }
 
@@ -231,7 +235,7 @@ export function drawLoops(context, detail, box, xOf, depth) {
  * @param {CanvasRenderingContext2D} context @param {import("./heat.js").Grid} cells @param {{left: number, top: number, bottom: number}} box @param {number} right @param {number} most
  */
 function tooMany(context, cells, box, right, most) {
-  context.fillStyle = fillOf(context, OVER);
+  context.fillStyle = crossed(context);
   const height = (box.bottom - box.top) / cells.rows;
   const width = (right - box.left) / cells.columns;
   for (let column = 0; column < cells.columns; column++) {
@@ -241,6 +245,19 @@ function tooMany(context, cells, box, right, most) {
       if (row > first) context.fillRect(box.left + column * width, box.top + first * height, width, (row - first) * height);
     }
   }
+}
+
+/** Crossed lines that show what is below. @param {CanvasRenderingContext2D} context @returns {CanvasPattern | string} */
+function crossed(context) {
+  const tile = document.createElement("canvas");
+  tile.width = tile.height = 12;
+  const pen = /** @type {CanvasRenderingContext2D} */ (tile.getContext("2d"));
+  for (const [color, width] of /** @type {[string, number][]} */ ([["#000000", 3], ["#ffffff", 1]])) {
+    pen.strokeStyle = color;
+    pen.lineWidth = width;
+    for (const [x0, y0, x1, y1] of /** @type {[number, number, number, number][]} */ ([[-2, -2, 14, 14], [-2, 14, 14, -2]])) line(pen, x0, y0, x1, y1);
+  }
+  return context.createPattern(tile, "repeat") ?? "#D55E00";
 }
 
 /** The scale of colours, with the bytes at its ends. @param {Known[]} programs @param {[number, number]} scale @returns {HTMLElement} */

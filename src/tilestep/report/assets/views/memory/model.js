@@ -19,6 +19,7 @@ import { fullest, runsOf } from "./peaks.js";
  * @typedef {object} Detail
  * @property {Memory} memory
  * @property {string[]} steps names by tick
+ * @property {ArrayLike<number>} leaves of the program's tree, by tick; -1: none
  * @property {string[]} names of values
  * @property {string[]} lines of values; '' if unknown
  * @property {ArrayLike<number>} sizes of whole arrays
@@ -88,6 +89,7 @@ function detailOf(json, columns, facts) {
   return {
     memory,
     steps: words(tick("step"), json.names),
+    leaves: tick("leaf"),
     names: words(life("name"), json.names),
     lines: words(life("line"), json.lines),
     sizes: life("size_bytes"),

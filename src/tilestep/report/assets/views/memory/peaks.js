@@ -32,25 +32,28 @@ export function runsOf(memory) {
  */
 export function sweep(memory, runs, from, to, visit) {
   // Inner loops index their arrays themselves: `at` sees arrays of many kinds, which makes it slow.
-  const bytes = new Float64Array(runs.tiles.length);
+  const count = runs.tiles.length;
+  const bytes = new Float64Array(count);
+  const changes = new Float64Array(count + 1); // from one run to the next: a value changes two of them, however many tiles it has
   const order = Array.from(memory.first, (_, life) => life);
   const born = order.filter((life) => at(memory.first, life) > from).sort((a, b) => at(memory.first, a) - at(memory.first, b));
   const gone = order.filter((life) => at(memory.last, life) >= from).sort((a, b) => at(memory.last, a) - at(memory.last, b));
-  const add = (/** @type {number} */ life, /** @type {number} */ sign) => {
-    const size = sign * at(memory.tileBytes, life);
-    for (const [begin, end] of runs.spans[life] ?? []) for (let run = begin; run < end; run++) bytes[run] = /** @type {number} */ (bytes[run]) + size;
-  };
-  for (const life of order) if (lives(memory, life, from)) add(life, 1);
+  const put = (/** @type {number} */ life, /** @type {number} */ sign) => add(changes, runs.spans[life] ?? [], sign * at(memory.tileBytes, life));
+  for (const life of order) if (lives(memory, life, from)) put(life, 1);
   let [nextBorn, nextGone] = [0, 0];
   for (let tick = from; tick < to; tick++) {
     let changed = tick === from;
     while (nextGone < gone.length && at(memory.last, at(gone, nextGone)) < tick) {
-      add(at(gone, nextGone++), -1);
+      put(at(gone, nextGone++), -1);
       changed = true;
     }
     while (nextBorn < born.length && at(memory.first, at(born, nextBorn)) <= tick) {
-      add(at(born, nextBorn++), 1);
+      put(at(born, nextBorn++), 1);
       changed = true;
+    }
+    if (changed) {
+      let sum = 0;
+      for (let run = 0; run < count; run++) bytes[run] = sum += /** @type {number} */ (changes[run]);
     }
     visit(tick, bytes, changed);
   }
@@ -78,57 +81,72 @@ export function peak(fullestOf) {
 }
 
 /**
- * The peak that is left without one value, for each of some values: another step or tile may decide then.
+ * The peak that is left without some values, for each of several groups of them: another step or tile may decide then.
  * @param {Memory} memory
  * @param {Runs} runs
  * @param {{bytes: Float64Array, tile: Int32Array}} fullestOf of each tick
- * @param {number[]} values
+ * @param {number[][]} groups
  * @returns {Peak[]}
  */
-export function without(memory, runs, fullestOf, values) {
+export function without(memory, runs, fullestOf, groups) {
   const top = peak(fullestOf);
-  // The step of the peak keeps at least so much, which spares a look at steps that have less.
-  const least = (/** @type {number} */ life) => {
-    const taken = lives(memory, life, top.tick) && holds(memory, life, top.tile);
-    return { bytes: top.bytes - (taken ? at(memory.tileBytes, life) : 0), tile: -1, tick: -1 };
+  // The peak's own tile keeps at least so much, which spares a look at steps that have less.
+  const least = (/** @type {number[]} */ group) => {
+    const gone = group.filter((life) => lives(memory, life, top.tick) && holds(memory, life, top.tile));
+    return { bytes: top.bytes - gone.reduce((sum, life) => sum + at(memory.tileBytes, life), 0), tile: -1, tick: -1 };
   };
-  const found = values.map(least);
+  const found = groups.map(least);
+  const own = groups.map(() => ({ alive: 0, changes: new Float64Array(runs.tiles.length + 1) })); // of each group, at the tick
+  const members = groups.flatMap((group, index) => group.map((life) => ({ life, group: /** @type {{alive: number, changes: Float64Array}} */ (own[index]) })));
+  const born = [...members].sort((a, b) => at(memory.first, a.life) - at(memory.first, b.life));
+  const gone = [...members].sort((a, b) => at(memory.last, a.life) - at(memory.last, b.life));
+  let [nextBorn, nextGone] = [0, 0];
   sweep(memory, runs, 0, memory.numTicks, (tick, bytes) => {
+    for (let one = gone[nextGone]; one && at(memory.last, one.life) < tick; one = gone[++nextGone]) {
+      add(one.group.changes, runs.spans[one.life] ?? [], -at(memory.tileBytes, one.life));
+      one.group.alive--;
+    }
+    for (let one = born[nextBorn]; one && at(memory.first, one.life) <= tick; one = born[++nextBorn]) {
+      add(one.group.changes, runs.spans[one.life] ?? [], at(memory.tileBytes, one.life));
+      one.group.alive++;
+    }
     const most = at(fullestOf.bytes, tick);
     const everywhere = memory.always + at(memory.temporary, tick);
-    values.forEach((life, index) => {
+    for (let index = 0; index < groups.length; index++) {
       const best = /** @type {Peak} */ (found[index]);
-      if (most < best.bytes || (most === best.bytes && best.tick >= 0)) return;
-      const left = lives(memory, life, tick)
-        ? mostWithout(bytes, runs.spans[life] ?? [], at(memory.tileBytes, life), runs.tiles)
-        : { bytes: most - everywhere, tile: at(fullestOf.tile, tick) };
-      const sum = left.bytes + everywhere;
-      if (sum > best.bytes || (sum === best.bytes && best.tick < 0)) found[index] = { bytes: sum, tile: left.tile, tick };
-    });
+      if (most < best.bytes || (most === best.bytes && best.tick >= 0)) continue;
+      const group = /** @type {{alive: number, changes: Float64Array}} */ (own[index]);
+      let [sum, tile] = [most, at(fullestOf.tile, tick)];
+      if (group.alive) {
+        const rest = largestRest(bytes, group.changes);
+        [sum, tile] = [rest.bytes + everywhere, at(runs.tiles, rest.run)];
+      }
+      if (sum > best.bytes || (sum === best.bytes && best.tick < 0)) found[index] = { bytes: sum, tile, tick };
+    }
   });
   return found;
 }
 
-/**
- * @param {Float64Array} bytes by run
- * @param {[number, number][]} places of the value
- * @param {number} size
- * @param {number[]} tiles first of each run
- * @returns {{bytes: number, tile: number}}
- */
-function mostWithout(bytes, places, size, tiles) {
-  let best = -Infinity;
-  let place = 0;
-  const [[begin, end], [begin2, end2]] = [places[0] ?? [0, 0], places[1] ?? [0, 0]];
+/** The first of the largest sums that are left. @param {Float64Array} bytes by run @param {Float64Array} changes from run to run of what is taken @returns {{bytes: number, run: number}} */
+function largestRest(bytes, changes) {
+  let [place, best, taken] = [0, -Infinity, 0];
   for (let run = 0; run < bytes.length; run++) {
-    const inside = (begin <= run && run < end) || (begin2 <= run && run < end2);
-    const left = /** @type {number} */ (bytes[run]) - (inside ? size : 0);
-    if (left > best) {
-      best = left;
+    taken += /** @type {number} */ (changes[run]);
+    const rest = /** @type {number} */ (bytes[run]) - taken;
+    if (rest > best) {
+      best = rest;
       place = run;
     }
   }
-  return { bytes: best, tile: at(tiles, place) };
+  return { bytes: best, run: place };
+}
+
+/** Adds bytes to runs, as changes at their ends. @param {Float64Array} changes @param {[number, number][]} places @param {number} size */
+function add(changes, places, size) {
+  for (const [begin, end] of places) {
+    changes[begin] = /** @type {number} */ (changes[begin]) + size;
+    changes[end] = /** @type {number} */ (changes[end]) - size;
+  }
 }
 
 /** The first of the largest. @param {Float64Array} numbers @returns {number} */

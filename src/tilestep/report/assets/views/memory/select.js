@@ -120,7 +120,7 @@ export function chooser(pairs, draw) {
   field.value = String(Math.max(0, pairs.findIndex((pair) => key(pair) === wanted || key(pair).split(/(?=[ab])/).includes(wanted) || key(pair) === `a${wanted}`)));
   field.addEventListener("change", () => {
     const pair = pairs[Number(field.value)];
-    set({ program: pair ? key(pair) : null, tick: null, tile: null, mark: null, value: null, from: null, to: null });
+    set({ program: pair ? key(pair) : null, tick: null, tile: null, mark: null, valuea: null, valueb: null, from: null, to: null });
     show(pair);
   });
   show(pairs[Number(field.value)]);

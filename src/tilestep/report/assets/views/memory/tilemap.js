@@ -7,7 +7,7 @@ import { figure } from "../../core/figure.js";
 import { bytes, count, share } from "../../core/format.js";
 import { table } from "../../core/table.js";
 import { valueOf } from "../../core/value.js";
-import { below, boxOf, bytesAxis, FONT, label, line } from "./axes.js";
+import { below, boxOf, bytesAxis, label, line } from "./axes.js";
 import { at, byCategory, CATEGORIES, tileBytes } from "./lives.js";
 import { ORDER, PARTS, prefix, stepWords } from "./model.js";
 
@@ -78,7 +78,7 @@ export function tileMap(program, pair, selection, high) {
     onPress: (x) => x >= box.left && x < box.right && selection.choose({ tile: tileAt(x) }),
     onDrag: (x) => x >= box.left && x < box.right && selection.choose({ tile: tileAt(x) }),
     onKey(key, event) {
-      const { tile } = selection.cursor;
+      const tile = selection.tile(program.detail);
       const far = event.shiftKey ? 10 : 1;
       const page = Math.max(1, Math.round(memory.numTiles / 10));
       /** @type {Record<string, number>} */
@@ -97,11 +97,7 @@ export function tileMap(program, pair, selection, high) {
     context.lineWidth = 2;
     line(context, box.left, y, box.right, y);
     context.lineWidth = 1;
-    context.font = FONT;
-    context.fillStyle = themeColor("mark");
-    context.textAlign = "right";
-    context.textBaseline = "bottom";
-    context.fillText(text, box.right, y - 2);
+    label(context, box, text, box.right, y - 11 < box.top + 8 ? y + 12 : y - 11, "mark");
   }
 }
 

@@ -3,6 +3,7 @@
 import { h } from "../../core/dom.js";
 import { bytes, count } from "../../core/format.js";
 import { columnsOf, either, joined } from "../../core/pairs.js";
+import { link } from "../../core/state.js";
 import { table } from "../../core/table.js";
 import { at, CATEGORIES, holds, lives } from "./lives.js";
 import { prefix } from "./model.js";
@@ -18,6 +19,7 @@ import { without } from "./peaks.js";
 /** @typedef {import("../../core/table.js").Column<ValuePair>} ValueColumn */
 
 const MOST_WITHOUT = 200; // values that the peak is worked out without
+const MOST_LINES = 50; // likewise
 
 /** @param {Value} value @returns {string} */
 export function nameOf({ program, life }) {
@@ -44,15 +46,25 @@ export function long(words) {
   return h("span", { class: "long", "data-tip": words.length > 40 ? words : false }, words || "–");
 }
 
+/** A line of code as a link to it. @param {string} words such as 'train.py:41' @returns {HTMLElement} */
+export function lineLink(words) {
+  const place = words.lastIndexOf(":");
+  if (place < 0) return long(words);
+  const href = link("source", { file: words.slice(0, place), line: words.slice(place + 1) });
+  return h("a", { class: "long", href, "data-tip": words.length > 40 ? words : false, onclick: (/** @type {Event} */ event) => event.stopPropagation() }, words);
+}
+
 /** Values of two recordings side by side, by name, line and category. @param {Known[]} programs @param {(program: Known) => number[]} of @returns {ValuePair[]} */
 export function pairedValues(programs, of) {
   const rows = programs.map((program) => ({ name: program.side, rows: of(program).map((life) => ({ program, life })) }));
+  const [only] = rows;
+  if (only && rows.length === 1) return only.rows.map((value) => ({ [only.name]: value }));
   return joined(rows, (value) => JSON.stringify([nameOf(value), lineOf(value), categoryOf(value)]));
 }
 
 /** Columns with words that a value of either recording gives. @param {[string, (value: Value) => string][]} columns @returns {ValueColumn[]} */
 function wordColumns(columns) {
-  return columns.map(([name, of]) => ({ name, of: either(of), cell: (pair) => long(either(of)(pair)) }));
+  return columns.map(([name, of]) => ({ name, of: either(of), cell: (pair) => (name === "line" ? lineLink : long)(either(of)(pair)) }));
 }
 
 /**
@@ -103,7 +115,7 @@ export function freeing(program, pair, open) {
     .filter((life) => lives(memory, life, peak.tick) && holds(memory, life, peak.tile) && at(memory.tileBytes, life) > 0)
     .sort((one, other) => at(memory.tileBytes, other) - at(memory.tileBytes, one) || one - other);
   const looked = here.slice(0, MOST_WITHOUT);
-  const left = new Map(without(memory, detail.runs, detail.fullest, looked).map((found, index) => [at(looked, index), found]));
+  const left = new Map(without(memory, detail.runs, detail.fullest, looked.map((life) => [life])).map((found, index) => [at(looked, index), found]));
   const rows = looked.map((life) => ({ [program.side]: { program, life } }));
   const then = (/** @type {ValuePair} */ row) => /** @type {import("./peaks.js").Peak} */ (left.get(either((/** @type {Value} */ value) => value.life)(row)));
   const where = (/** @type {ValuePair} */ row) => `tile ${count(then(row).tile)}, ${stepName(detail, then(row).tick)}`;
@@ -114,7 +126,7 @@ export function freeing(program, pair, open) {
     { name: "on a tile", unit: "bytes", origin: "memory.value", of: either(({ life }) => at(memory.tileBytes, life)) },
     step("last used in", ({ life }) => at(memory.last, life)),
     { name: "the peak without it", unit: "bytes", origin: "memory.without", of: (row) => then(row).bytes },
-    { name: "less", unit: "bytes", origin: "memory.without", of: (row) => peak.bytes - then(row).bytes, cell: (row) => (peak.bytes === then(row).bytes ? "nothing" : bytes(peak.bytes - then(row).bytes)) },
+    { name: "less", unit: "bytes", origin: "memory.without", of: (row) => peak.bytes - then(row).bytes, cell: (row) => less(peak.bytes - then(row).bytes) },
     { name: "then the fullest", of: where, cell: (row) => long(where(row)) },
   ];
   const sentence = temporary
@@ -124,7 +136,47 @@ export function freeing(program, pair, open) {
     h("p", { class: "note" }, `${prefix(program, pair)}The ${count(here.length)} values on tile ${count(peak.tile)} at the peak. Without one of them another step or tile may be the fullest, so the peak falls by less than the value has. ${sentence}`),
     here.length > looked.length ? h("p", { class: "note" }, `The largest ${count(looked.length)} are here: the peak is worked out anew for each.`) : null,
     table({ label: `${prefix(program, pair)}who would free the fullest tile`, columns, rows, filter: true, open, empty: "No value is there: code and the step itself fill the tile." }),
+    ...lines(program, pair, here),
   ].filter((part) => part !== null);
+}
+
+/** The peak that is left without all values that a line makes, of the lines whose values are there. @param {Known} program @param {Pair} pair @param {number[]} here values on the fullest tile at the peak @returns {HTMLElement[]} */
+function lines(program, pair, here) {
+  const { detail } = program;
+  const { memory, peak } = detail;
+  const named = [...new Set(here.map((life) => detail.lines[life] ?? ""))].filter(Boolean).slice(0, MOST_LINES);
+  if (!named.length) return [];
+  /** @type {Map<string, number[]>} */
+  const groups = new Map(named.map((name) => [name, []]));
+  detail.lines.forEach((name, life) => groups.get(name)?.push(life));
+  const left = without(memory, detail.runs, detail.fullest, named.map((name) => groups.get(name) ?? []));
+  const rows = named.map((name, index) => {
+    const then = /** @type {import("./peaks.js").Peak} */ (left[index]);
+    const there = here.filter((life) => detail.lines[life] === name);
+    return { name, values: groups.get(name)?.length ?? 0, there: there.reduce((sum, life) => sum + at(memory.tileBytes, life), 0), then };
+  });
+  const where = (/** @type {any} */ row) => `tile ${count(row.then.tile)}, ${stepName(detail, row.then.tick)}`;
+  return [
+    h("p", { class: "note" }, `${prefix(program, pair)}All values of a line together: an unrolled loop makes many, and without one of them the next has the peak.`),
+    table({
+      label: `${prefix(program, pair)}lines that would free the fullest tile`,
+      columns: [
+        { name: "line", of: (row) => row.name, cell: (row) => lineLink(row.name) },
+        { name: "values that it makes", unit: "count", origin: "memory.value", of: (row) => row.values },
+        { name: "on the tile at the peak", unit: "bytes", origin: "memory.value", of: (row) => row.there },
+        { name: "the peak without them", unit: "bytes", origin: "memory.without", of: (row) => row.then.bytes },
+        { name: "less", unit: "bytes", origin: "memory.without", of: (row) => peak.bytes - row.then.bytes, cell: (row) => less(peak.bytes - row.then.bytes) },
+        { name: "then the fullest", of: where, cell: (row) => long(where(row)) },
+      ],
+      rows,
+      sortBy: 4,
+    }),
+  ];
+}
+
+/** @param {number} size @returns {string} */
+function less(size) {
+  return size ? bytes(size) : "nothing";
 }
 
 /** How much larger the batch can be. @param {Program} program @param {Pair} pair @returns {HTMLElement[]} */

@@ -50,7 +50,8 @@ export function roofline({ pairs, grouping, two, looks, chosen, choose, table })
   const used = new Set(points.map(({ operation }) => operation.roof));
   const flat = unique(all.flatMap((steps) => steps.roofs.flops.flatMap(({ rate, words }, place) => (rate && (used.has(place) || (place === 0 && used.size === 0)) ? [{ rate, words, dashed: false }] : []))));
   const finite = points.filter(({ x }) => Number.isFinite(x));
-  const xs = range(finite.map(({ x }) => x), [1, 1e4]);
+  const ridge = flat[0] && exchange[0] ? [Math.max(...flat.map(({ rate }) => rate)) / exchange[0].rate] : []; // where the roofs meet
+  const xs = range([...finite.map(({ x }) => x), ...ridge], [1, 1e4]);
   const ys = range([...points.map(({ y }) => y), ...flat.map(({ rate }) => rate)], [1e6, 1e12]);
   let cursor = Math.max(0, points.findIndex(({ pair }) => pair === chosen()));
   let size = { width: 800, height: HEIGHT };
@@ -211,7 +212,7 @@ export function roofline({ pairs, grouping, two, looks, chosen, choose, table })
     const roof = operation.steps.roofs.flops[operation.roof];
     const whose = two ? `${hollow ? "A" : "B"}: ` : "";
     const of = peak !== null && roof ? `, ${share(peak, 1)} of the peak for ${roof.words}` : "";
-    const moved = Number.isFinite(x) ? `${large(x)}flop for each byte that the busiest tile receives` : "no exchange";
+    const moved = Number.isFinite(x) ? `${text(x, "flops")} for each byte that the busiest tile receives` : "no exchange";
     return `${whose}${titleOf(operation, grouping)}: ${text(y, "flop/s")}${of}; ${moved}; ${text(operation.cycles, "cycles")} in all, ${share(operation.cycles, operation.steps.cycles)}.`;
   }
 

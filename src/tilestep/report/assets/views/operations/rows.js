@@ -72,7 +72,7 @@ function operation(steps, leaves, id) {
     id,
     steps,
     leaves,
-    name: one(({ name }) => name, "steps"),
+    name: leaves.length === 1 ? (leaves[0]?.name ?? "") : `${leaves.length} steps`,
     program: one(({ program }) => steps.programs[program]?.label ?? "", "programs"),
     scope: one(({ scope }) => scope, "operations"),
     family: one(({ family }) => family, "families"),
@@ -105,7 +105,7 @@ export function peakOf(operation) {
 
 /** Bytes that the busiest tile receives, by the cycles of the exchange. @param {Operation} operation @returns {number | null} */
 export function bytesPerCycle({ exchangeBytes, exchange }) {
-  return exchange ? exchangeBytes / exchange : null;
+  return exchange && exchangeBytes ? exchangeBytes / exchange : null;
 }
 
 /** Flops for each byte that the busiest tile receives; infinite without exchange, null without flops. @param {Operation} operation @returns {number | null} */

@@ -8,14 +8,14 @@ import { bytesPerCycle, limitsOf, peakOf, rateOf, titleOf } from "./rows.js";
 
 /** @typedef {import("./rows.js").Operation} Operation */
 
-/** @type {Readonly<Record<import("./rows.js").Limit, [string, string]>>} */
+/** What limits, as the begin of a sentence and as a noun. @type {Readonly<Record<import("./rows.js").Limit, [string, string]>>} */
 const WORDS = Object.freeze({
   compute: ["Compute limits", "compute"],
   exchange: ["Exchange between tiles limits", "exchange"],
   sync: ["Sync limits", "sync"],
   overhead: ["The fixed cost of its supersteps limits", "fixed cost of supersteps"],
   collective: ["Exchange between IPUs limits", "exchange between IPUs"],
-  host_call: ["The host limits", "host calls"],
+  host_call: ["Transfers to and from the host limit", "transfers to and from the host"],
 });
 
 /**

@@ -31,7 +31,7 @@ const FIGURES = [
   ...CYCLE_KINDS.map(([kind, words]) => ({ words: `· ${words}`, unit: /** @type {Unit} */ ("cycles"), origin: "steps.once", of: (/** @type {Node} */ { leaf }) => (leaf ? some(leaf.once[kind]) : null) })),
   { words: "· of it fixed cost", unit: "cycles", origin: "steps.overhead", of: ({ leaf }) => (leaf && leaf.overhead > 0 ? leaf.overhead : null) },
   { words: "flop of one execution", unit: "flops", origin: "steps.flops_once", of: ({ leaf }) => (leaf?.kind === KIND.SUPERSTEP ? leaf.flops : null) },
-  { words: "flop in all runs", unit: "flops", origin: "steps.flops", of: (node, program) => (!node.leaf && program.runs ? node.flops : null) },
+  { words: "flop in all runs", unit: "flops", origin: "steps.flops", of: (node, program) => (!node.leaf && program.runs ? some(node.flops) : null) },
   { words: "exchange of one, busiest tile", unit: "bytes", origin: "steps.exchange_bytes_once", of: ({ leaf }) => (leaf?.kind === KIND.SUPERSTEP ? leaf.exchangeBytes : null) },
   { words: "temporary, fullest tile", unit: "bytes", origin: "steps.temporary", of: ({ leaf }) => (leaf?.kind === KIND.SUPERSTEP ? leaf.temporary : null) },
   { words: "code of the codelet", unit: "bytes", origin: "steps.code", of: ({ leaf }) => (leaf ? some(leaf.codeletBytes) : null) },
@@ -43,7 +43,7 @@ const FIGURES = [
 ];
 /** @type {Text[]} */
 const TEXTS = [
-  { words: "instruction", of: (node) => node.name },
+  { words: "instruction", of: (node) => (node.kind === KIND.ROOT || node.kind === KIND.ARM ? "" : node.name) },
   { words: "operation", of: (node) => node.scope },
   { words: "family", of: ({ leaf }) => leaf?.family ?? "" },
   { words: "dtype", of: ({ leaf }) => leaf?.dtype ?? "" },
@@ -76,9 +76,9 @@ export function nodePanel(node, pair) {
     const said = [...new Set(of.map(([each]) => row.of(each)))].filter(Boolean);
     return said.length ? h("tr", {}, h("th", { scope: "row" }, row.words), h("td", { class: "long", colspan: two ? 3 : 1 }, said.join(" → "))) : null;
   });
-  const line = here.line;
+  const { line, leaf } = here;
   return [
-    h("h3", {}, `${kindWords(here, place)} `, h("code", {}, here.name)),
+    h("h2", {}, `${kindWords(here, place)} `, here.kind === KIND.ARM ? null : h("code", {}, here.name)),
     h(
       "table",
       { class: "node-figures" },
@@ -91,5 +91,6 @@ export function nodePanel(node, pair) {
         rows,
       ),
     ),
-  ];
+    leaf ? h("p", {}, h("a", { href: link("operations", { operation: `${node.b ? "b" : "a"} ${leaf.program} ${leaf.number}` }) }, "What limits it?")) : null,
+  ].filter((part) => part !== null);
 }

@@ -112,8 +112,8 @@ export function programTree({ root, pair, open, choose }) {
     const share = node.cycles / whole;
     return [
       number(node.cycles / runs, "cycles", ran ? "steps.run" : "steps.once"),
-      h("span", { class: "n part", "data-tip": explained(share, "share", "steps.share_of_program") }, h("i", { style: { width: `${share ? Math.max(1, 55 * share) : 0}%` } }), node.cycles ? text(share, "share") : ""),
-      number((ran ? node.times : node.ofRun) / runs, "number", "steps.executions_of_run"),
+      h("span", { class: "n part", "data-tip": explained(share, "share", "steps.share_of_program") }, h("i", { style: { width: `${share ? Math.max(1, 44 * share) : 0}%` } }), node.cycles ? text(share, "share") : ""),
+      number(timesOf(node, ran) / runs, "number", "steps.executions_of_run"),
       number(node.flops / runs, "flops", "steps.flops"),
       number(node.exchangeBytes / runs, "bytes", "steps.exchange_bytes"),
       h("span", { class: "n" }, node.line ? h("a", { href: link("source", { file: node.line.file, line: node.line.line }), tabindex: "-1", "data-tip": node.line.name }, `${node.line.file.split("/").pop()}:${node.line.line}`) : ""),
@@ -124,7 +124,7 @@ export function programTree({ root, pair, open, choose }) {
   function pairCells({ a, b }) {
     const ofRun = (/** @type {Node | undefined} */ node, /** @type {Program | undefined} */ program) => (node ? node.cycles / (program?.runs || 1) : null);
     const [before, after] = [ofRun(a, pair.a), ofRun(b, pair.b)];
-    return [number(before, "cycles", "steps.run"), number(after, "cycles", "steps.run"), h("span", { class: "n", "data-value": (after ?? 0) - (before ?? 0) }, changeOf(before, after, "cycles"))];
+    return [number(before, "cycles", "steps.run"), number(after, "cycles", "steps.run"), h("span", { class: "n", "data-value": (after ?? 0) - (before ?? 0), "data-tip": explained((after ?? 0) - (before ?? 0), "cycles", "steps.run") }, changeOf(before, after, "cycles"))];
   }
 
   /** @param {Both} node */
@@ -240,6 +240,13 @@ function number(value, unit, origin) {
   return h("span", { class: "n", "data-value": value, "data-tip": explained(value, unit, origin) }, text(value, unit));
 }
 
+/** Executions of a node in all runs, or in one; none of what is taken never to run. @param {Node} node @param {boolean} ran @returns {number} */
+function timesOf(node, ran) {
+  if (node.leaf) return ran ? node.leaf.executions : node.leaf.ofRun;
+  if (node.kind === KIND.ARM && node.assumed && !node.cycles) return 0;
+  return ran ? node.times : node.ofRun;
+}
+
 /** How often a loop goes round, and an arm is taken. @param {Both} node @returns {string} */
 function hint(node) {
   const said = [node.a, node.b].filter((each) => each !== undefined).map((each) => hintOf(/** @type {Node} */ (each), node));
@@ -252,7 +259,8 @@ function hintOf(node, here) {
     if (node.trips >= 0) return `× ${count(node.trips)}`;
     return node.assumed ? "trips unknown: one is assumed" : `${count(node.times)} trips counted in all runs`;
   }
-  if (node.kind === KIND.ARM) return node.assumed ? "not counted: the dearest arm is assumed" : `taken ${count(node.times)} times in all runs`;
+  if (node.kind === KIND.ARM && node.assumed) return node.cycles ? "not counted: the dearest arm is assumed" : "not counted: assumed never to be taken";
+  if (node.kind === KIND.ARM) return `taken ${count(node.times)} times in all runs`;
   if (node.kind === KIND.ROOT) return `${count(node.times)} runs`;
   if (node.leaf && !node.leaf.priced) return "never runs";
   return here.children.length ? "" : node.leaf?.fallback ? "priced without an estimator" : "";

@@ -60,7 +60,7 @@ export function codeList({ sources, file, lines, chosen, choose }) {
     { role: "row", class: "code-row head" },
     h("span", { role: "columnheader", class: "n" }, "line"),
     columns.flatMap((name, place) => {
-      const cell = h("span", { role: "columnheader", class: "n" }, name);
+      const cell = h("span", { role: "columnheader", class: place && !two ? "n extra" : "n" }, name);
       return place === 0 && !two ? [cell, h("span", { role: "columnheader", class: "part" }, "share")] : [cell];
     }),
     h("span", { role: "columnheader", class: "text" }, "code"),
@@ -69,10 +69,11 @@ export function codeList({ sources, file, lines, chosen, choose }) {
   scroller.append(grid);
 
   /** @param {Cost | undefined} cost @param {Figure} figure @returns {HTMLElement} */
-  const cell = (cost, { unit, origin, of, words }) => {
+  const cell = (cost, { name, unit, origin, of, words }) => {
     const value = cost ? of(cost) : 0;
-    if (!cost || !value) return h("span", { role: "gridcell", class: "n" });
-    return h("span", { role: "gridcell", class: "n", "data-value": value, "data-tip": (words?.(cost) ?? "") + explained(value, unit, origin) }, text(value, unit));
+    const look = name === CYCLES.name ? "n" : "n extra";
+    if (!cost || !value) return h("span", { role: "gridcell", class: look });
+    return h("span", { role: "gridcell", class: look, "data-value": value, "data-tip": (words?.(cost) ?? "") + explained(value, unit, origin) }, text(value, unit));
   };
   /** @param {Cost | undefined} cost @param {string} [name] @returns {HTMLElement} */
   const bar = (cost, name = "") => {
@@ -93,6 +94,8 @@ export function codeList({ sources, file, lines, chosen, choose }) {
     const shown = a?.cycles || b?.cycles ? changeOf(a?.cycles ?? null, b?.cycles ?? null, "cycles") : null;
     return [cell(a, CYCLES), cell(b, CYCLES), h("span", { role: "gridcell", class: "n", "data-value": shown ? value : false, "data-tip": differs ? explained(value, "cycles", "source.cycles") : false }, shown)];
   };
+  // As tables have it, for tests: the figures of A, then those of B, by line.
+  /** @type {any} */ (scroller).allRows = () => lines.map((line) => [line.number, ...sources.flatMap(({ side }) => figures.map(({ of }) => (line[side.name] ? of(/** @type {Cost} */ (line[side.name])) : null)))]);
   const costs = lines.map(({ a, b }) => Boolean(a || b));
   const rows = new RowWindow({
     scroller,
@@ -103,7 +106,7 @@ export function codeList({ sources, file, lines, chosen, choose }) {
       const line = /** @type {CodeLine} */ (lines[place]);
       return h(
         "div",
-        { role: "row", class: `code-row${costs[place] ? " costs" : ""}`, "aria-rowindex": place + 2, "aria-selected": line.number === chosen },
+        { role: "row", class: `code-row${costs[place] ? " costs" : ""}`, "aria-rowindex": place + 2, "aria-selected": String(line.number === chosen) },
         h("span", { role: "rowheader", class: "n number" }, line.number),
         margin(line),
         h("span", { role: "gridcell", class: "text" }, marked(line.text ?? "", query)),

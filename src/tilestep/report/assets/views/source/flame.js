@@ -19,7 +19,8 @@ import { byName, frameAt, framesOf, matchesOf, MODES, wayTo } from "./frames.js"
 
 const HEIGHT = 24; // of a frame
 const BAND = 6; // of it, for the families
-const MOST_ROWS = 36;
+const MOST_ROWS = 36; // below the frame that is zoomed to
+const MOST_AROUND = 8; // rows above it
 const NARROWEST = 0.75; // px that are drawn
 
 /** The section of the flame. @param {Steps[]} all @returns {HTMLElement[]} */
@@ -135,7 +136,7 @@ function picture({ steps, root }, trees, state, looks, zoom) {
     }
     const colors = { ink: themeColor("ink"), faint: themeColor("faint"), panel: themeColor("panel"), ground: themeColor("ground"), edge: themeColor("edge"), select: themeColor("select"), mark: themeColor("mark"), focus: themeColor("focus") };
     const around = [];
-    for (let here = top.parent; here; here = here.parent) around.unshift(here);
+    for (let here = top.parent; here && around.length < MOST_AROUND; here = here.parent) around.unshift(here);
     const full = (width * top.cycles) / scale;
     around.forEach((frame, row) => boxes.push({ frame, x: 0, y: row * HEIGHT, width: full }));
     let deepest = around.length;
@@ -144,7 +145,7 @@ function picture({ steps, root }, trees, state, looks, zoom) {
     for (let box = ahead.pop(); box; box = ahead.pop()) {
       boxes.push(box);
       deepest = Math.max(deepest, box.y / HEIGHT);
-      if (box.y / HEIGHT + 1 >= MOST_ROWS) continue;
+      if (box.frame.depth - top.depth >= MOST_ROWS) continue; // zooming in shows those below
       let { x } = box;
       for (const child of box.frame.children) {
         const wide = (width * child.cycles) / scale;

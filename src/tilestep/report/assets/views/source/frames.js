@@ -28,48 +28,64 @@ export const MODES = [
 /** @param {Steps} steps @param {Mode} mode @returns {Frame} */
 export function framesOf(steps, mode) {
   const root = frame("all steps", null);
+  const all = [root]; // parents before their children
+  const below = (/** @type {Frame} */ here, /** @type {string} */ name) => {
+    let next = here.byName.get(name);
+    if (!next) {
+      next = frame(name, here);
+      here.byName.set(name, next);
+      here.children.push(next);
+      all.push(next);
+    }
+    return next;
+  };
+  /** @type {Map<string[], Frame>} */
+  const ends = new Map(); // of ways that several steps share
   for (const { path, leaf } of paths(steps, mode)) {
     if (leaf.cycles <= 0) continue;
-    let here = root;
-    const way = [root];
-    for (const name of [...path, operation(leaf)]) {
-      let next = here.byName.get(name);
-      if (!next) {
-        next = frame(name, here);
-        here.byName.set(name, next);
-        here.children.push(next);
-      }
-      here = next;
-      way.push(here);
+    let around = ends.get(path);
+    if (!around) {
+      around = path.reduce(below, root);
+      ends.set(path, around);
     }
-    for (const each of way) {
-      each.cycles += leaf.cycles;
-      each.families.set(leaf.family, (each.families.get(leaf.family) ?? 0) + leaf.cycles);
-    }
+    const here = below(around, operation(leaf));
+    here.cycles += leaf.cycles;
     here.self += leaf.cycles;
-    const around = way[way.length - 2];
-    if (around) around.self += leaf.cycles;
+    around.self += leaf.cycles;
+    here.families.set(leaf.family, (here.families.get(leaf.family) ?? 0) + leaf.cycles);
   }
-  const ahead = [root];
-  for (let each = ahead.pop(); each; each = ahead.pop()) {
-    each.children.sort((a, b) => b.cycles - a.cycles || (a.name < b.name ? -1 : 1));
-    ahead.push(...each.children);
+  for (let place = all.length - 1; place > 0; place--) {
+    const here = /** @type {Frame} */ (all[place]);
+    const parent = /** @type {Frame} */ (here.parent);
+    parent.cycles += here.cycles;
+    for (const [family, cycles] of here.families) parent.families.set(family, (parent.families.get(family) ?? 0) + cycles);
   }
+  for (const each of all) each.children.sort((a, b) => b.cycles - a.cycles || (a.name < b.name ? -1 : 1));
   return root;
 }
 
 /** @param {Steps} steps @param {Mode} mode @returns {Iterable<{path: string[], leaf: Leaf}>} */
 function* paths(steps, mode) {
+  /** @type {Map<unknown, string[]>} */
+  const known = new Map(); // a way is the same array for all its steps
+  const shared = (/** @type {unknown} */ key, /** @type {() => string[]} */ make) => {
+    const found = known.get(key) ?? make();
+    known.set(key, found);
+    return found;
+  };
   for (const program of steps.programs) {
     if (mode !== "program") {
-      for (const leaf of program.leaves) yield { path: mode === "stack" ? stackPath(steps, leaf) : [program.label, ...leaf.named], leaf };
+      for (const leaf of program.leaves) {
+        const path = mode === "stack" ? shared(leaf.line, () => stackPath(steps, leaf)) : shared([program.label, ...leaf.named].join("\n"), () => [program.label, ...leaf.named]);
+        yield { path, leaf };
+      }
       continue;
     }
     /** @type {[Node, string[]][]} */
     const ahead = program.root ? [[program.root, [program.label]]] : [];
     for (let each = ahead.pop(); each; each = ahead.pop()) {
       const [node, path] = each;
-      if (node.leaf) yield { path: path, leaf: node.leaf };
+      if (node.leaf) yield { path, leaf: node.leaf };
       node.children.forEach((child, place) => ahead.push([child, child.leaf ? path : [...path, nodeName(child, place)]]));
     }
   }

@@ -27,7 +27,7 @@ export function choice(words, options, chosen, change) {
  * @returns {HTMLInputElement}
  */
 export function searchField(words, value, change, next) {
-  const field = h("input", { type: "search", "aria-label": words, placeholder: words, value });
+  const field = h("input", { type: "search", class: "wide", "aria-label": words, placeholder: words, value });
   field.addEventListener("input", () => change(field.value));
   field.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || !next) return;

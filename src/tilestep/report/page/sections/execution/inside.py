@@ -7,21 +7,23 @@ often, and have events of the same lengths.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.errors import RecordingError
+from tilestep.plan.steps import Counts
 from tilestep.record.schema import EVENT_KINDS
 from tilestep.report.page.sections.execution.rows import Numbers, Rows
 from tilestep.report.reader import Report
-from tilestep.report.reader.layout import executions
-from tilestep.report.reader.programs import ProgramLeaf
-from tilestep.report.reader.runs import Run, RunOnIpu
-from tilestep.report.reader.spans import BODY, Span
+from tilestep.report.reader.layout import Laid, executions, summed
+from tilestep.report.reader.programs import ProgramLeaf, ProgramSequence
+from tilestep.report.reader.runs import trips_at
+from tilestep.report.reader.spans import BODY, Span, spans_of_run
+from tilestep.sim.body import BodyCost
 
 MOST_LAYOUTS: Final = 1_000
 MOST_SPANS: Final = 200_000  # of all layouts together
@@ -67,8 +69,8 @@ def inside(report: Report, rows: Rows) -> Inside:
     writer = _Writer(report)
     number = np.full(len(first), -1, np.int64)
     for group in by_use[:MOST_LAYOUTS].tolist():
-        piece = order[first[group]]
-        number[group] = writer.add(int(pieces.run[piece]), int(pieces.ipu[piece]), int(pieces.begin[piece]), int(pieces.length[piece]))
+        piece = int(order[first[group]])
+        number[group] = writer.add(pieces.on_ipu(piece), int(pieces.begin[piece]), int(pieces.length[piece]))
     layout[pieces.row[order]] = np.repeat(number, counts)
     return Inside(
         layout=layout,
@@ -84,7 +86,7 @@ class _Pieces:
     """The pieces of all runs on all IPUs, as columns.
 
     Attributes:
-        row, run, ipu, begin, length: of each.
+        row, begin, length: of each.
         keys: columns; equal in all of them: equal inside.
     """
 
@@ -95,6 +97,7 @@ class _Pieces:
         mine = np.flatnonzero(is_ipu[rows.lane] & (rows.run >= 0))
         mine = mine[np.lexsort((rows.original[mine], rows.start[mine], numbers[rows.lane[mine]], rows.run[mine]))]
         self._kind, self._start, self._end = rows.kind[mine], rows.start[mine], rows.end[mine]
+        self._original = rows.original[mine]
         run, ipu = rows.run[mine], numbers[rows.lane[mine]]
         new = np.r_[True, (np.diff(run) != 0) | (np.diff(ipu) != 0)][: len(mine)]
         self._first = np.flatnonzero(new)
@@ -103,12 +106,21 @@ class _Pieces:
         none = np.zeros(0, np.int64)
         parts = (self._bodies(), *self._shared()) if len(mine) else ((none, none, none, none.reshape(0, len(BODY))),)
         groups, at, what, lengths = (np.concatenate([part[place] for part in parts]) for place in range(4))
-        identities = self._identities(rows.original[mine])
+        identities = self._identities(self._original)
         usable = identities[0][groups] >= 0
         groups, at, what, lengths = groups[usable], at[usable], what[usable], lengths[usable]
-        self.row, self.run, self.ipu, self.begin = mine[at], self._of_run[groups], self._of_ipu[groups], self._start[at]
+        self.row, self.begin, self._of_piece = mine[at], self._start[at], groups
         self.length: Numbers = lengths.sum(axis=1)
         self.keys = [*(identity[groups] for identity in identities), what, *lengths.T]
+
+    def on_ipu(self, piece: int) -> _OnIpu:
+        """The run and the IPU that a piece is of."""
+        group = int(self._of_piece[piece])
+        run = int(self._of_run[group])
+        behind = self._first[group + 1] if group + 1 < len(self._first) else len(self._original)
+        begin, end = np.searchsorted(self._runs_in_order, (run, run + 1))
+        ipus: tuple[int, ...] = tuple(self._ipus_in_order[begin:end].tolist())
+        return _OnIpu(run, int(self._position[group]), ipus, tuple(self._original[self._first[group] : behind].tolist()))
 
     def _bodies(self) -> tuple[Numbers, Numbers, Numbers, NDArray[np.int64]]:
         """(group, index of its first event, what: 0, lengths of compute, exchange, sync) of each run's own work, as spans_of_run has it."""
@@ -165,7 +177,8 @@ class _Pieces:
         sizes = np.diff(begins, append=len(order))
         position = np.empty(len(order), np.int64)
         position[order] = np.arange(len(order)) - np.repeat(begins, sizes)
-        ipus = self._of_ipu[order]
+        self._position, self._runs_in_order = position, self._of_run[order]
+        self._ipus_in_order = ipus = self._of_ipu[order]
         known: dict[bytes, int] = {}
         sets = [known.setdefault(ipus[begin : begin + size].tobytes(), len(known)) for begin, size in zip(begins, sizes, strict=True)]
         ipu_set = np.empty(len(order), np.int64)
@@ -192,27 +205,36 @@ class _Pieces:
         return np.array([numbers.get(key, 0) for key in zip(self._of_run.tolist(), position.tolist(), strict=True)], np.int64)
 
 
+class _OnIpu(NamedTuple):
+    """A run on one IPU."""
+
+    run: int
+    position: int  # of the IPU among those of the run
+    ipus: tuple[int, ...]  # of the run, in the order in which they take part
+    events: tuple[int, ...]  # rows of table events, in order of time
+
+
 class _Writer:
     """Layouts, one behind the other."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
         self._programs: list[int] = report.tables.column("runs", "program").tolist()
-        self._runs: dict[int, Run] = {}
-        self._spans: dict[tuple[int, int], tuple[list[Span], bool]] = {}
+        self._priced: dict[tuple[int, tuple[int, ...] | None], tuple[BodyCost, ProgramSequence]] = {}
+        self._spans: dict[tuple[int, ...], tuple[list[Span], bool]] = {}
         self._begins, self._rows = [0], list[tuple[int, int, int, int]]()
         self.programs: list[int] = []
         self.unrolled: list[bool] = []
         self.leaves: dict[tuple[int, int], tuple[int, ProgramLeaf]] = {}
         self._leaf_numbers: dict[tuple[int, int], int] = {}
 
-    def add(self, run: int, ipu: int, begin: int, length: int) -> int:
+    def add(self, on_ipu: _OnIpu, begin: int, length: int) -> int:
         """The number of the layout of a piece; -1 if there is no room for it."""
-        spans, unrolled = self._spans_of(run, ipu)
+        spans, unrolled = self._spans_of(on_ipu)
         spans = [span for span in spans if begin <= span.cycles_from and span.cycles_to <= begin + length]
         if not spans or len(self._rows) + len(spans) > MOST_SPANS:
             return -1
-        program = self._programs[run]
+        program = self._programs[on_ipu.run]
         for span in spans:
             leaf = -1
             if span.leaf is not None:
@@ -229,20 +251,25 @@ class _Writer:
         names = ("span_kind", "span_cycles", "span_leaf", "span_times")
         return {"layout_begin": np.asarray(self._begins, np.int64), **{name: spans[:, place] for place, name in enumerate(names)}}
 
-    def _spans_of(self, run: int, ipu: int) -> tuple[list[Span], bool]:
-        if (run, ipu) not in self._spans:
-            execution = self._report.execution
-            if run not in self._runs:
-                program = self._report.compilation.programs[self._programs[run]]
-                self._runs[run] = Run(self._report.tables, execution.events, program, run, execution.num_ipus_used)
-            self._spans[run, ipu] = spans_on(next(each for each in self._runs[run].ipus if each.ipu == ipu))
-        return self._spans[run, ipu]
+    def _spans_of(self, on_ipu: _OnIpu) -> tuple[list[Span], bool]:
+        """(spans as `RunOnIpu.spans` has them, whether they are unrolled). Only a few events become objects, not all of the run."""
+        if on_ipu.events not in self._spans:
+            report = self._report
+            program = report.compilation.programs[self._programs[on_ipu.run]]
+            ipus = on_ipu.ipus if len(on_ipu.ipus) == program.planned.num_ipus else None
+            if (program.row, ipus) not in self._priced:
+                self._priced[program.row, ipus] = program.cost(ipus), program.tree_on(ipus)
+            cost, tree = self._priced[program.row, ipus]
+            trips = trips_at(report.tables, on_ipu.run, on_ipu.position)
+            expected = cost.cycles(Counts(times={site: trips.get(site, 0) for site in cost.counted}))
+            events = [report.execution.events.event(row) for row in on_ipu.events]
 
+            def unrolled(cycles: Callable[[ProgramLeaf], int]) -> Iterator[Laid]:
+                return executions(tree, trips, cycles=cycles, most=MOST_UNROLLED)
 
-def spans_on(on_ipu: RunOnIpu) -> tuple[list[Span], bool]:
-    """(spans, whether they are unrolled) of a run on an IPU, as a page shows them."""
-    tree, trips = on_ipu.tree, on_ipu.trips
-    try:
-        return list(on_ipu.spans_of(lambda cycles: executions(tree, trips, cycles=cycles, most=MOST_UNROLLED))), True
-    except RecordingError:  # more executions
-        return list(on_ipu.spans()), False
+            try:
+                found = list(spans_of_run(events, unrolled, expected)), True
+            except RecordingError:  # more executions
+                found = list(spans_of_run(events, lambda cycles: summed(tree, trips, cycles=cycles), expected)), False
+            self._spans[on_ipu.events] = found
+        return self._spans[on_ipu.events]

@@ -1,0 +1,83 @@
+"""Whether the IPUs of a session of several stages hold its programs, what takes the most there, and what recomputation would free."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tilestep.errors import TileMemoryError
+from tilestep.machine.spec import MachineSpec
+from tilestep.plan.liveness import check_fits
+from tilestep.plan.streaming import check_streaming_memory
+from tilestep.popart.session.emulation.staged_calls import StagedNotes, StagedPlay
+from tilestep.popart.session.emulation.staged_program import StagedProgram
+
+_LARGE: Final = 0.25  # of the bytes that an IPU needs on a tile
+
+
+def require_fits(play: StagedPlay, machine: MachineSpec, program: StagedProgram) -> None:
+    """Raises: TileMemoryError, StreamingMemoryError for the first program, or programs of an IPU together, that do not fit."""
+    ipus = range(machine.num_ipus)
+    for planned in play.journal.system.programs.values():
+        check_fits(planned, machine)
+        check_streaming_memory(planned, machine, ipus[: planned.num_ipus])
+    available = machine.ipu.tile.sram_bytes
+    for ipu in ipus:
+        use = play.uses[ipu]
+        if use.peak_bytes > available:
+            waiting, kept = _waiting_bytes(play, ipu), _stash(program, ipu)
+            what = (
+                f"activations of up to {kept} microbatches, which wait for backward" if kept > 1 else "values that wait for other programs"
+            )
+            parts = {
+                "code": use.code_bytes,
+                "stacks and the like": use.fixed_bytes,
+                "values that stay": use.resident_bytes,
+                "values of the largest program": use.transient_bytes - waiting,
+                what: waiting,
+            }
+            raise TileMemoryError(
+                tile=0,
+                superstep=f"the programs of IPU {ipu}",
+                needed_bytes=use.peak_bytes,
+                available_bytes=available,
+                largest=sorted(((name, size) for name, size in parts.items() if size), key=lambda part: -part[1]),
+            )
+
+
+def way_out_of_stash(notes: StagedNotes, play: StagedPlay, program: StagedProgram) -> str:
+    """What recomputation would do for a session in which an IPU does not fit that keeps many activations: it is planned.
+
+    Returns: '' where no such IPU keeps many, recomputation is on, or it would free nothing.
+    """
+    available = notes.machine.ipu.tile.sram_bytes
+    full = [ipu for ipu, use in enumerate(play.uses) if use.peak_bytes > available]
+    large = [ipu for ipu in full if _stash(program, ipu) > 1 and _waiting_bytes(play, ipu) >= _LARGE * play.uses[ipu].peak_bytes]
+    if not large or program.recomputed is None:
+        return ""
+    again = program.recomputed()
+    planned = StagedPlay(notes, again)
+    if planned.uses[large[0]].peak_bytes >= play.uses[large[0]].peak_bytes:
+        return ""
+    edit = "options.autoRecomputation = RecomputationType.Pipeline, with which IPU"
+    try:
+        require_fits(planned, notes.machine, again)
+    except MemoryError:
+        worst = max(full, key=lambda ipu: planned.uses[ipu].peak_bytes)
+        return f"{edit} {worst} needs {planned.uses[worst].peak_bytes:,} B of a tile, which is not enough by itself"
+    return f"{edit} {large[0]} needs {planned.uses[large[0]].peak_bytes:,} B of a tile, and all fit"
+
+
+def _waiting_bytes(play: StagedPlay, ipu: int) -> int:
+    """Bytes on the fullest tile of what waits for other programs of the IPU, beyond what its largest program needs by itself."""
+    groups = play.start.groups.items()
+    members = [play.start.programs[key].program for (_, of_ipu), group in groups if of_ipu == ipu for key in group.members]
+    alone = max((program.memory.transient_bytes for program in members), default=0)
+    return max(0, play.uses[ipu].transient_bytes - alone)
+
+
+def _stash(program: StagedProgram, ipu: int) -> int:
+    """The most microbatches whose values a stage of an IPU keeps for backward. The stage of the loss keeps none: its two parts are one."""
+    schedule = program.schedule
+    kept = schedule.stash()[:-1]
+    homes = [program.ipus[device] for device in schedule.device_mapping][: len(kept)]
+    return max((count for count, home in zip(kept, homes, strict=True) if home == ipu % program.num_ipus), default=0)

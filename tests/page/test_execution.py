@@ -1,0 +1,345 @@
+"""View Execution: its numbers are the reader's, keys alone reach every event, and the URL holds what is seen."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+from playwright.sync_api import Locator, Page
+
+from tests.page.conftest import OpenPage
+from tests.page.pages import fragment, go, rows, tables, text, values, wait_for
+from tests.recordings import HOSTILE, LONG
+from tests.unit.report.reader.recorded import everything, report_of, two_stages
+from tilestep.report.reader import Report, open_report
+
+RECORDINGS = ("mnist_plain", "mnist_classifier", "pipeline", "popart_pipeline")
+
+
+def timeline(page: Page, nth: int = 0) -> Locator:
+    return page.locator("#main canvas[role=application]").nth(nth)
+
+
+def press(page: Page, *keys: str, nth: int = 0) -> str:
+    """Presses keys on a timeline, and gives what it then says."""
+    timeline(page, nth).focus()
+    for key in keys:
+        page.keyboard.press(key)
+    return page.locator("#main figure .live").nth(nth).inner_text()
+
+
+def state(page: Page) -> dict[str, str]:
+    """What the URL holds once it is written."""
+    page.wait_for_timeout(400)
+    found = parse_qs(page.evaluate("location.hash").partition("?")[2])
+    return {name: value for name, [value] in found.items()}
+
+
+def whole_number(words: str) -> int:
+    return int(words.replace(",", ""))
+
+
+@pytest.fixture(params=RECORDINGS)
+def recording(request: pytest.FixtureRequest) -> Path:
+    return request.getfixturevalue(request.param)
+
+
+def test_waits_have_the_sentences_and_the_cycles_of_the_reader(recording: Path, open_page: OpenPage) -> None:
+    page = open_page(recording, "execution")
+    execution = open_report(recording).execution
+    cycles: Counter[tuple[str, str]] = Counter()
+    times: Counter[tuple[str, str]] = Counter()
+    for lane in execution.lanes:
+        for wait in execution.waits(lane):
+            cycles[lane.name, wait.reason] += wait.cycles
+            times[lane.name, wait.reason] += 1
+    found = rows(page, "waits by lane and reason")
+    assert {(lane, reason): (waited, count) for lane, reason, waited, count, _ in found} == {
+        key: (cycles[key], times[key]) for key in cycles
+    }
+    assert [row[2] for row in found] == sorted((row[2] for row in found), reverse=True)
+    by_lane: Counter[str] = Counter()
+    for (lane, _), waited in cycles.items():
+        by_lane[lane] += waited
+    assert {lane: waited for lane, waited, *_ in rows(page, "waits by lane")} == by_lane
+
+
+def test_the_waits_of_one_lane_stand_alone_once_it_is_opened(mnist_classifier: Path, open_page: OpenPage) -> None:
+    page = open_page(mnist_classifier, "execution")
+    every = rows(page, "waits by lane and reason")
+    page.get_by_role("region", name="waits by lane", exact=True).get_by_role("button", name="IPU 0").click()
+    assert rows(page, "waits by lane and reason") == [row for row in every if row[0] == "IPU 0"]
+    page.get_by_role("button", name="Show all lanes").click()
+    assert rows(page, "waits by lane and reason") == every
+
+
+def test_the_critical_path_is_the_readers(recording: Path, open_page: OpenPage) -> None:
+    page = open_page(recording, "execution")
+    report = open_report(recording)
+    path = report.execution.critical_path()
+    names = [program["label"] for program in head(page)["programs"]]
+    page.locator("summary", has_text="All pieces").click()
+    page.wait_for_selector("[aria-label^='pieces of the critical path']")
+    [label] = [each for each in tables(page) if each.startswith("pieces of the critical path")]
+    expected = [
+        [
+            piece.event.lane.name,
+            piece.event.kind,
+            names[piece.event.program] if piece.event.program >= 0 else None,
+            piece.cycles_from,
+            piece.cycles_to,
+            piece.cycles,
+        ]
+        for piece in path.pieces
+    ]
+    assert rows(page, label) == expected
+    summed = rows(page, "critical path by lane, kind and program")
+    assert sum(row[3] for row in summed) == path.cycles
+    assert sum(row[5] for row in summed) == len(path.pieces)
+    assert ("It is not complete" in text(page)) == (not path.complete)
+
+
+def head(page: Page) -> Any:
+    """The block `head` of the first recording."""
+    return page.evaluate(
+        """async () => {
+            const coded = Uint8Array.from(atob(document.getElementById("data-a-head").textContent.trim()), (each) => each.charCodeAt(0));
+            const stream = new Blob([coded]).stream().pipeThrough(new DecompressionStream("gzip"));
+            const buffer = await new Response(stream).arrayBuffer();
+            return JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, new DataView(buffer).getUint32(0, true)))).json;
+        }"""
+    )
+
+
+def test_time_by_kind_of_all_runs_is_the_readers(recording: Path, open_page: OpenPage) -> None:
+    page = open_page(recording, "execution")
+    total = open_report(recording).execution.total_cycles
+    assert sorted(cycles for _, cycles in rows(page, "time by kind of the busiest IPU")) == sorted(total.by_kind.values())
+    assert f"IPU {total.busiest_ipu}" in text(page)
+
+
+def test_time_by_kind_in_the_window_is_the_sum_of_the_events(recording: Path, open_page: OpenPage) -> None:
+    report = open_report(recording)
+    execution = report.execution
+    ends = [event.cycles_to for lane in execution.lanes for event in execution.events_of(lane)]
+    begin, end = max(ends) // 3, max(ends)
+    page = open_page(recording, "execution", range=f"{begin}-{end}")
+    lane = next(lane for lane in execution.lanes if lane.kind == "ipu" and lane.number == execution.total_cycles.busiest_ipu)
+    own: Counter[str] = Counter()
+    every: Counter[str] = Counter()
+    for each in execution.lanes:
+        for event in execution.events_of(each):
+            cycles = max(0, min(end, event.cycles_to) - max(begin, event.cycles_from))
+            every[event.kind] += cycles
+            own[event.kind] += cycles * (each == lane)
+        for wait in execution.waits(each):
+            cycles = max(0, min(end, wait.cycles_to) - max(begin, wait.cycles_from))
+            every["waiting"] += cycles
+            own["waiting"] += cycles * (each == lane)
+    found = rows(page, "time by kind in the window")
+    assert sorted((row[1], row[2]) for row in found) == sorted((own[kind], every[kind]) for kind in every if every[kind])
+
+
+@pytest.mark.parametrize("program", ["everything", "loop"])
+def test_the_steps_of_a_run_are_the_readers_to_the_cycle(program: str, open_page: OpenPage) -> None:
+    report = steps_of(program)
+    page = open_page(report, "execution")
+    said = press(page, "ArrowRight")
+    while not re.search(r"on IPU \d", said):
+        said = press(page, "ArrowDown")
+    ipu = int(re.findall(r"on IPU (\d)", said)[0])
+    run = whole_number(values(page, ".selection")[0]["text"])
+    page.locator(".selection summary").click()
+    label = f"what run {run} did on IPU {ipu}"
+    page.wait_for_selector(f"[aria-label='{label}']")
+    [on_ipu] = [each for each in report.execution.runs[run].ipus if each.ipu == ipu]
+    assert [[row[0], row[1], *row[4:]] for row in rows(page, label)] == [
+        [span.kind, span.leaf.name if span.leaf else None, span.times, span.cycles_from, span.cycles_to, span.cycles]
+        for span in on_ipu.spans(unrolled=True)
+    ]
+
+
+def steps_of(program: str) -> Report:
+    if program == "loop":
+        return report_of(two_stages(), runs=2)
+    called, counts = everything()
+    return report_of(called, counts=counts)
+
+
+def test_keys_zoom_and_move_and_the_url_keeps_the_window(mnist_plain: Path, open_page: OpenPage) -> None:
+    page = open_page(mnist_plain, "execution")
+    assert "from" not in state(page)
+    said = press(page, "w", "w")
+    first = state(page)
+    assert "shown, from cycle" in said
+    press(page, "d")
+    moved = state(page)
+    assert int(moved["from"]) > int(first["from"])
+    assert abs((int(moved["to"]) - int(moved["from"])) - (int(first["to"]) - int(first["from"]))) <= 2
+    press(page, "-")
+    wider = state(page)
+    assert int(wider["to"]) - int(wider["from"]) > int(moved["to"]) - int(moved["from"])
+    go(page, "system")
+    go(page, "execution", **wider)
+    press(page, "a", "d")
+    again = state(page)
+    assert abs(int(again["from"]) - int(wider["from"])) <= 2
+    press(page, "Home")
+    assert "from" not in state(page)
+
+
+def test_keys_go_from_event_to_event_and_are_read_aloud(mnist_classifier: Path, open_page: OpenPage) -> None:
+    page = open_page(mnist_classifier, "execution")
+    execution = open_report(mnist_classifier).execution
+    events = list(execution.events_of(execution.lane("host")))
+    for event in events:
+        said = press(page, "ArrowRight")
+        assert said.startswith(f"{event.kind}")
+        assert f"from cycle {event.cycles_from:,} to {event.cycles_to:,}" in said
+    assert "no event behind it on host" in press(page, "ArrowRight")
+    for event in reversed(events[:-1]):
+        assert f"from cycle {event.cycles_from:,}" in press(page, "ArrowLeft")
+    assert "no event before it on host" in press(page, "ArrowLeft")
+
+
+def test_the_cause_of_an_event_is_one_key_or_one_press_away(mnist_classifier: Path, open_page: OpenPage) -> None:
+    page = open_page(mnist_classifier, "execution")
+    execution = open_report(mnist_classifier).execution
+    press(page, "ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown")
+    wanted = next(event for event in execution.events_of(execution.lane("ipu", 0)) if event.kind == "compute")
+    while f"from cycle {wanted.cycles_from:,} " not in press(page, "ArrowRight"):
+        pass
+    chosen = state(page)["event"]
+    cause = execution.events.event(wanted.cause)
+    said = press(page, "c")
+    assert said.startswith("Its cause: ")
+    assert f"from cycle {cause.cycles_from:,} to {cause.cycles_to:,}" in said
+    assert press(page, "e").startswith("First of ")
+    go(page, "execution", event=chosen)
+    assert values(page, ".selection")[2]["value"] == wanted.cycles_from
+    page.locator(".selection dd button").first.click()
+    assert values(page, ".selection")[2]["value"] == cause.cycles_from
+
+
+def test_keys_follow_the_critical_path(pipeline: Path, open_page: OpenPage) -> None:
+    page = open_page(pipeline, "execution")
+    pieces = open_report(pipeline).execution.critical_path().pieces
+    for number, piece in enumerate(pieces[:12], 1):
+        said = press(page, "]")
+        assert said.startswith(f"{number} of {len(pieces):,} on the critical path: {piece.event.kind}")
+        assert f"from cycle {piece.event.cycles_from:,} to {piece.event.cycles_to:,}" in said
+    assert press(page, "p") == "critical path hidden"
+    assert state(page)["path"] == "0"
+
+
+def test_two_events_measure_the_time_between_them(mnist_classifier: Path, open_page: OpenPage) -> None:
+    page = open_page(mnist_classifier, "execution")
+    execution = open_report(mnist_classifier).execution
+    first, *_, last = execution.events_of(execution.lane("host"))
+    press(page, "ArrowRight", "m")
+    said = press(page, *["ArrowRight"] * (len(execution.events_of(execution.lane("host"))) - 1), "m")
+    assert said.startswith("measured: ")
+    assert state(page)["range"] == f"{first.cycles_from}-{last.cycles_to}"
+    assert "as measured" in text(page)
+    press(page, "Escape")
+    assert "range" not in state(page)
+
+
+def test_show_as_table_has_the_events_of_the_window(mnist_plain: Path, open_page: OpenPage) -> None:
+    execution = open_report(mnist_plain).execution
+    every = [event for lane in execution.lanes for event in execution.events_of(lane)]
+    begin, end = min(event.cycles_to for event in every), max(event.cycles_from for event in every) - 1
+    page = open_page(mnist_plain, "execution", **{"from": begin + 1, "to": end})
+    page.get_by_role("button", name="Show as table").click()
+    [label] = [each for each in tables(page) if each.startswith("events of")]
+    inside = [event for event in every if event.cycles_to >= begin + 1 and event.cycles_from <= end]
+    found = rows(page, label)
+    assert 0 < len(found) < len(every)
+    assert sorted((row[0], row[1], *row[5:]) for row in found) == sorted(
+        (event.lane.name, event.kind, event.cycles_from, event.cycles_to, event.cycles) for event in inside
+    )
+    page.get_by_role("button", name="compute", exact=True).click()
+    page.wait_for_timeout(500)
+    assert {row[1] for row in rows(page, label)} == {row[1] for row in found} - {"compute"}
+    assert state(page)["kinds"] == "compute"
+
+
+def test_a_program_is_found_by_its_name(pipeline: Path, open_page: OpenPage) -> None:
+    page = open_page(pipeline, "execution")
+    name = open_report(pipeline).compilation.programs[0].name
+    field = page.get_by_role("searchbox", name="find a program or task")
+    field.fill(name.upper())
+    field.press("Enter")
+    assert re.match(r"1 of \d", page.locator("#main figure .live").first.inner_text())
+    assert state(page)["find"] == name.upper()
+    field.fill("no such program")
+    field.press("Enter")
+    assert "no event is of a program" in page.locator("#main figure .live").first.inner_text()
+
+
+def test_the_pointer_zooms_moves_and_selects(mnist_plain: Path, open_page: OpenPage) -> None:
+    page = open_page(mnist_plain, "execution")
+    box = timeline(page).bounding_box()
+    assert box is not None
+    middle = (box["x"] + box["width"] / 2, box["y"] + box["height"] - 25)
+    page.mouse.move(*middle)
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -300)
+    page.keyboard.up("Control")
+    zoomed = state(page)
+    page.mouse.down()
+    page.mouse.move(middle[0] + 80, middle[1], steps=4)
+    page.mouse.up()
+    dragged = state(page)
+    assert int(dragged["from"]) < int(zoomed["from"])
+    go(page, "execution")
+    page.mouse.move(box["x"] + 190, middle[1])
+    assert page.locator("#tip").is_visible()
+    page.mouse.click(box["x"] + 260, middle[1])
+    assert re.fullmatch(r"a\d+", state(page)["event"])
+
+
+def test_two_recordings_stand_on_one_scale_with_their_difference(mnist_plain: Path, mnist_classifier: Path, open_page: OpenPage) -> None:
+    page = open_page((mnist_plain, mnist_classifier), "execution")
+    assert page.locator("#main canvas[role=application]").count() == 2
+    a, b = (open_report(each).execution for each in (mnist_plain, mnist_classifier))
+    found = rows(page, "time by kind of the busiest IPU")
+    for kinds, side in ((a.total_cycles.by_kind, 1), (b.total_cycles.by_kind, 2)):
+        assert sorted(row[side] for row in found if row[side] is not None) == sorted(kinds.values())
+    assert all(row[3] == (row[2] or 0) - (row[1] or 0) for row in found)
+    summed = rows(page, "critical path by lane, kind and program")
+    assert sum(row[3] or 0 for row in summed) == a.critical_path().cycles
+    assert sum(row[4] or 0 for row in summed) == b.critical_path().cycles
+    press(page, "ArrowRight", nth=1)
+    assert state(page)["event"].startswith("b")
+    press(page, "w")
+    shown = state(page)
+    page.reload()
+    wait_for(page, "execution")
+    press(page, "a", "d")
+    assert abs(int(state(page)["from"]) - int(shown["from"])) <= 2
+
+
+def test_hostile_names_stay_words(hostile: Path, open_page: OpenPage) -> None:
+    page = open_page(hostile, "execution")
+    press(page, "ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "f")
+    page.evaluate("() => document.querySelectorAll('#main details').forEach((each) => { each.open = true; })")
+    page.wait_for_timeout(100)
+    assert page.evaluate("() => window.PWNED ?? null") is None
+    names = {program.name for program in open_report(hostile).compilation.programs}
+    assert names & {*HOSTILE, LONG} or any(len(name) > 100 or "<" in name for name in names)
+    assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize(
+    "given", [{"event": "a999999"}, {"event": "<b>"}, {"from": "x", "to": "9"}, {"from": "5", "to": "5"}, {"range": "9-"}]
+)
+def test_a_url_that_makes_no_sense_shows_the_whole(given: dict[str, str], mnist_plain: Path, open_page: OpenPage) -> None:
+    page = open_page(mnist_plain, "execution", **given)
+    assert page.locator(".alert").count() == 0
+    assert press(page, "ArrowRight").startswith("dispatch")
+    assert page.evaluate("location.hash").startswith(fragment("execution", {}))

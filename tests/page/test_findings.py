@@ -1,0 +1,152 @@
+"""View What to do: what the profile says, and links to what proves it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page
+
+import tilestep
+from tests.page.conftest import OpenPage
+from tests.page.pages import go, rows, text, values, wait_for
+from tests.unit.report.reader.recorded import journaled, liveness, two_stages
+from tilestep.record.tables import json_text
+from tilestep.report.advice import Finding, Gain, Line
+from tilestep.report.overview import overview
+from tilestep.report.reader import Report
+
+
+def documents(report: Report) -> list[dict[str, Any]]:
+    """The findings of a recording's profile."""
+    profile: Any = json_text(report.tables, "profile")
+    return profile["findings"]
+
+
+def entries(page: Page, within: str = "#main") -> list[dict[str, Any]]:
+    """The view's findings: their number, title, sentences, gains and links."""
+    return page.evaluate(
+        """within => [...document.querySelectorAll(`${within} .findings > li`)].map((each) => ({
+            number: each.value,
+            title: each.querySelector("h3").textContent,
+            said: [...each.querySelectorAll("p")].map((one) => one.textContent),
+            gains: [...each.querySelectorAll(".gain .value")].map((one) => Number(one.dataset.value)),
+            links: [...each.querySelectorAll("a")].map((one) => one.getAttribute("href")) }))""",
+        within,
+    )
+
+
+@pytest.mark.parametrize("name", ["mnist_plain", "mnist_classifier", "pipeline"])
+def test_findings_are_those_of_the_profile(open_page: OpenPage, request: pytest.FixtureRequest, name: str) -> None:
+    path: Path = request.getfixturevalue(name)
+    page, found = open_page(path, "findings"), documents(tilestep.open_report(path))
+    shown = entries(page)
+    assert [each["number"] for each in shown] == [*range(1, len(found) + 1)]
+    assert [each["title"] for each in shown] == [each["edit"] or each["text"] for each in found]
+    for each, finding in zip(shown, found, strict=True):
+        assert finding["text"] in [each["title"], *each["said"]]
+        gains = [] if finding["how"] is None else [finding["gain_share"], finding["gain_cycles"]]
+        assert each["gains"] == gains
+
+
+def test_the_steady_state_and_the_programs_are_those_of_the_recording(open_page: OpenPage, mnist_plain: Path) -> None:
+    report = tilestep.open_report(mnist_plain)
+    page = open_page(mnist_plain, "findings")
+    profile: Any = json_text(report.tables, "profile")
+    steady = profile["steady"]
+    assert [each["value"] for each in values(page, ".steady")] == [steady["turn_cycles"], steady["turns"], steady["set_up_cycles"]]
+    expected = [[row.name, row.runs, row.loads, row.cycles, row.peak_tile_bytes] for row in overview(report).programs]
+    assert rows(page, "programs") == expected
+    kinds = {each["value"] for each in values(page, ".bar-table") if each["unit"] == "cycles"}
+    assert kinds == {cycles for cycles in [*overview(report).cycles_by_kind.values(), profile["cycles_by_kind"]["idle"]] if cycles}
+    assert all(sentence in text(page) for sentence in profile["assumptions"])
+
+
+@pytest.mark.parametrize("name", ["mnist_plain", "mnist_classifier", "pipeline"])
+def test_links_lead_to_what_they_name(open_page: OpenPage, request: pytest.FixtureRequest, name: str) -> None:
+    path: Path = request.getfixturevalue(name)
+    page = open_page(path, "findings")
+    for count, finding in enumerate(documents(tilestep.open_report(path))):
+        *lines, proof = page.locator(".findings > li").nth(count).locator("a").all()
+        for link in lines[:1]:
+            link.click()
+            wait_for(page, "source")
+            marked = page.locator(".code-row[aria-selected=true]").first
+            assert str(finding["line"]["line"]) in marked.inner_text()
+            page.go_back()
+            wait_for(page, "findings")
+        proof.click()
+        view = page.evaluate("location.hash").split("?")[0][1:]
+        wait_for(page, view)
+        assert page.query_selector_all(".alert") == []
+        if view == "operations":
+            assert rows(page, page.evaluate("document.querySelector('#main .scroller').ariaLabel"))
+        page.go_back()
+        wait_for(page, "findings")
+
+
+def test_a_finding_about_a_kind_of_event_shows_these_events(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "findings")
+    page.locator(".findings > li").first.get_by_text("see Execution").click()
+    wait_for(page, "execution")
+    shown = page.locator(".filters ul").first.locator("button[aria-pressed=true]").all_inner_texts()
+    assert shown == ["arguments in"]
+    assert page.input_value("input[type=search]") == "jit_update"
+
+
+def said(*findings: Finding) -> Report:
+    """A recording with these findings."""
+    profile = {"findings": [finding.as_document() for finding in findings]}
+    return Report(journaled(two_stages(), profile=profile, detail=liveness()))
+
+
+def test_a_finding_about_memory_leads_to_its_program(open_page: OpenPage) -> None:
+    gain = Gain(tile_bytes=32, how="about", basis="as planned")
+    full = Finding(kind="memory", text="two_stages does not fit.", edit="recompute h", gain=gain, urgent=True)
+    page = open_page(said(full), "findings")
+    [shown] = entries(page)
+    assert shown["gains"] == [32]
+    assert "on the fullest tile (as planned)" in shown["said"][0]
+    assert shown["links"][-1] == "#memory?program=a0"
+    page.get_by_text("see Memory").click()
+    wait_for(page, "memory")
+    assert page.locator("canvas[aria-label*='every tile at every step']").count() == 1
+
+
+def test_a_finding_of_several_lines_has_all(open_page: OpenPage) -> None:
+    lines = [Line(file="/home/me/train.py", number=number) for number in (3, 9)]
+    finding = Finding(kind="halves", text="t", edit="use halves", line=lines[0], shares=((lines[0], 0.75), (lines[1], 0.25)))
+    page = open_page(said(finding), "findings")
+    assert page.locator(".others li").all_inner_texts() == ["train.py:3 75 %", "train.py:9 25 %"]
+    assert "train.py:3 and 1 other line" in page.inner_text(".findings")
+
+
+def test_how_a_gain_is_known_stands_beside_it(open_page: OpenPage) -> None:
+    hows = ("replayed", "within 2 %", "about")
+    gains = [Gain(cycles=10, share=0.1, seconds=1e-5, how=how, basis="of the last runs") for how in hows]
+    page = open_page(said(*(Finding(kind="idle", text="t", edit=gain.how, gain=gain) for gain in gains)), "findings")
+    told = page.locator(".gain").all_inner_texts()
+    assert [each.startswith("about") for each in told] == [False, False, True]
+    assert ["within 2 %" in each for each in told] == [False, True, False]
+    assert all("of the last runs" in each for each in told)
+    tips = [each["tip"] for each in values(page, ".gain") if each["unit"] == "share"]
+    assert "the gain is exact" in tips[0]
+    assert "may differ by 2 %" in tips[1]
+    assert "An estimate" in tips[2]
+
+
+def test_where_nothing_is_to_be_done_it_says_so(open_page: OpenPage, empty: Path, out_of_memory: Path) -> None:
+    page = open_page(said(), "findings")
+    assert "No change is known that would make it faster" in text(page)
+    page = open_page(empty, "findings")
+    assert "Nothing ran." in text(page)
+
+
+def test_two_recordings_have_their_findings_side_by_side(open_page: OpenPage, mnist_plain: Path, mnist_classifier: Path) -> None:
+    page = open_page((mnist_plain, mnist_classifier), "findings")
+    for nth, path in enumerate((mnist_plain, mnist_classifier), 1):
+        found = entries(page, f".sides > section:nth-child({nth})")
+        assert [each["title"] for each in found] == [each["edit"] or each["text"] for each in documents(tilestep.open_report(path))]
+    go(page, "findings", side="b")
+    assert page.locator(".sides > section").count() == 1

@@ -1,0 +1,187 @@
+"""View Operations: the table against the overview, what limits an operation, and the roofline."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.page.conftest import OpenPage
+from tests.page.pages import go, rows, text
+from tests.unit.report.reader.recorded import report_of, step, two_stages
+from tests.unit.sim.toy import collective, program
+from tilestep.machine import describe
+from tilestep.plan.steps import HostCall
+from tilestep.report.overview import overview
+from tilestep.report.reader import OnTileExecute, Report, open_report
+from tilestep.report.reader.totals import leaf_totals
+
+
+def table(page: object) -> list[dict[str, object]]:
+    """The rows by the names of their columns."""
+    heads = page.locator("[role=region][aria-label=operations] th").all_inner_texts()  # type: ignore[attr-defined]
+    names = [head.split(" ▼")[0].split(" ▲")[0].strip() for head in heads]
+    return [dict(zip(names, row, strict=True)) for row in rows(page, "operations")]  # type: ignore[arg-type]
+
+
+def of_kind(report: Report, key: str) -> Counter[str]:
+    """Cycles by line, scope or family, as the overview has them."""
+    found: Counter[str] = Counter()
+    for row in overview(report).steps:
+        found[getattr(row, key)] += row.cycles
+    return found
+
+
+def test_a_row_is_a_step_with_the_readers_figures(open_page: OpenPage, mnist_plain: Path) -> None:
+    report = open_report(mnist_plain)
+    [compiled] = report.compilation.programs
+    theirs = {}
+    clock = report.target.clock_hz
+    for total in leaf_totals(report.tables, compiled):
+        flops = total.leaf.superstep.flops if isinstance(total.leaf, OnTileExecute) else 0
+        moved = total.leaf.superstep.exchange_bytes if isinstance(total.leaf, OnTileExecute) else 0
+        cycles = total.cycles
+        rate = flops * total.executions * clock / cycles.total if flops else None
+        theirs[total.leaf.name] = (
+            cycles.total,
+            cycles.compute,
+            cycles.exchange,
+            cycles.sync,
+            total.executions,
+            flops * total.executions,
+            moved * total.executions,
+            rate,
+        )
+    shown = table(open_page(mnist_plain, "operations"))
+    names = ("cycles", "compute", "exchange", "sync", "executions", "flop", "exchange bytes", "flop/s")
+    mine = {row["step"]: tuple(row[name] for name in names) for row in shown}
+    assert mine.keys() == theirs.keys()
+    for name, (*figures, rate) in theirs.items():
+        assert list(mine[name][:-1]) == figures
+        assert mine[name][-1] == (None if rate is None else pytest.approx(rate, rel=1e-12))
+
+
+def test_part_of_the_peak_is_of_the_machines_field(open_page: OpenPage, mnist_plain: Path) -> None:
+    ipu = open_report(mnist_plain).target.machine.ipu
+    peak = 2 * ipu.macs_per_cycle_float * ipu.num_tiles * ipu.clock_hz
+    for row in table(open_page(mnist_plain, "operations")):
+        if row["family"] == "matmul":
+            assert row["of peak"] == pytest.approx(float(str(row["flop/s"])) / peak, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("group", "column", "key"), [("family", "family", "family"), ("line", "line", "line"), ("scope", "operation", "scope")]
+)
+def test_groups_add_up_as_in_the_overview(open_page: OpenPage, mnist_plain: Path, group: str, column: str, key: str) -> None:
+    shown = table(open_page(mnist_plain, "operations", group=group))
+    assert {row[column]: row["cycles"] for row in shown} == dict(of_kind(open_report(mnist_plain), group))
+    assert sum(float(str(row["share"])) for row in shown) == pytest.approx(1)
+
+
+LIMITS = {
+    "compute": step("s", "jit(f)/s", 50, 30, 20),
+    "exchange": step("s", "jit(f)/s", 30, 50, 20),
+    "sync": step("s", "jit(f)/s", 20, 30, 50),
+}
+
+
+@pytest.mark.parametrize("limit", list(LIMITS))
+def test_the_sentence_names_what_takes_most_cycles(open_page: OpenPage, limit: str) -> None:
+    page = open_page(report_of(program(LIMITS[limit])), "operations")
+    sentence = page.locator(".verdict")
+    found = sentence.get_attribute("data-limit")
+    assert found == limit or (limit == "sync" and found in ("sync", "overhead"))
+    if found == limit:
+        assert sentence.get_attribute("data-cycles") == "50"
+        assert "50 %" in sentence.inner_text()
+
+
+def test_the_sentence_is_true_by_the_cycles_of_each_step(open_page: OpenPage, mnist_plain: Path) -> None:
+    report = open_report(mnist_plain)
+    [compiled] = report.compilation.programs
+    page = open_page(mnist_plain, "operations")
+    overhead, sync = report.target.machine.ipu.superstep_overhead_cycles, report.target.machine.ipu.sync_cycles
+    for total in leaf_totals(report.tables, compiled):
+        go(page, "operations", operation=f"a 0 {total.leaf.leaf}")
+        said = page.locator(".verdict")
+        limit, cycles = said.get_attribute("data-limit"), int(said.get_attribute("data-cycles") or 0)
+        of_one = cycles // total.executions
+        assert total.leaf.cycles is not None
+        if limit == "overhead":  # so many supersteps, and at most a sync for each
+            assert of_one % overhead == 0
+            assert (total.leaf.cycles.sync - of_one) % sync == 0
+            assert total.leaf.cycles.sync - of_one <= of_one // overhead * sync
+        else:
+            assert of_one == getattr(total.leaf.cycles, limit or "")
+        assert of_one >= max(total.leaf.cycles.compute, total.leaf.cycles.exchange, total.leaf.cycles.sync - of_one)
+
+
+def test_exchange_between_ipus_and_transfers_are_named(open_page: OpenPage) -> None:
+    reduce = collective("all-reduce", 40_000, ((0, 1),))
+    call = HostCall(name="call", scope="jit(f)/callback", bytes_to_host=70_000, bytes_from_host=3)
+    report = report_of(program(reduce, call, num_ipus=2))
+    page = open_page(report, "operations", family="all-reduce")
+    assert page.locator(".verdict").get_attribute("data-limit") == "collective"
+    assert page.locator(".verdict").inner_text().startswith("Exchange between IPUs limits all-reduce")
+    page = open_page(report, "operations", family="host call")
+    assert page.locator(".verdict").inner_text().startswith("Transfers to and from the host limit call")
+
+
+def test_the_sentence_follows_the_row_that_is_chosen(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "operations")
+    page.get_by_role("region", name="operations").get_by_role("button", name="reduce_sum").first.click()
+    expect(page.locator(".verdict")).to_contain_text("reduce_sum")
+    assert "operation=" in page.url
+
+
+def test_filters_leave_the_rows_that_match(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "operations", family="matmul")
+    assert {row["family"] for row in table(page)} == {"matmul"}
+    page.get_by_label("search in the operations").fill("transpose dot")
+    assert table(page)
+    assert all("transpose" in str(row["operation"]) for row in table(page))
+    page.get_by_label("search in the operations").fill("no such thing")
+    assert "No operation is left" in text(page)
+
+
+def test_the_roofline_is_read_by_keys(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "operations")
+    canvas = page.locator("figure canvas")
+    canvas.focus()
+    page.keyboard.press("Home")
+    said = page.locator("figure .live")
+    expect(said).to_contain_text("flop for each byte")
+    first = said.inner_text()
+    page.keyboard.press("ArrowRight")
+    expect(said).not_to_have_text(first)
+    page.keyboard.press("End")
+    expect(said).to_contain_text("no exchange")
+    page.keyboard.press("Enter")
+    assert "operation=" in page.url
+    page.get_by_role("button", name="Show as table").click()
+    found = rows(page, "points of the roofline")
+    assert len(found) == sum(1 for row in table(page) if row["flop"])
+
+
+def test_roofs_name_their_field_and_source(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "operations")
+    page.locator("details.roofs summary").click()
+    words = page.inner_text("details.roofs")
+    fields = {field.path: field for field in describe(open_report(mnist_plain).target.machine)}
+    for path in ("ipu.macs_per_cycle_float", "ipu.tile.exchange_bytes_per_cycle"):
+        assert f"({path}, {fields[path].basis}: {fields[path].source})" in words
+
+
+def test_rows_of_two_recordings_are_joined(open_page: OpenPage) -> None:
+    a, b = report_of(two_stages(trips=5)), report_of(two_stages(trips=7))
+    shown = table(open_page((a, b), "operations"))
+    theirs = [{row.scope: row.cycles for row in overview(report).steps} for report in (a, b)]
+    assert {row["operation"]: (row["cycles, A"], row["cycles, B"]) for row in shown} == {
+        scope: (theirs[0][scope], theirs[1][scope]) for scope in theirs[0]
+    }
+
+
+def test_nothing_that_ran_is_said(open_page: OpenPage, empty: Path) -> None:
+    assert "no programs" in text(open_page(empty, "operations"))

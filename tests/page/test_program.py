@@ -1,0 +1,199 @@
+"""View Program: the tree of a program, its keys, and the figures of its nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.page.conftest import OpenPage
+from tests.page.pages import text, values
+from tests.unit.report.reader.recorded import everything, recorded, report_of, run_of, step, two_stages
+from tests.unit.sim.toy import program
+from tilestep.plan.steps import Loop, Series
+from tilestep.report.overview import overview
+from tilestep.report.reader import Report, open_report
+
+MOST_FRAME_MS = 33
+TIMES = "\u00d7"
+
+
+def items(page: Page) -> list[dict[str, Any]]:
+    """The rows of the tree that are drawn."""
+    return page.evaluate(
+        """[...document.querySelectorAll("[role=treeitem]")].map((row) => ({
+            level: Number(row.ariaLevel),
+            expanded: row.ariaExpanded,
+            words: row.querySelector(".label").textContent,
+            cycles: Number(row.children[1].dataset.value ?? 0),
+        }))"""
+    )
+
+
+def many(leaves: int) -> Report:
+    """A program of loops with so many steps in all."""
+    loops = [
+        Loop(
+            name=f"loop{number}",
+            scope=f"jit(f)/layer_{number}/while",
+            body=Series(nodes=tuple(step(f"s{number}.{place}", f"jit(f)/layer_{number}/op_{place}", 1 + place) for place in range(100))),
+            trips=3,
+        )
+        for number in range(leaves // 100)
+    ]
+    return report_of(program(*loops, name="large"))
+
+
+def test_the_way_to_the_most_costly_step_is_open(open_page: OpenPage) -> None:
+    called, counts = everything()
+    page = open_page(report_of(called, runs=2, counts=counts), "program")
+    expect(page.locator("[role=treeitem][aria-selected=true]")).to_have_count(1)
+    shown = items(page)
+    assert shown[0]["words"].strip().startswith("▾program everything")
+    assert shown[0]["level"] == 1
+    assert [item["level"] for item in shown[:2]] == [1, 2]
+
+
+def test_cycles_of_a_run_are_the_readers(open_page: OpenPage) -> None:
+    called, counts = everything()
+    report = report_of(called, runs=2, counts=counts)
+    page = open_page(report, "program")
+    page.get_by_role("button", name="Open all").click()
+    total = sum(row.cycles for row in overview(report).steps)
+    shown = items(page)
+    assert shown[0]["cycles"] == total / 2
+    assert sum(item["cycles"] for item in shown if item["expanded"] is None) == total / 2
+
+
+def test_counted_trips_and_arms_are_said(open_page: OpenPage) -> None:
+    called, counts = everything()
+    page = open_page(report_of(called, runs=2, counts=counts), "program")
+    page.get_by_role("button", name="Open all").click()
+    words = "\n".join(item["words"] for item in items(page))
+    assert f"{TIMES} 4" in words
+    assert "20 trips counted in all runs" in words
+    assert "taken 6 times in all runs" in words
+    assert "not counted: the dearest arm is assumed" in words
+    assert "not counted: assumed never to be taken" in words
+    assert "never runs" in words
+
+
+def test_keys_follow_the_pattern_of_trees(open_page: OpenPage) -> None:
+    called, counts = everything()
+    page = open_page(report_of(called, runs=1, counts=counts), "program")
+    page.get_by_role("button", name="Close all").click()
+    page.locator("[role=treeitem]").first.click()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    assert "outer" in page.evaluate("document.activeElement.textContent") or "while" in page.evaluate("document.activeElement.textContent")
+    assert page.evaluate("document.activeElement.ariaExpanded") == "false"
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.ariaExpanded") == "true"
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.ariaLevel") == "3"
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("document.activeElement.ariaLevel") == "2"
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("document.activeElement.ariaExpanded") == "false"
+    page.keyboard.press("a")  # typeahead: the all-reduce
+    assert "all-reduce" in page.evaluate("document.activeElement.textContent")
+    page.keyboard.press("Enter")
+    assert "groups of IPUs" in page.inner_text(".node-panel")
+    assert "{0, 1}" in page.inner_text(".node-panel")
+    page.keyboard.press("End")
+    page.keyboard.press("Enter")
+    assert {"to the host", "from the host"} <= set(page.locator(".node-panel th").all_inner_texts())
+
+
+def test_search_opens_the_way_to_each_match(open_page: OpenPage) -> None:
+    page = open_page(many(1000), "program")
+    page.get_by_role("button", name="Close all").click()
+    page.get_by_label("search in the tree").fill("op_42")
+    expect(page.locator(".controls [role=status]")).to_contain_text("10 of 1,011 nodes")
+    assert page.locator(".tree-row mark").first.inner_text() == "op_42"
+    assert page.locator(".tree-row.match").count() >= 1
+
+
+def test_the_panel_has_the_steps_figures(open_page: OpenPage, mnist_plain: Path) -> None:
+    [compiled] = open_report(mnist_plain).compilation.programs
+    leaf = max(compiled.leaves, key=lambda leaf: leaf.cycles.total if leaf.cycles else 0)
+    page = open_page(mnist_plain, "program", leaf=leaf.leaf)
+    panel = page.inner_text(".node-panel")
+    shown = [found["value"] for found in values(page, ".node-panel")]
+    assert leaf.cycles is not None
+    superstep = getattr(leaf, "superstep")  # noqa: B009  # of a leaf that is a superstep
+    assert leaf.scope in panel
+    assert superstep.codelet.strip() in panel
+    for figure in (
+        leaf.cycles.total,
+        leaf.cycles.compute,
+        superstep.flops,
+        superstep.exchange_bytes,
+        superstep.temporary_tile_bytes,
+        superstep.codelet_bytes,
+    ):
+        assert figure in shown
+
+
+def test_two_programs_stand_beside_each_other(open_page: OpenPage) -> None:
+    a, b = report_of(two_stages(trips=5)), report_of(two_stages(trips=6))
+    page = open_page((a, b), "program")
+    page.get_by_role("button", name="Open all").click()
+    found = page.evaluate(
+        """[...document.querySelectorAll("[role=treeitem]")].map(
+            (row) => [...row.children].slice(1).map((cell) => Number(cell.dataset.value ?? 0)))"""
+    )
+    totals = [sum(row.cycles for row in overview(report).steps) for report in (a, b)]
+    assert found[0] == [*totals, totals[1] - totals[0]]
+    assert f"{TIMES} 5 → {TIMES} 6" in text(page)
+
+
+def test_a_node_of_one_recording_alone_is_named(open_page: OpenPage) -> None:
+    a = report_of(program(step("x", "jit(f)/x", 5), step("y", "jit(f)/y", 6)))
+    b = report_of(program(step("y", "jit(f)/y", 6), step("z", "jit(f)/z", 7)))
+    page = open_page((a, b), "program")
+    words = [item["words"] for item in items(page)]
+    assert [word.rpartition(" only in ")[2] if " only in " in word else "" for word in words] == ["", "A", "", "B"]
+
+
+def test_thousands_of_nodes_stay_fast(open_page: OpenPage) -> None:
+    page = open_page(many(10_000), "program")
+    page.get_by_role("button", name="Open all").click()
+    assert page.locator("[role=treeitem]").count() < 100
+    spent = page.evaluate(
+        """async () => {
+            const scroller = document.querySelector(".scroller.tree");
+            const times = [];
+            for (let at = 0; at < 40; at++) {
+                const begin = performance.now();
+                scroller.scrollTop = at * 5000;
+                scroller.dispatchEvent(new Event("scroll"));
+                scroller.getBoundingClientRect();
+                times.push(performance.now() - begin);
+                await new Promise(requestAnimationFrame);
+            }
+            return times.sort((a, b) => a - b)[20];
+        }"""
+    )
+    assert spent < MOST_FRAME_MS
+
+
+def test_a_program_without_a_tree_says_so(open_page: OpenPage, empty: Path) -> None:
+    assert "no programs" in text(open_page(empty, "program"))
+
+
+@pytest.mark.parametrize("view", ["program", "operations"])
+def test_a_program_that_never_ran_shows_one_run(open_page: OpenPage, out_of_memory: Path, view: str) -> None:
+    page = open_page(out_of_memory, view)
+    assert "one run" in text(page) or "no programs" in text(page)
+
+
+def test_program_of_largest_cost_comes_first(open_page: OpenPage) -> None:
+    small, large = program(step("s", "", 1), name="small"), two_stages()
+    host = run_of(large)
+    host.run(small)
+    page = open_page(Report(recorded(host, [large, small])), "program")
+    assert page.locator(".choice option").all_inner_texts()[0].startswith("two_stages")

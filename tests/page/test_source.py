@@ -1,0 +1,177 @@
+"""View Source: costs beside lines, what a line became, and the flame."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.page.conftest import OpenPage
+from tests.page.pages import rows, text
+from tests.unit.report.page.test_source import Changed
+from tests.unit.report.reader.recorded import FRAMES, liveness, recorded, report_of, run_of, two_stages
+from tilestep.plan.steps import Frame
+from tilestep.report.overview import StepRow, overview
+from tilestep.report.reader import Report, open_report
+
+CODE = "\n".join(["# the program", "def loss(x):", "    return dot(x)", "", *["#"] * 4, "loss(1)"])
+
+
+def with_code(code: str = CODE, line: int = 3, trips: int = 5) -> Report:
+    """A recording of runs of a program whose steps come from a line of train.py."""
+    frames = (FRAMES[0], Frame(file="/home/me/train.py", function="loss", line=line, column=5, parent=1), FRAMES[2])
+    called = replace(two_stages(trips=trips), frames=frames)
+    return Report(Changed(recorded(run_of(called, runs=2), [called]), {"sources": {"/home/me/train.py": code}}))
+
+
+def by_line(report: Report) -> dict[int, list[StepRow]]:
+    """The overview's rows by number of their line."""
+    found: dict[int, list[StepRow]] = {}
+    for row in overview(report).steps:
+        if row.line:
+            found.setdefault(int(row.line.rpartition(":")[2]), []).append(row)
+    return found
+
+
+def margin(page: Page) -> list[list[Any]]:
+    """[number, figures] of all lines of the file."""
+    return page.evaluate("document.querySelector('.scroller.code').allRows()")
+
+
+def test_costs_of_lines_are_those_of_the_overview(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "source")
+    shown = {number: figures for number, *figures in margin(page) if figures[0]}
+    theirs = by_line(open_report(mnist_plain))
+    assert {number: figures[0] for number, figures in shown.items()} == {
+        line: sum(row.cycles for row in found) for line, found in theirs.items()
+    }
+    assert {number: figures[4] for number, figures in shown.items()} == {
+        line: sum(row.executions for row in found) for line, found in theirs.items()
+    }
+    code = open_report(mnist_plain).tables.text("sources")
+    assert "jax.nn.relu" in code
+    assert "jax.nn.relu" in page.inner_text(".scroller.code")
+
+
+def test_the_keyboard_goes_to_a_costly_line_and_shows_its_steps(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "source")
+    page.locator(".code-row[tabindex='0']").focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("n")
+    first = min(line for line, found in by_line(open_report(mnist_plain)).items() if sum(row.cycles for row in found))
+    page.keyboard.press("Enter")
+    chosen = page.locator(".line-panel h3")
+    expect(chosen).to_contain_text("mnist_plain.py:")
+    number = int(chosen.inner_text().split(":")[1].split()[0])
+    assert number <= first
+    expect(page.locator(".code-row[aria-selected=true] .number")).to_have_text(str(number))
+    assert f"line={number}" in page.url
+
+
+def test_a_line_has_its_steps_by_kind_and_who_called_it(open_page: OpenPage, mnist_plain: Path) -> None:
+    theirs = by_line(open_report(mnist_plain))
+    line = max(theirs, key=lambda line: sum(row.cycles for row in theirs[line]))
+    page = open_page(mnist_plain, "source", line=line)
+    found = rows(page, "steps of the line")
+    assert sum(row[4] for row in found) == sum(row.cycles for row in theirs[line])
+    kinds = Counter(dict.fromkeys(range(5), 0))
+    for row in found:
+        kinds.update(dict(enumerate(row[5:10])))
+    assert [kinds[place] for place in range(5)] == [
+        sum(getattr(row, kind) for row in theirs[line]) for kind in ("compute", "exchange", "sync", "collective", "host_call")
+    ]
+    assert "← loss:" in page.inner_text(".callers")
+    assert "cli" not in page.inner_text(".callers")
+
+
+def test_search_finds_lines_and_goes_to_the_next(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "source")
+    [code] = [code for path, code in json.loads(open_report(mnist_plain).tables.text("sources")).items() if path.endswith("mnist_plain.py")]
+    field = page.get_by_label("search in the code")
+    field.fill("jax.nn")
+    expect(page.locator(".source-code [role=status]")).to_contain_text(f"{sum('jax.nn' in line for line in code.splitlines())} lines")
+    assert "jax.nn" in page.locator(".code-row mark").all_inner_texts()
+    field.press("Enter")
+    expect(page.locator(".source-code [role=status]")).to_contain_text("line ")
+
+
+def test_without_code_the_lines_stand_in_a_table(open_page: OpenPage) -> None:
+    report = report_of(two_stages(), runs=2, detail=liveness())
+    page = open_page(report, "source")
+    assert "made without the code" in text(page)
+    [[number, function, cycles, _, exchange, tile, executions]] = rows(page, "lines of train.py")
+    row = by_line(report)[3][0]
+    assert (number, function, cycles, executions, tile) == (3, "loss", row.cycles, row.executions, 32)
+    assert exchange == 0
+
+
+def test_lines_of_a_stand_where_b_has_them_now(open_page: OpenPage) -> None:
+    a, b = with_code(), with_code(code=f"# a new line\n{CODE}", line=4, trips=7)
+    page = open_page((a, b), "source")
+    shown = {number: figures for number, *figures in margin(page) if any(figures)}
+    half = len(shown[4]) // 2
+    assert (shown[4][0], shown[4][half]) == (by_line(a)[3][0].cycles, by_line(b)[4][0].cycles)
+    assert list(shown) == [4]
+    page.locator(".code-row.costs").click()
+    assert "A (line 3)" in page.inner_text(".line-panel")
+
+
+def test_a_line_that_b_lacks_is_named(open_page: OpenPage) -> None:
+    page = open_page((with_code(), with_code(code="other = dot(2)", line=1)), "source")
+    assert [row[2] for row in rows(page, "lines of A that B has no more")] == ["return dot(x)"]
+
+
+@pytest.mark.parametrize("mode", ["stack", "scope", "program"])
+def test_the_flame_adds_up_to_the_cycles_of_all_steps(open_page: OpenPage, mnist_plain: Path, mode: str) -> None:
+    page = open_page(mnist_plain, "source", flame=mode)
+    page.locator(".flames").get_by_role("button", name="Show as table").click()
+    frames = {name: (total, own) for name, total, own in rows(page, "frames")}
+    report = open_report(mnist_plain)
+    assert frames["all steps"][0] == sum(row.cycles for row in overview(report).steps)
+    if mode == "stack":
+        theirs = by_line(report)
+        line = max(theirs, key=lambda line: sum(row.cycles for row in theirs[line]))
+        [own] = [own for name, (_, own) in frames.items() if name.startswith("predict") and name.endswith(f":{line})")]
+        assert own == sum(row.cycles for row in theirs[line])
+
+
+def test_the_flame_is_read_and_zoomed_by_keys(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "source")
+    canvas = page.locator(".flames canvas").first
+    said = page.locator(".flames .live").first
+    canvas.focus()
+    page.keyboard.press("ArrowDown")
+    expect(said).to_contain_text("<module>")
+    page.keyboard.press("ArrowDown")
+    expect(said).to_contain_text("update")
+    page.keyboard.press("Enter")
+    assert "zoom=" in page.url
+    page.keyboard.press("Backspace")
+    expect(said).to_contain_text("<module>")
+    page.keyboard.press("Home")
+    assert "zoom=" not in page.url
+
+
+def test_search_in_the_flame_says_the_share(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "source")
+    page.get_by_label("search in the frames").fill("matmul:")
+    cycles = Counter[str]()
+    for row in overview(open_report(mnist_plain)).steps:
+        cycles[row.family] += row.cycles
+    share = 100 * cycles["matmul"] / cycles.total()
+    expect(page.get_by_text(f"{share:.0f} % of the cycles")).to_be_visible()
+
+
+def test_a_hostile_recording_is_text(open_page: OpenPage, hostile: Path) -> None:
+    page = open_page(hostile, "source")
+    assert page.evaluate("window.PWNED") is None
+    assert json.dumps(page.locator("#main").inner_text())
+
+
+def test_a_recording_in_which_nothing_ran_says_so(open_page: OpenPage, empty: Path) -> None:
+    assert "no programs" in text(open_page(empty, "source"))

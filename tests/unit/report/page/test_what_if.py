@@ -1,0 +1,53 @@
+"""The block of view What if: the command line's table, or why there is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.report.reader.recorded import journaled, larger, recorded, report_of, two_stages
+from tests.unit.sim.toy import Host
+from tilestep.record.call_tables import history_of
+from tilestep.report.knobs import KNOBS
+from tilestep.report.page.block import packed
+from tilestep.report.page.sections import what_if as section
+from tilestep.report.page.sections.what_if import ORIGINS, what_if
+from tilestep.report.reader import Report
+from tilestep.report.what_if import table
+
+
+def test_its_rows_are_those_of_the_command_line() -> None:
+    report = Report(journaled(two_stages(), runs=4))
+    block = what_if(report)
+    assert block is not None
+    rows, basis = table(history_of(report.tables))
+    assert [(knob["knob"], knob["now"], knob["changes"]) for knob in block.json["knobs"]] == [
+        (row.knob, row.now, dict(row.changes)) for row in rows
+    ]
+    assert (block.json["basis"], block.json["why"]) == (basis, "")
+    assert all(knob["meaning"] for knob in block.json["knobs"])
+    assert [knob["knob"] for knob in block.json["planned"]] == [knob.name for knob in KNOBS.values() if knob.plans]
+    packed(block)
+
+
+def test_a_long_recording_is_played_in_part_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = Report(journaled(two_stages(), runs=40))
+    monkeypatch.setattr(section, "_MOST", 1)
+    block = what_if(report)
+    assert block is not None
+    assert block.json["basis"] == table(history_of(report.tables), most=1)[1]
+    assert "last" in block.json["basis"]
+
+
+def test_without_a_journal_it_says_why() -> None:
+    block = what_if(report_of(two_stages()))
+    assert block is not None
+    assert block.json["knobs"] == []
+    assert "has no journal" in block.json["why"]
+
+
+def test_where_nothing_ran_there_is_no_block() -> None:
+    assert what_if(Report(recorded(Host(on=larger()), []))) is None
+
+
+def test_every_origin_is_a_sentence() -> None:
+    assert all(text[0].isupper() and text.endswith(".") for text in ORIGINS.values())
