@@ -154,7 +154,7 @@ def _shares(
 ) -> dict[str, int]:
     """Nanoseconds of the main thread by what it does: CLASSES."""
     classes: list[str] = []
-    sums: dict[str, int] = {name: 0 for name in CLASSES}
+    sums: dict[str, int] = dict.fromkeys(CLASSES, 0)
     rows: Iterator[tuple[int, int, int, int]] = zip(found["parent"].tolist(), label_of.tolist(), thread.tolist(), own.tolist(), strict=True)
     for parent, label, where, time in rows:
         said = of_labels[label] or (classes[parent] if parent >= 0 else "other")
@@ -170,17 +170,13 @@ def _tree(found: Mapping[str, Numbers], label_of: Numbers, thread: Numbers, own:
     numbers: dict[tuple[int, int, int], int] = {}
     of_span: list[int] = []
     columns: list[list[int]] = [[] for _ in range(7)]
-    rows: Iterator[tuple[int, ...]] = zip(
-        *(found[name].tolist() for name in ("parent", "channel", "duration_ns")),
-        label_of.tolist(),
-        thread.tolist(),
-        own.tolist(),
-        strict=True,
-    )
-    for parent, channel, duration, label, where, time in rows:
+    spans: list[list[int]] = [
+        column.tolist() for column in (found["parent"], found["channel"], found["duration_ns"], label_of, thread, own)
+    ]
+    for row in range(len(spans[0])):
+        parent, channel, duration, label, where, time = (column[row] for column in spans)
         above = of_span[parent] if parent >= 0 else -1
-        key = where, above, label
-        number = numbers.setdefault(key, len(numbers))
+        number = numbers.setdefault((where, above, label), len(numbers))
         if number == len(columns[0]):
             for column, value in zip(columns, (where, above, label, channel, 0, 0, 0), strict=True):
                 column.append(value)

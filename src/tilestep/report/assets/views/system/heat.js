@@ -57,6 +57,8 @@ function heatFigure(map, times, counts) {
           const [x0, x1] = [box.left + (row / times.length) * box.width, box.left + ((row + 1) / times.length) * box.width];
           context.fillStyle = STEPS[level] ?? "#000";
           context.fillRect(x0, y + 1, Math.max(1, x1 - x0 - (x1 - x0 > 4 ? 1 : 0)), height - 2);
+          context.strokeStyle = themeColor("edge");
+          if (x1 - x0 > 4) context.strokeRect(x0 + 0.5, y + 1.5, x1 - x0 - 2, height - 3);
         }
       }
       if (chosen) {
