@@ -45,6 +45,7 @@ def test_each_view_can_be_reached(browser: Browser, mnist_plain: Path) -> None:
         assert frame.get_attribute("nav a[aria-current]", "data-view") == name
         assert frame.locator(".alert").count() == 0
     frame.select_option("#theme", "dark")
+    frame.wait_for_function("() => document.documentElement.dataset.ready")
     assert frame.evaluate("document.documentElement.dataset.theme") == "dark"
     frame.click("nav a[data-view=findings]")
     frame.wait_for_function("() => document.documentElement.dataset.ready === 'findings'")
