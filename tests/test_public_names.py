@@ -120,6 +120,8 @@ PUBLIC_NAMES = [
     "tilestep.report.page.sections.Section",
     "tilestep.report.page.sections.execution.ORIGINS",
     "tilestep.report.page.sections.execution.execution",
+    "tilestep.report.page.sections.pipeline.ORIGINS",
+    "tilestep.report.page.sections.pipeline.pipeline",
     "tilestep.report.profile_between",
     "tilestep.report.reader.Block",
     "tilestep.report.reader.Compilation",

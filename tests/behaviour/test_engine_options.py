@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from tilestep import open_report
 from tilestep.record.container import Tables, read_recording
 from tilestep.record.schema import EVENT_KINDS
 
-from .process import LIMIT_WALL_S, environment, python
+from .process import LIMIT_WALL_S, environment, forks, python
 
 RUN = ["profile.json", "report.html", "run.tilestep", "summary.txt"]
 SQUARE = """
@@ -57,6 +58,14 @@ def run(code: str, folder: Path, text: str | None = None, **options: object) -> 
     return ended.stdout
 
 
+def run_each(code: str, folder: Path, options: Sequence[Mapping[str, object]]) -> list[Path]:
+    """Folders, each with what a process with its options has left there."""
+    texts = [json.dumps({key.replace("_", ".", 1): value for key, value in each.items()}) for each in options]
+    for ended in forks(code, folder, [{"POPLAR_ENGINE_OPTIONS": text} for text in texts]):
+        assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
+    return [folder / str(number) for number in range(len(options))]
+
+
 def program_in(folder: Path, name: str = "jit_simple_net") -> Path:
     (found,) = (folder / "programs").glob(f"{name}-*")
     return found
@@ -81,6 +90,7 @@ def test_a_report_is_in_the_working_directory_with_a_folder_for_each_program(tmp
         "profile.json",
         "programs/jit_simple_net-......../memory.txt",
         "programs/jit_simple_net-......../program.tilestep",
+        "report.html",
         "run.tilestep",
         "summary.txt",
     ]
@@ -123,23 +133,22 @@ def test_the_lines_of_old_read_as_written(tmp_path: Path) -> None:
     assert set(RUN) <= set(files(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("options", "found"),
-    [
-        ({"autoReport_all": True, "autoReport_outputExecutionProfile": "false"}, ["memory.txt", "program.tilestep"]),
-        ({"autoReport_all": "true", "autoReport_outputGraphProfile": False}, RUN),
-        ({"autoReport_outputSerializedGraph": "true"}, ["hlo.txt"]),
-        ({"autoReport_outputLoweredVars": "true"}, ["lowered_vars.txt"]),
-        ({"autoReport_outputExecutionProfile": "true"}, RUN),
-        (
-            {"autoReport_all": "true", "autoReport_outputSerializedGraph": True, "autoReport_outputLoweredVars": True},
-            ["hlo.txt", "lowered_vars.txt", "memory.txt", *RUN[:1], "program.tilestep", *RUN[1:]],
-        ),
-    ],
+PARTS: tuple[tuple[Mapping[str, object], list[str]], ...] = (
+    ({"autoReport_all": True, "autoReport_outputExecutionProfile": "false"}, ["memory.txt", "program.tilestep"]),
+    ({"autoReport_all": "true", "autoReport_outputGraphProfile": False}, RUN),
+    ({"autoReport_outputSerializedGraph": "true"}, ["hlo.txt"]),
+    ({"autoReport_outputLoweredVars": "true"}, ["lowered_vars.txt"]),
+    ({"autoReport_outputExecutionProfile": "true"}, RUN),
+    (
+        {"autoReport_all": "true", "autoReport_outputSerializedGraph": True, "autoReport_outputLoweredVars": True},
+        ["hlo.txt", "lowered_vars.txt", "memory.txt", *RUN[:1], "program.tilestep", *RUN[1:]],
+    ),
 )
-def test_parts_that_are_asked_for_are_there_and_no_others(options: dict[str, object], found: list[str], tmp_path: Path) -> None:
-    run(SQUARE, tmp_path, **options)
-    assert sorted(path.rsplit("/", 1)[-1] for path in files(tmp_path)) == sorted(found)
+
+
+def test_parts_that_are_asked_for_are_there_and_no_others(tmp_path: Path) -> None:
+    for folder, (_, found) in zip(run_each(SQUARE, tmp_path, [options for options, _ in PARTS]), PARTS, strict=True):
+        assert sorted(path.rsplit("/", 1)[-1] for path in files(folder)) == sorted(found)
 
 
 def test_files_of_parts_that_are_turned_off_stay(tmp_path: Path) -> None:
@@ -162,13 +171,16 @@ def test_without_debug_information_no_line_of_the_source_is_there(tmp_path: Path
         assert ("model.py:5 in simple_net" in (program_in(tmp_path / folder) / "lowered_vars.txt").read_text()) is there
 
 
-@pytest.mark.parametrize(("count", "kept"), [(None, [0, 4]), ("3", [0, 1, 4]), (1, [0]), ("5", [0, 1, 2, 3, 4]), ("100", [0, 1, 2, 3, 4])])
-def test_so_many_runs_of_a_program_are_kept_event_by_event(count: object, kept: list[int], tmp_path: Path) -> None:
+def test_so_many_runs_of_a_program_are_kept_event_by_event(tmp_path: Path) -> None:
+    kept: dict[object, list[int]] = {None: [0, 4], "3": [0, 1, 4], 1: [0], "5": [0, 1, 2, 3, 4], "100": [0, 1, 2, 3, 4]}
     code = f"{SQUARE}for _ in range(4): f(np.full((2, 2), 10)).block_until_ready()"
-    run(code, tmp_path, autoReport_all="true", **({} if count is None else {"autoReport_executionProfileProgramRunCount": count}))
-    found = read_recording(tmp_path / "run.tilestep")
-    assert found.column("programs", "runs").tolist() == [5]
-    assert runs_with_events(found) == kept
+    options = [
+        {"autoReport_all": "true"} | ({} if count is None else {"autoReport_executionProfileProgramRunCount": count}) for count in kept
+    ]
+    for folder, runs in zip(run_each(code, tmp_path, options), kept.values(), strict=True):
+        found = read_recording(folder / "run.tilestep")
+        assert found.column("programs", "runs").tolist() == [5]
+        assert runs_with_events(found) == runs
 
 
 def test_options_without_effect_are_told_in_the_summary(tmp_path: Path) -> None:
@@ -187,16 +199,15 @@ def test_the_options_are_in_the_manifest_of_a_recording(tmp_path: Path) -> None:
         assert read_recording(path).manifest["engine_options"] == {"autoReport.all": "true", "profiler.blocks.filter": "stage.*"}
 
 
-@pytest.mark.parametrize(
-    ("filters", "blocks"),
-    [
-        ({}, ["early", "late", "inner"]),
-        ({"profiler_blocks.filter": "earl|inne."}, ["inner"]),  # the whole name
-        ({"profiler_programs.filter": "jit_st.*"}, ["jit_stages", "early", "late", "inner"]),
-        ({"profiler_blocks.filter": "(?i)LATE", "profiler_programs.filter": "stages"}, ["late"]),
-    ],
+FILTERS: tuple[tuple[dict[str, object], list[str]], ...] = (
+    ({}, ["early", "late", "inner"]),
+    ({"profiler_blocks.filter": "earl|inne."}, ["inner"]),  # the whole name
+    ({"profiler_programs.filter": "jit_st.*"}, ["jit_stages", "early", "late", "inner"]),
+    ({"profiler_blocks.filter": "(?i)LATE", "profiler_programs.filter": "stages"}, ["late"]),
 )
-def test_filters_choose_the_blocks_that_a_reader_gets(filters: dict[str, object], blocks: list[str], tmp_path: Path) -> None:
+
+
+def test_filters_choose_the_blocks_that_a_reader_gets(tmp_path: Path) -> None:
     code = """
 import jax, numpy as np, jax.numpy as jnp
 jax.config.update("jax_default_device", jax.devices("ipu")[0])
@@ -207,8 +218,9 @@ def stages(x):
         with jax.named_scope("inner"): return x @ x
 jax.jit(stages)(np.ones((64, 64), np.float32)).block_until_ready()
 """
-    run(code, tmp_path, autoReport_all="true", **filters)
-    assert [block.name for block in open_report(tmp_path / "run.tilestep").execution.blocks()] == blocks
+    options = [{"autoReport_all": "true"} | filters for filters, _ in FILTERS]
+    for folder, (_, blocks) in zip(run_each(code, tmp_path, options), FILTERS, strict=True):
+        assert [block.name for block in open_report(folder / "run.tilestep").execution.blocks()] == blocks
 
 
 def test_a_program_from_the_compilation_cache_has_its_folder(tmp_path: Path) -> None:

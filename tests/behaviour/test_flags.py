@@ -7,43 +7,44 @@ from pathlib import Path
 
 import pytest
 
-from .process import attempt, python
+from .process import attempt, forks, python
 
 
-@pytest.mark.parametrize("text", ["yes", "TRUE", "t", "1"])
-def test_use_model_may_be_set(text: str) -> None:
+def test_use_model_may_be_set(tmp_path: Path) -> None:
     """Unlike on the emulator of old it is the default."""
-    python("import jax, tilestep; assert len(jax.devices('ipu')) == 4 and jax.config.jax_ipu_use_model", JAX_IPU_USE_MODEL=text)
+    code = "import jax; assert len(jax.devices('ipu')) == 4 and jax.config.jax_ipu_use_model"
+    for result in forks(code, tmp_path, [{"JAX_IPU_USE_MODEL": text} for text in ("yes", "TRUE", "t", "1")]):
+        assert result.returncode == 0, result.stderr
 
 
-@pytest.mark.parametrize("text", ["no", "False", "f", "0"])
-def test_without_the_model_there_is_a_clear_error(text: str) -> None:
+def test_without_the_model_there_is_a_clear_error(tmp_path: Path) -> None:
     """No runtime for hardware exists."""
-    result = attempt("import jax; jax.devices('ipu')", JAX_IPU_USE_MODEL=text)
-    assert result.returncode == 1
-    assert "no runtime for IPU hardware exists" in result.stderr
+    for result in forks("import jax; jax.devices('ipu')", tmp_path, [{"JAX_IPU_USE_MODEL": text} for text in ("no", "False", "f", "0")]):
+        assert result.returncode == 1
+        assert "no runtime for IPU hardware exists" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("variable", "value", "allowed"),
-    [
-        ("JAX_IPU_USE_MODEL", "maybe", "yes/true/t/1"),
-        ("JAX_IPU_MODEL_NUM_TILES", "eight", "a whole number"),
-        ("JAX_IPU_DEVICE_COUNT", "0", "a whole number"),
-        ("JAX_IPU_VISIBLE_DEVICES", "0,zero", "numbers of IPUs"),
-        ("TILESTEP_MACHINE", "cray-1", "bow-2000"),
-        ("POPLAR_ENGINE_OPTIONS", "{'a': 1}", "a JSON object"),
-        ("POPLAR_ENGINE_OPTIONS", '{"autoReport.everything": "true"}', "autoReport.all"),
-    ],
+BAD_VALUES = (
+    ("JAX_IPU_USE_MODEL", "maybe", "yes/true/t/1"),
+    ("JAX_IPU_MODEL_NUM_TILES", "eight", "a whole number"),
+    ("JAX_IPU_DEVICE_COUNT", "0", "a whole number"),
+    ("JAX_IPU_VISIBLE_DEVICES", "0,zero", "numbers of IPUs"),
+    ("TILESTEP_MACHINE", "cray-1", "bow-2000"),
+    ("POPLAR_ENGINE_OPTIONS", "{'a': 1}", "a JSON object"),
+    ("POPLAR_ENGINE_OPTIONS", '{"autoReport.everything": "true"}', "autoReport.all"),
 )
-def test_a_bad_value_is_reported_at_first_use_of_ipu(variable: str, value: str, allowed: str) -> None:
-    result = attempt("import jax; jax.numpy.ones(3); print('cpu works'); jax.devices('ipu')", **{variable: value})
-    assert result.returncode == 1
-    assert result.stdout == "cpu works\n"
-    message = result.stderr.splitlines()[-1] if variable not in result.stderr else result.stderr
-    assert variable in message
-    assert value in message or repr(value) in message or "autoReport.everything" in message
-    assert allowed in message
+
+
+def test_a_bad_value_is_reported_at_first_use_of_ipu(tmp_path: Path) -> None:
+    code = "import jax; jax.numpy.ones(3); print('cpu works', flush=True); jax.devices('ipu')"
+    results = forks(code, tmp_path, [{variable: value} for variable, value, _ in BAD_VALUES])
+    for result, (variable, value, allowed) in zip(results, BAD_VALUES, strict=True):
+        assert result.returncode == 1
+        assert result.stdout == "cpu works\n"
+        message = result.stderr.splitlines()[-1] if variable not in result.stderr else result.stderr
+        assert variable in message
+        assert value in message or repr(value) in message or "autoReport.everything" in message
+        assert allowed in message
 
 
 def test_an_unknown_variable_warns_with_the_nearest_name() -> None:
@@ -83,19 +84,18 @@ def test_few_tiles_report_that_memory_is_out_and_go_on() -> None:
     )
 
 
-@pytest.mark.parametrize(("count", "ids"), [("1", [0]), ("2", [0, 1]), ("6", [0, 1, 2, 3, 4, 5])])
-def test_number_of_devices(count: str, ids: list[int]) -> None:
+def test_number_of_devices(tmp_path: Path) -> None:
     """Without it they are the machine's four; more than it has means several machines."""
-    python(
-        f"""
-        import jax, jax.numpy as jnp
-        assert [d.id for d in jax.devices("ipu")] == {ids}
-        assert jax.config.jax_ipu_device_count == {count}
-        x = jax.pmap(lambda v: jax.lax.psum(v, "i"), axis_name="i", devices=jax.devices("ipu"))(jnp.ones({count}))
-        assert x.tolist() == [{count}.0] * {count}
-        """,
-        JAX_IPU_DEVICE_COUNT=count,
-    )
+    code = """
+        import os, jax, jax.numpy as jnp
+        count = int(os.environ["JAX_IPU_DEVICE_COUNT"])
+        assert [d.id for d in jax.devices("ipu")] == [*range(count)]
+        assert jax.config.jax_ipu_device_count == count
+        x = jax.pmap(lambda v: jax.lax.psum(v, "i"), axis_name="i", devices=jax.devices("ipu"))(jnp.ones(count))
+        assert x.tolist() == [float(count)] * count
+    """
+    for result in forks(code, tmp_path, [{"JAX_IPU_DEVICE_COUNT": count} for count in ("1", "2", "6")]):
+        assert result.returncode == 0, result.stderr
 
 
 def test_visible_devices() -> None:

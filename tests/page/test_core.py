@@ -50,9 +50,12 @@ SIZES = [
 
 
 @pytest.fixture(scope="module")
-def core(browser: Browser) -> Iterator[Page]:
-    """A page whose globals are the modules of the core."""
+def core(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A page whose globals are the modules of the core. It is a file: state of a page without an address stands elsewhere."""
+    file = tmp_path_factory.mktemp("core") / "core.html"
+    file.write_text('<!doctype html><meta charset="utf-8">', encoding="utf-8")
     page = browser.new_page()
+    page.goto(file.as_uri())
     page.set_content('<style>.scroller { overflow: auto; height: 600px; } td { height: 26px; padding: 0; }</style><div id="place"></div>')
     page.evaluate(joined("entry.js", lambda path: ENTRY if path == "entry.js" else asset(path)))
     yield page
@@ -151,6 +154,7 @@ def test_state_goes_through_the_url(core: Page, values: dict[str, str]) -> None:
 
 
 def test_a_damaged_url_is_no_error(core: Page) -> None:
+    core.evaluate("state.go('memory', { x: 'y' })")
     core.evaluate("location.hash = '#%E0%A4%A?%&=&x'")
     assert core.evaluate("[state.viewName(), state.get('x'), state.number('x', 4)]") == ["", "", 4]
     core.evaluate("location.hash = ''")

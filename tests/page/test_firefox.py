@@ -32,4 +32,4 @@ def test_every_view_opens_in_firefox(page_file: Any, mnist_classifier: Path, pip
                 assert session.value("document.querySelector('#main h1').textContent")
         assert [entry for entry in session.logged if entry[0] in {"error", "warn"}] == []
         asked = {url.partition("#")[0] for url in session.asked if url.startswith(("http", "ws", "file"))}
-        assert asked == {page_file(paths).as_uri() for paths in pages}
+        assert asked <= {page_file(paths).as_uri() for paths in pages}  # it tells nothing of files

@@ -39,3 +39,14 @@ def test_state_stands_in_the_url(open_page: OpenPage, mnist_plain: Path, pipelin
     assert page.input_value("#theme") == state.get("theme", "auto")
     assert page.input_value("#side") == state.get("side", "ab")
     assert page.evaluate("document.documentElement.dataset.theme ?? ''") == state.get("theme", "")
+
+
+def test_a_chosen_theme_is_kept_by_all_links(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "findings")
+    page.select_option("#theme", "dark")
+    page.wait_for_function("() => document.documentElement.dataset.ready === 'findings'")
+    page.click(".findings a >> nth=0")
+    page.wait_for_function("() => document.documentElement.dataset.ready === 'source'")
+    page.click("nav a[data-view=memory]")
+    page.wait_for_function("() => document.documentElement.dataset.ready === 'memory'")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"

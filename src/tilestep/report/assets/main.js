@@ -40,7 +40,7 @@ function head(page) {
   theme.value = get("theme", "auto");
   theme.addEventListener("change", () => {
     set({ theme: theme.value === "auto" ? null : theme.value });
-    applyTheme();
+    show(page); // links within the view keep the theme, too
   });
   /** @type {HTMLElement[]} */
   const controls = [h("label", {}, "theme ", theme)];

@@ -21,8 +21,7 @@ VIEWS: Final = (
     "system",
     "compare",
 )
-STYLES: Final = ("vendor/uPlot.min.css", "page.css", *(f"views/{name}.css" for name in VIEWS))
-VENDORED: Final = (("vendor/uPlot.LICENSE", "vendor/uPlot.iife.min.js"),)  # a licence wants to stand in each copy
+STYLES: Final = ("page.css", *(f"views/{name}.css" for name in VIEWS))
 
 
 def asset(path: str) -> str:
@@ -32,9 +31,8 @@ def asset(path: str) -> str:
 
 @cache
 def script() -> str:
-    """The page's script, libraries first."""
-    libraries = (f"/*\n{asset(licence)}*/\n{asset(code)}" for licence, code in VENDORED)
-    return "\n".join([*libraries, joined("main.js", asset)])
+    """The page's script."""
+    return joined("main.js", asset)
 
 
 @cache

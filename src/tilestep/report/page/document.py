@@ -40,7 +40,9 @@ def page_html(a: Report, b: Report | None = None, *, labels: tuple[str, str] = (
         both = comparison(a, b)
         if both is not None:
             blocks["comparison"] = packed(both)
-    _shorten(blocks, {"a-execution": a} if b is None else {"a-execution": a, "b-execution": b}, len(code) + len(look))
+    shell = _inert(json.dumps({"labels": dict(zip("ab", labels, strict=True)), "served": served, "origins": dict(ORIGINS)}))
+    others = len(code) + len(look) + len(shell)
+    _shorten(blocks, {"a-execution": a} if b is None else {"a-execution": a, "b-execution": b}, others)
     policy = "; ".join(
         (
             "default-src 'none'",
@@ -51,7 +53,6 @@ def page_html(a: Report, b: Report | None = None, *, labels: tuple[str, str] = (
             "form-action 'none'",
         )
     )
-    shell = {"labels": dict(zip("ab", labels, strict=True)), "served": served, "origins": dict(ORIGINS)}
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
@@ -60,7 +61,7 @@ def page_html(a: Report, b: Report | None = None, *, labels: tuple[str, str] = (
         f"<title>{escape(_encodable(labels[0]))} · tilestep</title>",
         f"<style>{look}</style></head><body>",
         "<noscript><p>This page draws its pictures by JavaScript, which is off. summary.txt beside it has the summary.</p></noscript>",
-        f'<script type="application/json" id="page">{_inert(json.dumps(shell))}</script>',
+        f'<script type="application/json" id="page">{shell}</script>',
         *(f'<script type="application/gzip;base64" id="data-{name}">{text}</script>' for name, text in blocks.items()),
         f'<script type="module">{code}</script></body></html>\n',
     ]

@@ -165,7 +165,8 @@ class Run:
 
     @property
     def in_detail(self) -> bool:
-        """Whether its events were kept; only those of the first and of the last runs of a program may have been."""
+        """Whether its events were kept; only those of the first and of the last runs of a program, and of a pipeline's last update, may
+        have been."""
         return bool(self.ipus)
 
     @cached_property

@@ -67,7 +67,6 @@ def test_the_page_is_joined_of_all_views() -> None:
     for name in VIEWS:
         assert f"// views/{name}.js\n" in text
         assert f"views/{name}.css" in STYLES
-    assert asset("vendor/uPlot.LICENSE") in text
     assert "</script" not in text.lower()
     assert "</style" not in style().lower()
     assert "<!--" not in text

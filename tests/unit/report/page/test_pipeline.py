@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -83,7 +83,7 @@ def test_measured_costs_are_those_of_the_schedule_with_them() -> None:
     assert block is not None
     costs = Costs(forward=31, backward=71, update=11)
     wanted = schedule.simulate(costs)
-    for update in block.json["updates"]:
+    for update in cast("list[dict[str, Any]]", block.json["updates"]):
         assert update["measured"]["whole"] == wanted.makespan
         assert update["measured"]["bubble"] == pytest.approx(wanted.bubble)
     assert [stage["cycles"] for stage in block.json["stages"]] == [{"forward": 31, "backward": 71, "update": 11}] * 3
@@ -112,7 +112,7 @@ def test_pieces_and_gaps_fill_the_update_and_are_the_readers() -> None:
     columns, update = block.columns, block.json["updates"][1]
     for device, where in enumerate(block.json["devices"]):
         lane = report.execution.lane("ipu", where["ipus"][0])
-        parts = []
+        parts: list[tuple[int, int]] = []
         for name in ("piece", "gap"):
             mine = columns[f"{name}_device"] == device
             parts += zip(columns[f"{name}_begin"][mine].tolist(), columns[f"{name}_end"][mine].tolist(), strict=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import random
@@ -198,9 +197,11 @@ def resumed(name: str, moment: At | Several, rng: random.Random, *, wait_wall_s:
                 state, done = pipeline.run(state, infeed, outfeed, repeat_count=UPDATES - done, key=key, first_update=done), UPDATES
             except KeyboardInterrupt as error:
                 caught = error
-            moment.inside = False
-            with contextlib.suppress(KeyboardInterrupt):  # it came when no call was left in the run
+            try:  # a Ctrl-C that came when no call was left in the run is heard at the next call, which that of suppress() would be
+                moment.inside = False
                 time.sleep(0)
+            except KeyboardInterrupt:
+                pass
             sys.setprofile(None)
             if caught is not None:
                 reached = loop_state(caught)

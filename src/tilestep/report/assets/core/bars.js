@@ -1,8 +1,11 @@
 /** Bars of a few figures, as HTML: their words, lengths and values are text, so they need no table beside them. */
 
+import { fillOf } from "./colors.js";
 import { h } from "./dom.js";
 import { swatch } from "./legend.js";
 import { valueOf } from "./value.js";
+
+const LONGEST = 336; // CSS pixels of the longest bar, about
 
 /**
  * @typedef {object} Bar
@@ -29,7 +32,7 @@ export function bars({ label, rows, unit, origin, names = [""], whole }) {
   const body = rows.flatMap((row) =>
     names.map((name, index) => {
       const value = row.values[index] ?? null;
-      const bar = h("span", { class: "bar", style: { width: `${(100 * (value ?? 0)) / most}%`, "background-color": row.color } });
+      const bar = hatchedBar(row, (value ?? 0) / most);
       return h(
         "tr",
         { "data-key": row.key },
@@ -48,4 +51,15 @@ export function bars({ label, rows, unit, origin, names = [""], whole }) {
     h("thead", {}, h("tr", {}, heads, h("th", { scope: "col", class: "number" }, "value"), shares, h("td", { "aria-hidden": "true" }))),
     h("tbody", {}, body),
   );
+}
+
+/** A bar with the colour and the hatch of its row. @param {Bar} row @param {number} part of the longest bar @returns {HTMLElement | null} */
+function hatchedBar(row, part) {
+  if (!part) return null;
+  const width = Math.max(1, Math.round(part * LONGEST));
+  const bar = h("canvas", { class: "bar", width, height: 14, "aria-hidden": "true", style: { width: `${100 * part}%` } });
+  const context = /** @type {CanvasRenderingContext2D} */ (bar.getContext("2d"));
+  context.fillStyle = fillOf(context, row);
+  context.fillRect(0, 0, width, 14);
+  return bar;
 }

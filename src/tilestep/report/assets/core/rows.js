@@ -205,8 +205,8 @@ export function rowsFigure(options) {
       context.globalAlpha = 1;
       if (selected?.(index, bar) || (cursor.row === index && cursor.bar === bar)) marked.push([x0, x1]);
       if (!thin && height >= 13 && x1 - x0 > 14) label(context, row.text(bar), x0, x1, top + height / 2);
-      // Bars narrower than a pixel: only one of those that begin in it is drawn.
-      bar = x1 - x0 > 1 ? bar + 1 : Math.max(bar + 1, lowerBound(from, shown.from + ((x0 + 0.999 - area.left) / area.width) * shown.length));
+      // Of bars narrower than a pixel one is drawn for all that end in it.
+      bar = x1 - x0 > 1 ? bar + 1 : Math.max(bar + 1, lowerBound(to, shown.from + ((x0 + 1 - area.left) / area.width) * shown.length));
     }
     for (const [x0, x1] of marked) {
       context.lineWidth = 2;

@@ -45,7 +45,7 @@ function choosers(models, changed) {
         set({ [`update_${model.side.name}`]: model.update.number, task: null, slots: null, cycles: null });
         changed();
       });
-      return h("label", {}, models.length > 1 ? `${model.side.name.toUpperCase()} ` : "", select);
+      return h("label", {}, models.length > 1 ? `show of ${model.side.name.toUpperCase()} ` : "show ", select);
     }),
   );
 }

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tilestep.report.page.block import Block
-from tilestep.report.page.sections import comparison, execution, findings, head, memory, pipeline, source, steps, what_if
+from tilestep.report.page.sections import comparison, execution, findings, head, memory, pipeline, source, steps, system, what_if
 from tilestep.report.reader import Report
 
 Section = Callable[[Report], Block | None]
@@ -21,6 +21,7 @@ SECTIONS: Final[Mapping[str, Section]] = MappingProxyType(
         "steps": steps.steps,
         "execution": execution.execution,
         "pipeline": pipeline.pipeline,
+        "system": system.system,
     }
 )
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
@@ -33,6 +34,7 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
         **steps.ORIGINS,
         **execution.ORIGINS,
         **pipeline.ORIGINS,
+        **system.ORIGINS,
         **comparison.ORIGINS,
     }
 )

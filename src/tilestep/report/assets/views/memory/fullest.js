@@ -1,7 +1,7 @@
 /** The fullest tile of a program: what it holds, and what is left of it. */
 
 import { bars } from "../../core/bars.js";
-import { fillOf, lookAt, themeColor } from "../../core/colors.js";
+import { HATCHES, fillOf, lookAt, themeColor } from "../../core/colors.js";
 import { h } from "../../core/dom.js";
 import { figure } from "../../core/figure.js";
 import { bytes, count, share } from "../../core/format.js";
@@ -164,7 +164,12 @@ function kindsOf(program) {
   const look = (/** @type {string} */ name) => /** @type {any} */ (PARTS[name]);
   return [
     ...ORDER.slice(1).map((name) => ({ key: name, words: look(name).words, look: look(name), size: sizes[CATEGORIES.indexOf(name)] ?? 0 })),
-    ...detail.code.map(([kind, size, fixed]) => ({ key: kind, words: fixed ? `${kind} (no program can use them)` : kind, look: look("code"), size })),
+    ...detail.code.map(([kind, size, fixed], index) => ({
+      key: kind,
+      words: fixed ? `${kind} (no program can use them)` : kind,
+      look: { ...look("code"), hatch: HATCHES[index % HATCHES.length] },
+      size,
+    })),
   ]
     .filter(({ size }) => size > 0)
     .sort((one, other) => other.size - one.size);

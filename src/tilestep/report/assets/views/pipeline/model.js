@@ -109,6 +109,11 @@ export class Model {
     return `${where} · ${stages.length > 1 ? `stages ${stages.join(", ")}` : `stage ${stages[0]}`}`;
   }
 
+  /** The stages of a device. @param {number} device @returns {string} */
+  stagesOf(device) {
+    return this.devices[device]?.stages.join(", ") ?? "";
+  }
+
   /** As pictures of schedules write a task: 'F3'; with its stage where its device has several. @param {Task} task @param {string} [letter] @returns {string} */
   label(task, letter = task.letter) {
     const stage = (this.devices[task.device]?.stages.length ?? 1) > 1 ? String(task.stage) : "";

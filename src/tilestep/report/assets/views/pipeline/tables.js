@@ -12,6 +12,7 @@ import { waitLook } from "./looks.js";
  * How a device spent an update.
  * @typedef {object} Spent
  * @property {string} device
+ * @property {string} stages by which two recordings are matched
  * @property {number | null} own cycles
  * @property {number | null} host
  * @property {number | null} ipus
@@ -35,6 +36,7 @@ export function spentOf(model) {
     const waiting = update.inDetail ? update.gaps.reduce((sum, gap) => sum + (gap.device === device ? gap.end - gap.begin : 0), 0) : null;
     return {
       device: model.deviceName(device),
+      stages: model.stagesOf(device),
       own: of("own"),
       host: of("host"),
       ipus: of("ipus"),
@@ -50,7 +52,7 @@ export function spentOf(model) {
 /** @param {Model[]} models @returns {HTMLElement[]} */
 export function bubbleSection(models) {
   const sides = models.map(({ side }) => side);
-  const rows = joined(models.map((model) => ({ name: model.side.name, rows: spentOf(model) })), ({ device }) => device);
+  const rows = joined(models.map((model) => ({ name: model.side.name, rows: spentOf(model) })), ({ stages }) => stages);
   /** @param {keyof Spent} key @param {string} name @param {string} origin @param {"cycles" | "share"} unit */
   const column = (key, name, origin, unit) => columnsOf(sides, { name, unit, origin, of: (/** @type {Spent} */ row) => /** @type {number | null} */ (row[key]) });
   return [
@@ -101,11 +103,11 @@ export function waitsSection(models) {
   if (!models.length) return [];
   const sides = models.map(({ side }) => side);
   const all = models.map((model) => {
-    /** @type {Map<string, {device: string, why: string, reason: string, times: number, cycles: number}>} */
+    /** @type {Map<string, {device: string, stages: string, why: string, reason: string, times: number, cycles: number}>} */
     const found = new Map();
     for (const { device, why, reason, begin, end } of model.update.gaps) {
       const key = `${device} ${why} ${reason}`;
-      const row = found.get(key) ?? { device: model.deviceName(device), why, reason, times: 0, cycles: 0 };
+      const row = found.get(key) ?? { device: model.deviceName(device), stages: model.stagesOf(device), why, reason, times: 0, cycles: 0 };
       row.times += 1;
       row.cycles += end - begin;
       found.set(key, row);
@@ -116,7 +118,7 @@ export function waitsSection(models) {
     h("h3", {}, "Why devices wait in this update"),
     table({
       label: "waits of devices by reason",
-      rows: joined(all, ({ device, reason }) => `${device}\n${reason}`),
+      rows: joined(all, ({ stages, reason }) => `${stages}\n${reason}`),
       filter: true,
       empty: "no device waits",
       columns: [

@@ -1,0 +1,70 @@
+"""View Compare: the figures of `tilestep report compare`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import tilestep
+from tests.page.conftest import OpenPage
+from tests.page.pages import rows, text, values
+from tests.unit.report.reader.recorded import larger, recorded, report_of, step, two_stages
+from tests.unit.sim.toy import Host, program
+from tilestep.report.comparison import compare
+from tilestep.report.reader import Report
+
+NONE = "\u2013"  # where a line is not known
+
+
+def of(*cycles: tuple[str, int]) -> Report:
+    """A recording of programs with a name, each of one step of so many cycles."""
+    host = Host(on=larger())
+    programs = [program(step("a", "", spent), name=name) for name, spent in cycles]
+    for called in programs:
+        host.run(called)
+    return Report(recorded(host, programs))
+
+
+def test_its_figures_are_those_of_the_comparison(open_page: OpenPage) -> None:
+    a, b = report_of(two_stages(trips=6), runs=2), report_of(two_stages(trips=5), runs=3)
+    page, found = open_page((a, b), "compare"), compare(a, b)
+    assert [each["value"] for each in values(page, ".whole")] == [found.emulated_cycles.a, found.emulated_cycles.b]
+    [changed] = found.programs
+    expected = [["two_stages", changed.matched, change.a, change.b] for _, change in changed.figures if change.a != change.b]
+    assert [row[:2] + row[3:5] for row in rows(page, "programs that differ")] == expected
+    steps = [[each.line or NONE, each.cycles_per_run.a, each.cycles_per_run.b] for each in found.steps]
+    assert [[row[0], row[4], row[5]] for row in rows(page, "steps that differ")] == steps
+    assert all(row[6] == row[5] - row[4] for row in rows(page, "steps that differ"))
+
+
+def test_real_recordings_too(open_page: OpenPage, mnist_plain: Path, pipeline: Path) -> None:
+    page = open_page((mnist_plain, pipeline), "compare")
+    found = compare(tilestep.open_report(mnist_plain), tilestep.open_report(pipeline))
+    assert [each["value"] for each in values(page, ".whole")] == [found.emulated_cycles.a, found.emulated_cycles.b]
+    steps = [[each.cycles_per_run.a, each.cycles_per_run.b] for each in found.steps]
+    assert [row[4:6] for row in rows(page, "steps that differ")] == steps
+    shown = {(row[0], row[1]) for row in rows(page, "programs that differ")}
+    alone = {(each.label, f"only in {'A' if each.keys[1] is None else 'B'}") for each in found.programs if not each.matched}
+    assert alone <= shown
+
+
+def test_equal_recordings_have_no_difference(open_page: OpenPage) -> None:
+    page = open_page((report_of(two_stages()), report_of(two_stages())), "compare")
+    assert "No cycle and no byte differs." in text(page)
+    assert rows(page, "programs that differ") == rows(page, "steps that differ") == []
+
+
+def test_what_one_recording_has_alone_says_which(open_page: OpenPage) -> None:
+    page = open_page((of(("kept", 3), ("old", 5)), of(("kept", 3), ("new", 7))), "compare")
+    shown = {row[0]: row[1] for row in rows(page, "programs that differ")}
+    assert shown == {"old": "only in A", "new": "only in B"}
+    assert "1 program is equal in both." in text(page)
+
+
+def test_machines_that_differ_are_told(open_page: OpenPage) -> None:
+    called = program(step("a", "", 3))
+    other = Host(on=replace(larger(), name="other", host=replace(larger().host, dispatch_seconds=1e-4)))
+    other.run(called)
+    page = open_page((of(("f", 3)), Report(recorded(other, [called]))), "compare")
+    assert "A is of toy and B of other" in text(page)
+    assert [row[0] for row in rows(page, "fields of the machines that differ")] == ["host.dispatch_seconds"]

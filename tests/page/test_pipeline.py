@@ -1,0 +1,85 @@
+"""View Pipeline: what it shows is what the recording says, by keys alone too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+from tests.page.conftest import OpenPage
+from tests.page.pages import rows, tables, text, values
+from tilestep.report.page.sections.pipeline.section import pipeline as section
+from tilestep.report.reader import open_report
+from tilestep.train.schedules import grouped
+
+
+def test_the_picture_is_that_of_the_schedule(open_page: OpenPage, pipeline: Path) -> None:
+    page = open_page(pipeline, "pipeline")
+    page.locator("#main figure").first.get_by_role("button", name="Show as table").click()
+    (label,) = [each for each in tables(page) if each.startswith("schedule of")]
+    drawn: dict[str, dict[int, str]] = {}
+    for device, slot, task, *_ in rows(page, label):
+        drawn.setdefault(device, {})[slot] = task
+    shown = [" ".join(cells.get(slot, ".") for slot in range(17)).replace("U", ".").rstrip(" .") for cells in drawn.values()]
+    assert shown == [" ".join(line.split("|")[1].split()).rstrip(" .") for line in grouped(3, 6).show().splitlines()[1:4]]
+
+
+def test_numbers_are_those_of_the_section(open_page: OpenPage, pipeline: Path) -> None:
+    page = open_page(pipeline, "pipeline")
+    block = section(open_report(pipeline))
+    assert block is not None
+    update = block.json["updates"][-1]
+    shown = {(each["value"], each["unit"]) for each in values(page)}
+    assert {(update["even"]["bubble"], "share"), (update["measured"]["bubble"], "share"), (update["cycles"], "cycles")} <= shown
+    for row in rows(page, "how devices spent the update"):
+        assert sum(row[1:6]) == update["cycles"]
+        assert row[6] == row[5] / update["cycles"]
+    stages = rows(page, "stages")
+    assert [int(row[0]) for row in stages] == [0, 1, 2]
+    assert [row[stages_column(page, "kept at most")] for row in stages] == [5, 3, 1]
+    assert [row[stages_column(page, "fullest tile")] for row in stages] == [stage["tile_bytes"] for stage in block.json["stages"]]
+
+
+def stages_column(page: Page, name: str) -> int:
+    heads = page.locator('#main .scroller[aria-label="stages"] th').all_inner_texts()
+    return heads.index(name)
+
+
+def test_keys_go_from_task_to_task_and_the_url_has_the_choice(open_page: OpenPage, pipeline: Path) -> None:
+    page = open_page(pipeline, "pipeline")
+    page.locator("#main figure > canvas").first.focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowRight")
+    said = page.locator("#main figure .live").first.inner_text()
+    assert "microbatch 1" in said
+    assert "stage 0" in said
+    assert "task=a" in page.url
+    page.locator("#main figure > canvas").nth(1).focus()
+    for _ in range(2):
+        page.keyboard.press("ArrowDown")
+    assert (
+        "waits" in page.locator("#main figure .live").nth(1).inner_text()
+        or "stage" in page.locator("#main figure .live").nth(1).inner_text()
+    )
+
+
+def test_an_update_without_events_shows_its_order_alone(open_page: OpenPage, pipeline: Path) -> None:
+    page = open_page(pipeline, "pipeline", update_a=0)
+    assert "only their order" in text(page)
+    assert page.locator("#main figure > canvas").count() == 2
+    page.locator("#main select").first.select_option("1")
+    assert page.locator("#main figure > canvas").count() == 3
+    assert "update_a=1" in page.url
+
+
+def test_two_recordings_stand_below_each_other_with_what_differs(open_page: OpenPage, pipeline: Path, popart_pipeline: Path) -> None:
+    page = open_page([pipeline, popart_pipeline], "pipeline")
+    assert page.locator("#main figure > canvas").count() == 6
+    heads = page.locator('#main .scroller[aria-label="stages"] th').all_inner_texts()
+    assert heads[2:4] == ["forward, A", "forward, B"]
+    assert heads[4].startswith("B ")
+
+
+def test_a_recording_without_stages_says_so(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "pipeline")
+    assert "No run of this recording is of a pipeline's stage" in text(page)

@@ -1,0 +1,72 @@
+"""View System: the wall clock of the reader, by keys alone too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.page.conftest import OpenPage
+from tests.page.pages import rows, text
+from tilestep.report.reader import open_report
+
+
+def test_the_call_tree_is_the_readers_spans_by_path(open_page: OpenPage, host_only: Path) -> None:
+    page = open_page(host_only, "system", tree="all")
+    events = open_report(host_only).system.events
+    wanted = sum(event.duration_ns for event in events if event.label == "inner")
+    found = [row for row in rows(page, "call tree") if row[0] == "inner"]
+    assert sum(row[3] for row in found) == wanted
+    assert sum(row[2] for row in found) == sum(event.label == "inner" for event in events)
+    summed = [row for row in rows(page, "spans by channel and label") if row[1] == "inner"]
+    assert [row[3] for row in summed] == [wanted]
+
+
+def test_rows_of_the_tree_open(open_page: OpenPage, host_only: Path) -> None:
+    page = open_page(host_only, "system")
+    before = [row[0] for row in rows(page, "call tree")]
+    assert "inner" not in before
+    page.locator('#main .scroller[aria-label="call tree"] tr', has_text="reader 0").get_by_role("button").click()
+    assert [row[0] for row in rows(page, "call tree")].count("inner") == 1
+
+
+def test_lines_and_heat_maps_have_the_readers_values(open_page: OpenPage, host_only: Path) -> None:
+    page = open_page(host_only, "system")
+    report = open_report(host_only).system
+    for figure in page.locator("#main figure").all():
+        figure.get_by_role("button", name="Show as table").click()
+    (line,), (heat,) = report.series, report.heat_maps
+    assert [row[1] for row in rows(page, "done")] == line.values.tolist()
+    assert sum(row[2] for row in rows(page, "sizes")) == int(heat.counts.sum())
+
+
+def test_search_and_channels_stand_in_the_url(open_page: OpenPage, host_only: Path) -> None:
+    page = open_page(host_only, "system")
+    page.get_by_label("search for spans").fill("inner")
+    assert "spans match" in text(page)
+    assert "find=inner" in page.url
+    button = page.locator("#main button.channel").first
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    assert "channels=" in page.url
+
+
+def test_keys_go_from_span_to_span(open_page: OpenPage, host_only: Path) -> None:
+    page = open_page(host_only, "system")
+    page.locator("#main figure > canvas").first.focus()
+    page.keyboard.press("ArrowDown")
+    assert "channel" in page.locator("#main figure .live").first.inner_text()
+    page.keyboard.press("w")
+    page.wait_for_function("() => location.hash.includes('wall=')")
+
+
+def test_two_traces_are_joined_by_path(open_page: OpenPage, host_only: Path) -> None:
+    page = open_page([host_only, host_only], "system", tree="all")
+    for row in rows(page, "call tree"):
+        assert row[2] == row[3]
+        assert row[4] == 0
+        assert row[10] == 0
+
+
+def test_a_recording_without_a_trace_says_how_to_make_one(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "system")
+    assert "PVTI_OPTIONS" in text(page)
+    assert "tilestep.tracepoint" in text(page)

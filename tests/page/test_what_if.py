@@ -1,0 +1,148 @@
+"""View What if: the table of the command line, and sliders that `tilestep view` answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+import tilestep
+from tests.page.conftest import OpenPage
+from tests.page.pages import text, wait_for
+from tests.processes import ROOT, clean_environ, run_python
+from tests.unit.report.reader.recorded import report_of, two_stages
+from tilestep.record.call_tables import history_of
+from tilestep.report.what_if import table
+
+LEAST = 0.0001  # of the time: knobs below have no bar
+
+
+def shown(page: Page) -> list[tuple[str, list[float]]]:
+    """Each row of the table: its knob, and the exact changes."""
+    return page.evaluate(
+        """[...document.querySelectorAll(".tornado tbody tr")].map((each) =>
+            [each.dataset.knob, [...each.querySelectorAll(".value")].map((one) => Number(one.dataset.value))])"""
+    )
+
+
+def test_its_rows_are_those_of_the_command_line(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "what-if")
+    found, _ = table(history_of(tilestep.open_report(mnist_plain).tables))
+    assert shown(page) == [[row.knob, list(row.changes.values())] for row in found if row.effect >= LEAST]
+    said = text(page)
+    assert all(row.knob in said.partition("No effect: ")[2] for row in found if row.effect < LEAST)
+    assert "tilestep view" in said
+    assert page.locator("input[type=range]").count() == 0  # nobody would answer
+
+
+def test_without_a_journal_it_says_why(open_page: OpenPage) -> None:
+    page = open_page(report_of(two_stages()), "what-if")
+    assert "this recording has no journal" in text(page)
+    assert page.locator(".tornado tbody tr").count() == 0
+
+
+def test_two_recordings_stand_below_each_other(open_page: OpenPage, mnist_plain: Path, pipeline: Path) -> None:
+    page = open_page((mnist_plain, pipeline), "what-if")
+    found = shown(page)
+    assert len(found) % 2 == 0
+    assert all(a[0] == b[0] for a, b in zip(found[::2], found[1::2], strict=True))
+    for rows, path in ((found[::2], mnist_plain), (found[1::2], pipeline)):
+        of = {row.knob: list(row.changes.values()) for row in table(history_of(tilestep.open_report(path).tables))[0]}
+        assert all(values == of.get(knob, []) for knob, values in rows)
+
+
+class View:
+    """`tilestep view`, as a user starts it."""
+
+    def __init__(self, *paths: Path) -> None:
+        self.process = subprocess.Popen(
+            (sys.executable, "-m", "tilestep", "view", "--no-browser", *map(str, paths)),
+            cwd=ROOT,
+            env=clean_environ(os.environ) | {"PYTHONUNBUFFERED": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.url, self.then = (self.process.stdout.readline().strip() for _ in range(2))
+
+    def interrupt(self) -> tuple[int, str, str]:
+        """Ctrl-C: its exit status, and what it has printed behind the address."""
+        self.process.send_signal(signal.SIGINT)
+        out, err = self.process.communicate(timeout=30)
+        return self.process.returncode, out, err
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate(timeout=30)
+
+
+@pytest.fixture(scope="module")
+def view(mnist_plain: Path) -> Iterator[View]:
+    started = View(mnist_plain)
+    yield started
+    started.end()
+
+
+def slide(page: Page, knob: str, steps: int) -> None:
+    """Moves the slider of a knob by keys."""
+    page.get_by_label(f"{knob}: ").focus()
+    for _ in range(abs(steps)):
+        page.keyboard.press("ArrowRight" if steps > 0 else "ArrowLeft")
+
+
+def answer(page: Page) -> list[float]:
+    """The answer's cycles, once it stands: with the settings, and without."""
+    page.wait_for_selector(".outcome .value")
+    return page.evaluate("[...document.querySelectorAll('.outcome .value')].map((each) => Number(each.dataset.value))")
+
+
+def test_sliders_play_the_recording_again(browser: Browser, view: View, mnist_plain: Path) -> None:
+    asked: list[str] = []
+    problems: list[str] = []
+    page = browser.new_page()
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.goto(f"{view.url}#what-if")
+    wait_for(page, "what-if")
+    slide(page, "host.link", 2)
+    slide(page, "host.load", -2)
+    page.wait_for_function("() => location.hash.includes('host.load')")
+    page.wait_for_function("() => !document.querySelector('.outcome').textContent.includes('again')")
+    turned, cycles = answer(page)
+    settings = ("--set", "host.link=x2", "--set", "host.load=/2")
+    done = run_python("-m", "tilestep", "report", "what-if", str(mnist_plain), "--json", *settings)
+    document: dict[str, Any] = json.loads(done.stdout)
+    assert (turned, cycles) == (document["turned_cycles"], document["emulated_cycles"])
+    page.reload()  # the settings stand in the URL
+    wait_for(page, "what-if")
+    assert answer(page) == [turned, cycles]
+    assert page.get_by_label("host.link: ").input_value() == "2"
+    page.get_by_role("button", name="Reset").click()
+    wait_for(page, "what-if")
+    page.wait_for_function("() => document.querySelector('.outcome').textContent.startsWith('Move a slider')")
+    assert {url.rpartition("/")[0] for url in asked} == {view.url.rstrip("/")}
+    assert problems == []
+    page.context.close()
+
+
+def test_ctrl_c_ends_it_quietly_and_the_page_says_so(browser: Browser, view: View) -> None:
+    page = browser.new_page()
+    page.goto(f"{view.url}#what-if")
+    wait_for(page, "what-if")
+    assert view.then == "Ctrl-C ends it."
+    assert view.interrupt() == (0, "\n", "")
+    slide(page, "links", 1)
+    page.wait_for_selector(".outcome .alert")
+    assert "tilestep view does not answer: it has ended" in page.inner_text(".outcome")
+    page.context.close()
