@@ -38,7 +38,7 @@ from tilestep.record.schema import EVENT_KINDS, TABLES
 from tilestep.record.tables import Tables
 from tilestep.report.page import page_html
 from tilestep.report.page.block import packed
-from tilestep.report.page.sections.execution import execution
+from tilestep.report.page.sections.execution.section import execution
 from tilestep.report.reader import Report
 
 EVENTS = 1_000_000

@@ -59,9 +59,7 @@ def test_the_site_is_whole(tmp_path: Path) -> None:
     options = ("--quiet", "--fail-on-warning", "--keep-going", "--conf-dir", "docs", "--doctree-dir", str(tmp_path / "doctrees"))
     done = run_python("-m", "sphinx", *options, ".", str(site))
     assert done.returncode == 0, done.stderr
-    read = [
-        page for page in pages(site) if page.path.parent != site / "reports"
-    ]  # those are pages of reports, which have tests of their own
+    read = [page for page in pages(site) if page.path.parent != site / "reports"]  # pages of reports have tests of their own
     api = [page for page in read if page.path.is_relative_to(site / API)]
     assert (site / "searchindex.js").is_file()
     assert list(loaded_from_elsewhere(site, read)) == []

@@ -197,7 +197,8 @@ def test_what_is_hidden_never_leaves_its_ipu_and_takes_no_time() -> None:
     assert not {"stream-out", "read"} & {event.kind for event in hidden.profile.timeline}
     assert not any("stacked" in event.program for event in hidden.profile.timeline)
     work = "compute", "exchange", "sync"  # the loss itself is not computed, because no gradient needs it
-    assert whole - shorter == spent(shown, "stream-out") + spent(shown, *work) - spent(hidden, *work)
+    saved = spent(shown, "stream-out") + spent(shown, *work) - spent(hidden, *work)
+    assert whole - shorter == saved if HOST == "together" else 0 < whole - shorter <= saved  # apart, other IPUs worked meanwhile
 
 
 def test_a_parameter_of_two_stages_on_one_ipu_is_there_once() -> None:

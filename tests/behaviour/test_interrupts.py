@@ -56,7 +56,7 @@ def test_ctrl_c_interrupts_a_compilation_and_the_process_ends_well() -> None:
         import jax, jax.numpy as jnp
         place = jax.sharding.SingleDeviceSharding(jax.devices("ipu")[0])
         def long(x):
-            for k in range(100):
+            for k in range(400):
                 x = jnp.tanh(x @ x + k) * jnp.sin(x)[::-1]
             return x
         lowered = jax.jit(long).lower(jax.ShapeDtypeStruct((64, 64), jnp.float32, sharding=place))

@@ -15,9 +15,15 @@ from tests.page.conftest import OpenPage
 from tests.page.pages import fragment, go, rows, tables, text, values, wait_for
 from tests.recordings import HOSTILE, LONG
 from tests.unit.report.reader.recorded import everything, report_of, two_stages
+from tilestep.report.page.document import in_full
 from tilestep.report.reader import Report, open_report
 
 RECORDINGS = ("mnist_plain", "mnist_classifier", "pipeline", "popart_pipeline")
+
+
+def whole(recording: Path) -> Report:
+    """A recording with the events of all runs, as its page has it."""
+    return in_full(open_report(recording))
 
 
 def timeline(page: Page, nth: int = 0) -> Locator:
@@ -50,7 +56,7 @@ def recording(request: pytest.FixtureRequest) -> Path:
 
 def test_waits_have_the_sentences_and_the_cycles_of_the_reader(recording: Path, open_page: OpenPage) -> None:
     page = open_page(recording, "execution")
-    execution = open_report(recording).execution
+    execution = whole(recording).execution
     cycles: Counter[tuple[str, str]] = Counter()
     times: Counter[tuple[str, str]] = Counter()
     for lane in execution.lanes:
@@ -79,7 +85,7 @@ def test_the_waits_of_one_lane_stand_alone_once_it_is_opened(mnist_classifier: P
 
 def test_the_critical_path_is_the_readers(recording: Path, open_page: OpenPage) -> None:
     page = open_page(recording, "execution")
-    report = open_report(recording)
+    report = whole(recording)
     path = report.execution.critical_path()
     names = [program["label"] for program in head(page)["programs"]]
     page.locator("summary", has_text="All pieces").click()
@@ -117,13 +123,13 @@ def head(page: Page) -> Any:
 
 def test_time_by_kind_of_all_runs_is_the_readers(recording: Path, open_page: OpenPage) -> None:
     page = open_page(recording, "execution")
-    total = open_report(recording).execution.total_cycles
+    total = whole(recording).execution.total_cycles
     assert sorted(cycles for _, cycles in rows(page, "time by kind of the busiest IPU")) == sorted(total.by_kind.values())
     assert f"IPU {total.busiest_ipu}" in text(page)
 
 
 def test_time_by_kind_in_the_window_is_the_sum_of_the_events(recording: Path, open_page: OpenPage) -> None:
-    report = open_report(recording)
+    report = whole(recording)
     execution = report.execution
     ends = [event.cycles_to for lane in execution.lanes for event in execution.events_of(lane)]
     begin, end = max(ends) // 3, max(ends)
@@ -194,7 +200,7 @@ def test_keys_zoom_and_move_and_the_url_keeps_the_window(mnist_plain: Path, open
 
 def test_keys_go_from_event_to_event_and_are_read_aloud(mnist_classifier: Path, open_page: OpenPage) -> None:
     page = open_page(mnist_classifier, "execution")
-    execution = open_report(mnist_classifier).execution
+    execution = whole(mnist_classifier).execution
     events = list(execution.events_of(execution.lane("host")))
     for event in events:
         said = press(page, "ArrowRight")
@@ -208,7 +214,7 @@ def test_keys_go_from_event_to_event_and_are_read_aloud(mnist_classifier: Path, 
 
 def test_the_cause_of_an_event_is_one_key_or_one_press_away(mnist_classifier: Path, open_page: OpenPage) -> None:
     page = open_page(mnist_classifier, "execution")
-    execution = open_report(mnist_classifier).execution
+    execution = whole(mnist_classifier).execution
     press(page, "ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown")
     wanted = next(event for event in execution.events_of(execution.lane("ipu", 0)) if event.kind == "compute")
     while f"from cycle {wanted.cycles_from:,} " not in press(page, "ArrowRight"):
@@ -227,7 +233,7 @@ def test_the_cause_of_an_event_is_one_key_or_one_press_away(mnist_classifier: Pa
 
 def test_keys_follow_the_critical_path(pipeline: Path, open_page: OpenPage) -> None:
     page = open_page(pipeline, "execution")
-    pieces = open_report(pipeline).execution.critical_path().pieces
+    pieces = whole(pipeline).execution.critical_path().pieces
     for number, piece in enumerate(pieces[:12], 1):
         said = press(page, "]")
         assert said.startswith(f"{number} of {len(pieces):,} on the critical path: {piece.event.kind}")
@@ -238,7 +244,7 @@ def test_keys_follow_the_critical_path(pipeline: Path, open_page: OpenPage) -> N
 
 def test_two_events_measure_the_time_between_them(mnist_classifier: Path, open_page: OpenPage) -> None:
     page = open_page(mnist_classifier, "execution")
-    execution = open_report(mnist_classifier).execution
+    execution = whole(mnist_classifier).execution
     first, *_, last = execution.events_of(execution.lane("host"))
     press(page, "ArrowRight", "m")
     said = press(page, *["ArrowRight"] * (len(execution.events_of(execution.lane("host"))) - 1), "m")
@@ -250,7 +256,7 @@ def test_two_events_measure_the_time_between_them(mnist_classifier: Path, open_p
 
 
 def test_show_as_table_has_the_events_of_the_window(mnist_plain: Path, open_page: OpenPage) -> None:
-    execution = open_report(mnist_plain).execution
+    execution = whole(mnist_plain).execution
     every = [event for lane in execution.lanes for event in execution.events_of(lane)]
     begin, end = min(event.cycles_to for event in every), max(event.cycles_from for event in every) - 1
     page = open_page(mnist_plain, "execution", **{"from": begin + 1, "to": end})
@@ -306,7 +312,7 @@ def test_the_pointer_zooms_moves_and_selects(mnist_plain: Path, open_page: OpenP
 def test_two_recordings_stand_on_one_scale_with_their_difference(mnist_plain: Path, mnist_classifier: Path, open_page: OpenPage) -> None:
     page = open_page((mnist_plain, mnist_classifier), "execution")
     assert page.locator("#main canvas[role=application]").count() == 2
-    a, b = (open_report(each).execution for each in (mnist_plain, mnist_classifier))
+    a, b = (whole(each).execution for each in (mnist_plain, mnist_classifier))
     found = rows(page, "time by kind of the busiest IPU")
     for kinds, side in ((a.total_cycles.by_kind, 1), (b.total_cycles.by_kind, 2)):
         assert sorted(row[side] for row in found if row[side] is not None) == sorted(kinds.values())

@@ -10,6 +10,7 @@ import pytest
 
 from tests.golden.texts import hlo_text
 from tests.unit.record.recordings import small_recording
+from tests.unit.report.reader.recorded import report_of, two_stages
 from tilestep.errors import RecordingError
 from tilestep.machine import load_machine
 from tilestep.options import PlanOptions
@@ -134,7 +135,7 @@ def test_the_report_of_a_run_has_its_recording_if_there_is_one(tmp_path: Path) -
     profile = profile_between(system, system.mark(), system.mark())
     write_report(profile, tmp_path)
     assert names(tmp_path) == ["profile.json", "summary.txt"]
-    write_report(profile, tmp_path, recording=small_recording())
+    write_report(profile, tmp_path, recording=report_of(two_stages(), runs=2).tables)
     assert names(tmp_path) == ["profile.json", "report.html", "run.tilestep", "summary.txt"]
     before = os.stat(tmp_path / "run.tilestep").st_mtime_ns
     write_report(profile, tmp_path)

@@ -58,7 +58,11 @@ def packed(block: Block) -> str:
     def head(base: int) -> bytes:
         placed = [{**column, "offset": base + offset} for column, offset in zip(columns, offsets, strict=True)]
         document = {"columns": placed, "json": block.json}
-        return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8", "replace")
+        try:
+            text = json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        except ValueError:
+            raise RecordingError("the recording has a figure that is infinite or no number: a page holds finite ones") from None
+        return text.encode("utf-8", "replace")
 
     base = 0
     while True:  # the offsets' digits are a part of the head's length

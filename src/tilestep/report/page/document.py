@@ -9,14 +9,16 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Final
 
+from tilestep.errors import RecordingError
 from tilestep.report.page.assets import script, style
 from tilestep.report.page.block import packed
-from tilestep.report.page.sections import ORIGINS, SECTIONS
 from tilestep.report.page.sections.comparison import comparison
 from tilestep.report.page.sections.execution.section import MOST_EVENTS, execution
+from tilestep.report.page.sections.registry import ORIGINS, SECTIONS
 from tilestep.report.reader import Report
 
 MOST_BYTES: Final = 20_000_000  # of a page; larger ones hold fewer events, and say so
+MOST_CALLS: Final = 100_000  # of a journal that is played again, so that no run lacks its events
 _TRIES: Final = 2  # to make a page smaller; what is not made of events stays
 _LEAST_PART: Final = 0.01  # of the events that a page keeps in any case
 _MARGIN: Final = 0.9  # because packed events are not all of a size
@@ -68,9 +70,20 @@ def page_html(a: Report, b: Report | None = None, *, labels: tuple[str, str] = (
     return "\n".join(parts)
 
 
+def in_full(report: Report) -> Report:
+    """The recording with the events of all runs, worked out from its journal, if that takes a second at most; else as it is."""
+    short = 0 < report.tables.rows("calls") <= MOST_CALLS
+    if not short or "execution" not in report.parts or all(run.in_detail for run in report.execution.runs):
+        return report
+    try:
+        return report.in_full()
+    except RecordingError:  # its journal was cut, or another version has written it
+        return report
+
+
 def _blocks(side: str, report: Report) -> Iterator[tuple[str, str]]:
     for name, section in SECTIONS.items():
-        block = section(report)
+        block = section(in_full(report) if name == "execution" else report)
         if block is not None:
             yield f"{side}-{name}", packed(block)
 
@@ -88,8 +101,8 @@ def _shorten(blocks: dict[str, str], reports: Mapping[str, Report], others: int)
         part = max(_LEAST_PART, 1 - excess / held) * _MARGIN
         for name, report in reports.items():
             if name in blocks:
-                events = min(len(report.execution.events), MOST_EVENTS)
-                shorter = execution(report, most_events=max(1, int(events * part)))
+                events = min(len(in_full(report).execution.events), MOST_EVENTS)
+                shorter = execution(in_full(report), most_events=max(1, int(events * part)))
                 if shorter is not None:
                     blocks[name] = packed(shorter)
 

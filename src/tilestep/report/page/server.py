@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
@@ -76,7 +77,7 @@ class PageServer:
         class Handler(_Handler):
             server_of_page = outer
 
-        self._server = ThreadingHTTPServer((ADDRESS, port), Handler)
+        self._server = _Server((ADDRESS, port), Handler)
         self._server.daemon_threads = True
         self.port: int = self._server.server_address[1]
         self.url = f"http://{ADDRESS}:{self.port}/{self._token}/"
@@ -110,6 +111,13 @@ class PageServer:
         if not isinstance(question, dict):
             raise ValueError("a question is a JSON object")
         return json.dumps(self._answer(cast("dict[str, Any]", question))).encode()
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Nothing, if a client has hung up or fallen silent: the terminal belongs to the user."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -86,12 +86,6 @@ def test_a_number_that_javascript_would_round_is_an_error(value: int) -> None:
         packed(Block(json={}, columns={"cycles": np.array([0, value])}))
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_json_without_a_form_is_an_error(value: float) -> None:
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        packed(Block(json={"x": value}))
-
-
 def test_lone_surrogates_are_replaced() -> None:
     assert unpacked(packed(Block(json=["\ud800x"])))[0]["json"] == ["?x"]
 
@@ -99,3 +93,9 @@ def test_lone_surrogates_are_replaced() -> None:
 def test_equal_blocks_give_equal_pages() -> None:
     block = Block(json={"x": 1}, columns={"a": np.arange(100)})
     assert packed(block) == packed(block)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_figure_that_is_no_number_is_an_error_of_the_recording(value: float) -> None:
+    with pytest.raises(RecordingError, match="a figure that is infinite or no number"):
+        packed(Block(json={"share": value}))

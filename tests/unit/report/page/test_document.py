@@ -13,7 +13,7 @@ import pytest
 from tests.unit.report.page.test_block import column, unpacked
 from tests.unit.report.reader.recorded import report_of, two_stages
 from tilestep.report.page import page_html
-from tilestep.report.page.sections import ORIGINS, SECTIONS
+from tilestep.report.page.sections.registry import ORIGINS, SECTIONS
 
 HOSTILE = "</script><script>alert(1)</script><!--\u2028\u202e\"'&\ud800"
 

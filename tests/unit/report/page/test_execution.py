@@ -17,9 +17,9 @@ from tilestep.plan.steps import Counts
 from tilestep.record.container import Builder
 from tilestep.record.schema import EVENT_KINDS, LANE_KINDS, TABLES
 from tilestep.report.page.block import Block, packed
-from tilestep.report.page.sections import execution as package
-from tilestep.report.page.sections.execution import ORIGINS, inside, waits
-from tilestep.report.page.sections.execution.section import execution
+from tilestep.report.page.sections.execution import inside, waits
+from tilestep.report.page.sections.execution import section as package
+from tilestep.report.page.sections.execution.section import ORIGINS, execution
 from tilestep.report.reader import Report
 from tilestep.report.reader.runs import RunOnIpu
 from tilestep.report.reader.spans import WAIT, Span

@@ -112,7 +112,7 @@ export function programTree({ root, pair, open, choose }) {
     const share = node.cycles / whole;
     return [
       number(node.cycles / runs, "cycles", ran ? "steps.run" : "steps.once"),
-      h("span", { class: "n part", "data-tip": explained(share, "share", "steps.share_of_program") }, h("i", { style: { width: `${share ? Math.max(1, 44 * share) : 0}%` } }), node.cycles ? text(share, "share") : ""),
+      h("span", { class: "n part", "data-tip": explained(share, "share", "steps.share_of_program") }, h("i", { style: { width: `${share ? Math.max(1, 30 * share) : 0}%` } }), node.cycles ? text(share, "share") : ""),
       number(timesOf(node, ran) / runs, "number", "steps.executions_of_run"),
       number(node.flops / runs, "flops", "steps.flops"),
       number(node.exchangeBytes / runs, "bytes", "steps.exchange_bytes"),
