@@ -221,7 +221,7 @@ export class Model {
     if (kept < runs) {
       parts.push(
         `${count(kept)} of ${count(runs)} runs have events: the recording kept those of each program's first and last runs, and of a pipeline's last update `
-          + `(autoReport.executionProfileProgramRunCount). The other ${count(runs - kept)} are in the sums, and marked where they were dispatched.`,
+          + `(autoReport.executionProfileProgramRunCount). The other ${count(runs - kept)} are in the sums, and marked where they were dispatched: lanes worked on them where they seem to wait.`,
       );
     }
     if (leftOut) {

@@ -18,6 +18,8 @@ import { at, lowerBound, rowAt } from "./model.js";
 
 const FONT = '11px system-ui, "DejaVu Sans", sans-serif';
 const LEAST_TEXT = 30; // pixels: narrower bars have no words
+const LEAST_OUTLINE = 6; // pixels: narrower pieces of the critical path have a line above
+const LEAST_BETWEEN_ARROWS = 12; // pixels
 const MOST_WORDS = 400; // in one drawing
 
 /** Words in bars that have room: programs in the bars of runs, names of steps in steps. @param {CanvasRenderingContext2D} context @param {Model} model @param {import("./bars.js").Bars} bars @param {Row[]} rows @param {Area} area */
@@ -132,6 +134,7 @@ export function drawPath(context, model, places, area) {
   context.beginPath();
   let drawnTo = -Infinity;
   let drawnLane = -1;
+  let lastArrow = -Infinity;
   for (; place < path.length; place++) {
     const row = at(path, place);
     const end = at(model.end, row);
@@ -144,8 +147,15 @@ export function drawPath(context, model, places, area) {
     if (!box || (x(end) - drawnTo < 1 && lane === drawnLane)) continue;
     [drawnTo, drawnLane] = [x(end), lane];
     const [x0, x1] = [Math.max(area.left - 3, x(begin)), Math.min(area.left + area.width + 3, x(end))];
-    context.rect(x0, box.top, Math.max(1, x1 - x0), box.bottom - box.top);
-    if (before && before !== box) arrow(context, x(begin), before.top < box.top ? before.bottom : before.top, before.top < box.top ? box.top : box.bottom);
+    if (x1 - x0 >= LEAST_OUTLINE) context.rect(x0, box.top, x1 - x0, box.bottom - box.top);
+    else {
+      context.moveTo(x0, box.top); // outlines so close would hide what they surround
+      context.lineTo(Math.max(x1, x0 + 1), box.top);
+    }
+    if (before && before !== box && x(begin) - lastArrow >= LEAST_BETWEEN_ARROWS) {
+      lastArrow = x(begin);
+      arrow(context, lastArrow, before.top < box.top ? before.bottom : before.top, before.top < box.top ? box.top : box.bottom);
+    }
   }
   context.stroke();
   context.restore();
