@@ -14,7 +14,7 @@ from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.describing import DOMAIN, shape_text
 
 _GATES: Final = 4  # forget, input, candidate, output
-_ORDER: Final = np.array([1, 3, 0, 2])  # in which ONNX has them: input, output, forget, candidate
+_ORDER: Final = np.array([1, 3, 0, 2], np.int32)  # in which ONNX has them: input, output, forget, candidate; 32 bits in every mode of JAX
 
 
 @op("LSTM", domain=DOMAIN)

@@ -12,6 +12,7 @@ import pytest
 from tests.unit.popart.ops.graphcore import gradient, holds, outputs, slope_holds
 from tilestep.onnx.interpret import Run
 from tilestep.popart.exceptions import popart_exception
+from tilestep.popart.ops import recurrent
 
 F = np.float32
 RANDOM = np.random.default_rng(0)
@@ -173,3 +174,11 @@ def test_beam_search(blank: int, width: int, paths: int) -> None:
         for path, (prefix, probability) in enumerate(searched(logarithms[: lengths[item], item], width, blank)[:paths]):
             assert tuple(labels[item, path, : ends[item, path]]) == prefix
             np.testing.assert_allclose(probabilities[item, path], probability, 1e-4)
+
+
+def test_an_lstm_of_32_bits_can_follow_one_of_64() -> None:
+    weights = np.ones((4, 2, 3), np.float32)
+    with jax.enable_x64(True):
+        before = jax.make_jaxpr(recurrent._of_onnx)(weights)
+    after = jax.make_jaxpr(recurrent._of_onnx)(weights)
+    assert before.out_avals[0].shape == after.out_avals[0].shape == (1, 12, 2)
