@@ -39,6 +39,7 @@ format: $(VENV)/.ready-test ## rewrite the sources as `make test` wants them
 
 docs: $(VENV)/.ready-test ## build the documentation: one static folder, build/docs, that needs no network
 	$(VENV)/bin/sphinx-build --quiet --fail-on-warning --keep-going --conf-dir docs --doctree-dir build/doctrees . build/docs
+	$(VENV)/bin/python scripts/report_pictures.py --pages build/docs/reports
 	@echo "open build/docs/index.html"
 
 docs-links: $(VENV)/.ready-test ## ask the network for each page elsewhere that the documentation links to

@@ -1,10 +1,8 @@
 #!/usr/bin/env python3
-"""Makes the pictures of a report's page, and the pages that the documentation shows live, from the examples.
+"""Makes the pictures of a report's page, or the pages that the documentation shows live, from the examples.
 
-    scripts/report_pictures.py           records the examples, and writes docs/pictures/report/ and docs/_extra/reports/
-    scripts/report_pictures.py --check   records them, and says which live page is of other cycles or of another page's code
-
-Needs the packages of the extra `dev`, and Chromium for the pictures.
+scripts/report_pictures.py               records the examples, and writes docs/pictures/report/: needs Chromium
+scripts/report_pictures.py --pages DIR   records them, and writes the live pages into DIR, as `make docs` does
 """
 
 from __future__ import annotations
@@ -23,11 +21,8 @@ from playwright.sync_api import sync_playwright  # noqa: E402
 
 from tests.page.conftest import ARGUMENTS  # noqa: E402
 from tests.page.pages import fragment, wait_for  # noqa: E402
-from tilestep.report.page import page_html  # noqa: E402
-from tilestep.report.reader import open_report  # noqa: E402
 
 PICTURES = ROOT / "docs" / "pictures" / "report"
-PAGES = ROOT / "docs" / "_extra" / "reports"
 LIVE = ("pipeline_transformer", "bert_pod")
 EXAMPLES = ("mnist_plain", *LIVE)
 SHOTS: tuple[tuple[str, str, str, dict[str, str | int], int, str], ...] = (  # file, example, view, state, height, colours
@@ -41,16 +36,11 @@ SHOTS: tuple[tuple[str, str, str, dict[str, str | int], int, str], ...] = (  # f
 WIDTH = 1200
 
 
-def recorded(folder: Path, example: str) -> Path:
-    """The recording of an example, made now."""
+def page_of(example: str, folder: Path) -> Path:
+    """The page of a recording of an example, made now in a folder."""
     command = (sys.executable, "-m", "tilestep", "run", "--report", str(folder / example), str(ROOT / "examples" / f"{example}.py"))
     subprocess.run(command, check=True, capture_output=True)
-    return folder / example
-
-
-def live(recording: Path) -> str:
-    """The page of a recording."""
-    return page_html(open_report(recording), labels=(recording.name, ""))
+    return folder / example / "report.html"
 
 
 def draw(pages: dict[str, Path]) -> None:
@@ -72,22 +62,19 @@ def draw(pages: dict[str, Path]) -> None:
 
 
 def main() -> int:
-    """Returns 1 if a live page is out of date and --check was given."""
+    """Records the examples, and writes what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true")
-    check: bool = parser.parse_args().check
+    parser.add_argument("--pages", type=Path, metavar="DIR", help="write the live pages there, and no pictures")
+    pages: Path | None = parser.parse_args().pages
     with tempfile.TemporaryDirectory() as name:
-        texts = {example: live(recorded(Path(name), example)) for example in (LIVE if check else EXAMPLES)}
-        if check:
-            old = [example for example in LIVE if (PAGES / f"{example}.html").read_text(encoding="utf-8") != texts[example]]
-            for example in old:
-                print(f"docs/_extra/reports/{example}.html is not what its example gives: run scripts/report_pictures.py", file=sys.stderr)
-            return 1 if old else 0
-        PAGES.mkdir(parents=True, exist_ok=True)
-        files = {example: (PAGES if example in LIVE else Path(name)) / f"{example}.html" for example in EXAMPLES}
-        for example, file in files.items():
-            file.write_text(texts[example], encoding="utf-8")
-        draw(files)
+        folder = Path(name) if pages is None else pages
+        folder.mkdir(parents=True, exist_ok=True)
+        files: dict[str, Path] = {}
+        for example in EXAMPLES if pages is None else LIVE:
+            files[example] = folder / f"{example}.html"
+            shutil.copyfile(page_of(example, Path(name)), files[example])
+        if pages is None:
+            draw(files)
     return 0
 
 

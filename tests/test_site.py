@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.report_pictures import LIVE
 from tests.documents import documents, local_links
 from tests.processes import ROOT, run_python
 from tests.site import Page, dead_links, loaded_from_elsewhere, pages
@@ -59,11 +60,12 @@ def test_the_site_is_whole(tmp_path: Path) -> None:
     options = ("--quiet", "--fail-on-warning", "--keep-going", "--conf-dir", "docs", "--doctree-dir", str(tmp_path / "doctrees"))
     done = run_python("-m", "sphinx", *options, ".", str(site))
     assert done.returncode == 0, done.stderr
-    read = [page for page in pages(site) if page.path.parent != site / "reports"]  # pages of reports have tests of their own
+    read = pages(site)
     api = [page for page in read if page.path.is_relative_to(site / API)]
     assert (site / "searchindex.js").is_file()
     assert list(loaded_from_elsewhere(site, read)) == []
-    assert list(dead_links(site, read)) == []
+    made_later = {f"docs/how-to/reports.html -> ../../reports/{name}.html" for name in LIVE}  # by `make docs`, of the examples
+    assert set(dead_links(site, read)) == made_later
     assert wrong_kinds(site, read) == []
     modules = [name for page in api for name in page.ids if name.startswith("module-")]
     assert wrongly_documented([name for page in api for name in page.signatures] + [name.removeprefix("module-") for name in modules]) == []
