@@ -36,15 +36,16 @@ def page_html(a: Report, b: Report | None = None, *, labels: tuple[str, str] = (
     Raises: RecordingError if a recording is damaged.
     """
     code, look = script(), style()
-    blocks = dict(_blocks("a", a))
+    full = {f"{side}-execution": in_full(report) for side, report in (("a", a), ("b", b)) if report is not None}
+    blocks = dict(_blocks("a", a, full))
     if b is not None:
-        blocks |= _blocks("b", b)
+        blocks |= _blocks("b", b, full)
         both = comparison(a, b)
         if both is not None:
             blocks["comparison"] = packed(both)
     shell = _inert(json.dumps({"labels": dict(zip("ab", labels, strict=True)), "served": served, "origins": dict(ORIGINS)}))
     others = len(code) + len(look) + len(shell)
-    _shorten(blocks, {"a-execution": a} if b is None else {"a-execution": a, "b-execution": b}, others)
+    _shorten(blocks, full, others)
     policy = "; ".join(
         (
             "default-src 'none'",
@@ -81,30 +82,30 @@ def in_full(report: Report) -> Report:
         return report
 
 
-def _blocks(side: str, report: Report) -> Iterator[tuple[str, str]]:
+def _blocks(side: str, report: Report, full: Mapping[str, Report]) -> Iterator[tuple[str, str]]:
     for name, section in SECTIONS.items():
-        block = section(in_full(report) if name == "execution" else report)
+        block = section(full.get(f"{side}-{name}", report))
         if block is not None:
             yield f"{side}-{name}", packed(block)
 
 
-def _shorten(blocks: dict[str, str], reports: Mapping[str, Report], others: int) -> None:
+def _shorten(blocks: dict[str, str], full: Mapping[str, Report], others: int) -> None:
     """Leaves events between the first and the last runs out of a page that would be larger than MOST_BYTES. View Execution says how many.
 
-    Args: reports: by the names of their blocks of events. others: bytes of the page beside blocks.
+    Args: full: recordings with all events, by the names of their blocks. others: bytes of the page beside blocks.
     """
+    part = 1.0
     for _ in range(_TRIES):
         excess = others + sum(map(len, blocks.values())) - MOST_BYTES
-        held = sum(len(blocks[name]) for name in reports if name in blocks)
+        held = sum(len(blocks[name]) for name in full if name in blocks)
         if excess <= 0 or not held:
             return
-        part = max(_LEAST_PART, 1 - excess / held) * _MARGIN
-        for name, report in reports.items():
-            if name in blocks:
-                events = min(len(in_full(report).execution.events), MOST_EVENTS)
-                shorter = execution(in_full(report), most_events=max(1, int(events * part)))
-                if shorter is not None:
-                    blocks[name] = packed(shorter)
+        part *= max(_LEAST_PART, 1 - excess / held) * _MARGIN
+        for name, report in full.items():
+            events = min(len(report.execution.events), MOST_EVENTS) if name in blocks else 0
+            shorter = execution(report, most_events=max(1, int(events * part)))
+            if shorter is not None:
+                blocks[name] = packed(shorter)
 
 
 def _hash(text: str) -> str:
