@@ -23,6 +23,7 @@ from tilestep.machine.fields import SYNC_PATTERNS
 from tilestep.machine.toml import load_machine
 from tilestep.messages import plain, shown
 from tilestep.profiling import dry_run, profiled
+from tilestep.report.file_names import PAGE_FILE
 from tilestep.report.files import require_report_directory, write_report
 from tilestep.settings import MAX_IPUS, MAX_TILES, read_settings
 
@@ -170,6 +171,8 @@ def run(args: argparse.Namespace) -> int:
             write_file(json_path, recording.profile.to_json() + "\n")
         if report_path is not None:
             write_report(recording.profile, report_path, recording=recording.tables)
+            if recording.tables is not None:
+                tell(_COMMAND, f"{plain(report_path / PAGE_FILE)} shows this run in a browser")
     except OSError as error:
         tell(_COMMAND, f"the profile could not be written: {plain(error.filename)}: {error.strerror}")
         return code or 1

@@ -200,6 +200,7 @@ def test_options_choose_the_machine_and_where_the_profile_goes(tmp_path: Path) -
     profile = json.loads(document.read_text())
     assert json.loads((report / "profile.json").read_text()) == profile
     assert (report / "summary.txt").read_text().strip() in done.stderr
+    assert done.stderr.endswith(f"tilestep run: {report}/report.html shows this run in a browser\n")
     [step] = [program for program in profile["programs"] if len(program["donated"]) == 1]
     assert (step["runs"], step["host_bytes_in"], step["first_run_host_bytes_in"]) == (3, 64, 128)
     assert profile["machine"]["num_ipus"] == 2
