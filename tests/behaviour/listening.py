@@ -58,10 +58,25 @@ def listens(pid: int) -> set[tuple[str, int]]:
     return found
 
 
-def wait_until_joined(hub: int) -> None:
-    """Until another watchdog has a connection to that of process 0."""
-    while len([link for link in _links(hub) if link.startswith("socket:")]) < 2:  # the listening one is the first
+def wait_until_joined(hub: int, member: int) -> None:
+    """Until the watchdog of process 0 and another one have each proved to the other that they belong to one job.
+
+    Each waits for its own process, and the hub for strangers: one more is the other watchdog.
+    """
+    while _waits_for(hub) < 3 or _waits_for(member) < 2:
         time.sleep(0.05)
+
+
+def _waits_for(pid: int) -> int:
+    """How many files the widest epoll of a process has."""
+    counts = [0]
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            if os.readlink(descriptor) == "anon_inode:[eventpoll]":
+                counts.append(Path(f"/proc/{pid}/fdinfo/{descriptor.name}").read_text().count("tfd:"))
+        except OSError:
+            continue  # it has been closed
+    return max(counts)
 
 
 def _links(pid: int) -> Iterator[str]:

@@ -116,8 +116,9 @@ def test_a_job_goes_on_whatever_strangers_send_and_listens_at_one_address() -> N
 def test_processes_end_when_a_watchdog_does(process: int, number: signal.Signals, how: str) -> None:
     with job("localhost", free_port(), "sleep") as running:
         running.wait_until_ready()
-        wait_until_joined(watchdog_of(running.processes[0].pid))
-        watchdog = watchdog_of(running.processes[process].pid)
+        watchdogs = [watchdog_of(one.pid) for one in running.processes]
+        wait_until_joined(*watchdogs)
+        watchdog = watchdogs[process]
         os.kill(watchdog, number)
         ended = running.ended()  # which the watchdog's end is a part of: it has the process's stderr, too
     own, other = ended[process], ended[1 - process]
