@@ -22,7 +22,7 @@ def source_files(programs: Iterable[Program]) -> dict[str, str]:
     found: dict[str, str] = {}
     left = MOST_BYTES
     for path in sorted({path for program in programs for path in _files_of(program)}):
-        text = _text(path)
+        text = source_text(path)
         if text is not None and len(text) <= left:
             found[path] = text
             left -= len(text)
@@ -34,7 +34,8 @@ def _files_of(program: Program) -> set[str]:
     return {frames[number - 1].file for number in range(1, len(frames) + 1) if user_frame(frames, number) == number}
 
 
-def _text(path: str) -> str | None:
+def source_text(path: str) -> str | None:
+    """The text of a source file, or of a notebook's cell; None if it cannot be read, or is too large."""
     try:
         return read_file(path, most_bytes=MOST_FILE_BYTES).decode(errors="replace")
     except OSError:

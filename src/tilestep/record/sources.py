@@ -18,6 +18,7 @@ from tilestep.record.tables import Tables, json_text
 
 MOST_TEXT: Final = 4_000_000  # characters of HLO that are planned again
 _SINGLE: Final = re.compile(r"\bf32\[")
+_DOUBLE: Final = re.compile(r"\bf64\[")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,7 @@ def planned_again(
     *,
     options: PlanOptions | None = None,
     halves: bool = False,
+    singles: bool = False,
     donated: dict[int, int] | None = None,
     edit: Callable[[HloModule], HloModule] | None = None,
 ) -> Program:
@@ -51,6 +53,7 @@ def planned_again(
         machine: to plan for.
         options: in place of the source's.
         halves: whether arrays of float32 become float16.
+        singles: whether arrays of float64 become float32.
         donated: result to argument, of further donations.
         edit: of the module.
 
@@ -63,6 +66,7 @@ def planned_again(
         raise RecordingError(f"program '{program.name}' cannot be planned again, because its HLO was not kept")
     if len(text) > MOST_TEXT:
         raise RecordingError(f"the HLO of program '{program.name}' has {len(text):,} characters: at most {MOST_TEXT:,} are planned again")
+    text = _DOUBLE.sub("f32[", text) if singles else text
     module = parse_hlo(_SINGLE.sub("f16[", text) if halves else text)
     if donated:
         module = replace(module, input_output_aliases={**module.input_output_aliases, **donated})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from typing import Final, final
 
@@ -87,6 +88,33 @@ def room(program: Program, source: Source, machine: MachineSpec, *, again: Colle
     if why is not None:
         raise why
     raise ImpossibleEditError("no argument that is new at each call has a dimension that may be a batch")
+
+
+def smaller(program: Program, source: Source, machine: MachineSpec, *, again: Collection[int] = ()) -> tuple[Larger, Larger] | None:
+    """(the program as it is, the same with the largest batch of some that fits); None if none does, or nobody knows what its batch is.
+
+    Args: as for `room`. The batches are those by which the program's own is about 2, 4, 8 ... times as large.
+    """
+    for batch, dims in batches(program, again):
+        divisor = 1
+        for _ in range(MOST_PLANS):
+            divisor = next((each for each in range(2 * divisor, batch + 1) if batch % each == 0), 0)
+            if not divisor:
+                break
+            try:
+                edit = partial(enlarged, dims=dims, factor=Fraction(1, divisor))
+                planned = planned_again(source, program, machine, edit=edit)
+            except (TilestepError, ImpossibleEditError):  # the dimension is something else as well
+                break
+            if not scales(program, planned, divisor):
+                break
+            if fits(planned.memory, machine.ipu.tile):
+                now, then = (
+                    Larger(times=1, batch=b, peak_bytes=p.memory.peak_bytes, fits=p is planned)
+                    for b, p in ((batch, program), (batch // divisor, planned))
+                )
+                return now, then
+    return None
 
 
 def batches(program: Program, again: Collection[int]) -> Iterator[tuple[int, dict[int, int]]]:

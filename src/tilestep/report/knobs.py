@@ -27,12 +27,14 @@ class Knob:
 
     Attributes:
         name: short.
+        title: in plain words.
         fields: of the machine, by their paths, that it turns together.
         meaning: in words.
         plans: whether a program would be planned otherwise, so that a replay alone tells nothing.
     """
 
     name: str
+    title: str
     fields: tuple[str, ...]
     meaning: str
     plans: bool = False
@@ -42,21 +44,63 @@ KNOBS: Final[Mapping[str, Knob]] = MappingProxyType(
     {
         knob.name: knob
         for knob in (
-            Knob(name="host.link", fields=("host.link_bytes_per_second",), meaning="bytes a second of a host link"),
-            Knob(name="host.latency", fields=("host.link_latency_seconds",), meaning="seconds of a transfer, beside its bytes"),
-            Knob(name="host.load", fields=("host.load_seconds",), meaning="seconds to load a program, beside its bytes"),
-            Knob(name="host.dispatch", fields=("host.dispatch_seconds",), meaning="seconds of the host for a dispatch"),
+            Knob(
+                name="host.link",
+                title="the bandwidth of a host link",
+                fields=("host.link_bytes_per_second",),
+                meaning="bytes a second of a host link",
+            ),
+            Knob(
+                name="host.latency",
+                title="the latency of a host transfer",
+                fields=("host.link_latency_seconds",),
+                meaning="seconds of a transfer, beside its bytes",
+            ),
+            Knob(
+                name="host.load",
+                title="the time to load a program, beside its bytes",
+                fields=("host.load_seconds",),
+                meaning="seconds to load a program, beside its bytes",
+            ),
+            Knob(
+                name="host.dispatch",
+                title="the host's time for a dispatch",
+                fields=("host.dispatch_seconds",),
+                meaning="seconds of the host for a dispatch",
+            ),
             Knob(
                 name="streaming-memory",
+                title="the bandwidth of streaming memory",
                 fields=("host.streaming_memory_bytes_per_second", "host.remote_buffer_bytes_per_second"),
                 meaning="bytes a second of streaming memory",
             ),
-            Knob(name="links", fields=("link.bytes_per_second",), meaning="bytes a second of IPU-Links between neighbours"),
-            Knob(name="gateway", fields=("link.gateway_bytes_per_second",), meaning="bytes a second of a gateway"),
-            Knob(name="sync.hop", fields=("link.sync_seconds_per_hop",), meaning="seconds of a sync between IPUs, for each hop"),
-            Knob(name="sync.pattern", fields=("sync_pattern",), meaning=f"which IPUs wait: {', '.join(SYNC_PATTERNS)}"),
+            Knob(
+                name="links",
+                title="the bandwidth of IPU-Links",
+                fields=("link.bytes_per_second",),
+                meaning="bytes a second of IPU-Links between neighbours",
+            ),
+            Knob(
+                name="gateway",
+                title="the bandwidth of a gateway",
+                fields=("link.gateway_bytes_per_second",),
+                meaning="bytes a second of a gateway",
+            ),
+            Knob(
+                name="sync.hop",
+                title="the time of a sync between IPUs, for each hop",
+                fields=("link.sync_seconds_per_hop",),
+                meaning="seconds of a sync between IPUs, for each hop",
+            ),
+            Knob(
+                name="sync.pattern",
+                title="the sync pattern",
+                fields=("sync_pattern",),
+                meaning=f"which IPUs wait: {', '.join(SYNC_PATTERNS)}",
+            ),
             Knob(
                 name="amp",
+                title="the products a cycle of a tile's matrix unit",
                 fields=(
                     "ipu.macs_per_cycle_half",
                     "ipu.macs_per_cycle_half_float",
@@ -66,10 +110,22 @@ KNOBS: Final[Mapping[str, Knob]] = MappingProxyType(
                 meaning="products a cycle of a tile's matrix unit",
                 plans=True,
             ),
-            Knob(name="exchange", fields=("ipu.tile.exchange_bytes_per_cycle",), meaning="bytes a cycle that a tile receives", plans=True),
-            Knob(name="sram", fields=("ipu.tile.sram_bytes",), meaning="bytes of a tile", plans=True),
-            Knob(name="tiles", fields=("ipu.num_tiles",), meaning="tiles of an IPU", plans=True),
-            Knob(name="tile.sync", fields=("ipu.sync_cycles",), meaning="cycles of a sync of an IPU's tiles", plans=True),
+            Knob(
+                name="exchange",
+                title="the bytes a cycle that a tile receives",
+                fields=("ipu.tile.exchange_bytes_per_cycle",),
+                meaning="bytes a cycle that a tile receives",
+                plans=True,
+            ),
+            Knob(name="sram", title="the memory of a tile", fields=("ipu.tile.sram_bytes",), meaning="bytes of a tile", plans=True),
+            Knob(name="tiles", title="the number of tiles", fields=("ipu.num_tiles",), meaning="tiles of an IPU", plans=True),
+            Knob(
+                name="tile.sync",
+                title="the cycles of a sync of an IPU's tiles",
+                fields=("ipu.sync_cycles",),
+                meaning="cycles of a sync of an IPU's tiles",
+                plans=True,
+            ),
         )
     }
 )
@@ -115,15 +171,18 @@ def setting_of(text: str) -> Setting:
     if name.startswith(FAMILY) and len(name) > len(FAMILY):
         if turned is None:
             raise SpecError(f"setting {shown(text)}: the cost of a family is turned by a factor, such as {name}=/2")
-        return Setting(
-            knob=Knob(name=name, fields=(), meaning="cycles of these supersteps"), family=name.removeprefix(FAMILY), factor=turned
-        )
+        return Setting(knob=family_knob(name.removeprefix(FAMILY)), family=name.removeprefix(FAMILY), factor=turned)
     knob = _knob(name)
     if turned is not None:
         if any(FIELD_KINDS[path] is str for path in knob.fields):
             raise SpecError(f"setting {shown(text)}: {name} is a word, {' or '.join(QUANTITIES[knob.fields[0]].choices)}")
         return Setting(knob=knob, factor=turned)
     return Setting(knob=knob, value=_value(knob, words, text))
+
+
+def family_knob(family: str) -> Knob:
+    """The knob of the supersteps of a family."""
+    return Knob(name=FAMILY + family, title=f"the time of {family} supersteps", fields=(), meaning="cycles of these supersteps")
 
 
 def turned(machine: MachineSpec, setting: Setting) -> MachineSpec:
@@ -144,7 +203,7 @@ def _knob(name: str) -> Knob:
         return knob
     if name in FIELD_KINDS and name not in _FIXED:
         known = next((knob for knob in KNOBS.values() if name in knob.fields), None)
-        return Knob(name=name, fields=(name,), meaning=name, plans=known.plans if known else name.startswith("ipu."))
+        return Knob(name=name, title=name, fields=(name,), meaning=name, plans=known.plans if known else name.startswith("ipu."))
     if name in _FIXED:
         raise SpecError(f"knob {shown(name)} cannot be turned, because a recording is of IPUs that it numbers, and counts their cycles")
     near = nearest(name, (*KNOBS, *FIELD_KINDS))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from tilestep.machine.assemble import describe
@@ -312,7 +312,11 @@ def _groups(end: Mark, ran: set[int]) -> tuple[GroupProfile, ...]:
 
 def _could_recompute(totals: ProgramTotals) -> bool:
     """By the scopes that JAX gives to what `jax.grad` and `jax.checkpoint` make."""
-    scopes = _scopes(totals)
+    return could_recompute(_scopes(totals))
+
+
+def could_recompute(scopes: Collection[str]) -> bool:
+    """Whether steps of these scopes go backward, and nothing is recomputed for them."""
     return any("transpose(jvp" in scope for scope in scopes) and not any("rematted_computation" in scope for scope in scopes)
 
 

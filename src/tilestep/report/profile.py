@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Final, final
 
-from tilestep.report.advice import Finding, Steady, evidence_of, findings, steady_state
+from tilestep.report.advice import Advice, Finding, Steady, Together, advice, evidence_of, findings, steady_state
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.proposal import Rule
 from tilestep.report.advice.rules import RULES
@@ -48,7 +48,16 @@ class Profile(Figures):
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """What to do about the profile, the most valuable first. The gains are worked out at the first use, in a few seconds at most."""
-        return findings(self, evidence=self._evidence, rules=self.rules)
+        return self._advice.findings
+
+    @property
+    def together(self) -> Together | None:
+        """What the findings save if all are followed that can be played together; None if those are fewer than two."""
+        return self._advice.together
+
+    @cached_property
+    def _advice(self) -> Advice:
+        return advice(self, evidence=self._evidence, rules=self.rules)
 
     @cached_property
     def steady(self) -> Steady | None:
@@ -69,8 +78,8 @@ class Profile(Figures):
         """
         from tilestep.report.summary import render  # importing rich takes time, so only a summary pays for it
 
-        advice = findings(self, all=True, evidence=self._evidence, rules=self.rules) if all else self.findings
-        return render(self, advice, self.steady, width=width, color=color)
+        found = findings(self, all=True, evidence=self._evidence, rules=self.rules) if all else self.findings
+        return render(self, found, self.steady, together=None if all else self.together, width=width, color=color)
 
     def _repr_html_(self) -> str:  # pyright: ignore[reportUnusedFunction]  # IPython calls it
         """The profile for notebooks, without scripts."""
@@ -98,6 +107,7 @@ class Profile(Figures):
             "dispatch_cycles": self.dispatch_cycles,
             "steady": None if self.steady is None else asdict(self.steady),
             "findings": [finding.as_document() for finding in self.findings],
+            "together": None if self.together is None else self.together.as_document(),
             "programs": [asdict(program) for program in self.programs],
             "groups": [asdict(group) for group in self.groups],
             "reshaped": [asdict(function) for function in self.reshaped],

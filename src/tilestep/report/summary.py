@@ -12,9 +12,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tilestep.report.advice import NEARLY_FULL, Finding, Steady
+from tilestep.report.advice import NEARLY_FULL, Finding, Steady, Together
 from tilestep.report.figures import BatchProfile, Figures, ProgramProfile, StepProfile
-from tilestep.report.quantities import bytes_text, count_text, share_text, time_text
+from tilestep.report.quantities import bytes_text, count_text, names_text, share_text, time_text
 from tilestep.sim.trace import EventKind
 from tilestep.units import seconds_from_cycles
 
@@ -69,8 +69,13 @@ TABLES: Final = (_KINDS, _PROGRAMS, _EVICTED, _BATCHES, _MEMORY, _STEPS)
 """All that a summary can print."""
 
 
-def render(figures: Figures, advice: Sequence[Finding], steady: Steady | None, *, width: int, color: bool) -> str:
-    """The text of `Profile.summary`, with the findings in the order of `advice`, and what a step takes once the system is warm."""
+def render(
+    figures: Figures, advice: Sequence[Finding], steady: Steady | None, *, together: Together | None = None, width: int, color: bool
+) -> str:
+    """The text of `Profile.summary`, with the findings in the order of `advice`, and what a step takes once the system is warm.
+
+    Args: together: what they save all together.
+    """
     stream = io.StringIO()
     console = Console(
         file=stream,
@@ -81,12 +86,12 @@ def render(figures: Figures, advice: Sequence[Finding], steady: Steady | None, *
         legacy_windows=False,
         _environ={},
     )
-    for part in _parts(figures, advice, steady):
+    for part in _parts(figures, advice, steady, together):
         console.print(part, highlight=False)
     return "\n".join(line.rstrip() for line in stream.getvalue().rstrip().splitlines())
 
 
-def _parts(figures: Figures, advice: Sequence[Finding], steady: Steady | None) -> list[RenderableType]:
+def _parts(figures: Figures, advice: Sequence[Finding], steady: Steady | None, together: Together | None) -> list[RenderableType]:
     machine = figures.machine
     ipus = f"{machine.num_ipus} IPU" + ("" if machine.num_ipus == 1 else "s")
     head = f"emulated on {machine.name} ({ipus} of {machine.num_tiles:,} tiles, {machine.clock_hz / 1e9:.3g} GHz)"
@@ -99,10 +104,13 @@ def _parts(figures: Figures, advice: Sequence[Finding], steady: Steady | None) -
         each, apart = _time(figures, steady.turn_cycles), _time(figures, steady.set_up_cycles)
         parts.append(Text(f"Once warm, a run of {steady.label} takes {each}; set-up apart from {steady.turns:,} of them took {apart}."))
     parts.append(Text())
-    for title, aside in (("What to do", False), ("Worth knowing", True)):
-        told = [(number, finding) for number, finding in enumerate(advice, 1) if finding.is_aside == aside]
+    for title, part in (("What to do", "first"), ("Fixed costs", "fixed"), ("Worth knowing", "aside")):
+        told = [(number, finding) for number, finding in enumerate(advice, 1) if finding.part == part]
         if told:
             parts.append(Text(title, style="bold"))
+        if part == "first" and together is not None:
+            numbers = names_text([str(number) for number in together.numbers], most=9)
+            parts.append(Padding(Text(f"All together ({numbers}, played one after the other): {together.gain}"), (0, 0, 0, 2)))
         for number, finding in told:
             head = f"{finding.headline}\n" if finding.headline else ""
             parts.append(Padding(_bullet(f"{number}.", Text.assemble((head, "bold"), finding.text)), (0, 0, 0, 2)))

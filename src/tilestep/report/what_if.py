@@ -23,11 +23,14 @@ from tilestep.record.replay import replay_of_file
 from tilestep.record.sources import Source, planned_again
 from tilestep.report.advice.evidence import Evidence, begin_of
 from tilestep.report.advice.lines import leaves
-from tilestep.report.knobs import FAMILY, KNOBS, TURNED, Knob, Setting, turned
-from tilestep.report.quantities import time_text
+from tilestep.report.knobs import FAMILY, KNOBS, TURNED, Setting, family_knob, turned
+from tilestep.report.quantities import share_text, time_text
 
 _PREFIXES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _UNKNOWN: Final[Mapping[int, PlanOptions]] = MappingProxyType({})
+_MATTERS: Final = 0.01  # of emulated time: a knob that saves less is not named
+_AS_MUCH: Final = 0.5  # of what the best one saves: others that save as much are named beside it
+_MOST_NAMED: Final = 3
 _MOST_FAMILIES: Final = 8  # of supersteps, those that take most
 
 
@@ -49,6 +52,42 @@ class Turned:
     def effect(self) -> float:
         """The largest change."""
         return max((abs(change) for change in self.changes.values()), default=0.0)
+
+    @property
+    def title(self) -> str:
+        """Its name in plain words."""
+        return KNOBS[self.knob].title if self.knob in KNOBS else family_knob(self.knob.removeprefix(FAMILY)).title
+
+    @property
+    def best(self) -> tuple[str, float]:
+        """The setting that saves most, and what it saves: 0.1 is a tenth; ('', 0.0) if none saves anything."""
+        setting, change = min(self.changes.items(), key=lambda each: each[1], default=("", 0.0))
+        return (setting, -change) if change < 0 else ("", 0.0)
+
+
+def answer(rows: Sequence[Turned], basis: str = "") -> str:
+    """Which knob matters, in a sentence: 'Twice the bandwidth of a host link would save 31 %; nothing else saves more than 4.1 %.'
+
+    Args: rows: of `table`. basis: of it.
+    """
+    found = sorted((row for row in rows if row.best[1] > 0), key=lambda row: -row.best[1])
+    of = f" ({basis})" if basis else ""
+    if not found or found[0].best[1] < _MATTERS:
+        most = f" more than {share_text(found[0].best[1], 1)}" if found else ""
+        return f"No knob saves{most or ' anything'} when it is halved or doubled{of}."
+    named = [row for row in found if row.best[1] >= _AS_MUCH * found[0].best[1]][:_MOST_NAMED]
+    told = [f"{_turn(row)}{' would save' if row is named[0] else ''} {share_text(row.best[1], 1)}" for row in named]
+    text = told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
+    rest = found[len(named) :]
+    other = f"nothing else saves more than {share_text(rest[0].best[1], 1)}" if rest else "nothing else saves anything"
+    return f"{text[0].upper()}{text[1:]}{of}; {other}."
+
+
+def _turn(row: Turned) -> str:
+    """'twice the bandwidth of a host link'."""
+    setting = row.best[0]
+    word = {"x2": "twice", "/2": "half"}.get(setting)
+    return f"{row.title} '{setting}'" if word is None else f"{word} {row.title}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +161,7 @@ def table(history: History, *, most: int | None = None) -> tuple[tuple[Turned, .
     pattern = KNOBS["sync.pattern"]
     rows.append((pattern, [Setting(knob=pattern, value=name) for name in SYNC_PATTERNS if name != machine.sync_pattern]))
     for family in families:
-        knob = Knob(name=FAMILY + family, fields=(), meaning="cycles of these supersteps")
+        knob = family_knob(family)
         rows.append((knob, [Setting(knob=knob, family=family, factor=0.5), Setting(knob=knob, family=family, factor=2.0)]))
     try:
         evidence = Evidence(history, {}, emulated_cycles=0, runs=0)

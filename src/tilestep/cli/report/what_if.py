@@ -13,7 +13,7 @@ from tilestep.record.sources import hlo_of, options_of
 from tilestep.report.knobs import FAMILY, KNOBS, setting_of
 from tilestep.report.quantities import time_text
 from tilestep.report.reader import open_report
-from tilestep.report.what_if import Turned, outcome, table
+from tilestep.report.what_if import Turned, answer, outcome, table
 from tilestep.units import seconds_from_cycles
 
 _COMMAND: Final = "tilestep report what-if"
@@ -87,6 +87,7 @@ def _what_if(args: argparse.Namespace) -> int:
 
 
 def _print(rows: tuple[Turned, ...], basis: str) -> None:
+    print_line(answer(rows, basis))
     shown = [row for row in rows if row.effect >= _LEAST]
     cells = [(row.knob, row.now, *_cells(row)) for row in shown if set(row.changes) <= _BOTH]
     print_rows(f"Emulated time{f', {basis}' if basis else ''}", ("knob",), ("now", "halved", "doubled"), cells)

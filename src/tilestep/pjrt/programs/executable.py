@@ -141,6 +141,7 @@ class LoadedExecutable(_native.ExecutableBase):
             report = reports.does_not_fit(self.source, self.key)
             allowed = client.settings.allow_out_of_memory or self.request.plan_options.allow_out_of_memory
             if not allowed and client.dry_mode is None:
+                client.journal.does_not_fit(self.key, self.source)
                 raise error.reported(report) from None
 
     def _parse(self, context: Any) -> tuple[Any, str, list[Callable[..., Any]], tuple[str, ...]]:

@@ -31,6 +31,7 @@ from tilestep.sim.calls import Moment as SimMoment
 from tilestep.sim.trace import Task
 from tilestep.tracing.process import current_file
 
+_MOST_REFUSED = 20  # programs that did not fit, of a recording
 _REPLAY_EVERY = 4096  # entries; bounds the journal's memory, not its time
 _BEGIN = 1 + Put._fields.index("begin")  # in a raw entry
 _MOST_COPIES = 2**16  # that are ordered together, unless a profile asks; JAX copies fewer arrays in one call
@@ -90,6 +91,7 @@ class Journal:
         self._retains = settings.engine.retain_debug_information
         # of the programs that ran while a recording was under way, by key; else of all that were compiled
         self.sources: dict[int, ProgramSource] = {}
+        self.refused: dict[int, ProgramSource] = {}  # programs that did not fit while a recording was under way, by key
         self._lock = threading.RLock()
         self._is_replaying = False
         self._forgotten: list[int] = []  # values whose buffer is gone, some of other journals
@@ -111,6 +113,11 @@ class Journal:
         """A program was compiled, or loaded. Its source stays if debug.retainDebugInformation asks for that."""
         if self._retains:
             self.sources[key] = source
+
+    def does_not_fit(self, key: int, source: ProgramSource) -> None:
+        """A program was refused, so it never runs. A recording says so."""
+        if self.system.log is not None and len(self.refused) < _MOST_REFUSED:
+            self.refused[key] = source
 
     def put(self, value: int, ipu: int, size_bytes: int, on_host: bool, contents: int = 0) -> None:
         """A host array became the value. Args: contents: number of its bytes, equal for equal bytes; 0: unknown."""
@@ -224,6 +231,7 @@ class Journal:
         self.system.clear_trace()
         self.system.keep_calls(False)
         self._keep_notes(False)
+        self.refused.clear()
         if not self._retains:
             self.sources.clear()
 

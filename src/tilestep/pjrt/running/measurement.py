@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Final, final
 
 import jax
@@ -42,12 +43,14 @@ class Measurement:
         span: the part.
         sources: of the programs that ran in it, by key.
         engine: options.
+        refused: programs that did not fit, so that they never ran, by key.
     """
 
     profile: Profile
     span: Span
     sources: Mapping[int, ProgramSource]
     engine: EngineOptions
+    refused: Mapping[int, ProgramSource] = field(default_factory=dict[int, ProgramSource])
 
     def recording(self, *, journal: bool = True, hlo: bool = True, lines: bool = True, memory: bool = True) -> Tables:
         """The recording of it. The MOST_IN_DETAIL programs of most cycles, and that of the fullest tile, are planned again for detail.
@@ -72,7 +75,8 @@ class Measurement:
         document = self.profile.as_document()
         document.pop("timeline", None)
         if lines:
-            files = source_files(span.system.programs[program.key] for program in self.profile.programs)
+            keys = [*(program.key for program in self.profile.programs), *(key for key in self.refused if key in compiled)]
+            files = source_files(compiled[key].program for key in keys)
             if files:
                 builder.put_json("sources", files)
         else:
@@ -100,7 +104,7 @@ class Measurement:
         return chosen
 
     def _compiled(self, span: Span, *, hlo: bool, memory: bool) -> dict[int, Compiled]:
-        """The programs of a span, those that ran in it first, and those that the process retains last."""
+        """The programs of a span, those that ran in it first, then those that did not fit, and those that the process retains last."""
         profiled = {program.key: program for program in self.profile.programs}
         programs = span.system.programs
         detailed = _in_detail(self.profile.programs) if memory else frozenset[int]()
@@ -116,6 +120,8 @@ class Measurement:
             )
             told = key in detailed or (memory and figures is None and self.engine.retain_debug_information)
             found[key] = compiled if source is None else _with_source(compiled, source, plans, hlo=hlo, memory=told)
+        apart = ((key, source) for key, source in self.refused.items() if key not in found)
+        found |= {key: _with_source(None, source, plans, hlo=hlo, memory=memory) for key, source in apart}
         if self.engine.retain_debug_information:
             retained = ((key, source) for key, source in self.sources.items() if key not in found)
             found |= {key: _with_source(None, source, plans, hlo=hlo, memory=memory) for key, source in retained}
@@ -200,11 +206,18 @@ def _with_source(compiled: Compiled | None, source: ProgramSource, plans: _Plans
 
 def measured(journal: Journal, begin: Begin) -> Measurement:
     """The measurement from a begin to now. Waits for programs that count as they run."""
-    return measurement_of(journal.system, begin, journal.mark(), journal.settings.engine, dict(journal.sources))
+    return measurement_of(journal.system, begin, journal.mark(), journal.settings.engine, dict(journal.sources), dict(journal.refused))
 
 
-def measurement_of(system: System, begin: Begin, end: Mark, engine: EngineOptions, sources: Mapping[int, ProgramSource]) -> Measurement:
-    """The measurement between two moments of a system."""
+def measurement_of(
+    system: System,
+    begin: Begin,
+    end: Mark,
+    engine: EngineOptions,
+    sources: Mapping[int, ProgramSource],
+    refused: Mapping[int, ProgramSource] = MappingProxyType({}),
+) -> Measurement:
+    """The measurement between two moments of a system. Args: refused: programs that did not fit, so that they never ran."""
     history = None if begin.history is None else history_since(system, begin.history)
     profile = profile_between(
         system,
@@ -220,4 +233,5 @@ def measurement_of(system: System, begin: Begin, end: Mark, engine: EngineOption
         span=Span(system=system, begin=begin.mark, end=end, history=history),
         sources=sources,
         engine=engine,
+        refused=refused,
     )

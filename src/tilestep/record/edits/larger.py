@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from math import prod
 from typing import Final, final
 
@@ -22,16 +23,17 @@ Dim = tuple[str, str, int, int]  # computation, instruction, leaf of its result,
 _FREE: Final = frozenset({"parameter", "iota", "constant", "after-all", "partition-id", "replica-id"})
 
 
-def enlarged(module: HloModule, dims: Mapping[int, int], factor: int) -> HloModule:
+def enlarged(module: HloModule, dims: Mapping[int, int], factor: int | Fraction) -> HloModule:
     """The module in which a dimension of some arguments, and all that are one with it, are so many times as long.
 
     Args:
         module: of the program.
         dims: by argument, the dimension that grows.
-        factor: from 2.
+        factor: from 2; or a part of one, such as a half.
 
     Raises:
-        ImpossibleEditError: if another argument or a constant would grow, or nobody knows what an operation makes of the dimension.
+        ImpossibleEditError: if another argument or a constant would grow, a length is no multiple of the part, or nobody knows what an
+            operation makes of the dimension.
     """
     module = apart(module)
     links = _Links(module)
@@ -52,7 +54,7 @@ def enlarged(module: HloModule, dims: Mapping[int, int], factor: int) -> HloModu
     return together(longer, lambda computation, name: frozenset(growing.get((computation, name), ())))
 
 
-def _grown(computation: Computation, growing: Mapping[tuple[str, str], Collection[tuple[int, int]]], factor: int) -> Computation:
+def _grown(computation: Computation, growing: Mapping[tuple[str, str], Collection[tuple[int, int]]], factor: int | Fraction) -> Computation:
     def changed(instruction: Instruction) -> Instruction:
         found = growing.get((computation.name, instruction.name), ())
         attributes = dict(instruction.attributes)
@@ -62,16 +64,16 @@ def _grown(computation: Computation, growing: Mapping[tuple[str, str], Collectio
             limits = numbers(attributes["slice"].replace(":", " "))
             width = len(limits) // len(instruction.leaves[0].dims)
             bounds = [limits[k : k + width] for k in range(0, len(limits), width)]
-            bounds = [[low, high * (factor if dim in own else 1), *rest] for dim, (low, high, *rest) in enumerate(bounds)]
+            bounds = [[low, _times(high, factor if dim in own else 1), *rest] for dim, (low, high, *rest) in enumerate(bounds)]
             attributes["slice"] = "{" + ", ".join(f"[{':'.join(map(str, each))}]" for each in bounds) + "}"
         elif instruction.opcode == "dynamic-slice" and own:
             sizes = numbers(attributes["dynamic_slice_sizes"])
-            attributes["dynamic_slice_sizes"] = _listed([size * (factor if dim in own else 1) for dim, size in enumerate(sizes)])
+            attributes["dynamic_slice_sizes"] = _listed([_times(size, factor if dim in own else 1) for dim, size in enumerate(sizes)])
         elif instruction.opcode == "gather":
             of_operand = {dim for _, dim in growing.get((computation.name, operand), ())}
             dims = computation.by_name[operand].leaves[0].dims
             sizes = numbers(attributes["slice_sizes"])
-            full = [size * (factor if dim in of_operand and size == dims[dim] else 1) for dim, size in enumerate(sizes)]
+            full = [_times(size, factor if dim in of_operand and size == dims[dim] else 1) for dim, size in enumerate(sizes)]
             attributes["slice_sizes"] = _listed(full)
         if not found:
             return replace(instruction, attributes=attributes)
@@ -82,15 +84,22 @@ def _grown(computation: Computation, growing: Mapping[tuple[str, str], Collectio
     return replace(computation, instructions=instructions, root=root)
 
 
+def _times(size: int, factor: int | Fraction) -> int:
+    product = size * factor
+    if product.denominator != 1:
+        raise ImpossibleEditError(f"a dimension of {size:,} has no part of {factor}")
+    return int(product)
+
+
 def _listed(sizes: Sequence[int]) -> str:
     return "{" + ",".join(map(str, sizes)) + "}"
 
 
-def _longer(shape: Shape, first: int, found: Collection[tuple[int, int]], factor: int) -> Shape:
+def _longer(shape: Shape, first: int, found: Collection[tuple[int, int]], factor: int | Fraction) -> Shape:
     """A shape with longer dimensions. Args: first: number of its first leaf among those of the instruction."""
 
     def longer(number: int, leaf: ArrayShape) -> ArrayShape:
-        return replace(leaf, dims=tuple(size * (factor if (number, dim) in found else 1) for dim, size in enumerate(leaf.dims)))
+        return replace(leaf, dims=tuple(_times(size, factor if (number, dim) in found else 1) for dim, size in enumerate(leaf.dims)))
 
     leaves = tuple(longer(first + index, leaf) for index, leaf in enumerate(shape.leaves))
     if shape.elements is None:

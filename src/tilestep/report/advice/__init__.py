@@ -5,8 +5,12 @@ from __future__ import annotations
 from tilestep.report.advice.finding import Finding as Finding
 from tilestep.report.advice.finding import Gain as Gain
 from tilestep.report.advice.finding import Line as Line
+from tilestep.report.advice.finding import Other as Other
+from tilestep.report.advice.finding import Together as Together
 from tilestep.report.advice.memory import NEARLY_FULL as NEARLY_FULL
+from tilestep.report.advice.rules import advice as advice
 from tilestep.report.advice.rules import evidence_of as evidence_of
 from tilestep.report.advice.rules import findings as findings
 from tilestep.report.advice.set_up import Steady as Steady
 from tilestep.report.advice.set_up import steady_state as steady_state
+from tilestep.report.advice.worth import Advice as Advice

@@ -47,7 +47,7 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
             edit=f"accumulate {count} steps in {label} before an exchange",
             change=with_changed([key], lambda program: with_collectives(program, lambda leaf: None if leaf.kind in _SUMS else leaf)),
             how="about",
-            basis=f"{count - 1} of {count} exchanges spared",
+            basis=f"{count - 1} of {count} exchanges spared; a larger program takes longer to load, once",
             part=(count - 1) / count,
         ),
         Way(

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from tilestep.record.edits.donation import donatable, donated, kept, pairs_of
+from tilestep.record.edits.script import Change, in_turn
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import LEAST_SHARE, Finding
+from tilestep.report.advice.jits import Jit, jit_of
 from tilestep.report.advice.phrases import one_or
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures, ProgramProfile, StreamedArgument
@@ -38,7 +41,7 @@ def donation(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
                 f"{one_or(own, 'it stays', 'they stay')} on the IPU."
             )
             edit, change = f"donate {_roots(own)}", donated(program.key, [argument.index for argument in own])
-            yield _proposal(text, program, Way(edit=edit, change=change, how="within 2 %"), evidence)
+            yield _proposal(text, program, Way(edit=edit, change=change, how="within 2 %"), evidence, own)
         if same:
             text = (
                 f"{_arguments(figures, program, same)} with the same {one_or(same, 'value', 'values')}: return "
@@ -47,18 +50,55 @@ def donation(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
             )
             edit = f"return {_roots(same)} unchanged and donate {one_or(same, 'it', 'them')}"
             change = kept(program.key, [argument.index for argument in same])
-            yield _proposal(text, program, Way(edit=edit, change=change, how="within 2 %"), evidence)
+            yield _proposal(text, program, Way(edit=edit, change=change, how="within 2 %"), evidence, same)
     rest = streaming[_STREAMING_NAMED:]
     if rest:
         size = bytes_text(sum(_streamed_bytes(program) for program in rest))
         they = f"{count_text(len(rest), 'more program')} {'streams' if len(rest) == 1 else 'stream'}"
         text = f"{they} arguments in again, {size} all together; the JSON profile has all."
-        yield Proposal(finding=Finding(kind="donation", text=text))
+        changes = [] if evidence is None else [change for program in rest for change in _donations(evidence, program)]
+        edit = f"donate arguments of {count_text(len(changes), 'more function')}"
+        finding = Finding(kind="donation", text=text)
+        if evidence is None:
+            yield Proposal(finding=finding)
+        elif changes:
+            yield Proposal(finding=finding, ways=(Way(edit=edit, change=in_turn(*changes), how="within 2 %"),))
 
 
-def _proposal(text: str, program: ProgramProfile, way: Way, evidence: Evidence | None) -> Proposal:
-    line = None if evidence is None else evidence.line_of_call(program.key)
-    return Proposal(finding=Finding(kind="donation", text=text, edit=way.edit, line=line), ways=(way,) if evidence else ())
+def _donations(evidence: Evidence, program: ProgramProfile) -> Iterator[Change]:
+    own = [argument for argument in program.streamed_again if argument.reason == "own result"]
+    possible = [argument.index for argument in _possible(evidence, program, own)] if own else []
+    if possible:
+        yield donated(program.key, possible)
+
+
+def _proposal(text: str, program: ProgramProfile, way: Way, evidence: Evidence | None, arguments: Sequence[StreamedArgument]) -> Proposal:
+    if evidence is None:
+        return Proposal(finding=Finding(kind="donation", text=text, edit=way.edit))
+    jit, call = jit_of(evidence.programs[program.key]), evidence.line_of_call(program.key)
+    if jit.line is not None and call not in (None, jit.line):
+        text += f" It is called at {call}."
+    code = jit.with_options(donating(jit, [argument.name for argument in arguments]))
+    code += "" if arguments[0].reason == "own result" else f"  # and return {_roots(arguments)} with the other results"
+    finding = Finding(kind="donation", text=text, edit=way.edit, line=jit.line or call)
+    return Proposal(finding=finding, ways=(replace(way, code=code),))
+
+
+def donating(jit: Jit, names: Sequence[str]) -> dict[str, object]:
+    """The options of jit that donate arguments. Args: names: of arguments, or of parts of some: 'params[0]', 'args[1].mu'."""
+    by_name: dict[str, None] = {}
+    by_number: dict[int, None] = {}
+    for name in names:
+        root = re.split(r"[\[.]", name)[0]
+        place = re.match(r"\[(\d+)\]", name.removeprefix(root))
+        if place is not None and root not in jit.parameters and root == "args":
+            by_number[int(place[1])] = None
+        else:
+            by_name[root] = None
+    if by_name and by_number:
+        by_number |= {jit.parameters.index(name): None for name in by_name if name in jit.parameters}
+        by_name.clear()
+    return {"donate_argnums": tuple(by_number)} if by_number else {"donate_argnames": tuple(by_name)}
 
 
 def _possible(evidence: Evidence, program: ProgramProfile, arguments: list[StreamedArgument]) -> list[StreamedArgument]:

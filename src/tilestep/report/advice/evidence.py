@@ -41,21 +41,31 @@ class Played:
         script: its calls and programs.
         cycles: that it takes.
         basis: '' for the whole history, else words.
+        times: as many runs as this part has, the profile has.
     """
 
     history: History
     script: Script
     cycles: int
     basis: str
+    times: float = 1.0
 
     def saved(self, change: Change) -> int | None:
         """Cycles that the part takes less with a change; None if the host program cannot be written so."""
+        after = self.after(change, self.script)
+        return None if after is None else self.cycles - after[1]
+
+    def after(self, change: Change, script: Script) -> tuple[Script, int] | None:
+        """A script with a change, and the cycles that it takes; None if the host program cannot be written so.
+
+        Args: script: of this part, with other changes, perhaps.
+        """
         try:
-            changed = change(self.script)
+            changed = change(script)
             system = replay(self.history, programs=changed.programs, calls=changed.calls)
-        except ValueError:  # of the edit, or of a call that cannot be made any more
+        except (ValueError, LookupError):  # of the edit, or of a call that cannot be made any more
             return None
-        return self.cycles - (system.end_cycle - begin_of(self.history.snapshot))
+        return changed, system.end_cycle - begin_of(self.history.snapshot)
 
 
 @final
@@ -141,7 +151,7 @@ class Evidence:
             basis = f"of the last {runs:,} of {self.runs:,} runs" if before else ""
         else:
             basis = f"of runs {before + 1:,} to {before + runs:,} of {self.runs:,}"
-        return _played(replace(self.history, snapshot=system.snapshot()), rest, basis)
+        return _played(replace(self.history, snapshot=system.snapshot()), rest, basis, max(self.runs, 1) / max(runs, 1))
 
     def entries(self, group: str, key: int | None = None) -> tuple[int, ...]:
         """Positions in the calls at which the host enters a program group. Args: key: only entries that run this program of it."""
@@ -203,10 +213,12 @@ def begin_of(snapshot: Snapshot) -> int:
     return max(snapshot.horizon, snapshot.host_cycle)
 
 
-def _played(history: History, calls: tuple[Call, ...], basis: str) -> Played:
+def _played(history: History, calls: tuple[Call, ...], basis: str, times: float = 1.0) -> Played:
     system = replay(history, calls=calls)
     script = Script(calls=calls, programs=history.programs)
-    return Played(history=history, script=script, cycles=system.end_cycle - begin_of(history.snapshot), basis=basis)
+    return Played(
+        history=history, script=script, cycles=system.end_cycle - begin_of(history.snapshot), basis=basis, times=times if basis else 1.0
+    )
 
 
 def _first_of_last(calls: Sequence[Call], work: int) -> int:

@@ -12,6 +12,7 @@ from tilestep.report.quantities import bytes_text, share_text, time_text
 FindingKind = Literal[
     "memory",  # tiles that are full, or whose memory is left empty
     "loads",  # of programs
+    "fixed",  # costs that no edit spares, such as the first load of a program
     "save",  # of values in the SRAM of programs that are evicted
     "donation",  # of arguments that stream in again
     "streaming",  # of arguments that are new at each call
@@ -27,12 +28,14 @@ FindingKind = Literal[
     "bubbles",  # a pipeline that is empty for long
     "collectives",  # exchanges between IPUs that are too many or too large
     "feeds",  # that the program stops for
+    "doubles",  # float64, which an IPU has no unit for
     "set-up",  # that takes longer than the work
     "limit",  # of the largest program
     "unused",  # IPUs
     "fallback",  # operations that were priced roughly
 ]
-ASIDE: Final[tuple[FindingKind, ...]] = ("set-up", "limit", "unused", "fallback")  # kinds that nobody has to follow, in their order
+FIXED: Final[tuple[FindingKind, ...]] = ("set-up", "fixed")  # kinds that say what the time goes into before and beside the work
+ASIDE: Final[tuple[FindingKind, ...]] = (*FIXED, "limit", "unused", "fallback")  # kinds that nobody has to follow, in their order
 How = Literal["replayed", "within 2 %", "about"]
 CELL: Final = re.compile(r"(?:^|/)ipykernel_\d+/\d+\.py$")  # of a notebook
 LEAST_SHARE: Final = 0.01  # of emulated time: the least that is worth a sentence
@@ -82,6 +85,50 @@ class Gain:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Together:
+    """What several findings save if all are followed.
+
+    Attributes:
+        gain: of all edits, played one after the other on the same history.
+        numbers: of the findings, from 1, whose edits it has.
+        left: of those whose edits cannot be played with the others, or save nothing beside them.
+    """
+
+    gain: Gain
+    numbers: tuple[int, ...]
+    left: tuple[int, ...] = ()
+
+    def as_document(self) -> dict[str, object]:
+        """It in the profile's JSON document."""
+        gain = self.gain
+        return {
+            "gain_cycles": gain.cycles,
+            "gain_share": gain.share,
+            "how": gain.how,
+            "basis": gain.basis,
+            "numbers": list(self.numbers),
+            "left": list(self.left),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Other:
+    """Another edit for the same finding, which saves less.
+
+    Attributes:
+        edit: what to change, as one line.
+        gain: what that saves in place of the finding's own edit.
+    """
+
+    edit: str
+    gain: Gain
+
+    def __str__(self) -> str:
+        """'send x as float16: about -27 %, 7.63 ms (with half of the bytes)'."""
+        return f"{self.edit}: {self.gain}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Finding:
     """A finding about a profile, with a way out.
 
@@ -89,18 +136,24 @@ class Finding:
         kind: what it is about.
         text: one sentence or two.
         edit: what to change, as one line; '' if the sentences say all.
+        code: the edit as code, in one line or a few; '' if words say it as well.
         line: where; None if that is unknown or nowhere.
         shares: lines that make what it is about, with their shares of it, the largest first; () where it is about one line.
         gain: what the edit saves; None if nobody knows.
+        unknown: why nobody knows; '' with a gain.
+        others: edits that save less, the best first.
         urgent: whether the program cannot run on a real machine as it is.
     """
 
     kind: FindingKind
     text: str
     edit: str = ""
+    code: str = ""
     line: Line | None = None
     shares: tuple[tuple[Line, float], ...] = ()
     gain: Gain | None = None
+    unknown: str = ""
+    others: tuple[Other, ...] = ()
     urgent: bool = False
 
     @property
@@ -109,12 +162,17 @@ class Finding:
         return self.kind in ASIDE and not self.urgent
 
     @property
+    def part(self) -> Literal["first", "fixed", "aside"]:
+        """Among which it stands: what to do, costs that no edit spares, or what is worth knowing."""
+        return "first" if not self.is_aside else "fixed" if self.kind in FIXED else "aside"
+
+    @property
     def headline(self) -> str:
         """'donate state (train.py:41): -67 %, 46.2 ms', '... (toy.py:67 and 7 other lines): ...'; '' without an edit."""
         if not self.edit:
             return ""
-        others = len(self.shares) - 1
-        more = "" if others < 1 else f" and {others:,} other {'line' if others == 1 else 'lines'}"
+        beside = len(self.shares) - 1
+        more = "" if beside < 1 else f" and {beside:,} other {'line' if beside == 1 else 'lines'}"
         where = "" if self.line is None else f" ({self.line}{more})"
         return f"{self.edit}{where}" + ("" if self.gain is None else f": {self.gain}")
 
@@ -126,6 +184,7 @@ class Finding:
             "kind": self.kind,
             "headline": self.headline,
             "edit": self.edit,
+            "code": self.code,
             "line": None if self.line is None else {"file": self.line.file, "line": self.line.number},
             "lines": [{"file": line.file, "line": line.number, "share": share} for line, share in self.shares],
             "gain_cycles": None if gain is None or gain.tile_bytes else gain.cycles,
@@ -133,5 +192,16 @@ class Finding:
             "gain_tile_bytes": None if gain is None or not gain.tile_bytes else gain.tile_bytes,
             "how": None if gain is None else gain.how,
             "basis": "" if gain is None else gain.basis,
+            "unknown": self.unknown,
+            "others": [
+                {
+                    "edit": other.edit,
+                    "gain_cycles": other.gain.cycles,
+                    "gain_share": other.gain.share,
+                    "how": other.gain.how,
+                    "basis": other.gain.basis,
+                }
+                for other in self.others
+            ],
             "urgent": self.urgent,
         }

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tilestep.errors import TilestepError
+from tilestep.machine.spec import MachineSpec
 from tilestep.plan.frames import user_frame
 from tilestep.plan.liveness import Life, Liveness
 from tilestep.plan.lower import lower_in_detail
 from tilestep.plan.steps import Branch, Loop, Node, Program, Series
 from tilestep.program.hlo import HloModule, Instruction, parse_hlo, users_of
 from tilestep.record.edits.donation import pairs_of
-from tilestep.record.sources import MOST_TEXT, planned_again
+from tilestep.record.sources import MOST_TEXT, Source, planned_again
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import How, Line
 from tilestep.report.advice.lines import leaves
@@ -40,16 +41,34 @@ class Freed(NamedTuple):
 def freed(figures: Figures, evidence: Evidence, profile: ProgramProfile) -> tuple[Freed, ...]:
     """The ways that are possible and free something, the one that frees most first. Without the program's HLO there are none."""
     program, source = evidence.programs.get(profile.key), evidence.sources.get(profile.key)
-    text = "" if source is None else source.text()
-    if program is None or source is None or not 0 < len(text) <= MOST_TEXT:
+    if program is None or source is None:
+        return ()
+    donated = () if profile.origin == "group" else profile.not_donated
+    return freed_of(program, source, evidence.machine, not_donated=donated, could_recompute=profile.could_recompute)
+
+
+def freed_of(
+    program: Program, source: Source, machine: MachineSpec, *, not_donated: Sequence[str], could_recompute: bool
+) -> tuple[Freed, ...]:
+    """The same of a program, whether it ran or not.
+
+    Args:
+        program: as it was planned.
+        source: what it was planned from.
+        machine: that it was planned for.
+        not_donated: names of arguments that could be donated.
+        could_recompute: whether it goes backward and recomputes nothing.
+    """
+    text = source.text()
+    if not 0 < len(text) <= MOST_TEXT:
         return ()
     try:
         module = parse_hlo(text)
-        _, detail = lower_in_detail(module, evidence.machine, name=program.name, num_ipus=program.num_ipus, options=source.options)
+        _, detail = lower_in_detail(module, machine, name=program.name, num_ipus=program.num_ipus, options=source.options)
         found = [
-            *_donated(evidence, profile, program),
-            *_recomputed(profile, program, detail),
-            *_divided(figures, profile, program, detail),
+            *_donated(program, source, machine, not_donated),
+            *(_recomputed(program, detail) if could_recompute else ()),
+            *_divided(machine, program, detail),
             *_offloaded(program, module, detail),
         ]
     except TilestepError:  # a text of another version
@@ -57,22 +76,19 @@ def freed(figures: Figures, evidence: Evidence, profile: ProgramProfile) -> tupl
     return tuple(sorted((way for way in found if way.tile_bytes > 0), key=lambda way: -way.tile_bytes))
 
 
-def _donated(evidence: Evidence, profile: ProgramProfile, program: Program) -> Iterator[Freed]:
-    arguments = [argument.index for argument in program.arguments if argument.name in profile.not_donated]
-    pairs = pairs_of(program, arguments)
-    if profile.origin == "group" or not pairs:
+def _donated(program: Program, source: Source, machine: MachineSpec, not_donated: Sequence[str]) -> Iterator[Freed]:
+    pairs = pairs_of(program, [argument.index for argument in program.arguments if argument.name in not_donated])
+    if not pairs:
         return
     aliases = {result: argument for argument, result in pairs.items()}
-    planned = planned_again(evidence.sources[profile.key], program, evidence.machine, donated=aliases)
-    names = names_text(profile.not_donated, most=3)
+    planned = planned_again(source, program, machine, donated=aliases)
+    names = names_text(tuple(not_donated), most=3)
     way = f"donated arguments (donate_argnums: {names})"
     yield Freed(way, f"donate {names}", program.memory.peak_bytes - planned.memory.peak_bytes, "within 2 %")
 
 
-def _recomputed(profile: ProgramProfile, program: Program, detail: Liveness) -> Iterator[Freed]:
+def _recomputed(program: Program, detail: Liveness) -> Iterator[Freed]:
     """Values of forward that wait at the peak until backward takes them. One of them stays, from which the others are computed again."""
-    if not profile.could_recompute:
-        return
     peak, scopes = _peak(program, detail), ["", *_scopes(program.body), ""]
     waiting = [
         life
@@ -86,13 +102,13 @@ def _recomputed(profile: ProgramProfile, program: Program, detail: Liveness) -> 
         yield Freed("jax.checkpoint", edit, sum(sizes) - max(sizes), "about", _line(program, waiting))
 
 
-def _divided(figures: Figures, profile: ProgramProfile, program: Program, detail: Liveness) -> Iterator[Freed]:
-    others = figures.machine.num_ipus // max(profile.num_ipus, 1)
+def _divided(machine: MachineSpec, program: Program, detail: Liveness) -> Iterator[Freed]:
+    others = machine.num_ipus // max(program.num_ipus, 1)
     if others < 2:
         return
     values = ceil_div(program.memory.values_bytes, detail.num_tiles)
-    way = f"arrays divided over the machine's {figures.machine.num_ipus} IPUs (shardings)"
-    yield Freed(way, f"divide arrays over {figures.machine.num_ipus} IPUs", values - ceil_div(values, others), "about")
+    way = f"arrays divided over the machine's {machine.num_ipus} IPUs (shardings)"
+    yield Freed(way, f"divide arrays over {machine.num_ipus} IPUs", values - ceil_div(values, others), "about")
 
 
 def _offloaded(program: Program, module: HloModule, detail: Liveness) -> Iterator[Freed]:

@@ -11,9 +11,26 @@ from tilestep.record.edits.script import in_turn
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import LEAST_SHARE, Finding
 from tilestep.report.advice.host_lines import most
+from tilestep.report.advice.jits import jit_of, loop_code
 from tilestep.report.advice.proposal import Proposal, Way
-from tilestep.report.figures import Figures
+from tilestep.report.figures import Figures, ProgramProfile
 from tilestep.report.quantities import count_text, share_text
+
+
+def _is_mostly_idle(figures: Figures) -> bool:
+    return figures.idle_cycles * 2 > figures.emulated_cycles
+
+
+def _loop(profile: ProgramProfile, name: str, evidence: Evidence) -> Way:
+    """To do several calls in one."""
+    jit = jit_of(evidence.programs[profile.key])
+    return Way(
+        edit=f"loop over {name} on the IPU (lax.scan)",
+        change=merged([profile.key], at_most=LOOP_STEPS),
+        how="about",
+        basis=f"played as one program of up to {LOOP_STEPS} steps; more if their arguments come in one transfer",
+        code=loop_code(jit),
+    )
 
 
 def idle(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
@@ -21,7 +38,7 @@ def idle(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     if not figures.programs:
         return
     waits = f"IPU {figures.busiest_ipu}, the busiest, waits {share_text(figures.idle_cycles, figures.emulated_cycles)}"
-    mostly = figures.idle_cycles * 2 > figures.emulated_cycles
+    mostly = _is_mostly_idle(figures)
     if mostly and figures.dispatch_cycles * 2 > figures.emulated_cycles:  # no work of the IPUs hides that
         text = (
             f"The host spends {share_text(figures.dispatch_cycles, figures.emulated_cycles)} of emulated time dispatching "
@@ -49,11 +66,6 @@ def idle(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         finding = replace(finding, text=f"{text} The line is where {name} is called.")
     ways = [Way(edit="read results after the last call", change=read_at_the_end, how="replayed", line=read_at)]
     if mostly and often.runs > 1:
-        looped = merged([often.key], at_most=LOOP_STEPS)
-        basis = f"played as one program of up to {LOOP_STEPS} steps"
-        edit = f"loop over {name} on the IPU (lax.scan)"
-        ways += [
-            Way(edit=edit, change=looped, how="about", basis=basis),
-            Way(edit=f"{edit}, and read results after it", change=in_turn(read_at_the_end, looped), how="about", basis=basis),
-        ]
+        loop = _loop(often, name, evidence)
+        ways += [loop, replace(loop, edit=f"{loop.edit}, and read results after it", change=in_turn(read_at_the_end, loop.change))]
     yield Proposal(finding=replace(finding, line=line), ways=tuple(ways), only_with_gain=not mostly)

@@ -40,7 +40,8 @@ def loads(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         brought = sorted((p for p in figures.programs if p.key in figures.loaded_on_busiest), key=lambda p: -p.cycles.load)
         joined = names_text([figures.label(program.key) for program in brought], most=3)
         text = f"loading code took {share_text(spent, figures.emulated_cycles)} of emulated time: {joined} joined a group that was loaded. "
-        yield Proposal(finding=Finding(kind="loads", text=text + "A program is loaded once and pays for it by running often."))
+        text += "A program is loaded once and pays for it by running often."
+        yield Proposal(finding=Finding(kind="fixed", text=text[0].upper() + text[1:]))
         return
     saved = "and the values saved for them " if saving else ""
     head = f"{count_text(total, 'program load')} {saved}took {share_text(spent, figures.emulated_cycles)} of emulated time"
@@ -66,7 +67,11 @@ def _proposal(text: str, units: Sequence[Loaded], shares: Shares, ways: tuple[Wa
     if shares:
         return Proposal(finding=Finding(kind="loads", text=text, line=shares[0][0], shares=shares), ways=ways)
     lines = () if evidence is None else (evidence.line_of_call(key) for unit in units for key in unit.keys)
-    return Proposal(finding=Finding(kind="loads", text=text, line=next((line for line in lines if line is not None), None)), ways=ways)
+    line = next((line for line in lines if line is not None), None)
+    if not ways and all(unit.loads == 1 for unit in units) and len({unit.function for unit in units}) == len(units):
+        return Proposal(finding=Finding(kind="fixed", text=text, line=line))
+    unknown = "" if ways else "it depends on how often the programs change places, which only your program knows"
+    return Proposal(finding=Finding(kind="loads", text=text, line=line, unknown=unknown), ways=ways)
 
 
 def _ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) -> tuple[Way, ...]:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from tilestep.plan.steps import Argument
 from tilestep.record.edits.programs import in_tiles
 from tilestep.record.edits.script import with_changed
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
+from tilestep.report.advice.jits import made_at
 from tilestep.report.advice.memory import NEARLY_FULL
 from tilestep.report.advice.phrases import one_or
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures, ProgramProfile
 from tilestep.report.quantities import bytes_text, names_text, share_text
 from tilestep.units import ceil_div
+
+_PIPELINES: Final = frozenset({"Pipeline"})
 
 
 def offload(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
@@ -54,8 +58,12 @@ def _proposal(figures: Figures, evidence: Evidence, label: str, members: Sequenc
     )
     keys = [key for key, found in away.items() if found]
     change = with_changed(keys, in_tiles)
-    way = Way(edit=f"keep {names} on the IPU", change=change, how="about", basis="without the transfers to pinned_host and back")
-    line = evidence.line_of_call(keys[0])
+    line, code = evidence.line_of_call(keys[0]), ""
+    if members[0].group.startswith("pipeline "):
+        line = made_at(programs[keys[0]], _PIPELINES) or line
+        code = "Pipeline(..., offload_optimizer_state=False)"
+    basis = "without the transfers to pinned_host and back"
+    way = Way(edit=f"keep {names} on the IPU", change=change, how="about", basis=basis, code=code)
     return Proposal(finding=Finding(kind="offload", text=text, line=line), ways=(way,), only_with_gain=True)
 
 

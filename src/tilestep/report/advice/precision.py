@@ -7,13 +7,15 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from tilestep.plan.steps import Program
-from tilestep.record.edits.script import with_changed
+from tilestep.record.edits.script import Script, with_changed
 from tilestep.record.sources import planned_again
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
+from tilestep.report.advice.jits import jit_of
 from tilestep.report.advice.longest import longest_program
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures
+from tilestep.report.quantities import names_text
 
 _PRODUCTS: Final = ("matmul", "convolution")  # families on the matrix unit
 _LEAST_SHARE: Final = 0.05  # of emulated time: precision is not given away for less
@@ -72,9 +74,45 @@ def halves(figures: Figures, evidence: Evidence | None, words: PrecisionWords = 
         change=with_changed([profile.key], change),
         how="about",
         basis=f"its supersteps planned again with {words.half} for all of {words.single}",
+        plans=True,
     )
     line = evidence.line_of_call(profile.key)
     yield Proposal(finding=Finding(kind="halves", text=text, line=line), ways=(way,), only_with_gain=True, least_share=_LEAST_SHARE)
+
+
+def doubles(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+    """What programs would save with float32 in the place of float64, which an IPU works out in software."""
+    if evidence is None:
+        return
+    wide = [p for p in figures.programs if p.key in evidence.programs and "f64[" in _text_of(evidence, p.key)]
+    if not wide:
+        return
+    machine, names = evidence.machine, names_text([figures.label(p.key) for p in wide], most=3)
+    are = "computes" if len(wide) == 1 else "compute"
+    text = f"{names} {are} in float64, which an IPU has no unit for: each operation on it is software, and its values take twice the bytes."
+
+    def change(script: Script) -> Script:
+        keys = [p.key for p in wide]
+        return script.with_programs(
+            {key: planned_again(evidence.sources[key], script.programs[key], machine, singles=True) for key in keys}
+        )
+
+    way = Way(
+        edit=f"compute in float32 in {names}",
+        change=change,
+        how="about",
+        basis="planned again with float32 for all of float64",
+        plans=True,
+        code='jax.config.update("jax_enable_x64", False)',
+    )
+    longest = max(wide, key=lambda p: p.cycles.total)
+    line = evidence.line_of_call(longest.key)
+    yield Proposal(finding=Finding(kind="doubles", text=text, line=line), ways=(way,), only_with_gain=True)
+
+
+def _text_of(evidence: Evidence, key: int) -> str:
+    source = evidence.sources.get(key)
+    return "" if source is None else source.text()
 
 
 def partials(figures: Figures, evidence: Evidence | None, words: PrecisionWords = JAX) -> Iterator[Proposal]:
@@ -89,12 +127,19 @@ def partials(figures: Figures, evidence: Evidence | None, words: PrecisionWords 
         f"{label} adds products of {words.products} up in 32 bits, for which half of the matrix unit stands still: where the precision "
         "allows, add them up in 16 bits."
     )
-    options = replace(source.options, partials_type="half")
+    options, jit = replace(source.options, partials_type="half"), jit_of(evidence.programs[profile.key])
+
+    def change(program: Program) -> Program:
+        planned = planned_again(source, program, machine, options=options)
+        return replace(planned, arguments=program.arguments, results=program.results)  # others may have been donated
+
     way = Way(
         edit=words.partials.format(label=label),
-        change=with_changed([profile.key], lambda program: planned_again(source, program, machine, options=options)),
+        change=with_changed([profile.key], change),
         how="replayed",
         basis="planned again",
+        plans=True,
+        code=jit.with_options({"compiler_options": {"ipu_partials_type": "half"}}) if words is JAX else "",
     )
-    line = evidence.line_of_call(profile.key)
+    line = jit.line if words is JAX and jit.line else evidence.line_of_call(profile.key)
     yield Proposal(finding=Finding(kind="partials", text=text, line=line), ways=(way,), only_with_gain=True, least_share=_LEAST_SHARE)

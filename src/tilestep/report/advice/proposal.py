@@ -22,6 +22,10 @@ class Way:
         basis: how it was estimated; '' if there is nothing to say.
         part: of what the replay saves, which the edit saves.
         line: where to make it, if that is not the finding's line.
+        code: the edit as code; '' if words say it as well.
+        times: as much work as before, that a run does with it: fewer runs are needed.
+        fixed_cycles: that do not get less with fewer runs, such as loads.
+        plans: whether it plans a program again from its HLO, so that other edits have to come after it.
     """
 
     edit: str
@@ -30,6 +34,10 @@ class Way:
     basis: str = ""
     part: float = 1.0
     line: Line | None = None
+    code: str = ""
+    times: int = 1
+    fixed_cycles: int = 0
+    plans: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

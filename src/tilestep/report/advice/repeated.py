@@ -7,8 +7,10 @@ from typing import Final
 
 from tilestep.record.edits.donation import kept, put_once
 from tilestep.record.edits.script import in_turn
+from tilestep.report.advice.donation import donating
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
+from tilestep.report.advice.jits import jit_of
 from tilestep.report.advice.phrases import one_or
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures
@@ -41,7 +43,11 @@ def repeated(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         positions = [argument.index for argument in found]
         change = in_turn(put_once(profile.key, positions), kept(profile.key, positions))
         finding = Finding(kind="donation", text=text, line=evidence.line_of_call(profile.key))
-        yield Proposal(finding=finding, ways=(Way(edit=edit, change=change, how="within 2 %"),), only_with_gain=True)
+        jit = jit_of(evidence.programs[profile.key])
+        names = [argument.name for argument in found]
+        put = "\n".join(f"{name} = jax.device_put({name}, jax.devices('ipu')[0])" for name in dict.fromkeys(names) if name.isidentifier())
+        code = "\n".join(filter(None, (put, f"{jit.with_options(donating(jit, names))}  # and return {roots} with the other results")))
+        yield Proposal(finding=finding, ways=(Way(edit=edit, change=change, how="within 2 %", code=code),), only_with_gain=True)
 
 
 def alike(evidence: Evidence, key: int) -> frozenset[int]:

@@ -9,6 +9,7 @@ from tilestep.record.edits.reads import without_results
 from tilestep.record.edits.script import used
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
+from tilestep.report.advice.jits import jit_of
 from tilestep.report.advice.phrases import one_or
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures
@@ -38,7 +39,7 @@ def results(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         )
         edit = f"do not return {names_text([result.shape for result in largest], most=3)} from {figures.label(profile.key)}"
         yield Proposal(
-            finding=Finding(kind="results", text=text, edit=edit, line=evidence.line_of_call(profile.key)),
+            finding=Finding(kind="results", text=text, edit=edit, line=jit_of(program).returns or evidence.line_of_call(profile.key)),
             ways=(
                 Way(
                     edit=edit,

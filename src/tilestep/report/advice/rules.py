@@ -15,7 +15,7 @@ from tilestep.report.advice.loads import loads
 from tilestep.report.advice.memory import memory
 from tilestep.report.advice.offload import offload
 from tilestep.report.advice.pipelines import bubbles, unbalanced
-from tilestep.report.advice.precision import halves, partials
+from tilestep.report.advice.precision import doubles, halves, partials
 from tilestep.report.advice.proposal import Rule
 from tilestep.report.advice.reads import reads
 from tilestep.report.advice.repeated import repeated
@@ -24,7 +24,7 @@ from tilestep.report.advice.save import save
 from tilestep.report.advice.set_up import set_up
 from tilestep.report.advice.small import small
 from tilestep.report.advice.streaming import feeds, streaming
-from tilestep.report.advice.worth import ranked
+from tilestep.report.advice.worth import Advice, ranked
 from tilestep.report.figures import Figures
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -43,6 +43,7 @@ RULES: Final[tuple[Rule, ...]] = (
     bubbles,
     collectives,
     small,
+    doubles,
     partials,
     halves,
     set_up,
@@ -62,10 +63,8 @@ def evidence_of(figures: Figures) -> Evidence | None:
     return Evidence(history, figures.sources, emulated_cycles=figures.emulated_cycles, runs=runs)
 
 
-def findings(
-    figures: Figures, *, all: bool = False, evidence: Evidence | None = None, rules: Sequence[Rule] = RULES
-) -> tuple[Finding, ...]:
-    """What to do about a profile, the most urgent first.
+def advice(figures: Figures, *, all: bool = False, evidence: Evidence | None = None, rules: Sequence[Rule] = RULES) -> Advice:
+    """What to do about a profile, the most urgent first, and what that saves together.
 
     What does not fit comes first, then what saves most. The gains are worked out by playing the history of the profile again, if it has
     one; else waste of time comes first, then the limits of the largest program. IPUs that nothing used come late, because most programs
@@ -79,3 +78,10 @@ def findings(
     """
     evidence = evidence or evidence_of(figures)
     return ranked([proposal for rule in rules for proposal in rule(figures, evidence)], evidence, all=all)
+
+
+def findings(
+    figures: Figures, *, all: bool = False, evidence: Evidence | None = None, rules: Sequence[Rule] = RULES
+) -> tuple[Finding, ...]:
+    """The findings of `advice`."""
+    return advice(figures, all=all, evidence=evidence, rules=rules).findings

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
 from tilestep.errors import TilestepError
 from tilestep.plan.steps import Program, Superstep
 from tilestep.record.edits.larger import enlarged
-from tilestep.record.edits.programs import Leaf, shorter, with_leaves
-from tilestep.record.edits.script import ImpossibleEditError, with_changed
-from tilestep.record.sources import Source, planned_again
+from tilestep.record.edits.script import ImpossibleEditError
+from tilestep.record.sources import MOST_TEXT, Source, planned_again
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
 from tilestep.report.advice.lines import leaves, line_of
 from tilestep.report.advice.longest import longest_program, superstep_cycles
 from tilestep.report.advice.proposal import Proposal, Way
+from tilestep.report.advice.set_up import steady_state
 from tilestep.report.batch import batches, scales
 from tilestep.report.figures import Figures, ProgramProfile
 from tilestep.report.quantities import share_text
@@ -63,15 +62,44 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     largest = max(
         (leaf for leaf in leaves(program.body) if isinstance(leaf, Superstep)), key=lambda leaf: leaf.compute_cycles, default=None
     )
+    changed = {profile.key: planned, **_members(figures, evidence, profile, batch, factor)}
+    edit = f"make the batch of {label} {batch * factor:,}"
+    if profile.group:
+        edit = f"make microbatches of {profile.group} of {batch * factor:,} samples in place of {batch:,}, in fewer steps"
+    steady = steady_state(figures, evidence)
     way = Way(
-        edit=f"make the batch of {label} {batch * factor:,}",
-        change=with_changed([profile.key], lambda program: replace(program, body=_share_of(planned, factor).body)),
+        edit=edit,
+        change=lambda script: script.with_programs(changed),
         how="about",
         basis=f"for as many samples, planned again with a batch of {batch * factor:,}",
+        times=factor,
+        fixed_cycles=steady.set_up_cycles if steady is not None else sum(p.cycles.load for p in figures.programs),
+        plans=True,
     )
     line = (None if largest is None else line_of(program, largest.frame)) or evidence.line_of_call(profile.key)
     finding = Finding(kind="products" if thin else "steps", text=text, line=line)
     yield Proposal(finding=finding, ways=(way,), only_with_gain=True, least_share=_LEAST_SHARE)
+
+
+def _members(figures: Figures, evidence: Evidence, profile: ProgramProfile, batch: int, factor: int) -> dict[int, Program]:
+    """The other programs of its group that have the same batch, with the larger one."""
+    found: dict[int, Program] = {}
+    for other in figures.programs if profile.group else ():
+        source = evidence.sources.get(other.key)
+        if other.key == profile.key or other.group != profile.group or source is None or not 0 < len(source.text()) <= MOST_TEXT:
+            continue
+        for size, dims in batches(evidence.programs[other.key], {argument.index for argument in other.streamed_again}):
+            if size != batch:
+                continue
+            try:
+                edit = partial(enlarged, dims=dims, factor=factor)
+                planned = planned_again(source, evidence.programs[other.key], evidence.machine, edit=edit)
+            except (TilestepError, ImpossibleEditError):
+                continue
+            if scales(planned, evidence.programs[other.key], factor):
+                found[other.key] = planned
+                break
+    return found
 
 
 def _filled(evidence: Evidence, profile: ProgramProfile) -> float:
@@ -109,12 +137,3 @@ def _cycles(program: Program) -> int:
     return sum(
         leaf.compute_cycles + leaf.exchange_cycles + leaf.sync_cycles for leaf in leaves(program.body) if isinstance(leaf, Superstep)
     )
-
-
-def _share_of(program: Program, factor: int) -> Program:
-    """The program with one part of so many of its cycles."""
-
-    def change(leaf: Leaf) -> Leaf:
-        return shorter(leaf, 1, factor) if isinstance(leaf, Superstep) else leaf
-
-    return with_leaves(program, change)

@@ -11,7 +11,8 @@ from tilestep.record.edits.moved import LOOP_STEPS, merged
 from tilestep.record.edits.programs import on_fewer_tiles
 from tilestep.record.edits.script import Change, with_changed
 from tilestep.report.advice.evidence import Evidence
-from tilestep.report.advice.finding import Finding, FindingKind
+from tilestep.report.advice.finding import Finding, FindingKind, Line
+from tilestep.report.advice.jits import jit_of, loop_code, made_at
 from tilestep.report.advice.phrases import one_or
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.advice.repeated import alike, may_be_alike
@@ -20,6 +21,7 @@ from tilestep.report.quantities import bytes_text, names_text, share_text
 from tilestep.units import cycles_from_bytes
 
 IO_TILES: Final = 32  # that Graphcore's examples give to transfers
+_LOOPS: Final = frozenset({"repeat", "Loop", "training_loop"})
 LEAST_SHARE: Final = 0.05  # of emulated time that the bytes need, latency aside
 
 
@@ -34,21 +36,24 @@ def streaming(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]
     label, fresh = figures.label(profile.key), _fresh(profile, evidence.programs[profile.key], evidence)
     text = (
         f"{label} waits for {_names(fresh)}, which {one_or(fresh, 'comes', 'come')} with each call ({bytes_text(size)}, {share} of "
-        "emulated time): let them come while it computes (ipu_num_io_tiles), bring several in one transfer (lax.scan over them), or send "
-        "smaller dtypes and convert them on the IPU."
+        "emulated time)."
     )
     unknown = [argument for argument in fresh if may_be_alike(evidence, profile.key, argument.index)]
     if unknown:
         text += f" If {_names(unknown)} {one_or(unknown, 'has', 'have')} the same values each time, put {one_or(unknown, 'it', 'them')} on "
         text += "the IPU once (jax.device_put)."
-    where = f"compile {label} with compiler_options={{'ipu_num_io_tiles': {IO_TILES}}}"
+    jit = jit_of(evidence.programs[profile.key])
+    where = f"let them come while {label} computes: compiler_options={{'ipu_num_io_tiles': {IO_TILES}}}"
+    code = jit.with_options({"compiler_options": {"ipu_num_io_tiles": IO_TILES}})
     loop = Way(
         edit=f"loop over the batches of {label} on the IPU (lax.scan)",
         change=merged([profile.key], at_most=LOOP_STEPS),
         how="about",
         basis=f"played as one program of up to {LOOP_STEPS} steps",
+        code=loop_code(jit),
+        line=jit.line,
     )
-    yield _proposal("streaming", text, evidence, profile, fresh, where, loop)
+    yield _proposal("streaming", text, evidence, profile, fresh, (where, code, jit.line), loop)
 
 
 def feeds(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
@@ -61,11 +66,12 @@ def feeds(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     profile, size, share = found
     label, fresh = figures.label(profile.key), _fresh(profile, evidence.programs[profile.key], evidence)
     text = (
-        f"{label} stops for its feeds ({bytes_text(size)} a run, {share} of emulated time): let them come and go while it computes "
-        f"(plan_options={{'num_io_tiles': {IO_TILES}}} of the loop), or feed smaller dtypes and convert them on the IPU."
+        f"{label} stops for its feeds ({bytes_text(size)} a run, {share} of emulated time). Beside I/O tiles they come and go while it "
+        "computes."
     )
     where = f"give {label} plan_options={{'num_io_tiles': {IO_TILES}}}"
-    yield _proposal("feeds", text, evidence, profile, fresh, where)
+    made = made_at(evidence.programs[profile.key], _LOOPS)
+    yield _proposal("feeds", text, evidence, profile, fresh, (where, f"plan_options={{'num_io_tiles': {IO_TILES}}}", made))
 
 
 def longest_streaming(figures: Figures, evidence: Evidence, origin: Origin) -> tuple[ProgramProfile, int, str] | None:
@@ -83,18 +89,29 @@ def longest_streaming(figures: Figures, evidence: Evidence, origin: Origin) -> t
 
 
 def _proposal(
-    kind: FindingKind, text: str, evidence: Evidence, profile: ProgramProfile, fresh: Sequence[Argument], io_tiles: str, *others: Way
+    kind: FindingKind,
+    text: str,
+    evidence: Evidence,
+    profile: ProgramProfile,
+    fresh: Sequence[Argument],
+    io_tiles: tuple[str, str, Line | None],
+    *others: Way,
 ) -> Proposal:
     program, num_tiles = evidence.programs[profile.key], evidence.machine.ipu.num_tiles
     ways: list[Way] = []
     if not program.num_io_tiles:
         change = with_changed([profile.key], lambda program: on_fewer_tiles(program, IO_TILES, num_tiles))
-        ways.append(Way(edit=io_tiles, change=change, how="about", basis="the other tiles computing as much longer as they are fewer"))
+        edit, code, line = io_tiles
+        basis = "the other tiles computing as much longer as they are fewer"
+        ways.append(Way(edit=edit, change=change, how="about", basis=basis, code=code, line=line))
     wide = [argument for argument in fresh if argument.shape.startswith("f32")]
     if wide:
         edit = f"send {names_text([argument.name for argument in _by_size(wide)], most=3)} as float16 or 8-bit numbers"
         change = halved_arguments(profile.key, [argument.index for argument in wide])
-        ways.append(Way(edit=edit, change=change, how="about", basis="with half of the bytes"))
+        code = "\n".join(
+            f"{a.name} = {a.name}.astype(np.float16)  # and .astype(np.float32) in the function" for a in wide if a.name.isidentifier()
+        )
+        ways.append(Way(edit=edit, change=change, how="about", basis="with half of the bytes", code=code))
     return Proposal(
         finding=Finding(kind=kind, text=text, line=evidence.line_of_call(profile.key)), ways=(*ways, *others), only_with_gain=True
     )

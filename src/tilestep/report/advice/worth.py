@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tilestep.report.advice.evidence import Evidence, Played
-from tilestep.report.advice.finding import ASIDE, Finding, Gain
+from tilestep.report.advice.finding import ASIDE, LEAST_SHARE, Finding, Gain, Other, Together
 from tilestep.report.advice.proposal import Proposal, Way
 
 _CLEARLY: Final = 1.1  # times as much
+_MOST_OTHERS: Final = 3  # edits beside the best one
 
 
-def ranked(proposals: Sequence[Proposal], evidence: Evidence | None, *, all: bool = False) -> tuple[Finding, ...]:
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """The findings about a profile.
+
+    Attributes:
+        findings: the most urgent first.
+        together: what those save together whose edits can be played; None if they are fewer than two.
+    """
+
+    findings: tuple[Finding, ...]
+    together: Together | None = None
+
+
+def ranked(proposals: Sequence[Proposal], evidence: Evidence | None, *, all: bool = False) -> Advice:
     """The findings, the most urgent first: what does not fit, then by gain.
 
     Args:
@@ -22,44 +36,95 @@ def ranked(proposals: Sequence[Proposal], evidence: Evidence | None, *, all: boo
         all: whether to keep findings of less than a hundredth of emulated time.
     """
     if evidence is None:
-        return tuple(sorted((p.finding for p in proposals if not p.only_with_gain), key=lambda finding: not finding.urgent))
+        return Advice(
+            findings=tuple(sorted((p.finding for p in proposals if not p.only_with_gain), key=lambda finding: not finding.urgent))
+        )
     asked = [proposal for proposal in proposals if proposal.ways]
-    played = evidence.played_for(sum(len(proposal.ways) for proposal in asked)) if asked else None
-    found: list[Finding] = []
+    played = evidence.played_for(sum(len(proposal.ways) for proposal in asked) + len(asked)) if asked else None
+    found: list[tuple[Finding, Way | None]] = []
     for proposal in proposals:
-        finding = proposal.finding
+        finding, chosen = proposal.finding, None
         if proposal.only_with_gain and not proposal.ways:
             continue
         if proposal.ways and played is not None:
-            best = _best(proposal.ways, played, evidence)
-            if best is None:
+            ways = _by_gain(proposal.ways, played, evidence)
+            if not ways:
                 continue
-            finding = replace(finding, edit=best[0].edit, gain=best[1], line=best[0].line or finding.line)
+            (chosen, gain), *rest = ways
+            others = tuple(Other(edit=way.edit, gain=gain) for way, gain in rest if all or gain.share >= LEAST_SHARE)[:_MOST_OTHERS]
+            finding = replace(finding, edit=chosen.edit, gain=gain, line=chosen.line or finding.line, others=others)
+            finding = replace(finding, code=chosen.code or finding.code)
         if all or _is_worth_it(finding, proposal.least_share):
-            found.append(finding)
-    if any(finding.kind == "set-up" for finding in found):  # it says the same of loads, with a figure
-        found = [finding for finding in found if finding.kind != "loads" or finding.gain is not None]
-    return tuple(sorted(found, key=_rank))
+            found.append((finding, chosen))
+    if any(finding.kind == "set-up" for finding, _ in found):  # it says the same of first loads, with a figure
+        found = [each for each in found if each[0].kind != "fixed"]
+    found.sort(key=lambda each: _rank(each[0]))
+    together = None if played is None else _together(found, played, evidence)
+    return Advice(findings=tuple(finding for finding, _ in found), together=together)
 
 
-def _best(ways: Iterable[Way], played: Played, evidence: Evidence) -> tuple[Way, Gain] | None:
-    """The way that saves most, of those that are possible and save something. One that comes later has to save clearly more."""
-    best: tuple[Way, Gain] | None = None
+def _by_gain(ways: Iterable[Way], played: Played, evidence: Evidence) -> list[tuple[Way, Gain]]:
+    """The ways that are possible and save something, the best first. One that comes later has to save clearly more to be the best."""
+    found: list[tuple[Way, Gain]] = []
+    best = 0.0
     for way in ways:
-        saved = played.saved(way.change)
-        if saved is None or saved <= 0:
+        after = played.after(way.change, played.script)
+        saved = 0.0 if after is None else played.cycles - _needed(after[1], way.fixed_cycles, played, way.times)
+        if saved <= 0:
             continue
         gain = _gain(way, saved, played, evidence)
-        if best is None or gain.share > _CLEARLY * best[1].share:
-            best = way, gain
-    return best
+        place = 0 if gain.share > _CLEARLY * best else len(found)
+        best = max(best, gain.share) if place == 0 else best
+        found.insert(place, (way, gain))
+    return [*found[:1], *sorted(found[1:], key=lambda each: -each[1].share)]
 
 
-def _gain(way: Way, saved: int, played: Played, evidence: Evidence) -> Gain:
-    share = way.part * saved / played.cycles
-    cycles = round(way.part * saved) if played.cycles == evidence.emulated_cycles else round(share * evidence.emulated_cycles)
+def _needed(cycles: int, fixed: int, played: Played, times: int) -> float:
+    """Cycles for as much work as before. Args: cycles: for so many times the work. fixed: those of them that fewer runs do not spare."""
+    fixed = 0 if played.basis else min(fixed, cycles)
+    return fixed + (cycles - fixed) / times
+
+
+def _gain(way: Way, saved: float, played: Played, evidence: Evidence) -> Gain:
     basis = "; ".join(words for words in (way.basis, played.basis) if words)
-    return Gain(cycles=cycles, share=share, seconds=evidence.seconds(cycles), how=way.how, basis=basis)
+    return replace(_gain_of(way.part * saved, played, evidence), how=way.how, basis=basis)
+
+
+def _gain_of(saved: float, played: Played, evidence: Evidence) -> Gain:
+    cycles = min(round(saved * played.times), evidence.emulated_cycles)
+    return Gain(cycles=cycles, share=cycles / evidence.emulated_cycles, seconds=evidence.seconds(cycles), how="about", basis=played.basis)
+
+
+def _together(found: Sequence[tuple[Finding, Way | None]], played: Played, evidence: Evidence) -> Together | None:
+    """The edits one after the other, those that plan again before the others, and the best first of each.
+
+    One that cannot be made with those before, or saves nothing more, is left.
+    """
+    script, cycles, saved, times = played.script, float(played.cycles), 0.0, 1
+    fixed = 0
+    numbers: list[int] = []
+    left: list[int] = []
+    for number, (finding, way) in sorted(enumerate(found, 1), key=lambda each: each[1][1] is None or not each[1][1].plans):
+        if finding.is_aside or finding.gain is None or finding.gain.tile_bytes:
+            continue
+        after = None if way is None else played.after(way.change, script)
+        if way is None or after is None:
+            left.append(number)
+            continue
+        now = times * way.times, max(fixed, way.fixed_cycles)
+        needed = _needed(after[1], now[1], played, now[0])
+        if needed >= cycles:
+            left.append(number)
+            continue
+        saved += way.part * (cycles - needed)
+        script, cycles = after[0], needed
+        times, fixed = now
+        numbers.append(number)
+    if len(numbers) < 2:
+        return None
+    sure = all(finding.gain is not None and finding.gain.how != "about" for finding, _ in (found[number - 1] for number in numbers))
+    gain = replace(_gain_of(saved, played, evidence), how="within 2 %" if sure else "about")
+    return Together(gain=gain, numbers=tuple(sorted(numbers)), left=tuple(sorted(left)))
 
 
 def _is_worth_it(finding: Finding, least_share: float) -> bool:

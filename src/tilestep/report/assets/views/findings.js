@@ -12,6 +12,7 @@ import { proofTitle } from "./titles.js";
 /** @typedef {import("../core/page.js").Side} Side */
 
 const MEMORY = new Set(["memory", "liveness"]); // views that choose a program by its side and row
+const MOST_CARDS = 3; // findings that stand out
 
 /** @type {import("../core/page.js").View} */
 export const findings = {
@@ -30,8 +31,9 @@ export const findings = {
 async function ofSide(side, named) {
   const found = side.has("findings") ? (await side.block("findings")).json : null;
   const all = /** @type {any[]} */ (found?.found ?? []).map((finding, index) => ({ ...finding, number: index + 1 }));
-  const [first, aside] = [all.filter((finding) => !finding.aside), all.filter((finding) => finding.aside)];
-  const most = Math.max(...all.map((finding) => finding.gain?.share ?? 0), 0);
+  const of = (/** @type {string} */ part) => all.filter((finding) => finding.part === part);
+  const [first, fixed, aside] = [of("first"), of("fixed"), of("aside")];
+  const most = Math.max(...first.map((finding) => finding.gain?.share ?? 0), 0);
   const nothing = found
     ? "No change is known that would make it faster by a hundredth or more, or smaller where memory is short."
     : "The recording has no profile, so nothing is known of what to change.";
@@ -39,11 +41,36 @@ async function ofSide(side, named) {
     "section",
     { "aria-label": side.label },
     named ? h("h2", {}, `${side.name.toUpperCase()}: ${side.label}`) : null,
+    together(found?.together),
     steady(found?.steady),
     first.length ? [named ? null : h("h2", {}, "First of all"), list(side, first, most)] : h("p", { class: "absent" }, side.head.emulated ? nothing : `Nothing ran. ${found ? "" : nothing}`),
-    aside.length ? [h("h2", {}, "Worth knowing"), list(side, aside, most)] : null,
+    fixed.length ? [h("h2", {}, "Fixed costs"), h("p", { class: "note" }, "No edit spares them: they weigh less the longer the program runs."), list(side, fixed, 0)] : null,
+    aside.length ? [h("h2", {}, "Worth knowing"), list(side, aside, 0)] : null,
     kinds(side, found?.idle_cycles ?? 0),
   );
+}
+
+/** What the findings save if all are followed. @param {any} found @returns {HTMLElement | null} */
+function together(found) {
+  if (!found) return null;
+  const { gain: saved, how, basis, numbers, left } = found;
+  const apart = left.length ? ` Not in it: ${listed(left)}, which cannot be played with the others or ${left.length === 1 ? "saves" : "save"} nothing beside them.` : "";
+  return h(
+    "p",
+    { class: "together" },
+    `With ${listed(numbers)} all done: `,
+    h("strong", {}, how === "about" ? "about " : "", "−", valueOf(saved.share, "share", "findings.together")),
+    " of the time, ",
+    valueOf(saved.cycles, "cycles", "findings.together"),
+    `, played together${basis ? ` (${basis})` : ""}.${apart}`,
+  );
+}
+
+/** '1 to 3', '1, 2 and 4'. @param {number[]} numbers @returns {string} */
+function listed(numbers) {
+  const [first, last] = [Math.min(...numbers), Math.max(...numbers)];
+  if (numbers.length > 2 && last - first === numbers.length - 1) return `${first} to ${last}`;
+  return numbers.length < 2 ? `${first}` : `${numbers.slice(0, -1).join(", ")} and ${last}`;
 }
 
 /** @param {any} found @returns {HTMLElement | null} */
@@ -62,14 +89,15 @@ function steady(found) {
   );
 }
 
-/** @param {Side} side @param {any[]} found @param {number} most the largest share, whose bar is full @returns {HTMLElement} */
+/** @param {Side} side @param {any[]} found @param {number} most the largest share, whose bar is full; 0: no bars @returns {HTMLElement} */
 function list(side, found, most) {
-  return h("ol", { class: "findings" }, found.map((finding) => h("li", { value: finding.number, class: finding.urgent ? "urgent" : false }, entry(side, finding, most))));
+  const classes = (/** @type {any} */ finding) => [finding.urgent ? "urgent" : "", finding.part === "first" && finding.number <= MOST_CARDS ? "card" : ""].filter(Boolean).join(" ");
+  return h("ol", { class: "findings" }, found.map((finding) => h("li", { value: finding.number, class: classes(finding) || false }, entry(side, finding, most))));
 }
 
 /** @param {Side} side @param {any} finding @param {number} most @returns {import("../core/dom.js").Children} */
 function entry(side, finding, most) {
-  const { edit, text, line, others } = finding;
+  const { edit, code, text, line, others, unknown, ways } = finding;
   const links = [
     line ? h("a", { href: link("source", { file: line.file, line: line.number }) }, line.label) : null,
     others.length > 1 ? h("span", {}, `and ${others.length - 1} other ${others.length === 2 ? "line" : "lines"}`) : null,
@@ -78,7 +106,10 @@ function entry(side, finding, most) {
   return [
     h("h3", {}, edit ? edit : text),
     gain(finding, most),
+    unknown ? h("p", { class: "unknown" }, `What that saves is not known: ${unknown}.`) : null,
+    code ? h("pre", { class: "edit", tabindex: "0", "aria-label": "the edit as code" }, h("code", {}, code)) : null,
     edit ? h("p", {}, text) : null,
+    ways.length ? h("ul", { class: "ways" }, ways.map((/** @type {any} */ way) => h("li", {}, `or ${way.edit}: `, amount(way.gain, way.how), way.basis ? ` (${way.basis})` : ""))) : null,
     others.length > 1 ? h("ul", { class: "others" }, others.map((/** @type {any} */ other) => h("li", {}, h("a", { href: link("source", { file: other.file, line: other.number }) }, other.label), " ", valueOf(other.share, "share", "findings.replayed")))) : null,
     h("p", { class: "links" }, links.flatMap((each) => (each ? [each, " "] : []))),
   ];
@@ -94,22 +125,24 @@ function proof(side, { proof: view, see, program }) {
 /** @param {any} finding @param {number} most @returns {HTMLElement | null} */
 function gain({ gain: found, how, basis }, most) {
   if (!found) return null;
-  const origin = how === "replayed" ? "findings.replayed" : how === "about" ? "findings.about" : "findings.within";
-  const sure = how === "about" ? "about " : "";
   const note = [how === "within 2 %" ? "within 2 %" : "", basis].filter(Boolean).join("; ");
-  if (found.tile_bytes !== null) {
-    return h("p", { class: "gain" }, sure, "−", valueOf(found.tile_bytes, "bytes", origin), " on the fullest tile", note ? ` (${note})` : "");
-  }
+  if (found.tile_bytes !== null) return h("p", { class: "gain" }, amount(found, how), " on the fullest tile", note ? ` (${note})` : "");
   const width = most > 0 ? Math.max(1, (100 * (found.share ?? 0)) / most) : 0;
   return h(
     "p",
     { class: "gain" },
-    h("span", { class: "gain-bar", "aria-hidden": "true", style: { width: `${width * 0.12}rem` } }),
-    h("strong", {}, sure, "−", valueOf(found.share, "share", origin)),
-    " of the time, ",
-    valueOf(found.cycles, "cycles", origin),
+    width ? h("span", { class: "gain-bar", "aria-hidden": "true", style: { width: `${width * 0.12}rem` } }) : null,
+    amount(found, how),
     note ? ` (${note})` : "",
   );
+}
+
+/** How much an edit saves. @param {any} found @param {string} how @returns {import("../core/dom.js").Children} */
+function amount(found, how) {
+  const origin = how === "replayed" ? "findings.replayed" : how === "about" ? "findings.about" : "findings.within";
+  const sure = how === "about" ? "about " : "";
+  if (found.tile_bytes !== null) return [h("strong", {}, sure, "−", valueOf(found.tile_bytes, "bytes", origin))];
+  return [h("strong", {}, sure, "−", valueOf(found.share, "share", origin)), " of the time, ", valueOf(found.cycles, "cycles", origin)];
 }
 
 /** @param {Side} side @param {number | null} idle @returns {HTMLElement[] | null} */

@@ -11,9 +11,10 @@ from typing import Any, Final, cast, get_args
 
 from tilestep.record.schema import EVENT_KINDS
 from tilestep.record.tables import json_text
-from tilestep.report.advice.finding import ASIDE, CELL, How
+from tilestep.report.advice.finding import ASIDE, CELL, FIXED, How
 from tilestep.report.overview import relative_files
 from tilestep.report.page.block import Block
+from tilestep.report.page.sections.refused import refused
 from tilestep.report.page.untrusted import number_in, records_in, text_in, texts_in
 from tilestep.report.reader import CompiledProgram, Report
 
@@ -22,6 +23,7 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
         "findings.replayed": "The journal was played again with the change made: the gain is exact.",
         "findings.within": "The journal was played again with the change made; programs that will be compiled anew may differ by 2 %.",
         "findings.about": "An estimate, on the ground that is named beside it.",
+        "findings.together": "The journal was played again with all these edits, so that gains which overlap count once.",
         "findings.turn": "Cycles from one run to the next once nothing more is loaded or put on the IPU, from the journal.",
         "findings.set_up": "Cycles before and beside the steady runs.",
         "findings.runs": "How often the program ran.",
@@ -64,22 +66,25 @@ _WORD: Final = re.compile(r"[\w.]*\w")  # names of programs among others
 def findings(report: Report) -> Block | None:
     """The block `findings`; None if the recording has no profile.
 
-    Its JSON: found (each with headline, edit, text, aside, urgent, line {file, number, label}, others (further lines with their shares),
-    gain {cycles, share, tile_bytes}, how, basis, program (row of the only one that its sentence names), proof (name of a view), see (state
-    of that view)), steady {label, turns, turn_cycles, set_up_cycles} or null, idle_cycles, assumptions, options (autoReport and other
-    engine options that were set).
+    Its JSON: found (each with headline, edit, code, text, part ('first', 'fixed' or 'aside'), urgent, line {file, number, label}, others
+    (further lines with their shares), gain {cycles, share, tile_bytes}, how, basis, unknown (why nobody knows a gain), ways (other edits,
+    each with edit, gain, how, basis), program (row of the only one that its sentence names), proof (name of a view), see (state of that
+    view)), together {gain, how, basis, numbers, left} or null, steady {label, turns, turn_cycles, set_up_cycles} or null, idle_cycles,
+    assumptions, options (autoReport and other engine options that were set).
 
     Raises: RecordingError if the profile is damaged.
     """
     profile = json_text(report.tables, "profile")
-    if not isinstance(profile, dict):
-        return None
-    document = cast("dict[str, Any]", profile)
+    document = cast("dict[str, Any]", profile) if isinstance(profile, dict) else {}
     read = _Findings(report)
+    first = [read.finding(found.as_document(), program) for program, found in refused(report)]
+    if not document and not first:
+        return None
     steady = document.get("steady")
     return Block(
         json={
-            "found": [read.finding(record) for record in records_in(document, "findings")],
+            "found": [*first, *(read.finding(record) for record in records_in(document, "findings"))],
+            "together": _together(document.get("together"), len(first)),
             "steady": {
                 "label": text_in(steady, "label"),
                 **{name: number_in(steady, name) for name in ("turns", "turn_cycles", "set_up_cycles")},
@@ -101,24 +106,29 @@ class _Findings:
         self.relative = relative_files(report)
         self.programs = report.compilation.programs if "compilation" in report.parts else ()
 
-    def finding(self, record: Mapping[str, Any]) -> dict[str, Any]:
+    def finding(self, record: Mapping[str, Any], about: CompiledProgram | None = None) -> dict[str, Any]:
+        """A finding for the page. Args: about: the program that it is about; None: the one that its sentence names."""
         kind, text = text_in(record, "kind"), text_in(record, "text")
         urgent = record.get("urgent") is True
         how = text_in(record, "how") if text_in(record, "how") in _HOW else ""
         gain = {name: number_in(record, f"gain_{name}") for name in ("cycles", "share", "tile_bytes")}
         known = how != "" and (gain["share"] is not None or gain["tile_bytes"] is not None)
-        line, program = self.line(record.get("line")), self.program(text)
+        aside = kind in ASIDE and not urgent
+        line, program = self.line(record.get("line")), about or self.program(text)
         return {
             "kind": kind,
             "edit": text_in(record, "edit"),
+            "code": text_in(record, "code"),
             "text": text,
-            "aside": kind in ASIDE and not urgent,
+            "part": "first" if not aside else "fixed" if kind in FIXED else "aside",
             "urgent": urgent,
             "line": line,
             "others": [{**other, "share": number_in(of, "share")} for of in records_in(record, "lines") if (other := self.line(of))],
             "gain": gain if known else None,
             "how": how if known else "",
             "basis": text_in(record, "basis"),
+            "unknown": text_in(record, "unknown"),
+            "ways": [_way(other) for other in records_in(record, "others")],
             "program": None if program is None else program.row,
             "proof": _PROOFS.get(kind, _OTHERS),
             "see": self.see(kind, line, program),
@@ -154,6 +164,30 @@ class _Findings:
             return None
         label = f"line {number} of a cell" if CELL.search(file) else f"{PurePath(file).name}:{number}"
         return {"file": self.relative(file), "number": number, "label": label}
+
+
+def _way(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Another edit of a finding."""
+    how = text_in(record, "how")
+    gain = {name: number_in(record, f"gain_{name}") for name in ("cycles", "share")}
+    return {
+        "edit": text_in(record, "edit"),
+        "gain": {**gain, "tile_bytes": None},
+        "how": how if how in _HOW else "about",
+        "basis": text_in(record, "basis"),
+    }
+
+
+def _together(record: Any, before: int) -> dict[str, Any] | None:
+    """What findings save together. Args: before: findings that stand before those of the profile."""
+    if not isinstance(record, dict) or number_in(record, "gain_share") is None:
+        return None
+    numbers = {name: _numbers(cast("dict[str, Any]", record).get(name), before) for name in ("numbers", "left")}
+    return {**_way(cast("dict[str, Any]", record)), **numbers}
+
+
+def _numbers(value: Any, before: int) -> list[int]:
+    return [each + before for each in cast("list[Any]", value) if type(each) is int] if isinstance(value, list) else []
 
 
 def _options(options: Any) -> list[list[str]]:

@@ -10,14 +10,17 @@ from tilestep.errors import RecordingError
 from tilestep.messages import plain
 from tilestep.record.call_tables import history_of
 from tilestep.report.advice.evidence import MOST_PLAYED
-from tilestep.report.knobs import KNOBS
+from tilestep.report.knobs import FAMILY, KNOBS
 from tilestep.report.page.block import Block
+from tilestep.report.page.untrusted import number_in, records_in, text_in
 from tilestep.report.reader import Report
-from tilestep.report.what_if import Turned, table
+from tilestep.report.what_if import Turned, answer, table
 
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "what_if.change": "The journal was played again with this knob of the machine turned, and nothing else: the change is exact.",
+        "what_if.saved": "The same change of the emulated time, as time.",
+        "what_if.family": "Cycles of all supersteps of this family, in all runs of all programs, on each one's slowest IPU.",
         "what_if.outcome": "The journal was played again with all these settings.",
     }
 )
@@ -27,8 +30,10 @@ _MOST: Final = MOST_PLAYED // 4  # of the work of replays, because a page is wri
 def what_if(report: Report) -> Block | None:
     """The block `what_if`; None if nothing ran.
 
-    Its JSON: knobs (each with knob, meaning, now, changes (setting -> change of emulated time: 0.1 is a tenth longer)), basis (of which
-    runs; '' of all), why (why there are none; ''), planned (knobs that need programs to be planned again, with their meaning).
+    Its JSON: answer (which knob matters, in a sentence), cycles (emulated time that the changes are of), parallel (whether several IPUs
+    worked), knobs (each with knob, title, meaning, now, cycles (of a
+    family's supersteps; None of others), changes (setting -> change of emulated time: 0.1 is a tenth longer)), basis (of which runs; '' of
+    all), why (why there are none; ''), planned (knobs that need programs to be planned again, with title and meaning).
     """
     if "execution" not in report.parts:
         return None
@@ -39,15 +44,39 @@ def what_if(report: Report) -> Block | None:
         rows, basis = table(history, most=_MOST)
     except RecordingError as error:
         why = plain(error)
+    taken, set_up = _taken(report), number_in(report.profile.get("steady"), "set_up_cycles") or 0
     return Block(
         json={
-            "knobs": [{"knob": row.knob, "meaning": _meaning(row.knob), "now": row.now, "changes": dict(row.changes)} for row in rows],
+            "answer": "" if why else answer(rows, basis),
+            "cycles": report.execution.total_cycles.total - (set_up if basis else 0),
+            "parallel": (number_in(report.profile, "num_ipus_used") or 1) > 1,
+            "knobs": [
+                {
+                    "knob": row.knob,
+                    "title": row.title,
+                    "meaning": _meaning(row.knob),
+                    "now": row.now,
+                    "cycles": taken.get(row.knob.removeprefix(FAMILY)) if row.knob.startswith(FAMILY) else None,
+                    "changes": dict(row.changes),
+                }
+                for row in rows
+            ],
             "basis": basis,
             "why": why,
-            "planned": [{"knob": knob.name, "meaning": knob.meaning} for knob in KNOBS.values() if knob.plans],
+            "planned": [{"knob": knob.name, "title": knob.title, "meaning": knob.meaning} for knob in KNOBS.values() if knob.plans],
         }
     )
 
 
 def _meaning(name: str) -> str:
     return KNOBS[name].meaning if name in KNOBS else "cycles of these supersteps"
+
+
+def _taken(report: Report) -> dict[str, int | float]:
+    """Cycles of each family of supersteps, as far as the profile has them."""
+    found: dict[str, int | float] = {}
+    for program in records_in(report.profile, "programs"):
+        for family in records_in(program, "families"):
+            name = text_in(family, "family")
+            found[name] = found.get(name, 0) + sum(number_in(family, part) or 0 for part in ("compute", "exchange", "sync"))
+    return found

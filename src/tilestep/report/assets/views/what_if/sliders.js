@@ -6,7 +6,7 @@ import { get, set } from "../../core/state.js";
 import { valueOf } from "../../core/value.js";
 
 /** @typedef {import("../../core/page.js").Side} Side */
-/** @typedef {{side: Side, knobs: {knob: string, meaning: string, now: string, changes: Record<string, number>}[], planned: {knob: string, meaning: string}[]}} Found */
+/** @typedef {{side: Side, knobs: {knob: string, title: string, now: string, changes: Record<string, number>}[], planned: {knob: string, title: string}[]}} Found */
 
 const STEPS_EACH = 2; // of a factor of two
 const WAIT_MS = 250; // after the last move of a slider
@@ -19,8 +19,8 @@ const WAIT_MS = 250; // after the last move of a slider
 export async function sliders(found) {
   const [first] = found;
   if (!first || !first.knobs.length) return [];
-  const knobs = first.knobs.map(({ knob, meaning, now, changes }) => ({ knob, meaning, now, words: Object.keys(changes).filter((name) => name !== "/2" && name !== "x2") }));
-  const planned = first.planned.map(({ knob, meaning }) => ({ knob, meaning, now: "", words: /** @type {string[]} */ ([]) }));
+  const knobs = first.knobs.map(({ knob, title, now, changes }) => ({ knob, title, now, words: Object.keys(changes).filter((name) => name !== "/2" && name !== "x2") }));
+  const planned = first.planned.map(({ knob, title }) => ({ knob, title, now: "", words: /** @type {string[]} */ ([]) }));
   /** @type {Map<string, string>} */
   const chosen = new Map(get("set").split(",").filter(Boolean).map((text) => /** @type {[string, string]} */ (text.split("="))));
   const result = h("div", { class: "outcome", role: "status" });
@@ -45,7 +45,7 @@ export async function sliders(found) {
     if (turn === asked) replace(result, answers);
   }
 
-  const rows = [...knobs, ...planned].map(({ knob, meaning, now, words }) => row(knob, meaning, now, words, chosen.get(knob) ?? "", choose));
+  const rows = [...knobs, ...planned].map(({ knob, title, now, words }) => row(knob, title, now, words, chosen.get(knob) ?? "", choose));
   const reset = h("button", { type: "button", onclick: () => location.reload() }, "Reset");
   reset.addEventListener("click", () => set({ set: null }), { capture: true });
   await ask();
@@ -54,20 +54,21 @@ export async function sliders(found) {
 
 /**
  * @param {string} knob
- * @param {string} meaning
+ * @param {string} title in plain words
  * @param {string} now
  * @param {string[]} words that the knob may be, if it is no number
  * @param {string} setting
  * @param {(knob: string, setting: string) => void} choose
  * @returns {HTMLElement}
  */
-function row(knob, meaning, now, words, setting, choose) {
-  const label = `${knob}: ${meaning}${now ? ` (now ${now})` : ""}`;
+function row(knob, title, now, words, setting, choose) {
+  const name = title.replace(/^the /, "");
+  const label = `${name} (${knob})${now ? `, now ${now}` : ""}`;
   if (words.length) {
     const select = h("select", { "aria-label": label }, h("option", { value: "" }, now), words.map((word) => h("option", { value: word }, word)));
     select.value = setting;
     select.addEventListener("change", () => choose(knob, select.value));
-    return h("label", { class: "slider", "data-tip": label }, h("span", {}, knob), select, h("output", {}, ""));
+    return h("label", { class: "slider", "data-tip": label }, h("span", {}, name), select, h("output", {}, ""));
   }
   const output = h("output", {}, setting || "as it is");
   const slider = h("input", { type: "range", min: -3 * STEPS_EACH, max: 3 * STEPS_EACH, step: 1, "aria-label": label });
@@ -78,7 +79,7 @@ function row(knob, meaning, now, words, setting, choose) {
     slider.setAttribute("aria-valuetext", output.textContent);
     choose(knob, text);
   });
-  return h("label", { class: "slider", "data-tip": label }, h("span", {}, knob), slider, output);
+  return h("label", { class: "slider", "data-tip": label }, h("span", {}, name), slider, output);
 }
 
 /** 'x2', '/1.414' of a power of two; '' of none. @param {number} power @returns {string} */

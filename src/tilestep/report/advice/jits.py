@@ -1,0 +1,188 @@
+"""Where the user jits a function, what that line says, and what it would say with another option: read from the user's source."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from tilestep.plan.frames import user_frame
+from tilestep.plan.steps import Program
+from tilestep.record.source_lines import source_text
+from tilestep.report.advice.finding import Line
+
+_JITS: Final = frozenset({"jit", "pjit"})
+_TUPLES: Final = frozenset({"donate_argnames", "donate_argnums"})  # options whose values are joined
+_LONGEST: Final = 160  # characters of a line of code
+
+
+class Jit(NamedTuple):
+    """What the source tells of a program's function.
+
+    Attributes:
+        name: of the function, as its author wrote it; '' of a lambda.
+        line: where it is jitted; where it is defined if no line jits it, or several do; None if the source is unknown.
+        definition: of the function; None if the source is unknown.
+        call: that jits it; None if there is not exactly one.
+        is_decorator: whether it stands above the function.
+    """
+
+    name: str
+    line: Line | None
+    definition: ast.FunctionDef | ast.Lambda | None
+    call: ast.Call | None
+    is_decorator: bool
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the function's parameters that an argument can be given by; () if they are unknown."""
+        if self.definition is None:
+            return ()
+        given = self.definition.args
+        return tuple(each.arg for each in (*given.args, *given.kwonlyargs))
+
+    @property
+    def returns(self) -> Line | None:
+        """The only line on which the function returns; None if there are several, or it is unknown."""
+        if self.line is None or not isinstance(self.definition, ast.FunctionDef):
+            return None
+        found = [node.lineno for node in _own(self.definition) if isinstance(node, ast.Return)]
+        return Line(file=self.line.file, number=found[0]) if len(found) == 1 else None
+
+    def with_options(self, options: Mapping[str, object]) -> str:
+        """The line that jits it, with more options: 'jax.jit(update, donate_argnames=("params",))'."""
+        call = self.call
+        function, known = (call.func, call) if call is not None else (ast.parse("jax.jit", mode="eval").body, None)
+        arguments: list[ast.expr] = list(known.args) if known is not None else [] if self.is_decorator else [ast.Name(self.name or "f")]
+        keywords = {each.arg: each.value for each in known.keywords} if known is not None else {}
+        for option, value in options.items():
+            keywords[option] = _joined(keywords.get(option), value, option)
+        if self.is_decorator and (known is None or not arguments):
+            function, arguments = ast.parse("functools.partial", mode="eval").body, [function]
+        changed = ast.Call(func=function, args=arguments, keywords=[ast.keyword(arg=name, value=value) for name, value in keywords.items()])
+        text = ast.unparse(changed)
+        return ("@" if self.is_decorator else "") + (text if len(text) <= _LONGEST else "…" + text[-_LONGEST:])
+
+
+def jit_of(program: Program, text_of: Callable[[str], str | None] = source_text) -> Jit:
+    """What the source of the user's files tells of a program's function. Args: text_of: gives the text of a file; None: unknown."""
+    name = _plain(program.name.removeprefix("jit_"))
+    frames = program.frames
+    own = [number for number in range(1, len(frames) + 1) if user_frame(frames, number) == number]
+    inside = next((n for n in own if _plain(frames[n - 1].function.rpartition(".")[2]) == name), 0)
+    files = dict.fromkeys(frames[n - 1].file for n in ((inside, *own) if inside else own))
+    found = {file: _functions(text_of(file) or "") for file in files}
+    within = frames[inside - 1] if inside else None
+    definition, home = None, ""
+    for file, (definitions, _) in found.items():
+        places = [each for each in definitions if _plain(getattr(each, "name", "lambda")) == name]
+        if within is not None and file == within.file:
+            places = [each for each in places if each.lineno <= within.line <= (each.end_lineno or each.lineno)][-1:]
+        if places and definition is None:
+            definition, home = places[-1], file
+    made = [(file, *jit) for file, (_, jits) in found.items() for jit in jits if _jits(jit[0], jit[1], name, definition)]
+    known = getattr(definition, "name", "") if definition is not None else program.name.removeprefix("jit_") if name != "lambda" else ""
+    if len(made) == 1:
+        file, call, decorated = made[0]
+        bare = not isinstance(call, ast.Call)
+        return Jit(known, Line(file=file, number=call.lineno), definition, None if bare else call, decorated is not None)
+    line = None if definition is None else Line(file=home, number=definition.lineno)
+    return Jit(known, line, definition, None, False)
+
+
+def loop_code(jit: Jit) -> str:
+    """A loop on the IPU over what a function is called with."""
+    name = jit.name or "step"
+    return f"jax.jit(lambda state, batches: jax.lax.scan(lambda state, batch: ({name}(state, *batch), None), state, batches)[0])"
+
+
+_Function = ast.FunctionDef | ast.Lambda
+_Made = tuple[ast.expr, ast.FunctionDef | None]  # what jits, and the function below it if it is a decorator
+
+
+@functools.lru_cache(maxsize=16)
+def _functions(text: str) -> tuple[tuple[_Function, ...], tuple[_Made, ...]]:
+    """The functions of a source, and what jits some. Text that is no Python has none."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return (), ()
+    nodes = list(ast.walk(tree))
+    functions = tuple(node for node in nodes if isinstance(node, _Function))
+    above = [(each, node) for node in functions if isinstance(node, ast.FunctionDef) for each in node.decorator_list]
+    decorators = {id(each) for each, _ in above}
+    made: list[_Made] = [(each, node) for each, node in above if _is_jit(each) or (isinstance(each, ast.Call) and _is_jit_call(each))]
+    made += [
+        (node, None) for node in nodes if isinstance(node, ast.Call) and id(node) not in decorators and _is_jit(node.func) and node.args
+    ]
+    return functions, tuple(made)
+
+
+def _jits(made: ast.expr, decorated: ast.FunctionDef | None, name: str, definition: _Function | None) -> bool:
+    """Whether that jits the function."""
+    if decorated is not None:
+        return decorated is definition or (definition is None and _plain(decorated.name) == name)
+    assert isinstance(made, ast.Call)
+    [given] = made.args[:1]
+    if isinstance(given, ast.Call) and _last(given.func) == "partial" and given.args:
+        given = given.args[0]
+    return given is definition if isinstance(given, ast.Lambda) else _plain(_last(given)) == name
+
+
+def _is_jit(node: ast.expr) -> bool:
+    return _last(node) in _JITS
+
+
+def _is_jit_call(node: ast.Call) -> bool:
+    """jax.jit(...) or functools.partial(jax.jit, ...) as a decorator."""
+    return _is_jit(node.func) or (_last(node.func) == "partial" and bool(node.args) and _is_jit(node.args[0]))
+
+
+def _last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def _own(function: ast.FunctionDef) -> Iterator[ast.AST]:
+    """What a function has, without the functions in it."""
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
+
+
+def _joined(before: ast.expr | None, value: object, option: str) -> ast.expr:
+    """An option's value as code; of one that was given already with what it had."""
+    after = ast.parse(repr(value), mode="eval").body
+    if before is None:
+        return after
+    if isinstance(before, ast.Dict) and isinstance(after, ast.Dict):
+        return ast.Dict(keys=[*before.keys, *after.keys], values=[*before.values, *after.values])
+    if option in _TUPLES and isinstance(after, ast.Tuple):
+        had = before.elts if isinstance(before, ast.Tuple | ast.List) else [before]
+        return ast.Tuple(elts=[*had, *after.elts], ctx=ast.Load())
+    return after
+
+
+def _plain(name: str) -> str:
+    """A function's name as programs spell it: without the characters that HLO does not allow."""
+    return "".join(character for character in name if character.isalnum())
+
+
+def made_at(program: Program, makers: frozenset[str]) -> Line | None:
+    """The only line of the user's files at which something of these names is called, such as a class; None if there are several."""
+    frames = program.frames
+    files = dict.fromkeys(frames[n - 1].file for n in range(1, len(frames) + 1) if user_frame(frames, n) == n)
+    found = [Line(file=file, number=line) for file in files for line in _calls(source_text(file) or "", makers)]
+    return found[0] if len(found) == 1 else None
+
+
+@functools.lru_cache(maxsize=16)
+def _calls(text: str, names: frozenset[str]) -> tuple[int, ...]:
+    try:
+        nodes = ast.walk(ast.parse(text))
+        return tuple(node.lineno for node in nodes if isinstance(node, ast.Call) and _last(node.func) in names)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()
