@@ -20,7 +20,8 @@ from tests.page.pages import text, wait_for
 from tests.processes import ROOT, clean_environ, run_python
 from tests.unit.report.reader.recorded import report_of, two_stages
 from tilestep.record.call_tables import history_of
-from tilestep.report.what_if import table
+from tilestep.report.knobs import KNOBS
+from tilestep.report.what_if import answer, table
 
 LEAST = 0.0001  # of the time: knobs below have no bar
 
@@ -29,7 +30,7 @@ def shown(page: Page) -> list[tuple[str, list[float]]]:
     """Each row of the table: its knob, and the exact changes."""
     return page.evaluate(
         """[...document.querySelectorAll(".tornado tbody tr")].map((each) =>
-            [each.dataset.knob, [...each.querySelectorAll(".value")].map((one) => Number(one.dataset.value))])"""
+            [each.dataset.knob, [...each.querySelectorAll(".value[data-unit=share]")].map((one) => Number(one.dataset.value))])"""
     )
 
 
@@ -38,9 +39,24 @@ def test_its_rows_are_those_of_the_command_line(open_page: OpenPage, mnist_plain
     found, _ = table(history_of(tilestep.open_report(mnist_plain).tables))
     assert shown(page) == [[row.knob, list(row.changes.values())] for row in found if row.effect >= LEAST]
     said = text(page)
-    assert all(row.knob in said.partition("No effect: ")[2] for row in found if row.effect < LEAST)
+    assert all(f"{row.title} ({row.knob})" in said.partition("No effect on this recording: ")[2] for row in found if row.effect < LEAST)
+    assert page.inner_text(".answer") == answer(found)
     assert "tilestep view" in said
     assert page.locator("input[type=range]").count() == 0  # nobody would answer
+
+
+def test_each_effect_is_a_share_and_the_time_that_it_is(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "what-if")
+    whole = tilestep.open_report(mnist_plain).execution.total_cycles.total
+    told = page.evaluate(
+        """[...document.querySelectorAll(".turned")].map((each) =>
+            [...each.querySelectorAll(".value")].map((one) => Number(one.dataset.value)))"""
+    )
+    assert told
+    assert all(cycles == [round(abs(change) * whole)] for change, *cycles in told if change)
+    matmul = page.locator("[data-knob='family.matmul']")
+    assert "The time of matmul supersteps" in matmul.inner_text()
+    assert "of the time" in matmul.locator("td.number").inner_text()
 
 
 def test_without_a_journal_it_says_why(open_page: OpenPage) -> None:
@@ -93,14 +109,19 @@ def view(mnist_plain: Path) -> Iterator[View]:
     started.end()
 
 
+def label(knob: str) -> str:
+    """How a knob's slider is called."""
+    return f"{KNOBS[knob].title.removeprefix('the ')} ({knob})"
+
+
 def slide(page: Page, knob: str, steps: int) -> None:
     """Moves the slider of a knob by keys."""
-    page.get_by_label(f"{knob}: ").focus()
+    page.get_by_label(label(knob)).focus()
     for _ in range(abs(steps)):
         page.keyboard.press("ArrowRight" if steps > 0 else "ArrowLeft")
 
 
-def answer(page: Page) -> list[float]:
+def played(page: Page) -> list[float]:
     """The answer's cycles, once it stands: with the settings, and without."""
     page.wait_for_selector(".outcome .value")
     return page.evaluate("[...document.querySelectorAll('.outcome .value')].map((each) => Number(each.dataset.value))")
@@ -119,15 +140,15 @@ def test_sliders_play_the_recording_again(browser: Browser, view: View, mnist_pl
     slide(page, "host.load", -2)
     page.wait_for_function("() => location.hash.includes('host.load')")
     page.wait_for_function("() => !document.querySelector('.outcome').textContent.includes('again')")
-    turned, cycles = answer(page)
+    turned, cycles = played(page)
     settings = ("--set", "host.link=x2", "--set", "host.load=/2")
     done = run_python("-m", "tilestep", "report", "what-if", str(mnist_plain), "--json", *settings)
     document: dict[str, Any] = json.loads(done.stdout)
     assert (turned, cycles) == (document["turned_cycles"], document["emulated_cycles"])
     page.reload()  # the settings stand in the URL
     wait_for(page, "what-if")
-    assert answer(page) == [turned, cycles]
-    assert page.get_by_label("host.link: ").input_value() == "2"
+    assert played(page) == [turned, cycles]
+    assert page.get_by_label(label("host.link")).input_value() == "2"
     page.get_by_role("button", name="Reset").click()
     wait_for(page, "what-if")
     page.wait_for_function("() => document.querySelector('.outcome').textContent.startsWith('Move a slider')")

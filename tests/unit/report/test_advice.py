@@ -165,7 +165,7 @@ def test_loads_are_those_of_the_busiest_ipu() -> None:
     host = Host(4)
     for ipu in range(4):
         host.run(program(superstep(5 + ipu), name=f"f{ipu}"), ipu=ipu)
-    assert told(profile_of(host), "loads") == [
+    assert told(profile_of(host), "fixed") == [
         "1 program load took 65 % of emulated time: a program is loaded once and pays for it by running often; f3 ran once."
     ]
 
@@ -198,7 +198,7 @@ def test_members_of_a_group_are_one_program_already() -> None:
     host = Host(2)
     for ipu, name in enumerate(("first", "second")):
         host.run(program(superstep(5), name=name), ipu=ipu, group=("pipeline", 1))
-    [text] = told(profile_of(host), "loads")
+    [text] = told(profile_of(host), "fixed")
     assert "Each function is a program of its own" not in text
 
 
@@ -208,7 +208,7 @@ def test_a_group_is_named_by_itself_and_not_by_the_helper_that_is_loaded_first()
         host.run(called, group=("loop 1", 1))
     profile = profile_of(host)
     assert [(found.group, found.loads) for found in profile.programs] == [("loop 1", 1), ("loop 1", 0), ("loop 1", 0)]
-    [text] = told(profile, "loads")
+    [text] = told(profile, "fixed")
     assert text.startswith("1 program load took 66 % of emulated time: a program is loaded once and ")
     assert text.endswith("pays for it by running often; program group 'loop 1' with repeat and 1 more ran once.")
 

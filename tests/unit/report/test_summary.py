@@ -59,7 +59,7 @@ def test_many_programs_that_load_once_are_told_apart_from_switching() -> None:
 def test_the_one_load_of_a_short_program_is_explained() -> None:
     host = Host()
     host.run(program(superstep(5)))
-    assert told(host)["loads"].endswith("a program is loaded once and pays for it by running often; f ran once.")
+    assert told(host)["fixed"].endswith("a program is loaded once and pays for it by running often; f ran once.")
 
 
 def test_loads_that_do_not_matter_are_not_mentioned() -> None:

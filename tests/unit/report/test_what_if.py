@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.unit.report.reader.recorded import journaled, two_stages
 from tests.unit.sim.toy import MACHINE, Host, collective, program, superstep
 from tilestep.errors import RecordingError
 from tilestep.machine import load_machine
@@ -17,9 +18,11 @@ from tilestep.options import PlanOptions
 from tilestep.plan.lower import lower
 from tilestep.plan.steps import Program
 from tilestep.program.hlo import parse_hlo
+from tilestep.record.call_tables import history_of
 from tilestep.record.history import History, begin_history, history_since
 from tilestep.report.knobs import setting_of, turned
-from tilestep.report.what_if import outcome, table
+from tilestep.report.quantities import share_text
+from tilestep.report.what_if import Turned, answer, outcome, table
 
 TWO = replace(MACHINE, num_ipus=2)
 HLO = """HloModule jit_f, entry_computation_layout={(f32[64,64]{1,0})->f32[64,64]{1,0}}
@@ -147,3 +150,40 @@ def test_a_journal_of_anybody_is_played_or_refused() -> None:
                 outcomes.add("refused")
             assert time.perf_counter() - start < 1
     assert outcomes == {"played", "refused"}
+
+
+def row(knob: str, **changes: float) -> Turned:
+    return Turned(knob=knob, now="", changes={{"half": "/2", "twice": "x2"}.get(name, name): change for name, change in changes.items()})
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        (
+            [row("host.link", half=0.6, twice=-0.31), row("host.load", half=-0.04, twice=0.08), row("links", half=0.1, twice=-0.001)],
+            "Twice the bandwidth of a host link would save 31 %; nothing else saves more than 4.0 %.",
+        ),
+        (
+            [row("host.latency", half=-0.15, twice=0.3), row("family.matmul", half=-0.13, twice=0.2), row("links", twice=-0.05)],
+            "Half the latency of a host transfer would save 15 % and half the time of matmul supersteps 13 %; nothing else saves more than 5.0 %.",
+        ),
+        ([row("sync.pattern", singlePipeline=-0.1)], "The sync pattern 'singlePipeline' would save 10 %; nothing else saves anything."),
+        ([row("links", half=0.5, twice=-0.004)], "No knob saves more than 0.4 % when it is halved or doubled."),
+        ([row("links", half=0.5)], "No knob saves anything when it is halved or doubled."),
+    ],
+)
+def test_the_answer_names_what_saves_most_and_bounds_the_rest(rows: list[Turned], sentence: str) -> None:
+    assert answer(rows) == sentence
+
+
+def test_the_answer_is_what_a_replay_with_the_setting_takes() -> None:
+    """Of a recording, and not of made-up rows."""
+    history = history_of(journaled(two_stages(), runs=4))
+    rows, basis = table(history)
+    best = max(rows, key=lambda row: row.best[1])
+    found = outcome(history, {}, [setting_of(f"{best.knob}={best.best[0]}")])
+    saved = 1 - found.turned_cycles / found.cycles
+    assert answer(rows, basis).startswith(("Twice ", "Half "))
+    assert f" would save {share_text(saved, 1)}" in answer(rows, basis)
+    rest = [row.best[1] for row in rows if row is not best]
+    assert all(saved >= each for each in rest)

@@ -68,9 +68,9 @@ def _proposal(text: str, units: Sequence[Loaded], shares: Shares, ways: tuple[Wa
         return Proposal(finding=Finding(kind="loads", text=text, line=shares[0][0], shares=shares), ways=ways)
     lines = () if evidence is None else (evidence.line_of_call(key) for unit in units for key in unit.keys)
     line = next((line for line in lines if line is not None), None)
-    if not ways and all(unit.loads == 1 for unit in units) and len({unit.function for unit in units}) == len(units):
-        return Proposal(finding=Finding(kind="fixed", text=text, line=line))
-    unknown = "" if ways else "it depends on how often the programs change places, which only your program knows"
+    if all(unit.loads == 1 and unit.origin != "jax" for unit in units) and sum(unit.origin != "group" for unit in units) < 2:
+        return Proposal(finding=Finding(kind="fixed", text=text, line=line))  # the first load of one program spares nobody
+    unknown = "" if ways or evidence is None else "it depends on how often the programs change places, which only your program knows"
     return Proposal(finding=Finding(kind="loads", text=text, line=line, unknown=unknown), ways=ways)
 
 

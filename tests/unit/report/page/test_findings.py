@@ -43,7 +43,9 @@ def test_findings_are_the_profiles_in_its_order() -> None:
     found = block.json["found"]
     assert [(each["kind"], each["edit"], each["text"]) for each in found] == [(f.kind, f.edit, f.text) for f in profile.findings]
     for each, finding in zip(found, profile.findings, strict=True):
-        assert (each["aside"], each["urgent"]) == (finding.is_aside, finding.urgent)
+        assert (each["part"], each["urgent"]) == (finding.part, finding.urgent)
+        assert (each["code"], each["unknown"]) == (finding.code, finding.unknown)
+        assert [way["edit"] for way in each["ways"]] == [other.edit for other in finding.others]
         assert each["how"] == ("" if finding.gain is None else finding.gain.how)
         gain = finding.gain
         assert each["gain"] == (None if gain is None else {"cycles": gain.cycles, "share": gain.share, "tile_bytes": None})
@@ -73,12 +75,14 @@ def test_a_gain_of_memory_is_in_bytes_of_the_fullest_tile() -> None:
     assert (found["how"], found["basis"]) == ("about", "as planned")
 
 
-@pytest.mark.parametrize("kind", ["memory", "donation", "loads", "products", "halves", "pipeline", "bubbles", "limit", "of tomorrow"])
+@pytest.mark.parametrize(
+    "kind", ["memory", "donation", "loads", "fixed", "products", "halves", "pipeline", "bubbles", "limit", "of tomorrow"]
+)
 def test_what_proves_it_is_a_view(kind: str) -> None:
     (found,) = found_in({"kind": kind, "text": "t"})
     assert found["proof"] in VIEWS
     assert f'name: "{found["proof"]}"' in asset(f"views/{found['proof']}.js")
-    assert found["aside"] is (kind in ASIDE)
+    assert (found["part"] != "first") is (kind in ASIDE)
 
 
 def test_it_names_the_program_that_it_speaks_of() -> None:
