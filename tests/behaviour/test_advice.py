@@ -367,11 +367,11 @@ def test_a_loop_is_named_by_its_group() -> None:
         return profiled(lambda: repeat(steps, lambda w: jnp.tanh(w @ w), np.ones((64, 64), np.float32)))
 
     few, many = program(100), program(100_000)
-    [text] = of_kind(few, "loads")
+    [text] = of_kind(few, "fixed")
     assert re.search(
         r"a program is loaded once and pays for it by running often; program group '.*' with jit_repeat_lambda and 1 more ran", text
     )
-    assert of_kind(many, "loads") == []
+    assert of_kind(many, "fixed") == []
 
 
 def test_an_ipu_that_nothing_uses_is_not_told_of_on_the_default_machine() -> None:

@@ -13,7 +13,7 @@ from tests.page.conftest import OpenPage
 from tests.page.pages import go, rows, text, values, wait_for
 from tests.unit.report.reader.recorded import journaled, liveness, two_stages
 from tilestep.record.tables import json_text
-from tilestep.report.advice import Finding, Gain, Line
+from tilestep.report.advice import Finding, Gain, Line, Other, Together
 from tilestep.report.overview import overview
 from tilestep.report.reader import Report
 
@@ -95,9 +95,12 @@ def test_a_finding_about_a_kind_of_event_shows_these_events(open_page: OpenPage,
     assert page.input_value("input[type=search]") == "jit_update"
 
 
-def said(*findings: Finding) -> Report:
+def said(*findings: Finding, together: Together | None = None) -> Report:
     """A recording with these findings."""
-    profile = {"findings": [finding.as_document() for finding in findings]}
+    profile = {
+        "findings": [finding.as_document() for finding in findings],
+        "together": None if together is None else together.as_document(),
+    }
     return Report(journaled(two_stages(), profile=profile, detail=liveness()))
 
 
@@ -141,6 +144,51 @@ def test_where_nothing_is_to_be_done_it_says_so(open_page: OpenPage, empty: Path
     assert "No change is known that would make it faster" in text(page)
     page = open_page(empty, "findings")
     assert "Nothing ran." in text(page)
+    assert "Nothing ran." not in text(open_page(out_of_memory, "findings"))
+
+
+def test_a_program_that_did_not_fit_is_the_first_finding(open_page: OpenPage, out_of_memory: Path) -> None:
+    page = open_page(out_of_memory, "findings")
+    [shown] = entries(page)
+    [program] = tilestep.open_report(out_of_memory).compilation.programs
+    over = program.planned.memory.peak_bytes - 638_976
+    assert "jit_product does not fit, so it never ran: tile 0 needs 3.24 MiB" in shown["said"][1]
+    assert f"{over:,} B too many" in shown["said"][1]
+    assert "(out_of_memory.py:10)" in shown["said"][1]
+    assert "None of them is enough by itself" in shown["said"][1]
+    assert shown["links"][-1].startswith("#memory?program=a")
+
+
+def test_the_first_three_stand_out_with_what_all_save_together(open_page: OpenPage) -> None:
+    found = [
+        Finding(kind="donation", text="t", edit=f"edit {n}", code=f"jax.jit(f{n})", gain=Gain(share=0.1, cycles=10, how="about"))
+        for n in range(5)
+    ]
+    fixed = Finding(kind="fixed", text="a program is loaded once")
+    unknown = Finding(kind="loads", text="they take turns", unknown="nobody counts them")
+    together = Together(gain=Gain(share=0.25, cycles=25, how="about"), numbers=(1, 2, 3), left=(4, 5))
+    page = open_page(said(*found, unknown, fixed, together=together), "findings")
+    assert page.locator(".findings > li.card").count() == 3
+    assert page.locator(".edit code").all_inner_texts() == [f"jax.jit(f{n})" for n in range(5)]
+    told = page.inner_text(".together")
+    assert told.startswith("With 1 to 3 all done: about \N{MINUS SIGN}25 % of the time")
+    assert "Not in it: 4 and 5" in told
+    assert "What that saves is not known: nobody counts them." in text(page)
+    assert page.locator("h2").all_inner_texts()[:2] == ["First of all", "Fixed costs"]
+    assert page.locator(".gain-bar").count() == 5
+    page = open_page(said(found[0]), "findings")
+    assert page.locator(".together").count() == 0
+    assert "Fixed costs" not in text(page)
+
+
+def test_other_edits_for_the_same_come_below_with_what_each_saves(open_page: OpenPage) -> None:
+    others = (Other(edit="send x as float16", gain=Gain(share=0.05, cycles=5, how="about", basis="with half of the bytes")),)
+    page = open_page(
+        said(Finding(kind="streaming", text="t", edit="loop", gain=Gain(share=0.1, cycles=10, how="about"), others=others)), "findings"
+    )
+    assert page.locator(".ways li").all_inner_texts() == [
+        "or send x as float16: about \N{MINUS SIGN}5.0 % of the time, 5.00 µs (with half of the bytes)"
+    ]
 
 
 def test_two_recordings_have_their_findings_side_by_side(open_page: OpenPage, mnist_plain: Path, mnist_classifier: Path) -> None:

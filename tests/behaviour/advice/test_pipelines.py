@@ -27,9 +27,16 @@ def repeated(params: Any, x: Any) -> Any:
 
 
 def trained(
-    of_stage: Callable[..., Any], layers: Sequence[int], *, microbatches: int, schedule: str = "grouped", width: int = 128, batch: int = 16
+    of_stage: Callable[..., Any],
+    layers: Sequence[int],
+    *,
+    microbatches: int,
+    schedule: str = "grouped",
+    width: int = 128,
+    batch: int = 16,
+    times: int = 1,
 ) -> Callable[[], Any]:
-    """The same samples, whatever the number of microbatches in a step."""
+    """The same samples, whatever the number of microbatches in a step. Args: times: fewer steps."""
 
     def first(params: Any, x: Any) -> Any:
         return of_stage(params, jnp.tile(x, (1, width // 8)))
@@ -47,7 +54,7 @@ def trained(
             pipeline_schedule=schedule,
         )
         state: Any = pipeline.init([[np.full((width, width), 0.01, np.float32)] * count for count in layers])
-        for _ in range(384 // microbatches):
+        for _ in range(384 // microbatches // times):
             state, _ = pipeline.step(state, np.ones((microbatches, batch, 8), np.float32))
         return state.params
 
@@ -61,6 +68,14 @@ FAULTS = {
         "into stages of 6, 6, 6, 6 products in place of 3, 15, 3, 3$",
         trained(stage, (3, 15, 3, 3), microbatches=16, width=512, batch=1024),
         trained(stage, (6, 6, 6, 6), microbatches=16, width=512, batch=1024),
+        0.25,
+        dry=True,
+    ),
+    "small microbatches": Fault(
+        "products",
+        "^make microbatches of pipeline 1 of 64 samples in place of 16, in fewer steps$",
+        trained(stage, (2, 2, 2, 2), microbatches=16),
+        trained(stage, (2, 2, 2, 2), microbatches=16, batch=64, times=4),
         0.25,
         dry=True,
     ),

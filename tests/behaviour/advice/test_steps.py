@@ -50,7 +50,8 @@ def multiplying(dtype: Any, sums: str = "float") -> Callable[[], Any]:
     def program() -> Any:
         jitted = jax.jit(predict, compiler_options={"ipu_partials_type": sums})
         weights, x = (jax.device_put(np.ones(shape, np.float32), jax.devices("ipu")[0]) for shape in ((8, 512, 512), (2048, 512)))
-        return [jitted(weights, x) for _ in range(3)]
+        with jax.enable_x64(dtype is np.float64):
+            return jax.block_until_ready([jitted(weights, x) for _ in range(3)])
 
     return program
 
@@ -101,6 +102,7 @@ FAULTS = {
     "small supersteps": Fault(
         "steps", r"^make the batch of jit_step \d+$", batches(8, products=False), batches(128, products=False), 0.25, dry=True
     ),
+    "float64": Fault("doubles", r"^compute in float32 in jit_predict", multiplying(np.float64), multiplying(np.float32), 0.05, dry=True),
     "float32 where half would do": Fault("halves", "^compute in float16", multiplying(np.float32), multiplying(np.float16), 0.25, dry=True),
     "sums of halves in float32": Fault(
         "partials", "'ipu_partials_type': 'half'", multiplying(np.float16), multiplying(np.float16, "half"), 0, "replayed", dry=True
@@ -115,6 +117,10 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_found_first_and_worth_what_was_promised(name: str) -> None:
     check(FAULTS[name])
+
+
+def test_float32_is_not_told_to_be_float32() -> None:
+    assert of_kind(dry(multiplying(np.float32)), "doubles") == []
 
 
 def test_an_exchange_of_halves_saves_less_than_accumulation() -> None:

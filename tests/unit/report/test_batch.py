@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from functools import partial
 
 import pytest
@@ -16,7 +17,8 @@ from tilestep.program.hlo import parse_hlo
 from tilestep.record.edits.larger import enlarged
 from tilestep.record.edits.script import ImpossibleEditError
 from tilestep.record.sources import Source, planned_again
-from tilestep.report.batch import MOST_PLANS, batches, room
+from tilestep.report.advice.refused import did_not_fit
+from tilestep.report.batch import MOST_PLANS, batches, room, smaller
 
 BOW = load_machine("bow-2000")
 HLO = """HloModule jit_f, entry_computation_layout={(f32[512,64]{1,0}, f32[64,32]{1,0})->f32[512,32]{1,0}}
@@ -103,3 +105,39 @@ ENTRY %main (x: f32[512,64], y: f32[4,64], w: f32[64,64]) -> f32[4,64] {
     program, source = planned(text)
     with pytest.raises(ImpossibleEditError):
         room(program, source, BOW, again=(2,))
+
+
+def test_a_smaller_batch_is_the_first_part_that_fits() -> None:
+    program, source = planned()
+    sizes = {
+        part: planned_again(source, program, BOW, edit=partial(enlarged, dims={0: 0}, factor=Fraction(1, part))).memory.peak_bytes
+        for part in (2, 4)
+    }
+    assert program.memory.peak_bytes > sizes[2] > sizes[4]
+    found = smaller(program, source, with_tiles_of(sizes[4]))
+    assert found is not None
+    now, then = found
+    assert (now.batch, then.batch, then.peak_bytes, then.fits) == (512, 128, sizes[4], True)
+    assert smaller(program, source, with_tiles_of(1000)) is None  # its code alone takes more
+    with pytest.raises(ImpossibleEditError, match="has no part"):
+        planned_again(source, program, BOW, edit=partial(enlarged, dims={0: 0}, factor=Fraction(1, 3)))
+
+
+def test_what_did_not_fit_says_by_how_much_and_what_would_make_it_fit() -> None:
+    program, source = planned()
+    sizes = planned_again(source, program, BOW, edit=partial(enlarged, dims={0: 0}, factor=Fraction(1, 2))).memory
+    machine = with_tiles_of(sizes.peak_bytes)
+    found = did_not_fit(program, source, machine)
+    assert found is not None
+    over = program.memory.peak_bytes - machine.ipu.tile.sram_bytes
+    assert found.urgent
+    assert f"{over:,} B too many" in found.text
+    assert "a batch of 256 in place of 512, with which it fits" in found.text
+    assert found.gain is not None
+    assert found.gain.tile_bytes >= over
+    assert "None of them is enough" not in found.text
+    alone = did_not_fit(program, None, machine)
+    assert alone is not None
+    assert (alone.gain, alone.edit) == (None, "")
+    assert "cannot be planned again" in alone.unknown
+    assert did_not_fit(program, source, BOW) is None

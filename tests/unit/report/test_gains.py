@@ -198,3 +198,93 @@ def test_values_are_kept_in_the_tiles_only_where_there_is_room() -> None:
 def test_a_line_of_a_notebook_is_said_to_be_of_a_cell() -> None:
     assert str(Line(file="/tmp/ipykernel_17/1999190837.py", number=8)) == "line 8 of a cell"
     assert str(Line(file="/home/me/ipykernel.py", number=8)) == "ipykernel.py:8"
+
+
+def two_faults(*, donates: bool, returns: bool, steps: int = 20) -> Profile:
+    """Steps on a state that comes again at each call, and a result that nobody reads."""
+    called = program(
+        superstep(50), name="jit_step", takes=(BIG, 30), gives=(BIG, *([BIG // 2] if returns else [])), donates={0: 0} if donates else None
+    )
+    host = Host()
+    begin = begin_history(host.system)
+    state = host.put(BIG)
+    for _ in range(steps):
+        before, (state, *rest) = state, host.run(called, state, host.put(30))
+        for value in (before, *rest):
+            host.system.forget(value)
+    return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+
+
+def test_findings_that_are_all_followed_save_what_is_told_of_them_together() -> None:
+    before, after = two_faults(donates=False, returns=True), two_faults(donates=True, returns=False)
+    first = [finding for finding in before.findings if finding.part == "first"]
+    together = before.together
+    assert together is not None
+    assert [finding.kind for finding in first] == ["donation", "results"]
+    assert (together.numbers, together.left) == ((1, 2), ())
+    assert together.gain.cycles == before.emulated_cycles - after.emulated_cycles
+    assert before.as_document()["together"] == {
+        "gain_cycles": together.gain.cycles,
+        "gain_share": together.gain.share,
+        "how": "about",
+        "basis": "",
+        "numbers": [1, 2],
+        "left": [],
+    }
+    assert "All together (1, 2, played one after the other): about -" in before.summary()
+
+
+def test_one_finding_alone_is_not_told_of_together() -> None:
+    profile = two_faults(donates=True, returns=True)
+    assert [finding.kind for finding in profile.findings if finding.part == "first"] == ["results"]
+    assert profile.together is None
+    assert "All together" not in profile.summary()
+
+
+def called_in_turn(*programs: Program, times: int) -> Profile:
+    host = Host()
+    begin = begin_history(host.system)
+    for _ in range(times):
+        for each in programs:
+            host.run(each)
+    return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+
+
+def test_a_first_load_is_a_fixed_cost_and_loads_by_turns_are_not() -> None:
+    first, second = (program(superstep(5), name=name) for name in ("jit_f", "jit_g"))
+    alone = called_in_turn(first, times=3)
+    [fixed] = [finding for finding in alone.findings if finding.kind == "fixed"]
+    assert (fixed.part, fixed.gain, fixed.unknown, fixed.edit) == ("fixed", None, "", "")
+    assert "a program is loaded once and pays for it by running often" in fixed.text
+    assert not [finding for finding in alone.findings if finding.kind == "loads"]
+    assert "Fixed costs" in alone.summary()
+    by_turns = called_in_turn(first, second, times=3)
+    [loads] = [finding for finding in by_turns.findings if finding.kind == "loads"]
+    assert loads.part == "first"
+    assert loads.gain is not None
+    assert not [finding for finding in by_turns.findings if finding.kind == "fixed"]
+
+
+def test_a_gain_of_the_last_runs_is_of_as_many_runs_as_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long set-up lies before the runs that are played, and nothing of it is saved."""
+    slow = replace(STEP, memory=replace(STEP.memory, code_bytes=200))
+
+    def set_up_and_trained() -> Profile:
+        host = Host()
+        begin = begin_history(host.system)
+        for number in range(20):
+            host.run(program(superstep(3000), name=f"jit_init{number}"))
+        state = host.put(BIG)
+        for _ in range(100):
+            before, (state, loss) = state, host.run(slow, state, host.put(30))
+            host.system.forget(before)
+            host.system.forget(loss)
+        return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+
+    [whole] = [finding.gain for finding in set_up_and_trained().findings if finding.kind == "donation"]
+    monkeypatch.setattr(evidence_module, "MOST_PLAYED", 6000)
+    [last] = [finding.gain for finding in set_up_and_trained().findings if finding.kind == "donation"]
+    assert whole is not None
+    assert last is not None
+    assert last.basis.startswith("of the last ")
+    assert last.cycles == pytest.approx(whole.cycles, rel=0.25)

@@ -165,7 +165,8 @@ def row(knob: str, **changes: float) -> Turned:
         ),
         (
             [row("host.latency", half=-0.15, twice=0.3), row("family.matmul", half=-0.13, twice=0.2), row("links", twice=-0.05)],
-            "Half the latency of a host transfer would save 15 % and half the time of matmul supersteps 13 %; nothing else saves more than 5.0 %.",
+            "Half the latency of a host transfer would save 15 % and half the time of matmul supersteps 13 %; "  # noqa: ISC004
+            "nothing else saves more than 5.0 %.",
         ),
         ([row("sync.pattern", singlePipeline=-0.1)], "The sync pattern 'singlePipeline' would save 10 %; nothing else saves anything."),
         ([row("links", half=0.5, twice=-0.004)], "No knob saves more than 0.4 % when it is halved or doubled."),

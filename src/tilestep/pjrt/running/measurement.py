@@ -121,7 +121,7 @@ class Measurement:
             told = key in detailed or (memory and figures is None and self.engine.retain_debug_information)
             found[key] = compiled if source is None else _with_source(compiled, source, plans, hlo=hlo, memory=told)
         apart = ((key, source) for key, source in self.refused.items() if key not in found)
-        found |= {key: _with_source(None, source, plans, hlo=hlo, memory=memory) for key, source in apart}
+        found |= {key: _with_source(None, source, plans, hlo=True, memory=memory) for key, source in apart}  # to say what would make it fit
         if self.engine.retain_debug_information:
             retained = ((key, source) for key, source in self.sources.items() if key not in found)
             found |= {key: _with_source(None, source, plans, hlo=hlo, memory=memory) for key, source in retained}

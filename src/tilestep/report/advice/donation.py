@@ -88,17 +88,17 @@ def donating(jit: Jit, names: Sequence[str]) -> dict[str, object]:
     """The options of jit that donate arguments. Args: names: of arguments, or of parts of some: 'params[0]', 'args[1].mu'."""
     by_name: dict[str, None] = {}
     by_number: dict[int, None] = {}
+    given = jit.positional
     for name in names:
         root = re.split(r"[\[.]", name)[0]
         place = re.match(r"\[(\d+)\]", name.removeprefix(root))
-        if place is not None and root not in jit.parameters and root == "args":
-            by_number[int(place[1])] = None
+        if place is not None and root not in jit.parameters and root == (jit.star or "args"):
+            by_number[len(given) + int(place[1])] = None
         else:
             by_name[root] = None
-    if by_name and by_number:
-        by_number |= {jit.parameters.index(name): None for name in by_name if name in jit.parameters}
-        by_name.clear()
-    return {"donate_argnums": tuple(by_number)} if by_number else {"donate_argnames": tuple(by_name)}
+    if not by_number:
+        return {"donate_argnames": tuple(by_name)}
+    return {"donate_argnums": tuple(sorted({*by_number, *(given.index(name) for name in by_name if name in given)}))}
 
 
 def _possible(evidence: Evidence, program: ProgramProfile, arguments: list[StreamedArgument]) -> list[StreamedArgument]:

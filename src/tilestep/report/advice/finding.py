@@ -36,6 +36,7 @@ FindingKind = Literal[
 ]
 FIXED: Final[tuple[FindingKind, ...]] = ("set-up", "fixed")  # kinds that say what the time goes into before and beside the work
 ASIDE: Final[tuple[FindingKind, ...]] = (*FIXED, "limit", "unused", "fallback")  # kinds that nobody has to follow, in their order
+LEARNS_OTHERWISE: Final[tuple[FindingKind, ...]] = ("products", "steps")  # larger batches change what a step learns
 How = Literal["replayed", "within 2 %", "about"]
 CELL: Final = re.compile(r"(?:^|/)ipykernel_\d+/\d+\.py$")  # of a notebook
 LEAST_SHARE: Final = 0.01  # of emulated time: the least that is worth a sentence

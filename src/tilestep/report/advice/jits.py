@@ -43,6 +43,19 @@ class Jit(NamedTuple):
         return tuple(each.arg for each in (*given.args, *given.kwonlyargs))
 
     @property
+    def positional(self) -> tuple[str, ...]:
+        """Those of them that an argument can be given to by its place."""
+        return (
+            () if self.definition is None else tuple(each.arg for each in (*self.definition.args.posonlyargs, *self.definition.args.args))
+        )
+
+    @property
+    def star(self) -> str:
+        """The name of the parameter that takes the arguments behind them; '' if it is unknown."""
+        star = None if self.definition is None else self.definition.args.vararg
+        return "" if star is None else star.arg
+
+    @property
     def returns(self) -> Line | None:
         """The only line on which the function returns; None if there are several, or it is unknown."""
         if self.line is None or not isinstance(self.definition, ast.FunctionDef):

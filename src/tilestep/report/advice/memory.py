@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tilestep.report.advice.evidence import Evidence
@@ -29,6 +29,9 @@ class _User:
     reason: str  # why it ran if it does not fit
     ways: list[str]
     freed: tuple[Freed, ...] = ()
+    edit: str = ""
+    unknown: str = ""
+    line: Line | None = None
 
 
 def memory(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
@@ -41,11 +44,15 @@ def memory(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
             f"{share_text(user.peak_bytes, tile_bytes)} of a tile ({bytes_text(user.peak_bytes)} of {bytes_text(tile_bytes)}{user.where})"
         )
         if user.peak_bytes > tile_bytes:
+            amount += f", {user.peak_bytes - tile_bytes:,} B too many"
             text = f"{user.what} does not fit: it needs {amount}, and {user.reason}.{parts} Try: {', '.join(user.ways)}."
         else:
             free = f" To free some: {', '.join(map(_with_bytes, user.freed))}." if user.freed else ""
             text = f"{user.what} nearly fills its tiles: {amount}.{parts}{free}"
-        yield Proposal(finding=_finding(text, user.freed, urgent=user.peak_bytes > tile_bytes))
+        finding = _finding(text, user.freed, urgent=user.peak_bytes > tile_bytes, line=user.line)
+        if finding.gain is None and finding.urgent:
+            finding = replace(finding, edit=user.edit, unknown=user.unknown)
+        yield Proposal(finding=finding)
     if of_jax:
         largest = max(of_jax, key=lambda p: p.peak_tile_bytes)
         others = f" (nor {'does' if len(of_jax) == 2 else 'do'} {count_text(len(of_jax) - 1, 'other')})" if len(of_jax) > 1 else ""
@@ -72,6 +79,8 @@ def _users(figures: Figures, evidence: Evidence | None) -> Iterator[_User]:
                 reason=_why_it_ran(p),
                 ways=_ways_to_fit(figures, ways, p),
                 freed=ways,
+                unknown="" if evidence is None else "its HLO was not kept, or nothing that can be planned again frees any of it",
+                line=_line_of(p, evidence),
             )
     for group in figures.groups:
         if group.peak_tile_bytes > least:
@@ -80,10 +89,13 @@ def _users(figures: Figures, evidence: Evidence | None) -> Iterator[_User]:
             yield _User(
                 what=f"program group '{group.name}' on IPU {group.ipu}",
                 peak_bytes=group.peak_tile_bytes,
-                largest=(),
+                largest=tuple((figures.label(p.key), p.peak_tile_bytes) for p in sorted(members, key=lambda p: -p.peak_tile_bytes)),
                 where="",
                 reason=_why_it_ran(oversized[0]) if oversized else _UNKNOWN_MEMBERS,
                 ways=_ways_to_fit(figures, (), *members),
+                edit=f"give {group.name} smaller microbatches or more stages",
+                unknown="" if evidence is None else "its programs share the tiles, and are not planned again together",
+                line=next(filter(None, (_line_of(p, evidence) for p in members)), None),
             )
 
 

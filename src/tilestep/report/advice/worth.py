@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tilestep.report.advice.evidence import Evidence, Played
-from tilestep.report.advice.finding import ASIDE, LEAST_SHARE, Finding, Gain, Other, Together
+from tilestep.report.advice.finding import ASIDE, LEARNS_OTHERWISE, LEAST_SHARE, Finding, Gain, Other, Together
 from tilestep.report.advice.proposal import Proposal, Way
 
 _CLEARLY: Final = 1.1  # times as much
@@ -28,7 +28,7 @@ class Advice:
 
 
 def ranked(proposals: Sequence[Proposal], evidence: Evidence | None, *, all: bool = False) -> Advice:
-    """The findings, the most urgent first: what does not fit, then by gain.
+    """The findings, the most urgent first: what does not fit, then by gain, and what changes the results of training behind the rest.
 
     Args:
         proposals: in the order that counts among equals.
@@ -137,5 +137,7 @@ def _rank(finding: Finding) -> tuple[int, float]:
     if finding.urgent or finding.kind == "memory":
         return (0, -gain.tile_bytes if gain is not None else 0) if finding.urgent else (1, 0)
     if finding.is_aside:
-        return ASIDE.index(finding.kind) + 4, 0
-    return (3, 0) if gain is None else (2, -gain.share)
+        return ASIDE.index(finding.kind) + 5, 0
+    if gain is None:
+        return 4, 0
+    return (3 if finding.kind in LEARNS_OTHERWISE else 2), -gain.share
