@@ -14,7 +14,7 @@ from playwright.sync_api import Locator, Page
 from tests.page.conftest import OpenPage
 from tests.page.pages import fragment, go, rows, tables, text, values, wait_for
 from tests.recordings import HOSTILE, LONG
-from tests.unit.report.reader.recorded import everything, report_of, two_stages
+from tests.unit.report.reader.recorded import everything, recorded, report_of, run_of, two_stages
 from tilestep.report.page.document import in_full
 from tilestep.report.reader import Report, open_report
 
@@ -72,6 +72,38 @@ def test_waits_have_the_sentences_and_the_cycles_of_the_reader(recording: Path, 
     for (lane, _), waited in cycles.items():
         by_lane[lane] += waited
     assert {lane: waited for lane, waited, *_ in rows(page, "waits by lane")} == by_lane
+
+
+def test_what_was_not_recorded_is_no_wait_and_looks_like_none(open_page: OpenPage) -> None:
+    called = two_stages()
+    report = Report(recorded(run_of(called, runs=9), [called], runs_in_detail=4))
+    execution = report.execution
+    page = open_page(report, "execution", range=f"0-{max(map(int, execution.events.column('end')))}")
+    unkept = {lane.name: cycles for lane in execution.lanes if (cycles := sum(gap.cycles for gap in execution.unkept(lane)))}
+    waits = {lane.name: sum(wait.cycles for wait in execution.waits(lane)) for lane in execution.lanes}
+    assert {row[0]: (row[1], row[3]) for row in rows(page, "waits by lane") if row[3]} == {
+        name: (waits[name], cycles) for name, cycles in unkept.items()
+    }
+    assert dict.fromkeys(["not recorded"], sum(unkept.values())) == {
+        kind: every for kind, _, every in rows(page, "time by kind in the window") if kind == "not recorded"
+    }
+    spans = [execution.events_of(lane) for lane in execution.lanes]
+    whole = sum(max(event.cycles_to for event in events) - events[0].cycles_from for events in spans if events)
+    share = next(each["value"] for each in values(page) if each["unit"] == "share" and "were not kept" in each["tip"])
+    assert share == pytest.approx(1 - sum(unkept.values()) / whole)
+    page.get_by_role("button", name="Show as table").click()
+    [label] = [each for each in tables(page) if each.startswith("events of")]
+    shown = {(row[0], row[5], row[6]) for row in rows(page, label) if row[1] == "not recorded"}
+    assert shown == {(lane.name, gap.cycles_from, gap.cycles_to) for lane in execution.lanes for gap in execution.unkept(lane)}
+    said = [press(page, "ArrowRight") for _ in execution.events_of(execution.lane("host"))]
+    assert sum("are not recorded: the events of runs in this time were not kept, so it may have worked" in words for words in said) == 1
+    assert page.locator(".legend .swatch.unkept").count() == 1
+
+
+def test_a_recording_of_all_runs_says_nothing_of_gaps(mnist_plain: Path, open_page: OpenPage) -> None:
+    page = open_page(mnist_plain, "execution")
+    assert "not recorded" not in text(page)
+    assert page.locator(".legend .swatch.unkept").count() == 0
 
 
 def test_the_waits_of_one_lane_stand_alone_once_it_is_opened(mnist_classifier: Path, open_page: OpenPage) -> None:
@@ -266,7 +298,7 @@ def test_show_as_table_has_the_events_of_the_window(mnist_plain: Path, open_page
     found = rows(page, label)
     assert 0 < len(found) < len(every)
     assert sorted((row[0], row[1], *row[5:]) for row in found) == sorted(
-        (event.lane.name, event.kind, event.cycles_from, event.cycles_to, event.cycles) for event in inside
+        (event.lane.name, KIND_WORDS[event.kind], event.cycles_from, event.cycles_to, event.cycles) for event in inside
     )
     page.get_by_role("button", name="compute", exact=True).click()
     page.wait_for_timeout(500)

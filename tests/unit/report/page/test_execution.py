@@ -284,6 +284,34 @@ def test_waits_are_the_readers_also_those_of_events_that_are_left_out(name: str,
     assert np.all(np.diff(shown.columns["wait_cycles"]) <= 0)
 
 
+@pytest.mark.parametrize("most_events", [2_000_000, 12])
+def test_gaps_without_events_are_the_readers_and_no_waits(most_events: int) -> None:
+    called = two_stages()
+    report = Report(recorded(run_of(called, runs=9), [called], runs_in_detail=4))
+    shown = Shown(block_of(report, most_events=most_events))
+    lanes = {lane.name: lane for lane in report.execution.lanes}
+    expected: Counter[tuple[str, str]] = Counter()
+    for each in shown.json["lanes"]:
+        unkept = list(report.execution.unkept(lanes[each["name"]]))
+        assert each["unkept"] == sum(gap.cycles for gap in unkept)
+        events = report.execution.events_of(lanes[each["name"]])
+        assert each["span"] == max(event.cycles_to for event in events) - events[0].cycles_from
+        expected |= Counter((wait.lane.name, wait.reason) for wait in report.execution.waits(lanes[each["name"]]))
+    assert sum(each["unkept"] for each in shown.json["lanes"]) > 0
+    assert wait_sums(shown, report).keys() == expected.keys()
+    holes = {
+        (shown.json["lanes"][shown.lane[row]]["name"], shown.end[row - 1], shown.start[row]): int(hole)
+        for row, hole in enumerate(shown.columns["hole"].tolist())
+        if hole
+    }
+    gaps = {(name, gap.cycles_from, gap.cycles_to) for name, lane in lanes.items() for gap in report.execution.unkept(lane)}
+    if most_events > len(report.execution.events):
+        assert holes == dict.fromkeys(gaps, 1)
+    else:
+        assert {hole for hole in holes if holes[hole] == 1} <= gaps
+        assert 2 in holes.values()
+
+
 def test_waits_beyond_their_bound_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = len(block_of(random_report(3)).columns["wait_lane"])
     monkeypatch.setattr(waits, "MOST_ROWS", 4)

@@ -21,6 +21,7 @@ export const KINDS = Object.freeze({
   wait: { color: "#999999", hatch: "up", words: "the host waits" },
   transfer: { color: "#7A8B99", hatch: "plain", words: "transfers" },
   waiting: { color: "#999999", hatch: "up", words: "waiting" },
+  unkept: { color: "#999999", hatch: "dots", words: "not recorded" },
   idle: { color: "#999999", hatch: "up", words: "idle" },
 });
 /** Colours of things without a meaning of their own, in order. @type {readonly string[]} */

@@ -65,7 +65,9 @@ export function filters(scene) {
     "div",
     { class: "filters" },
     h("ul", { class: "legend", "aria-label": "kinds: press to hide or show" }, [...kinds].map((kind) => toggle(scene.hiddenKinds, kind, [swatch(lookOf(kind)), kindWords(kind)])),
-      h("li", {}, swatch({ color: "#ffffff", hatch: "up" }), "waiting"), h("li", { class: "on-path" }, "critical path")),
+      h("li", {}, h("span", { class: "swatch waiting" }), kindWords("waiting")),
+      scene.models.some((model) => model.lanes.some(({ holes }) => holes.end.length)) ? h("li", { "data-tip": "Runs took place here whose events are not on the page. It is in no sum of waits." }, h("span", { class: "swatch unkept" }), kindWords("unkept")) : null,
+      h("li", { class: "on-path" }, "critical path")),
     h("ul", { class: "legend", "aria-label": "lanes: press to hide or show" }, [...lanes].map((kind) => toggle(scene.hiddenLanes, kind, LANE_KINDS[kind] ?? kind))),
   );
 }

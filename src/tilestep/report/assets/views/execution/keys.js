@@ -132,7 +132,7 @@ function move(timeline, selected, way) {
   while (row >= lane.begin && row < lane.end && bars.hidden[at(model.kind, row)]) row += way;
   if (row < lane.begin || row >= lane.end) return `no event ${way > 0 ? "behind" : "before"} it on ${lane.name}`;
   const gap = way > 0 ? at(model.start, row) - at(model.end, selected) : 0;
-  return choose(timeline, row) + (gap > 0 ? `. Before it, ${lane.name} waited ${text(gap, "cycles")}: ${model.reasonOf(row)}` : "");
+  return choose(timeline, row) + (gap > 0 ? `. Before it, ${at(model.hole, row) ? `${text(gap, "cycles")} of ${lane.name} are not recorded` : `${lane.name} waited ${text(gap, "cycles")}`}: ${model.reasonOf(row)}` : "");
 }
 
 /** @param {Timeline} timeline @param {number} selected @param {1 | -1} way @returns {string} */

@@ -23,6 +23,7 @@ const WAITS = Object.freeze({
   host: { color: "#d9c7ef", hatch: "down", words: "waits for the host" },
   load: { color: "#f3c9a8", hatch: "cross", words: "waits for a load of programs" },
   end: { color: "#eceff1", hatch: "lines", words: "has nothing more to do" },
+  unkept: { color: "#e3e6ea", hatch: "dots", words: "is not recorded" },
   unknown: { color: "#d9d9d9", hatch: "dots", words: "waits for what is not in the recording" },
 });
 
