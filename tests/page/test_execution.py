@@ -15,6 +15,7 @@ from tests.page.conftest import OpenPage
 from tests.page.pages import fragment, go, rows, tables, text, values, wait_for
 from tests.recordings import HOSTILE, LONG
 from tests.unit.report.reader.recorded import everything, recorded, report_of, run_of, two_stages
+from tilestep.report.lane_names import KIND_TEXTS
 from tilestep.report.page.document import in_full
 from tilestep.report.reader import Report, open_report
 
@@ -126,7 +127,7 @@ def test_the_critical_path_is_the_readers(recording: Path, open_page: OpenPage) 
     expected = [
         [
             piece.event.lane.name,
-            piece.event.kind,
+            KIND_TEXTS[piece.event.kind],
             names[piece.event.program] if piece.event.program >= 0 else None,
             piece.cycles_from,
             piece.cycles_to,
@@ -196,7 +197,7 @@ def test_the_steps_of_a_run_are_the_readers_to_the_cycle(program: str, open_page
     page.wait_for_selector(f"[aria-label='{label}']")
     [on_ipu] = [each for each in report.execution.runs[run].ipus if each.ipu == ipu]
     assert [[row[0], row[1], *row[4:]] for row in rows(page, label)] == [
-        [span.kind, span.leaf.name if span.leaf else None, span.times, span.cycles_from, span.cycles_to, span.cycles]
+        [KIND_TEXTS.get(span.kind, span.kind), span.leaf.name if span.leaf else None, span.times, span.cycles_from, span.cycles_to, span.cycles]
         for span in on_ipu.spans(unrolled=True)
     ]
 
@@ -236,7 +237,7 @@ def test_keys_go_from_event_to_event_and_are_read_aloud(mnist_classifier: Path, 
     events = list(execution.events_of(execution.lane("host")))
     for event in events:
         said = press(page, "ArrowRight")
-        assert said.startswith(f"{event.kind}")
+        assert said.startswith(KIND_TEXTS[event.kind])
         assert f"from cycle {event.cycles_from:,} to {event.cycles_to:,}" in said
     assert "no event behind it on host" in press(page, "ArrowRight")
     for event in reversed(events[:-1]):
@@ -268,7 +269,7 @@ def test_keys_follow_the_critical_path(pipeline: Path, open_page: OpenPage) -> N
     pieces = whole(pipeline).execution.critical_path().pieces
     for number, piece in enumerate(pieces[:12], 1):
         said = press(page, "]")
-        assert said.startswith(f"{number} of {len(pieces):,} on the critical path: {piece.event.kind}")
+        assert said.startswith(f"{number} of {len(pieces):,} on the critical path: {KIND_TEXTS[piece.event.kind]}")
         assert f"from cycle {piece.event.cycles_from:,} to {piece.event.cycles_to:,}" in said
     assert press(page, "p") == "critical path hidden"
     assert state(page)["path"] == "0"
@@ -298,7 +299,7 @@ def test_show_as_table_has_the_events_of_the_window(mnist_plain: Path, open_page
     found = rows(page, label)
     assert 0 < len(found) < len(every)
     assert sorted((row[0], row[1], *row[5:]) for row in found) == sorted(
-        (event.lane.name, KIND_WORDS[event.kind], event.cycles_from, event.cycles_to, event.cycles) for event in inside
+        (event.lane.name, KIND_TEXTS[event.kind], event.cycles_from, event.cycles_to, event.cycles) for event in inside
     )
     page.get_by_role("button", name="compute", exact=True).click()
     page.wait_for_timeout(500)
@@ -381,3 +382,13 @@ def test_a_url_that_makes_no_sense_shows_the_whole(given: dict[str, str], mnist_
     assert page.locator(".alert").count() == 0
     assert press(page, "ArrowRight").startswith("dispatch")
     assert page.evaluate("location.hash").startswith(fragment("execution", {}))
+
+
+def test_kinds_have_one_name_each_in_all_tables_and_in_the_terminal(pipeline: Path, open_page: OpenPage) -> None:
+    page = open_page(pipeline, "execution")
+    names = {*KIND_TEXTS.values(), "waiting"}
+    for label, column in (("critical path by lane, kind and program", 1), ("time by kind in the window", 0), ("time by kind of the busiest IPU", 0)):
+        assert {row[column] for row in rows(page, label)} <= names
+    legend = page.get_by_role("list", name="kinds: press to hide or show")
+    assert {item.strip() for item in legend.locator("button").all_inner_texts()} <= names
+    assert "stream-in" not in text(page)

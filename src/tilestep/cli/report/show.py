@@ -11,7 +11,7 @@ from tilestep.messages import plain
 from tilestep.report.overview import Overview, overview
 from tilestep.report.quantities import bytes_text, count_text, share_text, time_text
 from tilestep.report.reader import open_report
-from tilestep.report.summary import KIND_TEXTS
+from tilestep.report.lane_names import KIND_TEXTS
 
 _MOST: Final = 15  # rows of a table
 

@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from tilestep.errors import RecordingError
+from tilestep.report.lane_names import KIND_TEXTS
 from tilestep.report.reader.events import Event, Events, Lane
 from tilestep.report.reader.unrecorded import Unrecorded
 
@@ -170,9 +171,9 @@ def wait_reason(cause: Event | None, lane: Lane, program_name: Callable[[int], s
     """Why something on a lane could not begin before: a sentence."""
     if cause is None:
         return "what it waited for is not in the recording"
-    what = f"{cause.kind} of {program_name(cause.program)}" if cause.program >= 0 else cause.kind
+    what = KIND_TEXTS[cause.kind] + (f" · {program_name(cause.program)}" if cause.program >= 0 else "")
     if cause.lane.kind == "host":
         return f"the host had not dispatched it before: {what}"
     if cause.lane == lane:
-        return f"its own {what}"
-    return f"{cause.lane.name} had to end its {what}"
+        return f"its own work had to end: {what}"
+    return f"{cause.lane.name} had to end: {what}"

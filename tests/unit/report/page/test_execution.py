@@ -16,6 +16,7 @@ from tilestep.errors import RecordingError
 from tilestep.plan.steps import Counts
 from tilestep.record.container import Builder
 from tilestep.record.schema import EVENT_KINDS, LANE_KINDS, TABLES
+from tilestep.report.lane_names import KIND_TEXTS
 from tilestep.report.page.block import Block, packed
 from tilestep.report.page.sections.execution import inside, waits
 from tilestep.report.page.sections.execution import section as package
@@ -254,15 +255,15 @@ def wait_sums(shown: Shown, report: Report) -> Counter[tuple[str, str]]:
     names = [program.name for program in report.compilation.programs]
     columns = [shown.columns[f"wait_{name}"].tolist() for name in ("lane", "of", "kind", "program", "cycles")]
     for lane, of, kind, program, cycles in zip(*columns, strict=True):
-        what = f"{EVENT_KINDS[kind]} of {names[program]}" if program >= 0 else EVENT_KINDS[kind]
+        what = KIND_TEXTS[EVENT_KINDS[kind]] + (f" · {names[program]}" if program >= 0 else "")
         if of < 0:
             reason = "what it waited for is not in the recording"
         elif shown.json["lanes"][of]["kind"] == "host":
             reason = f"the host had not dispatched it before: {what}"
         elif of == lane:
-            reason = f"its own {what}"
+            reason = f"its own work had to end: {what}"
         else:
-            reason = f"{shown.json['lanes'][of]['name']} had to end its {what}"
+            reason = f"{shown.json['lanes'][of]['name']} had to end: {what}"
         found[shown.json["lanes"][lane]["name"], reason] += cycles
     return found
 

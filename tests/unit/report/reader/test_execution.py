@@ -168,7 +168,7 @@ def test_each_wait_has_a_reason() -> None:
     execution = Report(recorded(host, [short])).execution
     waits = list(execution.waits(execution.lane("ipu", 0)))
     assert waits
-    assert {wait.reason for wait in waits} == {"the host had not dispatched it before: dispatch of f"}
+    assert {wait.reason for wait in waits} == {"the host had not dispatched it before: dispatches · f"}
     assert all(wait.cycles == DISPATCH - 3 for wait in waits[-5:])
 
 

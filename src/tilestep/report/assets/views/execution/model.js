@@ -179,10 +179,9 @@ export class Model {
     return task || this.programLabel(at(this.program, row));
   }
 
-  /** 'compute of jit_update': words of an event. @param {number} row @returns {string} */
+  /** 'compute · jit_update': words of an event. @param {number} row @returns {string} */
   words(row) {
-    const program = this.programName(at(this.program, row));
-    return program ? `${this.kindOf(row)} of ${program}` : this.kindOf(row);
+    return called(this.kindOf(row), this.programName(at(this.program, row)));
   }
 
   /**
@@ -197,10 +196,10 @@ export class Model {
     if (causeLane === -2) return "what it waited for is not on this page";
     const cause = this.lanes[causeLane];
     if (!cause) return "what it waited for is not in the recording";
-    const what = program >= 0 ? `${this.kinds[kind]} of ${this.programName(program)}` : `${this.kinds[kind]}`;
+    const what = called(this.kinds[kind] ?? "", this.programName(program));
     if (cause.kind === "host") return `the host had not dispatched it before: ${what}`;
-    if (cause.index === lane) return `its own ${what}`;
-    return `${cause.name} had to end its ${what}`;
+    if (cause.index === lane) return `its own work had to end: ${what}`;
+    return `${cause.name} had to end: ${what}`;
   }
 
   /** The reason of the gap before an event. @param {number} row @returns {string} */
@@ -299,6 +298,11 @@ export function lowerBound(array, low, high, value) {
 /** The row of a place in a track. @param {Track} track @param {number} place @returns {number} */
 export function rowAt(track, place) {
   return track.rows ? at(track.rows, place) : track.first + place;
+}
+
+/** 'compute · jit_update'. @param {string} kind @param {string} of '' for nothing @returns {string} */
+export function called(kind, of) {
+  return of ? `${kindWords(kind)} · ${of}` : kindWords(kind);
 }
 
 /** Words for a kind, for people. @param {string} kind */

@@ -8,7 +8,7 @@ import { ticks } from "../../core/axis.js";
 import { Bars } from "./bars.js";
 import { KEYS, press } from "./keys.js";
 import { arrange } from "./lanes.js";
-import { at, lowerBound, rowAt } from "./model.js";
+import { at, called, lowerBound, rowAt } from "./model.js";
 import { eventWords, waitWords } from "./words.js";
 import { cut, drawPath, drawRange, drawRuns, drawSelected, drawWords } from "./overlay.js";
 import { layoutOver } from "./spans.js";
@@ -260,7 +260,7 @@ export class Timeline {
         const span = layouts.span(index, begin);
         const { leaf } = span;
         const times = span.times > 1 ? `, ${count(span.times)} times` : "";
-        parts.push(`step: ${model.kinds[span.kind]}${leaf ? ` of ${leaf.name}` : ""}${times}, ${exact(span.to - span.from, "cycles")}`);
+        parts.push(`step: ${called(model.kinds[span.kind] ?? "", leaf?.name ?? "")}${times}, ${exact(span.to - span.from, "cycles")}`);
         if (leaf) parts.push([leaf.scope, leaf.line].filter(Boolean).join(" · "));
       }
     }
