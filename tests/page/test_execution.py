@@ -197,7 +197,14 @@ def test_the_steps_of_a_run_are_the_readers_to_the_cycle(program: str, open_page
     page.wait_for_selector(f"[aria-label='{label}']")
     [on_ipu] = [each for each in report.execution.runs[run].ipus if each.ipu == ipu]
     assert [[row[0], row[1], *row[4:]] for row in rows(page, label)] == [
-        [KIND_TEXTS.get(span.kind, span.kind), span.leaf.name if span.leaf else None, span.times, span.cycles_from, span.cycles_to, span.cycles]
+        [
+            KIND_TEXTS.get(span.kind, span.kind),
+            span.leaf.name if span.leaf else None,
+            span.times,
+            span.cycles_from,
+            span.cycles_to,
+            span.cycles,
+        ]
         for span in on_ipu.spans(unrolled=True)
     ]
 
@@ -307,17 +314,86 @@ def test_show_as_table_has_the_events_of_the_window(mnist_plain: Path, open_page
     assert state(page)["kinds"] == "compute"
 
 
-def test_a_program_is_found_by_its_name(pipeline: Path, open_page: OpenPage) -> None:
+def test_search_finds_as_one_types_and_enter_goes_from_hit_to_hit(pipeline: Path, open_page: OpenPage) -> None:
     page = open_page(pipeline, "execution")
+    execution = whole(pipeline).execution
+    status = page.locator(".search [role=status]")
+    field = page.get_by_role("searchbox", name="find a program, task, kind, lane or step")
+
+    def found(words: str) -> str:
+        field.fill(words)
+        page.wait_for_timeout(250)
+        return status.inner_text().partition(":")[0]
+
     name = open_report(pipeline).compilation.programs[0].name
-    field = page.get_by_role("searchbox", name="find a program or task")
-    field.fill(name.upper())
-    field.press("Enter")
-    assert re.match(r"1 of \d", page.locator("#main figure .live").first.inner_text())
+    lanes_of_runs = {
+        (event.lane.index, event.run, event.program)
+        for lane in execution.lanes
+        for event in execution.events_of(lane)
+        if event.program >= 0 and name in head(page)["programs"][event.program]["label"]
+    }
+    assert found(name.upper()) == f"{len(lanes_of_runs):,} found"
     assert state(page)["find"] == name.upper()
-    field.fill("no such program")
     field.press("Enter")
-    assert "no event is of a program" in page.locator("#main figure .live").first.inner_text()
+    assert status.inner_text().startswith("1 of ")
+    field.press("Shift+Enter")
+    assert status.inner_text() == f"{len(lanes_of_runs):,} of {len(lanes_of_runs):,}"
+    kind = [event for lane in execution.lanes for event in execution.events_of(lane) if event.kind == "stream-in"]
+    assert found("arguments in") == f"{len(kind):,} found"
+    assert found("IPU-Link from IPU 0 to IPU 1") == "1 found"
+    task = next(run.task for run in execution.runs if run.stage >= 0)
+    assert found(task).endswith(" found")
+    assert found("no such thing") == "nothing is called “no such thing”"
+    assert found("") == ""
+
+
+def test_search_finds_a_step_inside_of_a_run(open_page: OpenPage) -> None:
+    page = open_page(steps_of("everything"), "execution")
+    page.get_by_role("searchbox").first.fill("all-reduce")
+    page.get_by_role("searchbox").first.press("Enter")
+    assert page.locator(".search [role=status]").inner_text().startswith("1 of ")
+    assert " · everything on IPU " in page.locator("#main figure .live").inner_text()
+
+
+def test_three_tabs_are_enough_for_the_picture_and_arrows_go_through_a_legend(mnist_plain: Path, open_page: OpenPage) -> None:
+    page = open_page(mnist_plain, "execution")
+    for key in ("Tab", "Tab", "Enter"):
+        page.keyboard.press(key)
+    assert page.evaluate("document.activeElement === document.querySelector('#main canvas[role=application]')")
+    assert page.locator(".filters button[tabindex='0']").count() == page.locator(".filters [role=toolbar]").count() == 2
+    buttons = page.locator(".filters [role=toolbar]").first.locator("button")
+    buttons.first.focus()
+    page.keyboard.press("ArrowRight")
+    assert buttons.nth(1).evaluate("each => each === document.activeElement && each.tabIndex === 0")
+    page.keyboard.press("End")
+    assert buttons.last.evaluate("each => each === document.activeElement")
+    page.keyboard.press("ArrowRight")
+    assert buttons.first.evaluate("each => each === document.activeElement")
+    go(page, "findings")
+    assert page.locator("#to-picture").evaluate("each => each.hidden") == (page.locator("#main figure canvas").count() == 0)
+
+
+def test_all_keys_below_the_timeline_hold_and_none_scrolls_the_page(mnist_plain: Path, open_page: OpenPage) -> None:
+    page = open_page(mnist_plain, "execution", height=500)
+    keys = page.locator("figcaption .keys").inner_text()
+    named = {"←": "ArrowLeft", "→": "ArrowRight", "↑": "ArrowUp", "↓": "ArrowDown", "−": "-"}
+    words = [named.get(word, word) for word in re.split(r"[ ,.]+", keys.partition("Wheel")[0])]
+    listed = [
+        word
+        for word in words
+        if word in {*named.values(), "+", "[", "]", "Home", "End", "Enter", "Escape", "PageUp", "PageDown"} or re.fullmatch("[A-Z]", word)
+    ]
+    assert len(listed) == 23
+    taken = timeline(page).evaluate(
+        "(canvas, keys) => keys.filter((key) => canvas.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true })))",
+        listed,
+    )
+    assert taken == []
+    press(page, "w", "w", "End")
+    assert int(state(page)["to"]) >= max(
+        event.cycles_to for lane in whole(mnist_plain).execution.lanes for event in whole(mnist_plain).execution.events_of(lane)
+    )
+    assert page.evaluate("scrollY") == 0
 
 
 def test_the_pointer_zooms_moves_and_selects(mnist_plain: Path, open_page: OpenPage) -> None:
@@ -387,7 +463,11 @@ def test_a_url_that_makes_no_sense_shows_the_whole(given: dict[str, str], mnist_
 def test_kinds_have_one_name_each_in_all_tables_and_in_the_terminal(pipeline: Path, open_page: OpenPage) -> None:
     page = open_page(pipeline, "execution")
     names = {*KIND_TEXTS.values(), "waiting"}
-    for label, column in (("critical path by lane, kind and program", 1), ("time by kind in the window", 0), ("time by kind of the busiest IPU", 0)):
+    for label, column in (
+        ("critical path by lane, kind and program", 1),
+        ("time by kind in the window", 0),
+        ("time by kind of the busiest IPU", 0),
+    ):
         assert {row[column] for row in rows(page, label)} <= names
     legend = page.get_by_role("list", name="kinds: press to hide or show")
     assert {item.strip() for item in legend.locator("button").all_inner_texts()} <= names

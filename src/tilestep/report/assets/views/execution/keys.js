@@ -7,7 +7,7 @@ import { eventWords } from "./words.js";
 
 /** @typedef {import("./timeline.js").Timeline} Timeline */
 
-export const KEYS = "← → events, ↑ ↓ lanes, W S or + − zoom, A D move, Home whole, F or Enter fit the event, C its cause, E its effect, "
+export const KEYS = "← → events, ↑ ↓ lanes, W S or + − zoom, A D move, Home whole, End the last part, F or Enter fit the event, C its cause, E its effect, "
   + "[ ] along the critical path, P path, M measure, PageUp PageDown scroll, Escape clear. Wheel: scroll; with Ctrl zoom, with Shift move";
 
 const ZOOM = 0.6;
@@ -40,6 +40,9 @@ export function press(timeline, key, event) {
       return shown(timeline);
     case "Home":
       scene.show(scene.whole.from, scene.whole.to);
+      return shown(timeline);
+    case "End":
+      scene.show(scene.whole.to - (scene.to - scene.from), scene.whole.to);
       return shown(timeline);
     case "f":
     case "Enter":

@@ -149,9 +149,7 @@ def _on_ipus(rows: Rows) -> NDArray[np.bool_]:
     return np.array([lane.kind == "ipu" for lane in rows.lanes], np.bool_)[rows.lane]
 
 
-def _columns(
-    rows: Rows, kept: NDArray[np.bool_], new: Numbers, of_runs: Inside
-) -> tuple[dict[str, Numbers], list[int], list[int]]:
+def _columns(rows: Rows, kept: NDArray[np.bool_], new: Numbers, of_runs: Inside) -> tuple[dict[str, Numbers], list[int], list[int]]:
     """(columns of the kept events, start of the first of each lane, how many each lane has)."""
     lane, start, end = rows.lane[kept], rows.start[kept], rows.end[kept]
     gap = start - np.r_[np.zeros(1, np.int64), end[:-1]][: len(start)]

@@ -63,6 +63,4 @@ def waits(rows: Rows, unrecorded: Unrecorded) -> Waits:
     columns["wait_times"] = np.diff(first, append=len(order))[shown]
     columns["wait_cycles"] = totals[shown]
     columns["wait_longest"] = (np.maximum.reduceat(cycles, first) if len(first) else cycles)[shown]
-    return Waits(
-        columns=columns, left_out=len(by_size) - len(shown), unkept=unkept, unkept_cycles=unkept_cycles.tolist(), spans=spans
-    )
+    return Waits(columns=columns, left_out=len(by_size) - len(shown), unkept=unkept, unkept_cycles=unkept_cycles.tolist(), spans=spans)
