@@ -33,7 +33,9 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
             "Critical path: from the last event back, each time to the event whose end decided the start. "
             "Nothing else can shorten the whole."
         ),
-        "execution.waits": "Gaps between the events of a lane, by the event whose end decided when the next began; without gaps that lack events.",
+        "execution.waits": (
+            "Gaps between the events of a lane, by the event whose end decided when the next began; without gaps that lack events."
+        ),
         "execution.unkept": "Gaps between the events of a lane in which runs took place whose events were not kept.",
         "execution.window": "Sum over the parts of the events that lie in the shown stretch of time.",
         "execution.sums": "All runs of the recording on the IPU with the most cycles, also runs whose events were not kept.",
