@@ -28,6 +28,11 @@ export function count(value) {
   return fixed(value, 0).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
+/** '1 row', '2 rows', '1 is', '0 are'. @param {number} number @param {string} one @param {string} [many] @returns {string} */
+export function plural(number, one, many = `${one}s`) {
+  return `${count(number)} ${number === 1 ? one : many}`;
+}
+
 /** '1.23 ms'. @param {number} seconds @returns {string} */
 export function time(seconds) {
   if (!seconds) return "0 s";

@@ -50,11 +50,11 @@ function prefixed(value, unit) {
 export function exact(value, unit) {
   switch (unit) {
     case "cycles":
-      return `${format.count(value)} cycles`;
+      return format.plural(value, "cycle");
     case "bytes":
-      return `${format.count(value)} bytes`;
+      return format.plural(value, "byte");
     case "flops":
-      return `${format.count(value)} floating-point operations`;
+      return format.plural(value, "floating-point operation");
     case "flop/s":
       return `${format.count(value)} floating-point operations a second`;
     case "B/cycle":
