@@ -2,6 +2,7 @@
 
 import { redrawAll } from "./core/figure.js";
 import { h, replace } from "./core/dom.js";
+import { plural } from "./core/format.js";
 import { openPage } from "./core/page.js";
 import { get, link, onChange, set, viewName } from "./core/state.js";
 import { startTips } from "./core/tip.js";
@@ -27,7 +28,7 @@ function shownSides(page) {
 function head(page) {
   const names = page.sides.map((side) => {
     const { machine, num_ipus, emulated_cycles, emulated } = side.head;
-    const where = machine ? `${machine} (${num_ipus} IPU${num_ipus === 1 ? "" : "s"})` : "";
+    const where = machine ? `${machine} (${plural(num_ipus, "IPU")})` : "";
     return h(
       "p",
       { class: "recording" },

@@ -3,7 +3,7 @@
 import { Cursor, quiet } from "./cursor.js";
 import { h, replace } from "./dom.js";
 import { edged } from "./edges.js";
-import { count } from "./format.js";
+import { count, plural } from "./format.js";
 import { explained, sentence, text } from "./value.js";
 
 /** @typedef {import("./value.js").Unit} Unit */
@@ -12,8 +12,8 @@ import { explained, sentence, text } from "./value.js";
  * @typedef {object} Column
  * @property {string} name of the heading
  * @property {(row: Row) => number | string | null | undefined} of the value; null: unknown
- * @property {Unit} [unit] of numbers; without it the column has words
- * @property {string} [origin] key of the sentence that says where its numbers come from
+ * @property {Unit | ((row: Row) => Unit)} [unit] of numbers; without it the column has words
+ * @property {string | ((row: Row) => string)} [origin] key of the sentence that says where its numbers come from
  * @property {(row: Row) => import("./dom.js").Children} [cell] what stands in the cell in place of the value's text
  */
 /**
@@ -101,7 +101,7 @@ class Table {
 
   /** @param {Column<Row>} column @param {number} index @returns {HTMLElement} */
   head(column, index) {
-    const source = column.origin ? sentence(column.origin) : "";
+    const source = typeof column.origin === "string" ? sentence(column.origin) : "";
     const button = h("button", { type: "button", tabindex: "-1", "data-tip": source || false, onclick: () => this.sort(index) }, column.name);
     return h("th", { scope: "col", class: column.unit ? "number" : "words" }, button);
   }
@@ -136,7 +136,7 @@ class Table {
       if (index === this.by) head.setAttribute("aria-sort", this.descending ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");
     });
-    this.note.textContent = wanted.length ? `${count(this.shown.length)} of ${count(rows.length)} rows` : `${count(rows.length)} rows`;
+    this.note.textContent = wanted.length ? `${count(this.shown.length)} of ${plural(rows.length, "row")}` : plural(rows.length, "row");
     this.grid.setAttribute("aria-rowcount", String(this.shown.length + 1));
     this.first = -1;
     if (this.shown.length) this.draw();
@@ -193,9 +193,10 @@ class Table {
   /** @param {Column<Row>} column @param {Row} row @param {boolean} opens @returns {HTMLElement} */
   cell(column, row, opens) {
     const value = column.of(row);
-    if (typeof value === "number" && column.unit) {
-      const tip = explained(value, column.unit, column.origin ?? "");
-      return h("td", { class: "number", "data-value": value, "data-tip": tip }, column.cell ? column.cell(row) : text(value, column.unit));
+    const [unit, origin] = [column.unit, column.origin].map((each) => (typeof each === "function" ? each(row) : each));
+    if (typeof value === "number" && unit) {
+      const tip = explained(value, /** @type {Unit} */ (unit), origin ?? "");
+      return h("td", { class: "number", "data-value": value, "data-tip": tip }, column.cell ? column.cell(row) : text(value, /** @type {Unit} */ (unit)));
     }
     const inner = column.cell ? column.cell(row) : (value ?? "–");
     const open = this.options.open;

@@ -126,7 +126,7 @@ function head(program, pair, curve) {
     valueOf(curve.room, "bytes", "memory.sram"),
     " (",
     valueOf(most / curve.room, "share", "memory.step"),
-    `), at ${stepWords(program.detail, curve.top)} of ${program.detail.memory.numTicks.toLocaleString("en")}. The triangle marks it.`,
+    `), at ${stepWords(program.detail, curve.top, true)}. The triangle marks it.`,
   );
 }
 

@@ -1,7 +1,7 @@
 /** What did my program become? */
 
 import { h, replace } from "../core/dom.js";
-import { count } from "../core/format.js";
+import { count, plural } from "../core/format.js";
 import { get, number, set } from "../core/state.js";
 import { text } from "../core/value.js";
 import { nodePanel } from "./program/panel.js";
@@ -80,7 +80,7 @@ function shown(pair) {
   const note = h("span", { class: "note", role: "status" });
   const find = (/** @type {string} */ words) => {
     const found = tree.find(words);
-    note.textContent = words.trim() ? `${count(found)} of ${count(nodes.length)} nodes` : `${count(nodes.length)} nodes`;
+    note.textContent = words.trim() ? `${count(found)} of ${plural(nodes.length, "node")}` : plural(nodes.length, "node");
     return found;
   };
   const query = get("q");

@@ -1,6 +1,7 @@
 /** Which of my lines costs this? */
 
 import { h, replace } from "../core/dom.js";
+import { plural } from "../core/format.js";
 import { columnsOf, either } from "../core/pairs.js";
 import { get, number, set } from "../core/state.js";
 import { table } from "../core/table.js";
@@ -10,7 +11,7 @@ import { filesOf, linesOf, sourceOf } from "./source/costs.js";
 import { flames } from "./source/flame.js";
 import { linePanel } from "./source/line.js";
 import { choice, searchField } from "./steps/controls.js";
-import { stepsOf } from "./steps/read.js";
+import { NAMES, stepsOf } from "./steps/read.js";
 
 /** @typedef {import("./source/costs.js").CodeLine} CodeLine */
 /** @typedef {import("./source/costs.js").Cost} Cost */
@@ -77,7 +78,7 @@ function listing(sources, file, lines, line, choose) {
   const query = get("q");
   const find = (/** @type {string} */ words) => {
     const found = list.find(words);
-    note.textContent = words.trim() ? `${found} ${found === 1 ? "line" : "lines"}` : "";
+    note.textContent = words.trim() ? plural(found, "line") : "";
     return found;
   };
   const field = searchField("search in the code", query, (words) => {
@@ -127,7 +128,7 @@ function lostLines(lost, sources) {
     { name: "line of A", of: (cost) => cost.line, cell: (cost) => `${cost.file}:${cost.line}` },
     { name: "function", of: (cost) => cost.function },
     { name: "code", of: (cost) => sources[0]?.files.get(cost.file)?.lines?.[cost.line - 1]?.trim() ?? "" },
-    { name: "cycles, A", unit: "cycles", origin: "source.cycles", of: (cost) => cost.cycles },
+    { name: `${NAMES.time}, A`, unit: "cycles", origin: "source.cycles", of: (cost) => cost.cycles },
   ];
   return h("div", {}, h("h3", {}, "Lines of A that B has no more"), table({ label: "lines of A that B has no more", columns, rows: costs, sortBy: 3 }));
 }

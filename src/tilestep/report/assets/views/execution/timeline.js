@@ -2,7 +2,7 @@
 
 import { themeColor } from "../../core/colors.js";
 import { figure } from "../../core/figure.js";
-import { count } from "../../core/format.js";
+import { count, plural } from "../../core/format.js";
 import { exact, text } from "../../core/value.js";
 import { ticks } from "../../core/axis.js";
 import { Bars } from "./bars.js";
@@ -49,7 +49,7 @@ export class Timeline {
     this.mini = null;
     this.area = this.areaOf(800);
     this.figure = figure({
-      label: `Timeline of ${model.side.label}: ${count(model.lanes.length)} lanes, ${count(model.size)} events`,
+      label: `Timeline of ${model.side.label}: ${plural(model.lanes.length, "lane")}, ${plural(model.size, "event")}`,
       height: this.heightOf(),
       keys: KEYS,
       draw: (drawing) => this.draw(drawing),
@@ -266,7 +266,7 @@ export class Timeline {
     if (y >= MINI + AXIS && y < this.top && x > this.area.left) {
       const [from, to] = [this.cycleAt(x - 3), this.cycleAt(x + 3)];
       const found = lowerBound(this.leftOut, 0, this.leftOut.length, to) - lowerBound(this.leftOut, 0, this.leftOut.length, from);
-      return found ? `${count(found)} run${found === 1 ? "" : "s"} without events dispatched here, of ${count(this.leftOut.length)}` : null;
+      return found ? `${plural(found, "run")} without events dispatched here, of ${count(this.leftOut.length)}` : null;
     }
     const found = this.hit(x, y);
     if (!found) return null;

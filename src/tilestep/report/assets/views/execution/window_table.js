@@ -1,7 +1,7 @@
 /** The events that a timeline shows, as a table that follows the window. */
 
 import { h, replace } from "../../core/dom.js";
-import { count } from "../../core/format.js";
+import { count, plural } from "../../core/format.js";
 import { table } from "../../core/table.js";
 import { at, lowerBound, rowAt } from "./model.js";
 
@@ -44,7 +44,7 @@ export function windowTable(model, scene) {
   const note = h("p", { class: "note" });
   const draw = () => {
     const rows = shownEvents(model, scene);
-    note.textContent = `${count(rows.length)} of ${count(model.size)} events: those in the window above`;
+    note.textContent = `${count(rows.length)} of ${plural(model.size, "event")}: those in the window above`;
     replace(place, eventsTable(model, scene, rows, `events of ${model.side.label} in the window`));
   };
   draw();

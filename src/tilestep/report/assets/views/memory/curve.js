@@ -2,7 +2,7 @@
 
 import { fillOf, themeColor } from "../../core/colors.js";
 import { figure } from "../../core/figure.js";
-import { bytes, count, share } from "../../core/format.js";
+import { bytes, count, plural, share } from "../../core/format.js";
 import { table } from "../../core/table.js";
 import { below, boxOf, bytesAxis, label, line } from "./axes.js";
 import { drawLoops, loopWords } from "./heatmap.js";
@@ -72,8 +72,8 @@ export function curveFigure(program, pair, selection, shown, setMark) {
   const isIn = (/** @type {number} */ x) => x >= box.left && x < box.right && tickAt(x) < memory.numTicks;
   const words = (/** @type {number} */ tick) => {
     const { curve } = shown();
-    const parts = curve.areas.map((area) => `${area.words}: ${count(at(area.bytes, tick))} bytes`);
-    return `${prefix(program, pair)}${stepWords(detail, tick)}, ${curve.where}: ${count(at(curve.total, tick))} bytes, ${share(at(curve.total, tick), curve.room)} of what there is\n${parts.join("\n")}`;
+    const parts = curve.areas.map((area) => `${area.words}: ${plural(at(area.bytes, tick), "byte")}`);
+    return `${prefix(program, pair)}${stepWords(detail, tick)}, ${curve.where}: ${plural(at(curve.total, tick), "byte")}, ${share(at(curve.total, tick), curve.room)} of what there is\n${parts.join("\n")}`;
   };
   return figure({
     label: `${prefix(program, pair)}memory of ${program.facts.label} at each step`,

@@ -4,7 +4,7 @@ import { bars } from "../../core/bars.js";
 import { themeColor } from "../../core/colors.js";
 import { h } from "../../core/dom.js";
 import { figure } from "../../core/figure.js";
-import { bytes, count, share } from "../../core/format.js";
+import { bytes, count, plural, share } from "../../core/format.js";
 import { table } from "../../core/table.js";
 import { valueOf } from "../../core/value.js";
 import { below, boxOf, bytesAxis, label, line } from "./axes.js";
@@ -38,7 +38,7 @@ export function tileMap(program, pair, selection, high) {
   const tileAt = (/** @type {number} */ x) => Math.floor(((x - box.left) / (box.right - box.left)) * memory.numTiles);
   const words = (/** @type {number} */ tile) => {
     const size = at(sizes(), tile);
-    return `${prefix(program, pair)}tile ${count(tile)}: ${count(size)} bytes (${bytes(size)}), ${share(size, program.sram)} of a tile`;
+    return `${prefix(program, pair)}tile ${count(tile)}: ${plural(size, "byte")} (${bytes(size)}), ${share(size, program.sram)} of a tile`;
   };
   return figure({
     label: `${prefix(program, pair)}bytes on each tile at one step of ${program.facts.label}`,

@@ -29,7 +29,7 @@ export function verdict(operation, grouping, two) {
   const [first, ...rest] = parts;
   const before = two ? h("strong", {}, `${operation.steps.side.name.toUpperCase()}: `) : null;
   const title = titleOf(operation, grouping);
-  if (!first) return h("p", { class: "verdict" }, before, `${title} takes no cycles.`);
+  if (!first) return h("p", { class: "verdict" }, before, `${title} takes no time.`);
   const [limit, cycles] = first;
   const unknown = operation.overhead < 0 && operation.sync > 0;
   const name = limit === "sync" && unknown ? "Sync, with the fixed cost of supersteps, limits" : WORDS[limit][0];
