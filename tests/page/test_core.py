@@ -97,7 +97,10 @@ def test_shares_are_those_of_the_command_line(core: Page) -> None:
         (100, 1000),
         *zip(some(1000, 0, 6), some(1000, 3, 7), strict=True),
     ]
-    assert different(core, "format.share(...each)", [list(each) for each in pairs], [share_text(*each).replace("-", NONE) for each in pairs]) == []
+    assert (
+        different(core, "format.share(...each)", [list(each) for each in pairs], [share_text(*each).replace("-", NONE) for each in pairs])
+        == []
+    )
 
 
 def test_counts_have_commas(core: Page) -> None:
@@ -271,8 +274,10 @@ def test_keys_go_through_rows_that_are_not_drawn(core: Page) -> None:
     made(core, [[f"row {index}", index] for index in range(10_000)])
     core.mouse.move(30, 80)  # it lies still over the rows
     core.focus("th:nth-child(2) button")
-    seen = """() => { const [cell, box] = [document.activeElement, document.querySelector(".scroller")].map((each) => each.getBoundingClientRect());
-        return cell.top >= box.top - 1 && cell.bottom <= box.bottom + 1; }"""
+    seen = """() => {
+        const [cell, box] = [document.activeElement, document.querySelector(".scroller")].map((each) => each.getBoundingClientRect());
+        return cell.top >= box.top - 1 && cell.bottom <= box.bottom + 1;
+    }"""
     for key, row in (("Control+End", 9999), ("ArrowUp", 9998), ("PageUp", 9977), ("Control+Home", -1), ("PageDown", 20), ("ArrowDown", 21)):
         core.keyboard.press(key)
         assert core.evaluate(FOCUSED)["row"] == row, key

@@ -38,7 +38,7 @@ export function bars({ label, rows, unit, origin, names = [""], difference = fal
       return h(
         "tr",
         { "data-key": row.key },
-        index === 0 ? h("th", { scope: "row", rowspan: names.length, class: "words", "data-tip": row.words }, swatch(row), " ", row.words) : null,
+        index === 0 ? h("th", { scope: "row", rowspan: names.length, class: "words" }, swatch(row), " ", row.words) : null,
         names.length > 1 ? h("td", { class: "words" }, name) : null,
         h("td", { class: "number" }, valueOf(value, unit, origin)),
         whole ? h("td", { class: "number" }, value === null ? "–" : valueOf(value / whole, "share", origin)) : null,
@@ -52,7 +52,7 @@ export function bars({ label, rows, unit, origin, names = [""], difference = fal
   return h(
     "table",
     { class: "bar-table", "aria-label": label },
-    h("thead", {}, h("tr", {}, heads, h("th", { scope: "col", class: "number" }, "value"), shares, h("td", { "aria-hidden": "true" }))),
+    h("thead", {}, h("tr", {}, heads, h("th", { scope: "col", class: "number" }, unit === "cycles" ? "time" : unit === "bytes" ? "bytes" : "value"), shares, h("td", { "aria-hidden": "true" }))),
     h("tbody", {}, body),
   );
 }

@@ -4,6 +4,7 @@ import { Cursor, quiet } from "./cursor.js";
 import { h, replace } from "./dom.js";
 import { edged } from "./edges.js";
 import { count, plural } from "./format.js";
+import { meaning } from "./terms.js";
 import { explained, sentence, text } from "./value.js";
 
 /** @typedef {import("./value.js").Unit} Unit */
@@ -101,7 +102,8 @@ class Table {
 
   /** @param {Column<Row>} column @param {number} index @returns {HTMLElement} */
   head(column, index) {
-    const source = typeof column.origin === "string" ? sentence(column.origin) : "";
+    const words = meaning(column.name);
+    const source = [words && `${column.name}: ${words}`, typeof column.origin === "string" ? sentence(column.origin) : ""].filter(Boolean).join("\n");
     const button = h("button", { type: "button", tabindex: "-1", "data-tip": source || false, onclick: () => this.sort(index) }, column.name);
     return h("th", { scope: "col", class: column.unit ? "number" : "words" }, button);
   }

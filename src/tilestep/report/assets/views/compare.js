@@ -157,7 +157,7 @@ function steps(found) {
   return [
     h("h2", {}, "Steps that differ"),
     h("p", { class: "note" }, "Steps are matched by line, operation and family. ", h("a", { href: link("source") }, "Source"), " shows them in the code."),
-    table({ label: "steps that differ", columns, rows: found.steps, filter: true, empty: "no step differs" }),
+    table({ label: "steps that differ", columns, rows: found.steps, filter: true, empty: "no step of a program that both have differs" }),
     ...more,
   ];
 }

@@ -91,10 +91,10 @@ export function curveFigure(program, pair, selection, shown, setMark) {
       below(context, box, selection.from, selection.to, "step");
       drawLoops(context, detail, box, xOf, depth);
       if (curve.room <= high) room(context, curve, yOf(curve.room));
-      if (mark !== null) upright(context, Math.min(mark, memory.numTicks - 1), true, `marked: step ${count(Math.min(mark, memory.numTicks - 1))}`, box.top + 34);
-      top(context, curve, yOf);
+      if (mark !== null) upright(context, Math.min(mark, memory.numTicks - 1), true, `marked: step ${count(Math.min(mark, memory.numTicks - 1))}`, box.bottom - 12);
       const tick = selection.tick(detail);
-      upright(context, tick, false, `step ${count(tick)}: ${bytes(at(curve.total, tick))}`, box.top + 12);
+      upright(context, tick, false, `step ${count(tick)}: ${bytes(at(curve.total, tick))}`, box.top - 11);
+      top(context, curve, yOf); // last: lines and words must not hide it
     },
     describe(x, y) {
       if (!isIn(x)) return null;
@@ -209,6 +209,8 @@ export function curveFigure(program, pair, selection, shown, setMark) {
     context.lineTo(x + 6, y - 11);
     context.closePath();
     context.fill();
+    context.strokeStyle = themeColor("ground");
+    context.stroke();
   }
 
   /** @param {CanvasRenderingContext2D} context @param {number} tick @param {boolean} dashed @param {string} text @param {number} y */

@@ -30,8 +30,8 @@ export function summary(sizes) {
   return { least: at(sizes, emptiest), mean: sum / sizes.length, most: at(sizes, fullest), emptiest, fullest };
 }
 
-/** @param {Known} program @param {Pair} pair @param {Selection} selection @param {number} high bytes of the scale @returns {import("../../core/figure.js").FigureHandle} */
-export function tileMap(program, pair, selection, high) {
+/** @param {Known} program @param {Pair} pair @param {Selection} selection @param {() => number} scale its bytes @returns {import("../../core/figure.js").FigureHandle} */
+export function tileMap(program, pair, selection, scale) {
   const { memory } = program.detail;
   let box = { left: 0, top: 0, right: 1, bottom: 1 };
   const sizes = () => tileBytes(memory, selection.tick(program.detail));
@@ -49,6 +49,7 @@ export function tileMap(program, pair, selection, high) {
       box = boxOf(drawing, 20);
       const found = sizes();
       const { mean } = summary(found);
+      const high = scale();
       const yOf = (/** @type {number} */ size) => box.bottom - (size / high) * (box.bottom - box.top);
       bytesAxis(context, box, high);
       context.fillStyle = COLOR;
@@ -61,7 +62,7 @@ export function tileMap(program, pair, selection, high) {
         context.fillRect(box.left + pixel, yOf(most), 1.5, box.bottom - yOf(most));
       }
       below(context, box, 0, memory.numTiles, "tile");
-      edge(context, yOf(program.sram), `a tile has ${bytes(program.sram)}`);
+      if (program.sram <= high) edge(context, yOf(program.sram), `a tile has ${bytes(program.sram)}`);
       context.strokeStyle = themeColor("ink");
       context.setLineDash([6, 4]);
       line(context, box.left, yOf(mean), box.right, yOf(mean));
