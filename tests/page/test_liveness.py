@@ -109,7 +109,7 @@ def test_the_head_names_the_peak(open_page: Any) -> None:
     page = open_page(report, "liveness")
     found = [each["value"] for each in values(page, ".fullest")]
     assert found == [memory.peak.total_bytes, report.target.bytes_per_tile, memory.peak.total_bytes / report.target.bytes_per_tile]
-    assert f"step {memory.peak.tick}, {memory.liveness[memory.peak.tick].name}" in page.inner_text(".fullest")
+    assert f"step {memory.peak.tick} of {len(memory.liveness)}, {memory.liveness[memory.peak.tick].name}" in page.inner_text(".fullest")
     label = page.locator(CANVAS).get_attribute("aria-label")
     assert label is not None
     assert "Keys: left and right" in label

@@ -274,9 +274,9 @@ def test_the_peak_of_a_large_program_is_found_in_pieces() -> None:
         tiles=drawn.integers(1, tiles + 1, lives),
         start_tile=drawn.integers(0, tiles, lives),
     )
-    start = time.perf_counter()
+    start = time.process_time()
     found = peak(memory)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     around = tile_bytes(memory, ticks=range(found.tick, found.tick + 1))
     assert (int(around.max()), int(around.argmax())) == (found.total_bytes, found.tile)
     _, rest = over_time(memory, found.tile)

@@ -18,7 +18,6 @@ from typing import Any, Final, cast, final
 
 from tilestep.errors import RecordingError, SpecError
 from tilestep.messages import plain
-from tilestep.record.call_tables import history_of
 from tilestep.record.sources import hlo_of, options_of
 from tilestep.report.knobs import setting_of
 from tilestep.report.reader import Report
@@ -47,7 +46,7 @@ def what_if_answer(reports: Mapping[str, Report]) -> Answer:
         try:
             settings = [setting_of(str(text)) for text in cast("list[Any]", texts)]
             with lock:
-                found = outcome(history_of(report.tables), hlo_of(report.tables), settings, options=options_of(report.tables))
+                found = outcome(report.history, hlo_of(report.tables), settings, options=options_of(report.tables))
         except (SpecError, RecordingError) as error:
             return {"error": plain(error)}
         return {"cycles": found.cycles, "turned_cycles": found.turned_cycles, "planned_again": list(found.planned_again)}
