@@ -90,7 +90,7 @@ def test_keys_choose_a_step_and_mark_a_second(open_page: Any) -> None:
     assert [row[0] for row in rows(page, "values that were born")] == ["y"]
     page.get_by_role("button", name="no mark").click()
     assert page.evaluate("location.hash") == "#liveness?on=all&tick=6"
-    expect(page.get_by_text("Between the two steps")).to_have_count(0)
+    page.get_by_text("Between the two steps").wait_for(state="detached")
 
 
 def test_a_click_chooses_and_one_with_shift_marks(open_page: Any) -> None:
