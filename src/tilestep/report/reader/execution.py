@@ -14,8 +14,9 @@ from tilestep.report.reader.blocks import BLOCK_PROGRAMS, BLOCKS, Block, blocks_
 from tilestep.report.reader.causes import CriticalPath, Wait, critical_path, waits_of
 from tilestep.report.reader.compilation import Compilation
 from tilestep.report.reader.events import Event, Events, Lane
+from tilestep.report.reader.grouped import Grouped
 from tilestep.report.reader.lazily import LazySequence
-from tilestep.report.reader.runs import Run, RunOnIpu, Step
+from tilestep.report.reader.runs import Run, RunOnIpu, RunRow, Step
 
 MOST_SUM = 2**62  # cycles
 
@@ -71,8 +72,15 @@ class Execution:
         programs: list[int] = self.tables.column("runs", "program").tolist()
         if programs and min(programs) < 0:
             raise RecordingError("column 'runs/program' has -1: every run is of a program")
-        known = self.compilation.programs
-        return tuple(Run(self.tables, self.events, known[program], index, self.num_ipus_used) for index, program in enumerate(programs))
+        known, strings, num_ipus = self.compilation.programs, self.compilation.strings, self.num_ipus_used
+        numbers = (self.tables.column("runs", name).tolist() for name in ("host_cycle", "entry", "stage", "microbatch"))
+        texts = (map(strings.__getitem__, self.tables.column("runs", name).tolist()) for name in ("group", "task"))
+        rows = map(RunRow, range(len(programs)), *numbers, *texts)
+        trips = Grouped(self.tables)
+        return tuple(
+            Run(self.tables, self.events, trips, known[program], num_ipus=num_ipus, row=row)
+            for program, row in zip(programs, rows, strict=True)
+        )
 
     @property
     def steps(self) -> Iterator[Step]:

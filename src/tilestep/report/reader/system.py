@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, final
+from typing import Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -200,16 +200,16 @@ class System:
         return int(self._tables.column("spans", "parent")[index]) < 0
 
     @cached_property
-    def _orders(self) -> dict[str, tuple[NDArray[np.int64], NDArray[Any]]]:
+    def _orders(self) -> dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]:
         parents, starts = self._tables.column("spans", "parent"), self._tables.column("spans", "start_ns")
         for column in ("start_ns", "duration_ns"):
             self._times("spans", column)
         if np.any(parents >= np.arange(len(parents))):
             row = int(np.argmax(parents >= np.arange(len(parents))))
             raise RecordingError(f"column 'spans/parent' has {int(parents[row]):,} in row {row:,}: a span comes behind the one around it")
-        found: dict[str, tuple[NDArray[np.int64], NDArray[Any]]] = {}
+        found: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
         for name in ("thread", "parent"):
-            values = self._tables.column("spans", name)
+            values = self._tables.column("spans", name).astype(np.int64)  # as numbers are, so that no search has to widen them all
             order = np.lexsort((starts, values))
             found[name] = (order, values[order])
         return found

@@ -125,7 +125,8 @@ def _within(found: Mapping[str, Numbers]) -> Numbers:
 def _thread_places(report: Report) -> Numbers:
     """Of each row of table `threads` its place among the threads of all processes."""
     owners = report.tables.column("threads", "process")
-    order = [row for process in range(report.tables.rows("processes")) for row in np.flatnonzero(owners == process).tolist()]
+    order = np.argsort(owners, kind="stable")
+    order = order[owners[order] >= 0]
     places = np.full(report.tables.rows("threads") + 1, -1, np.int64)
     places[order] = np.arange(len(order))
     return places
