@@ -1,6 +1,6 @@
 /** The events of one recording: columns, lanes, runs and causes, as block `execution` has them. */
 
-import { count } from "../../core/format.js";
+import { count, plural } from "../../core/format.js";
 import { lookOf } from "../../core/colors.js";
 
 /** @typedef {import("../../core/page.js").Side} Side */
@@ -235,18 +235,18 @@ export class Model {
   coverage() {
     const runs = this.column("runs_program").length;
     const { runs_in_detail: kept, events, left_out: leftOut, idle_lanes: idle } = this.json;
-    const parts = [`${count(events)} events of ${count(this.lanes.length)} lanes.`];
+    const parts = [`${plural(events, "event")} of ${plural(this.lanes.length, "lane")}.`];
     if (kept < runs) {
       parts.push(
-        `${count(kept)} of ${count(runs)} runs have events: the recording kept those of each program's first and last runs, and of a pipeline's last update `
+        `${count(kept)} of ${plural(runs, "run")} ${kept === 1 ? "has" : "have"} events: the recording kept those of each program's first and last runs, and of a pipeline's last update `
           + "(autoReport.executionProfileProgramRunCount). Sums of time by kind have all runs.",
       );
     }
-    if (leftOut) parts.push(`This page leaves out ${count(leftOut)} events between the first and the last, to stay small: the recording has them, and sums of waits count them.`);
+    if (leftOut) parts.push(`This page leaves out ${plural(leftOut, "event")} between the first and the last, to stay small: the recording has them, and sums of waits count them.`);
     if (this.json.layouts.left_out) {
-      parts.push(`The steps within ${count(this.json.layouts.left_out)} parts of runs are left out, because too many runs differ in their times.`);
+      parts.push(`The steps within ${plural(this.json.layouts.left_out, "part")} of runs are left out, because too many runs differ in their times.`);
     }
-    if (idle) parts.push(`${count(idle)} lane${idle === 1 ? "" : "s"} did nothing.`);
+    if (idle) parts.push(`${plural(idle, "lane")} did nothing.`);
     return parts.join(" ");
   }
 }

@@ -1,7 +1,7 @@
 /** The critical path as tables: summed, and piece by piece. */
 
 import { h } from "../../core/dom.js";
-import { count } from "../../core/format.js";
+import { count, plural } from "../../core/format.js";
 import { columnsOf, either, joined } from "../../core/pairs.js";
 import { table } from "../../core/table.js";
 import { valueOf } from "../../core/value.js";
@@ -86,7 +86,7 @@ function words(model, named) {
     "p",
     {},
     named ? `${model.side.name.toUpperCase()}: ` : "",
-    `These ${count(rows.length)} decide the end: ${count(all)} pieces, one behind the other, `,
+    `${rows.length === 1 ? "This one decides" : `These ${count(rows.length)} decide`} the end: ${plural(all, "piece")}, one behind the other, `,
     valueOf(cycles, "cycles", "execution.path"),
     ` long. The most of it, `,
     valueOf(first.cycles, "cycles", "execution.path"),

@@ -2,7 +2,7 @@
 
 import { themeColor } from "../../core/colors.js";
 import { figure } from "../../core/figure.js";
-import { count } from "../../core/format.js";
+import { count, plural } from "../../core/format.js";
 import { exact, text } from "../../core/value.js";
 import { ticks } from "../../core/axis.js";
 import { Bars } from "./bars.js";
@@ -45,7 +45,7 @@ export class Timeline {
     this.mini = null;
     this.area = this.areaOf(800);
     this.figure = figure({
-      label: `Timeline of ${model.side.label}: ${count(model.lanes.length)} lanes, ${count(model.size)} events`,
+      label: `Timeline of ${model.side.label}: ${plural(model.lanes.length, "lane")}, ${plural(model.size, "event")}`,
       height: this.heightOf(),
       keys: KEYS,
       draw: (drawing) => this.draw(drawing),

@@ -1,7 +1,7 @@
 /** The events that a timeline shows, as a table that follows the window. */
 
 import { h, replace } from "../../core/dom.js";
-import { count } from "../../core/format.js";
+import { count, plural } from "../../core/format.js";
 import { table } from "../../core/table.js";
 import { at, kindWords, lowerBound, rowAt } from "./model.js";
 
@@ -51,7 +51,7 @@ export function windowTable(model, scene) {
   const draw = () => {
     const rows = shownEvents(model, scene);
     const gaps = rows.filter((row) => row < 0).length;
-    note.textContent = `${count(rows.length - gaps)} of ${count(model.size)} events: those in the window above`
+    note.textContent = `${count(rows.length - gaps)} of ${plural(model.size, "event")}: those in the window above`
       + (gaps ? `, and ${count(gaps)} stretch${gaps === 1 ? "" : "es"} of time that ${gaps === 1 ? "is" : "are"} not recorded` : "");
     replace(place, eventsTable(model, scene, rows, `events of ${model.side.label} in the window`));
   };
