@@ -17,6 +17,7 @@ from tilestep.report.page.block import packed
 from tilestep.report.page.sections.comparison import comparison
 from tilestep.report.page.sections.execution.section import MOST_EVENTS, execution
 from tilestep.report.page.sections.registry import ORIGINS, SECTIONS
+from tilestep.report.page.terms import TERMS
 from tilestep.report.reader import Report
 
 MOST_BYTES: Final = 20_000_000  # of a page; larger ones hold fewer events, and say so
@@ -39,7 +40,8 @@ def page_html(a: Report, b: Report | None = None, *, labels: tuple[str, str] = (
     Raises: RecordingError if a recording is damaged.
     """
     code, look = script(), style()
-    shell = _inert(json.dumps({"labels": dict(zip("ab", labels, strict=True)), "served": served, "origins": dict(ORIGINS)}))
+    named = dict(zip("ab", labels, strict=True))
+    shell = _inert(json.dumps({"labels": named, "served": served, "origins": dict(ORIGINS), "terms": dict(TERMS)}))
     with collected_seldom():
         blocks = _fitting(a, b, others=len(code) + len(look) + len(shell))
     policy = "; ".join(
