@@ -8,7 +8,6 @@ from typing import Final
 
 from tilestep.errors import RecordingError
 from tilestep.messages import plain
-from tilestep.record.call_tables import history_of
 from tilestep.report.advice.evidence import MOST_PLAYED
 from tilestep.report.knobs import FAMILY, KNOBS
 from tilestep.report.page.block import Block
@@ -40,8 +39,7 @@ def what_if(report: Report) -> Block | None:
     rows: Sequence[Turned] = ()
     basis = why = ""
     try:
-        history = history_of(report.tables)
-        rows, basis = table(history, most=_MOST)
+        rows, basis = table(report.history, most=_MOST)
     except RecordingError as error:
         why = plain(error)
     taken, set_up = _taken(report), number_in(report.profile.get("steady"), "set_up_cycles") or 0
