@@ -96,6 +96,7 @@ async function show(page) {
     tell(error);
     console.error(error);
   }
+  document.getElementById("to-picture")?.toggleAttribute("hidden", !main.querySelector("figure canvas"));
   document.documentElement.dataset.ready = view.name;
 }
 
@@ -105,9 +106,9 @@ async function start() {
   if (first) learn(first.head.clock_hz, page.origins);
   learnTerms(page.terms);
   const views = VIEWS.filter((view) => view.name !== "compare" || page.sides.length > 1);
-  const nav = h("nav", { "aria-label": "views" }, h("ul", {}, views.map(({ name, title }) => h("li", {}, h("a", { href: link(name), "data-view": name }, title)))));
+  const nav = h("nav", { "aria-label": "views" }, h("ul", {}, views.map((view) => h("li", {}, entry(page, view)))));
   // The data stay where they are, behind what is seen: views unpack them when they are opened.
-  document.body.prepend(h("a", { class: "skip", href: "#main", onclick: skip }, "Skip to the view"), head(page), nav, h("main", { id: "main", tabindex: "-1" }));
+  document.body.prepend(h("a", { class: "skip", href: "#main", onclick: skip }, "Skip to the view"), h("a", { class: "skip", id: "to-picture", href: "#main", onclick: skip }, "Skip to the picture"), head(page), nav, h("main", { id: "main", tabindex: "-1" }));
   startTips();
   explainTerms(/** @type {HTMLElement} */ (document.getElementById("main")));
   onChange(() => show(page));
@@ -115,10 +116,20 @@ async function start() {
   await show(page);
 }
 
+/** A view in the navigation; one that has nothing to show is dim, and says why. @param {Page} page @param {import("./core/page.js").View} view @returns {HTMLElement} */
+function entry(page, { name, title, needs, absent }) {
+  const empty = needs && !page.sides.some((side) => side.has(needs));
+  return h("a", { href: link(name), "data-view": name, class: empty ? "empty" : null, "data-tip": empty ? (absent ?? "The recording has nothing of this.") : null }, title);
+}
+
 /** @param {Event} event */
 function skip(event) {
   event.preventDefault(); // the fragment is the page's state
-  document.getElementById("main")?.focus();
+  const picture = event.currentTarget instanceof Element && event.currentTarget.id === "to-picture";
+  const target = picture ? document.querySelector("#main figure canvas") : document.getElementById("main");
+  if (!(target instanceof HTMLElement)) return;
+  target.focus();
+  if (picture) target.scrollIntoView({ block: "nearest" });
 }
 
 start().catch((error) => {

@@ -11,12 +11,13 @@ from tilestep.errors import RecordingError
 from tilestep.record.schema import EVENT_KINDS
 from tilestep.record.tables import Tables, json_text
 from tilestep.report.reader.blocks import BLOCK_PROGRAMS, BLOCKS, Block, blocks_of, matching
-from tilestep.report.reader.causes import CriticalPath, Wait, critical_path, waits_of
+from tilestep.report.reader.causes import CriticalPath, Unkept, Wait, critical_path, gaps_of
 from tilestep.report.reader.compilation import Compilation
 from tilestep.report.reader.events import Event, Events, Lane
 from tilestep.report.reader.grouped import Grouped
 from tilestep.report.reader.lazily import LazySequence
 from tilestep.report.reader.runs import Run, RunOnIpu, RunRow, Step
+from tilestep.report.reader.unrecorded import Unrecorded
 
 MOST_SUM = 2**62  # cycles
 
@@ -139,8 +140,20 @@ class Execution:
         return critical_path(self.events)
 
     def waits(self, lane: Lane) -> Iterator[Wait]:
-        """The gaps of a lane, each with what the lane waited for."""
-        return waits_of(self.events, lane, self.program_name)
+        """The gaps of a lane, each with what the lane waited for; without those of `unkept`."""
+        return (gap for gap in self._gaps(lane) if isinstance(gap, Wait))
+
+    def unkept(self, lane: Lane) -> Iterator[Unkept]:
+        """The gaps of a lane in which runs took place whose events were not kept: it may have worked there. `Report.in_full` has them."""
+        return (gap for gap in self._gaps(lane) if isinstance(gap, Unkept))
+
+    @cached_property
+    def unrecorded(self) -> Unrecorded:
+        """Which gaps may lack events."""
+        return Unrecorded(self.tables, self.events)
+
+    def _gaps(self, lane: Lane) -> Iterator[Wait | Unkept]:
+        return gaps_of(self.events, self.unrecorded, lane, self.program_name)
 
     @property
     def program_name(self) -> Callable[[int], str]:

@@ -80,6 +80,16 @@ class Thread:
         return tuple(event for event in self.all_events if self._system.is_outermost(event.index))
 
     @property
+    def num_events(self) -> int:
+        """How many events it has."""
+        return self._system.sums_of_thread(self._row)[0]
+
+    @property
+    def busy_ns(self) -> int:
+        """How long the events are that are in no other."""
+        return self._system.sums_of_thread(self._row)[1]
+
+    @property
     def channels(self) -> tuple[str, ...]:
         """Names of the channels of its events."""
         return tuple(dict.fromkeys(event.channel for event in self.all_events))
@@ -194,6 +204,14 @@ class System:
         order, values = self._orders[column]
         begin, end = np.searchsorted(values, (row, row + 1))
         return tuple(self._event(index) for index in order[begin:end].tolist())
+
+    def sums_of_thread(self, row: int) -> tuple[int, int]:
+        """(number of events, time of the outermost in ns) of a row of table `threads`."""
+        order, values = self._orders["thread"]
+        begin, end = np.searchsorted(values, (row, row + 1))
+        rows = order[begin:end]
+        outermost = rows[self._tables.column("spans", "parent")[rows] < 0]
+        return len(rows), int(self._tables.column("spans", "duration_ns")[outermost].sum(dtype=np.int64))
 
     def is_outermost(self, index: int) -> bool:
         """Whether an event is in no other."""

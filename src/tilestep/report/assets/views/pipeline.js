@@ -21,8 +21,8 @@ export const pipeline = {
   question: "Where are the bubbles?",
   needs: "pipeline",
   absent:
-    "No run of this recording is of a pipeline's stage. tilestep.train.Pipeline and a pipelined session of PopART on emulated IPUs name the stage, "
-    + "the kind of task and the microbatch of each run.",
+    "No run of this recording is of a pipeline's stage. tilestep.train.Pipeline names the stage, the kind of task and the microbatch of each run. "
+    + "A pipelined session of PopART does so in a recording of its own, which autoReport.directory among its engine options makes: this is the recording of what JAX ran.",
   async render(sides) {
     const models = await Promise.all(sides.map(async (side) => new Model(side, await side.block("pipeline"))));
     const place = h("div", {});

@@ -104,7 +104,7 @@ function spansTable(model, spans, label) {
     rows: spans,
     filter: true,
     columns: [
-      { name: "kind", of: (span) => model.kinds[span.kind] ?? "waiting" },
+      { name: "kind", of: (span) => kindWords(model.kinds[span.kind] ?? "waiting") },
       { name: "step", of: (span) => span.leaf?.name },
       { name: "scope", of: (span) => span.leaf?.scope },
       { name: "line", of: (span) => span.leaf?.line },

@@ -8,6 +8,7 @@ import { swatch } from "../../core/legend.js";
 import { at, rowsFigure } from "../../core/rows.js";
 import { get, set } from "../../core/state.js";
 import { table } from "../../core/table.js";
+import { toolbar } from "../../core/toolbar.js";
 import { exact, text } from "../../core/value.js";
 import { Window } from "../../core/window.js";
 
@@ -48,7 +49,7 @@ export function timelineSection(models) {
   draw();
   return [
     h("h2", {}, "Threads"),
-    h("div", { class: "controls filters" }, buttons, field),
+    h("div", { class: "controls filters" }, toolbar("channels: press to hide or show", h("span", { class: "controls" }, buttons)), field),
     place,
   ];
 }
