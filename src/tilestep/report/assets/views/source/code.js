@@ -82,7 +82,7 @@ export function codeList({ sources, file, lines, chosen, choose }) {
     if (!cost?.cycles) return h("span", { role: "gridcell", class: "part" });
     const share = cost.cycles / whole;
     const tip = explained(share, "share", "source.share");
-    return h("span", { role: "gridcell", class: "part", "data-value": share, "data-tip": tip }, h("i", { style: { width: `${Math.max(1, 60 * share)}%` } }), `${name}${text(share, "share")}`);
+    return h("span", { role: "gridcell", class: "part", "data-value": share, "data-tip": tip }, h("i", { style: { width: `max(1px, ${share} * (100% - 4rem))` } }), `${name}${text(share, "share")}`);
   };
   /** @param {CodeLine} line @returns {HTMLElement[]} */
   const margin = (line) => {
