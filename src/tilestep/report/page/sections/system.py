@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.errors import RecordingError
+from tilestep.record.merged import MERGED
 from tilestep.report.page.block import Block
 from tilestep.report.reader import Report
 
@@ -78,6 +79,7 @@ def system(report: Report) -> Block | None:
     lines, heat = _lines(report), _heat(report)
     return Block(
         json={
+            "merged": _merged(report),
             "processes": [{"pid": process.pid, "name": process.name} for process in read.processes],
             "threads": threads,
             "channels": list(read.channels),
@@ -105,6 +107,14 @@ def system(report: Report) -> Block | None:
             **heat[1],
         },
     )
+
+
+def _merged(report: Report) -> dict[str, int] | None:
+    """Of several processes with emulated time: the pid of that whose time the recording has, and how many others have some."""
+    note: object = report.tables.manifest.get(MERGED)
+    found = cast("dict[str, object]", note) if isinstance(note, dict) else {}
+    pid, emulated = found.get("pid"), found.get("emulated")
+    return {"pid": pid, "others": emulated - 1} if type(pid) is int and type(emulated) is int and emulated > 1 else None
 
 
 def _depths(parents: Numbers) -> Numbers:
