@@ -25,6 +25,7 @@ CLASSES: Final = ("compiles", "runs", "waits", "other", "nothing")
 _COMPILES: Final = re.compile(r"compile|lower_|lowering|trace_to_jaxpr|mlir", re.I)
 _WAITS: Final = re.compile(r"wait|block_until_ready|sleep|np\.asarray\(jax\.Array\)|BlockHost", re.I)
 _RUNS: Final = re.compile(r"^PjitFunction|Execute|^ParallelFunction|ThunkExecutor")
+_NONE: Final[Numbers] = np.zeros(0, np.int64)
 _READ: Final = 2_000  # characters of a label that are searched
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -207,7 +208,7 @@ def _tree(
         rows = [thread[spans[new]], above[new], label_of[spans[new]], found["channel"][spans[new]], calls, *sums]
         for column, part in zip(columns, rows, strict=True):
             column.append(part)
-    whole = [np.concatenate(column).tolist() if column else [] for column in columns]
+    whole: list[list[int]] = [np.concatenate([_NONE, *column]).tolist() for column in columns]
     kept = _largest(whole[1], whole[5])
     place = {number: index for index, number in enumerate(kept)}
     shown = [[column[number] for number in kept] for column in whole]
