@@ -172,7 +172,7 @@ def _shares(
     while (further := telling[telling]).tobytes() != telling.tobytes():
         telling = further
     classes = np.where(said[telling] >= 0, said[telling], CLASSES.index("other"))
-    sums = dict.fromkeys(CLASSES, 0)
+    sums: dict[str, int] = dict.fromkeys(CLASSES, 0)
     for number, name in enumerate(CLASSES):
         sums[name] = int(own[(thread == main) & (classes == number)].sum())
     sums["nothing"] = max(0, whole - sum(sums.values()))
