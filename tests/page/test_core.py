@@ -108,6 +108,8 @@ def test_counts_have_commas(core: Page) -> None:
     halves = [0.5, 1.5, 2.5, 102.5, 103.5, 0.4, -0.4]
     assert core.evaluate("(all) => all.map(format.count)", halves) == ["0", "2", "2", "102", "104", "0", "0"]
     assert different(core, "format.count(each)", counts, [f"{each:,}".replace("-", MINUS) for each in counts]) == []
+    large = [2**53 + 2, -(2**60), 1e300]  # a double has not all of their digits
+    assert core.evaluate("(all) => all.map(format.count)", large) == ["about 9.007e+15", f"about {MINUS}1.153e+18", "about 1.000e+300"]
 
 
 def test_what_a_block_holds_comes_back(core: Page) -> None:

@@ -15,6 +15,7 @@ from tilestep.messages import shown
 from tilestep.record.schema import TABLES
 from tilestep.record.tables import Tables
 from tilestep.report.reader.lazily import LazySequence
+from tilestep.report.reader.sums import require_sums
 
 NS_PER_US: Final = 1000
 MOST_NS: Final = 2**60  # since the recording began
@@ -274,6 +275,7 @@ class System:
             raise RecordingError(
                 f"heat map {shown(name)} has {len(moments):,} times of {len(edges) + 1:,} cells: at most {MOST_CELLS:,} are read"
             )
+        require_sums(counts, f"counts of heat map {shown(name)}")
         table = np.zeros((len(moments), len(edges) + 1), np.int64)
         np.add.at(table, (rows, cells), counts)
         return HeatMap(name=name, unit=unit, edges=tuple(edges), times_ns=moments, counts=table)

@@ -27,8 +27,9 @@ export function fixed(value, digits) {
   return middle && /[13579]$/.test(text) ? (value - 0.5 / 10 ** digits).toFixed(digits) : text;
 }
 
-/** A whole number with commas. @param {number} value @returns {string} */
+/** A whole number with commas. Beyond 2**53 not all of its digits are known. @param {number} value @returns {string} */
 export function count(value) {
+  if (Math.abs(value) > 2 ** 53) return `about ${value < 0 ? MINUS : ""}${Math.abs(value).toExponential(3)}`;
   return fixed(value, 0).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 

@@ -14,6 +14,7 @@ from tilestep.errors import RecordingError
 from tilestep.record.merged import MERGED
 from tilestep.report.page.block import Block
 from tilestep.report.reader import Report
+from tilestep.report.reader.sums import require_sums
 
 Numbers = NDArray[np.int64]
 MOST_SPANS: Final = 300_000  # of a page's timeline
@@ -58,6 +59,7 @@ def system(report: Report) -> Block | None:
     }
     if len(found["parent"]) and (found["parent"] >= np.arange(len(found["parent"]))).any():
         raise RecordingError("column 'spans/parent' has a span before the one around it")
+    require_sums(found["duration_ns"], "spans of wall time")
     strings = (*tables.strings, "")
     labels, label_of = np.unique(found["label"], return_inverse=True)
     numbers: list[int] = labels.tolist()
