@@ -82,3 +82,15 @@ def test_processes_of_a_job_say_by_which_clock_they_stand(open_page: OpenPage, h
     assert "emulated time are of process" not in text(page)
     assert {row[0] for row in rows(page, "call tree")} >= {"11 \N{MIDDLE DOT} MainThread", "22 \N{MIDDLE DOT} MainThread"}
     assert words not in text(open_page(host_only, "system"))
+
+
+def test_threads_stand_on_the_clock_of_their_table(open_page: OpenPage, host_only: Path) -> None:
+    spans = sorted(event.start_ns for event in open_report(host_only).system.events)
+    page = open_page(host_only, "system", wall=f"{spans[-1] - 10}_{spans[-1] + 100_000}")
+    page.locator("#main figure > canvas").first.focus()
+    page.keyboard.press("s")
+    page.wait_for_function("() => location.hash.includes('wall=')")
+    begin, end = (
+        float(part) for part in page.evaluate("decodeURIComponent(location.hash)").partition("wall=")[2].partition("&")[0].split("_")
+    )
+    assert begin <= spans[-1] <= end
