@@ -1,0 +1,40 @@
+"""XLA:CPU compiles each program once for a process of tests, which make many functions that are the same program.
+
+An executable has no state: what JAX knows of a function stands beside it. Programs that call back are left alone, because their text has
+the addresses of Python's objects, and so are those of emulated IPUs, whose executables are what is tested. `make test-all` compiles
+everything, as users do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from typing import Any, Final
+
+_MOST: Final = 500
+_known: OrderedDict[Any, Any] = OrderedDict()
+
+
+def share() -> None:
+    """Has JAX look for a program here before it compiles it. With a JAX that has no such function nothing is shared."""
+    from jax._src import compiler
+
+    compile_and_load: Any = getattr(compiler, "backend_compile_and_load", None)
+    if compile_and_load is None or not os.environ.get("XLA_FLAGS"):
+        return
+
+    def once(backend: Any, module: Any, executable_devices: Any, options: Any, host_callbacks: Any) -> Any:
+        if backend.platform != "cpu" or host_callbacks:
+            return compile_and_load(backend, module, executable_devices, options, host_callbacks)
+        text = str(module)
+        if "custom_call" in text:
+            return compile_and_load(backend, module, executable_devices, options, host_callbacks)
+        key = text, backend, options.SerializeAsString()
+        if key not in _known:
+            _known[key] = compile_and_load(backend, module, executable_devices, options, host_callbacks)
+            if len(_known) > _MOST:
+                _known.popitem(last=False)
+        _known.move_to_end(key)
+        return _known[key]
+
+    compiler.backend_compile_and_load = once  # pyright: ignore[reportAttributeAccessIssue]
