@@ -141,6 +141,7 @@ PUBLIC_NAMES = [
     "tilestep.report.reader.Switch",
     "tilestep.report.reader.System",
     "tilestep.report.reader.Target",
+    "tilestep.report.reader.Unkept",
     "tilestep.report.reader.Variable",
     "tilestep.report.reader.Wait",
     "tilestep.report.reader.open_report",

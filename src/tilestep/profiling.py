@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from tilestep.hints import nothing_computed
 from tilestep.messages import shown
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from tilestep.record.tables import Tables
     from tilestep.report import Profile
     from tilestep.report.page.frame import PageFrame
+
+_OF_WITH: Final = 3  # frames from here to the `with` of a context manager that contextlib makes
 
 
 @final
@@ -87,6 +90,8 @@ def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]
         OSError: before the block if `directory` cannot be made or written to; after it if the files cannot be written (a full disk).
         RecordingError: after the block if the recording is too large for a file that can be read again.
         An error of the block goes before them, and has a note of what could not be written.
+
+    Warns: RuntimeWarning after the block if only the page could not be made or written; it can be made of the recording later.
     """
     from tilestep.errors import RecordingError
     from tilestep.files import writable_directory
@@ -95,20 +100,24 @@ def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]
     target = None if directory is None else writable_directory(directory).absolute()
     result = None
 
-    def write() -> None:
-        if target is not None and result is not None:
-            write_report(result.profile, writable_directory(target), recording=result.tables)  # the block may have removed it
+    def write() -> str:
+        if target is None or result is None:
+            return ""
+        return write_report(result.profile, writable_directory(target), recording=result.tables)  # the block may have removed it
 
     try:
         with profiled(target) as result:
             yield result
     except BaseException as error:
         try:
-            write()
-        except (OSError, RecordingError) as missing:
-            error.add_note(f"tilestep.profile: {unwritten(missing)}")
+            missing = write()
+        except (OSError, RecordingError) as reason:
+            missing = unwritten(reason)
+        if missing:
+            error.add_note(f"tilestep.profile: {missing}")
         raise
-    write()
+    if without_page := write():
+        warnings.warn(f"tilestep.profile: {without_page}", RuntimeWarning, stacklevel=_OF_WITH)
 
 
 @contextlib.contextmanager

@@ -84,6 +84,15 @@ except OSError as error: print(error.filename, error.strerror, found.dispatches)
     assert ended.stdout == f"{full_disk}/profile.json No space left on device 1\nfilling\nprofile.json\nold\n", ended.stderr
 
 
+def test_an_automatic_report_without_its_page_is_a_line_and_the_recording_is_there(tmp_path: Path) -> None:
+    (tmp_path / "report.html").mkdir()
+    settings = environment({"POPLAR_ENGINE_OPTIONS": auto_report(tmp_path)})
+    ended = subprocess.run((sys.executable, "-c", ADDS), env=settings, capture_output=True, text=True, check=False)
+    told = f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {tmp_path}/report.html is not written: Is a directory; "
+    assert (ended.returncode, ended.stderr.splitlines()[-1].startswith(told)) == (0, True), ended.stderr
+    assert (tmp_path / "run.tilestep").is_file()
+
+
 def test_links_in_the_place_of_a_report_s_files_are_replaced(tmp_path: Path) -> None:
     report = tmp_path / "report"
     report.mkdir()

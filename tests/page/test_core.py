@@ -23,9 +23,11 @@ import * as format from "./core/format.js";
 import * as pairs from "./core/pairs.js";
 import * as state from "./core/state.js";
 import * as table from "./core/table.js";
+import { startTips } from "./core/tip.js";
 import * as value from "./core/value.js";
-Object.assign(window, { data, dom, format, pairs, state, table, value });
+Object.assign(window, { data, dom, format, pairs, state, startTips, table, value });
 """
+MINUS, NONE = "\u2212", "\u2013"
 TIMES = [0, 1e-12, 1e-9, 9.994e-9, 1e-6, 0.9996, 1, 59.9, 99.95, 119.99, 120, 7199, 7200, 1e6, 0.125, 1.125, 62.25, 180, 13.25, 135]
 SIZES = [
     0,
@@ -95,14 +97,19 @@ def test_shares_are_those_of_the_command_line(core: Page) -> None:
         (100, 1000),
         *zip(some(1000, 0, 6), some(1000, 3, 7), strict=True),
     ]
-    assert different(core, "format.share(...each)", [list(each) for each in pairs], [share_text(*each) for each in pairs]) == []
+    assert (
+        different(core, "format.share(...each)", [list(each) for each in pairs], [share_text(*each).replace("-", NONE) for each in pairs])
+        == []
+    )
 
 
 def test_counts_have_commas(core: Page) -> None:
     counts = [0, 1, 999, 1000, 123_456, 2**53, -1, -999, -1000, -1_234_567]
     halves = [0.5, 1.5, 2.5, 102.5, 103.5, 0.4, -0.4]
     assert core.evaluate("(all) => all.map(format.count)", halves) == ["0", "2", "2", "102", "104", "0", "0"]
-    assert different(core, "format.count(each)", counts, [f"{each:,}" for each in counts]) == []
+    assert different(core, "format.count(each)", counts, [f"{each:,}".replace("-", MINUS) for each in counts]) == []
+    large = [2**53 + 2, -(2**60), 1e300]  # a double has not all of their digits
+    assert core.evaluate("(all) => all.map(format.count)", large) == ["about 9.007e+15", f"about {MINUS}1.153e+18", "about 1.000e+300"]
 
 
 def test_what_a_block_holds_comes_back(core: Page) -> None:
@@ -230,6 +237,61 @@ def test_a_long_table_draws_what_is_seen(core: Page) -> None:
     assert core.locator("tbody tr[aria-rowindex]").count() == 10_000
     core.evaluate("dispatchEvent(new Event('afterprint'))")
     core.wait_for_function("document.querySelectorAll('tbody tr').length < 200")
+
+
+FOCUSED = """() => {
+    const [here, tip] = [document.activeElement, document.getElementById("tip")];
+    return { text: here.textContent, row: Number(here.closest("tr")?.getAttribute("aria-rowindex")) - 2, tag: here.tagName,
+        tip: tip.hidden ? null : tip.textContent, described: here.getAttribute("aria-describedby") === "tip" };
+}"""
+
+
+def test_keys_read_a_table_cell_by_cell(core: Page) -> None:
+    core.evaluate("value.learn(1e9, { '': 'From here.' }); document.getElementById('tip') ?? startTips()")
+    made(core, [["b", 2048], ["a", 1]], "open: (row) => window.opened.push(row[0])")
+    stops = "[...document.querySelectorAll('#place *')].filter((each) => each.tabIndex >= 0).length"
+    assert core.evaluate(stops) == 1, "one stop of the Tab key"
+    core.focus("th:nth-child(1) button")
+    core.keyboard.press("ArrowRight")
+    core.keyboard.press("Enter")
+    assert core.get_attribute("th:nth-child(2)", "aria-sort") == "descending"
+    core.keyboard.press("ArrowDown")
+    exact = "2,048 bytes. From here."
+    assert core.evaluate(FOCUSED) == {"text": "2.00 KiB", "row": 0, "tag": "TD", "tip": exact, "described": True}
+    core.keyboard.press("Escape")
+    assert core.evaluate(FOCUSED)["tip"] is None
+    core.keyboard.press("ArrowDown")
+    core.keyboard.press("ArrowDown")  # there is none below
+    assert core.evaluate(FOCUSED)["tip"] == "1 byte. From here."
+    core.keyboard.press("Home")
+    core.keyboard.press("Enter")
+    assert core.evaluate("window.opened") == ["a"]
+    core.keyboard.press("Control+Home")
+    assert core.evaluate(FOCUSED)["tag"] == "BUTTON"
+    assert core.evaluate(stops) == 1
+
+
+def test_keys_go_through_rows_that_are_not_drawn(core: Page) -> None:
+    core.evaluate("value.learn(1e9, {}); document.getElementById('tip') ?? startTips()")
+    made(core, [[f"row {index}", index] for index in range(10_000)])
+    core.mouse.move(30, 80)  # it lies still over the rows
+    core.focus("th:nth-child(2) button")
+    seen = """() => {
+        const [cell, box] = [document.activeElement, document.querySelector(".scroller")].map((each) => each.getBoundingClientRect());
+        return cell.top >= box.top - 1 && cell.bottom <= box.bottom + 1;
+    }"""
+    for key, row in (("Control+End", 9999), ("ArrowUp", 9998), ("PageUp", 9977), ("Control+Home", -1), ("PageDown", 20), ("ArrowDown", 21)):
+        core.keyboard.press(key)
+        assert core.evaluate(FOCUSED)["row"] == row, key
+        assert core.evaluate(seen), key
+    core.evaluate("document.querySelector('.scroller').scrollTop = 5000 * 26")
+    core.wait_for_function("document.querySelector(`tr[aria-rowindex='5002']`)")
+    assert core.evaluate(FOCUSED)["row"] == 21, "what has the focus keeps it out of sight"
+    for key in ("ArrowDown", "End"):
+        core.keyboard.press(key)
+        assert core.evaluate(seen)
+    found = core.evaluate(FOCUSED)
+    assert (found["row"], found["tip"]) == (22, "22 bytes.")
 
 
 def test_rows_of_two_sides_are_joined_by_key(core: Page) -> None:

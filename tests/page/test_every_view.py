@@ -52,7 +52,7 @@ ODD = """() => ({
 UNEXPLAINED = r"""() => [...document.querySelectorAll("#main [data-value]")]
     .filter((each) => each.textContent.trim())
     .filter(({ dataset }) => !Number.isFinite(Number(dataset.value))
-        || !/^([^.\d]+: )?-?[\d,.e+-]+( [^.]+)?\. \S.{8,}/su.test(dataset.tip ?? ""))
+        || !/^([^.\d]+: )?\u2212?[\d,.e+\u2212]+( [^.]+)?\. \S.{8,}/su.test(dataset.tip ?? ""))
     .map((each) => `${each.textContent} | ${each.dataset.tip} | in ${each.closest("[aria-label]")?.ariaLabel}`)"""
 LOOSE = """() => [...document.querySelectorAll("#main canvas")]
     .filter((each) => each.ariaHidden !== "true" && each.parentElement.tagName !== "FIGURE").length"""

@@ -14,7 +14,8 @@ from playwright.sync_api import Locator, Page
 from tests.page.conftest import OpenPage
 from tests.page.pages import fragment, go, rows, tables, text, values, wait_for
 from tests.recordings import HOSTILE, LONG
-from tests.unit.report.reader.recorded import everything, report_of, two_stages
+from tests.unit.report.reader.recorded import everything, recorded, report_of, run_of, two_stages
+from tilestep.report.lane_names import KIND_TEXTS
 from tilestep.report.page.document import in_full
 from tilestep.report.reader import Report, open_report
 
@@ -74,6 +75,38 @@ def test_waits_have_the_sentences_and_the_cycles_of_the_reader(recording: Path, 
     assert {lane: waited for lane, waited, *_ in rows(page, "waits by lane")} == by_lane
 
 
+def test_what_was_not_recorded_is_no_wait_and_looks_like_none(open_page: OpenPage) -> None:
+    called = two_stages()
+    report = Report(recorded(run_of(called, runs=9), [called], runs_in_detail=4))
+    execution = report.execution
+    page = open_page(report, "execution", range=f"0-{max(map(int, execution.events.column('end')))}")
+    unkept = {lane.name: cycles for lane in execution.lanes if (cycles := sum(gap.cycles for gap in execution.unkept(lane)))}
+    waits = {lane.name: sum(wait.cycles for wait in execution.waits(lane)) for lane in execution.lanes}
+    assert {row[0]: (row[1], row[3]) for row in rows(page, "waits by lane") if row[3]} == {
+        name: (waits[name], cycles) for name, cycles in unkept.items()
+    }
+    assert dict.fromkeys(["not recorded"], sum(unkept.values())) == {
+        kind: every for kind, _, every in rows(page, "time by kind in the window") if kind == "not recorded"
+    }
+    spans = [execution.events_of(lane) for lane in execution.lanes]
+    whole = sum(max(event.cycles_to for event in events) - events[0].cycles_from for events in spans if events)
+    share = next(each["value"] for each in values(page) if each["unit"] == "share" and "were not kept" in each["tip"])
+    assert share == pytest.approx(1 - sum(unkept.values()) / whole)
+    page.get_by_role("button", name="Show as table").click()
+    [label] = [each for each in tables(page) if each.startswith("events of")]
+    shown = {(row[0], row[5], row[6]) for row in rows(page, label) if row[1] == "not recorded"}
+    assert shown == {(lane.name, gap.cycles_from, gap.cycles_to) for lane in execution.lanes for gap in execution.unkept(lane)}
+    said = [press(page, "ArrowRight") for _ in execution.events_of(execution.lane("host"))]
+    assert sum("are not recorded: the events of runs in this time were not kept, so it may have worked" in words for words in said) == 1
+    assert page.locator(".legend .swatch.unkept").count() == 1
+
+
+def test_a_recording_of_all_runs_says_nothing_of_gaps(mnist_plain: Path, open_page: OpenPage) -> None:
+    page = open_page(mnist_plain, "execution")
+    assert "not recorded" not in text(page)
+    assert page.locator(".legend .swatch.unkept").count() == 0
+
+
 def test_the_waits_of_one_lane_stand_alone_once_it_is_opened(mnist_classifier: Path, open_page: OpenPage) -> None:
     page = open_page(mnist_classifier, "execution")
     every = rows(page, "waits by lane and reason")
@@ -94,7 +127,7 @@ def test_the_critical_path_is_the_readers(recording: Path, open_page: OpenPage) 
     expected = [
         [
             piece.event.lane.name,
-            piece.event.kind,
+            KIND_TEXTS[piece.event.kind],
             names[piece.event.program] if piece.event.program >= 0 else None,
             piece.cycles_from,
             piece.cycles_to,
@@ -164,7 +197,14 @@ def test_the_steps_of_a_run_are_the_readers_to_the_cycle(program: str, open_page
     page.wait_for_selector(f"[aria-label='{label}']")
     [on_ipu] = [each for each in report.execution.runs[run].ipus if each.ipu == ipu]
     assert [[row[0], row[1], *row[4:]] for row in rows(page, label)] == [
-        [span.kind, span.leaf.name if span.leaf else None, span.times, span.cycles_from, span.cycles_to, span.cycles]
+        [
+            KIND_TEXTS.get(span.kind, span.kind),
+            span.leaf.name if span.leaf else None,
+            span.times,
+            span.cycles_from,
+            span.cycles_to,
+            span.cycles,
+        ]
         for span in on_ipu.spans(unrolled=True)
     ]
 
@@ -204,7 +244,7 @@ def test_keys_go_from_event_to_event_and_are_read_aloud(mnist_classifier: Path, 
     events = list(execution.events_of(execution.lane("host")))
     for event in events:
         said = press(page, "ArrowRight")
-        assert said.startswith(f"{event.kind}")
+        assert said.startswith(KIND_TEXTS[event.kind])
         assert f"from cycle {event.cycles_from:,} to {event.cycles_to:,}" in said
     assert "no event behind it on host" in press(page, "ArrowRight")
     for event in reversed(events[:-1]):
@@ -236,7 +276,7 @@ def test_keys_follow_the_critical_path(pipeline: Path, open_page: OpenPage) -> N
     pieces = whole(pipeline).execution.critical_path().pieces
     for number, piece in enumerate(pieces[:12], 1):
         said = press(page, "]")
-        assert said.startswith(f"{number} of {len(pieces):,} on the critical path: {piece.event.kind}")
+        assert said.startswith(f"{number} of {len(pieces):,} on the critical path: {KIND_TEXTS[piece.event.kind]}")
         assert f"from cycle {piece.event.cycles_from:,} to {piece.event.cycles_to:,}" in said
     assert press(page, "p") == "critical path hidden"
     assert state(page)["path"] == "0"
@@ -266,7 +306,7 @@ def test_show_as_table_has_the_events_of_the_window(mnist_plain: Path, open_page
     found = rows(page, label)
     assert 0 < len(found) < len(every)
     assert sorted((row[0], row[1], *row[5:]) for row in found) == sorted(
-        (event.lane.name, event.kind, event.cycles_from, event.cycles_to, event.cycles) for event in inside
+        (event.lane.name, KIND_TEXTS[event.kind], event.cycles_from, event.cycles_to, event.cycles) for event in inside
     )
     page.get_by_role("button", name="compute", exact=True).click()
     page.wait_for_timeout(500)
@@ -274,17 +314,84 @@ def test_show_as_table_has_the_events_of_the_window(mnist_plain: Path, open_page
     assert state(page)["kinds"] == "compute"
 
 
-def test_a_program_is_found_by_its_name(pipeline: Path, open_page: OpenPage) -> None:
+def test_search_finds_as_one_types_and_enter_goes_from_hit_to_hit(pipeline: Path, open_page: OpenPage) -> None:
     page = open_page(pipeline, "execution")
+    execution = whole(pipeline).execution
+    status = page.locator(".search [role=status]")
+    field = page.get_by_role("searchbox", name="find a program, task, kind, lane or step")
+
+    def found(words: str) -> str:
+        field.fill(words)
+        page.wait_for_timeout(250)
+        return status.inner_text().partition(":")[0]
+
     name = open_report(pipeline).compilation.programs[0].name
-    field = page.get_by_role("searchbox", name="find a program or task")
-    field.fill(name.upper())
-    field.press("Enter")
-    assert re.match(r"1 of \d", page.locator("#main figure .live").first.inner_text())
+    lanes_of_runs = {
+        (event.lane.index, event.run, event.program)
+        for lane in execution.lanes
+        for event in execution.events_of(lane)
+        if event.program >= 0 and name in head(page)["programs"][event.program]["label"]
+    }
+    assert found(name.upper()) == f"{len(lanes_of_runs):,} found"
     assert state(page)["find"] == name.upper()
-    field.fill("no such program")
     field.press("Enter")
-    assert "no event is of a program" in page.locator("#main figure .live").first.inner_text()
+    assert status.inner_text().startswith("1 of ")
+    field.press("Shift+Enter")
+    assert status.inner_text() == f"{len(lanes_of_runs):,} of {len(lanes_of_runs):,}"
+    kind = [event for lane in execution.lanes for event in execution.events_of(lane) if event.kind == "stream-in"]
+    assert found("arguments in") == f"{len(kind):,} found"
+    assert found("IPU-Link from IPU 0 to IPU 1") == "1 found"
+    task = next(run.task for run in execution.runs if run.stage >= 0)
+    assert found(task).endswith(" found")
+    assert found("no such thing") == "nothing is called “no such thing”"
+    assert found("") == ""
+
+
+def test_search_finds_a_step_inside_of_a_run(open_page: OpenPage) -> None:
+    page = open_page(steps_of("everything"), "execution")
+    page.get_by_role("searchbox").first.fill("all-reduce")
+    page.get_by_role("searchbox").first.press("Enter")
+    assert page.locator(".search [role=status]").inner_text().startswith("1 of ")
+    assert " · everything on IPU " in page.locator("#main figure .live").inner_text()
+
+
+def test_three_tabs_are_enough_for_the_picture_and_arrows_go_through_a_legend(mnist_plain: Path, open_page: OpenPage) -> None:
+    page = open_page(mnist_plain, "execution")
+    for key in ("Tab", "Tab", "Enter"):
+        page.keyboard.press(key)
+    assert page.evaluate("document.activeElement === document.querySelector('#main canvas[role=application]')")
+    assert page.locator(".filters button[tabindex='0']").count() == page.locator(".filters [role=toolbar]").count() == 2
+    buttons = page.locator(".filters [role=toolbar]").first.locator("button")
+    buttons.first.focus()
+    page.keyboard.press("ArrowRight")
+    assert buttons.nth(1).evaluate("each => each === document.activeElement && each.tabIndex === 0")
+    page.keyboard.press("End")
+    assert buttons.last.evaluate("each => each === document.activeElement")
+    page.keyboard.press("ArrowRight")
+    assert buttons.first.evaluate("each => each === document.activeElement")
+    go(page, "findings")
+    assert page.locator("#to-picture").evaluate("each => each.hidden") == (page.locator("#main figure canvas").count() == 0)
+
+
+def test_all_keys_below_the_timeline_hold_and_none_scrolls_the_page(mnist_plain: Path, open_page: OpenPage) -> None:
+    page = open_page(mnist_plain, "execution", height=500)
+    keys = page.locator("figcaption .keys").inner_text()
+    named = {"←": "ArrowLeft", "→": "ArrowRight", "↑": "ArrowUp", "↓": "ArrowDown", "\N{MINUS SIGN}": "-"}
+    words = [named.get(word, word) for word in re.split(r"[ ,.]+", keys.partition("Wheel")[0])]
+    listed = [
+        word
+        for word in words
+        if word in {*named.values(), "+", "[", "]", "Home", "End", "Enter", "Escape", "PageUp", "PageDown"} or re.fullmatch("[A-Z]", word)
+    ]
+    assert len(listed) == 23
+    send = "canvas.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true }))"
+    taken = timeline(page).evaluate(f"(canvas, keys) => keys.filter((key) => {send})", listed)
+    assert taken == []
+    press(page, "w", "w", "End")
+    assert int(state(page)["to"]) >= max(
+        event.cycles_to for lane in whole(mnist_plain).execution.lanes for event in whole(mnist_plain).execution.events_of(lane)
+    )
+    assert page.evaluate("scrollY") == 0
 
 
 def test_the_pointer_zooms_moves_and_selects(mnist_plain: Path, open_page: OpenPage) -> None:
@@ -349,3 +456,17 @@ def test_a_url_that_makes_no_sense_shows_the_whole(given: dict[str, str], mnist_
     assert page.locator(".alert").count() == 0
     assert press(page, "ArrowRight").startswith("dispatch")
     assert page.evaluate("location.hash").startswith(fragment("execution", {}))
+
+
+def test_kinds_have_one_name_each_in_all_tables_and_in_the_terminal(pipeline: Path, open_page: OpenPage) -> None:
+    page = open_page(pipeline, "execution")
+    names = {*KIND_TEXTS.values(), "waiting"}
+    for label, column in (
+        ("critical path by lane, kind and program", 1),
+        ("time by kind in the window", 0),
+        ("time by kind of the busiest IPU", 0),
+    ):
+        assert {row[column] for row in rows(page, label)} <= names
+    legend = page.get_by_role("list", name="kinds: press to hide or show")
+    assert {item.strip() for item in legend.locator("button").all_inner_texts()} <= names
+    assert "stream-in" not in text(page)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.page.pages import rows, values, wait_for
 from tests.unit.report.reader.recorded import liveness, report_of, two_stages
@@ -90,7 +90,7 @@ def test_keys_choose_a_step_and_mark_a_second(open_page: Any) -> None:
     assert [row[0] for row in rows(page, "values that were born")] == ["y"]
     page.get_by_role("button", name="no mark").click()
     assert page.evaluate("location.hash") == "#liveness?on=all&tick=6"
-    assert page.get_by_text("Between the two steps").count() == 0
+    page.get_by_text("Between the two steps").wait_for(state="detached")
 
 
 def test_a_click_chooses_and_one_with_shift_marks(open_page: Any) -> None:
@@ -109,7 +109,7 @@ def test_the_head_names_the_peak(open_page: Any) -> None:
     page = open_page(report, "liveness")
     found = [each["value"] for each in values(page, ".fullest")]
     assert found == [memory.peak.total_bytes, report.target.bytes_per_tile, memory.peak.total_bytes / report.target.bytes_per_tile]
-    assert f"step {memory.peak.tick}, {memory.liveness[memory.peak.tick].name}" in page.inner_text(".fullest")
+    assert f"step {memory.peak.tick} of {len(memory.liveness)}, {memory.liveness[memory.peak.tick].name}" in page.inner_text(".fullest")
     label = page.locator(CANVAS).get_attribute("aria-label")
     assert label is not None
     assert "Keys: left and right" in label

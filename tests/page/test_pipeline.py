@@ -83,3 +83,8 @@ def test_two_recordings_stand_below_each_other_with_what_differs(open_page: Open
 def test_a_recording_without_stages_says_so(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "pipeline")
     assert "No run of this recording is of a pipeline's stage" in text(page)
+    entry = page.locator("nav a[data-view=pipeline]")
+    assert "empty" in (entry.get_attribute("class") or "")
+    assert (entry.get_attribute("data-tip") or "").startswith("No run of this recording")
+    assert page.locator("nav a.empty").count() == 2  # nor has it wall time
+    assert page.locator("nav a[data-view=execution][data-tip]").count() == 0

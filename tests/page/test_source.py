@@ -164,7 +164,7 @@ def test_search_in_the_flame_says_the_share(open_page: OpenPage, mnist_plain: Pa
     for row in overview(open_report(mnist_plain)).steps:
         cycles[row.family] += row.cycles
     share = 100 * cycles["matmul"] / cycles.total()
-    expect(page.get_by_text(f"{share:.0f} % of the cycles")).to_be_visible()
+    expect(page.get_by_text(f"{share:.0f} % of the time")).to_be_visible()
 
 
 def test_a_hostile_recording_is_text(open_page: OpenPage, hostile: Path) -> None:

@@ -169,3 +169,21 @@ print(p.emulated_cycles, p.timeline)
     first, second = lines(code), lines(code, MALLOC_ARENA_MAX="1")
     assert first == second
     assert "jit__lambda" in first[0]
+
+
+def test_a_page_that_cannot_be_written_is_a_warning_after_the_files(tmp_path: Path) -> None:
+    folder = tmp_path / "here"
+    (folder / "report.html").mkdir(parents=True)
+    missing = f"{folder}/report.html is not written: Is a directory; run.tilestep is: `tilestep report html {folder}` makes a page of it"
+    out = lines(f"""
+import tilestep, warnings
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    with tilestep.profile({str(folder)!r}): pass
+for each in told: print(each.category.__name__, each.filename, each.message, sep="|")
+try:
+    with tilestep.profile({str(folder)!r}): raise KeyError("mine")
+except KeyError as error: print(error, *error.__notes__)
+""")
+    assert out == [f"RuntimeWarning|<string>|tilestep.profile: {missing}", f"'mine' tilestep.profile: {missing}"]
+    assert sorted(path.name for path in folder.iterdir()) == ["profile.json", "report.html", "run.tilestep", "summary.txt"]

@@ -170,8 +170,10 @@ def run(args: argparse.Namespace) -> int:
         if json_path is not None:
             write_file(json_path, recording.profile.to_json() + "\n")
         if report_path is not None:
-            write_report(recording.profile, report_path, recording=recording.tables)
-            if recording.tables is not None:
+            without_page = write_report(recording.profile, report_path, recording=recording.tables)
+            if without_page:
+                tell(_COMMAND, without_page)
+            elif recording.tables is not None:
                 tell(_COMMAND, f"{plain(report_path / PAGE_FILE)} shows this run in a browser")
     except OSError as error:
         tell(_COMMAND, f"the profile could not be written: {plain(error.filename)}: {error.strerror}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import getpass
 import socket
+import threading
 import webbrowser
 from typing import Any, Final
 
@@ -54,12 +55,21 @@ def _view(args: argparse.Namespace) -> int:
         tunnel = f"ssh -N -L {server.port}:{ADDRESS}:{server.port} {getpass.getuser()}@{socket.gethostname()}"
         print_line(f"On the machine in front of you:\n  {tunnel}\nand open the address there.")
     elif not args.no_browser:
-        webbrowser.open(server.url)
+        threading.Thread(target=_open, args=(server.url,), daemon=True).start()  # one without windows stays until its user leaves it
     try:
         server.serve()
     except KeyboardInterrupt:
         print_line("")
     return 0
+
+
+def _open(url: str) -> None:
+    try:
+        opened = webbrowser.open(url)
+    except (webbrowser.Error, OSError):
+        opened = False
+    if not opened:
+        tell(_COMMAND, "no browser was found on this machine: open the address in one yourself")
 
 
 def _port(text: str) -> int:

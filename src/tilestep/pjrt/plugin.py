@@ -117,7 +117,7 @@ def _write_report() -> None:
     from tilestep.files import writable_directory
     from tilestep.pjrt.running.measurement import measured
     from tilestep.pjrt.table.client import started_client
-    from tilestep.report.files import tell_unwritten, write_report
+    from tilestep.report.files import tell_unwritten, unwritten, write_report
 
     client = started_client()
     if client is None or not client.in_use:
@@ -130,8 +130,8 @@ def _write_report() -> None:
     try:
         recording = measurement.recording(lines=engine.debug_info, hlo=engine.serialized_graph, memory=engine.graph_profile)
     except RecordingError as error:
-        tell_unwritten(error)
+        tell_unwritten(unwritten(error))
     try:
-        write_report(measurement.profile, writable_directory(engine.directory), recording=recording)
+        tell_unwritten(write_report(measurement.profile, writable_directory(engine.directory), recording=recording))
     except (OSError, RecordingError) as error:
-        tell_unwritten(error)
+        tell_unwritten(unwritten(error))

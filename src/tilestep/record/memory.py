@@ -19,6 +19,7 @@ from tilestep.record.schema import CATEGORIES
 from tilestep.record.tables import Tables
 
 MAX_BYTES: Final = 1 << 40  # of one value on a tile: a bound that no machine reaches
+MAX_SUM: Final = 1 << 62  # bytes of all lives on all tiles
 MAX_CELLS: Final = 1 << 24  # of one matrix: 128 MiB
 LIFE_COLUMNS: Final = ("category", "first", "last", "tile_bytes", "tiles", "start_tile")  # that say which cells a life takes
 _BLOCK_CELLS: Final = 1 << 18  # of the matrices that the search for the peak looks at, one after the other
@@ -77,6 +78,8 @@ class ProgramMemory:
                 raise ValueError(
                     f"column {name} of lives goes from {column.min()} to {column.max()}: it must stay within {least} to {most}"
                 )
+        if float(self.tile_bytes.astype(np.float64) @ self.tiles) > MAX_SUM:
+            raise ValueError("its lives have more than 2**62 bytes on all tiles together")
         if (self.first > self.last).any():
             raise ValueError(f"life {int((self.first > self.last).argmax())} ends before it begins")
 

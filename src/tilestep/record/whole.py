@@ -11,16 +11,18 @@ from numpy.typing import NDArray
 from tilestep.errors import RecordingError
 from tilestep.record.call_tables import has_history, history_of
 from tilestep.record.capture import event_columns, lane_row
+from tilestep.record.history import History
 from tilestep.record.replay import replay_of_file
 from tilestep.record.schema import TABLES
 from tilestep.record.tables import Tables, known_column, known_columns, sealed
 
 
-def with_all_events(tables: Tables) -> Tables:
+def with_all_events(tables: Tables, history: History | None = None) -> Tables:
     """The recording with the events of all its runs.
 
     Args:
         tables: a recording with its whole journal.
+        history: that `history_of` gives of it, if the caller has it already.
 
     Returns:
         The same with other tables `lanes` and `events`.
@@ -30,7 +32,7 @@ def with_all_events(tables: Tables) -> Tables:
     """
     if not has_history(tables):
         raise RecordingError("this recording has no journal, so the events that it left out are lost: record it with one")
-    history = history_of(tables)
+    history = history or history_of(tables)
     if not history.complete:
         raise RecordingError("the journal of this recording was cut, so the events that it left out are lost: record fewer runs")
     system = replay_of_file(history, record=True)

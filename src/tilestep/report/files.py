@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,17 +48,26 @@ def require_report_directory(directory: Path | None) -> None:
         ) from error
 
 
-def write_report(profile: Profile, directory: Path, *, recording: Tables | None = None) -> None:
+def write_report(profile: Profile, directory: Path, *, recording: Tables | None = None) -> str:
     """Writes a profile as JSON, its summary as text, and the recording that it was taken from, with its page.
 
     Args: recording: of the same runs; None: there is none, and the files of an earlier one stay.
+    Returns: why there is no page of them, and how to make one; '' if nothing is missing.
     Raises: OSError naming the file that cannot be written; RecordingError if the recording is too large to be read again.
     """
     for name, text in zip(REPORT_FILES, (profile.to_json(), profile.summary()), strict=True):
         write_file(directory / name, text + "\n")
-    if recording is not None:
-        write_recording(directory / RUN_FILE, recording)
-        write_file(directory / PAGE_FILE, page_html(Report(recording), labels=(directory.name, "")))
+    if recording is None:
+        return ""
+    write_recording(directory / RUN_FILE, recording)
+    page = directory / PAGE_FILE
+    try:
+        write_file(page, page_html(Report(recording), labels=(directory.name, "")))
+    except Exception as error:  # the recording is there, from which a page can be made: a run does not fail for it
+        stale = " (the file there is of an earlier run)" if page.is_file() else ""
+        folder = shlex.quote(plain(directory))
+        return f"{plain(page)} is not written{stale}: {_why(error)}; run.tilestep is: `tilestep report html {folder}` makes a page of it"
+    return ""
 
 
 def unwritten(error: OSError | RecordingError) -> str:
@@ -65,11 +75,21 @@ def unwritten(error: OSError | RecordingError) -> str:
     return f"{plain(error.filename)} cannot be written: {error.strerror}" if isinstance(error, OSError) else plain(error)
 
 
-def tell_unwritten(error: OSError | RecordingError) -> None:
-    """Says on stderr that a file of the process's own report cannot be written. The program goes on, and ends as it would have."""
-    if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]  # of a process without it
+def tell_unwritten(what: str) -> None:
+    """Says on stderr which file of the process's own report is not written. The program goes on, and ends as it would have.
+
+    Args: what: a sentence; '' says nothing.
+    """
+    if what and sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]  # of a process without it
         with contextlib.suppress(OSError, ValueError):  # nobody reads it
-            print(f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {unwritten(error)}", file=sys.stderr)
+            print(f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {what}", file=sys.stderr)
+
+
+def _why(error: Exception) -> str:
+    """The reason of an error that a report need not end for; one of no kind that the package raises has its name before it."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return plain(error) if isinstance(error, RecordingError) else f"{type(error).__name__}: {plain(error)}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What people call the lanes of emulated time."""
+"""What people call the lanes of emulated time, and the kinds of their events."""
 
 from __future__ import annotations
 
@@ -13,6 +13,26 @@ _NAMES: Final = {
     "memory": "streaming memory of IPU-Machine {number}",
     "gateway": "gateway of IPU-Machine {number}",
     "link": "IPU-Link from IPU {number} to IPU {target}",
+}
+
+
+KIND_TEXTS: Final[dict[str, str]] = {
+    "load": "loading programs",
+    "save": "saving values at a switch",
+    "stream-in": "arguments in",
+    "compute": "compute",
+    "exchange": "exchange between tiles",
+    "sync": "sync",
+    "collective": "exchange between IPUs",
+    "host-call": "host calls",
+    "stream-out": "results out",
+    "read": "reads by the host",
+    "io-in": "arguments in over I/O tiles",
+    "io-out": "results out over I/O tiles",
+    "dispatch": "dispatches",
+    "wait": "the host waits",
+    "transfer": "transfers",
+    "idle": "idle",
 }
 
 

@@ -8,8 +8,8 @@ from typing import Final
 
 from tilestep.report.advice import Finding
 from tilestep.report.figures import Figures
+from tilestep.report.lane_names import KIND_TEXTS
 from tilestep.report.quantities import bytes_text, share_text, time_text
-from tilestep.report.summary import KIND_TEXTS
 from tilestep.units import seconds_from_cycles
 
 _MOST_FINDINGS: Final = 8

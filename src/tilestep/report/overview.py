@@ -214,8 +214,8 @@ def _threads(report: Report) -> list[ThreadRow]:
         ThreadRow(
             process=process.pid,
             thread=thread.name,
-            events=len(thread.all_events),
-            busy_wall_s=sum(event.duration_ns for event in thread.events) / 1e9,
+            events=thread.num_events,
+            busy_wall_s=thread.busy_ns / 1e9,
         )
         for process in report.system.processes
         for thread in process.threads

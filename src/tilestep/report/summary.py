@@ -14,30 +14,14 @@ from rich.text import Text
 
 from tilestep.report.advice import NEARLY_FULL, Finding, Steady
 from tilestep.report.figures import BatchProfile, Figures, ProgramProfile, StepProfile
+from tilestep.report.lane_names import KIND_TEXTS
 from tilestep.report.quantities import bytes_text, count_text, share_text, time_text
-from tilestep.sim.trace import EventKind
 from tilestep.units import seconds_from_cycles
 
 MOST_PROGRAMS: Final = 12
 MOST_STEPS: Final = 8
 MOST_ALIVE: Final = 8  # values at the peak of a program's memory
 LEAST_WIDTH: Final = 90  # columns that the tables need; a narrower terminal wraps
-
-KIND_TEXTS: Final[dict[EventKind | str, str]] = {
-    "load": "loading programs",
-    "save": "saving values at a switch",
-    "stream-in": "arguments in",
-    "compute": "compute",
-    "exchange": "exchange between tiles",
-    "sync": "sync",
-    "collective": "exchange between IPUs",
-    "host-call": "host calls",
-    "stream-out": "results out",
-    "read": "reads by the host",
-    "io-in": "arguments in over I/O tiles",
-    "io-out": "results out over I/O tiles",
-    "idle": "idle",
-}
 
 
 @dataclass(frozen=True, kw_only=True)

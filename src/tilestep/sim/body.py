@@ -7,7 +7,7 @@ however large the tree.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -175,35 +175,46 @@ def body_cost(program: Program, machine: MachineSpec, ipus: Sequence[int]) -> Bo
     runs once.
     """
     pricer = _Pricer(machine, tuple(ipus), program.num_io_tiles)
-    uses = tuple(pricer.uses(program.body, 1, None))
-    fixed = BodyCycles()
-    counted: dict[Site, BodyCycles] = {}
+    uses: list[LeafUse] = []
+    pricer.use(program.body, 1, None, uses)
+    sums: dict[Site | None, list[int]] = {None: [0] * len(BodyCycles._fields)}
     traffic: dict[Site | None, Counter[Resource]] = {None: Counter()}
-    calls: dict[Site | None, Calls] = {None: NO_CALLS}
-    for use in uses:
-        if use.site is None:
-            fixed = fixed.plus(use.cycles, use.times)
-        else:
-            counted[use.site] = counted.get(use.site, BodyCycles()).plus(use.cycles, use.times)
-        match use.leaf:
-            case Collective():
-                _add(traffic.setdefault(use.site, Counter()), pricer.collective(use.leaf).traffic, use.times)
-            case HostCall():
-                made = calls.get(use.site, NO_CALLS)
-                turns = max(made.turns, use.times) if use.leaf.is_feed else made.turns
-                calls[use.site] = made.plus(pricer.calls(use.leaf), use.times)._replace(turns=turns)
+    calls: dict[Site | None, Counter[Calls]] = {None: Counter()}
+    turns: dict[Site | None, int] = {}
+    for leaf, times, site, cycles in uses:
+        total = sums.get(site)
+        if total is None:
+            total = sums[site] = [0] * len(cycles)
+        for kind, spent in enumerate(cycles):
+            if spent:
+                total[kind] += times * spent
+        match leaf:
             case Superstep():
                 pass
+            case Collective():
+                _add(traffic.setdefault(site, Counter()), pricer.collective(leaf).traffic, times)
+            case HostCall():
+                calls.setdefault(site, Counter())[pricer.calls(leaf)] += times
+                if leaf.is_feed:
+                    turns[site] = max(turns.get(site, 0), times)
+    needs = {site: _together(made)._replace(turns=turns.get(site, 0)) for site, made in calls.items()}
     return BodyCost(
-        fixed=fixed,
-        counted=counted,
+        fixed=BodyCycles(*sums[None]),
+        counted={site: BodyCycles(*total) for site, total in sums.items() if site is not None},
         traffic_fixed=traffic[None],
         traffic_counted={site: sent for site, sent in traffic.items() if site is not None},
-        calls_fixed=calls[None],
-        calls_counted={site: made for site, made in calls.items() if site is not None},
+        calls_fixed=needs[None],
+        calls_counted={site: made for site, made in needs.items() if site is not None},
         collective=any(isinstance(use.leaf, Collective) for use in uses),
-        uses=uses,
+        uses=tuple(uses),
     )
+
+
+def _together(calls: Counter[Calls]) -> Calls:
+    total = NO_CALLS
+    for each, times in calls.items():
+        total = total.plus(each, times)
+    return total
 
 
 def has_streaming_memory(machine: MachineSpec) -> bool:
@@ -212,7 +223,7 @@ def has_streaming_memory(machine: MachineSpec) -> bool:
 
 
 class _Pricer:
-    """Prices the leaves of one program; equal collectives are priced once."""
+    """Prices the leaves of one program; equal collectives are priced once, and equal host calls."""
 
     def __init__(self, machine: MachineSpec, ipus: tuple[int, ...], num_io_tiles: int) -> None:
         self._machine = machine
@@ -220,52 +231,65 @@ class _Pricer:
         self._ipus = ipus
         self._staging_rate = machine.host.streaming_memory_bytes_per_second if has_streaming_memory(machine) else 0
         self._collectives: dict[object, CollectiveCost] = {}
+        self._host_calls: dict[object, tuple[BodyCycles, Calls]] = {}
         by_machine = [machine_of(machine, ipu) for ipu in ipus]
         self._sharers = max((by_machine.count(index) for index in set(by_machine)), default=1)  # of a host link
 
-    def uses(self, node: Node, times: int, site: Site | None) -> Iterator[LeafUse]:
+    def use(self, node: Node, times: int, site: Site | None, found: list[LeafUse]) -> None:
+        """Adds the leaves of a node to those that were found."""
         match node:
             case Superstep() | Collective() | HostCall():
-                yield LeafUse(node, times, site, self.cycles(node))
+                found.append(LeafUse(node, times, site, self.cycles(node)))
             case Series(nodes=nodes):
                 for child in nodes:
-                    yield from self.uses(child, times, site)
+                    self.use(child, times, site, found)
             case Loop(body=body, trips=int(trips)):
-                yield from self.uses(body, times * trips, site)
+                self.use(body, times * trips, site, found)
             case Loop(body=body, site=int(loop_site)):
-                yield from self.uses(body, 1, (loop_site, 0))
+                self.use(body, 1, (loop_site, 0), found)
             case Loop(body=body):
-                yield from self.uses(body, times, site)
+                self.use(body, times, site, found)
             case Branch(arms=arms, site=int(branch_site)):
                 for arm, body in enumerate(arms):
-                    yield from self.uses(body, 1, (branch_site, arm))
+                    self.use(body, 1, (branch_site, arm), found)
             case Branch(arms=arms):
-                yield from self._dearest(arms, times, site)
+                self._use_dearest(arms, times, site, found)
 
-    def _dearest(self, arms: Sequence[Series], times: int, site: Site | None) -> Iterator[LeafUse]:
+    def _use_dearest(self, arms: Sequence[Series], times: int, site: Site | None, found: list[LeafUse]) -> None:
         """The dearest arm, and the counted parts of the others, whose count is 0 if they did not run."""
-        options = [tuple(self.uses(arm, 1, None)) for arm in arms]
-        if not options:
-            return
-        dearest = max(range(len(options)), key=lambda arm: sum(use.times * use.cycles.total for use in options[arm]))
-        for arm, uses in enumerate(options):
-            for use in uses:
+        options: list[list[LeafUse]] = [[] for _ in arms]
+        for arm, option in zip(arms, options, strict=True):
+            self.use(arm, 1, None, option)
+        dearest = max(range(len(options)), key=lambda arm: sum(use.times * use.cycles.total for use in options[arm]), default=0)
+        for arm, option in enumerate(options):
+            for use in option:
                 if use.site is not None:
-                    yield use
+                    found.append(use)
                 elif arm == dearest:
-                    yield use._replace(times=use.times * times, site=site)
+                    found.append(use._replace(times=use.times * times, site=site))
 
     def cycles(self, leaf: Leaf) -> BodyCycles:
         match leaf:
             case Superstep():
-                return BodyCycles(compute=leaf.compute_cycles, exchange=leaf.exchange_cycles, sync=leaf.sync_cycles)
+                return BodyCycles(leaf.compute_cycles, leaf.exchange_cycles, leaf.sync_cycles)
             case Collective():
                 cost = self.collective(leaf)
                 return BodyCycles(compute=leaf.compute_cycles, sync=cost.sync_cycles, collective=cost.exchange_cycles)
             case HostCall():
-                passed = self._passed(leaf)
-                sync = self._machine.ipu.sync_cycles + self._machine.ipu.superstep_overhead_cycles
-                return BodyCycles(exchange=passed, sync=sync if passed else 0, host_call=self._host_call_cycles(leaf))
+                return self._priced(leaf)[0]
+
+    def calls(self, call: HostCall) -> Calls:
+        """What it needs of an IPU that has its link to itself, by the link or memory that carries it."""
+        return self._priced(call)[1]
+
+    def _priced(self, call: HostCall) -> tuple[BodyCycles, Calls]:
+        moved = (call.bytes_to_host, call.bytes_from_host, call.in_memory, call.is_feed)
+        if moved not in self._host_calls:
+            passed = self._passed(call)
+            sync = self._machine.ipu.sync_cycles + self._machine.ipu.superstep_overhead_cycles
+            cycles = BodyCycles(exchange=passed, sync=sync if passed else 0, host_call=self._host_call_cycles(call))
+            self._host_calls[moved] = cycles, self._calls(call)
+        return self._host_calls[moved]
 
     def collective(self, leaf: Collective) -> CollectiveCost:
         shape = (leaf.kind, leaf.size_bytes, leaf.groups, leaf.pairs)
@@ -280,7 +304,7 @@ class _Pricer:
         moved = int(cycles_from_bytes(call.bytes_to_host, rate, clock_hz)) + int(cycles_from_bytes(call.bytes_from_host, back, clock_hz))
         return self._waits(call) + moved
 
-    def calls(self, call: HostCall) -> Calls:
+    def _calls(self, call: HostCall) -> Calls:
         """The same at the full rate, by the link or memory that carries it."""
         rate, clock_hz = self._rate(call), self._machine.ipu.clock_hz
         out, back = (int(cycles_from_bytes(size, rate, clock_hz)) for size in (call.bytes_to_host, call.bytes_from_host))

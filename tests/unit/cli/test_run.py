@@ -220,6 +220,15 @@ def test_a_recording_has_the_source_unless_it_is_to_be_left_out(tmp_path: Path) 
     assert "secret" not in "".join(left_out.text(name) for name in ("trees", "profile", "snapshot", "call_names", "hlo"))
 
 
+def test_a_run_whose_page_cannot_be_written_keeps_its_recording_and_its_exit_status(tmp_path: Path) -> None:
+    (tmp_path / "report.html").mkdir()
+    done = tilestep_run("--report", str(tmp_path), "-c", "raise SystemExit(7)")
+    why = f"{tmp_path}/report.html is not written: Is a directory"
+    assert done.returncode == 7
+    assert done.stderr.endswith(f"tilestep run: {why}; run.tilestep is: `tilestep report html {tmp_path}` makes a page of it\n")
+    assert read_recording(tmp_path / "run.tilestep").manifest["kind"] == "run"
+
+
 def test_leaving_out_the_source_goes_with_a_report() -> None:
     done = tilestep_run("--no-source", "-c", "0")
     assert (done.returncode, done.stdout) == (2, "")

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
+import subprocess
+import sys
+import threading
 import urllib.request
+import webbrowser
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +31,11 @@ class Seen:
         self.page = ""
         self.answer: dict[str, Any] = {}
 
+    def open(self, url: str) -> bool:
+        """A browser that is there."""
+        self.opened.append(url)
+        return True
+
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
@@ -40,12 +50,10 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
     """No browser is started, and the user asks the page once and then presses Ctrl-C."""
     found = Seen()
     monkeypatch.delenv("SSH_CONNECTION", raising=False)
-    monkeypatch.setattr(command.webbrowser, "open", found.opened.append)
+    monkeypatch.setattr(command.webbrowser, "open", found.open)
     serve: Callable[[PageServer], None] = PageServer.serve
 
     def once(server: PageServer) -> None:
-        import threading
-
         def ask() -> None:
             question = json.dumps({"side": "a", "settings": ["host.load=/2"]}).encode()
             request = urllib.request.Request(f"{server.url}what-if", question, {"Content-Type": "application/json"})
@@ -87,6 +95,61 @@ def test_no_browser_only_prints(recording: Path, seen: Seen, capsys: pytest.Capt
     assert main(["view", str(recording), "--no-browser"]) == 0
     assert seen.opened == []
     assert "ssh" not in capsys.readouterr().out
+
+
+def none_found(_: str) -> bool:
+    return False
+
+
+@pytest.mark.parametrize("missing", [none_found, webbrowser.get])
+def test_without_a_browser_it_says_to_open_the_address(
+    missing: Callable[[str], object], recording: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command.webbrowser, "open", missing)
+    assert main(["view", str(recording)]) == 0
+    assert "open the address in one yourself" in capsys.readouterr().err
+    assert "<title>before" in seen.page
+
+
+def test_a_browser_in_the_terminal_does_not_keep_the_page_from_being_served(
+    recording: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = threading.Event()
+
+    def stays(_: str) -> bool:
+        return left.wait(10)
+
+    monkeypatch.setattr(command.webbrowser, "open", stays)
+    assert main(["view", str(recording)]) == 0
+    left.set()
+    assert "<title>before" in seen.page
+
+
+def test_ctrl_c_ends_it_while_a_journal_is_played(recording: Path) -> None:
+    """In a process of its own, in which a replay never ends."""
+    code = f"""
+import sys, time
+from tilestep.cli import main
+from tilestep.report.page import server
+def outcome(*_, **__):
+    print("plays", flush=True)
+    while True: time.sleep(0.001)
+server.outcome = outcome
+sys.exit(main(["view", {str(recording)!r}, "--no-browser"]))
+"""
+    with subprocess.Popen((sys.executable, "-c", code), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        assert process.stdout.readline() == "Ctrl-C ends it.\n"
+        host, port = url.split("/")[2].split(":")
+        with socket.create_connection((host, int(port)), timeout=10) as connection:
+            body = b'{"side": "a", "settings": ["host.load=/2"]}'
+            head = f"POST /{url.split('/')[3]}/what-if HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
+            connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            assert process.stdout.readline() == "plays\n"
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
+    assert (process.returncode, out, err) == (0, "\n", "")
 
 
 def test_over_ssh_it_says_how_to_reach_it(

@@ -72,12 +72,12 @@ def with_change(tables: Tables, *, numbers: np.ndarray | None = None, kinds: np.
 
 def tried(tables: Tables) -> None:
     """Plays a recording; whatever is wrong with it must be a RecordingError within a second."""
-    begin = time.perf_counter()
+    begin = time.process_time()
     with contextlib.suppress(RecordingError):
         whole = with_all_events(tables)
         for name in TABLES["events"]:
             whole.column("events", name)
-    assert time.perf_counter() - begin < 1
+    assert time.process_time() - begin < 1
 
 
 def test_an_unchanged_journal_is_played(recording: Tables) -> None:

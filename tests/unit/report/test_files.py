@@ -151,3 +151,26 @@ def test_a_recording_that_cannot_be_read_again_leaves_the_other_files(tmp_path: 
     with pytest.raises(RecordingError, match="too many"):
         write_report(profile_between(system, system.mark(), system.mark()), tmp_path, recording=small_recording())
     assert names(tmp_path) == ["profile.json", "summary.txt"]
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [(RecordingError("the tree is damaged"), "the tree is damaged"), (ZeroDivisionError("of a view"), "ZeroDivisionError: of a view")],
+)
+def test_whatever_a_page_fails_by_the_recording_is_written(
+    error: Exception, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> str:
+        raise error
+
+    system = System(MACHINE, record=False)
+    profile = profile_between(system, system.mark(), system.mark())
+    folder = tmp_path / "of a run"
+    folder.mkdir()
+    (folder / "report.html").touch()
+    monkeypatch.setattr("tilestep.report.files.page_html", fail)
+    assert write_report(profile, folder, recording=small_recording()) == (
+        f"{folder}/report.html is not written (the file there is of an earlier run): {why}; run.tilestep is: "
+        f"`tilestep report html '{folder}'` makes a page of it"
+    )
+    assert read_recording(folder / "run.tilestep").manifest["kind"] == "run"

@@ -14,7 +14,8 @@ from tests.unit.sim.toy import DISPATCH, Host, program, superstep
 from tilestep.hints import EffectiveBatch
 from tilestep.plan.steps import Program
 from tilestep.report import Profile, findings, profile_between
-from tilestep.report.summary import KIND_TEXTS, TABLES, Columns
+from tilestep.report.lane_names import KIND_TEXTS
+from tilestep.report.summary import TABLES, Columns
 
 PROFILE_PAGE = Path(__file__).parents[3] / "docs" / "reference" / "profile.md"
 
@@ -236,7 +237,7 @@ def test_what_a_summary_prints_are_those_tables(monkeypatch: pytest.MonkeyPatch)
 
 def test_every_row_of_the_time_table_is_defined() -> None:
     [section] = re.findall(r"^### Time\n(.*?)^### ", PROFILE_PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    beside = {"io-in", "io-out"}  # one row for both
+    beside = {"io-in", "io-out", "dispatch", "wait", "transfer"}  # one row for both of the I/O tiles; the others are of other lanes
     assert [text for kind, text in KIND_TEXTS.items() if kind not in beside and f"`{text}`" not in section] == []
     assert "`beside it, over I/O tiles`" in section
 

@@ -139,11 +139,11 @@ def test_a_journal_of_anybody_is_played_or_refused() -> None:
         numbers[chosen.randrange(len(numbers))] = chosen.choice((-1, 0, 1, 7, 2**31, 2**62, -(2**62)))
         damaged = replace(history, calls=replace(history.calls, numbers=numbers))
         for act in (lambda damaged=damaged: table(damaged), lambda damaged=damaged: outcome(damaged, {}, [setting_of("host.link=x2")])):
-            start = time.perf_counter()
+            start = time.process_time()
             try:
                 act()
                 outcomes.add("played")
             except RecordingError:
                 outcomes.add("refused")
-            assert time.perf_counter() - start < 1
+            assert time.process_time() - start < 1
     assert outcomes == {"played", "refused"}

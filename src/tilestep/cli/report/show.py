@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from tilestep.cli.report.opening import add_path, line_text, print_json, print_line, print_rows, told
 from tilestep.messages import plain
+from tilestep.report.lane_names import KIND_TEXTS
 from tilestep.report.overview import Overview, overview
 from tilestep.report.quantities import bytes_text, count_text, share_text, time_text
 from tilestep.report.reader import open_report
-from tilestep.report.summary import KIND_TEXTS
 
 _MOST: Final = 15  # rows of a table
 

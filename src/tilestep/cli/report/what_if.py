@@ -8,7 +8,6 @@ from typing import Any, Final
 from tilestep.cli.report.opening import WRONG, add_path, print_json, print_line, print_rows, told
 from tilestep.cli.usage import tell
 from tilestep.errors import SpecError
-from tilestep.record.call_tables import history_of
 from tilestep.record.sources import hlo_of, options_of
 from tilestep.report.knobs import FAMILY, KNOBS, setting_of
 from tilestep.report.quantities import time_text
@@ -51,7 +50,7 @@ def _what_if(args: argparse.Namespace) -> int:
     try:
         settings = [setting_of(text) for text in args.settings]
         report = open_report(args.path)
-        history = history_of(report.tables)
+        history = report.history
         clock_hz = history.machine.ipu.clock_hz
         if settings:
             found = outcome(history, hlo_of(report.tables), settings, options=options_of(report.tables))

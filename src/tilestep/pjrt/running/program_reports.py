@@ -42,7 +42,7 @@ class ProgramReports:
         except (OSError, RecordingError) as error:
             if not self._told:
                 self._told = True
-                tell_unwritten(error)
+                tell_unwritten(unwritten(error))
 
     def does_not_fit(self, source: ProgramSource, key: int) -> str:
         """Writes the report of a program that does not fit, to every folder that reports go to.

@@ -2,8 +2,10 @@
 
 import { redrawAll } from "./core/figure.js";
 import { h, replace } from "./core/dom.js";
+import { plural } from "./core/format.js";
 import { openPage } from "./core/page.js";
 import { get, link, onChange, set, viewName } from "./core/state.js";
+import { explainTerms, learnTerms } from "./core/terms.js";
 import { startTips } from "./core/tip.js";
 import { learn, valueOf } from "./core/value.js";
 import { VIEWS } from "./views/views.js";
@@ -27,7 +29,7 @@ function shownSides(page) {
 function head(page) {
   const names = page.sides.map((side) => {
     const { machine, num_ipus, emulated_cycles, emulated } = side.head;
-    const where = machine ? `${machine} (${num_ipus} IPU${num_ipus === 1 ? "" : "s"})` : "";
+    const where = machine ? `${machine} (${plural(num_ipus, "IPU")})` : "";
     return h(
       "p",
       { class: "recording" },
@@ -94,6 +96,7 @@ async function show(page) {
     tell(error);
     console.error(error);
   }
+  document.getElementById("to-picture")?.toggleAttribute("hidden", !main.querySelector("figure canvas"));
   document.documentElement.dataset.ready = view.name;
 }
 
@@ -101,20 +104,32 @@ async function start() {
   const page = await openPage();
   const [first] = page.sides;
   if (first) learn(first.head.clock_hz, page.origins);
+  learnTerms(page.terms);
   const views = VIEWS.filter((view) => view.name !== "compare" || page.sides.length > 1);
-  const nav = h("nav", { "aria-label": "views" }, h("ul", {}, views.map(({ name, title }) => h("li", {}, h("a", { href: link(name), "data-view": name }, title)))));
+  const nav = h("nav", { "aria-label": "views" }, h("ul", {}, views.map((view) => h("li", {}, entry(page, view)))));
   // The data stay where they are, behind what is seen: views unpack them when they are opened.
-  document.body.prepend(h("a", { class: "skip", href: "#main", onclick: skip }, "Skip to the view"), head(page), nav, h("main", { id: "main", tabindex: "-1" }));
+  document.body.prepend(h("a", { class: "skip", href: "#main", onclick: skip }, "Skip to the view"), h("a", { class: "skip", id: "to-picture", href: "#main", onclick: skip }, "Skip to the picture"), head(page), nav, h("main", { id: "main", tabindex: "-1" }));
   startTips();
+  explainTerms(/** @type {HTMLElement} */ (document.getElementById("main")));
   onChange(() => show(page));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll);
   await show(page);
 }
 
+/** A view in the navigation; one that has nothing to show is dim, and says why. @param {Page} page @param {import("./core/page.js").View} view @returns {HTMLElement} */
+function entry(page, { name, title, needs, absent }) {
+  const empty = needs && !page.sides.some((side) => side.has(needs));
+  return h("a", { href: link(name), "data-view": name, class: empty ? "empty" : null, "data-tip": empty ? (absent ?? "The recording has nothing of this.") : null }, title);
+}
+
 /** @param {Event} event */
 function skip(event) {
   event.preventDefault(); // the fragment is the page's state
-  document.getElementById("main")?.focus();
+  const picture = event.currentTarget instanceof Element && event.currentTarget.id === "to-picture";
+  const target = picture ? document.querySelector("#main figure canvas") : document.getElementById("main");
+  if (!(target instanceof HTMLElement)) return;
+  target.focus();
+  if (picture) target.scrollIntoView({ block: "nearest" });
 }
 
 start().catch((error) => {

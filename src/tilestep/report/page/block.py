@@ -6,7 +6,7 @@ import base64
 import gzip
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -25,7 +25,7 @@ class Block:
     """What a view reads.
 
     Attributes:
-        json: dicts, lists, strings, numbers, booleans and None.
+        json: dicts, lists, strings, numbers, booleans and None. Of whole numbers beyond 2**53 a browser reads the nearest double.
         columns: whole or real numbers, one-dimensional.
     """
 
@@ -76,16 +76,20 @@ def packed(block: Block) -> str:
     return base64.b64encode(gzip.compress(whole, 6, mtime=0)).decode("ascii")
 
 
-def columns_of(names: Sequence[str], rows: Sequence[Sequence[int]]) -> dict[str, NDArray[np.int64]]:
+def columns_of(names: Sequence[str], rows: Sequence[Sequence[int]], *, rounded: Collection[str] = ()) -> dict[str, NDArray[Any]]:
     """Columns of rows of whole numbers.
 
-    Raises: RecordingError for a number that a page cannot hold.
+    Args: rounded: names of columns in which a number beyond 2**53 is the nearest double, such as operations of days; the page says 'about'.
+    Raises: RecordingError for another number that a page cannot hold.
     """
-    most = max((max(map(abs, row)) for row in rows), default=0)
-    if most > MOST_EXACT:
-        raise RecordingError(f"the recording has a number of {most.bit_length()} bits: a page holds whole numbers up to 2**53")
-    table = np.array(rows, np.int64).reshape(len(rows), len(names))
-    return {name: table[:, place] for place, name in enumerate(names)}
+    columns: dict[str, NDArray[Any]] = {}
+    for place, name in enumerate(names):
+        column = [row[place] for row in rows]
+        most = max(map(abs, column), default=0)
+        if most > MOST_EXACT and name not in rounded:
+            raise RecordingError(f"column {name!r} has a number of {most.bit_length()} bits: a page holds whole numbers up to 2**53")
+        columns[name] = np.array(column, np.float64 if most > MOST_EXACT else np.int64)
+    return columns
 
 
 def _narrowed(name: str, column: NDArray[Any]) -> tuple[str, bool, NDArray[Any]]:

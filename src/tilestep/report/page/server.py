@@ -7,10 +7,13 @@ could resolve its own name to 127.0.0.1), and so is a request from another origi
 from __future__ import annotations
 
 import hmac
+import io
 import json
 import secrets
+import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,7 +21,6 @@ from typing import Any, Final, cast, final
 
 from tilestep.errors import RecordingError, SpecError
 from tilestep.messages import plain
-from tilestep.record.call_tables import history_of
 from tilestep.record.sources import hlo_of, options_of
 from tilestep.report.knobs import setting_of
 from tilestep.report.reader import Report
@@ -27,7 +29,10 @@ from tilestep.report.what_if import outcome
 ADDRESS: Final = "127.0.0.1"
 MOST_BYTES: Final = 65_536  # of a request
 MOST_SETTINGS: Final = 64
-_SECONDS: Final = 30.0  # that a client may stay silent
+MOST_CLIENTS: Final = 128  # at once
+SECONDS: Final = 30.0  # in which a client has sent its request, however it drips
+_BYTES_PER_SECOND: Final = 65_536  # at which a client takes an answer at least, after those seconds
+_HTTP_PORT: Final = 80  # that browsers leave out of names
 _TOKEN_BYTES: Final = 16
 
 Answer = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -47,7 +52,7 @@ def what_if_answer(reports: Mapping[str, Report]) -> Answer:
         try:
             settings = [setting_of(str(text)) for text in cast("list[Any]", texts)]
             with lock:
-                found = outcome(history_of(report.tables), hlo_of(report.tables), settings, options=options_of(report.tables))
+                found = outcome(report.history, hlo_of(report.tables), settings, options=options_of(report.tables))
         except (SpecError, RecordingError) as error:
             return {"error": plain(error)}
         return {"cycles": found.cycles, "turned_cycles": found.turned_cycles, "planned_again": list(found.planned_again)}
@@ -78,7 +83,6 @@ class PageServer:
             server_of_page = outer
 
         self._server = _Server((ADDRESS, port), Handler)
-        self._server.daemon_threads = True
         self.port: int = self._server.server_address[1]
         self.url = f"http://{ADDRESS}:{self.port}/{self._token}/"
 
@@ -93,7 +97,8 @@ class PageServer:
 
     def allows(self, path: str, host: str, origin: str | None) -> HTTPStatus:
         """OK for a request of the page's own; else why it is refused."""
-        names = (f"{ADDRESS}:{self.port}", f"localhost:{self.port}")
+        port = "" if self.port == _HTTP_PORT else f":{self.port}"
+        names = (f"{ADDRESS}{port}", f"localhost{port}")
         if host not in names or (origin is not None and origin not in [f"http://{name}" for name in names]):
             return HTTPStatus.FORBIDDEN
         token = path.split("/")[1] if path.startswith("/") else ""
@@ -114,16 +119,61 @@ class PageServer:
 
 
 class _Server(ThreadingHTTPServer):
+    request_queue_size = MOST_CLIENTS  # a browser opens several at once, and each that finds no place waits for a second
+    daemon_threads = True  # Ctrl-C waits for no replay
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._places = threading.BoundedSemaphore(MOST_CLIENTS)
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Begins a thread for a client, or hangs up if there are too many."""
+        if self._places.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answers a client."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._places.release()
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Nothing, if a client has hung up or fallen silent: the terminal belongs to the user."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)
 
 
+@final
+class _Until(io.RawIOBase):
+    """What a client sends until a moment of `time.monotonic`: then reading raises TimeoutError."""
+
+    def __init__(self, connection: socket.socket, end: float) -> None:
+        self._connection, self._end = connection, end
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        return self._connection.recv_into(buffer)
+
+
 class _Handler(BaseHTTPRequestHandler):
     server_of_page: PageServer
     server_version, sys_version = "tilestep", ""
-    timeout = _SECONDS
+
+    def setup(self) -> None:
+        """Bounds the time in which a request comes."""
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BufferedReader(_Until(self.connection, time.monotonic() + SECONDS))
 
     def do_GET(self) -> None:
         """The page."""
@@ -179,5 +229,6 @@ class _Handler(BaseHTTPRequestHandler):
             ("X-Frame-Options", "DENY"),
         ):
             self.send_header(name, value)
+        self.connection.settimeout(SECONDS + len(content) / _BYTES_PER_SECOND)  # of all that is written
         self.end_headers()
         self.wfile.write(content)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilestep.report.reader.blocks import Block as Block
 from tilestep.report.reader.causes import CriticalPath as CriticalPath
+from tilestep.report.reader.causes import Unkept as Unkept
 from tilestep.report.reader.causes import Wait as Wait
 from tilestep.report.reader.compilation import Compilation as Compilation
 from tilestep.report.reader.compilation import CompiledProgram as CompiledProgram

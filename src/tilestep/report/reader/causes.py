@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from tilestep.errors import RecordingError
+from tilestep.report.lane_names import KIND_TEXTS
 from tilestep.report.reader.events import Event, Events, Lane
+from tilestep.report.reader.unrecorded import Unrecorded
+
+NOT_RECORDED: Final = "the events of runs in this time were not kept, so it may have worked"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +65,29 @@ class CriticalPath:
     def cycles(self) -> int:
         """Of all pieces together."""
         return sum(piece.cycles for piece in self.pieces)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unkept:
+    """A gap between two events of a lane in which runs took place whose events were not kept. Nobody knows how much of it was a wait.
+
+    Attributes:
+        lane: of the gap.
+        cycles_from: first cycle.
+        cycles_to: the cycle behind the last.
+        before: the event behind the gap.
+    """
+
+    lane: Lane
+    cycles_from: int
+    cycles_to: int
+    before: Event
+    reason: str = NOT_RECORDED
+
+    @property
+    def cycles(self) -> int:
+        """How long it is."""
+        return self.cycles_to - self.cycles_from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,30 +145,35 @@ def path_rows(events: Events) -> list[int]:
     return rows[::-1]
 
 
-def waits_of(events: Events, lane: Lane, program_name: Callable[[int], str]) -> Iterator[Wait]:
-    """The gaps between the events of a lane."""
-    clock: int | None = None
-    for event in events.select(events.of_lane(lane)):
-        if clock is not None and event.cycles_from > clock:
-            cause = None if event.cause < 0 else events.event(event.cause)
-            yield Wait(
-                lane=lane,
-                cycles_from=clock,
-                cycles_to=event.cycles_from,
-                before=event,
-                cause=cause,
-                reason=wait_reason(cause, lane, program_name),
-            )
-        clock = event.cycles_to if clock is None else max(clock, event.cycles_to)
+def gaps_of(events: Events, unrecorded: Unrecorded, lane: Lane, program_name: Callable[[int], str]) -> Iterator[Wait | Unkept]:
+    """The gaps between the events of a lane, in order of time: waits, and stretches without events."""
+    rows = events.of_lane(lane)
+    ends = np.maximum.accumulate(events.column("end")[rows])
+    places = np.flatnonzero(events.column("start")[rows][1:] > ends[:-1])
+    missing = unrecorded.between(lane, rows[places], rows[places + 1])
+    for place, unkept in zip(places.tolist(), missing.tolist(), strict=True):
+        event, clock = events.event(int(rows[place + 1])), int(ends[place])
+        if unkept:
+            yield Unkept(lane=lane, cycles_from=clock, cycles_to=event.cycles_from, before=event)
+            continue
+        cause = None if event.cause < 0 else events.event(event.cause)
+        yield Wait(
+            lane=lane,
+            cycles_from=clock,
+            cycles_to=event.cycles_from,
+            before=event,
+            cause=cause,
+            reason=wait_reason(cause, lane, program_name),
+        )
 
 
 def wait_reason(cause: Event | None, lane: Lane, program_name: Callable[[int], str]) -> str:
     """Why something on a lane could not begin before: a sentence."""
     if cause is None:
         return "what it waited for is not in the recording"
-    what = f"{cause.kind} of {program_name(cause.program)}" if cause.program >= 0 else cause.kind
+    what = KIND_TEXTS[cause.kind] + (f" · {program_name(cause.program)}" if cause.program >= 0 else "")
     if cause.lane.kind == "host":
         return f"the host had not dispatched it before: {what}"
     if cause.lane == lane:
-        return f"its own {what}"
-    return f"{cause.lane.name} had to end its {what}"
+        return f"its own work had to end: {what}"
+    return f"{cause.lane.name} had to end: {what}"

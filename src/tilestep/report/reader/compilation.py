@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast, final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tilestep.errors import RecordingError
 from tilestep.machine.spec import MachineSpec
 from tilestep.messages import nearest, plain
 from tilestep.plan.steps import Program
 from tilestep.record.tables import Tables, json_text
+from tilestep.report.reader.grouped import Grouped
 from tilestep.report.reader.lines import SourceLine, lines_of_table
 from tilestep.report.reader.memory import LivenessStep, MemoryReport, Tile, Variable
 from tilestep.report.reader.programs import (
@@ -121,8 +125,7 @@ class CompiledProgram:
     """
 
     def __init__(self, compilation: Compilation, row: int) -> None:
-        tables = compilation.tables
-        strings = (*tables.strings, "")  # -1 is none
+        tables, strings = compilation.tables, compilation.strings
 
         def text(column: str) -> str:
             return strings[int(tables.column("programs", column)[row])]
@@ -139,6 +142,16 @@ class CompiledProgram:
 
     def __repr__(self) -> str:
         return f"<program '{plain(self.name)}' of {self.num_ipus} IPUs, {self.runs:,} runs>"
+
+    @property
+    def grouped(self) -> Grouped:
+        """Rows of the recording's tables, by program."""
+        return self._compilation.grouped
+
+    @property
+    def first_trips(self) -> NDArray[np.int64]:
+        """Rows of table `trips` of the first IPU in the program's runs."""
+        return self._compilation.first_trips(self.row)
 
     @property
     def has_tree(self) -> bool:
@@ -183,8 +196,8 @@ class CompiledProgram:
     @property
     def hlo(self) -> str:
         """The HLO that it was planned from. Raises: RecordingError if it was not kept."""
-        texts: Any = json_text(self._compilation.tables, "hlo")
-        text = cast("list[Any]", texts)[self.row] if isinstance(texts, list) and self.row < len(cast("list[Any]", texts)) else None
+        texts = self._compilation.texts
+        text = texts[self.row] if self.row < len(texts) else None
         if not isinstance(text, str):
             raise RecordingError(f"the recording has no HLO of program '{plain(self.name)}': it was made without, to be smaller")
         return text
@@ -200,6 +213,8 @@ class CompiledProgram:
         return MemoryReport(
             self._compilation.tables,
             self.row,
+            grouped=self._compilation.grouped,
+            strings=self._compilation.strings,
             name=self.name,
             num_tiles=machine.ipu.num_tiles - self.planned.num_io_tiles,
             sram_bytes=machine.ipu.tile.sram_bytes,
@@ -215,15 +230,35 @@ class Compilation:
     Attributes:
         tables: of the recording.
         target: the emulated machine.
+        grouped: rows of the tables by program.
     """
 
     def __init__(self, tables: Tables, target: Target) -> None:
-        self.tables, self.target = tables, target
+        self.tables, self.target, self.grouped = tables, target, Grouped(tables)
+
+    @cached_property
+    def strings(self) -> tuple[str, ...]:
+        """Texts that columns number; -1, which is none, has the last one, ''."""
+        return (*self.tables.strings, "")
 
     @cached_property
     def programs(self) -> tuple[CompiledProgram, ...]:
         """In order of first dispatch, then those that never ran."""
         return tuple(CompiledProgram(self, row) for row in range(self.tables.rows("programs")))
+
+    def first_trips(self, row: int) -> NDArray[np.int64]:
+        """Rows of table `trips` of the first IPU in the runs of a program."""
+        order, programs = self._first_trips
+        begin, end = np.searchsorted(programs, (row, row + 1))
+        return order[begin:end]
+
+    @cached_property
+    def _first_trips(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """(rows of table `trips` of the first IPU, their programs), by program."""
+        rows = np.flatnonzero(self.tables.column("trips", "position") == 0)
+        programs = self.tables.column("runs", "program")[self.tables.column("trips", "run")[rows]].astype(np.int64)
+        order = np.argsort(programs, kind="stable")
+        return rows[order], programs[order]
 
     def program(self, name: str) -> CompiledProgram:
         """The first program of a name. Raises: RecordingError if there is none, with the nearest."""
@@ -285,6 +320,12 @@ class Compilation:
     def lines(self) -> tuple[SourceLine | None, ...]:
         """Lines of the user's program by row of table `frames`; row 0 is None."""
         return lines_of_table(self.tables)
+
+    @cached_property
+    def texts(self) -> Sequence[Any]:
+        """The HLO of the programs, unchecked, as far as it was kept."""
+        texts: Any = json_text(self.tables, "hlo")
+        return cast("list[Any]", texts) if isinstance(texts, list) else []
 
     @cached_property
     def trees(self) -> Sequence[Any]:

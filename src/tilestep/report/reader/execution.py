@@ -11,11 +11,13 @@ from tilestep.errors import RecordingError
 from tilestep.record.schema import EVENT_KINDS
 from tilestep.record.tables import Tables, json_text
 from tilestep.report.reader.blocks import BLOCK_PROGRAMS, BLOCKS, Block, blocks_of, matching
-from tilestep.report.reader.causes import CriticalPath, Wait, critical_path, waits_of
+from tilestep.report.reader.causes import CriticalPath, Unkept, Wait, critical_path, gaps_of
 from tilestep.report.reader.compilation import Compilation
 from tilestep.report.reader.events import Event, Events, Lane
+from tilestep.report.reader.grouped import Grouped
 from tilestep.report.reader.lazily import LazySequence
-from tilestep.report.reader.runs import Run, RunOnIpu, Step
+from tilestep.report.reader.runs import Run, RunOnIpu, RunRow, Step
+from tilestep.report.reader.unrecorded import Unrecorded
 
 MOST_SUM = 2**62  # cycles
 
@@ -71,8 +73,15 @@ class Execution:
         programs: list[int] = self.tables.column("runs", "program").tolist()
         if programs and min(programs) < 0:
             raise RecordingError("column 'runs/program' has -1: every run is of a program")
-        known = self.compilation.programs
-        return tuple(Run(self.tables, self.events, known[program], index, self.num_ipus_used) for index, program in enumerate(programs))
+        known, strings, num_ipus = self.compilation.programs, self.compilation.strings, self.num_ipus_used
+        numbers = (self.tables.column("runs", name).tolist() for name in ("host_cycle", "entry", "stage", "microbatch"))
+        texts = (map(strings.__getitem__, self.tables.column("runs", name).tolist()) for name in ("group", "task"))
+        rows = map(RunRow, range(len(programs)), *numbers, *texts)
+        trips = Grouped(self.tables)
+        return tuple(
+            Run(self.tables, self.events, trips, known[program], num_ipus=num_ipus, row=row)
+            for program, row in zip(programs, rows, strict=True)
+        )
 
     @property
     def steps(self) -> Iterator[Step]:
@@ -131,8 +140,20 @@ class Execution:
         return critical_path(self.events)
 
     def waits(self, lane: Lane) -> Iterator[Wait]:
-        """The gaps of a lane, each with what the lane waited for."""
-        return waits_of(self.events, lane, self.program_name)
+        """The gaps of a lane, each with what the lane waited for; without those of `unkept`."""
+        return (gap for gap in self._gaps(lane) if isinstance(gap, Wait))
+
+    def unkept(self, lane: Lane) -> Iterator[Unkept]:
+        """The gaps of a lane in which runs took place whose events were not kept: it may have worked there. `Report.in_full` has them."""
+        return (gap for gap in self._gaps(lane) if isinstance(gap, Unkept))
+
+    @cached_property
+    def unrecorded(self) -> Unrecorded:
+        """Which gaps may lack events."""
+        return Unrecorded(self.tables, self.events)
+
+    def _gaps(self, lane: Lane) -> Iterator[Wait | Unkept]:
+        return gaps_of(self.events, self.unrecorded, lane, self.program_name)
 
     @property
     def program_name(self) -> Callable[[int], str]:

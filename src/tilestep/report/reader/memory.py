@@ -15,6 +15,7 @@ from tilestep.messages import plain
 from tilestep.record.memory import Peak, ProgramMemory, alive, by_category, over_time, peak, tile_bytes
 from tilestep.record.schema import CATEGORIES, TABLES
 from tilestep.record.tables import Tables
+from tilestep.report.reader.grouped import Grouped
 from tilestep.report.reader.lazily import LazySequence
 from tilestep.report.reader.lines import SourceLine
 from tilestep.report.reader.programs import ProgramLeaf
@@ -130,6 +131,8 @@ class MemoryReport:
     Args:
         tables: of the recording.
         row: of the program.
+        grouped: rows of the tables by program.
+        strings: texts that columns number, '' the last.
         name: of the program.
         num_tiles: tiles of an IPU that hold values.
         sram_bytes: of a tile.
@@ -146,6 +149,8 @@ class MemoryReport:
         tables: Tables,
         row: int,
         *,
+        grouped: Grouped,
+        strings: tuple[str, ...],
         name: str,
         num_tiles: int,
         sram_bytes: int,
@@ -153,12 +158,10 @@ class MemoryReport:
         lines: Callable[[], Sequence[SourceLine | None]],
     ) -> None:
         self._where = f"the memory of program '{plain(name)}'"
-        self._strings = (*tables.strings, "")  # -1 is none
+        self._strings = strings
         self.max_line_bytes = sram_bytes
         self._leaves, self._lines = leaves, lines
-        self._lives = _rows_of(tables, "lives", row)
-        self._ticks = _rows_of(tables, "ticks", row)
-        code = _rows_of(tables, "code", row)
+        self._lives, self._ticks, code = (_rows_of(tables, grouped, table, row) for table in ("lives", "ticks", "code"))
         sizes: list[int] = code["tile_bytes"].tolist()
         if any(not 0 <= size <= _MOST_TEMPORARY for size in sizes):
             raise RecordingError(f"{self._where} has code of {min(sizes):,} to {max(sizes):,} B on a tile: it must be 0 to 2**40 B")
@@ -270,7 +273,7 @@ class MemoryReport:
         )
 
 
-def _rows_of(tables: Tables, table: str, program: int) -> dict[str, NDArray[Any]]:
+def _rows_of(tables: Tables, grouped: Grouped, table: str, program: int) -> dict[str, NDArray[Any]]:
     """The columns of one program's rows."""
-    rows = np.flatnonzero(tables.column(table, "program") == program)
+    rows = grouped.rows(table, "program", program)
     return {name: tables.column(table, name)[rows] for name in TABLES[table]}

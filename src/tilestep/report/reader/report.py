@@ -11,7 +11,9 @@ from typing import Any, Final, cast, final
 
 from tilestep.errors import RecordingError
 from tilestep.messages import plain
+from tilestep.record.call_tables import history_of
 from tilestep.record.container import read_recording
+from tilestep.record.history import History
 from tilestep.record.machine import machine_from_document
 from tilestep.record.schema import SUFFIX
 from tilestep.record.tables import Tables, json_text
@@ -95,6 +97,11 @@ class Report:
         document: Any = json_text(self.tables, "profile")
         return cast("dict[str, Any]", document) if isinstance(document, dict) else {}
 
+    @cached_property
+    def history(self) -> History:
+        """Its journal, which can be played again. Raises: RecordingError if the journal was not kept, or is damaged."""
+        return history_of(self.tables)
+
     def in_full(self) -> Report:
         """The same with the events of all runs. Those that the file left out are worked out again from its journal.
 
@@ -102,7 +109,9 @@ class Report:
 
         Raises: RecordingError if the journal was not kept or was cut, or cannot be played.
         """
-        return Report(with_all_events(self.tables), where=self.where)
+        full = Report(with_all_events(self.tables, self.history), where=self.where)
+        full.compilation = self.compilation  # it is of no events, and its trees have been read
+        return full
 
     def _require(self, part: str) -> None:
         if part not in self.parts:

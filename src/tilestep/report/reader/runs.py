@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import final
-
-import numpy as np
+from typing import NamedTuple, final
 
 from tilestep.plan.steps import Counts
 from tilestep.record.tables import Tables
 from tilestep.report.reader.compilation import CompiledProgram
 from tilestep.report.reader.events import Event, Events
+from tilestep.report.reader.grouped import Grouped
 from tilestep.report.reader.layout import Laid, executions, summed
 from tilestep.report.reader.programs import ProgramLeaf, ProgramNode, ProgramSequence, StreamCopy
 from tilestep.report.reader.spans import WAIT, Lay, Span, spans_of_run
@@ -119,6 +118,18 @@ def _together(tree: ProgramSequence, trips: Mapping[Site, int], cycles: Callable
     return summed(tree, trips, cycles=cycles)
 
 
+class RunRow(NamedTuple):
+    """A row of table `runs` with its number, texts in place of their numbers."""
+
+    number: int
+    host_cycle: int
+    entry: int
+    stage: int
+    microbatch: int
+    group: str
+    task: str
+
+
 @final
 class Run:
     """One dispatch of a program.
@@ -134,21 +145,10 @@ class Run:
         microbatch: of the pipeline; -1: none.
     """
 
-    def __init__(self, tables: Tables, events: Events, program: CompiledProgram, index: int, num_ipus: int) -> None:
-        strings = (*tables.strings, "")  # -1 is none
-
-        def number(column: str) -> int:
-            return int(tables.column("runs", column)[index])
-
-        self._tables, self._events, self._num_ipus = tables, events, num_ipus
-        self.index, self.program = index, program
-        self.host_cycle, self.entry, self.stage, self.microbatch = (
-            number("host_cycle"),
-            number("entry"),
-            number("stage"),
-            number("microbatch"),
-        )
-        self.group, self.task = strings[number("group")], strings[number("task")]
+    def __init__(self, tables: Tables, events: Events, trips: Grouped, program: CompiledProgram, *, num_ipus: int, row: RunRow) -> None:
+        self._tables, self._events, self._trips, self._num_ipus = tables, events, trips, num_ipus
+        self.program = program
+        self.index, self.host_cycle, self.entry, self.stage, self.microbatch, self.group, self.task = row
 
     def __repr__(self) -> str:
         return f"<run {self.index} of {self.program!r}>"
@@ -212,7 +212,7 @@ class Run:
 
         Args: position: of the IPU among those of the program.
         """
-        return trips_at(self._tables, self.index, position)
+        return trips_at(self._tables, self._trips, self.index, position)
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
@@ -243,8 +243,9 @@ class Run:
         )
 
 
-def trips_at(tables: Tables, run: int, position: int) -> Mapping[Site, int]:
+def trips_at(tables: Tables, grouped: Grouped, run: int, position: int) -> Mapping[Site, int]:
     """How often a run took its data-dependent loops and branches on the IPU at a position of its program: (site, arm) -> times."""
-    rows = np.flatnonzero((tables.column("trips", "run") == run) & (tables.column("trips", "position") == position))
+    rows = grouped.rows("trips", "run", run)
+    rows = rows[tables.column("trips", "position")[rows] == position]
     sites, arms, times = (tables.column("trips", name)[rows].tolist() for name in ("site", "arm", "times"))
     return {(site, arm): max(0, count) for site, arm, count in zip(sites, arms, times, strict=True)}

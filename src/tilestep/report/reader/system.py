@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, final
+from typing import Final, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from tilestep.messages import shown
 from tilestep.record.schema import TABLES
 from tilestep.record.tables import Tables
 from tilestep.report.reader.lazily import LazySequence
+from tilestep.report.reader.sums import require_sums
 
 NS_PER_US: Final = 1000
 MOST_NS: Final = 2**60  # since the recording began
@@ -78,6 +79,16 @@ class Thread:
     def events(self) -> tuple[SystemEvent, ...]:
         """Those that are in no other."""
         return tuple(event for event in self.all_events if self._system.is_outermost(event.index))
+
+    @property
+    def num_events(self) -> int:
+        """How many events it has."""
+        return self._system.sums_of_thread(self._row)[0]
+
+    @property
+    def busy_ns(self) -> int:
+        """How long the events are that are in no other."""
+        return self._system.sums_of_thread(self._row)[1]
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -195,21 +206,29 @@ class System:
         begin, end = np.searchsorted(values, (row, row + 1))
         return tuple(self._event(index) for index in order[begin:end].tolist())
 
+    def sums_of_thread(self, row: int) -> tuple[int, int]:
+        """(number of events, time of the outermost in ns) of a row of table `threads`."""
+        order, values = self._orders["thread"]
+        begin, end = np.searchsorted(values, (row, row + 1))
+        rows = order[begin:end]
+        outermost = rows[self._tables.column("spans", "parent")[rows] < 0]
+        return len(rows), int(self._tables.column("spans", "duration_ns")[outermost].sum(dtype=np.int64))
+
     def is_outermost(self, index: int) -> bool:
         """Whether an event is in no other."""
         return int(self._tables.column("spans", "parent")[index]) < 0
 
     @cached_property
-    def _orders(self) -> dict[str, tuple[NDArray[np.int64], NDArray[Any]]]:
+    def _orders(self) -> dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]]:
         parents, starts = self._tables.column("spans", "parent"), self._tables.column("spans", "start_ns")
         for column in ("start_ns", "duration_ns"):
             self._times("spans", column)
         if np.any(parents >= np.arange(len(parents))):
             row = int(np.argmax(parents >= np.arange(len(parents))))
             raise RecordingError(f"column 'spans/parent' has {int(parents[row]):,} in row {row:,}: a span comes behind the one around it")
-        found: dict[str, tuple[NDArray[np.int64], NDArray[Any]]] = {}
+        found: dict[str, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
         for name in ("thread", "parent"):
-            values = self._tables.column("spans", name)
+            values = self._tables.column("spans", name).astype(np.int64)  # as numbers are, so that no search has to widen them all
             order = np.lexsort((starts, values))
             found[name] = (order, values[order])
         return found
@@ -256,6 +275,7 @@ class System:
             raise RecordingError(
                 f"heat map {shown(name)} has {len(moments):,} times of {len(edges) + 1:,} cells: at most {MOST_CELLS:,} are read"
             )
+        require_sums(counts, f"counts of heat map {shown(name)}")
         table = np.zeros((len(moments), len(edges) + 1), np.int64)
         np.add.at(table, (rows, cells), counts)
         return HeatMap(name=name, unit=unit, edges=tuple(edges), times_ns=moments, counts=table)

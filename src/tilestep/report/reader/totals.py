@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
 from tilestep.record.schema import EVENT_KINDS
 from tilestep.record.tables import Tables
 from tilestep.report.reader.compilation import CompiledProgram
@@ -60,7 +58,7 @@ def leaf_totals(tables: Tables, program: CompiledProgram) -> Iterator[LeafTotal]
 
 def program_total(tables: Tables, program: CompiledProgram) -> ProgramTotal:
     """What a program took. Nothing, if it never ran."""
-    rows = np.flatnonzero(tables.column("sums", "program") == program.row)
+    rows = program.grouped.rows("sums", "program", program.row)
     by_ipu: dict[int, dict[str, int]] = {}
     ipus, kinds, cycles = (tables.column("sums", name)[rows].tolist() for name in ("ipu", "kind", "cycles"))
     for ipu, kind, spent in zip(ipus, kinds, cycles, strict=True):
@@ -78,8 +76,7 @@ def site_counts(tables: Tables, program: CompiledProgram) -> dict[Site, int]:
     """(site, arm) -> times in all runs of a program, on the first of its IPUs."""
     if not tables.has("trips"):
         return {}
-    of_program = tables.column("runs", "program")[tables.column("trips", "run")] == program.row
-    rows = np.flatnonzero(of_program & (tables.column("trips", "position") == 0))
+    rows = program.first_trips
     counts: dict[Site, int] = {}
     sites, arms, times = (tables.column("trips", name)[rows].tolist() for name in ("site", "arm", "times"))
     for site, arm, count in zip(sites, arms, times, strict=True):

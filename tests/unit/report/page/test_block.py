@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tilestep.errors import RecordingError
-from tilestep.report.page.block import MOST_EXACT, Block, packed
+from tilestep.report.page.block import MOST_EXACT, Block, columns_of, packed
 
 
 def unpacked(text: str) -> tuple[dict[str, Any], bytes]:
@@ -84,6 +84,15 @@ def test_whole_numbers_are_as_narrow_as_they_can_be(values: Any, expected: tuple
 def test_a_number_that_javascript_would_round_is_an_error(value: int) -> None:
     with pytest.raises(RecordingError, match=rf"column 'cycles' has {value:,}: a page holds whole numbers up to 2\*\*53"):
         packed(Block(json={}, columns={"cycles": np.array([0, value])}))
+
+
+def test_columns_of_rows_are_exact_or_said_to_be_rounded() -> None:
+    rows = [(1, MOST_EXACT), (2, 2**60 + 1)]
+    found = columns_of(("steps", "flops"), rows, rounded=("flops", "steps"))
+    assert (found["steps"].dtype, found["flops"].tolist()) == (np.int64, [float(MOST_EXACT), 2.0**60])
+    with pytest.raises(RecordingError, match=r"column 'flops' has a number of 61 bits: a page holds whole numbers up to 2\*\*53"):
+        columns_of(("steps", "flops"), rows, rounded=("steps",))
+    assert {name: len(column) for name, column in columns_of(("a", "b"), []).items()} == {"a": 0, "b": 0}
 
 
 def test_lone_surrogates_are_replaced() -> None:

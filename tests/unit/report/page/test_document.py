@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import base64
+import gc
 import hashlib
 import json
 import re
+from collections import Counter
+from collections.abc import Callable
 from html import unescape
 
 import pytest
 
 from tests.unit.report.page.test_block import column, unpacked
-from tests.unit.report.reader.recorded import report_of, two_stages
+from tests.unit.report.reader.recorded import journaled, report_of, two_stages
+from tilestep.plan.serialized import program_of
+from tilestep.plan.steps import Program
 from tilestep.report.page import page_html
 from tilestep.report.page.sections.registry import ORIGINS, SECTIONS
+from tilestep.report.reader import Report
 
 HOSTILE = "</script><script>alert(1)</script><!--\u2028\u202e\"'&\ud800"
 
@@ -91,6 +97,38 @@ def test_origins_are_sentences() -> None:
 
 def test_equal_recordings_give_equal_pages(page: str) -> None:
     assert page_html(report_of(two_stages(), runs=2)) == page
+
+
+def test_the_trees_of_a_recording_are_read_once_for_its_reader_and_once_for_replays(monkeypatch: pytest.MonkeyPatch) -> None:
+    tables, read = journaled(two_stages(), runs=9), Counter[str]()
+    for module in ("tilestep.report.reader.trees", "tilestep.record.call_tables"):
+
+        def counted(tree: object, module: str = module, of: Callable[[object], Program] = program_of) -> Program:
+            read[module] += 1
+            return of(tree)
+
+        monkeypatch.setattr(f"{module}.program_of", counted)
+    page_html(Report(tables))
+    assert dict(read) == {"tilestep.report.reader.trees": 1, "tilestep.record.call_tables": 1}
+
+
+@pytest.mark.parametrize(("threshold", "within"), [(700, 100_000), (0, 0), (500_000, 500_000)])
+def test_garbage_is_collected_seldom_while_a_page_is_made(threshold: int, within: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[int] = []
+
+    def fail(*_: object, **__: object) -> None:
+        found.append(gc.get_threshold()[0])
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("tilestep.report.page.document._fitting", fail)
+    before = gc.get_threshold()
+    gc.set_threshold(threshold)
+    try:
+        with pytest.raises(ZeroDivisionError):
+            page_html(report_of(two_stages()))
+        assert (found, gc.get_threshold()[0]) == ([within], threshold)
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_a_page_that_would_be_too_large_leaves_events_out(monkeypatch: pytest.MonkeyPatch) -> None:

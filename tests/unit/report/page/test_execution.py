@@ -16,6 +16,7 @@ from tilestep.errors import RecordingError
 from tilestep.plan.steps import Counts
 from tilestep.record.container import Builder
 from tilestep.record.schema import EVENT_KINDS, LANE_KINDS, TABLES
+from tilestep.report.lane_names import KIND_TEXTS
 from tilestep.report.page.block import Block, packed
 from tilestep.report.page.sections.execution import inside, waits
 from tilestep.report.page.sections.execution import section as package
@@ -254,15 +255,15 @@ def wait_sums(shown: Shown, report: Report) -> Counter[tuple[str, str]]:
     names = [program.name for program in report.compilation.programs]
     columns = [shown.columns[f"wait_{name}"].tolist() for name in ("lane", "of", "kind", "program", "cycles")]
     for lane, of, kind, program, cycles in zip(*columns, strict=True):
-        what = f"{EVENT_KINDS[kind]} of {names[program]}" if program >= 0 else EVENT_KINDS[kind]
+        what = KIND_TEXTS[EVENT_KINDS[kind]] + (f" · {names[program]}" if program >= 0 else "")
         if of < 0:
             reason = "what it waited for is not in the recording"
         elif shown.json["lanes"][of]["kind"] == "host":
             reason = f"the host had not dispatched it before: {what}"
         elif of == lane:
-            reason = f"its own {what}"
+            reason = f"its own work had to end: {what}"
         else:
-            reason = f"{shown.json['lanes'][of]['name']} had to end its {what}"
+            reason = f"{shown.json['lanes'][of]['name']} had to end: {what}"
         found[shown.json["lanes"][lane]["name"], reason] += cycles
     return found
 
@@ -282,6 +283,34 @@ def test_waits_are_the_readers_also_those_of_events_that_are_left_out(name: str,
     assert int(shown.columns["wait_times"].sum()) == times
     assert int(shown.columns["wait_longest"].max(initial=0)) == longest
     assert np.all(np.diff(shown.columns["wait_cycles"]) <= 0)
+
+
+@pytest.mark.parametrize("most_events", [2_000_000, 12])
+def test_gaps_without_events_are_the_readers_and_no_waits(most_events: int) -> None:
+    called = two_stages()
+    report = Report(recorded(run_of(called, runs=9), [called], runs_in_detail=4))
+    shown = Shown(block_of(report, most_events=most_events))
+    lanes = {lane.name: lane for lane in report.execution.lanes}
+    expected: Counter[tuple[str, str]] = Counter()
+    for each in shown.json["lanes"]:
+        unkept = list(report.execution.unkept(lanes[each["name"]]))
+        assert each["unkept"] == sum(gap.cycles for gap in unkept)
+        events = report.execution.events_of(lanes[each["name"]])
+        assert each["span"] == max(event.cycles_to for event in events) - events[0].cycles_from
+        expected |= Counter((wait.lane.name, wait.reason) for wait in report.execution.waits(lanes[each["name"]]))
+    assert sum(each["unkept"] for each in shown.json["lanes"]) > 0
+    assert wait_sums(shown, report).keys() == expected.keys()
+    holes = {
+        (shown.json["lanes"][shown.lane[row]]["name"], shown.end[row - 1], shown.start[row]): int(hole)
+        for row, hole in enumerate(shown.columns["hole"].tolist())
+        if hole
+    }
+    gaps = {(name, gap.cycles_from, gap.cycles_to) for name, lane in lanes.items() for gap in report.execution.unkept(lane)}
+    if most_events > len(report.execution.events):
+        assert holes == dict.fromkeys(gaps, 1)
+    else:
+        assert {hole for hole in holes if holes[hole] == 1} <= gaps
+        assert 2 in holes.values()
 
 
 def test_waits_beyond_their_bound_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPResponse
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +69,24 @@ def tables() -> Any:
 
 @pytest.fixture(scope="module")
 def served(tables: Any) -> Iterator[Served]:
-    server = PageServer(PAGE, what_if_answer({"a": Report(tables), "b": report_of(two_stages())}))
+    with serving(PageServer(PAGE, what_if_answer({"a": Report(tables), "b": report_of(two_stages())}))) as found:
+        yield found
+
+
+def eventually(true: Callable[[], bool]) -> bool:
+    """Whether something becomes true in some seconds."""
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        with contextlib.suppress(OSError, HTTPException):
+            if true():
+                return True
+        time.sleep(0.02)
+    return False
+
+
+@contextlib.contextmanager
+def serving(server: PageServer) -> Iterator[Served]:
+    """A server that runs."""
     thread = threading.Thread(target=server.serve)
     thread.start()
     yield Served(server=server, path=server.url.removeprefix(f"http://{ADDRESS}:{server.port}"))
@@ -228,10 +247,68 @@ def sent(served: Served, request: bytes) -> bytes:
         return connection.recv(1000).partition(b"\r\n")[0]
 
 
+def test_many_clients_at_once_are_answered(served: Served) -> None:
+    with contextlib.ExitStack() as open_ones:
+        silent = [open_ones.enter_context(socket.create_connection((ADDRESS, served.server.port), timeout=10)) for _ in range(100)]
+        request = f"GET {served.path} HTTP/1.1\r\nHost: {ADDRESS}:{served.server.port}\r\n\r\n".encode()
+        for connection in silent:
+            connection.sendall(request[:20])
+        assert served.ask("GET").status == 200
+        for connection in silent:
+            connection.sendall(request[20:])
+        assert all(b" 200 " in connection.recv(100) for connection in silent)
+
+
+def test_too_many_clients_are_hung_up_on_and_their_places_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tilestep.report.page.server.MOST_CLIENTS", 2)
+    with serving(PageServer(PAGE, lambda _: {})) as alone:
+        with contextlib.ExitStack() as open_ones:
+            address = (ADDRESS, alone.server.port)
+            silent = [open_ones.enter_context(socket.create_connection(address, timeout=10)) for _ in range(2)]
+            with socket.create_connection(address, timeout=10) as third:
+                assert third.recv(100) == b""
+            for connection in silent:
+                connection.sendall(b"\r\n")
+        assert eventually(lambda: alone.ask("GET").status == 200)
+
+
+def test_a_client_that_drips_is_hung_up_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it sends something: the time is that of the whole request."""
+    monkeypatch.setattr("tilestep.report.page.server.SECONDS", 0.3)
+    with serving(PageServer(PAGE, lambda _: {})) as alone, socket.create_connection((ADDRESS, alone.server.port), timeout=10) as dripping:
+        head = f"POST {alone.path}what-if HTTP/1.1\r\nHost: {ADDRESS}:{alone.server.port}\r\nContent-Type: application/json\r\n"
+        dripping.sendall(f"{head}Content-Length: 9999\r\n\r\n".encode())
+
+        def gone() -> bool:
+            try:
+                dripping.sendall(b" ")
+            except OSError:
+                return True
+            return False
+
+        assert eventually(gone)
+
+
+def test_names_leave_out_the_port_of_http(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served.server, "port", 80)
+    allowed = served.server.allows
+    assert allowed(served.path, "127.0.0.1", "http://localhost") == allowed(served.path, "localhost", None) == 200
+    assert allowed(served.path, "127.0.0.1:80", None) == allowed(served.path, "127.0.0.1", "http://evil.example") == 403
+
+
 def test_requests_that_no_browser_sends_are_refused(served: Served) -> None:
     own = f"{ADDRESS}:{served.server.port}"
     get = f"GET {served.path} HTTP/1.1\r\n"
     assert b" 200 " in sent(served, f"{get}Host: {own}\r\n\r\n".encode())
     assert b" 403 " in sent(served, f"{get}Host: {own}\r\nHost: evil.example\r\n\r\n".encode())
     assert b" 403 " in sent(served, f"{get}\r\n".encode())
+    for other in (f"[::1]:{served.server.port}", f"user@{own}", f"{own}.", f"{own}, evil.example", f"http://{own}"):
+        assert b" 403 " in sent(served, f"{get}Host: {other}\r\n\r\n".encode())
+    for path in (f"{served.path}../{served.path}", f"{served.path}/", f"{served.path}%2e%2e/", f"/.{served.path}", f"{served.path};x"):
+        assert b" 404 " in sent(served, f"GET {path} HTTP/1.1\r\nHost: {own}\r\n\r\n".encode())
+    flood = "".join(f"X-{number}: y\r\n" for number in range(200))
+    assert b" 431 " in sent(served, f"{get}Host: {own}\r\n{flood}\r\n".encode())
+    assert b" 431 " in sent(served, f"{get}Host: {own}\r\nX: {'y' * 70_000}\r\n\r\n".encode())
+    post = f"POST {served.path}what-if HTTP/1.1\r\nHost: {own}\r\nContent-Type: application/json\r\n"
+    assert b" 413 " in sent(served, f"{post}Transfer-Encoding: chunked\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n".encode())
     assert b" 404 " in sent(served, f"GET /é/ HTTP/1.1\r\nHost: {own}\r\n\r\n".encode())

@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.report.reader.recorded import report_of, two_stages
 from tests.unit.report.reader.test_system import read, traced
+from tilestep.errors import RecordingError
 from tilestep.record.container import Builder
 from tilestep.report.page.block import Block
 from tilestep.report.page.sections import system as section
@@ -48,6 +49,13 @@ def test_spans_are_those_of_the_reader() -> None:
     assert columns["depth"].tolist() == [0, 1, 1, 1, 0]
     assert (found.json["begin"], found.json["end"]) == (0, 10_000)
     assert [thread["name"] for thread in found.json["threads"]] == ["MainThread", "feeder"]
+
+
+def test_spans_that_add_up_to_more_than_whole_numbers_hold_are_an_error() -> None:
+    spans = [("Epoch", 0, 2**60, -1), *[("step", 0, 2**60, 0)] * 4]
+    assert block_of(main_thread(*spans[:4])).json["summary"][0][3] == 3 * 2**60
+    with pytest.raises(RecordingError, match=r"spans of wall time of the recording add up to more than 2\*\*62"):
+        block_of(main_thread(*spans))
 
 
 def test_paths_have_calls_total_and_own_time() -> None:

@@ -7,14 +7,14 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tests.unit.report.reader.recorded import everything, liveness, recorded, report_of, run_of, two_stages
+from tests.unit.report.reader.recorded import everything, larger, liveness, recorded, report_of, run_of, two_stages
 from tests.unit.sim.toy import DISPATCH, Host, program, superstep
 from tilestep import RecordingError
 from tilestep.plan.steps import Branch, Counts, Loop, Series
 from tilestep.record.container import Builder
 from tilestep.report.reader import OnTileExecute, Report, StreamCopy
 from tilestep.report.reader.blocks import scopes_of
-from tilestep.report.reader.causes import critical_path
+from tilestep.report.reader.causes import NOT_RECORDED, critical_path
 from tilestep.report.reader.events import Events
 
 
@@ -168,8 +168,46 @@ def test_each_wait_has_a_reason() -> None:
     execution = Report(recorded(host, [short])).execution
     waits = list(execution.waits(execution.lane("ipu", 0)))
     assert waits
-    assert {wait.reason for wait in waits} == {"the host had not dispatched it before: dispatch of f"}
+    assert {wait.reason for wait in waits} == {"the host had not dispatched it before: dispatches · f"}
     assert all(wait.cycles == DISPATCH - 3 for wait in waits[-5:])
+
+
+def test_a_gap_in_which_runs_were_not_kept_is_no_wait() -> None:
+    host = Host(on=run_of(two_stages()).system.machine)
+    short, other = program(superstep(3), name="f"), program(superstep(5), name="g")
+    for _ in range(6):
+        host.run(short)
+        host.run(other)
+    for _ in range(4):
+        host.run(short)
+    programs = [short, other]
+    full, kept = (Report(recorded(host, programs, runs_in_detail=most)).execution for most in (1000, 4))
+    lacking = 0
+    for lane in kept.lanes:
+        assert not list(full.unkept(full.lanes[lane.index]))
+        waits = {(wait.cycles_from, wait.cycles_to, wait.reason) for wait in full.waits(full.lanes[lane.index])}
+        assert {(wait.cycles_from, wait.cycles_to, wait.reason) for wait in kept.waits(lane)} <= waits
+        known = {(event.cycles_from, event.cycles_to) for event in kept.events_of(lane)}
+        missing = [event for event in full.events_of(full.lanes[lane.index]) if (event.cycles_from, event.cycles_to) not in known]
+        gaps = list(kept.unkept(lane))
+        assert all(any(gap.cycles_from <= event.cycles_from and event.cycles_to <= gap.cycles_to for gap in gaps) for event in missing)
+        assert all(gap.reason == NOT_RECORDED and gap.cycles > 0 for gap in gaps)
+        lacking += len(gaps)
+    assert lacking
+
+
+def test_an_ipu_that_lacks_no_run_only_waits() -> None:
+    host = Host(on=larger(2))
+    short, other = program(superstep(3), name="f"), program(superstep(5), name="g")
+    for _ in range(2):
+        host.run(short, ipu=0)
+        for _ in range(99):
+            host.run(other, ipu=1)
+    execution = Report(recorded(host, [short, other], runs_in_detail=2)).execution
+    first, second = execution.lane("ipu", 0), execution.lane("ipu", 1)
+    assert list(execution.waits(first))
+    assert not list(execution.unkept(first))
+    assert list(execution.unkept(second))
 
 
 def test_lanes_have_names() -> None:

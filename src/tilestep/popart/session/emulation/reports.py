@@ -15,7 +15,7 @@ from tilestep.popart.session.emulation.calls import Notes, SessionProgram, Sessi
 from tilestep.popart.session.emulation.notes import SessionNotes
 from tilestep.record.tables import Tables
 from tilestep.report.file_names import MEMORY_FILE, PROGRAM_FILE
-from tilestep.report.files import tell_unwritten, write_report
+from tilestep.report.files import tell_unwritten, unwritten, write_report
 from tilestep.report.memory import memory_text
 from tilestep.report.reader import Report
 
@@ -95,6 +95,6 @@ def write(notes: SessionNotes, measured: Callable[[], Measurement]) -> None:
     measurement = measured()
     try:
         recording = measurement.recording(lines=engine.debug_info, hlo=engine.serialized_graph, memory=engine.graph_profile)
-        write_report(measurement.profile, writable_directory(engine.directory), recording=recording)
+        tell_unwritten(write_report(measurement.profile, writable_directory(engine.directory), recording=recording))
     except (OSError, RecordingError) as error:
-        tell_unwritten(error)
+        tell_unwritten(unwritten(error))

@@ -3,6 +3,7 @@
 import { fillOf } from "./colors.js";
 import { h } from "./dom.js";
 import { swatch } from "./legend.js";
+import { changeOf } from "./pairs.js";
 import { valueOf } from "./value.js";
 
 const LONGEST = 336; // CSS pixels of the longest bar, about
@@ -23,10 +24,11 @@ const LONGEST = 336; // CSS pixels of the longest bar, about
  * @param {import("./value.js").Unit} options.unit
  * @param {string} options.origin
  * @param {string[]} [options.names] of the values of a row, such as A and B
+ * @param {boolean} [options.difference] whether B − A stands beside A and B
  * @param {number} [options.whole] of which each value is a share; shown if it is given
  * @returns {HTMLElement}
  */
-export function bars({ label, rows, unit, origin, names = [""], whole }) {
+export function bars({ label, rows, unit, origin, names = [""], difference = false, whole }) {
   const most = Math.max(...rows.flatMap((row) => row.values.map((value) => value ?? 0)), 0) || 1;
   const heads = [h("th", { scope: "col", class: "words" }, "what"), ...(names.length > 1 ? [h("th", { scope: "col", class: "words" }, "in")] : [])];
   const body = rows.flatMap((row) =>
@@ -36,19 +38,21 @@ export function bars({ label, rows, unit, origin, names = [""], whole }) {
       return h(
         "tr",
         { "data-key": row.key },
-        index === 0 ? h("th", { scope: "row", rowspan: names.length, class: "words", "data-tip": row.words }, swatch(row), " ", row.words) : null,
+        index === 0 ? h("th", { scope: "row", rowspan: names.length, class: "words" }, swatch(row), " ", row.words) : null,
         names.length > 1 ? h("td", { class: "words" }, name) : null,
         h("td", { class: "number" }, valueOf(value, unit, origin)),
         whole ? h("td", { class: "number" }, value === null ? "–" : valueOf(value / whole, "share", origin)) : null,
+        difference && index === 0 ? h("td", { class: "number", rowspan: names.length }, changeOf(row.values[0] ?? null, row.values[1] ?? null, unit)) : null,
         h("td", { class: "bars", "aria-hidden": "true" }, bar),
       );
     }),
   );
   const shares = whole ? [h("th", { scope: "col", class: "number" }, "share")] : [];
+  if (difference) shares.push(h("th", { scope: "col", class: "number" }, "B − A"));
   return h(
     "table",
     { class: "bar-table", "aria-label": label },
-    h("thead", {}, h("tr", {}, heads, h("th", { scope: "col", class: "number" }, "value"), shares, h("td", { "aria-hidden": "true" }))),
+    h("thead", {}, h("tr", {}, heads, h("th", { scope: "col", class: "number" }, unit === "cycles" ? "time" : unit === "bytes" ? "bytes" : "value"), shares, h("td", { "aria-hidden": "true" }))),
     h("tbody", {}, body),
   );
 }

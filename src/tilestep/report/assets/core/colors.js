@@ -9,24 +9,47 @@ export const KINDS = Object.freeze({
   exchange: { color: "#56B4E9", hatch: "up", words: "exchange between tiles" },
   sync: { color: "#F0E442", hatch: "plain", words: "sync" },
   collective: { color: "#CC79A7", hatch: "cross", words: "exchange between IPUs" },
-  "stream-in": { color: "#009E73", hatch: "plain", words: "arguments in" },
+  "stream-in": { color: "#009E73", hatch: "lines", words: "arguments in" },
   "stream-out": { color: "#009E73", hatch: "down", words: "results out" },
   "io-in": { color: "#66C2A5", hatch: "dots", words: "arguments in over I/O tiles" },
   "io-out": { color: "#66C2A5", hatch: "bars", words: "results out over I/O tiles" },
-  load: { color: "#D55E00", hatch: "plain", words: "loading programs" },
+  load: { color: "#D55E00", hatch: "bars", words: "loading programs" },
   save: { color: "#D55E00", hatch: "up", words: "saving values at a switch" },
-  "host-call": { color: "#E69F00", hatch: "plain", words: "host calls" },
+  "host-call": { color: "#E69F00", hatch: "dots", words: "host calls" },
   read: { color: "#E69F00", hatch: "cross", words: "reads by the host" },
   dispatch: { color: "#8C6BB1", hatch: "plain", words: "dispatches" },
   wait: { color: "#999999", hatch: "up", words: "the host waits" },
   transfer: { color: "#7A8B99", hatch: "plain", words: "transfers" },
   waiting: { color: "#999999", hatch: "up", words: "waiting" },
+  unkept: { color: "#999999", hatch: "dots", words: "not recorded" },
   idle: { color: "#999999", hatch: "up", words: "idle" },
 });
 /** Colours of things without a meaning of their own, in order. @type {readonly string[]} */
 export const SERIES = Object.freeze(["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#999999"]);
 /** Hatches for the same. @type {readonly Hatch[]} */
 export const HATCHES = Object.freeze(["plain", "up", "dots", "down", "cross", "bars", "lines"]);
+
+/** Quiet colours of programs, on a light ground and on a dark one: no kind of event has such a colour. */
+const PROGRAMS = Object.freeze({ light: ["#e9dfc8", "#cfd9e8", "#e3d0e4", "#cfe0cb"], dark: ["#5b5138", "#3a4a60", "#563f58", "#3d5439"] });
+
+/** The look of the nth program. @param {number} index @param {boolean} dark whether the ground is @returns {{color: string, hatch: Hatch}} */
+export function programLook(index, dark) {
+  const colors = PROGRAMS[dark ? "dark" : "light"];
+  return { color: colors[index % colors.length] ?? "#cccccc", hatch: HATCHES[Math.floor(index / colors.length) % HATCHES.length] ?? "plain" };
+}
+
+/** Whether white is the better ink on a colour. @param {string} color '#rrggbb' */
+export function isDark(color) {
+  const value = Number.parseInt(color.slice(1), 16);
+  const [red, green, blue] = [value >> 16, (value >> 8) & 255, value & 255].map((part) => ((part / 255 + 0.055) / 1.055) ** 2.4);
+  return 0.2126 * (red ?? 0) + 0.7152 * (green ?? 0) + 0.0722 * (blue ?? 0) < 0.179;
+}
+
+/** Whether the page is dark: chosen by its theme, or by the user's system. */
+export function isDarkTheme() {
+  const { theme } = document.documentElement.dataset;
+  return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+}
 
 /** The look of a kind of event. @param {string} kind @returns {Look} */
 export function lookOf(kind) {

@@ -90,7 +90,10 @@ export function figure(options) {
   canvas.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const said = options.onKey?.(event.key, event);
-    if (said === undefined) return;
+    if (said === undefined) {
+      if (options.onKey && (event.key === "Home" || event.key === "End")) event.preventDefault(); // they are the picture's, not the page's
+      return;
+    }
     event.preventDefault();
     if (said !== null) live.textContent = said;
   });

@@ -14,9 +14,10 @@ export function legend(entries) {
 
 /** A small field of a colour and hatch. @param {{color: string, hatch: import("./colors.js").Hatch}} look @returns {HTMLElement} */
 export function swatch(look) {
-  const canvas = h("canvas", { class: "swatch", width: 24, height: 24, "aria-hidden": "true" });
+  const canvas = h("canvas", { class: "swatch", width: 28, height: 28, "aria-hidden": "true" });
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   context.fillStyle = fillOf(context, look);
-  context.fillRect(0, 0, 24, 24);
+  context.scale(2, 2); // twice as many pixels as CSS has: a hatch keeps its size
+  context.fillRect(0, 0, 14, 14);
   return canvas;
 }

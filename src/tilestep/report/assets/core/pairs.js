@@ -1,6 +1,6 @@
 /** Rows of one recording, or of two side by side: A, B and the difference. */
 
-import { change } from "./format.js";
+import { change, MINUS } from "./format.js";
 import { h } from "./dom.js";
 import { text } from "./value.js";
 
@@ -80,7 +80,7 @@ export function columnsOf(sides, { name, unit, origin, of }) {
 }
 
 /**
- * The difference of two figures in words, coloured: '+1.2 ms (+3.20 %)'.
+ * The difference of two figures in words, with a colour and a shape: '▲ +1.2 ms (+3.20 %)'.
  * @param {number | null} a
  * @param {number | null} b
  * @param {Unit} unit
@@ -90,5 +90,5 @@ export function changeOf(a, b, unit) {
   const more = (b ?? 0) - (a ?? 0);
   if (!more) return h("span", {}, "=");
   const relative = a === null ? "only B" : b === null ? "only A" : change(a, b);
-  return h("span", { class: more > 0 ? "grows" : "shrinks" }, `${more > 0 ? "+" : "−"}${text(Math.abs(more), unit)} (${relative})`);
+  return h("span", { class: more > 0 ? "grows" : "shrinks" }, `${more > 0 ? "+" : MINUS}${text(Math.abs(more), unit)} (${relative})`);
 }

@@ -36,7 +36,7 @@ export const AXIS = 22; // CSS pixels
 const FONT = '11px system-ui, "DejaVu Sans", sans-serif';
 const ROOM = { least: 3, most: 26 };
 const NEAR = 3; // pixels: as far beside a bar the pointer still means it
-const KEYS = "← → bars, ↑ ↓ rows, + − or W S zoom, A D move, F or Enter fit the bar, Home whole. Drag to move; wheel with Ctrl zooms, with Shift moves";
+const KEYS = "← → bars, ↑ ↓ rows, + − or W S zoom, A D move, F or Enter fit the bar, Home whole, End the last part. Drag to move; wheel with Ctrl zooms, with Shift moves";
 
 /**
  * @param {RowsOptions} options
@@ -125,6 +125,9 @@ export function rowsFigure(options) {
         return range();
       case "Home":
         shown.show(shown.whole.from, shown.whole.to);
+        return range();
+      case "End":
+        shown.show(shown.whole.to - shown.length, shown.whole.to);
         return range();
       case "f":
       case "Enter": {

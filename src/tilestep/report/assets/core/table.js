@@ -1,7 +1,10 @@
-/** Tables: sorted by a heading, filtered by words, and drawn only where they are seen if they are long. */
+/** Tables: sorted by a heading, filtered by words, read cell by cell with keys, and drawn only where they are seen if they are long. */
 
+import { Cursor, quiet } from "./cursor.js";
 import { h, replace } from "./dom.js";
-import { count } from "./format.js";
+import { edged } from "./edges.js";
+import { count, plural } from "./format.js";
+import { meaning } from "./terms.js";
 import { explained, sentence, text } from "./value.js";
 
 /** @typedef {import("./value.js").Unit} Unit */
@@ -10,8 +13,8 @@ import { explained, sentence, text } from "./value.js";
  * @typedef {object} Column
  * @property {string} name of the heading
  * @property {(row: Row) => number | string | null | undefined} of the value; null: unknown
- * @property {Unit} [unit] of numbers; without it the column has words
- * @property {string} [origin] key of the sentence that says where its numbers come from
+ * @property {Unit | ((row: Row) => Unit)} [unit] of numbers; without it the column has words
+ * @property {string | ((row: Row) => string)} [origin] key of the sentence that says where its numbers come from
  * @property {(row: Row) => import("./dom.js").Children} [cell] what stands in the cell in place of the value's text
  */
 /**
@@ -68,19 +71,23 @@ class Table {
     this.printing = false;
     this.body = h("tbody");
     this.heads = options.columns.map((column, index) => this.head(column, index));
-    this.grid = h(
-      "table",
-      { "aria-label": options.label, "aria-rowcount": options.rows.length + 1 },
-      h("thead", {}, h("tr", {}, this.heads)),
-      this.body,
-    );
-    this.scroller = h("div", { class: "scroller", tabindex: "0", role: "region", "aria-label": options.label }, this.grid);
+    this.top = h("tr", { "aria-rowindex": 1 }, this.heads);
+    this.grid = h("table", { role: "grid", "aria-readonly": "true", "aria-label": options.label }, h("thead", {}, this.top), this.body);
+    this.scroller = h("div", { class: "scroller", role: "region", "aria-label": options.label }, this.grid);
+    this.cursor = new Cursor({
+      grid: this.grid,
+      rows: () => this.shown.length,
+      columns: options.columns.length,
+      page: () => Math.max(1, Math.floor(this.scroller.clientHeight / ROW_HEIGHT) - 2),
+      rowAt: (row) => (row < 0 ? this.top : this.body.querySelector(`[aria-rowindex="${row + 2}"]`)),
+      draw: (row) => this.reveal(row),
+    });
     this.scroller.addEventListener("scroll", () => this.draw(), { passive: true });
     this.note = h("p", { class: "note", role: "status" });
     this.search = h("input", { type: "search", "aria-label": `search in ${options.label}`, placeholder: "search" });
     this.search.addEventListener("input", () => this.arrange());
     const controls = options.filter ? h("div", { class: "controls" }, this.search, this.note) : null;
-    this.element = h("div", { class: "table" }, controls, this.scroller);
+    this.element = h("div", { class: "table" }, controls, edged(this.scroller));
     /** @type {any} */ (this.scroller).allRows = () => this.shown.map((row) => options.columns.map((column) => column.of(row) ?? null));
     this.arrange();
     all.add(new WeakRef(this));
@@ -95,8 +102,9 @@ class Table {
 
   /** @param {Column<Row>} column @param {number} index @returns {HTMLElement} */
   head(column, index) {
-    const source = column.origin ? sentence(column.origin) : "";
-    const button = h("button", { type: "button", "data-tip": source || false, onclick: () => this.sort(index) }, column.name);
+    const words = meaning(column.name);
+    const source = [words && `${column.name}: ${words}`, typeof column.origin === "string" ? sentence(column.origin) : ""].filter(Boolean).join("\n");
+    const button = h("button", { type: "button", tabindex: "-1", "data-tip": source || false, onclick: () => this.sort(index) }, column.name);
     return h("th", { scope: "col", class: column.unit ? "number" : "words" }, button);
   }
 
@@ -130,10 +138,23 @@ class Table {
       if (index === this.by) head.setAttribute("aria-sort", this.descending ? "descending" : "ascending");
       else head.removeAttribute("aria-sort");
     });
-    this.note.textContent = wanted.length ? `${count(this.shown.length)} of ${count(rows.length)} rows` : `${count(rows.length)} rows`;
+    this.note.textContent = wanted.length ? `${count(this.shown.length)} of ${plural(rows.length, "row")}` : plural(rows.length, "row");
+    this.grid.setAttribute("aria-rowcount", String(this.shown.length + 1));
     this.first = -1;
     if (this.shown.length) this.draw();
-    else replace(this.body, h("tr", {}, h("td", { colspan: columns.length }, wanted.length ? "nothing matches" : (empty ?? "nothing"))));
+    else {
+      replace(this.body, h("tr", {}, h("td", { colspan: columns.length }, wanted.length ? "nothing matches" : (empty ?? "nothing"))));
+      this.cursor.mark(false);
+    }
+  }
+
+  /** Draws a row that is out of sight, and scrolls to it. @param {number} row */
+  reveal(row) {
+    const [head, room] = [this.top.offsetHeight, this.scroller.clientHeight];
+    const least = (row + 1) * ROW_HEIGHT + head - room;
+    this.scroller.scrollTop = row * ROW_HEIGHT < this.scroller.scrollTop ? row * ROW_HEIGHT : least;
+    this.first = -1;
+    this.draw();
   }
 
   /** Draws the rows that are seen. */
@@ -148,28 +169,36 @@ class Table {
       if (this.first >= 0 && Math.abs(first - this.first) < AROUND / 2) return;
     } else if (this.first === 0 && this.body.childElementCount === total) return;
     this.first = first;
+    const focused = this.body.contains(document.activeElement);
+    const { row: kept } = this.cursor; // it is a stop of the Tab key also where it is out of sight
+    const spans = [[first, last]];
+    if (kept >= 0 && kept < first) spans.unshift([kept, kept + 1]);
+    else if (kept >= last && kept < total) spans.push([kept, kept + 1]);
     const space = (/** @type {number} */ rows) => (rows ? [h("tr", { class: "space", "aria-hidden": "true", style: { height: `${rows * ROW_HEIGHT}px` } })] : []);
-    replace(
-      this.body,
-      space(first),
-      this.shown.slice(first, last).map((row, place) => this.row(row, first + place)),
-      space(total - last),
-    );
+    const drawn = [];
+    let next = 0;
+    for (const [from = 0, to = 0] of spans) {
+      drawn.push(...space(from - next), ...this.shown.slice(from, to).map((row, place) => this.row(row, from + place)));
+      next = to;
+    }
+    replace(this.body, drawn, space(total - next));
+    this.cursor.mark(focused);
   }
 
   /** @param {Row} row @param {number} place @returns {HTMLElement} */
   row(row, place) {
     const { columns, open } = this.options;
-    const cells = columns.map((column, index) => this.cell(column, row, index === 0 && open !== undefined));
+    const cells = columns.map((column, index) => quiet(this.cell(column, row, index === 0 && open !== undefined)));
     return h("tr", { "aria-rowindex": place + 2, class: open ? "opens" : false, onclick: open ? () => open(row) : null }, cells);
   }
 
   /** @param {Column<Row>} column @param {Row} row @param {boolean} opens @returns {HTMLElement} */
   cell(column, row, opens) {
     const value = column.of(row);
-    if (typeof value === "number" && column.unit) {
-      const tip = explained(value, column.unit, column.origin ?? "");
-      return h("td", { class: "number", "data-value": value, "data-tip": tip }, column.cell ? column.cell(row) : text(value, column.unit));
+    const [unit, origin] = [column.unit, column.origin].map((each) => (typeof each === "function" ? each(row) : each));
+    if (typeof value === "number" && unit) {
+      const tip = explained(value, /** @type {Unit} */ (unit), origin ?? "");
+      return h("td", { class: "number", "data-value": value, "data-tip": tip }, column.cell ? column.cell(row) : text(value, /** @type {Unit} */ (unit)));
     }
     const inner = column.cell ? column.cell(row) : (value ?? "–");
     const open = this.options.open;

@@ -3,15 +3,28 @@
 import { h } from "./dom.js";
 
 const tip = h("div", { id: "tip", role: "tooltip", hidden: true });
+/** What has the focus and the tip. @type {Element | null} */
+let described = null;
 
 /** Starts to show tips. */
 export function startTips() {
   document.body.append(tip);
-  document.addEventListener("pointerover", (event) => show(event.target));
-  document.addEventListener("focusin", (event) => show(event.target));
+  document.addEventListener("pointerover", pointed);
+  document.addEventListener("pointermove", ({ clientX: x, clientY: y }) => (pointer = { x, y }), { passive: true });
+  document.addEventListener("focusin", (event) => show(event.target, true));
   document.addEventListener("focusout", hide);
   document.addEventListener("keydown", (event) => event.key === "Escape" && hide());
-  document.addEventListener("scroll", hide, { capture: true, passive: true });
+  // Keys that move the focus scroll too: the tip goes with what has it.
+  document.addEventListener("scroll", () => (described ? show(described, true) : hide()), { capture: true, passive: true });
+}
+
+let pointer = { x: -1, y: -1 };
+
+/** What the pointer has come to. It may lie still while keys move rows below it: then the tip stays with the focus. @param {PointerEvent} event */
+function pointed({ target, clientX: x, clientY: y }) {
+  if (described && x === pointer.x && y === pointer.y) return;
+  pointer = { x, y };
+  show(target, false);
 }
 
 /**
@@ -31,15 +44,29 @@ export function tipAt(words, x, y) {
 /** Hides the tip. */
 export function hide() {
   tip.hidden = true;
+  described?.removeAttribute("aria-describedby");
+  described = null;
 }
 
-/** @param {EventTarget | null} target */
-function show(target) {
-  const owner = target instanceof Element ? target.closest("[data-tip]") : null;
+/** @param {EventTarget | null} target @param {boolean} focused whether it has the focus, so that the tip describes it */
+function show(target, focused) {
+  const owner = target instanceof Element ? ownerOf(target, focused) : null;
   if (!owner) {
     if (!(target instanceof Element && target.closest("canvas"))) hide();
     return;
   }
+  hide();
+  if (focused) {
+    described = /** @type {Element} */ (target);
+    described.setAttribute("aria-describedby", tip.id);
+  }
   const box = owner.getBoundingClientRect();
-  tipAt(owner.getAttribute("data-tip") ?? "", box.left - 8, box.bottom - 12);
+  tipAt(owner.getAttribute("data-tip") ?? owner.textContent ?? "", box.left - 8, box.bottom - 12);
+}
+
+/** What has the words of a tip: an element around, one within a cell or a row that has the focus, or a cell that is cut. @param {Element} target @param {boolean} focused @returns {Element | null} */
+function ownerOf(target, focused) {
+  const within = focused && target.matches("td, [role=treeitem], [role=row]") ? target.querySelector("[data-tip]") : null;
+  const cell = target.closest("td");
+  return target.closest("[data-tip]") ?? within ?? (cell && cell.scrollWidth > cell.clientWidth ? cell : null);
 }

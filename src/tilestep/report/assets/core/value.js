@@ -32,11 +32,11 @@ export function text(value, unit) {
     case "flop/s":
       return prefixed(value, "flop/s");
     case "B/cycle":
-      return `${value.toPrecision(3)} B/cycle`;
+      return `${minus(value.toPrecision(3))} B/cycle`;
     case "count":
       return format.count(value);
     default:
-      return Number.isInteger(value) ? format.count(value) : value.toPrecision(6);
+      return Number.isInteger(value) ? format.count(value) : minus(value.toPrecision(6));
   }
 }
 
@@ -50,24 +50,29 @@ function prefixed(value, unit) {
 export function exact(value, unit) {
   switch (unit) {
     case "cycles":
-      return `${format.count(value)} cycles`;
+      return format.plural(value, "cycle");
     case "bytes":
-      return `${format.count(value)} bytes`;
+      return format.plural(value, "byte");
     case "flops":
-      return `${format.count(value)} floating-point operations`;
+      return format.plural(value, "floating-point operation");
     case "flop/s":
       return `${format.count(value)} floating-point operations a second`;
     case "B/cycle":
-      return `${value} bytes a cycle`;
+      return `${minus(value)} bytes a cycle`;
     case "ns":
       return `${format.count(value)} ns of wall time`;
     case "seconds":
-      return `${value} s`;
+      return `${minus(value)} s`;
     case "share":
-      return `${100 * value} %`;
+      return `${minus(100 * value)} %`;
     default:
-      return Number.isInteger(value) ? format.count(value) : String(value);
+      return Number.isInteger(value) ? format.count(value) : minus(value);
   }
+}
+
+/** A number as JavaScript writes it, with the page's minus. @param {number | string} value @returns {string} */
+function minus(value) {
+  return String(value).replaceAll("-", format.MINUS);
 }
 
 /** What hover and focus show. @param {number} value @param {Unit} unit @param {string} origin a key of the recording's origins @returns {string} */

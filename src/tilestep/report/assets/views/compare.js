@@ -3,21 +3,23 @@
 import { lookOf } from "../core/colors.js";
 import { h } from "../core/dom.js";
 import { bars } from "../core/bars.js";
+import { plural } from "../core/format.js";
 import { changeOf } from "../core/pairs.js";
 import { link } from "../core/state.js";
 import { table } from "../core/table.js";
 import { valueOf } from "../core/value.js";
+import { NAMES } from "./steps/read.js";
 
 /** @typedef {import("../core/value.js").Unit} Unit */
 /** @typedef {{a: number | null, b: number | null}} Change */
 
 /** Figures of a program: key, words, unit, origin. @type {[string, string, Unit, string][]} */
 const FIGURES = [
-  ["cycles_per_run", "one run", "cycles", "comparison.run"],
+  ["cycles_per_run", NAMES.ofRun, "cycles", "comparison.run"],
   ["runs", "runs", "count", "comparison.runs"],
-  ["load_cycles", "loads", "cycles", "comparison.loads"],
+  ["load_cycles", "time of loads", "cycles", "comparison.loads"],
   ["peak_tile_bytes", "fullest tile", "bytes", "comparison.bytes"],
-  ["flops_per_run", "operations of one run", "flops", "comparison.flops"],
+  ["flops_per_run", "flop of one run", "flops", "comparison.flops"],
 ];
 
 /** @type {import("../core/page.js").View} */
@@ -34,22 +36,38 @@ export const compare = {
   },
 };
 
-/** @param {any} found @param {import("../core/page.js").Side} a @param {import("../core/page.js").Side} b @returns {HTMLElement[]} */
+/** The answer: how much, and what of it lies where. @param {any} found @param {import("../core/page.js").Side} a @param {import("../core/page.js").Side} b @returns {HTMLElement[]} */
 function whole(found, a, b) {
   const { a: before, b: after } = found.whole;
   const equal = before === after && !found.steps.length && !found.machines.length && !found.changes.some(differs);
-  const figures = h(
-    "p",
-    { class: "whole" },
-    "Emulated time: A ",
-    valueOf(before, "cycles", "comparison.cycles"),
-    ", B ",
-    valueOf(after, "cycles", "comparison.cycles"),
-    ", B − A ",
-    before === null || after === null ? "–" : changeOf(before, after, "cycles"),
-  );
-  const names = h("p", {}, `A is ${a.label}, B is ${b.label}. Every view shows both, and what differs.`);
-  return [figures, names, equal ? h("p", {}, "No cycle and no byte differs.") : null].filter((part) => part !== null);
+  const times = ["A ", valueOf(before, "cycles", "comparison.cycles"), ", B ", valueOf(after, "cycles", "comparison.cycles"), "."];
+  const said =
+    before === null || after === null
+      ? ["Emulated time: "]
+      : before === after
+        ? ["Both take the same emulated time: "]
+        : [`B takes ${after < before ? "less" : "more"} emulated time than A: B − A is `, changeOf(before, after, "cycles"), "; "];
+  const names = h("p", { class: "note" }, `A is ${a.label}, B is ${b.label}. Every view shows both, and what differs.`);
+  return [h("p", { class: "whole" }, said, times), equal ? h("p", {}, "No cycle and no byte differs.") : h("p", { class: "where" }, where(found, a, b)), names];
+}
+
+/** The largest difference by kind, by step, and on the fullest tile. @param {any} found @param {import("../core/page.js").Side} a @param {import("../core/page.js").Side} b @returns {import("../core/dom.js").Child[]} */
+function where(found, a, b) {
+  const said = [];
+  const [kind] = kindsOf(a, b);
+  if (kind && kind.values[0] !== kind.values[1]) said.push(`By kind, ${kind.words} differs most: `, changeOf(kind.values[0] ?? null, kind.values[1] ?? null, "cycles"), ". ");
+  const steps = [...found.steps].sort((one, other) => most(other.cycles_per_run) - most(one.cycles_per_run));
+  const [step] = steps;
+  if (step) said.push(`Of steps, ${step.family}${step.line ? ` of ${step.line}` : ""} in ${step.program}: `, changeOf(step.cycles_per_run.a, step.cycles_per_run.b, "cycles"), " in one run. ");
+  const tiles = found.changes.filter((/** @type {any} */ program) => !program.alone && program.peak_tile_bytes.a !== program.peak_tile_bytes.b);
+  const [tile] = tiles.sort((/** @type {any} */ one, /** @type {any} */ other) => most(other.peak_tile_bytes) - most(one.peak_tile_bytes));
+  if (tile) said.push(`The fullest tile changes most in ${tile.label}: `, changeOf(tile.peak_tile_bytes.a, tile.peak_tile_bytes.b, "bytes"), ".");
+  return said;
+}
+
+/** @param {Change} change @returns {number} */
+function most({ a, b }) {
+  return Math.abs((b ?? 0) - (a ?? 0));
 }
 
 /** @param {any} found @returns {HTMLElement[]} */
@@ -64,16 +82,25 @@ function machines(found) {
   return [h("h2", {}, "Machines"), h("p", {}, words), table({ label: "fields of the machines that differ", columns, rows: found.machines })];
 }
 
+/** Time by kind, idle time too, so that both add up to the whole; the largest difference first. @param {import("../core/page.js").Side} a @param {import("../core/page.js").Side} b @returns {import("../core/bars.js").Bar[]} */
+function kindsOf(a, b) {
+  const [before, after] = [a, b].map(({ head }) => {
+    const spent = Object.values(head.cycles_by_kind).reduce((sum, cycles) => sum + Number(cycles), 0);
+    return { ...head.cycles_by_kind, idle: Math.max(0, head.emulated_cycles - spent) };
+  });
+  const rows = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])].map((name) => ({ ...lookOf(name), key: name, values: [before?.[name] ?? 0, after?.[name] ?? 0] }));
+  const change = (/** @type {import("../core/bars.js").Bar} */ { values: [one, other] }) => most({ a: one ?? null, b: other ?? null });
+  return rows.filter(({ values }) => values.some((value) => value > 0)).sort((one, other) => change(other) - change(one));
+}
+
 /** @param {import("../core/page.js").Side} a @param {import("../core/page.js").Side} b @returns {HTMLElement[]} */
 function kinds(a, b) {
-  const names = [...new Set([...Object.keys(a.head.cycles_by_kind), ...Object.keys(b.head.cycles_by_kind)])];
-  const rows = names.map((name) => ({ ...lookOf(name), key: name, values: [a.head.cycles_by_kind[name] ?? 0, b.head.cycles_by_kind[name] ?? 0] }));
-  rows.sort((one, other) => Math.abs((other.values[1] ?? 0) - (other.values[0] ?? 0)) - Math.abs((one.values[1] ?? 0) - (one.values[0] ?? 0)));
+  const rows = kindsOf(a, b);
   if (!rows.length) return [];
   return [
     h("h2", {}, "Time by kind"),
     h("p", { class: "note" }, `Of the busiest IPU: IPU ${a.head.busiest_ipu} in A, IPU ${b.head.busiest_ipu} in B. The largest difference comes first.`),
-    bars({ label: "time by kind, A and B", rows, unit: "cycles", origin: "head.kinds", names: ["A", "B"] }),
+    bars({ label: "time by kind, A and B", rows, unit: "cycles", origin: "head.kinds", names: ["A", "B"], difference: true }),
   ];
 }
 
@@ -81,7 +108,7 @@ function kinds(a, b) {
 function programs(found) {
   const rows = found.changes.flatMap((/** @type {any} */ program) =>
     FIGURES.map(([key, words, unit, origin]) => ({ program, words, unit, origin, change: /** @type {Change} */ (program[key]) })).filter(
-      ({ change, words }) => change.a !== change.b || (program.alone && words === "one run"),
+      ({ change, words }) => change.a !== change.b || (program.alone && words === NAMES.ofRun),
     ),
   );
   const equal = found.changes.filter((/** @type {any} */ program) => !differs(program) && !program.alone).length;
@@ -90,17 +117,17 @@ function programs(found) {
     { name: "program", of: (row) => row.program.label },
     { name: "matched by", of: (row) => (row.program.alone ? `only in ${row.program.alone}` : row.program.matched) },
     { name: "figure", of: (row) => row.words },
-    { name: "A", of: (row) => row.change.a, cell: (row) => valueOf(row.change.a, row.unit, row.origin), unit: "number", origin: "comparison.cycles" },
-    { name: "B", of: (row) => row.change.b, cell: (row) => valueOf(row.change.b, row.unit, row.origin), unit: "number", origin: "comparison.cycles" },
+    { name: "A", of: (row) => row.change.a, unit: (row) => row.unit, origin: (row) => row.origin },
+    { name: "B", of: (row) => row.change.b, unit: (row) => row.unit, origin: (row) => row.origin },
     {
       name: "B − A",
       of: (row) => (row.change.b ?? 0) - (row.change.a ?? 0),
       cell: (row) => changeOf(row.change.a, row.change.b, row.unit),
-      unit: "number",
-      origin: "comparison.cycles",
+      unit: (row) => row.unit,
+      origin: (row) => row.origin,
     },
   ];
-  const note = equal ? `${equal} ${equal === 1 ? "program is" : "programs are"} equal in both.` : "";
+  const note = equal ? `${plural(equal, "program is", "programs are")} equal in both.` : "";
   return [
     h("h2", {}, "Programs that differ"),
     note ? h("p", { class: "note" }, note) : null,
@@ -116,8 +143,8 @@ function steps(found) {
     { name: "operation", of: (row) => row.scope.split("/").slice(-2).join("/") || "–" },
     { name: "family", of: (row) => row.family },
     { name: "program", of: (row) => row.program },
-    { name: "A", unit: "cycles", origin: "comparison.step", of: (row) => row.cycles_per_run.a },
-    { name: "B", unit: "cycles", origin: "comparison.step", of: (row) => row.cycles_per_run.b },
+    { name: `${NAMES.ofRun}, A`, unit: "cycles", origin: "comparison.step", of: (row) => row.cycles_per_run.a },
+    { name: `${NAMES.ofRun}, B`, unit: "cycles", origin: "comparison.step", of: (row) => row.cycles_per_run.b },
     {
       name: "B − A",
       unit: "cycles",
@@ -126,11 +153,11 @@ function steps(found) {
       cell: (row) => changeOf(row.cycles_per_run.a, row.cycles_per_run.b, "cycles"),
     },
   ];
-  const more = found.left_out ? [h("p", { class: "note" }, `${found.left_out} further rows with smaller differences are left out; tilestep report compare --all prints them.`)] : [];
+  const more = found.left_out ? [h("p", { class: "note" }, `${plural(found.left_out, "further row")} with smaller differences ${found.left_out === 1 ? "is" : "are"} left out; tilestep report compare --all prints them.`)] : [];
   return [
     h("h2", {}, "Steps that differ"),
-    h("p", { class: "note" }, "Cycles of one run. Steps are matched by line, operation and family. ", h("a", { href: link("source") }, "Source"), " shows them in the code."),
-    table({ label: "steps that differ", columns, rows: found.steps, filter: true, empty: "no step differs" }),
+    h("p", { class: "note" }, "Steps are matched by line, operation and family. ", h("a", { href: link("source") }, "Source"), " shows them in the code."),
+    table({ label: "steps that differ", columns, rows: found.steps, filter: true, empty: "no step of a program that both have differs" }),
     ...more,
   ];
 }

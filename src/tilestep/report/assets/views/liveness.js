@@ -118,15 +118,16 @@ function head(program, pair, curve) {
   return h(
     "p",
     { class: "fullest" },
-    `${prefix(program, pair)}${curve.where} of `,
+    `${prefix(program, pair)}${curve.where[0]?.toUpperCase()}${curve.where.slice(1)} of `,
     h("span", { class: "mono" }, program.facts.label),
-    ": most is ",
+    curve.where.startsWith("all") ? " have most " : " is fullest ",
+    `at ${stepWords(program.detail, curve.top, true)}: `,
     valueOf(most, "bytes", "memory.step"),
     " of ",
     valueOf(curve.room, "bytes", "memory.sram"),
     " (",
     valueOf(most / curve.room, "share", "memory.step"),
-    `), at ${stepWords(program.detail, curve.top)} of ${program.detail.memory.numTicks.toLocaleString("en")}. The triangle marks it.`,
+    "). The triangle marks it.",
   );
 }
 

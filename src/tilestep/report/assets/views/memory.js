@@ -49,7 +49,7 @@ function inDetail(pair, sides) {
   const value = (/** @type {Program} */ of) => marked?.[of.side]?.life ?? (marked ? -1 : number(`value${of.side}`, -1));
   const known = (/** @type {Program & {detail: Detail}} */ of) => (value(of) < of.detail.memory.first.length ? value(of) : -1);
   const maps = programs.map((each) => heatMap(each, pair, selection, () => ({ scale, value: known })));
-  const high = Math.max(...programs.map(({ sram, detail }) => Math.max(sram, detail.peak.bytes))) * 1.05;
+  const high = () => Math.max(...programs.map(({ sram, detail }) => (get("scale") === "tile" ? Math.max(sram, detail.peak.bytes) * 1.05 : detail.peak.bytes * 1.12)));
   const tiles = programs.map((each) => tileMap(each, pair, selection, high));
   const chosen = programs.map(() => h("div"));
   const legend = h("div", {}, scaleLegend(programs, scale));
@@ -101,7 +101,7 @@ function inDetail(pair, sides) {
     ...programs.flatMap((each) => freeing(each, pair, open)),
     h("h2", {}, "All tiles at all steps"),
     h("p", { class: "note" }, NOTE),
-    h("div", { class: "controls" }, step.element, tile.element, peak, h("label", {}, "colours ", colors), none),
+    h("div", { class: "controls" }, step.element, tile.element, peak, h("label", {}, "scale ", colors), none),
     legend,
     ...maps.map((map) => map.element),
     noted,

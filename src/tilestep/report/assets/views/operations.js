@@ -2,7 +2,7 @@
 
 import { themeColor } from "../core/colors.js";
 import { h, replace } from "../core/dom.js";
-import { count } from "../core/format.js";
+import { count, plural } from "../core/format.js";
 import { columnsOf, either } from "../core/pairs.js";
 import { get, set } from "../core/state.js";
 import { table } from "../core/table.js";
@@ -12,7 +12,7 @@ import { shapeLegend } from "./operations/shapes.js";
 import { verdict } from "./operations/verdict.js";
 import { choice, searchField } from "./steps/controls.js";
 import { familyLooks } from "./steps/families.js";
-import { CYCLE_KINDS, programPairs, shortScope, stepsOf } from "./steps/read.js";
+import { CYCLE_KINDS, NAMES, programPairs, shortScope, stepsOf } from "./steps/read.js";
 
 /** @typedef {import("./operations/rows.js").Operation} Operation */
 /** @typedef {import("./operations/rows.js").OperationPair} OperationPair */
@@ -67,7 +67,7 @@ export const operations = {
       const picture = roofline({ pairs, grouping, two, looks, chosen: () => chosen, choose, table: () => pointTable(all, pairs, grouping) });
       say();
       const steps = rows.reduce((sum, side) => sum + side.rows.reduce((found, row) => found + row.leaves.length, 0), 0);
-      note.textContent = `${count(pairs.length)} rows of ${count(steps)} steps`;
+      note.textContent = `${plural(pairs.length, "row")} of ${plural(steps, "step")}`;
       const drawn = pointsOf(pairs).length ? [aboutPoints(pairs, two), picture.element, shapeLegend(looks, themeColor("ink"))] : [h("p", {}, "No operation here has floating-point operations.")];
       replace(place, list(), h("h2", {}, "Roofline"), drawn, roofList(all));
     }
@@ -112,7 +112,7 @@ function notes(steps, two) {
   const found = [];
   if (!steps.ran && steps.leaves.length) found.push(`${whose}Nothing ran, so these are the figures of one run of each program. Steps whose number depends on data are left out.`);
   const out = steps.programs.filter(({ leftOut, runs }) => leftOut && runs);
-  if (out.length) found.push(`${whose}${count(out.length)} ${out.length === 1 ? "program is" : "programs are"} left out. ${[...new Set(out.map(({ leftOut }) => leftOut))].join(" ")}`);
+  if (out.length) found.push(`${whose}${plural(out.length, "program is", "programs are")} left out. ${[...new Set(out.map(({ leftOut }) => leftOut))].join(" ")}`);
   return found.map((words) => h("p", { class: "note" }, words));
 }
 
@@ -124,10 +124,10 @@ function aboutPoints(pairs, two) {
   return h(
     "p",
     { class: "note" },
-    "A point is an operation; its area grows with its cycles. Lines are roofs: exchange (a slope; dashed for bytes that both tiles of a bus receive) and the matrix units (level).",
+    "A point is an operation; its area grows with its time. Lines are roofs: exchange (a slope; dashed for bytes that both tiles of a bus receive) and the matrix units (level).",
     two ? " A's points are hollow, B's filled, with a line between those that belong together." : null,
     without ? ` ${count(without)} without floating-point operations ${without === 1 ? "has" : "have"} no point.` : null,
-    more > 0 ? ` ${count(more)} with the fewest cycles are not drawn.` : null,
+    more > 0 ? ` ${count(more)} of the least time are not drawn.` : null,
   );
 }
 
@@ -154,21 +154,21 @@ function operationTable(all, pairs, grouping, choose) {
   const lead = grouping === "none" ? 0 : words.findIndex(({ name }) => name === (grouping === "scope" ? "operation" : grouping));
   const [first] = words.splice(lead, 1);
   /** @type {{name: string, unit: import("../core/value.js").Unit, origin: string, of: (row: Operation) => number | null}[]} */
-  const figures = [{ name: "cycles", unit: "cycles", origin: "steps.cycles", of: (row) => row.cycles }];
+  const figures = [{ name: NAMES.time, unit: "cycles", origin: "steps.cycles", of: (row) => row.cycles }];
   if (!two) {
     figures.push({ name: "share", unit: "share", origin: "steps.share", of: share });
     for (const [kind, name] of CYCLE_KINDS) if (any((row) => row[kind])) figures.push({ name, unit: "cycles", origin: "steps.cycles", of: (row) => row[kind] });
   }
-  figures.push({ name: "executions", unit: "count", origin: "steps.executions", of: (row) => row.executions });
-  if (!two) figures.push({ name: "flop", unit: "flops", origin: "steps.flops", of: (row) => row.flops });
+  figures.push({ name: NAMES.executions, unit: "count", origin: "steps.executions", of: (row) => row.executions });
+  if (!two) figures.push({ name: NAMES.flop, unit: "flops", origin: "steps.flops", of: (row) => row.flops });
   figures.push({ name: "flop/s", unit: "flop/s", origin: "steps.rate", of: rateOf });
   if (!two) {
     figures.push({ name: "of peak", unit: "share", origin: "steps.peak", of: peakOf });
-    figures.push({ name: "exchange bytes", unit: "bytes", origin: "steps.exchange_bytes", of: (row) => row.exchangeBytes });
+    figures.push({ name: NAMES.exchanged, unit: "bytes", origin: "steps.exchange_bytes", of: (row) => row.exchangeBytes });
     figures.push({ name: "bytes/cycle", unit: "B/cycle", origin: "steps.per_cycle", of: bytesPerCycle });
   }
   const [cycles, ...rest] = figures.map((figure) => columnsOf(sides, figure));
-  const part = two ? [] : (rest.shift() ?? []); // the share of the cycles stands beside them
+  const part = two ? [] : (rest.shift() ?? []); // the share of the time stands beside them
   const columns = [first, ...(cycles ?? []), ...part, ...words, ...rest.flat()].filter((column) => column !== undefined);
   const list = table({ label: "operations", columns, rows: pairs, sortBy: two ? 3 : 1, open: choose, empty: "nothing ran" });
   list.classList.add("operation-table");

@@ -21,8 +21,8 @@ export const pipeline = {
   question: "Where are the bubbles?",
   needs: "pipeline",
   absent:
-    "No run of this recording is of a pipeline's stage. tilestep.train.Pipeline and a pipelined session of PopART on emulated IPUs name the stage, "
-    + "the kind of task and the microbatch of each run.",
+    "No run of this recording is of a pipeline's stage. tilestep.train.Pipeline names the stage, the kind of task and the microbatch of each run. "
+    + "A pipelined session of PopART does so in a recording of its own, which autoReport.directory among its engine options makes: this is the recording of what JAX ran.",
   async render(sides) {
     const models = await Promise.all(sides.map(async (side) => new Model(side, await side.block("pipeline"))));
     const place = h("div", {});
@@ -83,7 +83,7 @@ function cover(model) {
 /** @param {Model} model @returns {HTMLElement} */
 function missing(model) {
   const kept = model.json.in_detail
-    ? `Choose one of the ${count(model.json.in_detail)} updates whose tasks all have events.`
+    ? `Choose ${model.json.in_detail === 1 ? "the update" : `one of the ${count(model.json.in_detail)} updates`} whose tasks all have events.`
     : "The recording has events of the first and of the last runs of each program, and of no whole update. Record it again: now the last update is kept whole, "
       + "if it has at most 100,000 events. The option autoReport.executionProfileProgramRunCount keeps more runs of each program.";
   return h("p", { class: "note" }, `Not all tasks of this update have events, so their times are not known, only their order. ${kept}`);

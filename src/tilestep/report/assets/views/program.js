@@ -1,7 +1,8 @@
 /** What did my program become? */
 
 import { h, replace } from "../core/dom.js";
-import { count } from "../core/format.js";
+import { edged } from "../core/edges.js";
+import { count, plural } from "../core/format.js";
 import { get, number, set } from "../core/state.js";
 import { text } from "../core/value.js";
 import { nodePanel } from "./program/panel.js";
@@ -80,7 +81,7 @@ function shown(pair) {
   const note = h("span", { class: "note", role: "status" });
   const find = (/** @type {string} */ words) => {
     const found = tree.find(words);
-    note.textContent = words.trim() ? `${count(found)} of ${count(nodes.length)} nodes` : `${count(nodes.length)} nodes`;
+    note.textContent = words.trim() ? `${count(found)} of ${plural(nodes.length, "node")}` : plural(nodes.length, "node");
     return found;
   };
   const query = get("q");
@@ -104,9 +105,11 @@ function shown(pair) {
     };
     return h("button", { type: "button", class: "link", onclick: go, "data-tip": here.scope || here.name }, `${kindWords(here, 0)} ${here.name} ${text(cyclesOf(node) / whole, "share")}`);
   });
+  const words = (/** @type {string} */ what) => `There is no room here for ${what}: the figures of the chosen node have them.`;
+  const noRoom = pair.a && pair.b ? null : [h("p", { class: "note no-room line" }, words("lines of code")), h("p", { class: "note no-room most" }, words("executions, flop, exchange bytes and lines of code"))];
   return [
     hints.length ? h("p", { class: "dearest" }, "Most costly: ", hints.flatMap((hint, place) => (place ? [", ", hint] : [hint]))) : null,
     h("div", { class: "controls" }, field, h("button", { type: "button", onclick: () => tree.openAll(true) }, "Open all"), h("button", { type: "button", onclick: () => tree.openAll(false) }, "Close all"), note),
-    h("div", { class: pair.a && pair.b ? "program-parts two" : "program-parts" }, h("div", {}, tree.element, h("p", { class: "keys" }, "Keys: arrows move, open and close; Enter shows the figures; * opens the nodes beside; letters go to the next node of that name.")), panel),
+    h("div", { class: pair.a && pair.b ? "program-parts two" : "program-parts" }, h("div", { class: "tree-frame" }, edged(tree.element), noRoom, h("p", { class: "keys" }, "Keys: arrows move, open and close; Enter shows the figures; * opens the nodes beside; letters go to the next node of that name.")), panel),
   ].filter((part) => part !== null);
 }

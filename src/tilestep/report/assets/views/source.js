@@ -1,8 +1,10 @@
 /** Which of my lines costs this? */
 
 import { h, replace } from "../core/dom.js";
+import { edged } from "../core/edges.js";
+import { plural } from "../core/format.js";
 import { columnsOf, either } from "../core/pairs.js";
-import { get, number, set } from "../core/state.js";
+import { get, link, number, set } from "../core/state.js";
 import { table } from "../core/table.js";
 import { text, valueOf } from "../core/value.js";
 import { codeList, figuresOf } from "./source/code.js";
@@ -10,7 +12,7 @@ import { filesOf, linesOf, sourceOf } from "./source/costs.js";
 import { flames } from "./source/flame.js";
 import { linePanel } from "./source/line.js";
 import { choice, searchField } from "./steps/controls.js";
-import { stepsOf } from "./steps/read.js";
+import { NAMES, stepsOf } from "./steps/read.js";
 
 /** @typedef {import("./source/costs.js").CodeLine} CodeLine */
 /** @typedef {import("./source/costs.js").Cost} Cost */
@@ -53,9 +55,19 @@ export const source = {
       set({ file, line: null });
       show(file, 0);
     });
-    return [h("div", { class: "controls" }, chooser, ...sources.map((each) => summary(each, sources.length > 1))), code, panel, ...flames(all)];
+    return [...sources.flatMap((each) => answer(each, sources.length > 1)), h("div", { class: "controls" }, chooser, ...sources.map((each) => summary(each, sources.length > 1))), code, panel, ...flames(all)];
   },
 };
+
+/** The line that costs most. @param {Source} source @param {boolean} two @returns {HTMLElement[]} */
+function answer({ side, cycles, files }, two) {
+  const costs = [...files.values()].flatMap((file) => [...file.costs.values()]);
+  const [first] = costs.sort((one, other) => other.cycles - one.cycles);
+  if (!first?.cycles) return [];
+  const to = h("a", { href: link("source", { file: first.file, line: first.line }) }, `${first.file}:${first.line}`);
+  const what = [first.function ? ` in ${first.function}` : "", " costs most: ", valueOf(first.cycles, "cycles", "source.cycles"), ", ", valueOf(first.cycles / cycles, "share", "source.share"), " of the time in steps."];
+  return [h("p", { class: "answer" }, two ? `${side.name.toUpperCase()}: ` : null, to, what)];
+}
 
 /** @param {Source} source @param {boolean} two @returns {HTMLElement} */
 function summary({ side, cycles, unknown }, two) {
@@ -77,7 +89,7 @@ function listing(sources, file, lines, line, choose) {
   const query = get("q");
   const find = (/** @type {string} */ words) => {
     const found = list.find(words);
-    note.textContent = words.trim() ? `${found} ${found === 1 ? "line" : "lines"}` : "";
+    note.textContent = words.trim() ? plural(found, "line") : "";
     return found;
   };
   const field = searchField("search in the code", query, (words) => {
@@ -94,9 +106,10 @@ function listing(sources, file, lines, line, choose) {
   const whose = sources.length > 1 ? "The code is B's where B has it; A's costs stand where its lines are now. " : "";
   return [
     h("div", { class: "controls" }, field, h("button", { type: "button", onclick: () => costly && list.show(costly.number) }, "To the most costly line"), note),
-    list.element,
+    edged(list.element),
+    sources.length > 1 ? null : h("p", { class: "note no-room code-figures" }, "There is no room here for flop, bytes and executions: the figures of the chosen line have them."),
     h("p", { class: "keys" }, `${whose}Keys: arrows move, n and p go to the next and the previous line with a cost, Enter shows its steps.`),
-  ];
+  ].filter((part) => part !== null);
 }
 
 /** @param {CodeLine} line @returns {number} */
@@ -127,7 +140,7 @@ function lostLines(lost, sources) {
     { name: "line of A", of: (cost) => cost.line, cell: (cost) => `${cost.file}:${cost.line}` },
     { name: "function", of: (cost) => cost.function },
     { name: "code", of: (cost) => sources[0]?.files.get(cost.file)?.lines?.[cost.line - 1]?.trim() ?? "" },
-    { name: "cycles, A", unit: "cycles", origin: "source.cycles", of: (cost) => cost.cycles },
+    { name: `${NAMES.time}, A`, unit: "cycles", origin: "source.cycles", of: (cost) => cost.cycles },
   ];
   return h("div", {}, h("h3", {}, "Lines of A that B has no more"), table({ label: "lines of A that B has no more", columns, rows: costs, sortBy: 3 }));
 }

@@ -1,7 +1,7 @@
 /** Is the real host the bottleneck? */
 
 import { h } from "../core/dom.js";
-import { count } from "../core/format.js";
+import { plural } from "../core/format.js";
 import { valueOf } from "../core/value.js";
 import { heatSections } from "./system/heat.js";
 import { seriesSections } from "./system/series.js";
@@ -44,7 +44,7 @@ function sentence(model, many) {
     many ? h("strong", {}, `${model.side.name.toUpperCase()} `) : null,
     "In ",
     valueOf(whole, "ns", "system.span"),
-    ` of wall time and ${count(json.spans)} spans, the thread `,
+    ` of wall time and ${plural(json.spans, "span")}, the thread `,
     h("span", { class: "mono thread" }, model.threadName(json.main)),
     " compiled for ",
     share("compiles"),

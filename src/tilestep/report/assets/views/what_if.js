@@ -1,7 +1,7 @@
 /** Which part of the machine, or which family of operations, matters? */
 
 import { h } from "../core/dom.js";
-import { percent } from "../core/format.js";
+import { MINUS, percent } from "../core/format.js";
 import { joined } from "../core/pairs.js";
 import { sentence } from "../core/value.js";
 import { sliders } from "./what_if/sliders.js";
@@ -97,7 +97,7 @@ function line(setting, change, most) {
   const width = (50 * Math.abs(change)) / most;
   const left = change < 0 ? 50 - width : 50;
   const words = { "/2": "halved", x2: "doubled" }[setting] ?? setting;
-  const tip = `${words}: ${(100 * change).toFixed(6)} % of the emulated time. ${sentence("what_if.change")}`;
+  const tip = `${words}: ${(100 * change).toFixed(6).replace("-", MINUS)} % of the emulated time. ${sentence("what_if.change")}`;
   return h(
     "div",
     { class: "turned" },

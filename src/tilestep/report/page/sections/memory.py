@@ -145,10 +145,9 @@ def _detail(program: CompiledProgram, counts: list[int]) -> tuple[MemoryReport |
 
 def _described(program: CompiledProgram, detail: MemoryReport, ticks: Columns, tables: Tables) -> dict[str, Any]:
     peak = detail.peak
-    code = _rows_of(tables, "code", program.row, ("kind", "fixed"))
-    strings = (*tables.strings, "")  # -1 is none
+    code = _rows_of(tables, "code", program, ("kind", "fixed"))
     kinds: list[int] = code["kind"][code["fixed"] != 0].tolist()
-    fixed = {strings[kind] for kind in kinds}
+    fixed = {tables.strings[kind] if kind >= 0 else "" for kind in kinds}
     return {
         "num_tiles": detail.columns.num_tiles,
         "peak_bytes": peak.total_bytes,
@@ -201,18 +200,18 @@ def loops(body: Node, leaves: list[int]) -> list[list[Any]]:
 
 
 def _lives(program: CompiledProgram, detail: MemoryReport, tables: Tables, texts: _Numbered, lines: _Numbered) -> Columns:
-    rows = _rows_of(tables, "lives", program.row, ("name", "size_bytes", "frame"))
+    rows = _rows_of(tables, "lives", program, ("name", "size_bytes", "frame"))
     cells = {name: getattr(detail.columns, name) for name in LIFE_COLUMNS}
     return {**cells, "size_bytes": rows["size_bytes"], "name": texts.numbers(rows["name"]), "line": lines.numbers(rows["frame"])}
 
 
 def _ticks(program: CompiledProgram, tables: Tables, texts: _Numbered) -> Columns:
-    rows = _rows_of(tables, "ticks", program.row, ("step", "leaf", "temporary_tile_bytes"))
+    rows = _rows_of(tables, "ticks", program, ("step", "leaf", "temporary_tile_bytes"))
     return {"step": texts.numbers(rows["step"]), "leaf": rows["leaf"], "temporary": rows["temporary_tile_bytes"]}
 
 
-def _rows_of(tables: Tables, table: str, program: int, names: Iterable[str]) -> Columns:
-    rows = np.flatnonzero(tables.column(table, "program") == program)
+def _rows_of(tables: Tables, table: str, program: CompiledProgram, names: Iterable[str]) -> Columns:
+    rows = program.grouped.rows(table, "program", program.row)
     return {name: tables.column(table, name)[rows].astype(np.int64) for name in names}
 
 

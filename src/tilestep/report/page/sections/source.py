@@ -120,7 +120,7 @@ def source(report: Report) -> Block | None:
             "has_calls": has_calls,
             "has_lives": report.tables.has("lives"),
         },
-        columns=columns_of(COLUMNS, table),
+        columns=columns_of(COLUMNS, table, rounded=("flops", "exchange_bytes")),
     )
 
 

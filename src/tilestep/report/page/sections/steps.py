@@ -167,7 +167,7 @@ def steps(report: Report) -> Block | None:
             },
         },
         columns=columns_of([f"node_{name}" for name in Node._fields], nodes)
-        | columns_of([f"leaf_{name}" for name in Leaf._fields], leaves),
+        | columns_of([f"leaf_{name}" for name in Leaf._fields], leaves, rounded=("leaf_flops",)),
     )
 
 

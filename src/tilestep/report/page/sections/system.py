@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from tilestep.errors import RecordingError
 from tilestep.report.page.block import Block
 from tilestep.report.reader import Report
+from tilestep.report.reader.sums import require_sums
 
 Numbers = NDArray[np.int64]
 MOST_SPANS: Final = 300_000  # of a page's timeline
 MOST_PATHS: Final = 10_000  # of a page's call tree
+MOST_LEVELS: Final = 1_000  # of a page's call tree
 MOST_POINTS: Final = 20_000  # of a line
 MOST_CELLS: Final = 100_000  # of a page's heat map
 CLASSES: Final = ("compiles", "runs", "waits", "other", "nothing")
@@ -55,6 +57,7 @@ def system(report: Report) -> Block | None:
     }
     if len(found["parent"]) and (found["parent"] >= np.arange(len(found["parent"]))).any():
         raise RecordingError("column 'spans/parent' has a span before the one around it")
+    require_sums(found["duration_ns"], "spans of wall time")
     strings = (*tables.strings, "")
     labels, label_of = np.unique(found["label"], return_inverse=True)
     numbers: list[int] = labels.tolist()
@@ -73,7 +76,7 @@ def system(report: Report) -> Block | None:
     kept = np.sort(np.argsort(-found["duration_ns"], kind="stable")[:MOST_SPANS])
     thread = places[found["thread"]]
     kept = kept[np.lexsort((found["start_ns"][kept], depth[kept], thread[kept]))]
-    tree, of_tree, left_out = _tree(found, label_of, thread, own)
+    tree, of_tree, left_out = _tree(found, label_of, thread, own, depth)
     lines, heat = _lines(report), _heat(report)
     return Block(
         json={
@@ -107,11 +110,12 @@ def system(report: Report) -> Block | None:
 
 
 def _depths(parents: Numbers) -> Numbers:
-    depths: list[int] = []
-    above: list[int] = parents.tolist()
-    for parent in above:
-        depths.append(depths[parent] + 1 if parent >= 0 else 0)
-    return np.array(depths, np.int64)
+    """How many spans are around each: all jump to the span around them, then to that around as many as they have passed."""
+    depths, above = (parents >= 0).astype(np.int64), parents
+    while (has := above >= 0).any():
+        depths = depths + np.where(has, depths[above], 0)
+        above = np.where(has, above[above], -1)
+    return depths
 
 
 def _within(found: Mapping[str, Numbers]) -> Numbers:
@@ -125,7 +129,8 @@ def _within(found: Mapping[str, Numbers]) -> Numbers:
 def _thread_places(report: Report) -> Numbers:
     """Of each row of table `threads` its place among the threads of all processes."""
     owners = report.tables.column("threads", "process")
-    order = [row for process in range(report.tables.rows("processes")) for row in np.flatnonzero(owners == process).tolist()]
+    order = np.argsort(owners, kind="stable")
+    order = order[owners[order] >= 0]
     places = np.full(report.tables.rows("threads") + 1, -1, np.int64)
     places[order] = np.arange(len(order))
     return places
@@ -153,42 +158,53 @@ def _shares(
     found: Mapping[str, Numbers], of_labels: list[str], label_of: Numbers, thread: Numbers, own: Numbers, main: int, whole: int
 ) -> dict[str, int]:
     """Nanoseconds of the main thread by what it does: CLASSES."""
-    classes: list[str] = []
-    sums: dict[str, int] = dict.fromkeys(CLASSES, 0)
-    rows: Iterator[tuple[int, int, int, int]] = zip(found["parent"].tolist(), label_of.tolist(), thread.tolist(), own.tolist(), strict=True)
-    for parent, label, where, time in rows:
-        said = of_labels[label] or (classes[parent] if parent >= 0 else "other")
-        classes.append(said)
-        if where == main:
-            sums[said] += time
+    said = np.array([CLASSES.index(name) if name else -1 for name in of_labels], np.int64)[label_of]
+    telling = np.where((said >= 0) | (found["parent"] < 0), np.arange(len(said)), found["parent"])
+    while (further := telling[telling]).tobytes() != telling.tobytes():
+        telling = further
+    classes = np.where(said[telling] >= 0, said[telling], CLASSES.index("other"))
+    sums = dict.fromkeys(CLASSES, 0)
+    for number, name in enumerate(CLASSES):
+        sums[name] = int(own[(thread == main) & (classes == number)].sum())
     sums["nothing"] = max(0, whole - sum(sums.values()))
     return sums
 
 
-def _tree(found: Mapping[str, Numbers], label_of: Numbers, thread: Numbers, own: Numbers) -> tuple[tuple[str, ...], list[list[int]], int]:
-    """(names, columns, paths left out) of the paths of labels: thread, parent (row; -1), label, channel, calls, total and own time."""
-    numbers: dict[tuple[int, int, int], int] = {}
-    of_span: list[int] = []
-    columns: list[list[int]] = [[] for _ in range(7)]
-    spans: list[list[int]] = [
-        column.tolist() for column in (found["parent"], found["channel"], found["duration_ns"], label_of, thread, own)
-    ]
-    for row in range(len(spans[0])):
-        parent, channel, duration, label, where, time = (column[row] for column in spans)
-        above = of_span[parent] if parent >= 0 else -1
-        number = numbers.setdefault((where, above, label), len(numbers))
-        if number == len(columns[0]):
-            for column, value in zip(columns, (where, above, label, channel, 0, 0, 0), strict=True):
-                column.append(value)
-        of_span.append(number)
-        columns[4][number] += 1
-        columns[5][number] += duration
-        columns[6][number] += time
-    kept = _largest(columns[1], columns[5])
+def _tree(
+    found: Mapping[str, Numbers], label_of: Numbers, thread: Numbers, own: Numbers, depth: Numbers
+) -> tuple[tuple[str, ...], list[list[int]], int]:
+    """(names, columns, paths left out) of the paths of labels: thread, parent (row; -1), label, channel, calls, total and own time.
+
+    Spans of one depth are numbered together, those beyond MOST_LEVELS not at all.
+    """
+    path = np.full(len(depth), -1, np.int64)
+    columns: list[list[Numbers]] = [[] for _ in range(7)]
+    order = np.argsort(depth, kind="stable")
+    levels = np.searchsorted(depth[order], np.arange(MOST_LEVELS + 1))
+    count = 0
+    for begin, end in zip(levels[:-1].tolist(), levels[1:].tolist(), strict=True):
+        if begin == end:
+            break
+        spans = order[begin:end]
+        parents = found["parent"][spans]
+        above = np.where(parents >= 0, path[parents], -1)
+        by_path = np.lexsort((label_of[spans], above, thread[spans]))
+        spans, above = spans[by_path], above[by_path]
+        keys = (thread[spans], above, label_of[spans])
+        new = np.flatnonzero(np.any([np.diff(key, prepend=-9) != 0 for key in keys], axis=0))
+        calls = np.diff(new, append=len(spans))
+        path[spans] = count + np.repeat(np.arange(len(new)), calls)
+        count += len(new)
+        sums = [np.add.reduceat(column[spans], new) for column in (found["duration_ns"], own)]
+        rows = [thread[spans[new]], above[new], label_of[spans[new]], found["channel"][spans[new]], calls, *sums]
+        for column, part in zip(columns, rows, strict=True):
+            column.append(part)
+    whole = [np.concatenate(column).tolist() if column else [] for column in columns]
+    kept = _largest(whole[1], whole[5])
     place = {number: index for index, number in enumerate(kept)}
-    shown = [[column[number] for number in kept] for column in columns]
+    shown = [[column[number] for number in kept] for column in whole]
     shown[1] = [place[number] if number >= 0 else -1 for number in shown[1]]
-    return ("thread", "parent", "label", "channel", "calls", "total", "self"), shown, len(columns[0]) - len(kept)
+    return ("thread", "parent", "label", "channel", "calls", "total", "self"), shown, count - len(kept)
 
 
 def _largest(parents: list[int], totals: list[int]) -> list[int]:

@@ -8,7 +8,6 @@ from typing import Final
 
 from tilestep.errors import RecordingError
 from tilestep.messages import plain
-from tilestep.record.call_tables import history_of
 from tilestep.report.advice.evidence import MOST_PLAYED
 from tilestep.report.knobs import KNOBS
 from tilestep.report.page.block import Block
@@ -35,8 +34,7 @@ def what_if(report: Report) -> Block | None:
     rows: Sequence[Turned] = ()
     basis = why = ""
     try:
-        history = history_of(report.tables)
-        rows, basis = table(history, most=_MOST)
+        rows, basis = table(report.history, most=_MOST)
     except RecordingError as error:
         why = plain(error)
     return Block(

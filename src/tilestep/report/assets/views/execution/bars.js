@@ -1,7 +1,7 @@
 /** The bars of all lanes as pixels: colours and hatches of kinds, the finest level of each track that the screen can show. */
 
 import { lookOf, themeColor } from "../../core/colors.js";
-import { at, lowerBound } from "./model.js";
+import { at, isUnkept, lowerBound } from "./model.js";
 import { HIDDEN, levels } from "./pyramid.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -20,7 +20,8 @@ import { HIDDEN, levels } from "./pyramid.js";
 const BLANK = 0;
 const WAIT = 1;
 const EDGE = 2;
-const FIRST = 3; // code of kind 0
+const UNKEPT = 3;
+const FIRST = 4; // code of kind 0
 const WIDE = 5; // device pixels from which a bar has an edge
 const SPANS_A_PIXEL = 1; // more spans of leaves than that are not drawn one by one
 const MANY = 64; // rows: of more, nodes may be twice as wide, which nobody sees in lanes that are as thin
@@ -102,16 +103,17 @@ export class Bars {
     const zoom = width / (to - from);
     const [level, first, behind] = this.level(row, width, from, to);
     const { start, end, kind, size } = level;
+    const { lane } = row;
     if (row.place === 0 && behind < size && first > 0 && behind > 0) {
       // Up to the next event, which lies behind the window.
-      codes.fill(WAIT, Math.max(0, (at(end, behind - 1) - from) * zoom), Math.min(width, Math.max(0, (at(start, behind) - from) * zoom)));
+      codes.fill(isUnkept(lane, at(end, behind - 1), at(start, behind)) ? UNKEPT : WAIT, Math.max(0, (at(end, behind - 1) - from) * zoom), Math.min(width, Math.max(0, (at(start, behind) - from) * zoom)));
     }
     const gaps = row.place === 0;
     let before = first > 0 ? (at(end, first - 1) - from) * zoom : Infinity;
     for (let node = first; node < behind; node++) {
       const left = (at(start, node) - from) * zoom;
       const right = (at(end, node) - from) * zoom;
-      if (gaps && left - before >= 1) codes.fill(WAIT, before < 0 ? 0 : before, left > width ? width : left);
+      if (gaps && left - before >= 1) codes.fill(isUnkept(lane, node ? at(end, node - 1) : 0, at(start, node)) ? UNKEPT : WAIT, before < 0 ? 0 : before, left > width ? width : left);
       before = right;
       const of = at(kind, node);
       if (of === HIDDEN) continue;
@@ -159,7 +161,7 @@ let made = { key: "", inks: new Uint32Array() };
 
 /** Pixels of 8 by 8 for each code, in the colours of the theme. @param {string[]} kinds @returns {Uint32Array} */
 function patterns(kinds) {
-  const colors = [themeColor("ground"), themeColor("grid"), themeColor("ink")];
+  const colors = [themeColor("ground"), themeColor("grid"), themeColor("ink"), themeColor("edge")];
   const key = [...colors, ...kinds].join();
   if (made.key === key) return made.inks;
   const inks = new Uint32Array((FIRST + kinds.length) * 64);
@@ -167,6 +169,7 @@ function patterns(kinds) {
     { color: colors[0] ?? "#fff", hatch: "plain" },
     { color: colors[0] ?? "#fff", hatch: "up", ink: colors[1] ?? "#ddd" },
     { color: colors[2] ?? "#000", hatch: "plain" },
+    { color: colors[1] ?? "#ddd", hatch: "dots", ink: colors[3] ?? "#888" },
     ...kinds.map(lookOf),
   ];
   const dark = 0.6;

@@ -7,7 +7,7 @@ import { eventWords } from "./words.js";
 
 /** @typedef {import("./timeline.js").Timeline} Timeline */
 
-export const KEYS = "← → events, ↑ ↓ lanes, W S or + − zoom, A D move, Home whole, F or Enter fit the event, C its cause, E its effect, "
+export const KEYS = "← → events, ↑ ↓ lanes, W S or + − zoom, A D move, Home whole, End the last part, F or Enter fit the event, C its cause, E its effect, "
   + "[ ] along the critical path, P path, M measure, PageUp PageDown scroll, Escape clear. Wheel: scroll; with Ctrl zoom, with Shift move";
 
 const ZOOM = 0.6;
@@ -40,6 +40,9 @@ export function press(timeline, key, event) {
       return shown(timeline);
     case "Home":
       scene.show(scene.whole.from, scene.whole.to);
+      return shown(timeline);
+    case "End":
+      scene.show(scene.whole.to - (scene.to - scene.from), scene.whole.to);
       return shown(timeline);
     case "f":
     case "Enter":
@@ -132,7 +135,7 @@ function move(timeline, selected, way) {
   while (row >= lane.begin && row < lane.end && bars.hidden[at(model.kind, row)]) row += way;
   if (row < lane.begin || row >= lane.end) return `no event ${way > 0 ? "behind" : "before"} it on ${lane.name}`;
   const gap = way > 0 ? at(model.start, row) - at(model.end, selected) : 0;
-  return choose(timeline, row) + (gap > 0 ? `. Before it, ${lane.name} waited ${text(gap, "cycles")}: ${model.reasonOf(row)}` : "");
+  return choose(timeline, row) + (gap > 0 ? `. Before it, ${at(model.hole, row) ? `${text(gap, "cycles")} of ${lane.name} are not recorded` : `${lane.name} waited ${text(gap, "cycles")}`}: ${model.reasonOf(row)}` : "");
 }
 
 /** @param {Timeline} timeline @param {number} selected @param {1 | -1} way @returns {string} */

@@ -5,7 +5,7 @@ import { count } from "../../core/format.js";
 import { columnsOf, either, joined } from "../../core/pairs.js";
 import { table } from "../../core/table.js";
 import { text } from "../../core/value.js";
-import { at, kindWords, lowerBound } from "./model.js";
+import { at, kindWords, lowerBound, unkeptIn } from "./model.js";
 import { whenSettled } from "./window_table.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -35,19 +35,22 @@ export function wholeSection(models) {
   ];
 }
 
-/** Cycles of a lane by kind in a stretch of time; the last entry is the time between its events. @param {Model} model @param {Lane} lane @param {number} from @param {number} to @returns {number[]} */
+/** Cycles of a lane by kind in a stretch of time; the last two are the time between its events: waits, and what is not recorded. @param {Model} model @param {Lane} lane @param {number} from @param {number} to @returns {number[]} */
 export function sumsOf(model, lane, from, to) {
-  const sums = new Array(model.kinds.length + 1).fill(0);
+  const sums = new Array(model.kinds.length + 2).fill(0);
+  const gap = model.kinds.length;
   let clock = lane.begin < lane.end ? Math.max(from, at(model.start, lane.begin)) : from;
   const first = lane.tracks.length > 1 ? lane.begin : lowerBound(model.end, lane.begin, lane.end, from);
   for (let row = first; row < lane.end && at(model.start, row) < to; row++) {
     const [begin, end] = [Math.max(from, at(model.start, row)), Math.min(to, at(model.end, row))];
     if (end > begin) sums[at(model.kind, row)] += end - begin;
-    if (begin > clock) sums[sums.length - 1] += begin - clock;
+    if (begin > clock) sums[gap] += begin - clock;
     clock = Math.max(clock, end);
   }
   const last = lane.tracks.reduce((latest, { end }) => Math.max(latest, end.length ? at(end, end.length - 1) : 0), 0);
-  if (last > to && to > clock) sums[sums.length - 1] += to - clock;
+  if (last > to && to > clock) sums[gap] += to - clock;
+  sums[gap + 1] = unkeptIn(lane, from, to);
+  sums[gap] -= sums[gap + 1];
   return sums;
 }
 
@@ -62,10 +65,10 @@ export function windowSection(models, scene) {
     const of = models.map((model) => {
       const lane = laneFor(model, scene);
       const shown = model.lanes.filter(({ kind }) => !scene.hiddenLanes.has(kind));
-      const all = new Array(model.kinds.length + 1).fill(0);
+      const all = new Array(model.kinds.length + 2).fill(0);
       for (const each of shown) sumsOf(model, each, from, to).forEach((cycles, kind) => (all[kind] += cycles));
       const own = lane ? sumsOf(model, lane, from, to) : all;
-      const rows = [...model.kinds, "waiting"].map((kind, index) => ({ kind, own: own[index] ?? 0, all: all[index] ?? 0 })).filter((row) => row.all);
+      const rows = [...model.kinds, "waiting", "unkept"].map((kind, index) => ({ kind, own: own[index] ?? 0, all: all[index] ?? 0 })).filter((row) => row.all);
       return { name: model.side.name, lane: lane?.name ?? "", lanes: shown.length, rows };
     });
     const lanes = [...new Set(of.map(({ lane }) => lane))].join(" and ");

@@ -12,7 +12,7 @@ import { at, lowerBound } from "./model.js";
  * @property {number} runs height of the bars of runs above those of an IPU; 0: there is no room
  */
 
-export const RUN_BAR = 13; // CSS pixels
+export const RUN_BAR = 14; // CSS pixels
 const FIT = { least: 2, most: 30 };
 /** @type {Readonly<Record<string, number>>} */
 export const HEIGHTS = Object.freeze({ small: 8, medium: 18, large: 32 });

@@ -1,6 +1,6 @@
 /** The events of one recording: columns, lanes, runs and causes, as block `execution` has them. */
 
-import { count } from "../../core/format.js";
+import { count, plural } from "../../core/format.js";
 import { lookOf } from "../../core/colors.js";
 
 /** @typedef {import("../../core/page.js").Side} Side */
@@ -23,6 +23,18 @@ import { lookOf } from "../../core/colors.js";
  * @property {number} end behind the last
  * @property {number} all events in the recording
  * @property {Track[]} tracks
+ * @property {number} unkept cycles of the gaps in which the recording lacks events
+ * @property {number} span cycles from its first event to its last
+ * @property {Holes} holes
+ */
+
+/**
+ * The gaps of a lane that lack events, in order of time.
+ * @typedef {object} Holes
+ * @property {Float64Array} start
+ * @property {Float64Array} end
+ * @property {Int32Array} before row of the event behind each
+ * @property {number[]} sums cycles of all up to each
  */
 
 const MOST_TRACKS = 4; // of one lane; more events at once are drawn over each other
@@ -61,14 +73,19 @@ export class Model {
     this.column = column;
     let [row, run] = [0, 0];
     const [gaps, cycles, steps, back] = [column("gap"), column("cycles"), column("run"), column("back")];
+    /** Of the gap before each event: 1 if its events were not recorded, 2 if they are not on the page. */
+    this.hole = column("hole");
     /** @type {Lane[]} */
     this.lanes = json.lanes.map((/** @type {any} */ lane, /** @type {number} */ index) => {
       const begin = row;
       let clock = lane.first;
       let [latest, overlaps] = [-1, false];
+      /** @type {[number, number, number][]} */
+      const holes = [];
       for (; row < begin + lane.events; row++) {
         clock += at(gaps, row);
         if (clock < latest) overlaps = true;
+        if (at(this.hole, row) && clock > latest) holes.push([latest, clock, row]);
         this.lane[row] = index;
         this.start[row] = clock;
         clock += at(cycles, row);
@@ -79,7 +96,7 @@ export class Model {
         const behind = at(back, row);
         this.cause[row] = behind === 0 ? -1 : behind === json.cut ? -2 : row - behind;
       }
-      const made = { index, name: lane.name, kind: lane.kind, number: lane.number, begin, end: row, all: lane.all, tracks: /** @type {Track[]} */ ([]) };
+      const made = { index, name: lane.name, kind: lane.kind, number: lane.number, begin, end: row, all: lane.all, tracks: /** @type {Track[]} */ ([]), unkept: lane.unkept, span: lane.span, holes: holesOf(holes) };
       made.tracks = overlaps ? this.split(made) : [this.track(made)];
       return made;
     });
@@ -162,10 +179,9 @@ export class Model {
     return task || this.programLabel(at(this.program, row));
   }
 
-  /** 'compute of jit_update': words of an event. @param {number} row @returns {string} */
+  /** 'compute · jit_update': words of an event. @param {number} row @returns {string} */
   words(row) {
-    const program = this.programName(at(this.program, row));
-    return program ? `${this.kindOf(row)} of ${program}` : this.kindOf(row);
+    return called(this.kindOf(row), this.programName(at(this.program, row)));
   }
 
   /**
@@ -180,14 +196,16 @@ export class Model {
     if (causeLane === -2) return "what it waited for is not on this page";
     const cause = this.lanes[causeLane];
     if (!cause) return "what it waited for is not in the recording";
-    const what = program >= 0 ? `${this.kinds[kind]} of ${this.programName(program)}` : `${this.kinds[kind]}`;
+    const what = called(this.kinds[kind] ?? "", this.programName(program));
     if (cause.kind === "host") return `the host had not dispatched it before: ${what}`;
-    if (cause.index === lane) return `its own ${what}`;
-    return `${cause.name} had to end its ${what}`;
+    if (cause.index === lane) return `its own work had to end: ${what}`;
+    return `${cause.name} had to end: ${what}`;
   }
 
-  /** The reason of the wait before an event. @param {number} row @returns {string} */
+  /** The reason of the gap before an event. @param {number} row @returns {string} */
   reasonOf(row) {
+    const hole = at(this.hole, row);
+    if (hole) return HOLES[hole] ?? "";
     const cause = at(this.cause, row);
     if (cause < 0) return this.reason(at(this.lane, row), cause, 0, -1);
     return this.reason(at(this.lane, row), at(this.lane, cause), at(this.kind, cause), at(this.program, cause));
@@ -217,22 +235,49 @@ export class Model {
   coverage() {
     const runs = this.column("runs_program").length;
     const { runs_in_detail: kept, events, left_out: leftOut, idle_lanes: idle } = this.json;
-    const parts = [`${count(events)} events of ${count(this.lanes.length)} lanes.`];
+    const parts = [`${plural(events, "event")} of ${plural(this.lanes.length, "lane")}.`];
     if (kept < runs) {
       parts.push(
-        `${count(kept)} of ${count(runs)} runs have events: the recording kept those of each program's first and last runs, and of a pipeline's last update `
-          + `(autoReport.executionProfileProgramRunCount). The other ${count(runs - kept)} are in the sums, and marked where they were dispatched: lanes worked on them where they seem to wait.`,
+        `${count(kept)} of ${plural(runs, "run")} ${kept === 1 ? "has" : "have"} events: the recording kept those of each program's first and last runs, and of a pipeline's last update `
+          + "(autoReport.executionProfileProgramRunCount). Sums of time by kind have all runs.",
       );
     }
-    if (leftOut) {
-      parts.push(`This page leaves out ${count(leftOut)} events between the first and the last, to stay small: the recording has them. Waits and the sums count them.`);
-    }
+    if (leftOut) parts.push(`This page leaves out ${plural(leftOut, "event")} between the first and the last, to stay small: the recording has them, and sums of waits count them.`);
     if (this.json.layouts.left_out) {
-      parts.push(`The steps within ${count(this.json.layouts.left_out)} parts of runs are left out, because too many runs differ in their times.`);
+      parts.push(`The steps within ${plural(this.json.layouts.left_out, "part")} of runs are left out, because too many runs differ in their times.`);
     }
-    if (idle) parts.push(`${count(idle)} lane${idle === 1 ? "" : "s"} did nothing.`);
+    if (idle) parts.push(`${plural(idle, "lane")} did nothing.`);
     return parts.join(" ");
   }
+}
+
+/** Why a gap is no wait. @type {readonly string[]} */
+const HOLES = Object.freeze(["", "the events of runs in this time were not kept, so it may have worked", "the recording has events in this time, this page does not"]);
+
+/** @param {[number, number, number][]} found @returns {Holes} */
+function holesOf(found) {
+  let sum = 0;
+  return {
+    start: Float64Array.from(found, ([from]) => from),
+    end: Float64Array.from(found, ([, to]) => to),
+    before: Int32Array.from(found, ([, , row]) => row),
+    sums: found.map(([from, to]) => (sum += to - from)),
+  };
+}
+
+/** Cycles of the gaps without events of a lane in a stretch of time. @param {Lane} lane @param {number} from @param {number} to @returns {number} */
+export function unkeptIn({ holes }, from, to) {
+  const [first, behind] = [lowerBound(holes.end, 0, holes.end.length, from + 1e-9), lowerBound(holes.start, 0, holes.start.length, to)];
+  if (behind <= first) return 0;
+  const all = at(holes.sums, behind - 1) - (first ? at(holes.sums, first - 1) : 0);
+  return all - Math.max(0, from - at(holes.start, first)) - Math.max(0, at(holes.end, behind - 1) - to);
+}
+
+/** Whether a gap between two events of a lane lacks some. @param {Lane} lane @param {number} from @param {number} to */
+export function isUnkept({ holes }, from, to) {
+  if (!holes.start.length) return false;
+  const place = lowerBound(holes.end, 0, holes.end.length, from + 1e-9);
+  return place < holes.end.length && at(holes.start, place) < to;
 }
 
 /** An element of an array that has it. @param {ArrayLike<number>} array @param {number} index @returns {number} */
@@ -253,6 +298,11 @@ export function lowerBound(array, low, high, value) {
 /** The row of a place in a track. @param {Track} track @param {number} place @returns {number} */
 export function rowAt(track, place) {
   return track.rows ? at(track.rows, place) : track.first + place;
+}
+
+/** 'compute · jit_update'. @param {string} kind @param {string} of '' for nothing @returns {string} */
+export function called(kind, of) {
+  return of ? `${kindWords(kind)} · ${of}` : kindWords(kind);
 }
 
 /** Words for a kind, for people. @param {string} kind */

@@ -1,7 +1,7 @@
 /** What is drawn over the bars: words in them, the critical path, the selection and the measured range. */
 
-import { lookAt, lookOf, themeColor } from "../../core/colors.js";
-import { at, lowerBound, rowAt } from "./model.js";
+import { fillOf, isDark, isDarkTheme, lookOf, programLook, themeColor } from "../../core/colors.js";
+import { at, called, lowerBound, rowAt } from "./model.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./bars.js").Row} Row */
@@ -42,7 +42,7 @@ export function drawWords(context, model, bars, rows, area) {
       if (x1 - x0 < LEAST_TEXT || isDivided(model, bars, event, zoom)) continue;
       const kind = model.kindOf(event);
       const work = model.workOf(event);
-      label(context, work ? `${kind} · ${work}` : kind, x0, x1, y, lookOf(kind).color);
+      label(context, called(kind, work), x0, x1, y, lookOf(kind).color);
       left--;
     }
     if (row.lane.kind === "ipu" && !track.rows) left = drawSteps(context, model, bars, track, [Math.max(0, first - 2), behind], area, y, left);
@@ -77,7 +77,7 @@ function drawSteps(context, model, bars, track, [first, behind], area, y, left) 
       const x1 = Math.min(area.left + area.width, area.left + (span.to - area.from) * zoom);
       const kind = model.kinds[span.kind] ?? "";
       if (x1 - x0 < LEAST_TEXT || bars.hidden[span.kind]) continue;
-      label(context, span.leaf ? `${span.leaf.scope.split("/").pop() || span.leaf.name} · ${kind}` : kind, x0, x1, y, lookOf(kind).color);
+      label(context, called(kind, span.leaf ? span.leaf.scope.split("/").pop() || span.leaf.name : ""), x0, x1, y, lookOf(kind).color);
       left--;
     }
   }
@@ -89,6 +89,8 @@ export function drawRuns(context, model, bars, rows, area, height) {
   context.font = FONT;
   context.textBaseline = "middle";
   const zoom = area.width / (area.to - area.from);
+  const edge = themeColor("edge");
+  const dark = isDarkTheme();
   let left = MOST_WORDS;
   for (const row of rows) {
     if (row.lane.kind !== "ipu" || row.place > 0) continue;
@@ -107,10 +109,12 @@ export function drawRuns(context, model, bars, rows, area, height) {
       const x0 = Math.max(area.left, area.left + (at(model.start, begin) - area.from) * zoom);
       const x1 = Math.min(area.left + area.width, area.left + (at(model.end, last) - area.from) * zoom);
       if (x1 - x0 < 2) continue;
-      const { color } = lookAt(at(model.program, event));
-      context.fillStyle = color;
+      const look = programLook(at(model.program, event), dark);
+      context.fillStyle = fillOf(context, look);
       context.fillRect(x0, top, x1 - x0 - 1, height - 1);
-      if (x1 - x0 >= LEAST_TEXT && left-- > 0) label(context, model.workOf(event), x0, x1, top + height / 2, color, false);
+      context.fillStyle = edge;
+      context.fillRect(x0, top, 1, height - 1);
+      if (x1 - x0 >= LEAST_TEXT && left-- > 0) label(context, model.workOf(event), x0, x1, top + height / 2 - 1, look.color);
     }
   }
 }
@@ -130,7 +134,8 @@ export function drawPath(context, model, places, area) {
   context.clip();
   context.strokeStyle = themeColor("mark");
   context.fillStyle = themeColor("mark");
-  context.lineWidth = 2.5;
+  const [thinnest] = [...places.values()].map(({ top, bottom }) => bottom - top).sort((a, b) => a - b);
+  context.lineWidth = (thinnest ?? 0) < 8 ? 1.25 : 2.5; // lanes that are thin stay visible
   context.beginPath();
   let drawnTo = -Infinity;
   let drawnLane = -1;
@@ -222,14 +227,12 @@ export function drawSelected(context, from, to, box, area) {
   context.restore();
 }
 
-/** Words in a bar, cut to its width. @param {CanvasRenderingContext2D} context @param {string} words @param {number} x0 @param {number} x1 @param {number} y @param {string} color of the bar @param {boolean} [ground] whether a hatch may lie behind them */
-function label(context, words, x0, x1, y, color, ground = true) {
+/** Words in a bar, cut to its width. @param {CanvasRenderingContext2D} context @param {string} words @param {number} x0 @param {number} x1 @param {number} y @param {string} color of the bar: a hatch may lie behind them */
+function label(context, words, x0, x1, y, color) {
   const text = cut(context, words, x1 - x0 - 8);
   if (!text) return;
-  if (ground) {
-    context.fillStyle = color;
-    context.fillRect(x0 + 2, y - 6, Math.min(x1 - x0 - 4, context.measureText(text).width + 5), 12);
-  }
+  context.fillStyle = color;
+  context.fillRect(x0 + 2, y - 6, Math.min(x1 - x0 - 4, context.measureText(text).width + 5), 12);
   context.fillStyle = isDark(color) ? "#ffffff" : "#000000";
   context.fillText(text, x0 + 4, y + 0.5);
 }
@@ -250,11 +253,4 @@ export function cut(context, words, width) {
 /** Keeps a name that is written from right to left from turning what stands around it. @param {string} text */
 function isolated(text) {
   return `\u2068${text}\u2069`;
-}
-
-/** Whether white is the better ink on a colour. @param {string} color '#rrggbb' */
-function isDark(color) {
-  const value = Number.parseInt(color.slice(1), 16);
-  const [red, green, blue] = [value >> 16, (value >> 8) & 255, value & 255].map((part) => ((part / 255 + 0.055) / 1.055) ** 2.4);
-  return 0.2126 * (red ?? 0) + 0.7152 * (green ?? 0) + 0.0722 * (blue ?? 0) < 0.179;
 }

@@ -1,7 +1,7 @@
 /** The selected event: what it is, what decided when it began, what it decided, and what its run did there. */
 
 import { h, replace } from "../../core/dom.js";
-import { count } from "../../core/format.js";
+import { count, plural } from "../../core/format.js";
 import { table } from "../../core/table.js";
 import { valueOf } from "../../core/value.js";
 import { at, kindWords } from "./model.js";
@@ -82,8 +82,8 @@ function insideOf(model, layouts, row, open, keep) {
   const place = h("div", {});
   const { spans, whole, unrolled } = spansOfRun(model, layouts, row);
   const words = whole
-    ? `${count(spans.length)} steps, transfers and waits of the run on ${lane.name}`
-    : `${count(spans.length)} parts of the run on ${lane.name}; its steps are not on this page`;
+    ? `what the run did on ${lane.name}: ${plural(spans.length, "row")} of steps, transfers and waits`
+    : `${plural(spans.length, "part")} of the run on ${lane.name}; its steps are not on this page`;
   const note = unrolled
     ? null
     : h("p", { class: "note" }, `The run has more than ${count(model.json.most_unrolled)} executions of steps, so all executions of a step stand together.`);
@@ -104,7 +104,7 @@ function spansTable(model, spans, label) {
     rows: spans,
     filter: true,
     columns: [
-      { name: "kind", of: (span) => model.kinds[span.kind] ?? "waiting" },
+      { name: "kind", of: (span) => kindWords(model.kinds[span.kind] ?? "waiting") },
       { name: "step", of: (span) => span.leaf?.name },
       { name: "scope", of: (span) => span.leaf?.scope },
       { name: "line", of: (span) => span.leaf?.line },

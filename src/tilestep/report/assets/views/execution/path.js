@@ -1,11 +1,11 @@
 /** The critical path as tables: summed, and piece by piece. */
 
 import { h } from "../../core/dom.js";
-import { count } from "../../core/format.js";
+import { count, plural } from "../../core/format.js";
 import { columnsOf, either, joined } from "../../core/pairs.js";
 import { table } from "../../core/table.js";
 import { valueOf } from "../../core/value.js";
-import { LANE_KINDS, at } from "./model.js";
+import { LANE_KINDS, at, kindWords } from "./model.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {{row: number, from: number, to: number}} Piece */
@@ -30,7 +30,7 @@ export function sums(model) {
     const lanes = model.laneOf(row).kind;
     const program = at(model.program, row);
     const key = `${lanes} ${at(model.kind, row)} ${program}`;
-    const sum = found.get(key) ?? { lanes: LANE_KINDS[lanes] ?? lanes, kind: model.kindOf(row), program: model.programLabel(program), row: program, pieces: 0, cycles: 0, share: 0 };
+    const sum = found.get(key) ?? { lanes: LANE_KINDS[lanes] ?? lanes, kind: kindWords(model.kindOf(row)), program: model.programLabel(program), row: program, pieces: 0, cycles: 0, share: 0 };
     sum.pieces++;
     sum.cycles += to - from;
     sum.share = all ? sum.cycles / all : 0;
@@ -86,11 +86,11 @@ function words(model, named) {
     "p",
     {},
     named ? `${model.side.name.toUpperCase()}: ` : "",
-    `These ${count(rows.length)} decide the end: ${count(all)} pieces, one behind the other, `,
+    `${rows.length === 1 ? "This one decides" : `These ${count(rows.length)} decide`} the end: ${plural(all, "piece")}, one behind the other, `,
     valueOf(cycles, "cycles", "execution.path"),
     ` long. The most of it, `,
     valueOf(first.cycles, "cycles", "execution.path"),
-    `, is ${first.kind}${first.program ? ` of ${first.program}` : ""} (${first.lanes}).`,
+    `, is ${first.kind}${first.program ? ` · ${first.program}` : ""} (${first.lanes}).`,
     incomplete,
     cut,
   );
@@ -105,7 +105,7 @@ function piecesTable(model, scene) {
     open: ({ row }) => scene.select(model, row),
     columns: [
       { name: "lane", of: ({ row }) => model.laneOf(row).name },
-      { name: "kind", of: ({ row }) => model.kindOf(row) },
+      { name: "kind", of: ({ row }) => kindWords(model.kindOf(row)) },
       { name: "program", of: ({ row }) => model.programLabel(at(model.program, row)) || null },
       { name: "from", unit: "cycles", origin: "execution.path", of: ({ from }) => from },
       { name: "to", unit: "cycles", origin: "execution.path", of: ({ to }) => to },

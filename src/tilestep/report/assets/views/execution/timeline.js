@@ -2,13 +2,13 @@
 
 import { themeColor } from "../../core/colors.js";
 import { figure } from "../../core/figure.js";
-import { count } from "../../core/format.js";
+import { count, plural } from "../../core/format.js";
 import { exact, text } from "../../core/value.js";
 import { ticks } from "../../core/axis.js";
 import { Bars } from "./bars.js";
 import { KEYS, press } from "./keys.js";
 import { arrange } from "./lanes.js";
-import { at, lowerBound, rowAt } from "./model.js";
+import { at, called, lowerBound, rowAt } from "./model.js";
 import { eventWords, waitWords } from "./words.js";
 import { cut, drawPath, drawRange, drawRuns, drawSelected, drawWords } from "./overlay.js";
 import { layoutOver } from "./spans.js";
@@ -19,7 +19,6 @@ import { windowTable } from "./window_table.js";
 
 const MINI = 30; // CSS pixels: the whole
 const AXIS = 22;
-const LEFT_OUT = 9; // marks of runs whose events were not kept
 const MOST_HEIGHT = 560;
 const NEAR = 4; // pixels: as far beside an event the pointer still means it
 const FONT = '11px system-ui, "DejaVu Sans", sans-serif';
@@ -40,16 +39,13 @@ export class Timeline {
     this.scroll = 0;
     /** Time of the cursor while it goes from lane to lane; null: the selected event's. @type {number | null} */
     this.cursor = null;
-    /** Runs without events, as cycles at which they were dispatched. */
-    const detail = model.column("runs_detail");
-    this.leftOut = model.column("runs_host_cycle").filter((_, run) => !detail[run]).sort();
-    this.top = MINI + AXIS + (this.leftOut.length ? LEFT_OUT : 0);
+    this.top = MINI + AXIS;
     this.placed = arrange(model, scene, MOST_HEIGHT - this.top);
     /** @type {{key: string, canvas: HTMLCanvasElement} | null} */
     this.mini = null;
     this.area = this.areaOf(800);
     this.figure = figure({
-      label: `Timeline of ${model.side.label}: ${count(model.lanes.length)} lanes, ${count(model.size)} events`,
+      label: `Timeline of ${model.side.label}: ${plural(model.lanes.length, "lane")}, ${plural(model.size, "event")}`,
       height: this.heightOf(),
       keys: KEYS,
       draw: (drawing) => this.draw(drawing),
@@ -176,17 +172,6 @@ export class Timeline {
     }
     context.fillStyle = themeColor("faint");
     context.fillText(cut(context, `${text(Math.round(area.to - area.from), "cycles")} shown`, area.left - 10), 4, bottom - 12);
-    if (this.leftOut.length) {
-      context.fillText(cut(context, "runs without events", area.left - 10), 4, bottom + LEFT_OUT / 2 - 1);
-      context.fillStyle = themeColor("mark");
-      let x = -1;
-      for (let index = lowerBound(this.leftOut, 0, this.leftOut.length, area.from); index < this.leftOut.length; ) {
-        x = Math.floor((at(this.leftOut, index) - area.from) * zoom);
-        if (x > area.width) break;
-        context.fillRect(area.left + x, bottom, 1, LEFT_OUT - 3);
-        index = lowerBound(this.leftOut, index + 1, this.leftOut.length, area.from + (x + 1) / zoom);
-      }
-    }
     context.fillStyle = themeColor("grid");
     context.fillRect(area.left, area.top - 1, area.width, 1);
   }
@@ -263,11 +248,6 @@ export class Timeline {
   describe(x, y) {
     const { model, layouts } = this;
     if (y < MINI) return "the whole recording: press or drag to move the window";
-    if (y >= MINI + AXIS && y < this.top && x > this.area.left) {
-      const [from, to] = [this.cycleAt(x - 3), this.cycleAt(x + 3)];
-      const found = lowerBound(this.leftOut, 0, this.leftOut.length, to) - lowerBound(this.leftOut, 0, this.leftOut.length, from);
-      return found ? `${count(found)} run${found === 1 ? "" : "s"} without events dispatched here, of ${count(this.leftOut.length)}` : null;
-    }
     const found = this.hit(x, y);
     if (!found) return null;
     if (found.row < 0) return found.next < 0 ? null : waitWords(model, found.next);
@@ -280,7 +260,7 @@ export class Timeline {
         const span = layouts.span(index, begin);
         const { leaf } = span;
         const times = span.times > 1 ? `, ${count(span.times)} times` : "";
-        parts.push(`step: ${model.kinds[span.kind]}${leaf ? ` of ${leaf.name}` : ""}${times}, ${exact(span.to - span.from, "cycles")}`);
+        parts.push(`step: ${called(model.kinds[span.kind] ?? "", leaf?.name ?? "")}${times}, ${exact(span.to - span.from, "cycles")}`);
         if (leaf) parts.push([leaf.scope, leaf.line].filter(Boolean).join(" · "));
       }
     }

@@ -4,10 +4,12 @@ import { h, replace } from "../../core/dom.js";
 import { count } from "../../core/format.js";
 import { columnsOf, either, joined } from "../../core/pairs.js";
 import { table } from "../../core/table.js";
+import { valueOf } from "../../core/value.js";
 import { at } from "./model.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {{lane: number, name: string, reason: string, times: number, cycles: number, longest: number}} Wait */
+/** @typedef {Wait & {unkept: number}} LaneWaits */
 
 /** All waits of a recording by lane and reason, the longest first. @param {Model} model @returns {Wait[]} */
 export function waitsOf(model) {
@@ -30,20 +32,31 @@ export function waitsOf(model) {
   return [...found.values()].sort((a, b) => b.cycles - a.cycles || a.lane - b.lane);
 }
 
-/** Waits of each lane together. @param {Wait[]} waits @returns {Wait[]} */
-function byLane(waits) {
-  /** @type {Map<number, Wait>} */
+/** Waits of each lane together, and what of it is not recorded. @param {Model} model @param {Wait[]} waits @returns {LaneWaits[]} */
+function byLane(model, waits) {
+  /** @type {Map<number, LaneWaits>} */
   const found = new Map();
   for (const wait of waits) {
     const sum = found.get(wait.lane);
-    if (!sum) found.set(wait.lane, { ...wait });
+    if (!sum) found.set(wait.lane, { ...wait, unkept: model.lanes[wait.lane]?.unkept ?? 0 });
     else {
       sum.times += wait.times;
       sum.cycles += wait.cycles;
       sum.longest = Math.max(sum.longest, wait.longest);
     }
   }
-  return [...found.values()].sort((a, b) => b.cycles - a.cycles);
+  for (const { index, name, unkept } of model.lanes) if (unkept && !found.has(index)) found.set(index, { lane: index, name, reason: "", times: 0, cycles: 0, longest: 0, unkept });
+  return [...found.values()].sort((a, b) => b.cycles - a.cycles || b.unkept - a.unkept);
+}
+
+/** How much of their time the waits are of, if events are missing. @param {Model[]} models @returns {HTMLElement[]} */
+function covered(models) {
+  return models.flatMap(({ lanes, side }) => {
+    const [unkept, span] = [lanes.reduce((sum, lane) => sum + lane.unkept, 0), lanes.reduce((sum, lane) => sum + lane.span, 0)];
+    if (!unkept) return [];
+    return [h("p", {}, models.length > 1 ? `${side.name.toUpperCase()}: ` : "", "These waits are of ", valueOf((span - unkept) / span, "share", "execution.unkept"), " of the lanes' time. In the rest, ",
+      valueOf(unkept, "cycles", "execution.unkept"), " of all lanes together, runs took place whose events were not kept: nobody knows what of it was a wait.")];
+  });
 }
 
 /** @param {Model[]} models @returns {HTMLElement[]} */
@@ -63,22 +76,25 @@ export function waitsSection(models) {
     );
     replace(place, reasons(sides, rows));
   };
-  const lanes = joined(all.map(({ name, rows }) => ({ name, rows: byLane(rows) })), (wait) => wait.name);
+  const lanes = joined(all.map(({ name, rows }, index) => ({ name, rows: byLane(/** @type {Model} */ (models[index]), rows) })), (wait) => wait.name);
+  const some = models.some((model) => model.lanes.some(({ unkept }) => unkept));
   chosen(null);
   const left = models.reduce((sum, { json }) => sum + json.waits_left_out, 0);
   return [
     h("h2", {}, "Why lanes wait"),
     h("p", { class: "note" }, "A lane waits between two of its events. Open a lane to see its reasons alone."),
+    ...covered(models),
     table({
       label: "waits by lane",
       rows: lanes,
       empty: "no lane waited",
-      open: (pair) => chosen(either((/** @type {Wait} */ wait) => wait.name)(pair)),
+      open: (pair) => chosen(either((/** @type {LaneWaits} */ wait) => wait.name)(pair)),
       columns: [
         { name: "lane", of: either((wait) => wait.name) },
         ...columnsOf(sides, { name: "waited", unit: "cycles", origin: "execution.waits", of: (/** @type {Wait} */ wait) => wait.cycles }),
         ...columnsOf(sides, { name: "waits", unit: "count", origin: "execution.waits", of: (/** @type {Wait} */ wait) => wait.times }),
-        { name: "mostly because", of: either((wait) => wait.reason) },
+        ...(some ? columnsOf(sides, { name: "not recorded", unit: "cycles", origin: "execution.unkept", of: (/** @type {LaneWaits} */ wait) => wait.unkept }) : []),
+        { name: "mostly because", of: either((wait) => wait.reason || null) },
       ],
     }),
     title,

@@ -1,9 +1,9 @@
 /** The events that a timeline shows, as a table that follows the window. */
 
 import { h, replace } from "../../core/dom.js";
-import { count } from "../../core/format.js";
+import { count, plural } from "../../core/format.js";
 import { table } from "../../core/table.js";
-import { at, lowerBound, rowAt } from "./model.js";
+import { at, kindWords, lowerBound, rowAt } from "./model.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./scene.js").Scene} Scene */
@@ -19,7 +19,7 @@ export function whenSettled(scene, action) {
   });
 }
 
-/** Rows of the events in the window that are not filtered away, by lane and time. @param {Model} model @param {Scene} scene @returns {number[]} */
+/** Rows of the events in the window that are not filtered away, by lane and time; ~row: the gap before an event, which lacks some. @param {Model} model @param {Scene} scene @returns {number[]} */
 export function shownEvents(model, scene) {
   /** @type {number[]} */
   const rows = [];
@@ -33,7 +33,13 @@ export function shownEvents(model, scene) {
         if (!hidden[at(track.kind, place)]) rows.push(rowAt(track, place));
       }
     }
-    if (lane.tracks.length > 1) rows.splice(first, rows.length, ...rows.slice(first).sort((a, b) => a - b));
+    const { holes } = lane;
+    for (let place = lowerBound(holes.end, 0, holes.end.length, scene.from); place < holes.end.length && at(holes.start, place) <= scene.to; place++) {
+      if (at(holes.end, place) > scene.from) rows.push(~at(holes.before, place));
+    }
+    if (lane.tracks.length > 1 || holes.end.length) {
+      rows.splice(first, rows.length, ...rows.slice(first).sort((a, b) => (a < 0 ? ~a : a) - (b < 0 ? ~b : b) || a - b));
+    }
   }
   return rows;
 }
@@ -44,7 +50,9 @@ export function windowTable(model, scene) {
   const note = h("p", { class: "note" });
   const draw = () => {
     const rows = shownEvents(model, scene);
-    note.textContent = `${count(rows.length)} of ${count(model.size)} events: those in the window above`;
+    const gaps = rows.filter((row) => row < 0).length;
+    note.textContent = `${count(rows.length - gaps)} of ${plural(model.size, "event")}: those in the window above`
+      + (gaps ? `, and ${count(gaps)} stretch${gaps === 1 ? "" : "es"} of time that ${gaps === 1 ? "is" : "are"} not recorded` : "");
     replace(place, eventsTable(model, scene, rows, `events of ${model.side.label} in the window`));
   };
   draw();
@@ -57,23 +65,35 @@ export function windowTable(model, scene) {
   return h("div", {}, note, place);
 }
 
-/** Events as rows; opening one selects it. @param {Model} model @param {Scene} scene @param {number[]} rows @param {string} label @returns {HTMLElement} */
+/** Events as rows, and gaps that lack events as ~row of the event behind them; opening one selects it. @param {Model} model @param {Scene} scene @param {number[]} rows @param {string} label @returns {HTMLElement} */
 export function eventsTable(model, scene, rows, label) {
+  /** @template T @param {number} row @param {(row: number) => T} of @returns {T | null} */
+  const ofEvent = (row, of) => (row < 0 ? null : of(row));
+  /** @param {number} row */
+  const begin = (row) => (row < 0 ? holeBegin(model, ~row) : at(model.start, row));
+  /** @param {number} row */
+  const end = (row) => (row < 0 ? at(model.start, ~row) : at(model.end, row));
   return table({
     label,
     rows,
     filter: true,
     empty: "no event is in this window",
-    open: (row) => scene.select(model, row),
+    open: (row) => scene.select(model, row < 0 ? ~row : row),
     columns: [
-      { name: "lane", of: (row) => model.laneOf(row).name },
-      { name: "kind", of: (row) => model.kindOf(row) },
-      { name: "program", of: (row) => model.programLabel(at(model.program, row)) },
-      { name: "run", unit: "count", origin: "execution.runs", of: (row) => (at(model.run, row) < 0 ? null : at(model.run, row)) },
-      { name: "task", of: (row) => model.textOfRun("task", at(model.run, row)) || null },
-      { name: "from", unit: "cycles", origin: "execution.cycle", of: (row) => at(model.start, row) },
-      { name: "to", unit: "cycles", origin: "execution.cycle", of: (row) => at(model.end, row) },
-      { name: "time", unit: "cycles", origin: "execution.duration", of: (row) => at(model.end, row) - at(model.start, row) },
+      { name: "lane", of: (row) => model.laneOf(row < 0 ? ~row : row).name },
+      { name: "kind", of: (row) => kindWords(row < 0 ? "unkept" : model.kindOf(row)) },
+      { name: "program", of: (row) => ofEvent(row, (event) => model.programLabel(at(model.program, event))) },
+      { name: "run", unit: "count", origin: "execution.runs", of: (row) => ofEvent(row, (event) => (at(model.run, event) < 0 ? null : at(model.run, event))) },
+      { name: "task", of: (row) => ofEvent(row, (event) => model.textOfRun("task", at(model.run, event)) || null) },
+      { name: "from", unit: "cycles", origin: "execution.cycle", of: begin },
+      { name: "to", unit: "cycles", origin: "execution.cycle", of: end },
+      { name: "time", unit: "cycles", origin: "execution.duration", of: (row) => end(row) - begin(row) },
     ],
   });
+}
+
+/** Where the gap before an event begins. @param {Model} model @param {number} row @returns {number} */
+function holeBegin(model, row) {
+  const { holes } = model.laneOf(row);
+  return at(holes.start, lowerBound(holes.before, 0, holes.before.length, row));
 }

@@ -23,5 +23,6 @@ export function waitWords(model, next) {
   for (let row = next - 1; row >= lane.begin && row > next - 64; row--) clock = Math.max(clock, at(model.end, row));
   const cycles = at(model.start, next) - clock;
   if (clock < 0 || cycles <= 0) return eventWords(model, next);
+  if (at(model.hole, next)) return `${lane.name}, ${text(cycles, "cycles")} (${exact(cycles, "cycles")}) not recorded: ${model.reasonOf(next)}\nThen: ${model.words(next)}`;
   return `${lane.name} waits ${text(cycles, "cycles")} (${exact(cycles, "cycles")}): ${model.reasonOf(next)}\nThen: ${model.words(next)}`;
 }

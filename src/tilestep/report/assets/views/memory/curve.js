@@ -2,7 +2,7 @@
 
 import { fillOf, themeColor } from "../../core/colors.js";
 import { figure } from "../../core/figure.js";
-import { bytes, count, share } from "../../core/format.js";
+import { bytes, count, plural, share } from "../../core/format.js";
 import { table } from "../../core/table.js";
 import { below, boxOf, bytesAxis, label, line } from "./axes.js";
 import { drawLoops, loopWords } from "./heatmap.js";
@@ -72,8 +72,8 @@ export function curveFigure(program, pair, selection, shown, setMark) {
   const isIn = (/** @type {number} */ x) => x >= box.left && x < box.right && tickAt(x) < memory.numTicks;
   const words = (/** @type {number} */ tick) => {
     const { curve } = shown();
-    const parts = curve.areas.map((area) => `${area.words}: ${count(at(area.bytes, tick))} bytes`);
-    return `${prefix(program, pair)}${stepWords(detail, tick)}, ${curve.where}: ${count(at(curve.total, tick))} bytes, ${share(at(curve.total, tick), curve.room)} of what there is\n${parts.join("\n")}`;
+    const parts = curve.areas.map((area) => `${area.words}: ${plural(at(area.bytes, tick), "byte")}`);
+    return `${prefix(program, pair)}${stepWords(detail, tick)}, ${curve.where}: ${plural(at(curve.total, tick), "byte")}, ${share(at(curve.total, tick), curve.room)} of what there is\n${parts.join("\n")}`;
   };
   return figure({
     label: `${prefix(program, pair)}memory of ${program.facts.label} at each step`,
@@ -91,10 +91,10 @@ export function curveFigure(program, pair, selection, shown, setMark) {
       below(context, box, selection.from, selection.to, "step");
       drawLoops(context, detail, box, xOf, depth);
       if (curve.room <= high) room(context, curve, yOf(curve.room));
-      if (mark !== null) upright(context, Math.min(mark, memory.numTicks - 1), true, `marked: step ${count(Math.min(mark, memory.numTicks - 1))}`, box.top + 34);
-      top(context, curve, yOf);
+      if (mark !== null) upright(context, Math.min(mark, memory.numTicks - 1), true, `marked: step ${count(Math.min(mark, memory.numTicks - 1))}`, box.bottom - 12);
       const tick = selection.tick(detail);
-      upright(context, tick, false, `step ${count(tick)}: ${bytes(at(curve.total, tick))}`, box.top + 12);
+      upright(context, tick, false, `step ${count(tick)}: ${bytes(at(curve.total, tick))}`, box.top - 11);
+      top(context, curve, yOf); // last: lines and words must not hide it
     },
     describe(x, y) {
       if (!isIn(x)) return null;
@@ -209,6 +209,8 @@ export function curveFigure(program, pair, selection, shown, setMark) {
     context.lineTo(x + 6, y - 11);
     context.closePath();
     context.fill();
+    context.strokeStyle = themeColor("ground");
+    context.stroke();
   }
 
   /** @param {CanvasRenderingContext2D} context @param {number} tick @param {boolean} dashed @param {string} text @param {number} y */

@@ -3,7 +3,7 @@
 import { themeColor } from "../../core/colors.js";
 import { h } from "../../core/dom.js";
 import { figure } from "../../core/figure.js";
-import { bytes, count, share } from "../../core/format.js";
+import { bytes, count, plural, share } from "../../core/format.js";
 import { table } from "../../core/table.js";
 import { below, boxOf, FONT, label, line } from "./axes.js";
 import { colorAt, grid, partAt, picture } from "./heat.js";
@@ -58,7 +58,7 @@ export function heatMap(program, pair, selection, shown) {
     x >= box.left && x < box.right && y >= box.top && y < box.bottom && tickAt(x) < memory.numTicks;
   const words = (/** @type {number} */ tick, /** @type {number} */ tile) => {
     const size = at(tileBytes(memory, tick), tile);
-    return `${prefix(program, pair)}${stepWords(detail, tick)}\ntile ${count(tile)}: ${count(size)} bytes (${bytes(size)}), ${share(size, program.sram)} of a tile`;
+    return `${prefix(program, pair)}${stepWords(detail, tick)}\ntile ${count(tile)}: ${plural(size, "byte")} (${bytes(size)}), ${share(size, program.sram)} of a tile`;
   };
 
   const handle = figure({
@@ -198,7 +198,7 @@ function moveBy(key, event, selection, detail) {
 export function loopWords([name, first, last, trips, , kind]) {
   const steps = `steps ${count(first)} to ${count(last)}`;
   if (kind === "branch") return `branch ${name}, ${steps}: its arms stand one after the other, and one of them runs`;
-  const times = trips === null ? "as often as its data say" : `${count(trips)} trips`;
+  const times = trips === null ? "as often as its data say" : plural(trips, "trip");
   return `loop ${name}, ${steps}: ${times}; its body stands here once, because each trip needs the same memory`;
 }
 
@@ -223,7 +223,7 @@ export function drawLoops(context, detail, box, xOf, depth) {
     const choices =
       kind === "branch"
         ? [`branch ${name}`, "branch"]
-        : [`loop ${name}, ${trips === null ? "trips depend on data" : `${count(trips)} trips`}: its body once`, `loop ${name}${times}`, `loop${times}`, times.trim()];
+        : [`loop ${name}, ${trips === null ? "trips depend on data" : plural(trips, "trip")}: its body once`, `loop ${name}${times}`, `loop${times}`, times.trim()];
     const words = choices.find((each) => context.measureText(each).width < x1 - x0 - 8);
     context.fillStyle = themeColor("ink");
     if (words) context.fillText(words, x0 + 4, y + (LOOPS - 3) / 2);

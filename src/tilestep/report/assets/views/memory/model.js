@@ -1,5 +1,6 @@
 /** The programs of the page's recordings with their memory, matched where there are two recordings. */
 
+import { count } from "../../core/format.js";
 import { ALWAYS, at, CATEGORIES } from "./lives.js";
 import { fullest, runsOf } from "./peaks.js";
 
@@ -139,9 +140,10 @@ export function prefix(program, pair) {
   return members(pair).length > 1 ? `${program.side.toUpperCase()}: ` : "";
 }
 
-/** 'step 12, dot.3'. @param {Detail} detail @param {number} tick @returns {string} */
-export function stepWords(detail, tick) {
-  return `step ${tick.toLocaleString("en")}, ${detail.steps[tick] || "unnamed"}`;
+/** 'step 12, dot.3', or 'step 12 of 32, dot.3'. Steps are counted from 0. @param {Detail} detail @param {number} tick @param {boolean} [ofAll] @returns {string} */
+export function stepWords(detail, tick, ofAll = false) {
+  const all = ofAll ? ` of ${count(detail.memory.numTicks)}` : "";
+  return `step ${count(tick)}${all}, ${detail.steps[tick] || "unnamed"}`;
 }
 
 /** Bytes of one tile at one tick by part, in ORDER. @param {Detail} detail @param {number[]} byCategory in the order of CATEGORIES @returns {number[]} */

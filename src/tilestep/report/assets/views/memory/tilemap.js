@@ -4,7 +4,7 @@ import { bars } from "../../core/bars.js";
 import { themeColor } from "../../core/colors.js";
 import { h } from "../../core/dom.js";
 import { figure } from "../../core/figure.js";
-import { bytes, count, share } from "../../core/format.js";
+import { bytes, count, plural, share } from "../../core/format.js";
 import { table } from "../../core/table.js";
 import { valueOf } from "../../core/value.js";
 import { below, boxOf, bytesAxis, label, line } from "./axes.js";
@@ -30,15 +30,15 @@ export function summary(sizes) {
   return { least: at(sizes, emptiest), mean: sum / sizes.length, most: at(sizes, fullest), emptiest, fullest };
 }
 
-/** @param {Known} program @param {Pair} pair @param {Selection} selection @param {number} high bytes of the scale @returns {import("../../core/figure.js").FigureHandle} */
-export function tileMap(program, pair, selection, high) {
+/** @param {Known} program @param {Pair} pair @param {Selection} selection @param {() => number} scale its bytes @returns {import("../../core/figure.js").FigureHandle} */
+export function tileMap(program, pair, selection, scale) {
   const { memory } = program.detail;
   let box = { left: 0, top: 0, right: 1, bottom: 1 };
   const sizes = () => tileBytes(memory, selection.tick(program.detail));
   const tileAt = (/** @type {number} */ x) => Math.floor(((x - box.left) / (box.right - box.left)) * memory.numTiles);
   const words = (/** @type {number} */ tile) => {
     const size = at(sizes(), tile);
-    return `${prefix(program, pair)}tile ${count(tile)}: ${count(size)} bytes (${bytes(size)}), ${share(size, program.sram)} of a tile`;
+    return `${prefix(program, pair)}tile ${count(tile)}: ${plural(size, "byte")} (${bytes(size)}), ${share(size, program.sram)} of a tile`;
   };
   return figure({
     label: `${prefix(program, pair)}bytes on each tile at one step of ${program.facts.label}`,
@@ -49,6 +49,7 @@ export function tileMap(program, pair, selection, high) {
       box = boxOf(drawing, 20);
       const found = sizes();
       const { mean } = summary(found);
+      const high = scale();
       const yOf = (/** @type {number} */ size) => box.bottom - (size / high) * (box.bottom - box.top);
       bytesAxis(context, box, high);
       context.fillStyle = COLOR;
@@ -61,7 +62,7 @@ export function tileMap(program, pair, selection, high) {
         context.fillRect(box.left + pixel, yOf(most), 1.5, box.bottom - yOf(most));
       }
       below(context, box, 0, memory.numTiles, "tile");
-      edge(context, yOf(program.sram), `a tile has ${bytes(program.sram)}`);
+      if (program.sram <= high) edge(context, yOf(program.sram), `a tile has ${bytes(program.sram)}`);
       context.strokeStyle = themeColor("ink");
       context.setLineDash([6, 4]);
       line(context, box.left, yOf(mean), box.right, yOf(mean));

@@ -1,7 +1,7 @@
 /** The values in the tiles: all of them, those that fill the fullest tile, and how much larger a batch can be. */
 
 import { h } from "../../core/dom.js";
-import { bytes, count } from "../../core/format.js";
+import { bytes, count, plural } from "../../core/format.js";
 import { columnsOf, either, joined } from "../../core/pairs.js";
 import { link } from "../../core/state.js";
 import { table } from "../../core/table.js";
@@ -133,7 +133,7 @@ export function freeing(program, pair, open) {
     ? `The step itself needs ${bytes(temporary)} on each tile, for operands from other tiles, partial sums and the like: no value's end frees that.`
     : "The step itself needs nothing beside its values.";
   return [
-    h("p", { class: "note" }, `${prefix(program, pair)}The ${count(here.length)} values on tile ${count(peak.tile)} at the peak. Without one of them another step or tile may be the fullest, so the peak falls by less than the value has. ${sentence}`),
+    h("p", { class: "note" }, `${prefix(program, pair)}On tile ${count(peak.tile)} at the peak: ${plural(here.length, "value")}. Without one of them another step or tile may be the fullest, so the peak falls by less than the value has. ${sentence}`),
     here.length > looked.length ? h("p", { class: "note" }, `The largest ${count(looked.length)} are here: the peak is worked out anew for each.`) : null,
     table({ label: `${prefix(program, pair)}who would free the fullest tile`, columns, rows, filter: true, open, empty: "No value is there: code and the step itself fill the tile." }),
     ...lines(program, pair, here),
@@ -218,6 +218,6 @@ export function hostMemory(program, pair) {
       ],
       rows: host,
     }),
-    more ? h("p", { class: "note" }, `The largest are here; ${count(more)} more are in the recording.`) : null,
+    more ? h("p", { class: "note" }, `The largest are here; ${plural(more, "more is", "more are")} in the recording.`) : null,
   ].filter((part) => part !== null);
 }

@@ -3,7 +3,7 @@
 import { h } from "../../core/dom.js";
 import { share } from "../../core/format.js";
 import { link } from "../../core/state.js";
-import { text, valueOf } from "../../core/value.js";
+import { valueOf } from "../../core/value.js";
 import { bytesPerCycle, limitsOf, peakOf, rateOf, titleOf } from "./rows.js";
 
 /** @typedef {import("./rows.js").Operation} Operation */
@@ -29,7 +29,7 @@ export function verdict(operation, grouping, two) {
   const [first, ...rest] = parts;
   const before = two ? h("strong", {}, `${operation.steps.side.name.toUpperCase()}: `) : null;
   const title = titleOf(operation, grouping);
-  if (!first) return h("p", { class: "verdict" }, before, `${title} takes no cycles.`);
+  if (!first) return h("p", { class: "verdict" }, before, `${title} takes no time.`);
   const [limit, cycles] = first;
   const unknown = operation.overhead < 0 && operation.sync > 0;
   const name = limit === "sync" && unknown ? "Sync, with the fixed cost of supersteps, limits" : WORDS[limit][0];
@@ -38,9 +38,13 @@ export function verdict(operation, grouping, two) {
     "p",
     { class: "verdict", "data-limit": limit, "data-cycles": cycles },
     before,
-    `${name} ${title}: `,
+    `${title} takes `,
+    valueOf(operation.cycles, "cycles", "steps.cycles"),
+    ", ",
+    valueOf(operation.cycles / operation.steps.cycles, "share", "steps.share"),
+    ` of all steps. ${name} it: `,
     valueOf(cycles, "cycles", "steps.cycles"),
-    ` of ${text(operation.cycles, "cycles")}, ${share(cycles, operation.cycles)}.`,
+    `, ${share(cycles, operation.cycles)} of it.`,
     others.length ? ` The rest is ${others.join(", ")}.` : null,
     reached(operation),
     " ",

@@ -1,7 +1,7 @@
 /** The schedule as it is drawn: a row for each device, a column for each slot. */
 
 import { rowsFigure } from "../../core/rows.js";
-import { count } from "../../core/format.js";
+import { count, plural } from "../../core/format.js";
 import { table } from "../../core/table.js";
 import { kindLook } from "./looks.js";
 
@@ -26,7 +26,7 @@ export function gridFigure(model, scene) {
   const cells = cellsOf(model);
   const cell = (/** @type {number} */ row, /** @type {number} */ bar) => /** @type {Cell} */ (cells[row]?.[bar]);
   const made = rowsFigure({
-    label: `Schedule of ${model.nameOf(model.update)} of ${model.side.label}: ${count(model.devices.length)} devices, ${count(model.update.slots)} slots`,
+    label: `Schedule of ${model.nameOf(model.update)} of ${model.side.label}: ${plural(model.devices.length, "device")}, ${plural(model.update.slots, "slot")}`,
     window: scene.slots,
     ticks: slotTicks,
     rows: model.devices.map((_, row) => ({

@@ -1,6 +1,6 @@
 /** Colours and hatches of tasks and waits. Colours of tasks are those of pictures of schedules (train/schedules/pictures.py). */
 
-import { lookOf } from "../../core/colors.js";
+import { isDarkTheme, lookOf } from "../../core/colors.js";
 
 /** @typedef {import("../../core/colors.js").Look} Look */
 
@@ -16,14 +16,15 @@ const TASKS = Object.freeze({
   "load parameters": { color: "#b9a3d6", hatch: "dots", words: "load of parameters (P)" },
   "store parameters": { color: "#d8cbe8", hatch: "bars", words: "store of parameters (Q)" },
 });
-/** @type {Readonly<Record<string, Look>>} */
+/** Waits are quieter than work, on either ground: their second colour is for a dark one. @type {Readonly<Record<string, Look & {dark: string}>>} */
 const WAITS = Object.freeze({
-  stage: { color: "#c9ced4", hatch: "up", words: "waits for the work of another stage" },
-  transfer: { color: "#bfe0d5", hatch: "bars", words: "waits for a transfer of another" },
-  host: { color: "#d9c7ef", hatch: "down", words: "waits for the host" },
-  load: { color: "#f3c9a8", hatch: "cross", words: "waits for a load of programs" },
-  end: { color: "#eceff1", hatch: "lines", words: "has nothing more to do" },
-  unknown: { color: "#d9d9d9", hatch: "dots", words: "waits for what is not in the recording" },
+  stage: { color: "#c9ced4", dark: "#4a535c", hatch: "up", words: "waits for the work of another stage" },
+  transfer: { color: "#bfe0d5", dark: "#2f5347", hatch: "bars", words: "waits for a transfer of another" },
+  host: { color: "#d9c7ef", dark: "#53416b", hatch: "down", words: "waits for the host" },
+  load: { color: "#f3c9a8", dark: "#6b4526", hatch: "cross", words: "waits for a load of programs" },
+  end: { color: "#eceff1", dark: "#2a3036", hatch: "lines", words: "has nothing more to do" },
+  unkept: { color: "#e3e6ea", dark: "#39424b", hatch: "dots", words: "is not recorded" },
+  unknown: { color: "#d9d9d9", dark: "#565656", hatch: "cross", words: "waits for what is not in the recording" },
 });
 
 /** The look of a kind of task. @param {string} kind @returns {Look} */
@@ -33,7 +34,8 @@ export function kindLook(kind) {
 
 /** The look of a wait. @param {string} why @returns {Look} */
 export function waitLook(why) {
-  return /** @type {Look} */ (WAITS[why] ?? WAITS.unknown);
+  const look = /** @type {Look & {dark: string}} */ (WAITS[why] ?? WAITS.unknown);
+  return isDarkTheme() ? { ...look, color: look.dark } : look;
 }
 
 /** The look of what a device does that is no task's own work. @param {string} group @returns {Look} */

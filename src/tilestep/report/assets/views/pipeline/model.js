@@ -1,6 +1,6 @@
 /** The updates of one recording: tasks, what their devices did, and what stages keep, as block `pipeline` has them. */
 
-import { count } from "../../core/format.js";
+import { count, plural } from "../../core/format.js";
 import { number } from "../../core/state.js";
 import { exact, text } from "../../core/value.js";
 
@@ -133,7 +133,7 @@ export class Model {
   coverage() {
     const { total, in_detail: kept, journal } = this.json;
     const shown = this.updates.filter(({ inDetail }) => inDetail).length;
-    const parts = [`${count(kept)} of ${count(total)} updates ha${kept === 1 ? "s" : "ve"} events of all tasks.`];
+    const parts = [`${count(kept)} of ${plural(total, "update")} ha${kept === 1 ? "s" : "ve"} events of all tasks.`];
     if (shown < kept) parts.push(`This page has the last ${count(shown)} of these, to stay small.`);
     if (!journal) parts.push("The journal was not kept, or is very long: each stage is taken to wait for the one before it.");
     return parts.join(" ");

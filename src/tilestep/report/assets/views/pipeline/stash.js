@@ -3,7 +3,7 @@
 import { themeColor } from "../../core/colors.js";
 import { h } from "../../core/dom.js";
 import { figure } from "../../core/figure.js";
-import { count } from "../../core/format.js";
+import { count, plural } from "../../core/format.js";
 import { cut } from "../../core/rows.js";
 import { table } from "../../core/table.js";
 import { link } from "../../core/state.js";
@@ -55,7 +55,7 @@ function stashFigure(model, scene) {
     return `stage ${of.stage} keeps ${count(last?.count ?? 0)} microbatch${last?.count === 1 ? "" : "es"} from slot ${count(last?.slot ?? 0)} on; at most ${count(of.most)}`;
   };
   const made = figure({
-    label: `Microbatches that ${count(stages.length)} stages of ${model.side.label} keep for backward`,
+    label: `Microbatches that ${plural(stages.length, "stage")} of ${model.side.label} keep for backward`,
     height: stages.length * height + 4,
     keys: "↑ ↓ stages, ← → changes of a stage",
     draw({ context, width }) {

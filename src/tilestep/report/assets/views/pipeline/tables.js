@@ -18,6 +18,7 @@ import { waitLook } from "./looks.js";
  * @property {number | null} ipus
  * @property {number | null} other
  * @property {number | null} waiting
+ * @property {number | null} unkept cycles in which events are missing
  * @property {number | null} share of the update's time that is waiting
  * @property {number | null} even share of waiting with equal costs
  * @property {number | null} measured share of waiting with measured costs
@@ -33,7 +34,9 @@ export function spentOf(model) {
   return model.devices.map((_, device) => {
     const of = (/** @type {string} */ group) =>
       update.inDetail ? update.pieces.reduce((sum, piece) => sum + (piece.device === device && piece.group === group ? piece.end - piece.begin : 0), 0) : null;
-    const waiting = update.inDetail ? update.gaps.reduce((sum, gap) => sum + (gap.device === device ? gap.end - gap.begin : 0), 0) : null;
+    const gaps = (/** @type {boolean} */ unkept) =>
+      update.inDetail ? update.gaps.reduce((sum, gap) => sum + (gap.device === device && (gap.why === "unkept") === unkept ? gap.end - gap.begin : 0), 0) : null;
+    const waiting = gaps(false);
     return {
       device: model.deviceName(device),
       stages: model.stagesOf(device),
@@ -42,6 +45,7 @@ export function spentOf(model) {
       ipus: of("ipus"),
       other: of("other"),
       waiting,
+      unkept: gaps(true),
       share: waiting === null ? null : waiting / update.cycles,
       even: waits(update.even, device),
       measured: waits(update.measured, device),
@@ -69,6 +73,7 @@ export function bubbleSection(models) {
         ...column("other", "of no stage", "pipeline.happened", "cycles"),
         ...column("waiting", "waits", "pipeline.happened", "cycles"),
         ...column("share", "waits", "pipeline.happened", "share"),
+        ...(models.some(({ update }) => update.gaps.some(({ why }) => why === "unkept")) ? column("unkept", "not recorded", "pipeline.happened", "cycles") : []),
         ...column("even", "at equal costs", "pipeline.schedule", "share"),
         ...column("measured", "at measured costs", "pipeline.simulated", "share"),
       ],

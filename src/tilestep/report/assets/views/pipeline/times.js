@@ -1,7 +1,7 @@
 /** What each device did on the axis of emulated time: pieces of tasks, transfers, and waits with their reasons. */
 
 import { ticks } from "../../core/axis.js";
-import { count } from "../../core/format.js";
+import { count, plural } from "../../core/format.js";
 import { rowsFigure } from "../../core/rows.js";
 import { table } from "../../core/table.js";
 import { exact, text } from "../../core/value.js";
@@ -40,7 +40,7 @@ export function timesFigure(model, scene) {
   const bars = barsOf(model);
   const bar = (/** @type {number} */ row, /** @type {number} */ index) => /** @type {Bar} */ (bars[row]?.[index]);
   const made = rowsFigure({
-    label: `What happened in ${model.nameOf(model.update)} of ${model.side.label}: ${count(model.devices.length)} devices, ${text(model.update.cycles, "cycles")}`,
+    label: `What happened in ${model.nameOf(model.update)} of ${model.side.label}: ${plural(model.devices.length, "device")}, ${text(model.update.cycles, "cycles")}`,
     window: scene.cycles,
     ticks: (from, to, most) => ticks(Math.max(0, from), to, most, model.side.head.clock_hz),
     rows: model.devices.map((_, row) => ({

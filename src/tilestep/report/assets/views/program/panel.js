@@ -4,7 +4,7 @@ import { h } from "../../core/dom.js";
 import { changeOf } from "../../core/pairs.js";
 import { link } from "../../core/state.js";
 import { valueOf } from "../../core/value.js";
-import { CYCLE_KINDS, KIND } from "../steps/read.js";
+import { CYCLE_KINDS, KIND, NAMES } from "../steps/read.js";
 import { either, kindWords } from "./pairs.js";
 
 /** @typedef {import("./pairs.js").Both} Both */
@@ -19,20 +19,20 @@ const some = (/** @type {number} */ value) => value || null;
 /** @type {Figure[]} */
 const FIGURES = [
   { words: "runs of the program", unit: "count", origin: "steps.executions", of: (node, program) => (node.kind === KIND.ROOT ? program.runs : null) },
-  { words: "cycles in all runs", unit: "cycles", origin: "steps.cycles", of: (node, program) => (program.runs ? node.cycles : null) },
-  { words: "cycles of a run", unit: "cycles", origin: "steps.run", of: (node, program) => node.cycles / (program.runs || 1) },
+  { words: "time in all runs", unit: "cycles", origin: "steps.cycles", of: (node, program) => (program.runs ? node.cycles : null) },
+  { words: NAMES.ofRun, unit: "cycles", origin: "steps.run", of: (node, program) => node.cycles / (program.runs || 1) },
   { words: "share of the program", unit: "share", origin: "steps.share_of_program", of: (node, program) => (program.cycles ? node.cycles / program.cycles : null) },
   { words: "trips, known to the compiler", unit: "count", origin: "steps.fixed_trips", of: (node) => (node.kind === KIND.LOOP && node.trips >= 0 ? node.trips : null) },
   { words: "trips in all runs", unit: "count", origin: "steps.trips", of: (node, program) => (node.kind === KIND.LOOP && program.runs ? node.times : null) },
   { words: "taken in all runs", unit: "count", origin: "steps.arm", of: (node, program) => (node.kind === KIND.ARM && program.runs && !node.assumed ? node.times : null) },
   { words: "executions in all runs", unit: "count", origin: "steps.executions", of: (node, program) => (node.leaf && program.runs ? node.leaf.executions : null) },
   { words: "executions in one run", unit: "count", origin: "steps.executions_of_run", of: ({ leaf }) => (leaf ? some(leaf.ofRun) : null) },
-  { words: "cycles of one execution", unit: "cycles", origin: "steps.once", of: ({ leaf }) => (leaf?.priced ? leaf.onceTotal : null) },
+  { words: "time of one execution", unit: "cycles", origin: "steps.once", of: ({ leaf }) => (leaf?.priced ? leaf.onceTotal : null) },
   ...CYCLE_KINDS.map(([kind, words]) => ({ words: `· ${words}`, unit: /** @type {Unit} */ ("cycles"), origin: "steps.once", of: (/** @type {Node} */ { leaf }) => (leaf ? some(leaf.once[kind]) : null) })),
   { words: "· of it fixed cost", unit: "cycles", origin: "steps.overhead", of: ({ leaf }) => (leaf && leaf.overhead > 0 ? leaf.overhead : null) },
   { words: "flop of one execution", unit: "flops", origin: "steps.flops_once", of: ({ leaf }) => (leaf?.kind === KIND.SUPERSTEP ? leaf.flops : null) },
   { words: "flop in all runs", unit: "flops", origin: "steps.flops", of: (node, program) => (!node.leaf && program.runs ? some(node.flops) : null) },
-  { words: "exchange of one, busiest tile", unit: "bytes", origin: "steps.exchange_bytes_once", of: ({ leaf }) => (leaf?.kind === KIND.SUPERSTEP ? leaf.exchangeBytes : null) },
+  { words: "exchange bytes of one execution, busiest tile", unit: "bytes", origin: "steps.exchange_bytes_once", of: ({ leaf }) => (leaf?.kind === KIND.SUPERSTEP ? leaf.exchangeBytes : null) },
   { words: "temporary, fullest tile", unit: "bytes", origin: "steps.temporary", of: ({ leaf }) => (leaf?.kind === KIND.SUPERSTEP ? leaf.temporary : null) },
   { words: "code of the codelet", unit: "bytes", origin: "steps.code", of: ({ leaf }) => (leaf ? some(leaf.codeletBytes) : null) },
   { words: "code of the exchanges", unit: "bytes", origin: "steps.code", of: ({ leaf }) => (leaf ? some(leaf.exchangeCodeBytes) : null) },

@@ -1,12 +1,12 @@
 /** A tree of which only the seen rows are in the document, with the keys of the ARIA pattern for trees. */
 
 import { h } from "../../core/dom.js";
-import { count } from "../../core/format.js";
+import { count, plural } from "../../core/format.js";
 import { changeOf } from "../../core/pairs.js";
 import { link } from "../../core/state.js";
 import { explained, text } from "../../core/value.js";
 import { marked } from "../source/code.js";
-import { KIND, shortScope } from "../steps/read.js";
+import { KIND, NAMES, shortScope } from "../steps/read.js";
 import { RowWindow } from "../steps/window.js";
 import { allOf, cyclesOf, either, kindWords } from "./pairs.js";
 
@@ -43,7 +43,7 @@ export function programTree({ root, pair, open, choose }) {
 
   const scroller = h("div", { class: "scroller tree" });
   const body = h("div", { role: "tree", "aria-label": `the program ${either(root).name}` });
-  const names = two ? ["A", "B", "B − A"] : ["one run", "share", "times", "flop", "exchange", "line"];
+  const names = two ? [`${NAMES.ofRun}, A`, `${NAMES.ofRun}, B`, "B − A"] : [NAMES.ofRun, "share", NAMES.executions, NAMES.flop, NAMES.exchanged, "line"];
   scroller.append(h("div", { class: `tree-grid ${two ? "two" : "one"}` }, h("div", { class: "tree-row head", "aria-hidden": "true" }, h("span", { class: "label" }, "node"), names.map((name) => h("span", { class: "n" }, name))), body));
 
   function arrange() {
@@ -257,11 +257,11 @@ function hint(node) {
 function hintOf(node, here) {
   if (node.kind === KIND.LOOP) {
     if (node.trips >= 0) return `× ${count(node.trips)}`;
-    return node.assumed ? "trips unknown: one is assumed" : `${count(node.times)} trips counted in all runs`;
+    return node.assumed ? "trips unknown: one is assumed" : `${plural(node.times, "trip")} counted in all runs`;
   }
   if (node.kind === KIND.ARM && node.assumed) return node.cycles ? "not counted: the dearest arm is assumed" : "not counted: assumed never to be taken";
-  if (node.kind === KIND.ARM) return `taken ${count(node.times)} times in all runs`;
-  if (node.kind === KIND.ROOT) return `${count(node.times)} runs`;
+  if (node.kind === KIND.ARM) return `taken ${plural(node.times, "time")} in all runs`;
+  if (node.kind === KIND.ROOT) return plural(node.times, "run");
   if (node.leaf && !node.leaf.priced) return "never runs";
   return here.children.length ? "" : node.leaf?.fallback ? "priced without an estimator" : "";
 }

@@ -1,8 +1,10 @@
 /** The code of a file, with what each line costs in its margin. */
 
 import { h } from "../../core/dom.js";
+import { plural } from "../../core/format.js";
 import { changeOf } from "../../core/pairs.js";
 import { explained, text } from "../../core/value.js";
+import { NAMES } from "../steps/read.js";
 import { RowWindow } from "../steps/window.js";
 
 /** @typedef {import("./costs.js").CodeLine} CodeLine */
@@ -15,14 +17,14 @@ const ROW_HEIGHT = 21; // px, as source.css has it
 const LONGEST = 2000; // characters of a line that are shown
 
 /** @type {Figure} */
-export const CYCLES = { name: "cycles", unit: "cycles", origin: "source.cycles", of: (cost) => cost.cycles };
+export const CYCLES = { name: NAMES.time, unit: "cycles", origin: "source.cycles", of: (cost) => cost.cycles };
 /** @type {Figure} */
 const CALLS = {
   name: "calls",
   unit: "count",
   origin: "source.calls",
   of: (cost) => cost.dispatches + cost.waits + cost.reads,
-  words: (cost) => `${cost.dispatches} runs, ${cost.waits} waits, ${cost.reads} reads of values. `,
+  words: (cost) => `${plural(cost.dispatches, "run")}, ${plural(cost.waits, "wait")}, ${plural(cost.reads, "read")} of values. `,
 };
 
 /** The figures of a line that recordings have. @param {Source[]} sources @param {CodeLine[]} lines @returns {Figure[]} */
@@ -30,10 +32,10 @@ export function figuresOf(sources, lines) {
   const any = (/** @type {(cost: Cost) => number} */ of) => lines.some(({ a, b }) => (a && of(a)) || (b && of(b)));
   /** @type {Figure[]} */
   const found = [CYCLES];
-  found.push({ name: "flop", unit: "flops", origin: "source.flops", of: (cost) => cost.flops });
-  found.push({ name: "exchange", unit: "bytes", origin: "source.exchange_bytes", of: (cost) => cost.exchangeBytes });
+  found.push({ name: NAMES.flop, unit: "flops", origin: "source.flops", of: (cost) => cost.flops });
+  found.push({ name: NAMES.exchanged, unit: "bytes", origin: "source.exchange_bytes", of: (cost) => cost.exchangeBytes });
   if (sources.some((source) => source.hasLives)) found.push({ name: "on a tile", unit: "bytes", origin: "source.tile_bytes", of: (cost) => cost.tileBytes });
-  found.push({ name: "times", unit: "count", origin: "source.executions", of: (cost) => cost.executions });
+  found.push({ name: NAMES.executions, unit: "count", origin: "source.executions", of: (cost) => cost.executions });
   if (any(CALLS.of)) found.push(CALLS);
   return found;
 }

@@ -1,9 +1,9 @@
-/** Frames as an icicle: the outermost above, as wide as its cycles. */
+/** Frames as an icicle: the outermost above, as wide as its time. */
 
 import { fillOf, themeColor } from "../../core/colors.js";
 import { h, replace } from "../../core/dom.js";
 import { figure } from "../../core/figure.js";
-import { share } from "../../core/format.js";
+import { plural, share } from "../../core/format.js";
 import { legend } from "../../core/legend.js";
 import { columnsOf, either, joined } from "../../core/pairs.js";
 import { get, set } from "../../core/state.js";
@@ -11,6 +11,7 @@ import { table } from "../../core/table.js";
 import { explained, text } from "../../core/value.js";
 import { choice, searchField } from "../steps/controls.js";
 import { familyLooks } from "../steps/families.js";
+import { NAMES } from "../steps/read.js";
 import { byName, frameAt, framesOf, matchesOf, MODES, wayTo } from "./frames.js";
 
 /** @typedef {import("./frames.js").Frame} Frame */
@@ -54,7 +55,7 @@ export function flames(all) {
     state.query = words.trim().toLowerCase();
     const found = trees.map(({ steps, root }) => {
       const { count, cycles } = matchesOf(root, state.query);
-      return `${trees.length > 1 ? `${steps.side.name.toUpperCase()}: ` : ""}${count} ${count === 1 ? "frame" : "frames"}, ${share(cycles, root.cycles)} of the cycles`;
+      return `${trees.length > 1 ? `${steps.side.name.toUpperCase()}: ` : ""}${plural(count, "frame")}, ${share(cycles, root.cycles)} of the time`;
     });
     note.textContent = state.query ? found.join("; ") : "";
     for (const each of pictures) each.redraw();
@@ -73,7 +74,7 @@ export function flames(all) {
   const whole = h("button", { type: "button", onclick: () => zoom([]) }, "Show all");
   return [
     h("h2", { id: "flame" }, "Flame"),
-    h("p", { class: "note" }, "A frame is as wide as the cycles of the steps within it. The band below its name shows their families."),
+    h("p", { class: "note" }, "A frame is as wide as the time of the steps within it. The band below its name shows their families."),
     h("div", { class: "controls" }, modes, field, whole, note),
     place,
     legend([...looks].map(([words, look]) => ({ words, ...look }))),
@@ -249,8 +250,8 @@ function frameTable(trees) {
   /** @type {import("../../core/table.js").Column<import("../../core/pairs.js").Pair<{name: string, self: number, total: number}>>[]} */
   const columns = [
     { name: "frame", of: either((/** @type {{name: string}} */ row) => row.name) },
-    ...columnsOf(sides, { name: "total", unit: "cycles", origin: "steps.cycles", of: (/** @type {{total: number}} */ row) => row.total }),
-    ...columnsOf(sides, { name: "self", unit: "cycles", origin: "steps.cycles", of: (/** @type {{self: number}} */ row) => row.self }),
+    ...columnsOf(sides, { name: NAMES.time, unit: "cycles", origin: "steps.cycles", of: (/** @type {{total: number}} */ row) => row.total }),
+    ...columnsOf(sides, { name: "time of its own", unit: "cycles", origin: "steps.cycles", of: (/** @type {{self: number}} */ row) => row.self }),
   ];
   return table({ label: "frames", columns, rows, sortBy: 1, filter: true });
 }

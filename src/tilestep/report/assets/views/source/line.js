@@ -5,7 +5,7 @@ import { columnsOf, either, joined } from "../../core/pairs.js";
 import { link } from "../../core/state.js";
 import { table } from "../../core/table.js";
 import { valueOf } from "../../core/value.js";
-import { CYCLE_KINDS, ownStack, programPairs, shortScope } from "../steps/read.js";
+import { CYCLE_KINDS, NAMES, ownStack, programPairs, shortScope } from "../steps/read.js";
 import { CYCLES, figuresOf } from "./code.js";
 
 /** @typedef {import("../steps/read.js").Steps} Steps */
@@ -83,9 +83,9 @@ function stepTable(page, all, found) {
     { name: "program", of: label },
     { name: "operation", of: either((leaf) => leaf.scope), cell: either((leaf) => h("span", { "data-tip": leaf.scope || false }, shortScope(leaf.scope) || "–")) },
     { name: "family", of: either((leaf) => leaf.family) },
-    ...columnsOf(sides, { name: "cycles", unit: "cycles", origin: "steps.cycles", of: (/** @type {Leaf} */ leaf) => leaf.cycles }),
+    ...columnsOf(sides, { name: NAMES.time, unit: "cycles", origin: "steps.cycles", of: (/** @type {Leaf} */ leaf) => leaf.cycles }),
     ...(sides.length > 1 ? [] : CYCLE_KINDS.flatMap(([kind, words]) => columnsOf(sides, { name: words, unit: "cycles", origin: "steps.cycles", of: (/** @type {Leaf} */ leaf) => leaf.executions * leaf.once[kind] }))),
-    ...columnsOf(sides, { name: "executions", unit: "count", origin: "steps.executions", of: (/** @type {Leaf} */ leaf) => leaf.executions }),
+    ...columnsOf(sides, { name: NAMES.executions, unit: "count", origin: "steps.executions", of: (/** @type {Leaf} */ leaf) => leaf.executions }),
   ];
   return table({ label: "steps of the line", columns, rows, sortBy: 4, empty: "No step of a program came from this line." });
 }
@@ -122,6 +122,6 @@ function callers(steps, leaves, two) {
   return [
     h("h4", {}, two ? `Who called it in ${steps.side.name.toUpperCase()}` : "Who called it"),
     h("ul", { class: "callers" }, items),
-    h("p", { class: "note" }, `Lines of JAX and of tilestep are left out.${sorted.length > 20 ? ` ${sorted.length - 20} further ways with fewer cycles too.` : ""}`),
+    h("p", { class: "note" }, `Lines of JAX and of tilestep are left out.${sorted.length > 20 ? ` ${sorted.length - 20} further ways that take less time too.` : ""}`),
   ];
 }

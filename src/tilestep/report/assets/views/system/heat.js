@@ -3,7 +3,7 @@
 import { themeColor } from "../../core/colors.js";
 import { h } from "../../core/dom.js";
 import { figure } from "../../core/figure.js";
-import { count } from "../../core/format.js";
+import { count, plural } from "../../core/format.js";
 import { at, cut } from "../../core/rows.js";
 import { table } from "../../core/table.js";
 import { text } from "../../core/value.js";
@@ -40,7 +40,7 @@ function heatFigure(map, times, counts) {
   let box = { left: 0, width: 1 };
   const words = (/** @type {number} */ row, /** @type {number} */ of) => `${map.name}, ${between(of)}, at ${text(at(times, row), "ns")}: ${count(at(counts, row * cells + of))} values`;
   const made = figure({
-    label: `${map.name}: how many values fell between which edges, at ${count(times.length)} times`,
+    label: `${map.name}: how many values fell between which edges, at ${plural(times.length, "time")}`,
     height: cells * height + 24,
     keys: "← → times, ↑ ↓ edges",
     draw({ context, width }) {

@@ -3,11 +3,12 @@
 import { ticks } from "../../core/axis.js";
 import { lookAt } from "../../core/colors.js";
 import { h, replace } from "../../core/dom.js";
-import { count } from "../../core/format.js";
+import { count, plural } from "../../core/format.js";
 import { swatch } from "../../core/legend.js";
 import { at, rowsFigure } from "../../core/rows.js";
 import { get, set } from "../../core/state.js";
 import { table } from "../../core/table.js";
+import { toolbar } from "../../core/toolbar.js";
 import { exact, text } from "../../core/value.js";
 import { Window } from "../../core/window.js";
 
@@ -48,7 +49,7 @@ export function timelineSection(models) {
   draw();
   return [
     h("h2", {}, "Threads"),
-    h("div", { class: "controls filters" }, buttons, field),
+    h("div", { class: "controls filters" }, toolbar("channels: press to hide or show", h("span", { class: "controls" }, buttons)), field),
     place,
   ];
 }
@@ -83,7 +84,7 @@ function timeline(model, shown, channels, hidden, wanted) {
   const words = (/** @type {number} */ index) =>
     `${name(index)} on ${model.threadName(at(threads, index))}, channel ${model.channelName(at(ofChannel, index))}: ${text(at(duration, index), "ns")} (${exact(at(duration, index), "ns")}), from ${text(at(start, index), "ns")}`;
   const made = rowsFigure({
-    label: `Threads of ${model.side.label}: ${count(model.size)} spans`,
+    label: `Threads of ${model.side.label}: ${plural(model.size, "span")}`,
     window: shown,
     ticks: (from, to, most) => ticks(from, to, most, NS),
     most: 560,
@@ -111,9 +112,9 @@ function timeline(model, shown, channels, hidden, wanted) {
         ],
       }),
   });
-  const notes = [`${count(model.json.threads.length)} threads.`];
-  if (found) notes.push(`${count(hits)} spans match.`);
-  if (cut) notes.push(`${count(cut)} spans deeper than ${MOST_DEPTH} levels, or of threads beyond ${MOST_ROWS} rows, are in the call tree alone.`);
+  const notes = [`${plural(model.json.threads.length, "thread")}.`];
+  if (found) notes.push(`${plural(hits, "span matches", "spans match")}.`);
+  if (cut) notes.push(`${plural(cut, "span is", "spans are")} in the call tree alone: deeper than ${MOST_DEPTH} levels, or of threads beyond ${MOST_ROWS} rows.`);
   if (model.json.left_out) notes.push(`The page leaves out ${count(model.json.left_out)} of the shortest spans, to stay small; the call tree counts them.`);
   return [made.element, h("p", { class: "note", role: "status" }, notes.join(" "))];
 }

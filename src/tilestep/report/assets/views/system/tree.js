@@ -1,7 +1,7 @@
 /** Spans summed by the path of their labels, and by channel and label. */
 
 import { h, replace } from "../../core/dom.js";
-import { count } from "../../core/format.js";
+import { plural } from "../../core/format.js";
 import { columnsOf, either, joined } from "../../core/pairs.js";
 import { at } from "../../core/rows.js";
 import { get, set } from "../../core/state.js";
@@ -102,7 +102,7 @@ export function treeSection(models) {
   const left = models.reduce((sum, { json }) => sum + json.paths_left_out, 0);
   return [
     h("h2", {}, "Call tree"),
-    h("p", { class: "note" }, `Spans summed by thread and path of labels. Open a row to see what is within it.${left ? ` ${count(left)} paths of the shortest totals are left out.` : ""}`),
+    h("p", { class: "note" }, `Spans summed by thread and path of labels. Open a row to see what is within it.${left ? ` ${plural(left, "path")} of the shortest totals ${left === 1 ? "is" : "are"} left out.` : ""}`),
     h("div", { class: "controls" }, button),
     place,
   ];

@@ -19,6 +19,7 @@ from tilestep.plan.steps import Counts
 from tilestep.record.schema import EVENT_KINDS
 from tilestep.report.page.sections.execution.rows import Numbers, Rows
 from tilestep.report.reader import Report
+from tilestep.report.reader.grouped import Grouped
 from tilestep.report.reader.layout import Laid, executions, summed
 from tilestep.report.reader.programs import ProgramLeaf, ProgramSequence
 from tilestep.report.reader.runs import trips_at
@@ -221,6 +222,7 @@ class _Writer:
         self._report = report
         self._programs: list[int] = report.tables.column("runs", "program").tolist()
         self._priced: dict[tuple[int, tuple[int, ...] | None], tuple[BodyCost, ProgramSequence]] = {}
+        self._trips = Grouped(report.tables)
         self._spans: dict[tuple[int, ...], tuple[list[Span], bool]] = {}
         self._begins, self._rows = [0], list[tuple[int, int, int, int]]()
         self.programs: list[int] = []
@@ -260,7 +262,7 @@ class _Writer:
             if (program.row, ipus) not in self._priced:
                 self._priced[program.row, ipus] = program.cost(ipus), program.tree_on(ipus)
             cost, tree = self._priced[program.row, ipus]
-            trips = trips_at(report.tables, on_ipu.run, on_ipu.position)
+            trips = trips_at(report.tables, self._trips, on_ipu.run, on_ipu.position)
             expected = cost.cycles(Counts(times={site: trips.get(site, 0) for site in cost.counted}))
             events = [report.execution.events.event(row) for row in on_ipu.events]
 

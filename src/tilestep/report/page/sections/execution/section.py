@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, Final, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilestep.record.schema import CALLS, EVENT_KINDS
 from tilestep.record.tables import json_text
@@ -32,7 +33,10 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
             "Critical path: from the last event back, each time to the event whose end decided the start. "
             "Nothing else can shorten the whole."
         ),
-        "execution.waits": "Gaps between the events of a lane, by the event whose end decided when the next began.",
+        "execution.waits": (
+            "Gaps between the events of a lane, by the event whose end decided when the next began; without gaps that lack events."
+        ),
+        "execution.unkept": "Gaps between the events of a lane in which runs took place whose events were not kept.",
         "execution.window": "Sum over the parts of the events that lie in the shown stretch of time.",
         "execution.sums": "All runs of the recording on the IPU with the most cycles, also runs whose events were not kept.",
         "execution.spans": (
@@ -48,7 +52,8 @@ def execution(report: Report, *, most_events: int = MOST_EVENTS) -> Block | None
 
     Its columns are in the page's order of events: by lane, then by time. `gap` is a start less the end before it in the lane, and `cycles`
     how long it took; the first gap of a lane is in the lane's `first`. `back` is a row less that of its cause: 0 for none, `cut` for one
-    that is not on the page. `run` holds differences.
+    that is not on the page. `run` holds differences. `hole` says of the gap before an event whether it lacks events: 1 for those that were
+    not recorded, 2 for those that are not on the page.
 
     Args: most_events: of more, the earliest and latest are kept, with the critical path.
     Raises: RecordingError if the recording is damaged.
@@ -61,7 +66,7 @@ def execution(report: Report, *, most_events: int = MOST_EVENTS) -> Block | None
     timed = path[_takes_time(rows, path)]
     of_runs = inside(report, rows)
     kept = kept_rows(rows, timed, most_events)
-    all_waits = waits(rows)
+    all_waits = waits(rows, report.execution.unrecorded)
     strings, texts = _texts(report)
     runs = {
         name: tables.column("runs", name).astype(np.int64) for name in ("program", "host_cycle", "stage", "task", "microbatch", "group")
@@ -74,6 +79,7 @@ def execution(report: Report, *, most_events: int = MOST_EVENTS) -> Block | None
     first = int(rows.start[timed[0]]) if len(timed) else 0
     in_detail = np.unique(rows.run[(rows.run >= 0) & _on_ipus(rows)])
     columns, firsts, counts = _columns(rows, kept, new, of_runs)
+    columns["hole"] = _holes(rows, kept, all_waits.unkept)
     detail = np.zeros(len(runs["program"]), np.int64)
     detail[in_detail] = 1
     return Block(
@@ -88,8 +94,12 @@ def execution(report: Report, *, most_events: int = MOST_EVENTS) -> Block | None
                     "events": count,
                     "all": total,
                     "first": at,
+                    "unkept": unkept,
+                    "span": span,
                 }
-                for lane, count, total, at in zip(rows.lanes, counts, np.diff(rows.begins).tolist(), firsts, strict=True)
+                for lane, count, total, at, unkept, span in zip(
+                    rows.lanes, counts, np.diff(rows.begins).tolist(), firsts, all_waits.unkept_cycles, all_waits.spans, strict=True
+                )
             ],
             "idle_lanes": len(events.lanes) - len(rows.lanes),
             "events": len(rows),
@@ -121,6 +131,14 @@ def execution(report: Report, *, most_events: int = MOST_EVENTS) -> Block | None
     )
 
 
+def _holes(rows: Rows, kept: NDArray[np.bool_], unkept: NDArray[np.bool_]) -> Numbers:
+    """What the gap before each kept event is: 0, a wait or no time; 1: runs without events took place; 2: the page leaves events out."""
+    places = np.flatnonzero(kept)
+    follows = np.diff(rows.lane[places], prepend=-1) == 0
+    gone = np.diff(places, prepend=-1) > 1
+    return np.where(follows, np.where(gone, 2, unkept[places]), 0).astype(np.int64)
+
+
 def _takes_time(rows: Rows, path: Numbers) -> Numbers:
     """Indices of the pieces of the path that take time; the last if none does."""
     ends = rows.end[path]
@@ -129,13 +147,11 @@ def _takes_time(rows: Rows, path: Numbers) -> Numbers:
     return timed if len(timed) or not len(path) else np.array([len(path) - 1])
 
 
-def _on_ipus(rows: Rows) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _on_ipus(rows: Rows) -> NDArray[np.bool_]:
     return np.array([lane.kind == "ipu" for lane in rows.lanes], np.bool_)[rows.lane]
 
 
-def _columns(
-    rows: Rows, kept: np.ndarray[Any, np.dtype[np.bool_]], new: Numbers, of_runs: Inside
-) -> tuple[dict[str, Numbers], list[int], list[int]]:
+def _columns(rows: Rows, kept: NDArray[np.bool_], new: Numbers, of_runs: Inside) -> tuple[dict[str, Numbers], list[int], list[int]]:
     """(columns of the kept events, start of the first of each lane, how many each lane has)."""
     lane, start, end = rows.lane[kept], rows.start[kept], rows.end[kept]
     gap = start - np.r_[np.zeros(1, np.int64), end[:-1]][: len(start)]

@@ -1,12 +1,14 @@
-"""The waits of all lanes by what they waited for: the figures of `Execution.waits`, summed."""
+"""The waits of all lanes by what they waited for, and their stretches without events: the figures of `Execution.waits` and `unkept`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tilestep.report.page.sections.execution.rows import Numbers, Rows
+from tilestep.report.reader.unrecorded import Unrecorded
 
 MOST_ROWS = 20_000
 _UNKNOWN = -2  # cause, kind and program of a wait whose cause is not in the recording
@@ -20,19 +22,33 @@ class Waits:
         columns: wait_lane; wait_of (lane of the cause; -2: not in the recording), wait_kind, wait_program (-1: none) of the cause;
             wait_times, wait_cycles (all together), wait_longest.
         left_out: rows beyond MOST_ROWS.
+        unkept: of each event, whether the gap before it may lack events: no wait.
+        unkept_cycles: of such gaps of each lane.
+        spans: of each lane the time from its first event to the end of its last.
     """
 
     columns: dict[str, Numbers]
     left_out: int
+    unkept: NDArray[np.bool_]
+    unkept_cycles: list[int]
+    spans: list[int]
 
 
-def waits(rows: Rows) -> Waits:
+def waits(rows: Rows, unrecorded: Unrecorded) -> Waits:
     """All waits of all lanes."""
     clock = np.empty_like(rows.end)
     for begin, end in zip(rows.begins[:-1].tolist(), rows.begins[1:].tolist(), strict=True):
         clock[begin:end] = np.maximum.accumulate(rows.end[begin:end])
     found = np.flatnonzero((rows.lane[1:] == rows.lane[:-1]) & (rows.start[1:] > clock[:-1])) + 1
     cycles = rows.start[found] - clock[found - 1]
+    unkept = np.zeros(len(rows), np.bool_)
+    bounds = np.searchsorted(found, rows.begins)
+    for lane, begin, end in zip(rows.lanes, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        unkept[found[begin:end]] = unrecorded.between(lane, rows.original[found[begin:end] - 1], rows.original[found[begin:end]])
+    missing = unkept[found]
+    unkept_cycles = np.bincount(rows.lane[found[missing]], weights=cycles[missing], minlength=len(rows.lanes)).astype(np.int64)
+    spans = [int(clock[end - 1] - rows.start[begin]) for begin, end in zip(rows.begins[:-1], rows.begins[1:], strict=True)]
+    found, cycles = found[~missing], cycles[~missing]
     cause = rows.cause[found]
     known = cause >= 0
     keys = [rows.lane[found], *(np.where(known, column[cause], _UNKNOWN) for column in (rows.lane, rows.kind, rows.program))]
@@ -47,4 +63,4 @@ def waits(rows: Rows) -> Waits:
     columns["wait_times"] = np.diff(first, append=len(order))[shown]
     columns["wait_cycles"] = totals[shown]
     columns["wait_longest"] = (np.maximum.reduceat(cycles, first) if len(first) else cycles)[shown]
-    return Waits(columns=columns, left_out=len(by_size) - len(shown))
+    return Waits(columns=columns, left_out=len(by_size) - len(shown), unkept=unkept, unkept_cycles=unkept_cycles.tolist(), spans=spans)

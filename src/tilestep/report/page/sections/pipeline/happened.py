@@ -10,10 +10,10 @@ import numpy as np
 
 from tilestep.report.page.sections.pipeline.tasks import OWN, Task, Update
 from tilestep.report.reader import Report
-from tilestep.report.reader.causes import wait_reason
+from tilestep.report.reader.causes import NOT_RECORDED, wait_reason
 from tilestep.report.reader.events import Event, Lane
 
-WAITS: Final = ("stage", "transfer", "host", "load", "end", "unknown")  # why a device waits
+WAITS: Final = ("stage", "transfer", "host", "load", "end", "unknown", "unkept")  # why a device waits
 GROUPS: Final = ("own", "host", "ipus", "other")  # what a device does: own work, with the host, between IPUs, programs of no stage
 NO_TASK: Final = -1
 _WITH_HOST: Final = ("stream-in", "stream-out", "io-in", "io-out", "load", "save", "read", "transfer")
@@ -83,9 +83,11 @@ def _of_lane(
     pieces: list[Piece] = []
     gaps: list[Gap] = []
     clock = begin
+    before: Event | None = None
     for event in events:
         if event.cycles_from > clock:
-            gaps.append(_gap(report, lane, event, clock, min(event.cycles_from, end)))
+            gaps.append(_gap(report, lane, before, event, clock, min(event.cycles_from, end)))
+        before = event
         if event.cycles_from >= end:
             clock = end
             break
@@ -109,8 +111,10 @@ def _group(event: Event, place: int) -> int:
     return GROUPS.index("own" if place != NO_TASK and event.kind in OWN else "other")
 
 
-def _gap(report: Report, lane: Lane, event: Event, begin: int, end: int) -> Gap:
+def _gap(report: Report, lane: Lane, before: Event | None, event: Event, begin: int, end: int) -> Gap:
     """The wait before an event. A wait that goes on behind the update is for what comes then."""
+    if before is not None and report.execution.unrecorded.between(lane, np.array([before.index]), np.array([event.index])).any():
+        return Gap(why=WAITS.index("unkept"), reason=NOT_RECORDED, begin=begin, end=end)
     cause = None if event.cause < 0 else report.execution.events.event(event.cause)
     return Gap(why=WAITS.index(_why(cause)), reason=wait_reason(cause, lane, report.execution.program_name), begin=begin, end=end)
 

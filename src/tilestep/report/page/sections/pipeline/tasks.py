@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from tilestep.record.schema import EVENT_KINDS
 from tilestep.report.reader import Report
+from tilestep.report.reader.sums import require_sums
 
 Numbers = NDArray[np.int64]
 LETTERS: Final[Mapping[str, str]] = MappingProxyType(
@@ -185,6 +186,7 @@ def _own_cycles(report: Report, first_ipu: Numbers) -> Numbers:
     own = np.array([kind in OWN for kind in EVENT_KINDS], np.bool_)[events.column("kind")]
     counted = own & (runs >= 0) & (numbers[events.column("lane")] == first_ipu[runs])
     lengths = (events.column("end") - events.column("start")).astype(np.int64)
+    require_sums(lengths[counted], "cycles of events")
     cycles = np.zeros(len(first_ipu), np.int64)
     np.add.at(cycles, runs[counted], lengths[counted])
     cycles[first_ipu < 0] = -1
