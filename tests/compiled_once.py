@@ -8,11 +8,10 @@ everything, as users do.
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
 from typing import Any, Final
 
 _MOST: Final = 500
-_known: OrderedDict[Any, Any] = OrderedDict()
+_known: dict[Any, Any] = {}  # by text, client and options; who was asked for last stands last
 
 
 def share() -> None:
@@ -24,17 +23,14 @@ def share() -> None:
         return
 
     def once(backend: Any, module: Any, executable_devices: Any, options: Any, host_callbacks: Any) -> Any:
-        if backend.platform != "cpu" or host_callbacks:
-            return compile_and_load(backend, module, executable_devices, options, host_callbacks)
-        text = str(module)
+        text = str(module) if backend.platform == "cpu" and not host_callbacks else "custom_call"
         if "custom_call" in text:
             return compile_and_load(backend, module, executable_devices, options, host_callbacks)
         key = text, backend, options.SerializeAsString()
-        if key not in _known:
-            _known[key] = compile_and_load(backend, module, executable_devices, options, host_callbacks)
-            if len(_known) > _MOST:
-                _known.popitem(last=False)
-        _known.move_to_end(key)
-        return _known[key]
+        found = _known.pop(key, None) or compile_and_load(backend, module, executable_devices, options, host_callbacks)
+        _known[key] = found  # the last one
+        while len(_known) > _MOST:
+            _known.pop(next(iter(_known)), None)
+        return found
 
     compiler.backend_compile_and_load = once  # pyright: ignore[reportAttributeAccessIssue]
