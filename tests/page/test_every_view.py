@@ -60,6 +60,10 @@ LOOSE = """() => [...document.querySelectorAll("#main canvas")]
 WIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySelectorAll("body *")]
     .filter((each) => each.getBoundingClientRect().right > innerWidth + 1 && !each.parentElement.closest(".scroller"))
     .map((each) => `${each.tagName}.${each.className}: ${Math.round(each.getBoundingClientRect().right)} px`).slice(0, 8)"""
+BESIDE_THE_SHEET = """() => [...document.querySelectorAll("#main, #main .scroller, #main td, #main p")]
+    .filter((each) => each.getBoundingClientRect().right > innerWidth + 1
+        || (each.matches(".scroller") && each.scrollHeight > each.clientHeight + 1))
+    .map((each) => `${each.tagName}.${each.className} ${each.ariaLabel ?? ""}: ${each.textContent.slice(0, 80)}`).slice(0, 8)"""
 MANY = "tbody tr:nth-child(n+8), [role=row]:nth-child(n+20), .tree-row:nth-child(n+20)"  # rows that are like those before
 FIGURES = "#main figure > canvas"
 
@@ -199,12 +203,15 @@ def test_a_narrow_window_needs_no_scrolling_sideways(shown: Open) -> None:
 
 def test_it_can_be_printed(shown: Open) -> None:
     shown.page.emulate_media(media="print")
+    shown.page.set_viewport_size({"width": 1000, "height": 900})  # a sheet
     try:
+        assert shown.page.evaluate(BESIDE_THE_SHEET) == []
         assert shown.page.is_visible("#main h1")
         assert not shown.page.is_visible("nav")
         assert shown.page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
     finally:
         shown.page.emulate_media(media="screen")
+        shown.page.set_viewport_size({"width": 1400, "height": 900})
 
 
 KEYS = sorted({*re.findall(r'\b(?:get|number)\("(\w+)"', SCRIPT), "valuea", "valueb", "update_a", "update_b"})
