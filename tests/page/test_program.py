@@ -62,6 +62,8 @@ def test_cycles_of_a_run_are_the_readers(open_page: OpenPage) -> None:
     page = open_page(report, "program")
     page.get_by_role("button", name="Open all").click()
     total = sum(row.cycles for row in overview(report).steps)
+    assert [each["value"] for each in values(page, ".answer")] == [total / 2]
+    assert "on 2 IPUs. It ran 2 times." in page.inner_text(".answer")
     shown = items(page)
     assert shown[0]["cycles"] == total / 2
     assert sum(item["cycles"] for item in shown if item["expanded"] is None) == total / 2
