@@ -16,7 +16,7 @@ import { allOf, cyclesOf, either, kindWords } from "./pairs.js";
 /** @typedef {{node: Both, depth: number, place: number}} Row */
 
 const ROW_HEIGHT = 26; // px, as program.css has it
-const MOST_OF_LINE = 19; // characters of a line that have room
+const MOST_OF_LINE = 17; // characters of a line that have room
 const MOST_OPENED = 2000; // matches to which a search opens the way
 const TYPING_MS = 700; // after which a letter begins a new word
 
@@ -113,7 +113,7 @@ export function programTree({ root, pair, open, choose }) {
     const share = node.cycles / whole;
     return [
       number(node.cycles / runs, "cycles", ran ? "steps.run" : "steps.once"),
-      h("span", { class: "n part", "data-tip": explained(share, "share", "steps.share_of_program") }, h("i", { style: { width: share ? `max(1px, ${share} * (100% - 4rem))` : "0" } }), node.cycles ? text(share, "share") : ""),
+      h("span", { class: "n part", "data-tip": explained(share, "share", "steps.share_of_program") }, h("i", { style: { width: share ? `max(1px, ${share} * (100% - 4.7rem))` : "0" } }), node.cycles ? text(share, "share") : ""),
       number(timesOf(node, ran) / runs, "number", "steps.executions_of_run"),
       number(node.flops / runs, "flops", "steps.flops"),
       number(node.exchangeBytes / runs, "bytes", "steps.exchange_bytes"),

@@ -54,7 +54,7 @@ export function codeList({ sources, file, lines, chosen, choose }) {
   const two = sources.length > 1;
   const whole = Math.max(...sources.map((source) => source.cycles), 1);
   let query = "";
-  const columns = two ? ["A", "B", "B − A"] : figures.map(({ name }) => name);
+  const columns = two ? [`${NAMES.time}, A`, `${NAMES.time}, B`, "B − A"] : figures.map(({ name }) => name);
   const scroller = h("div", { class: "scroller code" });
   const body = h("div", { role: "rowgroup" });
   const head = h(
