@@ -16,8 +16,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jo
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-from tests import rebuilt_peak
+from tests import compiled_once, rebuilt_peak
 
+compiled_once.share()
 rebuilt_peak.check_every_plan()
 
 

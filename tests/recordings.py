@@ -5,15 +5,23 @@ from __future__ import annotations
 import fcntl
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tests.processes import ROOT, run_python
 from tests.unit.record.recordings import members_of, zipped
+from tilestep.plan.serialized import dump_program, program_of
+from tilestep.plan.steps import Program
+from tilestep.record.container import Builder, recording_bytes
+from tilestep.record.edits.programs import with_leaves
+from tilestep.record.schema import TABLES
 
 PROGRAMS = ROOT / "tests" / "page" / "programs"
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
@@ -40,6 +48,7 @@ HOSTILE = (  # what a recording's names may hold; each is harmless as text
     "\ud800\udfff\ud83d",
 )
 LONG = "n" * 10_000
+HOSTILE_FOLDER = "<img src=x onerror=window.PWNED=6>&quot;'\u202e${x}"  # of the hostile recording: the page's title and its label
 WORDS = ("__proto__", "constructor", "javascript:window.PWNED=5", "")  # in place of a name
 
 
@@ -123,18 +132,57 @@ def hostile(source: Path, shared: Path) -> Path:
     def make(folder: Path) -> None:
         folder.mkdir()
         members = members_of((source / "run.tilestep").read_bytes())
+        members["manifest.json"] = json.dumps({**json.loads(members["manifest.json"]), "engine_options": {HOSTILE[0]: HOSTILE[1]}}).encode()
         strings: list[str] = json.loads(members["strings.json"])
+        trace = members_of(recording_bytes(_trace().tables()))
+        members |= {name: _moved(name, data, len(strings)) for name, data in trace.items() if "/" in name}
+        strings += json.loads(trace["strings.json"])
         members["strings.json"] = json.dumps([hostile_text(text) for text in strings]).encode()
         members["sources.json"] = json.dumps(_hostile_texts(json.loads(members["sources.json"]))).encode()
+        trees = [tree and json.loads(dump_program(_hostile_program(program_of(tree)))) for tree in json.loads(members["trees.json"])]
+        members["trees.json"] = json.dumps(trees).encode()
         (folder / "run.tilestep").write_bytes(zipped(members))
 
-    return once(shared / "hostile", make)
+    return once(shared / HOSTILE_FOLDER, make)
 
 
 def hostile_text(text: str) -> str:
     """Something hostile in place of a text, the same each time; most have the text at their end."""
     choice = sha256(text.encode()).digest()[0]
     return WORDS[choice // 16 % len(WORDS)] if choice % 16 == 0 else "".join(HOSTILE) + (LONG if choice % 4 == 1 else "") + text
+
+
+def _hostile_program(program: Program) -> Program:
+    """The program with hostile names of its steps, scopes, lines and values."""
+    changed = with_leaves(program, lambda leaf: replace(leaf, name=hostile_text(leaf.name), scope=hostile_text(leaf.scope)))
+    frames = tuple(replace(each, file=hostile_text(each.file), function=hostile_text(each.function)) for each in program.frames)
+    arguments = tuple(replace(each, name=hostile_text(each.name)) for each in program.arguments)
+    return replace(changed, name=hostile_text(program.name), frames=frames, arguments=arguments)
+
+
+def _trace() -> Builder:
+    """Tracepoints and lines of numbers of a host."""
+    builder = Builder(kind="trace")
+    builder.append("processes", pid=1, name="python")
+    builder.append("threads", process=0, tid=1, name="MainThread")
+    builder.append("channels", name="mine")
+    builder.append("spans", thread=0, channel=0, label="epoch", start_ns=0, duration_ns=9_000, parent=-1)
+    builder.append("spans", thread=0, channel=0, label="step", start_ns=100, duration_ns=5_000, parent=0)
+    builder.append("series", name="loss", graph="training", unit="nats")
+    builder.append("points", series=0, time_ns=50, value=0.5)
+    builder.append("points", series=0, time_ns=5_000, value=0.25)
+    return builder
+
+
+def _moved(member: str, data: bytes, by: int) -> bytes:
+    """A column of a recording whose texts stand behind those of another."""
+    table, column = member.removesuffix(".npy").split("/")
+    if TABLES[table][column].table != "strings":
+        return data
+    numbers: NDArray[np.int64] = np.load(BytesIO(data))
+    file = BytesIO()
+    np.save(file, np.where(numbers >= 0, numbers.astype(np.int64) + by, numbers).astype(np.int32))
+    return file.getvalue()
 
 
 def _hostile_texts(value: Any) -> Any:

@@ -48,6 +48,7 @@ DOORS = ("__init__", "__main__", "cli", "profiling")  # these may import anythin
 SETTINGS_IMPORTS = ("errors", "messages", "options", "engine_options", "machine")
 UNITS = (*LAYERS, *SHARED, *RUNTIME, *FRONTENDS, *DOORS)
 PICKLERS = ("pickle", "_pickle", "pickletools", "cloudpickle", "dill", "marshal", "shelve", "joblib", "jsonpickle")
+MAY_UNPICKLE = re.compile("allow_pickle|recv|send")  # a file with none of these words is not parsed again
 PICKLE_NOTHING = (
     "multiprocessing.connection.Connection",
     "multiprocessing.connection.wait",
@@ -96,36 +97,44 @@ def imports(path: Path, *, types: bool = True) -> tuple[tuple[int, str], ...]:
 
     Args: types: whether those under `if TYPE_CHECKING:` count.
     """
-    return _imports_in(path.read_text(encoding="utf-8"), types)
+    return tuple((line, name) for line, name, for_types in _imports_in(path.read_text(encoding="utf-8")) if types or not for_types)
 
 
 @cache
-def _imports_in(text: str, types: bool) -> tuple[tuple[int, str], ...]:
-    """The imports of a file's text: a dozen tests ask for those of every file."""
-    found: list[tuple[int, str]] = []
-    for node in nodes(ast.parse(text), types=types):
+def _imports_in(text: str) -> tuple[tuple[int, str, bool], ...]:
+    """(line, name, whether under `if TYPE_CHECKING:`) of the imports of a file's text: a dozen tests ask for those of every file."""
+    tree = ast.parse(text)
+    runs = {id(node) for node in nodes(tree, types=False)} if "TYPE_CHECKING" in text else None
+    found: list[tuple[int, str, bool]] = []
+    for node in nodes(tree, types=True):
+        for_types = runs is not None and id(node) not in runs
         match node:
             case ast.Import(names=names):
-                found += ((node.lineno, alias.name) for alias in names)
+                found += ((node.lineno, alias.name, for_types) for alias in names)
             case ast.ImportFrom(level=0, module=str(module), names=names):
-                found += ((node.lineno, f"{module}.{alias.name}") for alias in names)
+                found += ((node.lineno, f"{module}.{alias.name}", for_types) for alias in names)
             case ast.ImportFrom():
-                found.append((node.lineno, "relative"))
+                found.append((node.lineno, "relative", for_types))
             case _:
                 pass
     return tuple(found)
 
 
-def nodes(node: ast.AST, *, types: bool) -> Iterator[ast.AST]:
-    """A node and all below it. Args: types: whether those under `if TYPE_CHECKING:` are among them."""
-    yield node
+def nodes(node: ast.AST, *, types: bool) -> Iterator[ast.stmt]:
+    """The statements of a tree. Args: types: whether those under `if TYPE_CHECKING:` are among them."""
     for child in ast.iter_child_nodes(node):
         match child:
             case ast.If(test=ast.Name(id="TYPE_CHECKING"), orelse=others) if not types:
                 for other in others:
+                    yield other
                     yield from nodes(other, types=types)
-            case _:
+            case ast.stmt():
+                yield child
                 yield from nodes(child, types=types)
+            case ast.ExceptHandler() | ast.match_case():
+                yield from nodes(child, types=types)
+            case _:  # an expression has no statement in it
+                pass
 
 
 def imported_units(path: Path) -> Iterator[tuple[int, str]]:
@@ -255,7 +264,8 @@ def unpicklings(root: Path) -> list[str]:
             if name.split(".")[0] in PICKLERS or (name.split(".")[0] in ("multiprocessing", "concurrent") and name not in PICKLE_NOTHING)
         ]
         has_connections = any(name.startswith("multiprocessing") for _, name in names)
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if MAY_UNPICKLE.search(text) else ():
             match node:
                 case ast.keyword(arg="allow_pickle", value=value) if not (isinstance(value, ast.Constant) and value.value is False):
                     found.append(f"{path.relative_to(root)}:{node.lineno} allows pickle")

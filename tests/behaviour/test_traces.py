@@ -83,6 +83,36 @@ def test_each_process_has_a_file_and_garbage_turns_tracing_on(tmp_path: Path) ->
     assert [spans(read_recording(file), "User") for file in files] == [[("MainThread", "here", "")]] * 2
 
 
+def test_the_processes_of_a_job_stand_on_one_axis(tmp_path: Path) -> None:
+    """The second process runs within a span of the first, and so it does in what is read of both."""
+    child = """
+        import tilestep
+        with tilestep.tracepoint("part"):
+            tilestep.series("Loss").add(0.25)
+    """
+    python(
+        f"""
+        import subprocess, sys, textwrap, tilestep
+        tilestep.series("Loss").add(0.5)
+        with tilestep.tracepoint("job"):
+            subprocess.run([sys.executable, "-c", textwrap.dedent({child!r})], check=True)
+        """,
+        PVTI_OPTIONS=options(tmp_path),
+    )
+    assert len(list(tmp_path.iterdir())) == 2
+    system = open_report(tmp_path).system
+    assert len({process.pid for process in system.processes}) == 2
+    (job,) = (event for event in system.events if event.label == "job")
+    (part,) = (event for event in system.events if event.label == "part")
+    assert job.start_ns < part.start_ns
+    assert part.start_ns + part.duration_ns < job.start_ns + job.duration_ns
+    assert [line.values.tolist() for line in system.series] == [[0.5], [0.25]]
+    assert {line.name for line in system.series} == {f"Loss of process {process.pid}" for process in system.processes}
+    alone = [open_report(file).system for file in sorted(tmp_path.iterdir())]
+    assert sorted(event.duration_ns for event in system.events) == sorted(event.duration_ns for each in alone for event in each.events)
+    require_nested(open_report(tmp_path).tables)
+
+
 @pytest.mark.parametrize("text", ['{"enable": "false", "directory": "%s"}', '{"enable": false, "directory": "%s"}', ""])
 def test_a_process_without_tracing_writes_nothing(text: str, tmp_path: Path) -> None:
     program = TRACES + "\n    assert tilestep.tracing.current_file() is None"

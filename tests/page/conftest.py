@@ -60,6 +60,11 @@ class OpenPage(Protocol):
         ...
 
 
+def browser_program() -> str | None:
+    """The file of the browser; None: there is none."""
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that ask for the browser have the marker."""
     for item in items:
@@ -70,7 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 # Of the package, not of the session: playwright keeps an event loop running in this thread, in which other tests start their own.
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
-    program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
+    program = browser_program()
     if program is None:
         reason = f"no browser: install chromium, or name one by CHROMIUM=... (looked for {', '.join(NAMES)})"
         pytest.fail(reason) if os.environ.get("PAGE_CHECKS") == "required" else pytest.skip(reason)

@@ -48,8 +48,30 @@ def test_real_recordings_too(open_page: OpenPage, mnist_plain: Path, pipeline: P
     assert alone <= shown
 
 
+def test_its_first_lines_say_how_much_and_where(open_page: OpenPage) -> None:
+    a, b = report_of(two_stages(trips=6), runs=2), report_of(two_stages(trips=5), runs=2)
+    page, found = open_page((a, b), "compare"), compare(a, b)
+    assert found.emulated_cycles.a is not None
+    assert found.emulated_cycles.b is not None
+    assert page.inner_text(".whole").startswith("B takes less emulated time than A: B \u2212 A is \u2212")
+    assert page.locator(".whole .shrinks").count() == 1
+    most = max(found.steps, key=lambda step: abs((step.cycles_per_run.b or 0) - (step.cycles_per_run.a or 0)))
+    assert f"Of steps, {most.family}" in page.inner_text(".where")
+    assert "fullest tile" not in page.inner_text(".where"), "it is as full"
+
+
+def test_time_by_kind_adds_up_to_the_whole(open_page: OpenPage) -> None:
+    reports = [report_of(two_stages(trips=trips), runs=2) for trips in (6, 5)]
+    page = open_page(reports, "compare")
+    shown = [each["value"] for each in values(page, ".bar-table")]
+    assert "idle" in page.inner_text(".bar-table")
+    assert [sum(shown[place::2]) for place in range(2)] == [report.execution.total_cycles.total for report in reports]
+
+
 def test_equal_recordings_have_no_difference(open_page: OpenPage) -> None:
     page = open_page((report_of(two_stages()), report_of(two_stages())), "compare")
+    assert page.inner_text(".whole").startswith("Both take the same emulated time: A ")
+    assert page.locator(".where, .grows, .shrinks").count() == 0
     assert "No cycle and no byte differs." in text(page)
     assert rows(page, "programs that differ") == rows(page, "steps that differ") == []
 

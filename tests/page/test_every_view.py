@@ -18,8 +18,9 @@ from playwright.sync_api import Browser, Page
 
 from tests.page.pages import VIEWS, Watched, fragment, go, text, wait_for
 from tests.recordings import HOSTILE
-from tilestep.report.page.assets import asset
+from tilestep.report.page.assets import asset, script
 
+SCRIPT = script()
 RECORDINGS = {
     "plain": ("mnist_plain",),
     "runtime": ("mnist_classifier",),
@@ -59,6 +60,10 @@ LOOSE = """() => [...document.querySelectorAll("#main canvas")]
 WIDE = """() => document.documentElement.scrollWidth <= innerWidth ? [] : [...document.querySelectorAll("body *")]
     .filter((each) => each.getBoundingClientRect().right > innerWidth + 1 && !each.parentElement.closest(".scroller"))
     .map((each) => `${each.tagName}.${each.className}: ${Math.round(each.getBoundingClientRect().right)} px`).slice(0, 8)"""
+BESIDE_THE_SHEET = """() => [...document.querySelectorAll("#main, #main .scroller, #main td, #main p")]
+    .filter((each) => each.getBoundingClientRect().right > innerWidth + 1
+        || (each.matches(".scroller") && each.scrollHeight > each.clientHeight + 1))
+    .map((each) => `${each.tagName}.${each.className} ${each.ariaLabel ?? ""}: ${each.textContent.slice(0, 80)}`).slice(0, 8)"""
 MANY = "tbody tr:nth-child(n+8), [role=row]:nth-child(n+20), .tree-row:nth-child(n+20)"  # rows that are like those before
 FIGURES = "#main figure > canvas"
 
@@ -198,12 +203,42 @@ def test_a_narrow_window_needs_no_scrolling_sideways(shown: Open) -> None:
 
 def test_it_can_be_printed(shown: Open) -> None:
     shown.page.emulate_media(media="print")
+    shown.page.set_viewport_size({"width": 1000, "height": 900})  # a sheet
     try:
+        assert shown.page.evaluate(BESIDE_THE_SHEET) == []
         assert shown.page.is_visible("#main h1")
         assert not shown.page.is_visible("nav")
         assert shown.page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
     finally:
         shown.page.emulate_media(media="screen")
+        shown.page.set_viewport_size({"width": 1400, "height": 900})
+
+
+KEYS = sorted({*re.findall(r'\b(?:get|number)\("(\w+)"', SCRIPT), "valuea", "valueb", "update_a", "update_b"})
+ODD_STATES = (
+    *("1e308", "-1", "NaN", "9007199254740993", "0_0", "-5_1e400", "a-1", "%zz", "[", "*", "x" * 3000, "constructor"),
+    *("__proto__", "-Infinity", "9" * 400, f"0-{'9' * 400}", f"0_{'9' * 400}", f"a{'9' * 400}", "%00", "ab", "0.5", "-0"),
+)
+
+
+def test_what_nobody_has_linked_to_falls_back(browser: Browser, page_file: Any, hostile: Path, pipeline: Path) -> None:
+    """Every part of the state has values that make no sense, in every view, each part another one."""
+    address = page_file((pipeline, hostile)).as_uri()
+    page = browser.new_page()
+    watched = Watched(page, address)
+    for turn in range(2):
+        for place, view in enumerate(VIEWS):
+            odd = {key: ODD_STATES[(place * 5 + number) % len(ODD_STATES)] if turn else "constructor" for number, key in enumerate(KEYS)}
+            written = "&".join(f"{key}={value}" for key, value in odd.items())  # as they are, so that escapes are bad ones
+            page.goto(f"{address}#{view}?{written}")
+            wait_for(page, view)
+            assert (page.query_selector_all(".alert"), watched.problems) == ([], []), written
+            assert "NaN" not in text(page), written
+    for name in ("", "__proto__", "constructor", "%E0%A4%A", "x" * 5000, "memory%00", "?", "#"):
+        page.goto(f"{address}#{name}?program=__proto__")
+        wait_for(page, VIEWS[0])
+    assert watched.problems == []
+    page.context.close()
 
 
 def test_hostile_names_are_shown_as_they_are(browser: Browser, page_file: Any, hostile: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page
 
 from tests.page.pages import rows, values, wait_for
 from tests.unit.report.reader.recorded import liveness, report_of, two_stages

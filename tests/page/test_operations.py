@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.page.conftest import OpenPage
-from tests.page.pages import go, rows, text
+from tests.page.pages import go, rows, text, values
 from tests.unit.report.reader.recorded import report_of, step, two_stages
 from tests.unit.sim.toy import collective, program
 from tilestep.machine import describe
@@ -78,6 +78,16 @@ def test_groups_add_up_as_in_the_overview(open_page: OpenPage, mnist_plain: Path
     shown = table(open_page(mnist_plain, "operations", group=group))
     assert {row[column]: row["time"] for row in shown} == dict(of_kind(open_report(mnist_plain), group))
     assert sum(float(str(row["share"])) for row in shown) == pytest.approx(1)
+
+
+def test_its_first_line_says_where_the_time_goes(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "operations")
+    families = of_kind(open_report(mnist_plain), "family")
+    total, *shares = [each["value"] for each in values(page, ".answer")]
+    assert total == families.total()
+    assert shares == [cycles / total for _, cycles in families.most_common(4)]
+    assert page.inner_text(".answer").startswith("All steps take ")
+    assert (" and others." in page.inner_text(".answer")) == (len(families) > 4)
 
 
 LIMITS = {

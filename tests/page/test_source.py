@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.conftest import OpenPage
-from tests.page.pages import rows, text
+from tests.page.pages import rows, text, values
 from tests.unit.report.page.test_source import Changed
 from tests.unit.report.reader.recorded import FRAMES, liveness, recorded, report_of, run_of, two_stages
 from tilestep.plan.steps import Frame
@@ -56,6 +56,15 @@ def test_costs_of_lines_are_those_of_the_overview(open_page: OpenPage, mnist_pla
     code = open_report(mnist_plain).tables.text("sources")
     assert "jax.nn.relu" in code
     assert "jax.nn.relu" in page.inner_text(".scroller.code")
+
+
+def test_its_first_line_names_the_line_that_costs_most(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "source")
+    costs = {line: sum(row.cycles for row in found) for line, found in by_line(open_report(mnist_plain)).items()}
+    most = max(costs, key=lambda line: costs[line])
+    whole = sum(row.cycles for row in overview(open_report(mnist_plain)).steps)
+    assert f"mnist_plain.py:{most}" in page.inner_text(".answer a")
+    assert [each["value"] for each in values(page, ".answer")] == [costs[most], costs[most] / whole]
 
 
 def test_the_keyboard_goes_to_a_costly_line_and_shows_its_steps(open_page: OpenPage, mnist_plain: Path) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from tests.page.conftest import OpenPage
 from tests.page.pages import rows, text
-from tilestep.report.reader import open_report
+from tests.unit.report.reader.test_system import job
+from tilestep.record.merged import merged
+from tilestep.report.reader import Report, open_report
 
 
 def test_the_call_tree_is_the_readers_spans_by_path(open_page: OpenPage, host_only: Path) -> None:
@@ -70,3 +72,25 @@ def test_a_recording_without_a_trace_says_how_to_make_one(open_page: OpenPage, m
     page = open_page(mnist_plain, "system")
     assert "PVTI_OPTIONS" in text(page)
     assert "tilestep.tracepoint" in text(page)
+
+
+def test_processes_of_a_job_say_by_which_clock_they_stand(open_page: OpenPage, host_only: Path) -> None:
+    words = "processes stand on one axis by the wall clocks of their hosts"
+    report = Report(merged([job(5000, 11).tables(), job(5900, 22).tables()]))
+    page = open_page(report, "system")
+    assert f"2 {words}" in text(page)
+    assert "emulated time are of process" not in text(page)
+    assert {row[0] for row in rows(page, "call tree")} >= {"11 \N{MIDDLE DOT} MainThread", "22 \N{MIDDLE DOT} MainThread"}
+    assert words not in text(open_page(host_only, "system"))
+
+
+def test_threads_stand_on_the_clock_of_their_table(open_page: OpenPage, host_only: Path) -> None:
+    spans = sorted(event.start_ns for event in open_report(host_only).system.events)
+    page = open_page(host_only, "system", wall=f"{spans[-1] - 10}_{spans[-1] + 100_000}")
+    page.locator("#main figure > canvas").first.focus()
+    page.keyboard.press("s")
+    page.wait_for_function("() => location.hash.includes('wall=')")
+    begin, end = (
+        float(part) for part in page.evaluate("decodeURIComponent(location.hash)").partition("wall=")[2].partition("&")[0].split("_")
+    )
+    assert begin <= spans[-1] <= end

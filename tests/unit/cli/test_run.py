@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 
 from tests.processes import ROOT, clean_environ, run_python
+from tests.unit.report.page.test_block import unpacked
+from tests.unit.report.page.test_document import parts
 from tilestep.cli import main, make_parser
 from tilestep.cli.run import split_words
 from tilestep.machine import SYNC_PATTERNS
@@ -218,6 +220,16 @@ def test_a_recording_has_the_source_unless_it_is_to_be_left_out(tmp_path: Path) 
     assert left_out.text("sources") == ""
     assert not any("secret" in text for text in left_out.strings)
     assert "secret" not in "".join(left_out.text(name) for name in ("trees", "profile", "snapshot", "call_names", "hlo"))
+    shown, hidden = (page_text(folder / "report.html") for folder in (with_source, without))
+    code = [json.dumps(line, ensure_ascii=False)[1:-1] for line in TRAINS.splitlines() if len(line) > 12]
+    assert [text for text in ("secret", *code) if text not in shown] == []
+    assert [text for text in ("secret", "pytest-of-", *code) if text in hidden] == []  # no file, no folder, no user, no line
+
+
+def page_text(path: Path) -> str:
+    """All that a page holds, its data unpacked."""
+    text = path.read_text()
+    return text + "".join(unpacked(block)[1].decode("latin-1") for name, block in parts(text).items() if name != "page")
 
 
 def test_a_run_whose_page_cannot_be_written_keeps_its_recording_and_its_exit_status(tmp_path: Path) -> None:

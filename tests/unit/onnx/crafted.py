@@ -44,19 +44,30 @@ def _nested(depth: int) -> bytes:
     """Graphs within graphs, written from inside out, which protobuf's own bound on depth does not have to allow."""
     graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", [], [onnx.ValueInfoProto(name="y")])
     content = graph.SerializeToString()
+    before, after, size = list[bytes](), list[bytes](), len(content)  # joined once at the end: what there is, is copied at no level
     for _ in range(depth):
-        attribute = _field(1, b"then_branch") + _field(6, content) + b"\xa0\x01\x05"
-        content = _field(1, _field(2, b"y") + _field(4, b"If") + _field(5, attribute)) + _field(2, b"g") + _field(12, _field(1, b"y"))
-    return b"\x08\x08" + _field(8, b"\x10\x11") + _field(7, content)
+        for number, first, last in (
+            (6, _field(1, b"then_branch"), b"\xa0\x01\x05"),
+            (5, _field(2, b"y") + _field(4, b"If"), b""),
+            (1, b"", _field(2, b"g") + _field(12, _field(1, b"y"))),
+        ):
+            before.append(first + _head(number, size))
+            after.append(last)
+            size += len(before[-1]) + len(last)
+    return b"\x08\x08" + _field(8, b"\x10\x11") + _field(7, b"".join([*reversed(before), content, *after]))
 
 
 def _field(number: int, content: bytes) -> bytes:
-    size, length = bytearray(), len(content)
+    return _head(number, len(content)) + content
+
+
+def _head(number: int, length: int) -> bytes:
+    size = bytearray()
     while True:
         size.append(length & 127 | (128 if length > 127 else 0))
         length >>= 7
         if not length:
-            return bytes([number << 3 | 2, *size]) + content
+            return bytes([number << 3 | 2, *size])
 
 
 def _sparse(dims: list[int], indices: list[list[int]]) -> bytes:

@@ -112,7 +112,7 @@ async function start() {
   startTips();
   explainTerms(/** @type {HTMLElement} */ (document.getElementById("main")));
   onChange(() => show(page));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawAll);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redrawAll());
   await show(page);
 }
 

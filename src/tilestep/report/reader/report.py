@@ -15,6 +15,7 @@ from tilestep.record.call_tables import history_of
 from tilestep.record.container import read_recording
 from tilestep.record.history import History
 from tilestep.record.machine import machine_from_document
+from tilestep.record.merged import are_of_one_job, merged
 from tilestep.record.schema import SUFFIX
 from tilestep.record.tables import Tables, json_text
 from tilestep.record.whole import with_all_events
@@ -23,6 +24,7 @@ from tilestep.report.reader.compilation import Compilation, Target
 from tilestep.report.reader.execution import Execution
 from tilestep.report.reader.system import System
 
+MOST_PROCESSES: Final = 64  # of one job, whose traces are read together
 _NAMED: Final = 6  # files of a folder that a message names
 _PARTS: Final = {
     "compilation": ("programs", "no program was compiled, or `output*` options of autoReport left the programs out"),
@@ -123,7 +125,7 @@ def open_report(path: str | PathLike[str]) -> Report:
 
     Args:
         path: a .tilestep file; or the folder of `tilestep.profile`, `tilestep run --report` or autoReport, or a program's folder in one; or
-            a folder with one .tilestep file, as PVTI_OPTIONS leaves it.
+            a folder with one .tilestep file, as PVTI_OPTIONS leaves it, or with those of several processes that ran at the same time.
 
     Returns:
         Its target, compilation, execution and system.
@@ -135,8 +137,23 @@ def open_report(path: str | PathLike[str]) -> Report:
     """
     path = Path(path)
     if path.is_dir():
+        job = _job_in(path)
+        if job is not None:
+            return Report(job, where=f"recordings in '{plain(path)}'")
         path = _file_in(path)
     return Report(read_recording(path), where=f"recording '{plain(path)}'")
+
+
+def _job_in(folder: Path) -> Tables | None:
+    """The traces of a folder as one; None if it has other recordings, or processes that ran one after the other."""
+    files = sorted(each for each in folder.iterdir() if each.name.endswith(SUFFIX))
+    if not 1 < len(files) <= MOST_PROCESSES or any(each.name in (RUN_FILE, PROGRAM_FILE) for each in files):
+        return None
+    try:
+        traces = [read_recording(each) for each in files]
+        return merged(traces) if are_of_one_job(traces) else None
+    except RecordingError:  # the message that names them all says more
+        return None
 
 
 def _file_in(folder: Path) -> Path:

@@ -73,7 +73,8 @@ class Unrecorded:
         if missing[:, _READ].any() or (self._events.column("run")[rows] < 0).any():
             return self._omitted  # an event of no run may be missing behind each of them
         of_runs = self._tables.column("runs", "program")[self._omitted]
-        return self._omitted[missing.any(axis=1)[of_runs]]
+        lacks = np.any(missing, axis=1, keepdims=True)[:, 0]
+        return self._omitted[lacks[of_runs]]
 
     def _missing(self, lane: Lane) -> NDArray[np.bool_]:
         """[programs, kinds] whether events of a lane take less time than the sums of its IPU."""

@@ -202,7 +202,8 @@ def _program(
 
     lowered = _jax.jit(init, out_shardings=list(shardings) if any(shardings) else None).lower(*args)
     arg_shardings = tuple((leaf.sharding, leaf.committed) if isinstance(leaf, jax.Array) else None for leaf in args)
-    key = lowered.as_text(), arg_shardings, shardings, options()
+    weak = tuple(getattr(atom.aval, "weak_type", False) for atom in (*read, *outputs))  # which the text does not have
+    key = lowered.as_text(), weak, arg_shardings, shardings, options()
     with _lock:
         program = _programs.get(key)
         if program is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from functools import cache
 from typing import Any, cast
 
@@ -18,10 +19,12 @@ from tilestep.report.page.sections.pipeline.tasks import LETTERS, updates_of
 from tilestep.report.page.sections.pipeline.timing import simulated, slots, stash
 from tilestep.report.reader import Report
 from tilestep.sim.trace import RunRow, Task
-from tilestep.train.schedules import Schedule, grouped, interleaved, sequential, zero_bubble
-from tilestep.train.schedules.tasks import SLOTS, Costs, Kind
+from tilestep.train.schedules import Schedule, grouped, interleaved, loading_parameters, sequential, zero_bubble
+from tilestep.train.schedules.tasks import OF_PARAMETERS, SLOTS, Costs, Kind
 
-WORK = {Kind.FORWARD: 30, Kind.BACKWARD: 70, Kind.INPUT_GRADIENT: 40, Kind.WEIGHT_GRADIENT: 20, Kind.UPDATE: 10}
+WORK = {Kind.FORWARD: 30, Kind.BACKWARD: 70, Kind.INPUT_GRADIENT: 40, Kind.WEIGHT_GRADIENT: 20, Kind.UPDATE: 10} | dict.fromkeys(
+    OF_PARAMETERS, 5
+)
 SCHEDULES = (grouped(3, 6), interleaved(4, 8), zero_bubble(3, 6), sequential(3, 4), grouped(3, 6, training=False))
 
 
@@ -38,7 +41,8 @@ def ran(schedule: Schedule, *, updates: int = 2, runs_in_detail: int = 1000) -> 
         for task in schedule.ordered():
             called = programs[task.stage, task.kind]
             used[called.name] = called
-            told = Task(task.stage, task.kind.meaning, -1 if task.microbatch is None else task.microbatch)
+            numbered = task.microbatch is not None and task.kind not in OF_PARAMETERS
+            told = Task(task.stage, task.kind.meaning, task.microbatch if numbered and task.microbatch is not None else -1)
             host.system.dispatch(
                 called,
                 key=host.key(called),
@@ -131,6 +135,17 @@ def test_pieces_and_gaps_fill_the_update_and_are_the_readers() -> None:
             for row in mine
         }
         assert waits.items() <= gaps.items()
+
+
+def test_each_load_of_parameters_is_a_task_of_its_own() -> None:
+    schedule = loading_parameters(interleaved(6, 4, device_mapping=[0, 1, 0, 1, 0, 1], strict=False))
+    block = pipeline(ran(schedule, updates=1))
+    assert block is not None
+    names = [kind["name"] for kind in block.json["kinds"]]
+    found = Counter((int(stage), names[int(kind)]) for stage, kind in zip(block.columns["stage"], block.columns["kind"], strict=True))
+    expected = Counter((task.stage, task.kind.meaning) for task in schedule.ordered())
+    assert max(count for (_, kind), count in expected.items() if kind == "load parameters") > 1
+    assert found == expected
 
 
 def test_tasks_have_the_times_of_their_runs() -> None:

@@ -119,6 +119,49 @@ def test_a_folder_with_several_recordings_names_the_last_ones(tmp_path: Path) ->
         tilestep.open_report(tmp_path)
 
 
+def job(begin_ns: int, pid: int = 1, **notes: object) -> Builder:
+    """The trace of a process that is 1,000 ns long."""
+    builder = Builder(kind="trace", notes={"begin_unix_ns": begin_ns, **notes})
+    builder.append("processes", pid=pid, name="python")
+    builder.append("threads", process=0, tid=pid, name="MainThread")
+    builder.append("channels", name=f"channel {pid}")
+    builder.append("spans", thread=0, channel=0, label=f"whole {pid}", start_ns=0, duration_ns=1000, parent=-1)
+    builder.append("spans", thread=0, channel=0, label="within", start_ns=10, duration_ns=500, parent=0)
+    return builder
+
+
+def test_traces_that_overlap_are_one_job_and_others_are_not(tmp_path: Path) -> None:
+    for number, (begins, together) in enumerate({(5000, 5900, 6800): True, (5000, 7000): False, (5000, 5000): True}.items()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for pid, begin in enumerate(begins):
+            write_recording(folder / f"{pid}.tilestep", job(begin, pid).tables())
+        if not together:
+            with pytest.raises(RecordingError, match="has 2 recordings: name one of them"):
+                tilestep.open_report(folder)
+            continue
+        system = tilestep.open_report(folder).system
+        found = {(event.label, event.start_ns, event.channel) for event in system.events}
+        assert found == {
+            (label, begin - min(begins) + start, f"channel {pid}")
+            for pid, begin in enumerate(begins)
+            for label, start in ((f"whole {pid}", 0), ("within", 10))
+        }
+        assert [event.label for process in system.processes for thread in process.threads for event in thread.events] == [
+            f"whole {pid}" for pid in range(len(begins))
+        ]
+    write_recording(tmp_path / "0" / "part1.tilestep", job(5000, 0).tables())  # a piece of the first
+    with pytest.raises(RecordingError, match="has 4 recordings"):
+        tilestep.open_report(tmp_path / "0")
+
+
+def test_threads_have_sums() -> None:
+    for process in read(traced()).system.processes:
+        for thread in process.threads:
+            assert thread.num_events == len(thread.all_events)
+            assert thread.busy_ns == sum(event.duration_ns for event in thread.events)
+
+
 def test_a_folder_of_programs_alone_says_where_they_are(tmp_path: Path) -> None:
     (tmp_path / "programs").mkdir()
     with pytest.raises(RecordingError, match=re.escape(f"has no run.tilestep: name the folder of a program in {tmp_path}/programs")):

@@ -28,10 +28,8 @@ def run(names: str, *options: str, environ: Mapping[str, str] = CPUS) -> None:
 @pytest.mark.parametrize(
     "names",
     [
-        "device_put.py compiled_call.py pipelines.py",
-        "pipelines_options.py pipelines_optimizers.py pipelines_outputs.py pipelines_failures.py",
-        "pipelines_random.py",
-        "pipelines_watch.py",
+        "device_put.py compiled_call.py pipelines.py pipelines_random.py",
+        "pipelines_options.py pipelines_optimizers.py pipelines_outputs.py pipelines_failures.py pipelines_watch.py",
         "pipelines_interrupts.py pipelines_resumed.py",
     ],
 )

@@ -10,7 +10,9 @@ import { h } from "./dom.js";
  */
 export function edged(scroller, look = "") {
   const frame = h("div", { class: `edged ${look}`.trim() }, scroller);
+  let pending = false;
   const update = () => {
+    pending = false;
     const { scrollLeft, scrollTop, scrollWidth, scrollHeight, clientWidth, clientHeight } = scroller;
     frame.toggleAttribute("data-more-left", scrollLeft > 1);
     frame.toggleAttribute("data-more-right", scrollLeft + clientWidth < scrollWidth - 1);
@@ -18,8 +20,12 @@ export function edged(scroller, look = "") {
     frame.style.setProperty("--bar-right", `${scroller.offsetWidth - clientWidth}px`);
     frame.style.setProperty("--bar-below", `${scroller.offsetHeight - clientHeight}px`);
   };
-  scroller.addEventListener("scroll", update, { passive: true });
-  const seen = new ResizeObserver(update);
+  const soon = () => {
+    if (!pending) requestAnimationFrame(update); // at once it would lay out the page while rows are drawn
+    pending = true;
+  };
+  scroller.addEventListener("scroll", soon, { passive: true });
+  const seen = new ResizeObserver(soon);
   seen.observe(scroller);
   for (const part of scroller.children) seen.observe(part);
   return frame;

@@ -35,14 +35,18 @@ import { hide, tipAt } from "./tip.js";
 /** @type {Set<WeakRef<FigureHandle>>} */
 const all = new Set();
 
-/** Draws every figure again, as after a change of theme. */
-export function redrawAll() {
+/** Draws every figure again, as after a change of theme. @param {boolean} [now] not at the next frame */
+export function redrawAll(now = false) {
   for (const reference of all) {
     const figure = reference.deref();
-    if (figure) figure.redraw();
-    else all.delete(reference);
+    if (!figure) all.delete(reference);
+    else if (now) /** @type {any} */ (figure.canvas).paintNow();
+    else figure.redraw();
   }
 }
+
+// Paper is light, and is drawn before the next frame.
+matchMedia("print").addEventListener("change", () => redrawAll(true));
 
 /** @param {FigureOptions} options @returns {FigureHandle} */
 export function figure(options) {

@@ -8,7 +8,7 @@ export function legend(entries) {
   return h(
     "ul",
     { class: "legend" },
-    entries.map((entry) => h("li", {}, swatch(entry), entry.words)),
+    entries.map((entry) => h("li", {}, swatch(entry), h("span", {}, entry.words))),
   );
 }
 

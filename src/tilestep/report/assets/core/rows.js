@@ -257,7 +257,7 @@ export function rowsFigure(options) {
 
 /** Words in a bar, on a plate, so that no hatch goes through them. @param {CanvasRenderingContext2D} context @param {string} text @param {number} x0 @param {number} x1 @param {number} y */
 function label(context, text, x0, x1, y) {
-  const words = cut(context, text, x1 - x0 - 8);
+  const words = cut(context, text, x1 - x0 - 4);
   if (!words || (words.length < 3 && words !== text)) return;
   const width = context.measureText(words).width;
   const left = (x0 + x1 - width) / 2;

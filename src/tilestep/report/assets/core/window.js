@@ -16,7 +16,7 @@ export class Window {
     this.listeners = new Set();
     this.timer = 0;
     const found = /^(-?[\d.]+)_(-?[\d.]+)$/.exec(get(key));
-    if (found && Number(found[2]) > Number(found[1])) this.place(Number(found[1]), Number(found[2]));
+    if (found && Number(found[2]) > Number(found[1]) && Number.isFinite(Number(found[2]) - Number(found[1]))) this.place(Number(found[1]), Number(found[2]));
   }
 
   get length() {

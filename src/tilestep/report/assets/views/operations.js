@@ -6,6 +6,7 @@ import { count, plural } from "../core/format.js";
 import { columnsOf, either } from "../core/pairs.js";
 import { get, set } from "../core/state.js";
 import { table } from "../core/table.js";
+import { valueOf } from "../core/value.js";
 import { bytesPerCycle, GROUPINGS, intensityOf, operationsOf, pairsOf, peakOf, rateOf } from "./operations/rows.js";
 import { pointsOf, roofline, roofList } from "./operations/roofline.js";
 import { shapeLegend } from "./operations/shapes.js";
@@ -19,6 +20,8 @@ import { CYCLE_KINDS, NAMES, programPairs, shortScope, stepsOf } from "./steps/r
 /** @typedef {import("./operations/rows.js").Grouping} Grouping */
 /** @typedef {import("./steps/read.js").Steps} Steps */
 /** @typedef {import("./steps/read.js").Leaf} Leaf */
+
+const MOST_FAMILIES = 4; // that are named first
 
 /** @type {import("../core/page.js").View} */
 export const operations = {
@@ -80,6 +83,7 @@ export const operations = {
     const names = programs.map(({ a, b }, index) => /** @type {[string, string]} */ ([String(index), (b ?? a)?.label ?? ""]));
     draw();
     return [
+      ...all.flatMap((steps) => answer(steps, two)),
       h(
         "div",
         { class: "controls" },
@@ -95,6 +99,15 @@ export const operations = {
     ];
   },
 };
+
+/** Where the time goes, by family. @param {Steps} steps @param {boolean} two @returns {HTMLElement[]} */
+function answer(steps, two) {
+  const rows = operationsOf(steps, "family", () => true).sort((one, other) => other.cycles - one.cycles);
+  if (!steps.cycles) return [];
+  const named = rows.slice(0, MOST_FAMILIES).flatMap((row, place) => [place ? ", " : "", `${row.family} `, valueOf(row.cycles / steps.cycles, "share", "steps.share")]);
+  const whose = two ? h("strong", {}, `${steps.side.name.toUpperCase()}: `) : null;
+  return [h("p", { class: "answer" }, whose, `${steps.ran ? "All steps take" : "One run of each program takes"} `, valueOf(steps.cycles, "cycles", steps.ran ? "steps.cycles" : "steps.once"), ". By family: ", named, rows.length > MOST_FAMILIES ? " and others." : ".")];
+}
 
 /** @param {string} value @returns {Grouping} */
 function groupingOf(value) {

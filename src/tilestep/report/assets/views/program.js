@@ -4,7 +4,7 @@ import { h, replace } from "../core/dom.js";
 import { edged } from "../core/edges.js";
 import { count, plural } from "../core/format.js";
 import { get, number, set } from "../core/state.js";
-import { text } from "../core/value.js";
+import { text, valueOf } from "../core/value.js";
 import { nodePanel } from "./program/panel.js";
 import { allOf, cyclesOf, dearestWay, either, kindWords, treeOf } from "./program/pairs.js";
 import { programTree } from "./program/tree.js";
@@ -61,6 +61,17 @@ function labelOf({ a, b }) {
   return (a ?? b)?.label ?? "";
 }
 
+/** What one run takes. @param {Pair} pair @returns {HTMLElement[]} */
+function answers({ a, b }) {
+  return [a, b].flatMap((program) => {
+    if (!program?.root) return [];
+    const { cycles, runs, leaves, numIpus } = program;
+    const whose = a && b ? h("strong", {}, program === a ? "A: " : "B: ") : null;
+    const time = valueOf(cycles / (runs || 1), "cycles", runs ? "steps.run" : "steps.once");
+    return [h("p", { class: "answer" }, whose, "One run takes ", time, ` in ${plural(leaves.length, "step")} on ${plural(numIpus, "IPU")}. It ${runs ? `ran ${plural(runs, "time")}` : "did not run"}.`)];
+  });
+}
+
 /** @param {Pair} pair @returns {HTMLElement[]} */
 function shown(pair) {
   const root = treeOf(pair);
@@ -106,8 +117,9 @@ function shown(pair) {
     return h("button", { type: "button", class: "link", onclick: go, "data-tip": here.scope || here.name }, `${kindWords(here, 0)} ${here.name} ${text(cyclesOf(node) / whole, "share")}`);
   });
   const words = (/** @type {string} */ what) => `There is no room here for ${what}: the figures of the chosen node have them.`;
-  const noRoom = pair.a && pair.b ? null : [h("p", { class: "note no-room line" }, words("lines of code")), h("p", { class: "note no-room most" }, words("executions, flop, exchange bytes and lines of code"))];
+  const noRoom = pair.a && pair.b ? null : [h("p", { class: "note no-room some" }, words("flop and exchange bytes")), h("p", { class: "note no-room most" }, words("executions, flop, exchange bytes and lines of code"))];
   return [
+    ...answers(pair),
     hints.length ? h("p", { class: "dearest" }, "Most costly: ", hints.flatMap((hint, place) => (place ? [", ", hint] : [hint]))) : null,
     h("div", { class: "controls" }, field, h("button", { type: "button", onclick: () => tree.openAll(true) }, "Open all"), h("button", { type: "button", onclick: () => tree.openAll(false) }, "Close all"), note),
     h("div", { class: pair.a && pair.b ? "program-parts two" : "program-parts" }, h("div", { class: "tree-frame" }, edged(tree.element), noRoom, h("p", { class: "keys" }, "Keys: arrows move, open and close; Enter shows the figures; * opens the nodes beside; letters go to the next node of that name.")), panel),

@@ -1,7 +1,7 @@
 /** Is the real host the bottleneck? */
 
 import { h } from "../core/dom.js";
-import { plural } from "../core/format.js";
+import { count, plural } from "../core/format.js";
 import { valueOf } from "../core/value.js";
 import { heatSections } from "./system/heat.js";
 import { seriesSections } from "./system/series.js";
@@ -23,6 +23,7 @@ export const system = {
     return [
       ...models.map((model) => sentence(model, models.length > 1)),
       h("p", { class: "note" }, "All of this is wall time of the host that ran the program. It differs from run to run, and is never on one axis with emulated time."),
+      ...models.flatMap((model) => together(model, models.length > 1)),
       ...timelineSection(models),
       ...treeSection(models),
       ...summarySection(models),
@@ -31,6 +32,16 @@ export const system = {
     ];
   },
 };
+
+/** How several processes stand together. @param {Model} model @param {boolean} many @returns {HTMLElement[]} */
+function together({ json, side }, many) {
+  if (json.processes.length < 2) return [];
+  const others = json.merged
+    ? ` The views of emulated time are of process ${json.merged.pid}: ${plural(json.merged.others, "other process", "other processes")} had some, too, which ${json.merged.others === 1 ? "its own file has" : "their own files have"}.`
+    : "";
+  const whose = many ? `${side.name.toUpperCase()}: ` : "";
+  return [h("p", { class: "note" }, `${whose}${count(json.processes.length)} processes stand on one axis by the wall clocks of their hosts, which differ from host to host.${others}`)];
+}
 
 /** What the main thread did, by what its spans say. @param {Model} model @param {boolean} many @returns {HTMLElement} */
 function sentence(model, many) {

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.errors import RecordingError
+from tilestep.record.merged import MERGED
 from tilestep.report.page.block import Block
 from tilestep.report.reader import Report
 from tilestep.report.reader.sums import require_sums
@@ -25,6 +26,7 @@ CLASSES: Final = ("compiles", "runs", "waits", "other", "nothing")
 _COMPILES: Final = re.compile(r"compile|lower_|lowering|trace_to_jaxpr|mlir", re.I)
 _WAITS: Final = re.compile(r"wait|block_until_ready|sleep|np\.asarray\(jax\.Array\)|BlockHost", re.I)
 _RUNS: Final = re.compile(r"^PjitFunction|Execute|^ParallelFunction|ThunkExecutor")
+_NONE: Final[Numbers] = np.zeros(0, np.int64)
 _READ: Final = 2_000  # characters of a label that are searched
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -80,6 +82,7 @@ def system(report: Report) -> Block | None:
     lines, heat = _lines(report), _heat(report)
     return Block(
         json={
+            "merged": _merged(report),
             "processes": [{"pid": process.pid, "name": process.name} for process in read.processes],
             "threads": threads,
             "channels": list(read.channels),
@@ -107,6 +110,14 @@ def system(report: Report) -> Block | None:
             **heat[1],
         },
     )
+
+
+def _merged(report: Report) -> dict[str, int] | None:
+    """Of several processes with emulated time: the pid of that whose time the recording has, and how many others have some."""
+    note: object = report.tables.manifest.get(MERGED)
+    found = cast("dict[str, object]", note) if isinstance(note, dict) else {}
+    pid, emulated = found.get("pid"), found.get("emulated")
+    return {"pid": pid, "others": emulated - 1} if type(pid) is int and type(emulated) is int and emulated > 1 else None
 
 
 def _depths(parents: Numbers) -> Numbers:
@@ -163,7 +174,7 @@ def _shares(
     while (further := telling[telling]).tobytes() != telling.tobytes():
         telling = further
     classes = np.where(said[telling] >= 0, said[telling], CLASSES.index("other"))
-    sums = dict.fromkeys(CLASSES, 0)
+    sums: dict[str, int] = dict.fromkeys(CLASSES, 0)
     for number, name in enumerate(CLASSES):
         sums[name] = int(own[(thread == main) & (classes == number)].sum())
     sums["nothing"] = max(0, whole - sum(sums.values()))
@@ -199,7 +210,7 @@ def _tree(
         rows = [thread[spans[new]], above[new], label_of[spans[new]], found["channel"][spans[new]], calls, *sums]
         for column, part in zip(columns, rows, strict=True):
             column.append(part)
-    whole = [np.concatenate(column).tolist() if column else [] for column in columns]
+    whole: list[list[int]] = [np.concatenate([_NONE, *column]).tolist() for column in columns]
     kept = _largest(whole[1], whole[5])
     place = {number: index for index, number in enumerate(kept)}
     shown = [[column[number] for number in kept] for column in whole]

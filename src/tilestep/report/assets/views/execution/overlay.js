@@ -84,8 +84,8 @@ function drawSteps(context, model, bars, track, [first, behind], area, y, left) 
   return left;
 }
 
-/** Bars of runs above those of their kinds, with the name of what ran. @param {CanvasRenderingContext2D} context @param {Model} model @param {import("./bars.js").Bars} bars @param {Row[]} rows @param {Area} area @param {number} height of these bars */
-export function drawRuns(context, model, bars, rows, area, height) {
+/** Bars of runs above those of their kinds, with the name of what ran. @param {CanvasRenderingContext2D} context @param {Model} model @param {Row[]} rows @param {Area} area @param {number} height of these bars */
+export function drawRuns(context, model, rows, area, height) {
   context.font = FONT;
   context.textBaseline = "middle";
   const zoom = area.width / (area.to - area.from);
@@ -94,21 +94,28 @@ export function drawRuns(context, model, bars, rows, area, height) {
   let left = MOST_WORDS;
   for (const row of rows) {
     if (row.lane.kind !== "ipu" || row.place > 0) continue;
-    const [level, first, behind] = bars.level(row, area.width, area.from, area.to);
-    if (level !== bars.levels[row.lane.index]?.[0]?.[0] || row.lane.tracks[0]?.rows) continue;
+    const [track] = row.lane.tracks;
+    if (!track || track.rows) continue;
     const top = area.top + row.top - area.scroll - height;
-    for (let place = first; place < behind; ) {
+    const size = track.end.length;
+    const behind = lowerBound(track.start, 0, size, area.to);
+    for (let place = lowerBound(track.end, 0, size, area.from); place < behind; ) {
       const event = row.lane.begin + place;
       const run = at(model.run, event);
-      let last = event;
+      let [begin, last] = [event, event];
       while (run >= 0 && last + 1 < row.lane.begin + behind && at(model.run, last + 1) === run) last++;
+      while (run >= 0 && begin > row.lane.begin && at(model.run, begin - 1) === run) begin--;
       place = last + 1 - row.lane.begin;
       if (run < 0) continue;
-      let begin = event;
-      while (begin > row.lane.begin && at(model.run, begin - 1) === run) begin--;
       const x0 = Math.max(area.left, area.left + (at(model.start, begin) - area.from) * zoom);
       const x1 = Math.min(area.left + area.width, area.left + (at(model.end, last) - area.from) * zoom);
-      if (x1 - x0 < 2) continue;
+      if (x1 - x0 < 2) {
+        // Of runs so narrow one line stands for all that end in its pixel.
+        context.fillStyle = edge;
+        context.fillRect(Math.floor(x0), top, 1, height - 1);
+        place = Math.max(place, lowerBound(track.end, place, size, area.from + (Math.floor(x0) + 1 - area.left) / zoom));
+        continue;
+      }
       const look = programLook(at(model.program, event), dark);
       context.fillStyle = fillOf(context, look);
       context.fillRect(x0, top, x1 - x0 - 1, height - 1);

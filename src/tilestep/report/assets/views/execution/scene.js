@@ -1,6 +1,7 @@
 /** What all timelines of the view share: the window in time, the selection, what is shown. It stands in the URL. */
 
 import { get, set } from "../../core/state.js";
+import { HEIGHTS } from "./lanes.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {"window" | "selection" | "shown"} Change */
@@ -25,7 +26,7 @@ export class Scene {
     this.range = null;
     this.path = get("path", "1") !== "0";
     this.idle = get("idle", "1") !== "0";
-    this.height = get("height", "fit");
+    this.height = Object.hasOwn(HEIGHTS, get("height")) ? get("height") : "fit";
     /** @type {Set<string>} */
     this.hiddenKinds = new Set(get("kinds").split(",").filter(Boolean));
     /** @type {Set<string>} */
@@ -39,12 +40,12 @@ export class Scene {
   /** Takes window, selection and range from the URL. */
   read() {
     const [from, to] = [get("from"), get("to")].map(Number);
-    if (get("from") !== "" && get("to") !== "" && from !== undefined && to !== undefined && to > from) this.place(from, to);
+    if (get("from") !== "" && get("to") !== "" && from !== undefined && to !== undefined && to > from && Number.isFinite(to - from)) this.place(from, to);
     const found = /^([ab])(\d+)$/.exec(get("event"));
     const model = found && this.models.find(({ side }) => side.name === found[1]);
     if (found && model && Number(found[2]) < model.size) this.selected = { model, row: Number(found[2]) };
     const range = /^(\d+)-(\d+)$/.exec(get("range"));
-    if (range) this.range = [Number(range[1]), Number(range[2])];
+    if (range && Number(range[2]) > Number(range[1]) && Number.isFinite(Number(range[2]))) this.range = [Number(range[1]), Number(range[2])];
   }
 
   /** @param {number} from @param {number} to */

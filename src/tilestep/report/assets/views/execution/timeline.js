@@ -113,7 +113,7 @@ export class Timeline {
     context.beginPath();
     context.rect(area.left, area.top, area.width, area.height);
     context.clip();
-    if (this.placed.runs) drawRuns(context, model, this.bars, seen, area, this.placed.runs);
+    if (this.placed.runs) drawRuns(context, model, seen, area, this.placed.runs);
     drawWords(context, model, this.bars, seen, area);
     context.restore();
     if (scene.range) drawRange(context, scene.range, text(scene.range[1] - scene.range[0], "cycles"), area);

@@ -72,7 +72,7 @@ export function bubbleSection(models) {
         ...column("ipus", "between IPUs", "pipeline.happened", "cycles"),
         ...column("other", "of no stage", "pipeline.happened", "cycles"),
         ...column("waiting", "waits", "pipeline.happened", "cycles"),
-        ...column("share", "waits", "pipeline.happened", "share"),
+        ...column("share", "of the time", "pipeline.happened", "share"),
         ...(models.some(({ update }) => update.gaps.some(({ why }) => why === "unkept")) ? column("unkept", "not recorded", "pipeline.happened", "cycles") : []),
         ...column("even", "at equal costs", "pipeline.schedule", "share"),
         ...column("measured", "at measured costs", "pipeline.simulated", "share"),

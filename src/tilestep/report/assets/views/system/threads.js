@@ -20,7 +20,7 @@ const NS = 1e9;
 
 /** @param {Model[]} models @returns {HTMLElement[]} */
 export function timelineSection(models) {
-  const whole = new Window("wall", 0, Math.max(1, ...models.map(({ json }) => json.end - json.begin)), 1000);
+  const whole = new Window("wall", Math.min(...models.map(({ json }) => json.begin)), Math.max(1, ...models.map(({ json }) => json.end)), 1000);
   const channels = [...new Set(models.flatMap((model) => [...new Set(model.column("channel"))].map((channel) => model.channelName(channel))))];
   const hidden = new Set(get("channels").split("\n").filter(Boolean));
   const place = h("div", {});
@@ -90,8 +90,8 @@ function timeline(model, shown, channels, hidden, wanted) {
     most: 560,
     rows: seen.map(({ thread, depth, spans }, row) => ({
       name: depth ? `${"  ".repeat(depth)}↳ within` : model.threadName(thread),
-      from: Float64Array.from(spans, (each) => at(start, each) - model.json.begin),
-      to: Float64Array.from(spans, (each) => at(start, each) - model.json.begin + at(duration, each)),
+      from: Float64Array.from(spans, (each) => at(start, each)),
+      to: Float64Array.from(spans, (each) => at(start, each) + at(duration, each)),
       look: (bar) => look(span(row, bar)),
       text: (bar) => name(span(row, bar)),
       words: (bar) => words(span(row, bar)),

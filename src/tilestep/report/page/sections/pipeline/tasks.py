@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -28,6 +29,7 @@ LETTERS: Final[Mapping[str, str]] = MappingProxyType(
         "store parameters": "Q",
     }
 )
+OF_PARAMETERS: Final = ("P", "Q")  # letters of tasks for all microbatches that come several times
 OWN: Final = ("compute", "exchange", "sync", "collective", "host-call")  # kinds of events that are a task's own work
 MOST_UPDATES: Final = 16  # of a page
 MOST_TASKS: Final = 40_000  # of a page
@@ -213,13 +215,20 @@ class _Places:
 
 
 def _tasks(columns: Mapping[str, Numbers], rows: Numbers, places: _Places, kinds: Mapping[int, str]) -> tuple[Task, ...]:
-    runs: dict[tuple[int, str, int, tuple[int, ...]], list[int]] = {}
+    # Loads and stores of parameters have no number: those between which the stage did something else are several tasks.
+    runs: dict[tuple[int, str, int, tuple[int, ...], int], list[int]] = {}
+    latest: dict[int, str] = {}
+    visits: Counter[tuple[int, str]] = Counter()
     for row in rows.tolist():
         stage, task, microbatch = (int(columns[name][row]) for name in ("stage", "task", "microbatch"))
-        runs.setdefault((stage, kinds.get(task, ""), microbatch, places.of(row)), []).append(row)
-    backward = {stage for stage, kind, _, _ in runs if LETTERS.get(kind) in ("B", "I", "W")}
-    forward = {stage for stage, kind, _, _ in runs if LETTERS.get(kind) == "F"}
-    fused = forward - backward if backward or any(LETTERS.get(kind) == "U" for _, kind, _, _ in runs) else set[int]()
+        kind = kinds.get(task, "")
+        if LETTERS.get(kind) in OF_PARAMETERS and latest.get(stage) != kind:
+            visits[stage, kind] += 1
+        latest[stage] = kind
+        runs.setdefault((stage, kind, microbatch, places.of(row), visits[stage, kind]), []).append(row)
+    backward = {stage for stage, kind, *_ in runs if LETTERS.get(kind) in ("B", "I", "W")}
+    forward = {stage for stage, kind, *_ in runs if LETTERS.get(kind) == "F"}
+    fused = forward - backward if backward or any(LETTERS.get(kind) == "U" for _, kind, *_ in runs) else set[int]()
     return tuple(
         Task(
             stage=stage,
@@ -229,7 +238,7 @@ def _tasks(columns: Mapping[str, Numbers], rows: Numbers, places: _Places, kinds
             runs=tuple(own),
             both=stage in fused and LETTERS.get(kind) == "F",
         )
-        for (stage, kind, microbatch, ipus), own in runs.items()
+        for (stage, kind, microbatch, ipus, _), own in runs.items()
     )
 
 

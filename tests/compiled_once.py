@@ -1,0 +1,36 @@
+"""XLA:CPU compiles each program once for a process of tests, which make many functions that are the same program.
+
+An executable has no state: what JAX knows of a function stands beside it. Programs that call back are left alone, because their text has
+the addresses of Python's objects, and so are those of emulated IPUs, whose executables are what is tested. `make test-all` compiles
+everything, as users do.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+_MOST: Final = 500
+_known: dict[Any, Any] = {}  # by text, client and options; who was asked for last stands last
+
+
+def share() -> None:
+    """Has JAX look for a program here before it compiles it. With a JAX that has no such function nothing is shared."""
+    from jax._src import compiler
+
+    compile_and_load: Any = getattr(compiler, "backend_compile_and_load", None)
+    if compile_and_load is None or not os.environ.get("XLA_FLAGS"):
+        return
+
+    def once(backend: Any, module: Any, executable_devices: Any, options: Any, host_callbacks: Any) -> Any:
+        text = str(module) if backend.platform == "cpu" and not host_callbacks else "custom_call"
+        if "custom_call" in text:
+            return compile_and_load(backend, module, executable_devices, options, host_callbacks)
+        key = text, backend, options.SerializeAsString()
+        found = _known.pop(key, None) or compile_and_load(backend, module, executable_devices, options, host_callbacks)
+        _known[key] = found  # the last one
+        while len(_known) > _MOST:
+            _known.pop(next(iter(_known)), None)
+        return found
+
+    compiler.backend_compile_and_load = once  # pyright: ignore[reportAttributeAccessIssue]
