@@ -73,7 +73,7 @@ FAULTS = {
     ),
     "small microbatches": Fault(
         "products",
-        "^make microbatches of pipeline 1 of 64 samples in place of 16, in fewer steps$",
+        r"^make microbatches of pipeline \d+ of 64 samples in place of 16, in fewer steps$",
         trained(stage, (2, 2, 2, 2), microbatches=16),
         trained(stage, (2, 2, 2, 2), microbatches=16, batch=64, times=4),
         0.25,

@@ -145,8 +145,9 @@ def test_tiles_near_full_and_over_come_first() -> None:
     host.run(sized(program(superstep(5), name="half"), 500))
     first, second, *_ = findings(profile_of(host))
     assert first.text.startswith(
-        "program over does not fit: it needs 120 % of a tile (1.17 KiB of 1000 B, on tile 0 in superstep 'step'), 200 B too many, and ran only "
-        "because running out of memory was allowed. Largest: weights 600 B, code 10 B. Try: more IPUs, a smaller batch, a smaller dtype."
+        "program over does not fit: it needs 120 % of a tile (1.17 KiB of 1000 B, on tile 0 in superstep 'step'), 200 B too many, and ran "
+        "only because running out of memory was allowed. Largest: weights 600 B, code 10 B. Try: more IPUs, a smaller batch, a smaller "
+        "dtype."
     )
     assert second.text == (
         "program near nearly fills its tiles: 86 % of a tile (860 B of 1000 B, on tile 0 in superstep 'step'). "
