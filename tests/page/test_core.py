@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from tilestep.report.page.assets import asset
 from tilestep.report.page.block import MOST_EXACT, Block, packed
@@ -292,6 +292,17 @@ def test_keys_go_through_rows_that_are_not_drawn(core: Page) -> None:
         assert core.evaluate(seen)
     found = core.evaluate(FOCUSED)
     assert (found["row"], found["tip"]) == (22, "22 bytes.")
+
+
+def test_an_edge_says_that_there_is_more(core: Page) -> None:
+    made(core, [["wide" * 200, 1]])
+    core.evaluate("document.querySelector('.scroller').style.width = '300px'")
+    frame = core.locator(".edged")
+    expect(frame).to_have_attribute("data-more-right", "")
+    expect(frame).not_to_have_attribute("data-more-left", "")
+    core.evaluate("document.querySelector('.scroller').scrollLeft = 1e6")
+    expect(frame).to_have_attribute("data-more-left", "")
+    expect(frame).not_to_have_attribute("data-more-right", "")
 
 
 def test_rows_of_two_sides_are_joined_by_key(core: Page) -> None:

@@ -222,9 +222,11 @@ def test_values_and_what_frees_the_fullest_tile(open_page: Any) -> None:
     assert len(found) == len(memory.variables)
     freed = rows(page, "who would free the fullest tile")
     assert {row[0] for row in freed} == {row[0] for row in found if row[8] == "yes"}
+    assert [each["value"] for each in values(page, ".frees")] == freed[0][1:3]
+    assert all(row[1] <= freed[0][1] for row in freed)
     for row in freed:
         left = peak(without(memory.columns, next(each.index for each in memory.variables if each.name == row[0])))
-        assert (row[5], row[6]) == (left.total_bytes, memory.peak.total_bytes - left.total_bytes)
+        assert (row[1], row[2]) == (memory.peak.total_bytes - left.total_bytes, left.total_bytes)
         assert f"({left.tick})" in row[7]
 
 

@@ -67,7 +67,7 @@ def test_the_check_finds_what_it_is_for() -> None:
 @pytest.mark.parametrize("reports", [1, 2])
 def test_no_view_says_one_as_several(open_page: OpenPage, reports: int) -> None:
     page = open_page([one_of_each() for _ in range(reports)], VIEWS[0])
-    found = {}
+    found: dict[str, set[str]] = {}
     for view in VIEWS if reports == 2 else VIEWS[:-1]:
         go(page, view)
         found[view] = wrong(page.evaluate(SAID))

@@ -161,6 +161,28 @@ def test_a_node_of_one_recording_alone_is_named(open_page: OpenPage) -> None:
     assert [word.rpartition(" only in ")[2] if " only in " in word else "" for word in words] == ["", "A", "", "B"]
 
 
+def test_columns_that_have_no_room_are_named(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "program")
+    heads = page.locator(".tree-row.head > span")
+    cut = "() => [...document.querySelectorAll('.tree-row.head > span')].filter((each) => each.scrollWidth > each.clientWidth).length"
+    wide = "() => { const { scrollWidth, clientWidth } = document.querySelector('.scroller.tree'); return scrollWidth > clientWidth; }"
+    for width, missing in (
+        (1600, ""),
+        (1400, "flop and exchange bytes"),
+        (1100, ""),
+        (900, "flop and exchange bytes"),
+        (600, "executions, flop,"),
+    ):
+        page.set_viewport_size({"width": width, "height": 900})
+        said = "".join(each.inner_text() for each in page.locator(".no-room").all() if each.is_visible())
+        assert said.startswith(f"There is no room here for {missing}" if missing else said[:0])
+        assert bool(said) == bool(missing), width
+        shown = [each.inner_text().replace("\n", " ") for each in heads.all() if each.is_visible()]
+        assert ("flop" in shown) == (not missing)
+        assert not page.evaluate(cut), (width, shown)
+        assert not page.evaluate(wide), width
+
+
 def test_thousands_of_nodes_stay_fast(open_page: OpenPage) -> None:
     page = open_page(many(10_000), "program")
     page.get_by_role("button", name="Open all").click()

@@ -9,7 +9,7 @@ from typing import Literal
 
 from tilestep.machine.assemble import describe, value_of
 from tilestep.machine.fields import Value
-from tilestep.report.overview import ProgramRow, StepRow, overview, step_rows
+from tilestep.report.overview import ProgramRow, StepRow, overview, relative_lines, step_rows
 from tilestep.report.reader import CompiledProgram, Report
 
 
@@ -158,7 +158,18 @@ def compare(a: Report, b: Report) -> Comparison:
         for one, other, how in pairs
     ]
     programs.sort(key=lambda each: (_side(each), -each.cycles.size, not each.differs, -each.peak_tile_bytes.size))
-    steps = [change for one, other, _ in pairs if one and other for change in _steps(a, one, b, other, label=_label(one, other, names))]
+    relative = (relative_lines(a), relative_lines(b))
+    steps = [
+        change
+        for one, other, _ in pairs
+        if one and other
+        for change in _steps(
+            step_rows(a, [one], relative[0]),
+            step_rows(b, [other], relative[1]),
+            runs=(one.runs, other.runs),
+            label=_label(one, other, names),
+        )
+    ]
     return Comparison(
         machines=tuple(differing),
         names=(machine_a.name, machine_b.name),
@@ -231,12 +242,11 @@ def _program(a: ProgramRow | None, b: ProgramRow | None, how: str, *, label: str
     )
 
 
-def _steps(a: Report, one: CompiledProgram, b: Report, other: CompiledProgram, *, label: str) -> Iterable[StepChange]:
+def _steps(a: Sequence[StepRow], b: Sequence[StepRow], *, runs: tuple[int, int], label: str) -> Iterable[StepChange]:
     """The steps of a program that differ. Lines move when code is added above them, so scopes and families are matched before lines."""
-    rows_a, rows_b = step_rows(a, [one]), step_rows(b, [other])
-    for row_a, row_b in _matched_steps(rows_a, rows_b):
-        cycles = Change(a=row_a.cycles / one.runs if row_a else None, b=row_b.cycles / other.runs if row_b else None)
-        executions = Change(a=row_a.executions / one.runs if row_a else None, b=row_b.executions / other.runs if row_b else None)
+    for row_a, row_b in _matched_steps(a, b):
+        cycles = Change(a=row_a.cycles / runs[0] if row_a else None, b=row_b.cycles / runs[1] if row_b else None)
+        executions = Change(a=row_a.executions / runs[0] if row_a else None, b=row_b.executions / runs[1] if row_b else None)
         last = row_b or row_a
         if last is not None and (cycles.a != cycles.b or executions.a != executions.b):
             yield StepChange(

@@ -23,7 +23,6 @@ from tilestep.record.machine import machine_document
 from tilestep.record.program import ProgramTables
 from tilestep.report.file_names import HLO_FILE, MEMORY_FILE, PAGE_FILE, PROGRAM_FILE, PROGRAMS, REPORT_FILES, RUN_FILE, VARIABLES_FILE
 from tilestep.report.memory import memory_text, variables_text
-from tilestep.report.page import page_html
 from tilestep.report.profile import Profile
 from tilestep.report.reader import Report
 
@@ -62,6 +61,8 @@ def write_report(profile: Profile, directory: Path, *, recording: Tables | None 
     write_recording(directory / RUN_FILE, recording)
     page = directory / PAGE_FILE
     try:
+        from tilestep.report.page import page_html  # half of this folder, which a process that writes no page need not load
+
         write_file(page, page_html(Report(recording), labels=(directory.name, "")))
     except Exception as error:  # the recording is there, from which a page can be made: a run does not fail for it
         stale = " (the file there is of an earlier run)" if page.is_file() else ""

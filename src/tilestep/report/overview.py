@@ -10,6 +10,8 @@ from tilestep.report.reader import CompiledProgram, Report, SourceLine
 from tilestep.report.reader.runs import Run
 from tilestep.report.reader.totals import LeafTotal, leaf_totals, program_total
 
+Relative = Callable[[SourceLine], SourceLine]
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramRow:
@@ -123,10 +125,13 @@ def overview(report: Report) -> Overview:
     )
 
 
-def step_rows(report: Report, programs: Sequence[CompiledProgram]) -> tuple[StepRow, ...]:
-    """The steps of some programs by program, line, scope and family, those of most cycles first."""
+def step_rows(report: Report, programs: Sequence[CompiledProgram], relative: Relative | None = None) -> tuple[StepRow, ...]:
+    """The steps of some programs by program, line, scope and family, those of most cycles first.
+
+    Args: relative: that `relative_lines` gives of the recording, if the caller has it already.
+    """
     rows: dict[tuple[int, str, str, str], list[LeafTotal]] = {}
-    relative = relative_lines(report)
+    relative = relative or relative_lines(report)
     for program in programs:
         if program.has_tree and program.runs:
             for total in leaf_totals(report.tables, program):
@@ -154,7 +159,7 @@ def step_rows(report: Report, programs: Sequence[CompiledProgram]) -> tuple[Step
     return tuple(sorted(made, key=lambda step: -step.cycles))
 
 
-def relative_lines(report: Report) -> Callable[[SourceLine], SourceLine]:
+def relative_lines(report: Report) -> Relative:
     """A function that gives a line without its callers, its path relative to what all lines of the recording have in common."""
     relative = relative_files(report)
     return lambda line: replace(line, file=relative(line.file), caller=None)

@@ -168,7 +168,7 @@ def test_whatever_a_page_fails_by_the_recording_is_written(
     folder = tmp_path / "of a run"
     folder.mkdir()
     (folder / "report.html").touch()
-    monkeypatch.setattr("tilestep.report.files.page_html", fail)
+    monkeypatch.setattr("tilestep.report.page.page_html", fail)
     assert write_report(profile, folder, recording=small_recording()) == (
         f"{folder}/report.html is not written (the file there is of an earlier run): {why}; run.tilestep is: "
         f"`tilestep report html '{folder}'` makes a page of it"

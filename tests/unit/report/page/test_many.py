@@ -14,6 +14,7 @@ from tests.unit.report.reader.recorded import report_of, two_stages
 from tilestep.record.builder import Builder
 from tilestep.record.tables import Tables, json_text
 from tilestep.report.overview import overview
+from tilestep.report.page.sections.comparison import comparison
 from tilestep.report.page.sections.head import head
 from tilestep.report.page.sections.registry import SECTIONS
 from tilestep.report.reader import Report
@@ -117,7 +118,8 @@ def many(programs: int, *, runs: int) -> Counting:
     builder.extend("events", lane=zero, kind=zero, start=row * 10, end=row * 10 + 9, run=row, program=row % programs, cause=row - 1)
     builder.extend("sums", program=each, ipu=each * 0, kind=each * 0, cycles=each)
     builder.extend("trips", run=row, position=zero, site=zero, arm=zero, times=zero + 2)
-    builder.append("frames", file=-1, function=-1, line=0, column=0, parent=0)
+    for key in range(20 * programs):
+        builder.append("frames", file=f"{key}.py" if key else -1, function=-1, line=key, column=0, parent=0)
     size = {"size_bytes": each + 64, "tile_bytes": each * 0 + 4, "tiles": each * 0 + 16, "start_tile": each * 0}
     builder.extend("lives", program=each, name=each, category=each * 0, first=each * 0, last=each * 0, frame=each * 0, **size)
     builder.extend("ticks", program=each, step=each, leaf=each * 0 - 1, temporary_tile_bytes=each * 0)
@@ -127,7 +129,11 @@ def many(programs: int, *, runs: int) -> Counting:
     return Counting(builder.tables())
 
 
-@pytest.mark.parametrize("of", [overview, *SECTIONS.values()], ids=lambda of: of.__name__)
+def with_itself(report: Report) -> None:
+    comparison(report, report)
+
+
+@pytest.mark.parametrize("of", [overview, *SECTIONS.values(), with_itself], ids=lambda of: of.__name__)
 def test_twice_the_programs_and_runs_need_twice_the_looks(of: Any) -> None:
     looks: list[int] = []
     for programs in (FEW, 2 * FEW):

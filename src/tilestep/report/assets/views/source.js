@@ -66,7 +66,7 @@ function answer({ side, cycles, files }, two) {
   if (!first?.cycles) return [];
   const to = h("a", { href: link("source", { file: first.file, line: first.line }) }, `${first.file}:${first.line}`);
   const what = [first.function ? ` in ${first.function}` : "", " costs most: ", valueOf(first.cycles, "cycles", "source.cycles"), ", ", valueOf(first.cycles / cycles, "share", "source.share"), " of the time in steps."];
-  return [h("p", { class: "answer" }, two ? `${side.name.toUpperCase()}: ` : null, to, what)];
+  return [h("p", { class: "answer" }, two ? h("strong", {}, `${side.name.toUpperCase()}: `) : null, to, what)];
 }
 
 /** @param {Source} source @param {boolean} two @returns {HTMLElement} */

@@ -5,6 +5,7 @@ import { bytes, count, plural } from "../../core/format.js";
 import { columnsOf, either, joined } from "../../core/pairs.js";
 import { link } from "../../core/state.js";
 import { table } from "../../core/table.js";
+import { valueOf } from "../../core/value.js";
 import { at, CATEGORIES, holds, lives } from "./lives.js";
 import { prefix } from "./model.js";
 import { without } from "./peaks.js";
@@ -118,24 +119,28 @@ export function freeing(program, pair, open) {
   const left = new Map(without(memory, detail.runs, detail.fullest, looked.map((life) => [life])).map((found, index) => [at(looked, index), found]));
   const rows = looked.map((life) => ({ [program.side]: { program, life } }));
   const then = (/** @type {ValuePair} */ row) => /** @type {import("./peaks.js").Peak} */ (left.get(either((/** @type {Value} */ value) => value.life)(row)));
+  const lessOf = (/** @type {ValuePair} */ row) => peak.bytes - then(row).bytes;
   const where = (/** @type {ValuePair} */ row) => `tile ${count(then(row).tile)}, ${stepName(detail, then(row).tick)}`;
+  const [best] = [...rows].sort((one, other) => lessOf(other) - lessOf(one));
   const temporary = at(memory.temporary, peak.tick);
   /** @type {ValueColumn[]} */
   const columns = [
-    ...wordColumns([["value", nameOf], ["category", categoryOf], ["line", lineOf]]),
-    { name: "on a tile", unit: "bytes", origin: "memory.value", of: either(({ life }) => at(memory.tileBytes, life)) },
-    step("last used in", ({ life }) => at(memory.last, life)),
+    ...wordColumns([["value", nameOf]]),
+    { name: "less", unit: "bytes", origin: "memory.without", of: lessOf, cell: (row) => less(lessOf(row)) },
     { name: "the peak without it", unit: "bytes", origin: "memory.without", of: (row) => then(row).bytes },
-    { name: "less", unit: "bytes", origin: "memory.without", of: (row) => peak.bytes - then(row).bytes, cell: (row) => less(peak.bytes - then(row).bytes) },
+    { name: "on a tile", unit: "bytes", origin: "memory.value", of: either(({ life }) => at(memory.tileBytes, life)) },
+    ...wordColumns([["category", categoryOf], ["line", lineOf]]),
+    step("last used in", ({ life }) => at(memory.last, life)),
     { name: "then the fullest", of: where, cell: (row) => long(where(row)) },
   ];
   const sentence = temporary
     ? `The step itself needs ${bytes(temporary)} on each tile, for operands from other tiles, partial sums and the like: no value's end frees that.`
     : "The step itself needs nothing beside its values.";
   return [
+    best && lessOf(best) > 0 ? h("p", { class: "answer frees" }, `${prefix(program, pair)}Without `, h("span", { class: "mono" }, either(nameOf)(best)), " the peak falls by ", valueOf(lessOf(best), "bytes", "memory.without"), " to ", valueOf(then(best).bytes, "bytes", "memory.without"), ". No other value below frees more.") : null,
     h("p", { class: "note" }, `${prefix(program, pair)}On tile ${count(peak.tile)} at the peak: ${plural(here.length, "value")}. Without one of them another step or tile may be the fullest, so the peak falls by less than the value has. ${sentence}`),
     here.length > looked.length ? h("p", { class: "note" }, `The largest ${count(looked.length)} are here: the peak is worked out anew for each.`) : null,
-    table({ label: `${prefix(program, pair)}who would free the fullest tile`, columns, rows, filter: true, open, empty: "No value is there: code and the step itself fill the tile." }),
+    table({ label: `${prefix(program, pair)}who would free the fullest tile`, columns, rows, sortBy: 1, filter: true, open, empty: "No value is there: code and the step itself fill the tile." }),
     ...lines(program, pair, here),
   ].filter((part) => part !== null);
 }
@@ -162,14 +167,14 @@ function lines(program, pair, here) {
       label: `${prefix(program, pair)}lines that would free the fullest tile`,
       columns: [
         { name: "line", of: (row) => row.name, cell: (row) => lineLink(row.name) },
-        { name: "values that it makes", unit: "count", origin: "memory.value", of: (row) => row.values },
-        { name: "on the tile at the peak", unit: "bytes", origin: "memory.value", of: (row) => row.there },
-        { name: "the peak without them", unit: "bytes", origin: "memory.without", of: (row) => row.then.bytes },
         { name: "less", unit: "bytes", origin: "memory.without", of: (row) => peak.bytes - row.then.bytes, cell: (row) => less(peak.bytes - row.then.bytes) },
+        { name: "the peak without them", unit: "bytes", origin: "memory.without", of: (row) => row.then.bytes },
+        { name: "on the tile at the peak", unit: "bytes", origin: "memory.value", of: (row) => row.there },
+        { name: "values that it makes", unit: "count", origin: "memory.value", of: (row) => row.values },
         { name: "then the fullest", of: where, cell: (row) => long(where(row)) },
       ],
       rows,
-      sortBy: 4,
+      sortBy: 1,
     }),
   ];
 }

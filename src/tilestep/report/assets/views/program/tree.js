@@ -16,6 +16,7 @@ import { allOf, cyclesOf, either, kindWords } from "./pairs.js";
 /** @typedef {{node: Both, depth: number, place: number}} Row */
 
 const ROW_HEIGHT = 26; // px, as program.css has it
+const MOST_OF_LINE = 17; // characters of a line that have room
 const MOST_OPENED = 2000; // matches to which a search opens the way
 const TYPING_MS = 700; // after which a letter begins a new word
 
@@ -112,11 +113,11 @@ export function programTree({ root, pair, open, choose }) {
     const share = node.cycles / whole;
     return [
       number(node.cycles / runs, "cycles", ran ? "steps.run" : "steps.once"),
-      h("span", { class: "n part", "data-tip": explained(share, "share", "steps.share_of_program") }, h("i", { style: { width: `${share ? Math.max(1, 30 * share) : 0}%` } }), node.cycles ? text(share, "share") : ""),
+      h("span", { class: "n part", "data-tip": explained(share, "share", "steps.share_of_program") }, h("i", { style: { width: share ? `max(1px, ${share} * (100% - 4.7rem))` : "0" } }), node.cycles ? text(share, "share") : ""),
       number(timesOf(node, ran) / runs, "number", "steps.executions_of_run"),
       number(node.flops / runs, "flops", "steps.flops"),
       number(node.exchangeBytes / runs, "bytes", "steps.exchange_bytes"),
-      h("span", { class: "n" }, node.line ? h("a", { href: link("source", { file: node.line.file, line: node.line.line }), tabindex: "-1", "data-tip": node.line.name }, `${node.line.file.split("/").pop()}:${node.line.line}`) : ""),
+      h("span", { class: "n" }, node.line ? h("a", { href: link("source", { file: node.line.file, line: node.line.line }), tabindex: "-1", "data-tip": node.line.name }, shortLine(node.line)) : ""),
     ];
   }
 
@@ -226,6 +227,12 @@ export function programTree({ root, pair, open, choose }) {
       list.draw(true);
     },
   };
+}
+
+/** The end of a line's name, because its number must not be cut. @param {import("../steps/read.js").Line} line @returns {string} */
+function shortLine({ file, line }) {
+  const name = `${file.split("/").pop()}:${line}`;
+  return name.length > MOST_OF_LINE ? `…${name.slice(1 - MOST_OF_LINE)}` : name;
 }
 
 /** @param {Both} node @returns {string} */

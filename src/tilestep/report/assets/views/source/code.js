@@ -54,7 +54,7 @@ export function codeList({ sources, file, lines, chosen, choose }) {
   const two = sources.length > 1;
   const whole = Math.max(...sources.map((source) => source.cycles), 1);
   let query = "";
-  const columns = two ? ["A", "B", "B − A"] : figures.map(({ name }) => name);
+  const columns = two ? [`${NAMES.time}, A`, `${NAMES.time}, B`, "B − A"] : figures.map(({ name }) => name);
   const scroller = h("div", { class: "scroller code" });
   const body = h("div", { role: "rowgroup" });
   const head = h(
@@ -82,7 +82,7 @@ export function codeList({ sources, file, lines, chosen, choose }) {
     if (!cost?.cycles) return h("span", { role: "gridcell", class: "part" });
     const share = cost.cycles / whole;
     const tip = explained(share, "share", "source.share");
-    return h("span", { role: "gridcell", class: "part", "data-value": share, "data-tip": tip }, h("i", { style: { width: `${Math.max(1, 60 * share)}%` } }), `${name}${text(share, "share")}`);
+    return h("span", { role: "gridcell", class: "part", "data-value": share, "data-tip": tip }, h("i", { style: { width: `max(1px, ${share} * (100% - 4rem))` } }), `${name}${text(share, "share")}`);
   };
   /** @param {CodeLine} line @returns {HTMLElement[]} */
   const margin = (line) => {
