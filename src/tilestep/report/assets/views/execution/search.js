@@ -14,7 +14,7 @@ const SETTLED_MS = 150;
 
 /** @param {Scene} scene @param {(words: string) => void} say @returns {HTMLElement} */
 export function search(scene, say) {
-  const field = h("input", { type: "search", placeholder: "program, task, kind, lane, step", "aria-label": "find a program, task, kind, lane or step", value: get("find") || false });
+  const field = h("input", { type: "search", placeholder: "program, task, kind, step", "aria-label": "find a program, task, kind, lane or step", value: get("find") || false });
   const status = h("span", { class: "note", role: "status" });
   /** @type {{words: string, hits: Hit[]}} */
   let found = { words: "", hits: [] };
@@ -28,7 +28,7 @@ export function search(scene, say) {
   const tell = () => {
     if (!field.value.trim()) status.textContent = "";
     else if (!hits().length) status.textContent = `nothing is called “${field.value.slice(0, 80)}”`;
-    else status.textContent = place() < 0 ? `${count(hits().length)} found: Enter shows the next, Shift+Enter the one before` : `${count(place() + 1)} of ${count(hits().length)}`;
+    else status.textContent = place() < 0 ? `${count(hits().length)} found: Enter shows the next` : `${count(place() + 1)} of ${count(hits().length)}`;
   };
   /** @param {1 | -1} way */
   const step = (way) => {
