@@ -90,14 +90,15 @@ function rowsOf(model, has) {
   /** @type {number[]} */
   const found = [];
   for (const { begin, end, index } of model.lanes) {
-    let last = "";
+    let last = NaN; // the run and program of the last row that is of a program or task that is meant
+    let lastProgram = NaN;
     for (let row = begin; row < end; row++) {
       const run = at(model.run, row);
       const program = at(model.program, row);
       const named = (program >= 0 && programs[program]) || tasks[model.ofRun("task", run)];
-      const key = `${run} ${program}`;
-      if ((row === begin && lanes[index]) || kinds[at(model.kind, row)] || (named && key !== last) || layouts[at(model.layout, row)]) found.push(row);
-      if (named) last = key;
+      const isNew = named && (run !== last || program !== lastProgram);
+      if ((row === begin && lanes[index]) || kinds[at(model.kind, row)] || isNew || layouts[at(model.layout, row)]) found.push(row);
+      if (named) [last, lastProgram] = [run, program];
     }
   }
   return found;
