@@ -1,4 +1,4 @@
-"""Every example is recorded: its journal can be played again to the cycle, and its critical path sums to the end."""
+"""Every example is recorded: its journal can be played again to the cycle, its critical path sums to the end, and its waits are waits."""
 
 from __future__ import annotations
 
@@ -23,5 +23,11 @@ def test_a_recorded_example_is_played_again_to_the_cycle(name: str, tmp_path_fac
     report = tilestep.open_report(example(name, shared_folder(tmp_path_factory)))
     total = report.execution.total_cycles.total
     assert replay(history_of(report.tables)).end_cycle == total
-    path = report.in_full().execution.critical_path()
+    full = report.in_full().execution
+    path = full.critical_path()
     assert (path.complete, path.cycles) == (True, total)
+    lanes = {lane.name: lane for lane in full.lanes}
+    for lane in report.execution.lanes:  # no wait is told of that was none
+        waits = {(wait.cycles_from, wait.cycles_to) for wait in full.waits(lanes[lane.name])}
+        assert {(wait.cycles_from, wait.cycles_to) for wait in report.execution.waits(lane)} <= waits
+        assert not list(full.unkept(lanes[lane.name]))

@@ -30,7 +30,7 @@ class Unrecorded:
 
     def __init__(self, tables: Tables, events: Events) -> None:
         self._tables, self._events = tables, events
-        self._of_lanes: dict[int, Numbers] = {}
+        self._of_lanes: dict[int, tuple[Numbers, Numbers, Numbers, Numbers]] = {}
 
     def between(self, lane: Lane, before: Numbers, behind: Numbers) -> NDArray[np.bool_]:
         """Whether something of a lane may be missing between pairs of its events.
@@ -38,13 +38,41 @@ class Unrecorded:
         Args: before, behind: rows of table `events`, one pair for each gap.
         """
         if lane.index not in self._of_lanes:
-            self._of_lanes[lane.index] = self._omitted_on(lane)
-        omitted = self._of_lanes[lane.index]
+            self._of_lanes[lane.index] = self._of_lane(lane)
+        omitted, rows, least, most = self._of_lanes[lane.index]
         if not len(omitted):
             return np.zeros(len(before), np.bool_)
-        runs = self._runs[before], self._runs[behind]
-        first, last = np.minimum(*runs), np.maximum(*runs)
-        return np.searchsorted(omitted, first, side="right") < np.searchsorted(omitted, last, side="left")
+        order = np.argsort(rows)
+        first, last = (order[np.searchsorted(rows[order], each)] for each in (before, behind))
+        return np.searchsorted(omitted, least[first], side="left") < np.searchsorted(omitted, most[last], side="right")
+
+    def _of_lane(self, lane: Lane) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+        """(runs that may be missing on a lane; its events in order of time, and of each the first run at or behind it, the last up to it).
+
+        A lane works on runs in order of dispatch. But the runs of one entry into a group, such as an update of a pipeline, take turns: each
+        of them counts as the whole entry.
+        """
+        omitted, rows = self._omitted_on(lane), self._events.of_lane(lane)
+        if not len(omitted):
+            return omitted, rows, rows, rows
+        runs = self._runs[rows]
+        first, last = (np.where(runs >= 0, bound[runs], -1) for bound in self._entries)
+        return omitted, rows, np.minimum.accumulate(first[::-1])[::-1], np.maximum.accumulate(last)
+
+    @cached_property
+    def _entries(self) -> tuple[Numbers, Numbers]:
+        """(first, last) run of the entry into a group that each run is of; itself if it is of none."""
+        group, entry = (self._tables.column("runs", name).astype(np.int64) for name in ("group", "entry"))
+        first = np.arange(len(entry))
+        last = first.copy()
+        grouped = np.flatnonzero(entry > 0)
+        order = grouped[np.lexsort((grouped, entry[grouped], group[grouped]))]
+        if len(order):
+            begins = np.flatnonzero((np.diff(group[order], prepend=-9) != 0) | (np.diff(entry[order], prepend=-9) != 0))
+            sizes = np.diff(begins, append=len(order))
+            first[order] = np.repeat(order[begins], sizes)
+            last[order] = np.repeat(order[begins + sizes - 1], sizes)
+        return first, last
 
     @cached_property
     def _runs(self) -> Numbers:

@@ -14,7 +14,7 @@ const SETTLED_MS = 150;
 
 /** @param {Scene} scene @param {(words: string) => void} say @returns {HTMLElement} */
 export function search(scene, say) {
-  const field = h("input", { type: "search", placeholder: "program, task, kind, lane, step", "aria-label": "find a program, task, kind, lane or step", value: get("find") || false });
+  const field = h("input", { type: "search", placeholder: "program, task, kind, step", "aria-label": "find a program, task, kind, lane or step", value: get("find") || false });
   const status = h("span", { class: "note", role: "status" });
   /** @type {{words: string, hits: Hit[]}} */
   let found = { words: "", hits: [] };
@@ -28,7 +28,7 @@ export function search(scene, say) {
   const tell = () => {
     if (!field.value.trim()) status.textContent = "";
     else if (!hits().length) status.textContent = `nothing is called “${field.value.slice(0, 80)}”`;
-    else status.textContent = place() < 0 ? `${count(hits().length)} found: Enter shows the next, Shift+Enter the one before` : `${count(place() + 1)} of ${count(hits().length)}`;
+    else status.textContent = place() < 0 ? `${count(hits().length)} found: Enter shows the next` : `${count(place() + 1)} of ${count(hits().length)}`;
   };
   /** @param {1 | -1} way */
   const step = (way) => {
@@ -90,14 +90,15 @@ function rowsOf(model, has) {
   /** @type {number[]} */
   const found = [];
   for (const { begin, end, index } of model.lanes) {
-    let last = "";
+    let last = NaN; // the run and program of the last row that is of a program or task that is meant
+    let lastProgram = NaN;
     for (let row = begin; row < end; row++) {
       const run = at(model.run, row);
       const program = at(model.program, row);
       const named = (program >= 0 && programs[program]) || tasks[model.ofRun("task", run)];
-      const key = `${run} ${program}`;
-      if ((row === begin && lanes[index]) || kinds[at(model.kind, row)] || (named && key !== last) || layouts[at(model.layout, row)]) found.push(row);
-      if (named) last = key;
+      const isNew = named && (run !== last || program !== lastProgram);
+      if ((row === begin && lanes[index]) || kinds[at(model.kind, row)] || isNew || layouts[at(model.layout, row)]) found.push(row);
+      if (named) [last, lastProgram] = [run, program];
     }
   }
   return found;
