@@ -11,6 +11,7 @@ from tilestep.report.advice.finding import ASIDE, LEARNS_OTHERWISE, LEAST_SHARE,
 from tilestep.report.advice.proposal import Proposal, Way
 
 _CLEARLY: Final = 1.1  # times as much
+_OTHERWISE: Final = 0.5  # of its gain is what an edit counts that changes what a step learns
 _MOST_OTHERS: Final = 3  # edits beside the best one
 
 
@@ -28,7 +29,7 @@ class Advice:
 
 
 def ranked(proposals: Sequence[Proposal], evidence: Evidence | None, *, all: bool = False) -> Advice:
-    """The findings, the most urgent first: what does not fit, then by gain, and what changes the results of training behind the rest.
+    """The findings, the most urgent first: what does not fit, then by gain. A larger batch changes what a step learns, and counts half.
 
     Args:
         proposals: in the order that counts among equals.
@@ -58,7 +59,8 @@ def ranked(proposals: Sequence[Proposal], evidence: Evidence | None, *, all: boo
             found.append((finding, chosen))
     if any(finding.kind == "set-up" for finding, _ in found):  # it says the same of first loads, with a figure
         found = [each for each in found if each[0].kind != "fixed"]
-    found.sort(key=lambda each: _rank(each[0]))
+    empty = any(finding.kind == "bubbles" for finding, _ in found)  # a pipeline is filled before its microbatches grow
+    found.sort(key=lambda each: _rank(each[0], 0.0 if empty else _OTHERWISE))
     together = None if played is None else _together(found, played, evidence)
     return Advice(findings=tuple(finding for finding, _ in found), together=together)
 
@@ -132,7 +134,7 @@ def _is_worth_it(finding: Finding, least_share: float) -> bool:
     return finding.urgent or gain is None or gain.tile_bytes > 0 or gain.share >= least_share
 
 
-def _rank(finding: Finding) -> tuple[int, float]:
+def _rank(finding: Finding, otherwise: float) -> tuple[int, float]:
     gain = finding.gain
     if finding.urgent or finding.kind == "memory":
         return (0, -gain.tile_bytes if gain is not None else 0) if finding.urgent else (1, 0)
@@ -140,4 +142,4 @@ def _rank(finding: Finding) -> tuple[int, float]:
         return ASIDE.index(finding.kind) + 5, 0
     if gain is None:
         return 4, 0
-    return (3 if finding.kind in LEARNS_OTHERWISE else 2), -gain.share
+    return 2, -gain.share * (otherwise if finding.kind in LEARNS_OTHERWISE else 1.0)
