@@ -98,14 +98,14 @@ def are_of_one_job(traces: Sequence[Tables]) -> bool:
 
 def _lines(trace: Tables) -> set[str]:
     """Names of its lines and heat maps."""
-    return {trace.strings[number] for table in _LINES for number in trace.column(table, "name").tolist() if number >= 0}
+    return {trace.strings[int(number)] for table in _LINES for number in trace.column(table, "name") if number >= 0}
 
 
 def _renumbered(values: NDArray[Any], texts: Sequence[str], strings: list[str], numbers: dict[str, int]) -> NDArray[np.int64]:
     """Numbers of texts of one trace as those of all."""
     used, inverse = np.unique(values, return_inverse=True)
     new: list[int] = []
-    for number in used.tolist():
+    for number in map(int, used):
         if number >= 0 and texts[number] not in numbers:
             numbers[texts[number]] = len(strings)
             strings.append(texts[number])
