@@ -217,7 +217,8 @@ def test_a_value_goes_round_behind_the_last_tile() -> None:
         ({"start_tile": [4]}, "column start_tile of lives"),
         ({"tile_bytes": [1 << 62]}, "column tile_bytes of lives"),
         (
-            dict.fromkeys(("first", "last", "category", "start_tile"), [0] * 2**20) | {"tiles": [4] * 2**20, "tile_bytes": [2**40] * 2**20},
+            dict.fromkeys(("first", "last", "category", "start_tile"), np.zeros(2**20 + 1))
+            | {"tiles": np.full(2**20 + 1, 4), "tile_bytes": np.full(2**20 + 1, 2**40)},
             r"its lives have more than 2\*\*62 bytes",
         ),
         ({"tiles": [1, 1]}, "column tiles of lives has 2 rows, column first 1"),
