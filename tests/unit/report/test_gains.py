@@ -14,6 +14,7 @@ from tilestep.report import Finding, Profile, profile_between
 from tilestep.report.advice import Gain, Line, evidence_of
 from tilestep.report.advice import evidence as evidence_module
 from tilestep.report.advice.lines import line_of, line_of_call
+from tilestep.report.quantities import share_text, time_text
 
 BIG = 4096
 STEP = program(superstep(50, 20, 10), name="jit_step", takes=(BIG, 30), gives=(BIG, 4))
@@ -100,6 +101,23 @@ def test_set_up_that_dominates_is_told_with_how_often_it_pays() -> None:
     many = trained(called, 6 * factor)
     assert finding.gain.cycles == pytest.approx(few.emulated_cycles - many.emulated_cycles / factor, rel=0.02)
     assert all(finding.kind != "set-up" for finding in many.findings)
+
+
+@pytest.mark.parametrize(("count", "others"), [(2, "the other"), (3, "the other 2")])
+def test_a_first_run_that_takes_most_is_told_where_runs_are_too_few_for_a_steady_state(count: int, others: str) -> None:
+    """Unless its load is what takes long, which is told as such."""
+    called = program(superstep(30), name="jit_step", takes=(BIG, 30), gives=(BIG, 4), donates={0: 0})
+    one, few = trained(called, 1), trained(called, count)
+    [finding] = [finding for finding in few.findings if finding.kind == "set-up"]
+    assert finding.part == "fixed"
+    share = share_text(one.emulated_cycles, few.emulated_cycles)
+    assert finding.text.startswith(
+        f"The first of {count} runs of jit_step, with all before it, takes {time_text(one.emulated_s)}, {share} of emulated time: "
+        f"{others} with all behind it {time_text(few.emulated_s - one.emulated_s)}."
+    )
+    assert (finding.gain, bool(finding.unknown)) == (None, True)
+    long = program(superstep(300_000), name="jit_step", takes=(BIG, 30), gives=(BIG, 4), donates={0: 0})
+    assert all(finding.kind != "set-up" for run in (one, trained(long, count)) for finding in run.findings)
 
 
 def test_what_does_not_fit_comes_first() -> None:

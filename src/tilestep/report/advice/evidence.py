@@ -28,7 +28,7 @@ MOST_READ: Final = 1_000_000  # work of the calls that are looked at: a second o
 MOST_PLAYED: Final = 2_000_000  # work of the calls that are played for all findings together: two seconds there
 _CALL_WORK: Final = 12  # numbers that take as long as a call does beside its own
 _FORGET_WORK: Final = 3  # of a call that forgets a value
-_LEAST_TURNS: Final = 4  # of which half are taken to be warm
+LEAST_TURNS: Final = 4  # of which half are taken to be warm
 _WARM: Final = 0.25  # of the runs that are looked at: those before are the way to a warm system, if not all are looked at
 
 
@@ -187,7 +187,7 @@ class Evidence:
                 break
             ends = index
         starts = [start for start in starts if start <= ends]
-        if len(starts) < _LEAST_TURNS:
+        if len(starts) < LEAST_TURNS:
             return None
         middle, last = starts[len(starts) // 2], starts[-1]
         history, cycles = self.history, dict[int, int]()
@@ -202,6 +202,13 @@ class Evidence:
 
         play(system, watched(), history.programs)
         return (cycles[last] - cycles[middle]) / (len(starts) - 1 - len(starts) // 2)
+
+    def until(self, start: int) -> int | None:
+        """Cycles until all that was called before a position has ended; None if that is long to play, or not kept."""
+        calls = self.calls[:start]
+        if not self.is_whole or sum(map(_work, calls)) > MOST_PLAYED // 4:
+            return None
+        return replay(self.history, calls=calls).end_cycle - begin_of(self.history.snapshot)
 
     def seconds(self, cycles: float) -> float:
         """Of emulated time."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from tilestep.report.advice.evidence import Evidence
+from tilestep.report.advice.evidence import LEAST_TURNS, Evidence
 from tilestep.report.advice.finding import Finding, Gain
 from tilestep.report.advice.phrases import named
 from tilestep.report.advice.proposal import Proposal
@@ -37,8 +37,27 @@ class Steady:
     set_up_cycles: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Turns:
+    """The program, or the group of programs, that takes longest, and where its turns begin in the calls."""
+
+    label: str
+    key: int
+    count: int
+    starts: tuple[int, ...]
+
+
 def steady_state(figures: Figures, evidence: Evidence) -> Steady | None:
     """The steady state of a profile; None if nothing ran often enough to have one."""
+    turns = _turns(figures, evidence)
+    cycles = None if turns is None else evidence.turn(turns.starts)
+    if turns is None or cycles is None:
+        return None
+    set_up = max(figures.emulated_cycles - round(turns.count * cycles), 0)
+    return Steady(label=turns.label, key=turns.key, turns=turns.count, turn_cycles=round(cycles), set_up_cycles=set_up)
+
+
+def _turns(figures: Figures, evidence: Evidence) -> _Turns | None:
     longest = max((p for p in figures.programs if p.runs), key=lambda program: program.cycles.total, default=None)
     if longest is None:
         return None
@@ -47,22 +66,23 @@ def steady_state(figures: Figures, evidence: Evidence) -> Steady | None:
         longest = max(members, key=lambda program: program.cycles.total - program.cycles.load)
         starts = evidence.entries(longest.group, longest.key)
         of_key = sum(call.key == longest.key for call in evidence.dispatches)
-        turns = len(starts) * longest.runs // of_key if of_key else 0
+        count = len(starts) * longest.runs // of_key if of_key else 0
     else:
         starts = evidence.runs_of(longest.key)
-        turns = longest.runs
-    cycles = evidence.turn(starts)
-    if cycles is None or not turns:
-        return None
-    set_up = max(figures.emulated_cycles - round(turns * cycles), 0)
+        count = longest.runs
     label = f"program group '{longest.group}'" if longest.group else figures.label(longest.key)
-    return Steady(label=label, key=longest.key, turns=turns, turn_cycles=round(cycles), set_up_cycles=set_up)
+    return _Turns(label=label, key=longest.key, count=count, starts=starts) if count else None
 
 
 def set_up(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     """More of the time goes into set-up than into steps."""
-    steady = None if evidence is None else steady_state(figures, evidence)
-    if evidence is None or steady is None or steady.set_up_cycles < _DOMINATES * figures.emulated_cycles:
+    if evidence is None:
+        return
+    steady = steady_state(figures, evidence)
+    if steady is None:
+        yield from _first_turn(figures, evidence)
+        return
+    if steady.set_up_cycles < _DOMINATES * figures.emulated_cycles:
         return
     work, factor = steady.turns * steady.turn_cycles, 2
     while factor < _MOST and steady.set_up_cycles / factor > _LEFT * (work + steady.set_up_cycles / factor):
@@ -84,3 +104,26 @@ def set_up(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     edit = f"run {steady.label} {steady.turns * factor:,} times in place of {steady.turns:,}"
     line = evidence.line_of_call(steady.key)
     yield Proposal(finding=Finding(kind="set-up", text=text, edit=edit, line=line, gain=gain))
+
+
+def _first_turn(figures: Figures, evidence: Evidence) -> Iterator[Proposal]:
+    """Too few turns to tell what one takes once warm, and the first has most of the time."""
+    turns = _turns(figures, evidence)
+    if turns is None or not 1 < len(turns.starts) < LEAST_TURNS:
+        return
+    first = evidence.until(turns.starts[1])
+    if first is None:
+        return
+    rest = max(figures.emulated_cycles - first, 0)
+    if first - rest / (turns.count - 1) < _DOMINATES * figures.emulated_cycles:
+        return
+    until, after = (time_text(evidence.seconds(cycles)) for cycles in (first, rest))
+    others = "the other" if turns.count == 2 else f"the other {turns.count - 1}"
+    text = (
+        f"The first of {turns.count} runs of {turns.label}, with all before it, takes {until}, "
+        f"{share_text(first, figures.emulated_cycles)} of emulated time: {others} with all behind it {after}. "
+        f"With {LEAST_TURNS} runs or more a profile says what one takes once warm."
+    )
+    edit = f"run {turns.label} {LEAST_TURNS} times or more in place of {turns.count}"
+    unknown = "so few runs do not tell what one takes once warm"
+    yield Proposal(finding=Finding(kind="set-up", text=text, edit=edit, line=evidence.line_of_call(turns.key), unknown=unknown))
