@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final, cast
 
 from tilestep.record.edits.donation import donatable, donated, kept, pairs_of
 from tilestep.record.edits.script import Change, in_turn
@@ -78,27 +78,47 @@ def _proposal(text: str, program: ProgramProfile, way: Way, evidence: Evidence |
     jit, call = jit_of(evidence.programs[program.key]), evidence.line_of_call(program.key)
     if jit.line is not None and call not in (None, jit.line):
         text += f" It is called at {call}."
-    code = jit.with_options(donating(jit, [argument.name for argument in arguments]))
-    code += "" if arguments[0].reason == "own result" else f"  # and return {_roots(arguments)} with the other results"
+    code = donating(jit, [argument.name for argument in arguments])
+    code += f"  # and return {_roots(arguments)} with the other results" if code and arguments[0].reason == "same value" else ""
     finding = Finding(kind="donation", text=text, edit=way.edit, line=jit.line or call)
     return Proposal(finding=finding, ways=(replace(way, code=code),))
 
 
-def donating(jit: Jit, names: Sequence[str]) -> dict[str, object]:
-    """The options of jit that donate arguments. Args: names: of arguments, or of parts of some: 'params[0]', 'args[1].mu'."""
-    by_name: dict[str, None] = {}
-    by_number: dict[int, None] = {}
+def donating(jit: Jit, names: Sequence[str]) -> str:
+    """The line that jits a function, donating more arguments; '' if what it donates already cannot be joined with them.
+
+    It donates by number or by name, as the line does already, and never by both: then JAX donates by its place only what has its number.
+
+    Args: names: of arguments, or of parts of some: 'params[0]', 'args[1].mu'.
+    """
+    try:
+        numbers, named = _listed(jit.option("donate_argnums")), _listed(jit.option("donate_argnames"))
+    except (TypeError, ValueError):  # a variable
+        return ""
     given = jit.positional
+    by_name = dict.fromkeys(str(name) for name in named)
+    by_number = {int(number) + (len(given) if int(number) < 0 else 0) for number in numbers}
     for name in names:
         root = re.split(r"[\[.]", name)[0]
         place = re.match(r"\[(\d+)\]", name.removeprefix(root))
         if place is not None and root not in jit.parameters and root == (jit.star or "args"):
-            by_number[len(given) + int(place[1])] = None
+            by_number.add(len(given) + int(place[1]))
         else:
             by_name[root] = None
     if not by_number:
-        return {"donate_argnames": tuple(by_name)}
-    return {"donate_argnums": tuple(sorted({*by_number, *(given.index(name) for name in by_name if name in given)}))}
+        return jit.with_options({"donate_argnums": None, "donate_argnames": tuple(by_name)})
+    if jit.has_places and all(name in given for name in by_name):
+        every = {*by_number, *(given.index(name) for name in by_name)}
+        return jit.with_options({"donate_argnames": None, "donate_argnums": tuple(sorted(every))})
+    if jit.has_places and all(number < len(given) for number in by_number):
+        every = tuple(dict.fromkeys([*(given[number] for number in sorted(by_number)), *by_name]))
+        return jit.with_options({"donate_argnums": None, "donate_argnames": every})
+    return ""
+
+
+def _listed(option: object) -> tuple[Any, ...]:
+    """The values of an option that takes one or several."""
+    return () if option is None else (option,) if isinstance(option, int | str) else tuple(cast("Iterable[Any]", option))
 
 
 def _possible(evidence: Evidence, program: ProgramProfile, arguments: list[StreamedArgument]) -> list[StreamedArgument]:

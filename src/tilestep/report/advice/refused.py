@@ -9,6 +9,7 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.plan.liveness import fits
 from tilestep.plan.steps import Program
 from tilestep.record.sources import Source
+from tilestep.report.advice.donation import donating
 from tilestep.report.advice.finding import Finding, Gain, Line
 from tilestep.report.advice.freeing import Freed, freed_of
 from tilestep.report.advice.jits import jit_of
@@ -68,7 +69,7 @@ def did_not_fit(
         text += " None of them is enough by itself: join them, make the arrays smaller, or use a smaller dtype."
     basis = "of its fullest tile, planned again" if best.how == "within 2 %" else "of its fullest tile, by the values that would go"
     gain = Gain(tile_bytes=best.tile_bytes, how=best.how, basis=basis)
-    code = jit.with_options({"donate_argnames": tuple(dict.fromkeys(could_be_donated(program)))}) if best.edit.startswith("donate ") else ""
+    code = donating(jit, could_be_donated(program)) if best.edit.startswith("donate ") else ""
     return Finding(kind="memory", text=text, edit=best.edit, code=code, line=best.line or line, gain=gain, urgent=True)
 
 

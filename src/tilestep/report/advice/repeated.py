@@ -46,7 +46,8 @@ def repeated(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         jit = jit_of(evidence.programs[profile.key])
         names = [argument.name for argument in found]
         put = "\n".join(f"{name} = jax.device_put({name}, jax.devices('ipu')[0])" for name in dict.fromkeys(names) if name.isidentifier())
-        code = "\n".join(filter(None, (put, f"{jit.with_options(donating(jit, names))}  # and return {roots} with the other results")))
+        donated = donating(jit, names)
+        code = "\n".join(filter(None, (put, donated and f"{donated}  # and return {roots} with the other results")))
         yield Proposal(finding=finding, ways=(Way(edit=edit, change=change, how="within 2 %", code=code),), only_with_gain=True)
 
 
