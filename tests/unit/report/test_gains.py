@@ -125,6 +125,25 @@ def test_what_does_not_fit_comes_first() -> None:
     assert (profile.findings[0].kind, profile.findings[0].urgent) == ("memory", True)
 
 
+@pytest.mark.parametrize("used_again", [True, False])
+def test_an_argument_is_donated_as_a_whole_only_if_nothing_of_it_is_used_again(used_again: bool) -> None:
+    tree = program(superstep(5), name="jit_step", takes=(BIG, 30, 4), gives=(BIG,))
+    names = ("p['w']", "p['table']", "x")
+    tree = replace(tree, arguments=tuple(replace(a, name=name) for a, name in zip(tree.arguments, names, strict=True)))
+    host = Host()
+    begin = begin_history(host.system)
+    state, table = host.put(BIG), host.put(30)
+    for _ in range(20):
+        before, (state,) = state, host.run(tree, state, table, host.put(4))
+        host.system.forget(before)
+        table = table if used_again else host.put(30)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    finding = next(finding for finding in profile.findings if finding.kind == "donation")
+    assert finding.edit == ("donate p['w'] as an argument of its own" if used_again else "donate p")
+    assert ("p cannot be donated as a whole, because other parts are used again or come twice" in finding.text) == used_again
+    assert (finding.code == "") == used_again
+
+
 def test_findings_in_json_are_objects() -> None:
     document = json.loads(trained(STEP, 20).to_json())
     found = document["findings"][0]

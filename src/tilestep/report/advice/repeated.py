@@ -7,7 +7,7 @@ from typing import Final
 
 from tilestep.record.edits.donation import kept, put_once
 from tilestep.record.edits.script import in_turn
-from tilestep.report.advice.donation import donating
+from tilestep.report.advice.donation import donating, not_whole
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
 from tilestep.report.advice.jits import jit_of
@@ -46,7 +46,7 @@ def repeated(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         jit = jit_of(evidence.programs[profile.key])
         names = [argument.name for argument in found]
         put = "\n".join(f"{name} = jax.device_put({name}, jax.devices('ipu')[0])" for name in dict.fromkeys(names) if name.isidentifier())
-        donated = donating(jit, names)
+        donated = "" if not_whole(evidence, profile.key, positions) else donating(jit, names)
         code = "\n".join(filter(None, (put, donated and f"{donated}  # and return {roots} with the other results")))
         yield Proposal(finding=finding, ways=(Way(edit=edit, change=change, how="within 2 %", code=code),), only_with_gain=True)
 
