@@ -15,6 +15,7 @@ from tilestep.report import Finding, Profile, profile_between
 from tilestep.report.advice import Gain, Line, evidence_of
 from tilestep.report.advice import evidence as evidence_module
 from tilestep.report.advice.lines import line_of, line_of_call
+from tilestep.report.advice.repeated import never_new
 from tilestep.report.quantities import share_text, time_text
 
 BIG = 4096
@@ -169,6 +170,22 @@ def test_fewer_calls_take_as_long_as_a_host_program_that_makes_fewer(donates: di
     evidence = evidence_of(many)
     assert evidence is not None
     assert evidence.played_for(1).saved(in_fewer_calls(1, large, 4)) == many.emulated_cycles - few.emulated_cycles
+
+
+def test_a_batch_is_no_state_and_never_the_same() -> None:
+    step = program(superstep(5), name="jit_step", takes=(64, 4, 30), gives=(64,))
+    ask = program(superstep(5), name="jit_ask", takes=(64, 30), gives=(4,))
+    host = Host()
+    begin = begin_history(host.system)
+    state, rate = host.put(64), host.put(4)
+    for _ in range(6):
+        batch = host.put(30)
+        host.run(ask, state, batch)
+        [state] = host.run(step, state, rate, batch)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    evidence = evidence_of(profile)
+    assert evidence is not None
+    assert {found.name: never_new(evidence, found) for found in profile.programs} == {"jit_step": {0, 1}, "jit_ask": {0}}
 
 
 def test_findings_in_json_are_objects() -> None:
