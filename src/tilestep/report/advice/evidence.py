@@ -153,6 +153,32 @@ class Evidence:
             basis = f"of runs {before + 1:,} to {before + runs:,} of {self.runs:,}"
         return _played(replace(self.history, snapshot=system.snapshot()), rest, basis, max(self.runs, 1) / max(runs, 1))
 
+    def ends_for(self, changes: int, *, most: int | None = None) -> tuple[tuple[Played, ...], str]:
+        """The parts of the calls that may be played so often: all of them, or the first and the last runs; and which, in words.
+
+        The first runs are as they are, because programs are loaded in them; the last ones stand for all others, too, by `times`.
+        Args: most: as of `played_for`.
+        """
+        allowed = MOST_PLAYED if most is None else most
+        last = self.played_for(changes, most=allowed)
+        if not last.basis:
+            return (last,), ""
+        last = self.played_for(changes, most=allowed // 2)
+        runs, work, end = sum(isinstance(call, Dispatch) for call in last.script.calls), 0, 0
+        starts = set(_starts(self.calls))
+        for index, call in enumerate(self.calls):
+            if index in starts:
+                end = index
+            work += _work(call)
+            if work > allowed // 2 // (changes + 2):
+                break
+        head = self.calls[:end]
+        first = sum(isinstance(call, Dispatch) for call in head)
+        last = replace(last, times=(self.runs - first) / max(runs, 1))
+        if not first or first > len(self.dispatches) - runs:
+            return (last,), f"estimated from the last {runs:,} of {self.runs:,} runs"
+        return (_played(self.history, head, ""), last), f"estimated from the first {first:,} and the last {runs:,} of {self.runs:,} runs"
+
     def entries(self, group: str, key: int | None = None) -> tuple[int, ...]:
         """Positions in the calls at which the host enters a program group. Args: key: only entries that run this program of it."""
         found: dict[int, int] = {}

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
 from tilestep.errors import TilestepError
 from tilestep.plan.steps import Program, Superstep
+from tilestep.record.edits.fewer import in_fewer_calls
 from tilestep.record.edits.larger import enlarged
-from tilestep.record.edits.programs import Leaf, shorter, with_leaves
-from tilestep.record.edits.script import Change, ImpossibleEditError, with_changed
+from tilestep.record.edits.script import Change, ImpossibleEditError
 from tilestep.record.sources import MOST_TEXT, Source, planned_again
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
@@ -67,7 +66,7 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     largest = max(
         (leaf for leaf in leaves(program.body) if isinstance(leaf, Superstep)), key=lambda leaf: leaf.compute_cycles, default=None
     )
-    edit, change, times = f"make the batch of {label} {batch * factor:,}", with_changed([profile.key], partial(_shared, planned, factor)), 1
+    edit, change, times = f"make the batch of {label} {batch * factor:,}", in_fewer_calls(profile.key, planned, factor), 1
     if profile.group:
         changed = {profile.key: planned, **_members(figures, evidence, profile, batch, factor)}
         edit = f"make microbatches of {profile.group} of {batch * factor:,} samples in place of {batch:,}, in fewer steps"
@@ -77,7 +76,7 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         edit=edit,
         change=change,
         how="about",
-        basis=f"for as many samples, planned again with a batch of {batch * factor:,}",
+        basis=f"for as many samples in fewer {'steps' if profile.group else 'calls'}, planned again with a batch of {batch * factor:,}",
         times=times,
         fixed_cycles=steady.set_up_cycles if steady is not None else sum(p.cycles.load for p in figures.programs),
         plans=True,
@@ -147,12 +146,3 @@ def _cycles(program: Program) -> int:
 
 def _all_larger(changed: Mapping[int, Program]) -> Change:
     return lambda script: script.with_programs(changed)
-
-
-def _shared(planned: Program, factor: int, program: Program) -> Program:
-    """A program with one part of so many of a larger one's cycles."""
-
-    def change(leaf: Leaf) -> Leaf:
-        return shorter(leaf, 1, factor) if isinstance(leaf, Superstep) else leaf
-
-    return replace(program, body=with_leaves(planned, change).body)
