@@ -157,6 +157,11 @@ def test_a_program_that_did_not_fit_is_the_first_finding(open_page: OpenPage, ou
     assert "(out_of_memory.py:10)" in shown["said"][1]
     assert "None of them is enough by itself" in shown["said"][1]
     assert shown["links"][-1].startswith("#memory?program=a")
+    folder = out_of_memory if out_of_memory.is_dir() else out_of_memory.parent
+    told = " ".join((folder / "summary.txt").read_text(encoding="utf-8").split())
+    assert "nothing ran on bow-2000" in told
+    assert "what was to run did not fit. What to do 1. " in told
+    assert shown["said"][1] in told
 
 
 def test_the_first_three_stand_out_with_what_all_save_together(open_page: OpenPage) -> None:

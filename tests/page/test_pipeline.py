@@ -45,6 +45,19 @@ def stages_column(page: Page, name: str) -> int:
     return heads.index(name)
 
 
+def test_a_task_that_is_forward_and_backward_has_a_look_of_its_own(open_page: OpenPage, pipeline: Path) -> None:
+    page = open_page(pipeline, "pipeline")
+    drawn, happened = page.locator("#main .legend").all_inner_texts()[:2]
+    assert "(FB)" not in drawn
+    assert "forward and backward (FB)" in happened
+    page.locator("#main figure").nth(1).get_by_role("button", name="Show as table").click()
+    label = next(each for each in tables(page) if each.startswith("what happened"))
+    looks = {(row[1], row[2]) for row in rows(page, label) if row[1]}
+    assert ("FB0", "forward and backward (FB)") in looks
+    assert ("F0", "forward (F)") in looks
+    assert ("FB0", "forward (F)") not in looks
+
+
 def test_keys_go_from_task_to_task_and_the_url_has_the_choice(open_page: OpenPage, pipeline: Path) -> None:
     page = open_page(pipeline, "pipeline")
     page.locator("#main figure > canvas").first.focus()

@@ -22,11 +22,11 @@ from tilestep.report.reader import Report, open_report
 CODE = "\n".join(["# the program", "def loss(x):", "    return dot(x)", "", *["#"] * 4, "loss(1)"])
 
 
-def with_code(code: str = CODE, line: int = 3, trips: int = 5) -> Report:
-    """A recording of runs of a program whose steps come from a line of train.py."""
-    frames = (FRAMES[0], Frame(file="/home/me/train.py", function="loss", line=line, column=5, parent=1), FRAMES[2])
+def with_code(code: str = CODE, line: int = 3, trips: int = 5, file: str = "/home/me/train.py") -> Report:
+    """A recording of runs of a program whose steps come from a line of a file."""
+    frames = (FRAMES[0], Frame(file=file, function="loss", line=line, column=5, parent=1), FRAMES[2])
     called = replace(two_stages(trips=trips), frames=frames)
-    return Report(Changed(recorded(run_of(called, runs=2), [called]), {"sources": {"/home/me/train.py": code}}))
+    return Report(Changed(recorded(run_of(called, runs=2), [called]), {"sources": {file: code}}))
 
 
 def by_line(report: Report) -> dict[int, list[StepRow]]:
@@ -64,7 +64,15 @@ def test_its_first_line_names_the_line_that_costs_most(open_page: OpenPage, mnis
     most = max(costs, key=lambda line: costs[line])
     whole = sum(row.cycles for row in overview(open_report(mnist_plain)).steps)
     assert f"mnist_plain.py:{most}" in page.inner_text(".answer a")
-    assert [each["value"] for each in values(page, ".answer")] == [costs[most], costs[most] / whole]
+    every = overview(open_report(mnist_plain)).emulated_cycles
+    assert [each["value"] for each in values(page, ".answer")] == [costs[most], costs[most] / whole, whole / every, every]
+    assert "the rest is loads, transfers and waits" in page.inner_text(".answer")
+
+
+def test_steps_of_programs_that_may_run_at_once_are_no_part_of_the_whole(open_page: OpenPage, pipeline: Path) -> None:
+    page = open_page(pipeline, "source")
+    assert "some of which may run at once" in page.inner_text(".answer")
+    assert "the rest is" not in page.inner_text(".answer")
 
 
 def test_the_keyboard_goes_to_a_costly_line_and_shows_its_steps(open_page: OpenPage, mnist_plain: Path) -> None:
@@ -126,6 +134,7 @@ def test_lines_of_a_stand_where_b_has_them_now(open_page: OpenPage) -> None:
     half = len(shown[4]) // 2
     assert (shown[4][0], shown[4][half]) == (by_line(a)[3][0].cycles, by_line(b)[4][0].cycles)
     assert list(shown) == [4]
+    assert page.locator(".source-code > .note").count() == 0
     page.locator(".code-row.costs").click()
     assert "A (line 3)" in page.inner_text(".line-panel")
 
@@ -133,6 +142,26 @@ def test_lines_of_a_stand_where_b_has_them_now(open_page: OpenPage) -> None:
 def test_a_line_that_b_lacks_is_named(open_page: OpenPage) -> None:
     page = open_page((with_code(), with_code(code="other = dot(2)", line=1)), "source")
     assert [row[2] for row in rows(page, "lines of A that B has no more")] == ["return dot(x)"]
+
+
+@pytest.mark.parametrize(
+    ("file", "code", "note"),
+    [
+        ("/home/you/b/copy.py", CODE, "they have the same content"),
+        ("/home/you/b/train.py", f"{CODE}\n# more", "they have the same name"),
+        ("/home/you/b/other.py", f"{CODE}\n# more", "Files not matched: no file of"),
+    ],
+)
+def test_files_match_by_content_and_by_name(open_page: OpenPage, file: str, code: str, note: str) -> None:
+    a, b = with_code(), with_code(file=file, code=code)
+    page = open_page((a, b), "source")
+    assert note in page.inner_text(".source-code")
+    [costs] = [figures for number, *figures in margin(page) if number == 3]
+    known = [figure for figure in costs if figure]
+    half = len(known) // 2
+    assert (known[:half] == known[half:]) is ("not matched" not in note)
+    assert "only A" not in page.inner_text(".source-code")
+    assert page.locator(".source-code .shrinks").count() == 0
 
 
 @pytest.mark.parametrize("mode", ["stack", "scope", "program"])

@@ -20,6 +20,7 @@ from tilestep.plan.steps import Program
 from tilestep.record.container import Builder, Tables, read_recording, write_recording
 from tilestep.record.machine import machine_document
 from tilestep.record.program import ProgramTables
+from tilestep.report.advice import Finding
 from tilestep.report.file_names import (
     HLO_FILE,
     MEMORY_FILE,
@@ -61,7 +62,7 @@ def write_report(profile: Profile, directory: Path, *, recording: Tables | None 
     Returns: why there is no page of them, and how to make one; '' if nothing is missing.
     Raises: OSError naming the file that cannot be written; RecordingError if the recording is too large to be read again.
     """
-    for name, text in zip(REPORT_FILES, (profile.to_json(), profile.summary()), strict=True):
+    for name, text in zip(REPORT_FILES, (profile.to_json(), profile.summary(before=unfit(recording))), strict=True):
         write_file(directory / name, text + "\n")
     if recording is None:
         return ""
@@ -76,6 +77,18 @@ def write_report(profile: Profile, directory: Path, *, recording: Tables | None 
         folder = shlex.quote(plain(directory))
         return f"{plain(page)} is not written{stale}: {_why(error)}; run.tilestep is: `tilestep report html {folder}` makes a page of it"
     return ""
+
+
+def unfit(recording: Tables | None) -> tuple[Finding, ...]:
+    """The findings of a recording about programs that did not fit; () if it has none, or cannot be read."""
+    if recording is None:
+        return ()
+    try:
+        from tilestep.report.page.sections.refused import refused  # part of the page
+
+        return tuple(finding for _, finding in refused(Report(recording)))
+    except Exception:  # a run does not fail for its advice, of which it has said the gist when the program was refused
+        return ()
 
 
 def unwritten(error: OSError | RecordingError) -> str:

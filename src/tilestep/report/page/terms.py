@@ -36,7 +36,7 @@ TERMS: Final[Mapping[str, str]] = MappingProxyType(
         "resident": "In the IPU's memory between two runs.",
         "program group": "Several programs that are one program per IPU: between them nothing is reloaded.",
         "collective": "An operation between IPUs, such as a sum over all of them.",
-        "host call": "A call of a Python function on the host in the middle of a run.",
+        "host call": "A stop in the middle of a run for data outside of the chip: a Python function, a feed, or values in pinned_host.",
         "family": "A class of operations that have one estimator, such as matmul or reduce.",
         "estimator": "The formula for the time of one operation (cost model).",
         "dry run": "A run without values: time and memory only.",

@@ -8,7 +8,7 @@ import { get, link, number, set } from "../core/state.js";
 import { table } from "../core/table.js";
 import { text, valueOf } from "../core/value.js";
 import { codeList, figuresOf } from "./source/code.js";
-import { filesOf, linesOf, sourceOf } from "./source/costs.js";
+import { filesOf, linesOf, matchedFiles, sourceOf } from "./source/costs.js";
 import { flames } from "./source/flame.js";
 import { linePanel } from "./source/line.js";
 import { choice, searchField } from "./steps/controls.js";
@@ -26,7 +26,7 @@ export const source = {
   needs: "source",
   absent: "The recording has no programs, so no line has a cost.",
   async render(sides, page) {
-    const sources = await Promise.all(sides.map(sourceOf));
+    const { sources, names: namesOfA } = matchedFiles(await Promise.all(sides.map(sourceOf)));
     const all = await Promise.all(sides.map(stepsOf));
     const files = filesOf(sources);
     const code = h("section", { class: "source-code", "aria-label": "code" });
@@ -34,19 +34,21 @@ export const source = {
 
     /** @param {string} file @param {number} line */
     const show = (file, line) => {
-      const { lines, lost, of } = linesOf(sources, file);
+      const having = sources.filter(({ files: own }) => own.has(file));
+      const steps = all.filter(({ side }) => having.some((each) => each.side === side));
+      const { lines, lost, of } = linesOf(having, file);
       const shown = lines.find((each) => each.number === line);
       const choose = (/** @type {CodeLine} */ chosen) => {
         set({ file, line: chosen.number });
-        replace(panel, linePanel(page, sources, all, file, chosen));
+        replace(panel, linePanel(page, having, steps, file, chosen));
       };
-      replace(code, of ? listing(sources, file, lines, line, choose) : lineTable(sources, file, lines, choose), lostLines(lost, sources));
-      if (shown) replace(panel, linePanel(page, sources, all, file, shown));
+      replace(code, pairing(sources, file), of ? listing(having, file, lines, line, choose) : lineTable(having, file, lines, choose), lostLines(lost, having, file));
+      if (shown) replace(panel, linePanel(page, having, steps, file, shown));
       else replace(panel, h("p", { class: "note" }, line ? `Line ${line} of ${file} has no cost.` : "Choose a line with a cost to see what it became."));
     };
 
     if (!files.length) return [h("p", { class: "absent" }, "No line of the program has a cost: nothing ran, or nothing says where steps come from."), ...flames(all)];
-    const wanted = get("file");
+    const wanted = namesOfA.get(get("file")) ?? get("file");
     const start = files.some(({ file }) => file === wanted) ? wanted : /** @type {{file: string}} */ (files[0]).file;
     show(start, number("line", 0));
     const most = Math.max(...sources.map(({ cycles }) => cycles), 1);
@@ -59,14 +61,28 @@ export const source = {
   },
 };
 
+/** Which file of A stands beside one of B, where that is not plain. @param {Source[]} sources @param {string} file @returns {HTMLElement | null} */
+function pairing(sources, file) {
+  const [a, b] = sources.map((source) => source.files.get(file));
+  if (sources.length < 2 || (a && b && a.file === b.file)) return null;
+  if (a && b) return h("p", { class: "note" }, `${a.file} of A stands beside ${b.file} of B: they have the same ${a.code !== null && a.code === b.code ? "content" : "name"}.`);
+  const [has, lacks] = a ? ["A", "B"] : ["B", "A"];
+  return h("p", { class: "note" }, `Files not matched: no file of ${lacks} has the path, the content or the name of this one of ${has}, so its costs stand alone.`);
+}
+
 /** The line that costs most. @param {Source} source @param {boolean} two @returns {HTMLElement[]} */
-function answer({ side, cycles, files }, two) {
+function answer({ side, cycles, inTurn, files }, two) {
   const costs = [...files.values()].flatMap((file) => [...file.costs.values()]);
   const [first] = costs.sort((one, other) => other.cycles - one.cycles);
   if (!first?.cycles) return [];
   const to = h("a", { href: link("source", { file: first.file, line: first.line }) }, `${first.file}:${first.line}`);
   const what = [first.function ? ` in ${first.function}` : "", " costs most: ", valueOf(first.cycles, "cycles", "source.cycles"), ", ", valueOf(first.cycles / cycles, "share", "source.share"), " of the time in steps."];
-  return [h("p", { class: "answer" }, two ? h("strong", {}, `${side.name.toUpperCase()}: `) : null, to, what)];
+  const whole = side.head.emulated_cycles;
+  const spent = valueOf(whole, "cycles", "head.total");
+  const steps = inTurn
+    ? [" Steps are ", valueOf(cycles / whole, "share", "source.whole"), " of the ", spent, " emulated; the rest is loads, transfers and waits."]
+    : [" Steps take ", valueOf(cycles, "cycles", "source.share"), " in all programs together, some of which may run at once; ", spent, " were emulated."];
+  return [h("p", { class: "answer" }, two ? h("strong", {}, `${side.name.toUpperCase()}: `) : null, to, what, whole ? steps : null)];
 }
 
 /** @param {Source} source @param {boolean} two @returns {HTMLElement} */
@@ -131,15 +147,15 @@ function lineTable(sources, file, lines, choose) {
   return [h("p", { class: "no-code" }, `${why} The lines stand here without it.`), table({ label: `lines of ${file}`, columns, rows: lines, sortBy: 2, open: choose })];
 }
 
-/** @param {Cost[]} lost @param {Source[]} sources @returns {HTMLElement | null} */
-function lostLines(lost, sources) {
+/** @param {Cost[]} lost @param {Source[]} sources @param {string} file @returns {HTMLElement | null} */
+function lostLines(lost, sources, file) {
   const costs = lost.filter(({ cycles }) => cycles);
   if (!costs.length || sources.length < 2) return null;
   /** @type {import("../core/table.js").Column<Cost>[]} */
   const columns = [
     { name: "line of A", of: (cost) => cost.line, cell: (cost) => `${cost.file}:${cost.line}` },
     { name: "function", of: (cost) => cost.function },
-    { name: "code", of: (cost) => sources[0]?.files.get(cost.file)?.lines?.[cost.line - 1]?.trim() ?? "" },
+    { name: "code", of: (cost) => sources[0]?.files.get(file)?.lines?.[cost.line - 1]?.trim() ?? "" },
     { name: `${NAMES.time}, A`, unit: "cycles", origin: "source.cycles", of: (cost) => cost.cycles },
   ];
   return h("div", {}, h("h3", {}, "Lines of A that B has no more"), table({ label: "lines of A that B has no more", columns, rows: costs, sortBy: 3 }));

@@ -22,7 +22,7 @@
  * @property {number} reads
  */
 /** @typedef {{file: string, lines: string[] | null, code: string | null, why: string, cycles: number, costs: Map<number, Cost>}} SourceFile */
-/** @typedef {{side: Side, files: Map<string, SourceFile>, cycles: number, unknown: number, kept: boolean, hasCalls: boolean, hasLives: boolean}} Source */
+/** @typedef {{side: Side, files: Map<string, SourceFile>, cycles: number, inTurn: boolean, unknown: number, kept: boolean, hasCalls: boolean, hasLives: boolean}} Source */
 /** A line of a file, with what it costs in each recording. @typedef {{number: number, text: string | null, a?: Cost, b?: Cost}} CodeLine */
 
 /** @type {WeakMap<Side, Promise<Source>>} */
@@ -72,14 +72,53 @@ async function read(side) {
     file.costs.set(cost.line, cost);
     file.cycles += cost.cycles;
   }
-  return { side, files, cycles: json.cycles, unknown: json.unknown_cycles, kept: json.kept, hasCalls: json.has_calls, hasLives: json.has_lives };
+  return { side, files, cycles: json.cycles, inTurn: json.in_turn, unknown: json.unknown_cycles, kept: json.kept, hasCalls: json.has_calls, hasLives: json.has_lives };
+}
+
+/**
+ * Both recordings with the files that belong together under B's name: those of the same path, else of the same content, else of the same base
+ * name, where only one of each recording has it. Costs keep the names that their recording has.
+ * @param {Source[]} sources one or two
+ * @returns {{sources: Source[], names: Map<string, string>}} and the name here of each file of A that has another
+ */
+export function matchedFiles(sources) {
+  const [a, b] = sources;
+  /** @type {Map<string, string>} */
+  const names = new Map();
+  if (!a || !b) return { sources, names };
+  /** @type {((file: SourceFile) => string | null)[]} */
+  const ways = [({ file }) => file, ({ code }) => code || null, ({ file }) => file.split("/").at(-1) ?? file];
+  let [ofA, ofB] = [[...a.files.values()], [...b.files.values()]];
+  for (const way of ways) {
+    const [one, other] = [onlyOnes(ofA, way), onlyOnes(ofB, way)];
+    for (const [key, { file }] of one) {
+      const same = other.get(key)?.file;
+      if (same !== undefined) names.set(file, same);
+    }
+    const taken = new Set(names.values());
+    ofA = ofA.filter(({ file }) => !names.has(file));
+    ofB = ofB.filter(({ file }) => !taken.has(file));
+  }
+  const files = new Map([...a.files].map(([file, of]) => [names.get(file) ?? file, of]));
+  return { sources: [{ ...a, files }, b], names };
+}
+
+/** Files by what only one of them has. @param {SourceFile[]} files @param {(file: SourceFile) => string | null} key @returns {Map<string, SourceFile>} */
+function onlyOnes(files, key) {
+  /** @type {Map<string, SourceFile | null>} */
+  const found = new Map();
+  for (const file of files) {
+    const of = key(file);
+    if (of !== null) found.set(of, found.has(of) ? null : file);
+  }
+  return new Map([...found].flatMap(([of, file]) => (file ? [/** @type {[string, SourceFile]} */ ([of, file])] : [])));
 }
 
 /** Names of the files of all recordings, those of most cycles first. @param {Source[]} sources @returns {{file: string, cycles: number}[]} */
 export function filesOf(sources) {
   /** @type {Map<string, number>} */
   const most = new Map();
-  for (const { files } of sources) for (const { file, cycles } of files.values()) most.set(file, Math.max(most.get(file) ?? 0, cycles));
+  for (const { files } of sources) for (const [file, { cycles }] of files) most.set(file, Math.max(most.get(file) ?? 0, cycles));
   return [...most].map(([file, cycles]) => ({ file, cycles })).sort((a, b) => b.cycles - a.cycles);
 }
 
