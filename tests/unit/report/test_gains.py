@@ -15,6 +15,7 @@ from tilestep.report import Finding, Profile, profile_between
 from tilestep.report.advice import Gain, Line, evidence_of
 from tilestep.report.advice import evidence as evidence_module
 from tilestep.report.advice.lines import line_of, line_of_call
+from tilestep.report.advice.repeated import never_new
 from tilestep.report.quantities import share_text, time_text
 
 BIG = 4096
@@ -169,6 +170,41 @@ def test_fewer_calls_take_as_long_as_a_host_program_that_makes_fewer(donates: di
     evidence = evidence_of(many)
     assert evidence is not None
     assert evidence.played_for(1).saved(in_fewer_calls(1, large, 4)) == many.emulated_cycles - few.emulated_cycles
+
+
+def test_a_batch_is_no_state_and_never_the_same() -> None:
+    step = program(superstep(5), name="jit_step", takes=(64, 4, 30), gives=(64,))
+    ask = program(superstep(5), name="jit_ask", takes=(64, 30), gives=(4,))
+    host = Host()
+    begin = begin_history(host.system)
+    state, rate = host.put(64), host.put(4)
+    for _ in range(6):
+        batch = host.put(30)
+        host.run(ask, state, batch)
+        [state] = host.run(step, state, rate, batch)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    evidence = evidence_of(profile)
+    assert evidence is not None
+    assert {found.name: never_new(evidence, found) for found in profile.programs} == {"jit_step": {0, 1}, "jit_ask": {0}}
+
+
+@pytest.mark.parametrize("batches", [True, False])
+def test_bytes_of_callbacks_are_no_arguments(batches: bool) -> None:
+    """Without an argument that comes with each call nothing is said to wait for one."""
+    call = HostCall(name="call", scope="", bytes_to_host=0, bytes_from_host=500)
+    called = program(superstep(5), call, name="jit_step", takes=(BIG, 500), gives=(BIG,), donates={0: 0})
+    called = replace(called, arguments=(called.arguments[0], replace(called.arguments[1], shape="f32[125]")))
+    host = Host()
+    begin = begin_history(host.system)
+    state, batch = host.put(BIG), host.put(500)
+    for _ in range(20):
+        batch = host.put(500) if batches else batch
+        [state] = host.run(called, state, batch)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    found = [finding.text for finding in profile.findings if finding.kind == "streaming"]
+    assert [text.partition(" callbacks")[0] for text in found] == (
+        ["jit_step waits for a1 f32[125], which comes with each call (1000 B, 500 B of them by"] if batches else []
+    )
 
 
 def test_findings_in_json_are_objects() -> None:

@@ -19,7 +19,7 @@ from tilestep.record.sources import Source
 from tilestep.report.advice.finding import Line
 from tilestep.report.advice.host_lines import HostLines, host_lines, most
 from tilestep.report.advice.lines import line_of_call
-from tilestep.sim.calls import Call, Dispatch, Forget, MomentCall, Put
+from tilestep.sim.calls import Call, Copy, Dispatch, Forget, MomentCall, Put
 from tilestep.sim.snapshot import Snapshot
 from tilestep.sim.system import System
 from tilestep.units import seconds_from_cycles
@@ -189,6 +189,22 @@ class Evidence:
                 if key in (None, call.key):
                     with_key.add(call.group[1])
         return tuple(index for entry, index in found.items() if entry in with_key)
+
+    @cached_property
+    def states(self) -> frozenset[int]:
+        """Values that a program makes and takes again in a later call: parameters, and the like."""
+        makers: dict[int, int] = {}  # the key of the program that has made a value, or what it is a copy of
+        originals: dict[int, int] = {}
+        found: set[int] = set()
+        for call in self.calls:
+            if isinstance(call, Copy):
+                originals[call.target] = originals.get(call.source, call.source)
+            elif isinstance(call, Dispatch):
+                for value in (value for row in call.arguments for value in row):
+                    if makers.get(originals.get(value, value)) == call.key:
+                        found |= {value, originals.get(value, value)}
+                makers.update((value, call.key) for row in call.results for value in row)
+        return frozenset(found)
 
     def runs_of(self, key: int) -> tuple[int, ...]:
         """Positions in the calls at which a program is dispatched."""

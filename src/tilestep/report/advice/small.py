@@ -16,7 +16,9 @@ from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
 from tilestep.report.advice.lines import leaves, line_of
 from tilestep.report.advice.longest import longest_program, superstep_cycles
+from tilestep.report.advice.phrases import group_text, is_loop
 from tilestep.report.advice.proposal import Proposal, Way
+from tilestep.report.advice.repeated import never_new
 from tilestep.report.advice.set_up import steady_state
 from tilestep.report.batch import batches, scales
 from tilestep.report.figures import Figures, ProgramProfile
@@ -69,7 +71,8 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     edit, change, times = f"make the batch of {label} {batch * factor:,}", in_fewer_calls(profile.key, planned, factor), 1
     if profile.group:
         changed = {profile.key: planned, **_members(figures, evidence, profile, batch, factor)}
-        edit = f"make microbatches of {profile.group} of {batch * factor:,} samples in place of {batch:,}, in fewer steps"
+        what = f"the batch of {group_text(profile.group)}" if is_loop(profile.group) else f"microbatches of {profile.group} of"
+        edit = f"make {what} {batch * factor:,} samples in place of {batch:,}, in fewer steps"
         change, times = _all_larger(changed), factor
     steady = steady_state(figures, evidence)
     way = Way(
@@ -93,7 +96,7 @@ def _members(figures: Figures, evidence: Evidence, profile: ProgramProfile, batc
         source = evidence.sources.get(other.key)
         if other.key == profile.key or other.group != profile.group or source is None or not 0 < len(source.text()) <= MOST_TEXT:
             continue
-        for size, dims in batches(evidence.programs[other.key], {argument.index for argument in other.streamed_again}):
+        for size, dims in batches(evidence.programs[other.key], never_new(evidence, other)):
             if size != batch:
                 continue
             try:
@@ -118,7 +121,7 @@ def _filled(evidence: Evidence, profile: ProgramProfile) -> float:
 
 def _larger(evidence: Evidence, profile: ProgramProfile, program: Program, source: Source) -> _Larger | None:
     """The program with the least multiple of its batch that saves most of what the largest one that fits does; None if there is none."""
-    for batch, dims in batches(program, {argument.index for argument in profile.streamed_again}):
+    for batch, dims in batches(program, never_new(evidence, profile)):
         found = list(_multiples(evidence, program, source, batch, dims))
         saved = [_cycles(program) - _cycles(larger.program) / larger.factor for larger in found]
         if saved and max(saved) > 0:
