@@ -64,7 +64,15 @@ def test_its_first_line_names_the_line_that_costs_most(open_page: OpenPage, mnis
     most = max(costs, key=lambda line: costs[line])
     whole = sum(row.cycles for row in overview(open_report(mnist_plain)).steps)
     assert f"mnist_plain.py:{most}" in page.inner_text(".answer a")
-    assert [each["value"] for each in values(page, ".answer")] == [costs[most], costs[most] / whole]
+    every = overview(open_report(mnist_plain)).emulated_cycles
+    assert [each["value"] for each in values(page, ".answer")] == [costs[most], costs[most] / whole, whole / every, every]
+    assert "the rest is loads, transfers and waits" in page.inner_text(".answer")
+
+
+def test_steps_of_programs_that_may_run_at_once_are_no_part_of_the_whole(open_page: OpenPage, pipeline: Path) -> None:
+    page = open_page(pipeline, "source")
+    assert "some of which may run at once" in page.inner_text(".answer")
+    assert "the rest is" not in page.inner_text(".answer")
 
 
 def test_the_keyboard_goes_to_a_costly_line_and_shows_its_steps(open_page: OpenPage, mnist_plain: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -22,13 +21,21 @@ from tilestep.record.container import Builder, Tables, read_recording, write_rec
 from tilestep.record.machine import machine_document
 from tilestep.record.program import ProgramTables
 from tilestep.report.advice import Finding
-from tilestep.report.file_names import HLO_FILE, MEMORY_FILE, PAGE_FILE, PROGRAM_FILE, PROGRAMS, REPORT_FILES, RUN_FILE, VARIABLES_FILE
+from tilestep.report.file_names import (
+    HLO_FILE,
+    MEMORY_FILE,
+    PAGE_FILE,
+    PROGRAM_FILE,
+    PROGRAMS,
+    REPORT_FILES,
+    RUN_FILE,
+    VARIABLES_FILE,
+    folder_name,
+)
 from tilestep.report.memory import memory_text, variables_text
 from tilestep.report.profile import Profile
 from tilestep.report.reader import Report
 
-_NO_FILE_NAME: Final = re.compile(r"[^\w.+-]+", re.ASCII)
-_LONGEST_NAME: Final = 100  # characters of a program's name in a folder's
 _FINGERPRINT: Final = 8  # characters of it in a folder's name
 
 
@@ -125,8 +132,7 @@ class ProgramParts:
 
 def program_folder(directory: Path, name: str, fingerprint: str) -> Path:
     """The folder of a program in a report: equal for equal programs, also of another process."""
-    safe = _NO_FILE_NAME.sub("_", name).strip(".")[:_LONGEST_NAME] or "program"
-    return directory / PROGRAMS / f"{safe}-{fingerprint[:_FINGERPRINT]}"
+    return directory / PROGRAMS / f"{folder_name(name, otherwise='program')}-{fingerprint[:_FINGERPRINT]}"
 
 
 def has_program(folder: Path, fingerprint: str, parts: ProgramParts, *, lines: str) -> bool:

@@ -10,12 +10,14 @@ import pytest
 
 from tests.unit.sim.toy import MACHINE, Host, program, superstep
 from tilestep.plan.steps import Frame, HostCall, Program, Series
+from tilestep.record.edits.fewer import in_fewer_calls
 from tilestep.record.history import begin_history, history_since
 from tilestep.report import Finding, Profile, profile_between
 from tilestep.report.advice import Gain, Line, evidence_of
 from tilestep.report.advice import evidence as evidence_module
 from tilestep.report.advice.donation import donation
 from tilestep.report.advice.lines import line_of, line_of_call
+from tilestep.report.advice.repeated import never_new
 from tilestep.report.advice.results import results
 from tilestep.report.advice.worth import ranked
 from tilestep.report.quantities import share_text, time_text
@@ -151,6 +153,67 @@ def test_an_argument_is_donated_as_a_whole_only_if_nothing_of_it_is_used_again(u
     assert finding.edit == ("donate p['w'] as an argument of its own" if used_again else "donate p")
     assert ("p cannot be donated as a whole, because other parts are used again or come twice" in finding.text) == used_again
     assert (finding.code == "") == used_again
+
+
+@pytest.mark.parametrize("donates", [None, {0: 0}])
+def test_fewer_calls_take_as_long_as_a_host_program_that_makes_fewer(donates: dict[int, int] | None) -> None:
+    """Dispatches, transfers and reads of the calls that are left out are spared."""
+    small, large = (
+        program(superstep(50 * size), name="jit_step", takes=(BIG, 30 * size), gives=(BIG, 4), donates=donates) for size in (1, 4)
+    )
+
+    def stepped(called: Program, steps: int) -> Profile:
+        host = Host()
+        begin = begin_history(host.system)
+        state = host.put(BIG)
+        for _ in range(steps):
+            batch = host.put(called.arguments[1].size_bytes)
+            before, (state, loss) = state, host.run(called, state, batch)
+            host.system.read(loss)
+            for value in (before, batch, loss):
+                host.system.forget(value)
+        host.system.read(state)
+        return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+
+    many, few = stepped(small, 20), stepped(large, 5)
+    evidence = evidence_of(many)
+    assert evidence is not None
+    assert evidence.played_for(1).saved(in_fewer_calls(1, large, 4)) == many.emulated_cycles - few.emulated_cycles
+
+
+def test_a_batch_is_no_state_and_never_the_same() -> None:
+    step = program(superstep(5), name="jit_step", takes=(64, 4, 30), gives=(64,))
+    ask = program(superstep(5), name="jit_ask", takes=(64, 30), gives=(4,))
+    host = Host()
+    begin = begin_history(host.system)
+    state, rate = host.put(64), host.put(4)
+    for _ in range(6):
+        batch = host.put(30)
+        host.run(ask, state, batch)
+        [state] = host.run(step, state, rate, batch)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    evidence = evidence_of(profile)
+    assert evidence is not None
+    assert {found.name: never_new(evidence, found) for found in profile.programs} == {"jit_step": {0, 1}, "jit_ask": {0}}
+
+
+@pytest.mark.parametrize("batches", [True, False])
+def test_bytes_of_callbacks_are_no_arguments(batches: bool) -> None:
+    """Without an argument that comes with each call nothing is said to wait for one."""
+    call = HostCall(name="call", scope="", bytes_to_host=0, bytes_from_host=500)
+    called = program(superstep(5), call, name="jit_step", takes=(BIG, 500), gives=(BIG,), donates={0: 0})
+    called = replace(called, arguments=(called.arguments[0], replace(called.arguments[1], shape="f32[125]")))
+    host = Host()
+    begin = begin_history(host.system)
+    state, batch = host.put(BIG), host.put(500)
+    for _ in range(20):
+        batch = host.put(500) if batches else batch
+        [state] = host.run(called, state, batch)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    found = [finding.text for finding in profile.findings if finding.kind == "streaming"]
+    assert [text.partition(" callbacks")[0] for text in found] == (
+        ["jit_step waits for a1 f32[125], which comes with each call (1000 B, 500 B of them by"] if batches else []
+    )
 
 
 def test_findings_in_json_are_objects() -> None:

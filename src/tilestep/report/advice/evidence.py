@@ -19,7 +19,7 @@ from tilestep.record.sources import Source
 from tilestep.report.advice.finding import Line
 from tilestep.report.advice.host_lines import HostLines, host_lines, most
 from tilestep.report.advice.lines import line_of_call
-from tilestep.sim.calls import Call, Dispatch, Forget, MomentCall, Put
+from tilestep.sim.calls import Call, Copy, Dispatch, Forget, MomentCall, Put
 from tilestep.sim.snapshot import Snapshot
 from tilestep.sim.system import System
 from tilestep.units import seconds_from_cycles
@@ -153,6 +153,32 @@ class Evidence:
             basis = f"of runs {before + 1:,} to {before + runs:,} of {self.runs:,}"
         return _played(replace(self.history, snapshot=system.snapshot()), rest, basis, max(self.runs, 1) / max(runs, 1))
 
+    def ends_for(self, changes: int, *, most: int | None = None) -> tuple[tuple[Played, ...], str]:
+        """The parts of the calls that may be played so often: all of them, or the first and the last runs; and which, in words.
+
+        The first runs are as they are, because programs are loaded in them; the last ones stand for all others, too, by `times`.
+        Args: most: as of `played_for`.
+        """
+        allowed = MOST_PLAYED if most is None else most
+        last = self.played_for(changes, most=allowed)
+        if not last.basis:
+            return (last,), ""
+        last = self.played_for(changes, most=allowed // 2)
+        runs, work, end = sum(isinstance(call, Dispatch) for call in last.script.calls), 0, 0
+        starts = set(_starts(self.calls))
+        for index, call in enumerate(self.calls):
+            if index in starts:
+                end = index
+            work += _work(call)
+            if work > allowed // 2 // (changes + 2):
+                break
+        head = self.calls[:end]
+        first = sum(isinstance(call, Dispatch) for call in head)
+        last = replace(last, times=(self.runs - first) / max(runs, 1))
+        if not first or first > len(self.dispatches) - runs:
+            return (last,), f"estimated from the last {runs:,} of {self.runs:,} runs"
+        return (_played(self.history, head, ""), last), f"estimated from the first {first:,} and the last {runs:,} of {self.runs:,} runs"
+
     def entries(self, group: str, key: int | None = None) -> tuple[int, ...]:
         """Positions in the calls at which the host enters a program group. Args: key: only entries that run this program of it."""
         found: dict[int, int] = {}
@@ -163,6 +189,22 @@ class Evidence:
                 if key in (None, call.key):
                     with_key.add(call.group[1])
         return tuple(index for entry, index in found.items() if entry in with_key)
+
+    @cached_property
+    def states(self) -> frozenset[int]:
+        """Values that a program makes and takes again in a later call: parameters, and the like."""
+        makers: dict[int, int] = {}  # the key of the program that has made a value, or what it is a copy of
+        originals: dict[int, int] = {}
+        found: set[int] = set()
+        for call in self.calls:
+            if isinstance(call, Copy):
+                originals[call.target] = originals.get(call.source, call.source)
+            elif isinstance(call, Dispatch):
+                for value in (value for row in call.arguments for value in row):
+                    if makers.get(originals.get(value, value)) == call.key:
+                        found |= {value, originals.get(value, value)}
+                makers.update((value, call.key) for row in call.results for value in row)
+        return frozenset(found)
 
     def runs_of(self, key: int) -> tuple[int, ...]:
         """Positions in the calls at which a program is dispatched."""

@@ -13,7 +13,7 @@ from tilestep.report.advice.finding import Finding
 from tilestep.report.advice.jits import jit_of
 from tilestep.report.advice.phrases import one_or
 from tilestep.report.advice.proposal import Proposal, Way
-from tilestep.report.figures import Figures
+from tilestep.report.figures import Figures, ProgramProfile
 from tilestep.report.quantities import bytes_text, names_text
 
 _LEAST_CALLS: Final = 3  # the bytes of the first call are not compared with those of later ones
@@ -63,6 +63,17 @@ def alike(evidence: Evidence, key: int) -> frozenset[int]:
         later = {contents.get(value, 0) for of_call in values[1:] for value in of_call}
         put = all(value in contents for of_call in values for value in of_call)
         if put and len(later) == 1 and 0 not in later and len({tuple(of_call) for of_call in values}) == len(values):
+            found.add(index)
+    return frozenset(found)
+
+
+def never_new(evidence: Evidence, profile: ProgramProfile) -> frozenset[int]:
+    """Positions of a program's arguments that have no batch: they never change, or are what a program makes of what it made before."""
+    found = {argument.index for argument in profile.streamed_again} | alike(evidence, profile.key)
+    calls = [call.arguments for call in evidence.dispatches if call.key == profile.key]
+    for index in range(len(evidence.programs[profile.key].arguments)) if len(calls) > 1 else ():
+        values = [rows[0][index] for rows in calls if rows]
+        if len(set(values)) == 1 or 2 * sum(value in evidence.states for value in values) >= len(values):
             found.add(index)
     return frozenset(found)
 
