@@ -61,6 +61,7 @@ def test_the_steady_state_and_the_programs_are_those_of_the_recording(open_page:
     kinds = {each["value"] for each in values(page, ".bar-table") if each["unit"] == "cycles"}
     assert kinds == {cycles for cycles in [*overview(report).cycles_by_kind.values(), profile["cycles_by_kind"]["idle"]] if cycles}
     assert all(sentence in text(page) for sentence in profile["assumptions"])
+    assert "see Operations of this line" in text(page)
 
 
 @pytest.mark.parametrize("name", ["mnist_plain", "mnist_classifier", "pipeline"])

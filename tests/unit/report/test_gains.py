@@ -202,6 +202,25 @@ def test_a_batch_is_no_state_and_never_the_same() -> None:
     assert {found.name: never_new(evidence, found) for found in profile.programs} == {"jit_step": {0, 1}, "jit_ask": {0}}
 
 
+@pytest.mark.parametrize("batches", [True, False])
+def test_bytes_of_callbacks_are_no_arguments(batches: bool) -> None:
+    """Without an argument that comes with each call nothing is said to wait for one."""
+    call = HostCall(name="call", scope="", bytes_to_host=0, bytes_from_host=500)
+    called = program(superstep(5), call, name="jit_step", takes=(BIG, 500), gives=(BIG,), donates={0: 0})
+    called = replace(called, arguments=(called.arguments[0], replace(called.arguments[1], shape="f32[125]")))
+    host = Host()
+    begin = begin_history(host.system)
+    state, batch = host.put(BIG), host.put(500)
+    for _ in range(20):
+        batch = host.put(500) if batches else batch
+        [state] = host.run(called, state, batch)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    found = [finding.text for finding in profile.findings if finding.kind == "streaming"]
+    assert [text.partition(" callbacks")[0] for text in found] == (
+        ["jit_step waits for a1 f32[125], which comes with each call (1000 B, 500 B of them by"] if batches else []
+    )
+
+
 def test_findings_in_json_are_objects() -> None:
     document = json.loads(trained(STEP, 20).to_json())
     found = document["findings"][0]

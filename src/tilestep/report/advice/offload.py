@@ -12,7 +12,7 @@ from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
 from tilestep.report.advice.jits import made_at
 from tilestep.report.advice.memory import NEARLY_FULL
-from tilestep.report.advice.phrases import one_or
+from tilestep.report.advice.phrases import group_text, one_or
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures, ProgramProfile
 from tilestep.report.quantities import bytes_text, names_text, share_text
@@ -26,7 +26,7 @@ def offload(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     units: dict[str, list[ProgramProfile]] = {}
     for profile in figures.programs if evidence is not None else ():
         if profile.runs:
-            units.setdefault(f"program group '{profile.group}'" if profile.group else figures.label(profile.key), []).append(profile)
+            units.setdefault(group_text(profile.group) if profile.group else figures.label(profile.key), []).append(profile)
     for label, members in units.items():
         assert evidence is not None  # else there would be no unit
         proposal = _proposal(figures, evidence, label, members)

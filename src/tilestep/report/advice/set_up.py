@@ -8,7 +8,7 @@ from typing import Final
 
 from tilestep.report.advice.evidence import LEAST_TURNS, Evidence
 from tilestep.report.advice.finding import Finding, Gain
-from tilestep.report.advice.phrases import named
+from tilestep.report.advice.phrases import group_text, named
 from tilestep.report.advice.proposal import Proposal
 from tilestep.report.figures import Figures
 from tilestep.report.quantities import share_text, time_text
@@ -74,7 +74,7 @@ def _turns(figures: Figures, evidence: Evidence) -> _Turns | None:
     else:
         starts = evidence.runs_of(longest.key)
         keys, count = (longest.key,), longest.runs
-    label = f"program group '{longest.group}'" if longest.group else figures.label(longest.key)
+    label = group_text(longest.group) if longest.group else figures.label(longest.key)
     return _Turns(label=label, key=longest.key, members=keys, count=count, starts=starts) if count else None
 
 
@@ -92,7 +92,8 @@ def set_up(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     while factor < _MOST and steady.set_up_cycles / factor > _LEFT * (work + steady.set_up_cycles / factor):
         factor *= 2
     each, whole = time_text(evidence.seconds(steady.turn_cycles)), time_text(evidence.seconds(steady.set_up_cycles))
-    label = steady.label if steady.label.startswith("program group") else named(figures, evidence, steady.key)
+    grouped = any(program.key == steady.key and program.group for program in figures.programs)
+    label = steady.label if grouped else named(figures, evidence, steady.key)
     text = (
         f"Set-up takes {whole}, {share_text(steady.set_up_cycles, figures.emulated_cycles)} of emulated time: once warm, a run of "
         f"{label} takes {each}. With {steady.turns * factor:,} runs in place of {steady.turns:,} set-up matters little."

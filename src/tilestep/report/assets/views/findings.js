@@ -118,7 +118,7 @@ function entry(side, finding, most) {
 /** The link to the view that shows what a finding is about. @param {Side} side @param {any} finding @returns {HTMLElement} */
 function proof(side, { proof: view, see, program }) {
   const of = MEMORY.has(view) && program !== null ? { program: `${side.name}${program}` } : {};
-  const words = see.kinds ? ", other events hidden" : see.q ? `, what is of ${see.q}` : "";
+  const words = see.kinds ? ", other events hidden" : see.q ? " of this line" : "";
   return h("a", { href: link(view, { ...see, ...of }) }, `see ${proofTitle(view)}${words}`);
 }
 
