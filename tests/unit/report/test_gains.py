@@ -98,6 +98,20 @@ def test_the_steady_state_is_apart_from_set_up() -> None:
     assert trained(DONATING, 3).steady is None
 
 
+def test_a_program_that_each_run_loads_anew_has_no_steady_state() -> None:
+    host = Host()
+    begin = begin_history(host.system)
+    longer, other = program(superstep(500), name="jit_step"), program(superstep(5), name="jit_loss")
+    for _ in range(20):
+        host.run(longer)
+        host.run(other)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    assert profile.programs[0].loads == 20
+    assert profile.steady is None
+    assert "Once warm" not in profile.summary()
+    assert all(finding.kind != "set-up" for finding in profile.findings)
+
+
 def test_set_up_that_dominates_is_told_with_how_often_it_pays() -> None:
     called = program(superstep(300), name="jit_step", takes=(BIG, 30), gives=(BIG, 4), donates={0: 0})
     few = trained(called, 6)
