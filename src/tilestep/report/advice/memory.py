@@ -9,7 +9,7 @@ from typing import Final
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding, Line
 from tilestep.report.advice.freeing import Freed, freed
-from tilestep.report.advice.phrases import CPU_DEFAULT, named
+from tilestep.report.advice.phrases import CPU_DEFAULT, group_text, is_loop, named
 from tilestep.report.advice.proposal import Proposal
 from tilestep.report.figures import Figures, GroupProfile, ProgramProfile
 from tilestep.report.quantities import bytes_text, count_text, names_text, share_text
@@ -87,13 +87,15 @@ def _users(figures: Figures, evidence: Evidence | None) -> Iterator[_User]:
             members = _members(figures, group)
             oversized = [p for p in members if p.out_of_memory]
             yield _User(
-                what=f"program group '{group.name}' on IPU {group.ipu}",
+                what=f"{group_text(group.name)} on IPU {group.ipu}",
                 peak_bytes=group.peak_tile_bytes,
                 largest=tuple((figures.label(p.key), p.peak_tile_bytes) for p in sorted(members, key=lambda p: -p.peak_tile_bytes)),
                 where="",
                 reason=_why_it_ran(oversized[0]) if oversized else _UNKNOWN_MEMBERS,
                 ways=_ways_to_fit(figures, (), *members),
-                edit=f"give {group.name} smaller microbatches or more stages",
+                edit=f"give {group_text(group.name)} a smaller batch"
+                if is_loop(group.name)
+                else f"give {group.name} smaller microbatches or more stages",
                 unknown="" if evidence is None else "its programs share the tiles, and are not planned again together",
                 line=next(filter(None, (_line_of(p, evidence) for p in members)), None),
             )

@@ -16,6 +16,7 @@ from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
 from tilestep.report.advice.lines import leaves, line_of
 from tilestep.report.advice.longest import longest_program, superstep_cycles
+from tilestep.report.advice.phrases import group_text, is_loop
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.advice.repeated import never_new
 from tilestep.report.advice.set_up import steady_state
@@ -70,7 +71,8 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     edit, change, times = f"make the batch of {label} {batch * factor:,}", in_fewer_calls(profile.key, planned, factor), 1
     if profile.group:
         changed = {profile.key: planned, **_members(figures, evidence, profile, batch, factor)}
-        edit = f"make microbatches of {profile.group} of {batch * factor:,} samples in place of {batch:,}, in fewer steps"
+        what = f"the batch of {group_text(profile.group)}" if is_loop(profile.group) else f"microbatches of {profile.group} of"
+        edit = f"make {what} {batch * factor:,} samples in place of {batch:,}, in fewer steps"
         change, times = _all_larger(changed), factor
     steady = steady_state(figures, evidence)
     way = Way(
