@@ -57,6 +57,7 @@ def test_the_steady_state_and_the_programs_are_those_of_the_recording(open_page:
     profile: Any = json_text(report.tables, "profile")
     steady = profile["steady"]
     assert [each["value"] for each in values(page, ".steady")] == [steady["turn_cycles"], steady["turns"], steady["set_up_cycles"]]
+    assert "from one run to the next" in page.inner_text(".steady")
     expected = [[row.name, row.runs, row.loads, row.cycles, row.peak_tile_bytes] for row in overview(report).programs]
     assert rows(page, "programs") == expected
     kinds = {each["value"] for each in values(page, ".bar-table") if each["unit"] == "cycles"}

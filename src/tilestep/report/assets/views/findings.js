@@ -92,7 +92,7 @@ function steady(found) {
     { class: "steady" },
     `Once warm, a run of ${found.label} takes `,
     valueOf(found.turn_cycles, "cycles", "findings.turn"),
-    "; set-up apart from ",
+    " from one run to the next; set-up apart from ",
     valueOf(found.turns, "count", "findings.runs"),
     " of them took ",
     valueOf(found.set_up_cycles, "cycles", "findings.set_up"),
