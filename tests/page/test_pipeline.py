@@ -8,6 +8,7 @@ from playwright.sync_api import Page
 
 from tests.page.conftest import OpenPage
 from tests.page.pages import rows, tables, text, values
+from tilestep.report.page.sections.head import head
 from tilestep.report.page.sections.pipeline.section import pipeline as section
 from tilestep.report.reader import open_report
 from tilestep.train.schedules import grouped
@@ -93,9 +94,15 @@ def test_two_recordings_stand_below_each_other_with_what_differs(open_page: Open
     assert heads[4].startswith("B ")
 
 
+def test_popart_is_spoken_of_where_it_was_used(mnist_plain: Path, popart_pipeline: Path) -> None:
+    assert head(open_report(popart_pipeline)).json["popart"]
+    assert not head(open_report(mnist_plain)).json["popart"]
+
+
 def test_a_recording_without_stages_says_so(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "pipeline")
     assert "No run of this recording is of a pipeline's stage" in text(page)
+    assert "PopART" not in text(page)
     entry = page.locator("nav a[data-view=pipeline]")
     assert "empty" in (entry.get_attribute("class") or "")
     assert (entry.get_attribute("data-tip") or "").startswith("No run of this recording")

@@ -45,9 +45,9 @@ class Freed(NamedTuple):
     @property
     def gain(self) -> Gain:
         """What it frees, and how that is known."""
-        basis = "planned again" if self.how == "within 2 %" else "by the values that would go"
+        basis = "planned again" if self.how == "within 2 %" else "added up from the sizes of the values that go"
         basis += ", at most: another need may grow" if self.at_most else ""
-        return Gain(tile_bytes=self.tile_bytes, how=self.how, basis=f"of its fullest tile, {basis}")
+        return Gain(tile_bytes=self.tile_bytes, how=self.how, basis=basis)
 
 
 def freed(figures: Figures, evidence: Evidence, profile: ProgramProfile) -> tuple[Freed, ...]:

@@ -14,15 +14,16 @@ import { timesFigure } from "./pipeline/times.js";
 
 /** @typedef {import("./pipeline/model.js").Update} Update */
 
+const OF_POPART = " A pipelined session of PopART does so in a recording of its own, which autoReport.directory among its engine options makes: this is the recording of what JAX ran.";
+
 /** @type {import("../core/page.js").View} */
 export const pipeline = {
   name: "pipeline",
   title: "Pipeline",
   question: "Where are the bubbles?",
   needs: "pipeline",
-  absent:
-    "No run of this recording is of a pipeline's stage. tilestep.train.Pipeline names the stage, the kind of task and the microbatch of each run. "
-    + "A pipelined session of PopART does so in a recording of its own, which autoReport.directory among its engine options makes: this is the recording of what JAX ran.",
+  absent: (page) => "No run of this recording is of a pipeline's stage. tilestep.train.Pipeline names the stage, the kind of task and the microbatch of each run."
+    + (page.sides.some(({ head }) => head.popart) ? OF_POPART : ""),
   async render(sides) {
     const models = await Promise.all(sides.map(async (side) => new Model(side, await side.block("pipeline"))));
     const place = h("div", {});

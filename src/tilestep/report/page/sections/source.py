@@ -10,7 +10,7 @@ import numpy as np
 
 from tilestep.errors import RecordingError
 from tilestep.record.tables import Tables, json_text
-from tilestep.report.overview import relative_files
+from tilestep.report.overview import files_of, relative_files
 from tilestep.report.page.block import Block, columns_of
 from tilestep.report.reader import OnTileExecute, Report
 from tilestep.report.reader.totals import leaf_totals
@@ -58,7 +58,8 @@ def source(report: Report) -> Block | None:
     """The block `source`; None if the recording has no programs.
 
     Its JSON: texts, cycles (of all steps), in_turn (whether no two programs can run at once), unknown_cycles (of those without a line),
-    kept (whether the recording has code), files (file, code: text or null, why: there is none) by cost, has_calls, has_lives. Its columns, a row for each line that has something: `COLUMNS`.
+    kept (whether the recording has code), files (file, code: text or null, why: there is none) by cost, has_calls, has_lives.
+    Its columns, a row for each line that has something: `COLUMNS`.
 
     Raises: RecordingError if a tree or a text is damaged.
     """
@@ -112,7 +113,7 @@ def source(report: Report) -> Block | None:
     by_file: dict[str, int] = {}
     for (file, _), values in rows.items():
         by_file[file] = by_file.get(file, 0) + values[_CYCLES]
-    code = _code(report, relative_to={relative(path): path for path in _paths(report)})
+    code = _code(report, relative_to={relative(path): path for path in files_of(report)})
     return Block(
         json={
             "texts": list(texts),
@@ -141,11 +142,6 @@ def _files(files: list[str], code: Mapping[str, str]) -> Iterator[dict[str, Any]
             room -= len(text)
             why = ""
         yield {"file": file, "code": text, "why": why}
-
-
-def _paths(report: Report) -> Iterator[str]:
-    files: list[int] = sorted(set(report.tables.column("frames", "file").tolist()))
-    return (report.tables.strings[file] for file in files if file >= 0)
 
 
 def _code(report: Report, relative_to: Mapping[str, str]) -> dict[str, str]:
