@@ -15,6 +15,7 @@ from tests.unit.report.reader.recorded import journaled, liveness, two_stages
 from tilestep.record.tables import json_text
 from tilestep.report.advice import Finding, Gain, Line, Other, Together
 from tilestep.report.overview import overview
+from tilestep.report.page.terms import TERMS
 from tilestep.report.reader import Report
 
 
@@ -186,6 +187,8 @@ def test_the_first_three_stand_out_with_what_all_save_together(open_page: OpenPa
     )
     assert "What that saves is not known: nobody counts them." in text(page)
     assert page.locator("h2").all_inner_texts()[:2] == ["First of all", "Fixed costs"]
+    tip = page.locator("h2 dfn", has_text="Fixed costs").get_attribute("data-tip")
+    assert tip == f"Fixed costs: {TERMS['fixed costs']}"  # not the fixed cost of a superstep
     assert page.locator(".gain-bar").count() == 6
     page = open_page(said(found[0]), "findings")
     assert page.locator(".together").count() == 0
