@@ -32,6 +32,8 @@ def test_its_figures_are_those_of_the_comparison(open_page: OpenPage) -> None:
     [changed] = found.programs
     expected = [["two_stages", changed.matched, change.a, change.b] for _, change in changed.figures if change.a != change.b]
     assert [row[:2] + row[3:5] for row in rows(page, "programs that differ")] == expected
+    assert "mean time of a run" in {row[2] for row in rows(page, "programs that differ")}  # and not that of the steps below
+    assert "time of steps in a run, A" in text(page)
     steps = [[each.line or NONE, each.cycles_per_run.a, each.cycles_per_run.b] for each in found.steps]
     assert [[row[0], row[4], row[5]] for row in rows(page, "steps that differ")] == steps
     assert all(row[6] == row[5] - row[4] for row in rows(page, "steps that differ"))

@@ -20,6 +20,7 @@ from tilestep.report.advice.finding import Line
 from tilestep.report.advice.host_lines import HostLines, host_lines, most
 from tilestep.report.advice.lines import line_of_call
 from tilestep.sim.calls import Call, Copy, Dispatch, Forget, MomentCall, Put
+from tilestep.sim.mark import Mark
 from tilestep.sim.snapshot import Snapshot
 from tilestep.sim.system import System
 from tilestep.units import seconds_from_cycles
@@ -68,6 +69,21 @@ class Played:
         return changed, system.end_cycle - begin_of(self.history.snapshot)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Turns:
+    """Some turns of a program, or of a group of programs, after the way to a warm system.
+
+    Attributes:
+        cycles: from the begin of the first to the end of the last.
+        count: how many.
+        loads: key -> runs of that program between the two that had to load it.
+    """
+
+    cycles: int
+    count: int
+    loads: Mapping[int, int]
+
+
 @final
 class Evidence:
     """The history of a profile, and what is worked out of it once.
@@ -84,7 +100,7 @@ class Evidence:
         self.sources = sources
         self.emulated_cycles = emulated_cycles
         self.runs = runs
-        self._turns: dict[tuple[int, ...], float | None] = {}
+        self._turns: dict[tuple[int, ...], Turns | None] = {}
 
     @property
     def machine(self) -> MachineSpec:
@@ -216,12 +232,17 @@ class Evidence:
         Args:
             starts: positions in the calls at which the turns begin.
         """
+        turns = self.turns(starts)
+        return None if turns is None else turns.cycles / turns.count
+
+    def turns(self, starts: Sequence[int]) -> Turns | None:
+        """The second half of some turns, of which `turn` is the mean; None if they are too few. Args: starts: as for `turn`."""
         known = tuple(starts)
         if known not in self._turns:
-            self._turns[known] = self._turn(starts)
+            self._turns[known] = self._second_half(starts)
         return self._turns[known]
 
-    def _turn(self, starts: Sequence[int]) -> float | None:
+    def _second_half(self, starts: Sequence[int]) -> Turns | None:
         work, ends = 0, 0
         for index, call in enumerate(self.calls):
             work += _work(call)
@@ -232,18 +253,20 @@ class Evidence:
         if len(starts) < LEAST_TURNS:
             return None
         middle, last = starts[len(starts) // 2], starts[-1]
-        history, cycles = self.history, dict[int, int]()
+        history, marks = self.history, list[Mark]()
         system = System.restored(history.snapshot, history.machine, history.programs, record=False)
 
         def watched() -> Iterator[Call]:
             for index, call in enumerate(self.calls[: last + 1]):
                 if index in (middle, last):
-                    cycles[index] = system.end_cycle
+                    marks.append(system.mark())
                 if index < last:
                     yield call
 
         play(system, watched(), history.programs)
-        return (cycles[last] - cycles[middle]) / (len(starts) - 1 - len(starts) // 2)
+        begin, end = marks
+        loads = {key: now.loads - (before.loads if (before := begin.programs.get(key)) else 0) for key, now in end.programs.items()}
+        return Turns(cycles=end.cycle - begin.cycle, count=len(starts) - 1 - len(starts) // 2, loads=loads)
 
     def until(self, start: int) -> int | None:
         """Cycles until all that was called before a position has ended; None if that is long to play, or not kept."""
