@@ -66,6 +66,8 @@ def test_its_first_line_names_the_line_that_costs_most(open_page: OpenPage, mnis
     assert f"mnist_plain.py:{most}" in page.inner_text(".answer a")
     every = overview(open_report(mnist_plain)).emulated_cycles
     assert [each["value"] for each in values(page, ".answer")] == [costs[most], costs[most] / whole, whole / every, every]
+    shares = [each["tip"].split()[0] for each in values(page, ".answer") if each["unit"] == "share"]
+    assert all(len(share.replace(".", "").lstrip("0")) <= 6 for share in shares)
     assert "the rest is loads, transfers and waits" in page.inner_text(".answer")
 
 
@@ -137,6 +139,13 @@ def test_lines_of_a_stand_where_b_has_them_now(open_page: OpenPage) -> None:
     assert page.locator(".source-code > .note").count() == 0
     page.locator(".code-row.costs").click()
     assert "A (line 3)" in page.inner_text(".line-panel")
+
+
+def test_a_long_path_is_cut_at_its_front(open_page: OpenPage) -> None:
+    report = with_code(file=f"{'deep/' * 20}train.py")
+    [name] = open_page(report, "source").locator(".choice option").first.all_inner_texts()
+    assert name.startswith("…")
+    assert "/train.py (" in name
 
 
 def test_a_line_that_b_lacks_is_named(open_page: OpenPage) -> None:
