@@ -254,6 +254,31 @@ def test_programs_that_differ_in_shardings_only_are_told_so(sharded_later: bool)
     assert ("of equal code: a0 came from the host first" in finding.text) == sharded_later
 
 
+@pytest.mark.parametrize("reads", [False, True])
+def test_one_function_for_two_is_played_for_a_turn_and_a_loop_over_turns_says_so(reads: bool) -> None:
+    first, second = (program(superstep(5), name=name, takes=(64,), gives=(64,)) for name in ("jit_f", "jit_g"))
+    one = program(superstep(10), name="jit_fg", takes=(64,), gives=(64,))
+
+    def by_turns(*programs: Program) -> Profile:
+        host = Host()
+        begin = begin_history(host.system)
+        state = host.put(64)
+        for _ in range(20):
+            for each in programs:
+                [state] = host.run(each, state)
+            if reads:
+                host.system.read(state)
+        return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+
+    two, together = by_turns(first, second), by_turns(one)
+    [finding] = [finding for finding in two.findings if finding.kind == "loads"]
+    gains = {edit: gain for edit, gain in [(finding.edit, finding.gain), *((other.edit, other.gain) for other in finding.others)] if gain}
+    [turn] = [gain for edit, gain in gains.items() if edit.endswith("into one jitted function")]
+    assert turn.cycles == pytest.approx(two.emulated_cycles - together.emulated_cycles, rel=0.02)
+    loops = [gain for edit, gain in gains.items() if "one jitted function that loops over all turns on the IPU" in edit]
+    assert [gain.basis for gain in loops] == ([] if reads else ["played as one program over all turns"])
+
+
 def test_findings_in_json_are_objects() -> None:
     document = json.loads(trained(STEP, 20).to_json())
     found = document["findings"][0]

@@ -10,6 +10,7 @@ from typing import Final
 from tilestep.plan.frames import user_frame
 from tilestep.plan.steps import Program
 from tilestep.record.edits.moved import called_as, merged, on_cpu
+from tilestep.record.edits.script import Script
 from tilestep.record.sources import MOST_TEXT, Source
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
@@ -111,7 +112,12 @@ def _ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) 
         names = names_text([unit.label for unit in alone], most=3)
         short = [key for unit in sorted(alone, key=lambda unit: unit.work)[:-1] for key in unit.keys]
         labels = names_text([figures.label(key) for key in short], most=3)
-        ways.append(Way(edit=f"put {names} into one jitted function", change=merged(keys), how="about", basis=AS_ONE))
+        turn, loop = merged(keys, by_turns=True), merged(keys)
+        script = Script(calls=evidence.calls, programs=evidence.programs)
+        ways.append(Way(edit=f"put {names} into one jitted function", change=turn, how="about", basis=AS_ONE))
+        if turn(script).calls != loop(script).calls:
+            edit = f"put {names} into one jitted function that loops over all turns on the IPU (lax.fori_loop, lax.scan)"
+            ways.append(Way(edit=edit, change=loop, how="about", basis=f"{AS_ONE} over all turns"))
         ways.append(Way(edit=f"run {labels} under {CPU_DEFAULT}", change=on_cpu(short), how="about", basis=CPU_FREE))
     return tuple(ways)
 
