@@ -9,9 +9,11 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.sim.toy import MACHINE, Host, program, superstep
+from tilestep.options import PlanOptions
 from tilestep.plan.steps import Frame, HostCall, Program, Series
 from tilestep.record.edits.fewer import in_fewer_calls
 from tilestep.record.history import begin_history, history_since
+from tilestep.record.sources import Source
 from tilestep.report import Finding, Profile, profile_between
 from tilestep.report.advice import Gain, Line, evidence_of
 from tilestep.report.advice import evidence as evidence_module
@@ -228,6 +230,53 @@ def test_bytes_of_callbacks_are_no_arguments(batches: bool) -> None:
     assert [text.partition(" callbacks")[0] for text in found] == (
         ["jit_step waits for a1 f32[125], which comes with each call (1000 B, 500 B of them by"] if batches else []
     )
+
+
+@pytest.mark.parametrize("sharded_later", [True, False])
+def test_programs_that_differ_in_shardings_only_are_told_so(sharded_later: bool) -> None:
+    """An argument that comes from the host first, and has the program's own sharding later; other copies are told of as before."""
+    text = '%x = f32[4] parameter(0), metadata={op_name="w"}\n'
+    frames = (Frame(file="a.py", function="f", line=3, column=1, parent=0),)
+    copies = [
+        replace(program(replace(superstep(5), frame=1), name="jit_f", takes=(16,), gives=(16,), num_ipus=2), frames=frames)
+        for _ in range(2)
+    ]
+    host = Host(2)
+    begin = begin_history(host.system)
+    state = [[host.put(16, ipu=ipu)] for ipu in range(2)]
+    for turn in range(4):
+        given = state if sharded_later else [[host.put(16, ipu=ipu)] for ipu in range(2)]
+        state = host.run_on((0, 1), copies[bool(turn)], given)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    sources = {found.key: Source(text=lambda: text, options=PlanOptions()) for found in profile.programs}
+    [finding] = [finding for finding in replace(profile, sources=sources).findings if finding.kind == "loads"]
+    assert finding.edit.startswith("put a0 with its sharding before the first call" if sharded_later else "make jit_f one program")
+    assert ("of equal code: a0 came from the host first" in finding.text) == sharded_later
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_one_function_for_two_is_played_for_a_turn_and_a_loop_over_turns_says_so(reads: bool) -> None:
+    first, second = (program(superstep(5), name=name, takes=(64,), gives=(64,)) for name in ("jit_f", "jit_g"))
+    one = program(superstep(10), name="jit_fg", takes=(64,), gives=(64,))
+
+    def by_turns(*programs: Program) -> Profile:
+        host = Host()
+        begin = begin_history(host.system)
+        state = host.put(64)
+        for _ in range(20):
+            for each in programs:
+                [state] = host.run(each, state)
+            if reads:
+                host.system.read(state)
+        return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+
+    two, together = by_turns(first, second), by_turns(one)
+    [finding] = [finding for finding in two.findings if finding.kind == "loads"]
+    gains = {edit: gain for edit, gain in [(finding.edit, finding.gain), *((other.edit, other.gain) for other in finding.others)] if gain}
+    [turn] = [gain for edit, gain in gains.items() if edit.endswith("into one jitted function")]
+    assert turn.cycles == pytest.approx(two.emulated_cycles - together.emulated_cycles, rel=0.02)
+    loops = [gain for edit, gain in gains.items() if "one jitted function that loops over all turns on the IPU" in edit]
+    assert [gain.basis for gain in loops] == ([] if reads else ["played as one program over all turns"])
 
 
 def test_findings_in_json_are_objects() -> None:
