@@ -374,7 +374,7 @@ def test_a_loop_is_named_by_its_group() -> None:
     few, many = program(100), program(100_000)
     [text] = of_kind(few, "fixed")
     assert re.search(
-        r"a program is loaded once and pays for it by running often; program group '.*' with jit_repeat_lambda and 1 more ran", text
+        r"a program is loaded once and pays for it by running often; the loop over .* with jit_repeat_lambda and 1 more ran", text
     )
     assert of_kind(many, "fixed") == []
 

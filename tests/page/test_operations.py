@@ -119,6 +119,7 @@ def test_the_sentence_is_true_by_the_cycles_of_each_step(open_page: OpenPage, mn
         limit, cycles = said.get_attribute("data-limit"), int(said.get_attribute("data-cycles") or 0)
         of_one = cycles // total.executions
         assert total.leaf.cycles is not None
+        assert ("a tile can take 4, or 8 where" in said.inner_text()) == ("the busiest tile receives" in said.inner_text())
         if limit == "overhead":  # so many supersteps, and at most a sync for each
             assert of_one % overhead == 0
             assert (total.leaf.cycles.sync - of_one) % sync == 0

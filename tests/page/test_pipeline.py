@@ -8,6 +8,7 @@ from playwright.sync_api import Page
 
 from tests.page.conftest import OpenPage
 from tests.page.pages import rows, tables, text, values
+from tilestep.report.page.sections.head import head
 from tilestep.report.page.sections.pipeline.section import pipeline as section
 from tilestep.report.reader import open_report
 from tilestep.train.schedules import grouped
@@ -45,6 +46,19 @@ def stages_column(page: Page, name: str) -> int:
     return heads.index(name)
 
 
+def test_a_task_that_is_forward_and_backward_has_a_look_of_its_own(open_page: OpenPage, pipeline: Path) -> None:
+    page = open_page(pipeline, "pipeline")
+    drawn, happened = page.locator("#main .legend").all_inner_texts()[:2]
+    assert "(FB)" not in drawn
+    assert "forward and backward (FB)" in happened
+    page.locator("#main figure").nth(1).get_by_role("button", name="Show as table").click()
+    label = next(each for each in tables(page) if each.startswith("what happened"))
+    looks = {(row[1], row[2]) for row in rows(page, label) if row[1]}
+    assert ("FB0", "forward and backward (FB)") in looks
+    assert ("F0", "forward (F)") in looks
+    assert ("FB0", "forward (F)") not in looks
+
+
 def test_keys_go_from_task_to_task_and_the_url_has_the_choice(open_page: OpenPage, pipeline: Path) -> None:
     page = open_page(pipeline, "pipeline")
     page.locator("#main figure > canvas").first.focus()
@@ -80,9 +94,15 @@ def test_two_recordings_stand_below_each_other_with_what_differs(open_page: Open
     assert heads[4].startswith("B ")
 
 
+def test_popart_is_spoken_of_where_it_was_used(mnist_plain: Path, popart_pipeline: Path) -> None:
+    assert head(open_report(popart_pipeline)).json["popart"]
+    assert not head(open_report(mnist_plain)).json["popart"]
+
+
 def test_a_recording_without_stages_says_so(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "pipeline")
     assert "No run of this recording is of a pipeline's stage" in text(page)
+    assert "PopART" not in text(page)
     entry = page.locator("nav a[data-view=pipeline]")
     assert "empty" in (entry.get_attribute("class") or "")
     assert (entry.get_attribute("data-tip") or "").startswith("No run of this recording")

@@ -10,7 +10,7 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import Any, Final, TextIO
 
 from tilestep.cli.program import CodeProgram, InputProgram, ModuleProgram, Program, ScriptProgram, end_threads, run_program
 from tilestep.cli.run_popart import require_fitting, run_popart, with_reports
@@ -22,13 +22,10 @@ from tilestep.machine.catalog import DEFAULT_MACHINE, machine_names
 from tilestep.machine.fields import SYNC_PATTERNS
 from tilestep.machine.toml import load_machine
 from tilestep.messages import plain, shown
-from tilestep.profiling import dry_run, profiled
+from tilestep.profiling import Recording, dry_run, profiled
 from tilestep.report.file_names import PAGE_FILE
-from tilestep.report.files import require_report_directory, write_report
+from tilestep.report.files import require_report_directory, unfit, write_report
 from tilestep.settings import MAX_IPUS, MAX_TILES, read_settings
-
-if TYPE_CHECKING:
-    from tilestep.report import Profile
 
 _COMMAND: Final = "tilestep run"
 _PLATFORMS: Final = "ipu,cpu"
@@ -166,7 +163,7 @@ def run(args: argparse.Namespace) -> int:
     with contextlib.suppress(AttributeError, OSError, ValueError):  # none, closed, or read by nobody: the program's affair
         sys.stdout.flush()
     try:
-        _show(recording.profile, stderr, all_findings=options.all)
+        _show(recording, stderr, all_findings=options.all)
         if json_path is not None:
             write_file(json_path, recording.profile.to_json() + "\n")
         if report_path is not None:
@@ -300,13 +297,14 @@ def choose_platform() -> None:
     config.update("jax_platforms", _PLATFORMS)
 
 
-def _show(found: Profile, stderr: TextIO | None, *, all_findings: bool) -> None:
+def _show(recording: Recording, stderr: TextIO | None, *, all_findings: bool) -> None:
     if stderr is None or stderr.closed:
         return
     terminal = stderr.isatty()
     width = max(shutil.get_terminal_size((_PIPE_WIDTH, 0)).columns, 60) if terminal else _PIPE_WIDTH
     try:
-        text = found.summary(width=width, color=terminal and "NO_COLOR" not in os.environ, all=all_findings)
+        color, before = terminal and "NO_COLOR" not in os.environ, unfit(recording.tables)
+        text = recording.profile.summary(width=width, color=color, all=all_findings, before=before)
         print(f"\n{text}", file=stderr, flush=True)
     except OSError:  # nobody reads it any more
         discard(stderr)

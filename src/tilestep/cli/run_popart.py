@@ -84,6 +84,10 @@ def run_popart(
     if os.getpid() != process:  # a fork of the program has come here
         return code
     _show(summary(sessions), stderr)
+    for session in sessions:
+        session.close()
+        if session.page is not None:
+            tell(command, f"{plain(session.page)} shows session '{session.name}' in a browser")
     if num_stages is None:
         return code
     told = proposals(seen, num_stages)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -21,13 +20,22 @@ from tilestep.plan.steps import Program
 from tilestep.record.container import Builder, Tables, read_recording, write_recording
 from tilestep.record.machine import machine_document
 from tilestep.record.program import ProgramTables
-from tilestep.report.file_names import HLO_FILE, MEMORY_FILE, PAGE_FILE, PROGRAM_FILE, PROGRAMS, REPORT_FILES, RUN_FILE, VARIABLES_FILE
+from tilestep.report.advice import Finding
+from tilestep.report.file_names import (
+    HLO_FILE,
+    MEMORY_FILE,
+    PAGE_FILE,
+    PROGRAM_FILE,
+    PROGRAMS,
+    REPORT_FILES,
+    RUN_FILE,
+    VARIABLES_FILE,
+    folder_name,
+)
 from tilestep.report.memory import memory_text, variables_text
 from tilestep.report.profile import Profile
 from tilestep.report.reader import Report
 
-_NO_FILE_NAME: Final = re.compile(r"[^\w.+-]+", re.ASCII)
-_LONGEST_NAME: Final = 100  # characters of a program's name in a folder's
 _FINGERPRINT: Final = 8  # characters of it in a folder's name
 
 
@@ -54,7 +62,7 @@ def write_report(profile: Profile, directory: Path, *, recording: Tables | None 
     Returns: why there is no page of them, and how to make one; '' if nothing is missing.
     Raises: OSError naming the file that cannot be written; RecordingError if the recording is too large to be read again.
     """
-    for name, text in zip(REPORT_FILES, (profile.to_json(), profile.summary()), strict=True):
+    for name, text in zip(REPORT_FILES, (profile.to_json(), profile.summary(before=unfit(recording))), strict=True):
         write_file(directory / name, text + "\n")
     if recording is None:
         return ""
@@ -70,6 +78,18 @@ def write_report(profile: Profile, directory: Path, *, recording: Tables | None 
         way = f"`tilestep report html {folder} -o FILE` makes a page of it"
         return f"{plain(page)} is not written{stale}: {_why(error)}; run.tilestep is: {way}"
     return ""
+
+
+def unfit(recording: Tables | None) -> tuple[Finding, ...]:
+    """The findings of a recording about programs that did not fit; () if it has none, or cannot be read."""
+    if recording is None:
+        return ()
+    try:
+        from tilestep.report.page.sections.refused import refused  # part of the page
+
+        return tuple(finding for _, finding in refused(Report(recording)))
+    except Exception:  # a run does not fail for its advice, of which it has said the gist when the program was refused
+        return ()
 
 
 def unwritten(error: OSError | RecordingError) -> str:
@@ -113,8 +133,7 @@ class ProgramParts:
 
 def program_folder(directory: Path, name: str, fingerprint: str) -> Path:
     """The folder of a program in a report: equal for equal programs, also of another process."""
-    safe = _NO_FILE_NAME.sub("_", name).strip(".")[:_LONGEST_NAME] or "program"
-    return directory / PROGRAMS / f"{safe}-{fingerprint[:_FINGERPRINT]}"
+    return directory / PROGRAMS / f"{folder_name(name, otherwise='program')}-{fingerprint[:_FINGERPRINT]}"
 
 
 def has_program(folder: Path, fingerprint: str, parts: ProgramParts, *, lines: str) -> bool:

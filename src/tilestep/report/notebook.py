@@ -29,7 +29,7 @@ def html_of(figures: Figures, findings: Sequence[Finding]) -> str:
         findings: about it, the most valuable first.
     """
     if not figures.programs:
-        return f"<div><p>tilestep: nothing ran on {_text(figures.machine.name)}: no program came to an IPU.</p></div>"
+        return f"<div><p>tilestep: nothing ran on {_text(figures.machine.name)}: no program ran on an IPU.</p></div>"
     ipus = f"{figures.machine.num_ipus} IPU{'' if figures.machine.num_ipus == 1 else 's'}"
     head = f"<p><strong>tilestep: {time_text(figures.emulated_s)}</strong> emulated on {_text(figures.machine.name)} ({ipus})</p>"
     parts = [head, *_findings(findings), *_bars(figures), *_programs(figures), *_steps(figures)]

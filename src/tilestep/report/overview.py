@@ -167,9 +167,13 @@ def relative_lines(report: Report) -> Relative:
 
 def relative_files(report: Report) -> Callable[[str], str]:
     """A function that gives a path relative to what all lines of the recording have in common."""
-    tables = report.tables
-    files: list[int] = sorted(set(tables.column("frames", "file").tolist()))
-    return relative_paths(tables.strings[file] for file in files if file >= 0)
+    return relative_paths(files_of(report))
+
+
+def files_of(report: Report) -> list[str]:
+    """Paths of the files that lines of the recording are in."""
+    files: list[int] = sorted(set(report.tables.column("frames", "file").tolist()))
+    return [report.tables.strings[file] for file in files if file >= 0]
 
 
 def _program(report: Report, program: CompiledProgram) -> ProgramRow:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Final, final
@@ -68,18 +69,19 @@ class Profile(Figures):
     def _evidence(self) -> Evidence | None:
         return evidence_of(self)
 
-    def summary(self, *, width: int = 100, color: bool = False, all: bool = False) -> str:
+    def summary(self, *, width: int = 100, color: bool = False, all: bool = False, before: Sequence[Finding] = ()) -> str:
         """Text: what to do about the profile, then tables.
 
         Args:
             width: columns, at least 90.
             color: whether to add escape codes for a terminal.
             all: whether to name findings that save less than a hundredth of emulated time as well.
+            before: findings that come first: those about programs that did not fit, which only a recording has.
         """
         from tilestep.report.summary import render  # importing rich takes time, so only a summary pays for it
 
         found = findings(self, all=True, evidence=self._evidence, rules=self.rules) if all else self.findings
-        return render(self, found, self.steady, together=None if all else self.together, width=width, color=color)
+        return render(self, found, self.steady, before=before, together=None if all else self.together, width=width, color=color)
 
     def _repr_html_(self) -> str:  # pyright: ignore[reportUnusedFunction]  # IPython calls it
         """The profile for notebooks, without scripts."""

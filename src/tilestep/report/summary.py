@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rich.console import Console, RenderableType
@@ -54,11 +54,18 @@ TABLES: Final = (_KINDS, _PROGRAMS, _EVICTED, _BATCHES, _MEMORY, _STEPS)
 
 
 def render(
-    figures: Figures, advice: Sequence[Finding], steady: Steady | None, *, together: Together | None = None, width: int, color: bool
+    figures: Figures,
+    advice: Sequence[Finding],
+    steady: Steady | None,
+    *,
+    before: Sequence[Finding] = (),
+    together: Together | None = None,
+    width: int,
+    color: bool,
 ) -> str:
     """The text of `Profile.summary`, with the findings in the order of `advice`, and what a step takes once the system is warm.
 
-    Args: together: what they save all together.
+    Args: before: findings that come before them. together: what they save all together.
     """
     stream = io.StringIO()
     console = Console(
@@ -70,7 +77,9 @@ def render(
         legacy_windows=False,
         _environ={},
     )
-    for part in _parts(figures, advice, steady, together):
+    if together is not None:
+        together = replace(together, numbers=tuple(number + len(before) for number in together.numbers))
+    for part in _parts(figures, [*before, *advice], steady, together):
         console.print(part, highlight=False)
     return "\n".join(line.rstrip() for line in stream.getvalue().rstrip().splitlines())
 
@@ -80,26 +89,15 @@ def _parts(figures: Figures, advice: Sequence[Finding], steady: Steady | None, t
     ipus = f"{machine.num_ipus} IPU" + ("" if machine.num_ipus == 1 else "s")
     head = f"emulated on {machine.name} ({ipus} of {machine.num_tiles:,} tiles, {machine.clock_hz / 1e9:.3g} GHz)"
     if not figures.programs:
-        return [Text(f"tilestep: nothing ran {head.removeprefix('emulated ')}: no program came to an IPU.")]
+        why = "what was to run did not fit" if any(finding.urgent for finding in advice) else "no program ran on an IPU"
+        return [Text(f"tilestep: nothing ran {head.removeprefix('emulated ')}: {why}."), *_advice(advice, together)]
     runs = sum(program.runs for program in figures.programs)
     title = Text.assemble(("tilestep: ", "bold"), (time_text(figures.emulated_s), "bold"), f" {head}, {count_text(runs, 'program run')}")
     parts: list[RenderableType] = [title]
     if steady is not None:
         each, apart = _time(figures, steady.turn_cycles), _time(figures, steady.set_up_cycles)
         parts.append(Text(f"Once warm, a run of {steady.label} takes {each}; set-up apart from {steady.turns:,} of them took {apart}."))
-    parts.append(Text())
-    for title, part in (("What to do", "first"), ("Fixed costs", "fixed"), ("Worth knowing", "aside")):
-        told = [(number, finding) for number, finding in enumerate(advice, 1) if finding.part == part]
-        if told:
-            parts.append(Text(title, style="bold"))
-        if part == "first" and together is not None:
-            numbers = names_text([str(number) for number in together.numbers], most=9)
-            parts.append(Padding(Text(f"All together ({numbers}, played one after the other): {together.gain}"), (0, 0, 0, 2)))
-        for number, finding in told:
-            head = f"{finding.headline}\n" if finding.headline else ""
-            parts.append(Padding(_bullet(f"{number}.", Text.assemble((head, "bold"), finding.text)), (0, 0, 0, 2)))
-        if told:
-            parts.append(Text())
+    parts += _advice(advice, together) or [Text()]
     parts += _section(f"{_KINDS.title} of IPU {figures.busiest_ipu}, the busiest", _kinds_table(figures))
     parts += _section(_PROGRAMS.title, _programs_table(figures))
     if len(figures.programs) > MOST_PROGRAMS:
@@ -122,6 +120,25 @@ def _parts(figures: Figures, advice: Sequence[Finding], steady: Steady | None, t
     if sentences:
         parts.append(Text("Assumptions and fallbacks", style="bold"))
         parts += [Padding(_bullet("-", sentence), (0, 0, 0, 2)) for sentence in sentences]
+    return parts
+
+
+def _advice(advice: Sequence[Finding], together: Together | None) -> list[RenderableType]:
+    """The findings under their headings, with an empty line before and behind them; [] without findings."""
+    parts: list[RenderableType] = [Text()] if advice else []
+    for title, part in (("What to do", "first"), ("Fixed costs", "fixed"), ("Worth knowing", "aside")):
+        told = [(number, finding) for number, finding in enumerate(advice, 1) if finding.part == part]
+        if told:
+            parts.append(Text(title, style="bold"))
+        if part == "first" and together is not None:
+            numbers = names_text([str(number) for number in together.numbers], most=9)
+            parts.append(Padding(Text(f"All together ({numbers}, played one after the other): {together.gain}"), (0, 0, 0, 2)))
+        for number, finding in told:
+            head = f"{finding.headline}\n" if finding.headline else ""
+            code = Text(f"{finding.code}\n" if finding.code else "", style="cyan")
+            parts.append(Padding(_bullet(f"{number}.", Text.assemble((head, "bold"), code, finding.text)), (0, 0, 0, 2)))
+        if told:
+            parts.append(Text())
     return parts
 
 

@@ -25,12 +25,14 @@ from tilestep.report.advice.evidence import Evidence, begin_of
 from tilestep.report.advice.lines import leaves
 from tilestep.report.knobs import FAMILY, KNOBS, TURNED, Setting, family_knob, turned
 from tilestep.report.quantities import share_text, time_text
+from tilestep.sim.calls import Dispatch
 
 _PREFIXES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _UNKNOWN: Final[Mapping[int, PlanOptions]] = MappingProxyType({})
 _MATTERS: Final = 0.01  # of emulated time: a knob that saves less is not named
 _AS_MUCH: Final = 0.5  # of what the best one saves: others that save as much are named beside it
 _MOST_NAMED: Final = 3
+_COVERED: Final = 0.9  # of emulated time: runs that stand for less say so
 _MOST_FAMILIES: Final = 8  # of supersteps, those that take most
 
 
@@ -41,7 +43,7 @@ class Turned:
     Attributes:
         knob: its name.
         now: the value of its first field, in words; '' for a family of supersteps.
-        changes: for each setting of it that a machine may have, what emulated time does: 0.1 is a tenth longer.
+        changes: for each setting of it that a machine may have, what the recording's emulated time does: 0.1 is a tenth longer.
     """
 
     knob: str
@@ -79,7 +81,8 @@ def answer(rows: Sequence[Turned], basis: str = "") -> str:
     told = [f"{_turn(row)}{' would save' if row is named[0] else ''} {share_text(row.best[1], 1)}" for row in named]
     text = told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
     rest = found[len(named) :]
-    other = f"nothing else saves more than {share_text(rest[0].best[1], 1)}" if rest else "nothing else saves anything"
+    where = "in these runs " if basis else ""
+    other = f"{where}nothing else saves more than {share_text(rest[0].best[1], 1)}" if rest else f"{where}nothing else saves anything"
     return f"{text[0].upper()}{text[1:]}{of}; {other}."
 
 
@@ -142,15 +145,19 @@ def outcome(
     return Outcome(settings=tuple(map(str, settings)), cycles=cycles, turned_cycles=changed, planned_again=again)
 
 
-def table(history: History, *, most: int | None = None) -> tuple[tuple[Turned, ...], str]:
+def table(history: History, *, most: int | None = None, cycles: int | None = None) -> tuple[tuple[Turned, ...], str]:
     """Every knob that a replay can turn, halved and doubled, the one with the largest effect first.
+
+    All changes are of the emulated time of the whole recording. Of a long journal the first and the last runs are played, because loads
+    are mostly in the first; those between count as the last ones.
 
     Args:
         history: of a recording, from anybody.
         most: work of all replays together, so that a long journal is played in part; None: that of findings.
+        cycles: that the recording takes, if it is known.
 
     Returns:
-        (the knobs, of which runs the changes are; '' of all).
+        (the knobs, from which runs the changes are estimated; '' if all were played).
 
     Raises:
         RecordingError: if the journal cannot be played.
@@ -165,11 +172,18 @@ def table(history: History, *, most: int | None = None) -> tuple[tuple[Turned, .
         rows.append((knob, [Setting(knob=knob, family=family, factor=0.5), Setting(knob=knob, family=family, factor=2.0)]))
     try:
         evidence = Evidence(history, {}, emulated_cycles=0, runs=0)
-        evidence.runs = len(evidence.dispatches)
-        played = evidence.played_for(sum(len(settings) for _, settings in rows), most=most)
+        evidence.runs = len(evidence.dispatches) if evidence.is_whole else sum(isinstance(call, Dispatch) for call in history.calls)
+        parts, basis = evidence.ends_for(sum(len(settings) for _, settings in rows), most=most)
     except (ValueError, ArithmeticError, LookupError, AssertionError, TypeError) as error:
         raise RecordingError(f"the journal of the recording cannot be played: {error or type(error).__name__}") from None
-    begin, found = begin_of(played.history.snapshot), list[Turned]()
+    if cycles is None:
+        last = parts[-1]
+        whole = begin_of(last.history.snapshot) + last.cycles if evidence.is_whole else replay_of_file(history).end_cycle
+        cycles = whole - begin_of(history.snapshot)
+    told = sum(part.times * part.cycles for part in parts)
+    if basis and told < _COVERED * cycles:  # the runs between are not as the last ones
+        basis += f", which stand for {share_text(told, cycles)} of the time"
+    found = list[Turned]()
     for knob, settings in rows:
         changes: dict[str, float] = {}
         for setting in settings:
@@ -178,11 +192,14 @@ def table(history: History, *, most: int | None = None) -> tuple[tuple[Turned, .
             except SpecError:  # no machine has such a value
                 continue
             theirs = _with_family(programs, setting.family, setting.factor or 1.0) if setting.family else programs
-            end = replay_of_file(played.history, machine=other, programs=theirs, calls=played.script.calls).end_cycle
-            changes[str(setting).partition("=")[2]] = (end - begin) / played.cycles - 1 if played.cycles else 0.0
+            more = 0.0
+            for part in parts:
+                end = replay_of_file(part.history, machine=other, programs=theirs, calls=part.script.calls).end_cycle
+                more += part.times * (end - begin_of(part.history.snapshot) - part.cycles)
+            changes[str(setting).partition("=")[2]] = max((cycles + more) / cycles - 1, -1.0) if cycles else 0.0
         now = _now(machine, knob.fields[0]) if knob.fields else ""
         found.append(Turned(knob=knob.name, now=now, changes=changes))
-    return tuple(sorted(found, key=lambda row: -row.effect)), played.basis
+    return tuple(sorted(found, key=lambda row: -row.effect)), basis
 
 
 def _planned(

@@ -47,7 +47,7 @@ def descending(*, way: str = "", batch: int = 4096, layers: int = LAYERS) -> Pro
 
 def promised(finding: Finding, words: str) -> int:
     """Bytes of a tile that the sentence promises for one way."""
-    found = re.search(rf"{words}[^(]*(?:\([^)]*\))? \(-([\d.]+) (KiB|MiB|B) a tile\)", finding.text)
+    found = re.search(rf"{words}[^(]*(?:\([^)]*\))? \((?:at most )?-([\d.]+) (KiB|MiB|B) a tile\)", finding.text)
     assert found is not None, finding.text
     return round(float(found[1]) * {"B": 1, "KiB": 1024, "MiB": 1024 * 1024}[found[2]])
 

@@ -175,13 +175,17 @@ def test_the_figures_of_each_session_come_last(tmp_path: Path) -> None:
 
 
 def test_a_report_of_each_session_is_written_with_or_without_the_source(tmp_path: Path) -> None:
-    (tmp_path / "secret.py").write_text(SESSION)
+    (tmp_path / "secret.py").write_text(SESSION + SESSION)
     texts: list[str] = []
     for flags in ([], ["--no-source"]):
         folder = tmp_path / f"reports{len(flags)}"
         done = tilestep_run("--report", str(folder), *flags, "--popart", str(tmp_path / "secret.py"))
         assert done.returncode == 0, done.stderr
-        assert [path.name for path in folder.iterdir()] == ["inference"]
+        names = ["inference", "inference-2"]
+        assert sorted(path.name for path in folder.iterdir()) == names
+        pages = [f"tilestep run: {folder / name / 'report.html'} shows session 'inference' in a browser" for name in names]
+        assert [line for line in done.stderr.splitlines() if "browser" in line] == pages
+        assert all((folder / name / "report.html").is_file() for name in names)
         texts.append(read_recording(folder / "inference" / "run.tilestep").text("sources"))
     assert "secret.py" in texts[0]
     assert texts[1] == ""

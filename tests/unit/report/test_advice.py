@@ -10,6 +10,7 @@ import pytest
 from tests.unit.sim.toy import MACHINE, Host, collective, program, superstep
 from tilestep.plan.steps import HostCall, Loop, Program, Series
 from tilestep.report import Profile, findings, profile_between
+from tilestep.report.advice.phrases import group_text
 from tilestep.report.figures import ProgramProfile
 
 BIG = 4096  # bytes, which is as many cycles of the host link
@@ -211,6 +212,16 @@ def test_a_group_is_named_by_itself_and_not_by_the_helper_that_is_loaded_first()
     [text] = told(profile, "fixed")
     assert text.startswith("1 program load took 66 % of emulated time: a program is loaded once and ")
     assert text.endswith("pays for it by running often; program group 'loop 1' with repeat and 1 more ran once.")
+
+
+def test_a_loop_is_named_by_its_body_and_a_group_of_the_user_by_its_name() -> None:
+    assert group_text("step 1 64+0") == "the loop over step"
+    assert group_text("pipeline 1") == "program group 'pipeline 1'"
+    host = Host()
+    host.run(program(superstep(5), name="repeat_step"), group=("step 1 64+0", 1))
+    [text] = told(profile_of(host), "fixed")
+    assert text.endswith("the loop over step with repeat_step ran once.")
+    assert "64+0" not in profile_of(host).summary()
 
 
 def shaped(name: str, *shapes: str, family: str = "add") -> Program:

@@ -44,7 +44,7 @@ def test_the_line_that_jits_it_and_its_code_with_an_option(source: str) -> None:
     line, code = SOURCES[source]
     jit = jit_of(called(), {FILE: source}.get)
     assert jit.line is not None
-    assert (jit.line.number, jit.with_options(donating(jit, ["params[0][1]", "params[1][0]"]))) == (line, code)
+    assert (jit.line.number, donating(jit, ["params[0][1]", "params[1][0]"])) == (line, code)
 
 
 def test_a_lambda_is_told_by_its_line() -> None:
@@ -63,9 +63,31 @@ def test_without_a_source_nothing_is_claimed(source: str | None) -> None:
 
 def test_arguments_behind_a_star_are_donated_by_number() -> None:
     jit = jit_of(called(), {FILE: "import jax\ndef update(first, *args):\n    return args\n"}.get)
-    assert donating(jit, ["args[0].mu", "args[2]"]) == {"donate_argnums": (1, 3)}
-    assert donating(jit, ["first", "args[0]"]) == {"donate_argnums": (0, 1)}
-    assert donating(jit, ["first"]) == {"donate_argnames": ("first",)}
+    assert donating(jit, ["args[0].mu", "args[2]"]) == "jax.jit(update, donate_argnums=(1, 3))"
+    assert donating(jit, ["first", "args[0]"]) == "jax.jit(update, donate_argnums=(0, 1))"
+    assert donating(jit, ["first"]) == "jax.jit(update, donate_argnames=('first',))"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ("donate_argnums=0", "jax.jit(update, donate_argnums=(0, 1))"),
+        ("donate_argnums=(-2,), inline=True", "jax.jit(update, donate_argnums=(0, 1), inline=True)"),
+        ("donate_argnames=['params']", "jax.jit(update, donate_argnames=('params', 'x'))"),
+        ("donate_argnums=(0,), donate_argnames='x'", "jax.jit(update, donate_argnums=(0, 1))"),
+        ("donate_argnums=given", ""),
+    ],
+)
+def test_what_is_donated_by_number_is_joined_by_number(options: str, expected: str) -> None:
+    """With both options JAX donates an argument in its place only if it is named by its number."""
+    jit = jit_of(called(), {FILE: f"import jax\n{BODY}step = jax.jit(update, {options})"}.get)
+    assert donating(jit, ["x[0]"]) == expected
+
+
+def test_places_of_a_partial_or_a_method_are_not_known() -> None:
+    for given in ("partial(update)", "model.update"):
+        jit = jit_of(called(), {FILE: f"import jax\n{BODY.replace('params', 'self')}step = jax.jit({given}, donate_argnums=0)"}.get)
+        assert donating(jit, ["x"]) == ""
 
 
 def test_the_line_of_return_is_told_if_there_is_one() -> None:

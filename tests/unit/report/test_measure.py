@@ -30,7 +30,7 @@ def profile_of(host: Host) -> Profile:
 def test_nothing_happened() -> None:
     profile = profile_of(Host(2))
     assert (profile.emulated_s, profile.programs, profile.timeline, profile.assumptions) == (0, (), (), ())
-    assert profile.summary() == ("tilestep: nothing ran on toy (2 IPUs of 4 tiles, 0.001 GHz): no program came to an IPU.")
+    assert profile.summary() == ("tilestep: nothing ran on toy (2 IPUs of 4 tiles, 0.001 GHz): no program ran on an IPU.")
 
 
 def test_a_program_in_steady_state() -> None:

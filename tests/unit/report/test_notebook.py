@@ -61,7 +61,7 @@ def test_a_long_name_is_cut() -> None:
 
 
 def test_nothing_ran_is_said() -> None:
-    assert "no program came to an IPU" in profile_of(Host())._repr_html_()
+    assert "no program ran on an IPU" in profile_of(Host())._repr_html_()
 
 
 def test_a_recording_that_runs_has_no_html_yet() -> None:

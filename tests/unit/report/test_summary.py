@@ -14,6 +14,7 @@ from tests.unit.sim.toy import DISPATCH, Host, program, superstep
 from tilestep.hints import EffectiveBatch
 from tilestep.plan.steps import Program
 from tilestep.report import Profile, findings, profile_between
+from tilestep.report.advice import Finding
 from tilestep.report.lane_names import KIND_TEXTS
 from tilestep.report.summary import TABLES, Columns
 
@@ -316,3 +317,13 @@ def test_many_programs_are_cut_short_but_counted() -> None:
     assert "and 8 more programs" in text
     assert "  op19 " in text
     assert "  op0 " not in text
+
+
+def test_findings_that_a_recording_has_come_first_and_have_their_code() -> None:
+    host = Host()
+    host.run(program(superstep(5)))
+    profile = profile_of(host)
+    before = Finding(kind="memory", text="f does not fit.", edit="donate x", code="jax.jit(f, donate_argnums=(0,))", urgent=True)
+    assert "  1. donate x\n     jax.jit(f, donate_argnums=(0,))\n     f does not fit.\n" in profile.summary(before=[before])
+    assert profile.summary(before=[before]).count("\n  2. ") == profile.summary().count("\n  1. ") == 1
+    assert "does not fit" not in profile.summary()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from array import array
 from dataclasses import replace
@@ -83,6 +84,28 @@ def test_the_table_begins_with_the_largest_effect() -> None:
     assert set(found["sync.pattern"].changes) == {"singlePipeline", "replicaAndLadder"}
     assert found["gateway"].effect == 0
     assert {"/2", "x2"} == set(found["family.matmul"].changes)
+
+
+def test_a_long_journal_is_estimated_from_its_ends_as_changes_of_the_whole() -> None:
+    """The first runs hold the load of the program, and the last ones stand for those between: as if all were played."""
+    history = history_of(journaled(two_stages(), runs=400))
+    rows, basis = table(history, most=60_000)
+    assert re.fullmatch(r"estimated from the first (\d+) and the last (\d+) of 400 runs", basis)
+    assert sum(int(number) for number in re.findall(r"\d+", basis)[:2]) < 200
+    assert basis in answer(rows, basis)
+    assert "; in these runs nothing else saves " in answer(rows, basis)
+    assert "; nothing else saves " in answer(rows)
+    _, less = table(history, most=60_000, cycles=10 * cycles(history))
+    assert less == f"{basis}, which stand for 10 % of the time"  # others took longer
+    exact, none = table(history)
+    assert none == ""
+    found = {row.knob: row.changes for row in exact}
+    assert found["host.load"]["x2"] > 0
+    assert found.keys() == {row.knob for row in rows}
+    for row in rows:
+        assert row.changes == pytest.approx(found[row.knob], abs=0.002)
+    whole = outcome(history, {}, [setting_of("host.load=x2")])
+    assert found["host.load"]["x2"] == whole.turned_cycles / whole.cycles - 1
 
 
 def planned(on: MachineSpec, hlo: str = HLO, options: PlanOptions | None = None) -> Program:

@@ -94,7 +94,8 @@ def _print(rows: tuple[Turned, ...], basis: str) -> None:
         if not set(row.changes) <= _BOTH:
             print_line(f"{row.knob} is {row.now}: " + ", ".join(f"{name} {_percent(change)}" for name, change in row.changes.items()))
     if len(shown) < len(rows):
-        print_line(f"No effect: {', '.join(row.knob for row in rows if row not in shown)}.")
+        where = " in the runs that were played" if basis else ""
+        print_line(f"No effect{where}: {', '.join(row.knob for row in rows if row not in shown)}.")
 
 
 def _cells(row: Turned) -> tuple[str, str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final, cast
 
 from tilestep.record.edits.donation import donatable, donated, kept, pairs_of
 from tilestep.record.edits.script import Change, in_turn
@@ -18,6 +18,7 @@ from tilestep.report.figures import Figures, ProgramProfile, StreamedArgument
 from tilestep.report.quantities import bytes_text, count_text, names_text
 
 _STREAMING_NAMED: Final = 3  # programs; a script of short functions has hundreds that stream some bytes
+_STARS: Final = ("args", "flat_args")  # JAX's names of arguments that it knows by their places only
 
 
 def donation(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
@@ -34,23 +35,24 @@ def donation(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         same = [argument for argument in program.streamed_again if argument.reason == "same value"]
         if own and evidence is not None:
             own = _possible(evidence, program, own)
-        if own:
+        for part, others in _parted(evidence, program, own):
             text = (
-                f"{_arguments(figures, program, own)} though {one_or(own, 'it is its', 'they are its')} own earlier "
-                f"{one_or(own, 'result', 'results')}: donate {one_or(own, 'it', 'them')} (donate_argnums) and "
-                f"{one_or(own, 'it stays', 'they stay')} on the IPU."
+                f"{_arguments(figures, program, part)} though {one_or(part, 'it is its', 'they are its')} own earlier "
+                f"{one_or(part, 'result', 'results')}: {_apart(part, others)}donate {one_or(part, 'it', 'them')} (donate_argnums) and "
+                f"{one_or(part, 'it stays', 'they stay')} on the IPU."
             )
-            edit, change = f"donate {_roots(own)}", donated(program.key, [argument.index for argument in own])
-            yield _proposal(text, program, Way(edit=edit, change=change, how="within 2 %"), evidence, own)
-        if same:
+            edit, change = f"donate {_donated_text(part, others)}", donated(program.key, [argument.index for argument in part])
+            yield _proposal(text, program, Way(edit=edit, change=change, how="within 2 %"), evidence, part, coded=not others)
+        for part, others in _parted(evidence, program, same):
             text = (
-                f"{_arguments(figures, program, same)} with the same {one_or(same, 'value', 'values')}: return "
-                f"{one_or(same, 'it', 'them')} unchanged and donate {one_or(same, 'it', 'them')}, and "
-                f"{one_or(same, 'it stays', 'they stay')} on the IPU."
+                f"{_arguments(figures, program, part)} with the same {one_or(part, 'value', 'values')}: {_apart(part, others)}return "
+                f"{one_or(part, 'it', 'them')} unchanged and donate {one_or(part, 'it', 'them')}, and "
+                f"{one_or(part, 'it stays', 'they stay')} on the IPU."
             )
-            edit = f"return {_roots(same)} unchanged and donate {one_or(same, 'it', 'them')}"
-            change = kept(program.key, [argument.index for argument in same])
-            yield _proposal(text, program, Way(edit=edit, change=change, how="within 2 %"), evidence, same)
+            it = f"{one_or(part, 'it', 'them')}{_own_arguments(part) if others else ''}"
+            edit = f"return {_names(part) if others else _roots(part)} unchanged and donate {it}"
+            change = kept(program.key, [argument.index for argument in part])
+            yield _proposal(text, program, Way(edit=edit, change=change, how="within 2 %"), evidence, part, coded=not others)
     rest = streaming[_STREAMING_NAMED:]
     if rest:
         size = bytes_text(sum(_streamed_bytes(program) for program in rest))
@@ -67,38 +69,112 @@ def donation(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
 
 def _donations(evidence: Evidence, program: ProgramProfile) -> Iterator[Change]:
     own = [argument for argument in program.streamed_again if argument.reason == "own result"]
-    possible = [argument.index for argument in _possible(evidence, program, own)] if own else []
-    if possible:
-        yield donated(program.key, possible)
+    for part, others in _parted(evidence, program, _possible(evidence, program, own) if own else []):
+        if not others:
+            yield donated(program.key, [argument.index for argument in part])
 
 
-def _proposal(text: str, program: ProgramProfile, way: Way, evidence: Evidence | None, arguments: Sequence[StreamedArgument]) -> Proposal:
+def _parted(
+    evidence: Evidence | None, program: ProgramProfile, arguments: list[StreamedArgument]
+) -> Iterator[tuple[list[StreamedArgument], tuple[str, ...]]]:
+    """Those whose whole arguments can be donated, with (); then those that are parts of others, with the names of these."""
+    indices = [argument.index for argument in arguments]
+    others = () if evidence is None else not_whole(evidence, program.key, indices)
+    whole = [argument for argument in arguments if root_of(argument.name) not in others]
+    if whole:
+        yield whole, ()
+    parts = [argument for argument in arguments if root_of(argument.name) in others]
+    if parts:
+        yield parts, others
+
+
+def not_whole(evidence: Evidence, key: int, indices: Sequence[int]) -> tuple[str, ...]:
+    """The function's own arguments that cannot be donated, because other parts of them than these are used again or come twice."""
+    arguments = evidence.programs[key].arguments
+    roots = dict.fromkeys(root_of(arguments[index].name) for index in indices)
+    rest = [a.index for a in arguments if a.index not in indices and root_of(a.name) in roots]
+    if not rest:
+        return ()
+    free = donatable(evidence.calls, key, rest, more_follow=not evidence.is_whole)
+    kept_roots = {root_of(arguments[index].name) for index in rest if index not in free}
+    return tuple(root for root in roots if root in kept_roots)
+
+
+def root_of(name: str) -> str:
+    """The function's own argument, of which this is a part: 'params' of 'params[0][1]', and 'args[0]' of 'args[0].mu'."""
+    root = re.split(r"[\[.]", name)[0]
+    place = re.match(r"\[\d+\]", name.removeprefix(root)) if root in _STARS else None
+    return root + (place[0] if place is not None else "")
+
+
+def _apart(part: Sequence[StreamedArgument], others: Sequence[str]) -> str:
+    """Why they have to become arguments of their own."""
+    if not others:
+        return ""
+    whole = names_text([root for root in others if any(root_of(argument.name) == root for argument in part)], most=3)
+    return (
+        f"{whole} cannot be donated as a whole, because other parts are used again or come twice, so pass {_names(part)}"
+        f"{_own_arguments(part)}, "
+    )
+
+
+def _own_arguments(part: Sequence[StreamedArgument]) -> str:
+    return one_or(part, " as an argument of its own", " as arguments of their own")
+
+
+def _donated_text(part: Sequence[StreamedArgument], others: Sequence[str]) -> str:
+    return f"{_names(part)}{_own_arguments(part)}" if others else _roots(part)
+
+
+def _proposal(
+    text: str, program: ProgramProfile, way: Way, evidence: Evidence | None, arguments: Sequence[StreamedArgument], *, coded: bool
+) -> Proposal:
     if evidence is None:
         return Proposal(finding=Finding(kind="donation", text=text, edit=way.edit))
     jit, call = jit_of(evidence.programs[program.key]), evidence.line_of_call(program.key)
     if jit.line is not None and call not in (None, jit.line):
         text += f" It is called at {call}."
-    code = jit.with_options(donating(jit, [argument.name for argument in arguments]))
-    code += "" if arguments[0].reason == "own result" else f"  # and return {_roots(arguments)} with the other results"
+    code = donating(jit, [argument.name for argument in arguments]) if coded else ""
+    code += f"  # and return {_roots(arguments)} with the other results" if code and arguments[0].reason == "same value" else ""
     finding = Finding(kind="donation", text=text, edit=way.edit, line=jit.line or call)
     return Proposal(finding=finding, ways=(replace(way, code=code),))
 
 
-def donating(jit: Jit, names: Sequence[str]) -> dict[str, object]:
-    """The options of jit that donate arguments. Args: names: of arguments, or of parts of some: 'params[0]', 'args[1].mu'."""
-    by_name: dict[str, None] = {}
-    by_number: dict[int, None] = {}
+def donating(jit: Jit, names: Sequence[str]) -> str:
+    """The line that jits a function, donating more arguments; '' if what it donates already cannot be joined with them.
+
+    It donates by number or by name, as the line does already, and never by both: then JAX donates by its place only what has its number.
+
+    Args: names: of arguments, or of parts of some: 'params[0]', 'args[1].mu'.
+    """
+    try:
+        numbers, named = _listed(jit.option("donate_argnums")), _listed(jit.option("donate_argnames"))
+    except (TypeError, ValueError):  # a variable
+        return ""
     given = jit.positional
+    by_name = dict.fromkeys(str(name) for name in named)
+    by_number = {int(number) + (len(given) if int(number) < 0 else 0) for number in numbers}
     for name in names:
         root = re.split(r"[\[.]", name)[0]
         place = re.match(r"\[(\d+)\]", name.removeprefix(root))
         if place is not None and root not in jit.parameters and root == (jit.star or "args"):
-            by_number[len(given) + int(place[1])] = None
+            by_number.add(len(given) + int(place[1]))
         else:
             by_name[root] = None
     if not by_number:
-        return {"donate_argnames": tuple(by_name)}
-    return {"donate_argnums": tuple(sorted({*by_number, *(given.index(name) for name in by_name if name in given)}))}
+        return jit.with_options({"donate_argnums": None, "donate_argnames": tuple(by_name)})
+    if jit.has_places and all(name in given for name in by_name):
+        every = {*by_number, *(given.index(name) for name in by_name)}
+        return jit.with_options({"donate_argnames": None, "donate_argnums": tuple(sorted(every))})
+    if jit.has_places and all(number < len(given) for number in by_number):
+        every = tuple(dict.fromkeys([*(given[number] for number in sorted(by_number)), *by_name]))
+        return jit.with_options({"donate_argnums": None, "donate_argnames": every})
+    return ""
+
+
+def _listed(option: object) -> tuple[Any, ...]:
+    """The values of an option that takes one or several."""
+    return () if option is None else (option,) if isinstance(option, int | str) else tuple(cast("Iterable[Any]", option))
 
 
 def _possible(evidence: Evidence, program: ProgramProfile, arguments: list[StreamedArgument]) -> list[StreamedArgument]:
@@ -106,6 +182,10 @@ def _possible(evidence: Evidence, program: ProgramProfile, arguments: list[Strea
     free = donatable(evidence.calls, program.key, [argument.index for argument in arguments], more_follow=not evidence.is_whole)
     paired = pairs_of(evidence.programs[program.key], free)
     return [argument for argument in arguments if argument.index in paired]
+
+
+def _names(arguments: Sequence[StreamedArgument]) -> str:
+    return names_text([argument.name for argument in sorted(arguments, key=lambda argument: -argument.size_bytes)], most=3)
 
 
 def _roots(arguments: Sequence[StreamedArgument]) -> str:

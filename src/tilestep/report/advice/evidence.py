@@ -19,7 +19,8 @@ from tilestep.record.sources import Source
 from tilestep.report.advice.finding import Line
 from tilestep.report.advice.host_lines import HostLines, host_lines, most
 from tilestep.report.advice.lines import line_of_call
-from tilestep.sim.calls import Call, Dispatch, Forget, MomentCall, Put
+from tilestep.sim.calls import Call, Copy, Dispatch, Forget, MomentCall, Put
+from tilestep.sim.mark import Mark
 from tilestep.sim.snapshot import Snapshot
 from tilestep.sim.system import System
 from tilestep.units import seconds_from_cycles
@@ -68,6 +69,21 @@ class Played:
         return changed, system.end_cycle - begin_of(self.history.snapshot)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Turns:
+    """Some turns of a program, or of a group of programs, after the way to a warm system.
+
+    Attributes:
+        cycles: from the begin of the first to the end of the last.
+        count: how many.
+        loads: key -> runs of that program between the two that had to load it.
+    """
+
+    cycles: int
+    count: int
+    loads: Mapping[int, int]
+
+
 @final
 class Evidence:
     """The history of a profile, and what is worked out of it once.
@@ -84,7 +100,7 @@ class Evidence:
         self.sources = sources
         self.emulated_cycles = emulated_cycles
         self.runs = runs
-        self._turns: dict[tuple[int, ...], float | None] = {}
+        self._turns: dict[tuple[int, ...], Turns | None] = {}
 
     @property
     def machine(self) -> MachineSpec:
@@ -153,6 +169,32 @@ class Evidence:
             basis = f"of runs {before + 1:,} to {before + runs:,} of {self.runs:,}"
         return _played(replace(self.history, snapshot=system.snapshot()), rest, basis, max(self.runs, 1) / max(runs, 1))
 
+    def ends_for(self, changes: int, *, most: int | None = None) -> tuple[tuple[Played, ...], str]:
+        """The parts of the calls that may be played so often: all of them, or the first and the last runs; and which, in words.
+
+        The first runs are as they are, because programs are loaded in them; the last ones stand for all others, too, by `times`.
+        Args: most: as of `played_for`.
+        """
+        allowed = MOST_PLAYED if most is None else most
+        last = self.played_for(changes, most=allowed)
+        if not last.basis:
+            return (last,), ""
+        last = self.played_for(changes, most=allowed // 2)
+        runs, work, end = sum(isinstance(call, Dispatch) for call in last.script.calls), 0, 0
+        starts = set(_starts(self.calls))
+        for index, call in enumerate(self.calls):
+            if index in starts:
+                end = index
+            work += _work(call)
+            if work > allowed // 2 // (changes + 2):
+                break
+        head = self.calls[:end]
+        first = sum(isinstance(call, Dispatch) for call in head)
+        last = replace(last, times=(self.runs - first) / max(runs, 1))
+        if not first or first > len(self.dispatches) - runs:
+            return (last,), f"estimated from the last {runs:,} of {self.runs:,} runs"
+        return (_played(self.history, head, ""), last), f"estimated from the first {first:,} and the last {runs:,} of {self.runs:,} runs"
+
     def entries(self, group: str, key: int | None = None) -> tuple[int, ...]:
         """Positions in the calls at which the host enters a program group. Args: key: only entries that run this program of it."""
         found: dict[int, int] = {}
@@ -164,6 +206,22 @@ class Evidence:
                     with_key.add(call.group[1])
         return tuple(index for entry, index in found.items() if entry in with_key)
 
+    @cached_property
+    def states(self) -> frozenset[int]:
+        """Values that a program makes and takes again in a later call: parameters, and the like."""
+        makers: dict[int, int] = {}  # the key of the program that has made a value, or what it is a copy of
+        originals: dict[int, int] = {}
+        found: set[int] = set()
+        for call in self.calls:
+            if isinstance(call, Copy):
+                originals[call.target] = originals.get(call.source, call.source)
+            elif isinstance(call, Dispatch):
+                for value in (value for row in call.arguments for value in row):
+                    if makers.get(originals.get(value, value)) == call.key:
+                        found |= {value, originals.get(value, value)}
+                makers.update((value, call.key) for row in call.results for value in row)
+        return frozenset(found)
+
     def runs_of(self, key: int) -> tuple[int, ...]:
         """Positions in the calls at which a program is dispatched."""
         return tuple(index for index, call in enumerate(self.calls) if isinstance(call, Dispatch) and call.key == key)
@@ -174,12 +232,17 @@ class Evidence:
         Args:
             starts: positions in the calls at which the turns begin.
         """
+        turns = self.turns(starts)
+        return None if turns is None else turns.cycles / turns.count
+
+    def turns(self, starts: Sequence[int]) -> Turns | None:
+        """The second half of some turns, of which `turn` is the mean; None if they are too few. Args: starts: as for `turn`."""
         known = tuple(starts)
         if known not in self._turns:
-            self._turns[known] = self._turn(starts)
+            self._turns[known] = self._second_half(starts)
         return self._turns[known]
 
-    def _turn(self, starts: Sequence[int]) -> float | None:
+    def _second_half(self, starts: Sequence[int]) -> Turns | None:
         work, ends = 0, 0
         for index, call in enumerate(self.calls):
             work += _work(call)
@@ -190,18 +253,20 @@ class Evidence:
         if len(starts) < LEAST_TURNS:
             return None
         middle, last = starts[len(starts) // 2], starts[-1]
-        history, cycles = self.history, dict[int, int]()
+        history, marks = self.history, list[Mark]()
         system = System.restored(history.snapshot, history.machine, history.programs, record=False)
 
         def watched() -> Iterator[Call]:
             for index, call in enumerate(self.calls[: last + 1]):
                 if index in (middle, last):
-                    cycles[index] = system.end_cycle
+                    marks.append(system.mark())
                 if index < last:
                     yield call
 
         play(system, watched(), history.programs)
-        return (cycles[last] - cycles[middle]) / (len(starts) - 1 - len(starts) // 2)
+        begin, end = marks
+        loads = {key: now.loads - (before.loads if (before := begin.programs.get(key)) else 0) for key, now in end.programs.items()}
+        return Turns(cycles=end.cycle - begin.cycle, count=len(starts) - 1 - len(starts) // 2, loads=loads)
 
     def until(self, start: int) -> int | None:
         """Cycles until all that was called before a position has ended; None if that is long to play, or not kept."""

@@ -15,10 +15,10 @@ from tilestep.program.hlo import HloModule, Instruction, parse_hlo, users_of
 from tilestep.record.edits.donation import pairs_of
 from tilestep.record.sources import MOST_TEXT, Source, planned_again
 from tilestep.report.advice.evidence import Evidence
-from tilestep.report.advice.finding import How, Line
+from tilestep.report.advice.finding import Gain, How, Line
 from tilestep.report.advice.lines import leaves
 from tilestep.report.figures import Figures, ProgramProfile
-from tilestep.report.quantities import names_text
+from tilestep.report.quantities import bytes_text, names_text
 from tilestep.units import ceil_div
 
 _GRADIENT: Final = "transpose(jvp"  # in the scope of what jax.grad makes to go backward
@@ -36,6 +36,18 @@ class Freed(NamedTuple):
     tile_bytes: int
     how: How
     line: Line | None = None
+    at_most: bool = False  # whether another need may grow, such as that of an exchange between IPUs
+
+    def __str__(self) -> str:
+        """'jax.checkpoint (-12 KiB a tile)'."""
+        return f"{self.way} ({'at most ' if self.at_most else ''}-{bytes_text(self.tile_bytes)} a tile)"
+
+    @property
+    def gain(self) -> Gain:
+        """What it frees, and how that is known."""
+        basis = "planned again" if self.how == "within 2 %" else "added up from the sizes of the values that go"
+        basis += ", at most: another need may grow" if self.at_most else ""
+        return Gain(tile_bytes=self.tile_bytes, how=self.how, basis=basis)
 
 
 def freed(figures: Figures, evidence: Evidence, profile: ProgramProfile) -> tuple[Freed, ...]:
@@ -108,7 +120,7 @@ def _divided(machine: MachineSpec, program: Program, detail: Liveness) -> Iterat
         return
     values = ceil_div(program.memory.values_bytes, detail.num_tiles)
     way = f"arrays divided over the machine's {machine.num_ipus} IPUs (shardings)"
-    yield Freed(way, f"divide arrays over {machine.num_ipus} IPUs", values - ceil_div(values, others), "about")
+    yield Freed(way, f"divide arrays over {machine.num_ipus} IPUs", values - ceil_div(values, others), "about", at_most=True)
 
 
 def _offloaded(program: Program, module: HloModule, detail: Liveness) -> Iterator[Freed]:

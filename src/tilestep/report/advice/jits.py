@@ -13,7 +13,6 @@ from tilestep.record.source_lines import source_text
 from tilestep.report.advice.finding import Line
 
 _JITS: Final = frozenset({"jit", "pjit"})
-_TUPLES: Final = frozenset({"donate_argnames", "donate_argnums"})  # options whose values are joined
 _LONGEST: Final = 160  # characters of a line of code
 
 
@@ -63,14 +62,33 @@ class Jit(NamedTuple):
         found = [node.lineno for node in _own(self.definition) if isinstance(node, ast.Return)]
         return Line(file=self.line.file, number=found[0]) if len(found) == 1 else None
 
+    @property
+    def has_places(self) -> bool:
+        """Whether the n-th argument goes to the n-th parameter: not of functools.partial, nor of a bound method."""
+        if self.is_decorator or self.call is None or not self.call.args:
+            return True
+        [given] = self.call.args[:1]
+        return isinstance(given, ast.Name | ast.Lambda) or (isinstance(given, ast.Attribute) and self.positional[:1] != ("self",))
+
+    def option(self, name: str) -> object:
+        """The value of an option that the line gives; None if it gives none.
+
+        Raises: ValueError if it is not written out.
+        """
+        found = [each.value for each in self.call.keywords if each.arg == name] if self.call is not None else []
+        return ast.literal_eval(found[0]) if found else None
+
     def with_options(self, options: Mapping[str, object]) -> str:
-        """The line that jits it, with more options: 'jax.jit(update, donate_argnames=("params",))'."""
+        """The line that jits it, with more options: 'jax.jit(update, donate_argnames=("params",))'. One whose value is None goes."""
         call = self.call
         function, known = (call.func, call) if call is not None else (ast.parse("jax.jit", mode="eval").body, None)
         arguments: list[ast.expr] = list(known.args) if known is not None else [] if self.is_decorator else [ast.Name(self.name or "f")]
         keywords = {each.arg: each.value for each in known.keywords} if known is not None else {}
         for option, value in options.items():
-            keywords[option] = _joined(keywords.get(option), value, option)
+            if value is None:
+                keywords.pop(option, None)
+            else:
+                keywords[option] = _joined(keywords.get(option), value)
         if self.is_decorator and (known is None or not arguments):
             function, arguments = ast.parse("functools.partial", mode="eval").body, [function]
         changed = ast.Call(func=function, args=arguments, keywords=[ast.keyword(arg=name, value=value) for name, value in keywords.items()])
@@ -166,16 +184,11 @@ def _own(function: ast.FunctionDef) -> Iterator[ast.AST]:
             waiting += ast.iter_child_nodes(node)
 
 
-def _joined(before: ast.expr | None, value: object, option: str) -> ast.expr:
-    """An option's value as code; of one that was given already with what it had."""
+def _joined(before: ast.expr | None, value: object) -> ast.expr:
+    """An option's value as code; a dict with what it had."""
     after = ast.parse(repr(value), mode="eval").body
-    if before is None:
-        return after
     if isinstance(before, ast.Dict) and isinstance(after, ast.Dict):
         return ast.Dict(keys=[*before.keys, *after.keys], values=[*before.values, *after.values])
-    if option in _TUPLES and isinstance(after, ast.Tuple):
-        had = before.elts if isinstance(before, ast.Tuple | ast.List) else [before]
-        return ast.Tuple(elts=[*had, *after.elts], ctx=ast.Load())
     return after
 
 

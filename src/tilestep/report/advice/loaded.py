@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilestep.report.advice.phrases import group_text
 from tilestep.report.figures import Figures, Origin
 from tilestep.report.quantities import names_text
 
@@ -50,7 +51,7 @@ def loaded(figures: Figures) -> list[Loaded]:
         members.sort(key=lambda p: p.cycles.load - p.cycles.total)  # the helper that is loaded first is not what the group is for
         if members:
             names = names_text(list(dict.fromkeys(p.name for p in members)), most=1)
-            label = f"program group '{group.name}' with {names}"
+            label = f"{group_text(group.name)} with {names}"
             units.append(
                 Loaded(
                     label=label,

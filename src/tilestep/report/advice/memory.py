@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tilestep.report.advice.evidence import Evidence
-from tilestep.report.advice.finding import Finding, Gain, Line
+from tilestep.report.advice.finding import Finding, Line
 from tilestep.report.advice.freeing import Freed, freed
-from tilestep.report.advice.phrases import CPU_DEFAULT, named
+from tilestep.report.advice.phrases import CPU_DEFAULT, group_text, is_loop, named
 from tilestep.report.advice.proposal import Proposal
 from tilestep.report.figures import Figures, GroupProfile, ProgramProfile
 from tilestep.report.quantities import bytes_text, count_text, names_text, share_text
@@ -47,7 +47,7 @@ def memory(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
             amount += f", {user.peak_bytes - tile_bytes:,} B too many"
             text = f"{user.what} does not fit: it needs {amount}, and {user.reason}.{parts} Try: {', '.join(user.ways)}."
         else:
-            free = f" To free some: {', '.join(map(_with_bytes, user.freed))}." if user.freed else ""
+            free = f" To free some: {', '.join(map(str, user.freed))}." if user.freed else ""
             text = f"{user.what} nearly fills its tiles: {amount}.{parts}{free}"
         finding = _finding(text, user.freed, urgent=user.peak_bytes > tile_bytes, line=user.line)
         if finding.gain is None and finding.urgent:
@@ -87,13 +87,15 @@ def _users(figures: Figures, evidence: Evidence | None) -> Iterator[_User]:
             members = _members(figures, group)
             oversized = [p for p in members if p.out_of_memory]
             yield _User(
-                what=f"program group '{group.name}' on IPU {group.ipu}",
+                what=f"{group_text(group.name)} on IPU {group.ipu}",
                 peak_bytes=group.peak_tile_bytes,
                 largest=tuple((figures.label(p.key), p.peak_tile_bytes) for p in sorted(members, key=lambda p: -p.peak_tile_bytes)),
                 where="",
                 reason=_why_it_ran(oversized[0]) if oversized else _UNKNOWN_MEMBERS,
                 ways=_ways_to_fit(figures, (), *members),
-                edit=f"give {group.name} smaller microbatches or more stages",
+                edit=f"give {group_text(group.name)} a smaller batch"
+                if is_loop(group.name)
+                else f"give {group.name} smaller microbatches or more stages",
                 unknown="" if evidence is None else "its programs share the tiles, and are not planned again together",
                 line=next(filter(None, (_line_of(p, evidence) for p in members)), None),
             )
@@ -103,9 +105,7 @@ def _finding(text: str, ways: Sequence[Freed], *, urgent: bool, line: Line | Non
     if not ways:
         return Finding(kind="memory", text=text, urgent=urgent, line=line)
     best = ways[0]
-    basis = "of its fullest tile, planned again" if best.how == "within 2 %" else "of its fullest tile, by the values that would go"
-    gain = Gain(tile_bytes=best.tile_bytes, how=best.how, basis=basis)
-    return Finding(kind="memory", text=text, edit=best.edit, line=best.line, gain=gain, urgent=urgent)
+    return Finding(kind="memory", text=text, edit=best.edit, line=best.line, gain=best.gain, urgent=urgent)
 
 
 def _line_of(program: ProgramProfile, evidence: Evidence | None) -> Line | None:
@@ -115,10 +115,6 @@ def _line_of(program: ProgramProfile, evidence: Evidence | None) -> Line | None:
 def _made_by(program: ProgramProfile, evidence: Evidence | None) -> str:
     line = _line_of(program, evidence)
     return "" if line is None else f" at {line}"
-
-
-def _with_bytes(way: Freed) -> str:
-    return f"{way.way} (-{bytes_text(way.tile_bytes)} a tile)"
 
 
 def _why_it_ran(program: ProgramProfile) -> str:
@@ -136,8 +132,8 @@ def _ways_to_fit(figures: Figures, freed: Sequence[Freed], *programs: ProgramPro
     if any(p.could_recompute for p in programs):
         ways.append("jax.checkpoint")
     known = {way.way: way for way in freed}
-    told = [_with_bytes(known.pop(way)) if way in known else way for way in (*ways, "a smaller dtype")]
-    return [*told, *map(_with_bytes, known.values())]
+    told = [str(known.pop(way)) if way in known else way for way in (*ways, "a smaller dtype")]
+    return [*told, *map(str, known.values())]
 
 
 def _members(figures: Figures, group: GroupProfile) -> list[ProgramProfile]:

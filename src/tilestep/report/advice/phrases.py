@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -16,6 +17,7 @@ STAGE: Final = "jit_stage"  # JAX's program that copies an array of the host
 STAGE_MAKERS: Final = "jnp.asarray and jnp.array of an array of the host"
 _MOST_LINES: Final = 20  # in a text; the JSON has all
 
+_LOOP: Final = re.compile(r"(.+) \d+ \d+\+\d+")  # the program group of a loop of this package: the body's name, and numbers
 AS_ONE: Final = "played as one program"
 CPU_FREE: Final = "the CPU's own time not counted"
 
@@ -23,6 +25,17 @@ CPU_FREE: Final = "the CPU's own time not counted"
 def times_text(number: int) -> str:
     """'once', '3 times'."""
     return "once" if number == 1 else f"{number:,} times"
+
+
+def group_text(name: str) -> str:
+    """'program group 'pipeline 1'', 'the loop over step'."""
+    loop = _LOOP.fullmatch(name)
+    return f"program group '{name}'" if loop is None else f"the loop over {loop[1]}"
+
+
+def is_loop(group: str) -> bool:
+    """Whether a program group is a loop of this package, so that nobody has given it its name."""
+    return _LOOP.fullmatch(group) is not None
 
 
 def one_or(things: Sequence[object], one: str, several: str) -> str:

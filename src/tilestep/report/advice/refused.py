@@ -9,7 +9,8 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.plan.liveness import fits
 from tilestep.plan.steps import Program
 from tilestep.record.sources import Source
-from tilestep.report.advice.finding import Finding, Gain, Line
+from tilestep.report.advice.donation import donating
+from tilestep.report.advice.finding import Finding, Line
 from tilestep.report.advice.freeing import Freed, freed_of
 from tilestep.report.advice.jits import jit_of
 from tilestep.report.advice.lines import leaves, line_of_call
@@ -55,7 +56,8 @@ def did_not_fit(
     values = [f"{name} {bytes_text(size)}{f' ({line})' if line else ''}" for name, size, line in list(named)[:_LARGEST]]
     text = f"{program.name} does not fit, so it never ran: {', and '.join(parts)}. Largest on that tile: {', '.join(values)}."
     ways = [] if source is None else _ways(program, source, machine)
-    enough = [way for way in ways if over > 0 >= code_over and way.tile_bytes >= over]
+    would_do = [way for way in ways if over > 0 >= code_over and way.tile_bytes >= over]
+    enough = [way for way in would_do if way.how == "within 2 %"]
     best = enough[0] if enough else max(ways, key=lambda way: way.tile_bytes, default=None)
     jit = jit_of(program, text_of)
     line = jit.line or line_of_call(program)
@@ -63,13 +65,13 @@ def did_not_fit(
         others = "divide its arrays over more IPUs (jax.sharding), make them smaller, or use a smaller dtype"
         unknown = _NOTHING if source is None else "no change that this report can plan frees memory of it"
         return Finding(kind="memory", text=f"{text} Try: {others}.", line=line, unknown=unknown, urgent=True)
-    text += f" What frees some: {', '.join(_told(way, over if code_over <= 0 else None) for way in ways)}."
-    if not enough:
+    text += f" What frees some: {', '.join(f'{way}, enough' if way in enough and 'it fits' not in way.way else str(way) for way in ways)}."
+    if would_do and not enough:
+        text += f" Whether it is enough to {best.edit} is not planned: another need may grow."
+    elif not enough:
         text += " None of them is enough by itself: join them, make the arrays smaller, or use a smaller dtype."
-    basis = "of its fullest tile, planned again" if best.how == "within 2 %" else "of its fullest tile, by the values that would go"
-    gain = Gain(tile_bytes=best.tile_bytes, how=best.how, basis=basis)
-    code = jit.with_options({"donate_argnames": tuple(dict.fromkeys(could_be_donated(program)))}) if best.edit.startswith("donate ") else ""
-    return Finding(kind="memory", text=text, edit=best.edit, code=code, line=best.line or line, gain=gain, urgent=True)
+    code = donating(jit, could_be_donated(program)) if best.edit.startswith("donate ") else ""
+    return Finding(kind="memory", text=text, edit=best.edit, code=code, line=best.line or line, gain=best.gain, urgent=True)
 
 
 def _ways(program: Program, source: Source, machine: MachineSpec) -> list[Freed]:
@@ -83,8 +85,3 @@ def _ways(program: Program, source: Source, machine: MachineSpec) -> list[Freed]
         found.append(Freed(way, f"make the batch {then.batch:,} in place of {now.batch:,}", now.peak_bytes - then.peak_bytes, "within 2 %"))
     order = ("donate", "recompute", "make", "keep", "divide")
     return sorted(found, key=lambda way: order.index(way.edit.partition(" ")[0]))
-
-
-def _told(way: Freed, over: int | None) -> str:
-    enough = ", enough" if over is not None and way.tile_bytes >= over and "it fits" not in way.way else ""
-    return f"{way.way} (-{bytes_text(way.tile_bytes)} a tile{enough})"

@@ -7,13 +7,13 @@ from typing import Final
 
 from tilestep.record.edits.donation import kept, put_once
 from tilestep.record.edits.script import in_turn
-from tilestep.report.advice.donation import donating
+from tilestep.report.advice.donation import donating, not_whole
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
 from tilestep.report.advice.jits import jit_of
 from tilestep.report.advice.phrases import one_or
 from tilestep.report.advice.proposal import Proposal, Way
-from tilestep.report.figures import Figures
+from tilestep.report.figures import Figures, ProgramProfile
 from tilestep.report.quantities import bytes_text, names_text
 
 _LEAST_CALLS: Final = 3  # the bytes of the first call are not compared with those of later ones
@@ -46,7 +46,8 @@ def repeated(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         jit = jit_of(evidence.programs[profile.key])
         names = [argument.name for argument in found]
         put = "\n".join(f"{name} = jax.device_put({name}, jax.devices('ipu')[0])" for name in dict.fromkeys(names) if name.isidentifier())
-        code = "\n".join(filter(None, (put, f"{jit.with_options(donating(jit, names))}  # and return {roots} with the other results")))
+        donated = "" if not_whole(evidence, profile.key, positions) else donating(jit, names)
+        code = "\n".join(filter(None, (put, donated and f"{donated}  # and return {roots} with the other results")))
         yield Proposal(finding=finding, ways=(Way(edit=edit, change=change, how="within 2 %", code=code),), only_with_gain=True)
 
 
@@ -62,6 +63,17 @@ def alike(evidence: Evidence, key: int) -> frozenset[int]:
         later = {contents.get(value, 0) for of_call in values[1:] for value in of_call}
         put = all(value in contents for of_call in values for value in of_call)
         if put and len(later) == 1 and 0 not in later and len({tuple(of_call) for of_call in values}) == len(values):
+            found.add(index)
+    return frozenset(found)
+
+
+def never_new(evidence: Evidence, profile: ProgramProfile) -> frozenset[int]:
+    """Positions of a program's arguments that have no batch: they never change, or are what a program makes of what it made before."""
+    found = {argument.index for argument in profile.streamed_again} | alike(evidence, profile.key)
+    calls = [call.arguments for call in evidence.dispatches if call.key == profile.key]
+    for index in range(len(evidence.programs[profile.key].arguments)) if len(calls) > 1 else ():
+        values = [rows[0][index] for rows in calls if rows]
+        if len(set(values)) == 1 or 2 * sum(value in evidence.states for value in values) >= len(values):
             found.add(index)
     return frozenset(found)
 

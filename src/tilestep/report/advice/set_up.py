@@ -8,13 +8,14 @@ from typing import Final
 
 from tilestep.report.advice.evidence import LEAST_TURNS, Evidence
 from tilestep.report.advice.finding import Finding, Gain
-from tilestep.report.advice.phrases import named
+from tilestep.report.advice.phrases import group_text, named
 from tilestep.report.advice.proposal import Proposal
 from tilestep.report.figures import Figures
 from tilestep.report.quantities import share_text, time_text
 
 _DOMINATES: Final = 0.5  # of emulated time
 _LEFT: Final = 0.1  # of emulated time, that set-up would take in a longer run
+_RELOADS: Final = 0.5  # of the turns: a program that loads more often is never warm
 _MOST: Final = 1024  # times as many steps
 
 
@@ -43,16 +44,18 @@ class _Turns:
 
     label: str
     key: int
+    members: tuple[int, ...]
     count: int
     starts: tuple[int, ...]
 
 
 def steady_state(figures: Figures, evidence: Evidence) -> Steady | None:
-    """The steady state of a profile; None if nothing ran often enough to have one."""
+    """The steady state of a profile; None if nothing ran often enough to have one, or most of its runs load it anew."""
     turns = _turns(figures, evidence)
-    cycles = None if turns is None else evidence.turn(turns.starts)
-    if turns is None or cycles is None:
+    half = None if turns is None else evidence.turns(turns.starts)
+    if turns is None or half is None or max(half.loads.get(key, 0) for key in turns.members) > _RELOADS * half.count:
         return None
+    cycles = half.cycles / half.count
     set_up = max(figures.emulated_cycles - round(turns.count * cycles), 0)
     return Steady(label=turns.label, key=turns.key, turns=turns.count, turn_cycles=round(cycles), set_up_cycles=set_up)
 
@@ -63,15 +66,16 @@ def _turns(figures: Figures, evidence: Evidence) -> _Turns | None:
         return None
     if longest.group:  # the helper that is loaded first is not what the group is for
         members = [p for p in figures.programs if p.runs and p.group == longest.group]
+        keys = tuple(p.key for p in members)
         longest = max(members, key=lambda program: program.cycles.total - program.cycles.load)
         starts = evidence.entries(longest.group, longest.key)
         of_key = sum(call.key == longest.key for call in evidence.dispatches)
         count = len(starts) * longest.runs // of_key if of_key else 0
     else:
         starts = evidence.runs_of(longest.key)
-        count = longest.runs
-    label = f"program group '{longest.group}'" if longest.group else figures.label(longest.key)
-    return _Turns(label=label, key=longest.key, count=count, starts=starts) if count else None
+        keys, count = (longest.key,), longest.runs
+    label = group_text(longest.group) if longest.group else figures.label(longest.key)
+    return _Turns(label=label, key=longest.key, members=keys, count=count, starts=starts) if count else None
 
 
 def set_up(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
@@ -88,10 +92,13 @@ def set_up(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     while factor < _MOST and steady.set_up_cycles / factor > _LEFT * (work + steady.set_up_cycles / factor):
         factor *= 2
     each, whole = time_text(evidence.seconds(steady.turn_cycles)), time_text(evidence.seconds(steady.set_up_cycles))
-    label = steady.label if steady.label.startswith("program group") else named(figures, evidence, steady.key)
+    grouped = any(program.key == steady.key and program.group for program in figures.programs)
+    label = steady.label if grouped else named(figures, evidence, steady.key)
+    now = share_text(steady.set_up_cycles, figures.emulated_cycles)
+    then = share_text(steady.set_up_cycles, steady.set_up_cycles + work * factor)
     text = (
-        f"Set-up takes {whole}, {share_text(steady.set_up_cycles, figures.emulated_cycles)} of emulated time: once warm, a run of "
-        f"{label} takes {each}. With {steady.turns * factor:,} runs in place of {steady.turns:,} set-up matters little."
+        f"Set-up took {whole} once, {now} of the time. Once warm, a run of {label} takes "
+        f"{each}: over {steady.turns * factor:,} runs set-up weighs {then}."
     )
     saved = round(steady.set_up_cycles * (1 - 1 / factor))
     gain = Gain(
@@ -101,9 +108,7 @@ def set_up(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         how="about",
         basis="for as many runs, in a longer program",
     )
-    edit = f"run {steady.label} {steady.turns * factor:,} times in place of {steady.turns:,}"
-    line = evidence.line_of_call(steady.key)
-    yield Proposal(finding=Finding(kind="set-up", text=text, edit=edit, line=line, gain=gain))
+    yield Proposal(finding=Finding(kind="set-up", text=text, line=evidence.line_of_call(steady.key), gain=gain))
 
 
 def _first_turn(figures: Figures, evidence: Evidence) -> Iterator[Proposal]:
@@ -124,6 +129,4 @@ def _first_turn(figures: Figures, evidence: Evidence) -> Iterator[Proposal]:
         f"{share_text(first, figures.emulated_cycles)} of emulated time: {others} with all behind it {after}. "
         f"With {LEAST_TURNS} runs or more a profile says what one takes once warm."
     )
-    edit = f"run {turns.label} {LEAST_TURNS} times or more in place of {turns.count}"
-    unknown = "so few runs do not tell what one takes once warm"
-    yield Proposal(finding=Finding(kind="set-up", text=text, edit=edit, line=evidence.line_of_call(turns.key), unknown=unknown))
+    yield Proposal(finding=Finding(kind="set-up", text=text, line=evidence.line_of_call(turns.key)))

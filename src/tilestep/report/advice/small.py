@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
 from tilestep.errors import TilestepError
 from tilestep.plan.steps import Program, Superstep
+from tilestep.record.edits.fewer import in_fewer_calls
 from tilestep.record.edits.larger import enlarged
-from tilestep.record.edits.programs import Leaf, shorter, with_leaves
-from tilestep.record.edits.script import Change, ImpossibleEditError, with_changed
+from tilestep.record.edits.script import Change, ImpossibleEditError
 from tilestep.record.sources import MOST_TEXT, Source, planned_again
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
 from tilestep.report.advice.lines import leaves, line_of
 from tilestep.report.advice.longest import longest_program, superstep_cycles
+from tilestep.report.advice.phrases import group_text, is_loop
 from tilestep.report.advice.proposal import Proposal, Way
+from tilestep.report.advice.repeated import never_new
 from tilestep.report.advice.set_up import steady_state
 from tilestep.report.batch import batches, scales
 from tilestep.report.figures import Figures, ProgramProfile
@@ -67,17 +68,18 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     largest = max(
         (leaf for leaf in leaves(program.body) if isinstance(leaf, Superstep)), key=lambda leaf: leaf.compute_cycles, default=None
     )
-    edit, change, times = f"make the batch of {label} {batch * factor:,}", with_changed([profile.key], partial(_shared, planned, factor)), 1
+    edit, change, times = f"make the batch of {label} {batch * factor:,}", in_fewer_calls(profile.key, planned, factor), 1
     if profile.group:
         changed = {profile.key: planned, **_members(figures, evidence, profile, batch, factor)}
-        edit = f"make microbatches of {profile.group} of {batch * factor:,} samples in place of {batch:,}, in fewer steps"
+        what = f"the batch of {group_text(profile.group)}" if is_loop(profile.group) else f"microbatches of {profile.group} of"
+        edit = f"make {what} {batch * factor:,} samples in place of {batch:,}, in fewer steps"
         change, times = _all_larger(changed), factor
     steady = steady_state(figures, evidence)
     way = Way(
         edit=edit,
         change=change,
         how="about",
-        basis=f"for as many samples, planned again with a batch of {batch * factor:,}",
+        basis=f"for as many samples in fewer {'steps' if profile.group else 'calls'}, planned again with a batch of {batch * factor:,}",
         times=times,
         fixed_cycles=steady.set_up_cycles if steady is not None else sum(p.cycles.load for p in figures.programs),
         plans=True,
@@ -94,7 +96,7 @@ def _members(figures: Figures, evidence: Evidence, profile: ProgramProfile, batc
         source = evidence.sources.get(other.key)
         if other.key == profile.key or other.group != profile.group or source is None or not 0 < len(source.text()) <= MOST_TEXT:
             continue
-        for size, dims in batches(evidence.programs[other.key], {argument.index for argument in other.streamed_again}):
+        for size, dims in batches(evidence.programs[other.key], never_new(evidence, other)):
             if size != batch:
                 continue
             try:
@@ -119,7 +121,7 @@ def _filled(evidence: Evidence, profile: ProgramProfile) -> float:
 
 def _larger(evidence: Evidence, profile: ProgramProfile, program: Program, source: Source) -> _Larger | None:
     """The program with the least multiple of its batch that saves most of what the largest one that fits does; None if there is none."""
-    for batch, dims in batches(program, {argument.index for argument in profile.streamed_again}):
+    for batch, dims in batches(program, never_new(evidence, profile)):
         found = list(_multiples(evidence, program, source, batch, dims))
         saved = [_cycles(program) - _cycles(larger.program) / larger.factor for larger in found]
         if saved and max(saved) > 0:
@@ -147,12 +149,3 @@ def _cycles(program: Program) -> int:
 
 def _all_larger(changed: Mapping[int, Program]) -> Change:
     return lambda script: script.with_programs(changed)
-
-
-def _shared(planned: Program, factor: int, program: Program) -> Program:
-    """A program with one part of so many of a larger one's cycles."""
-
-    def change(leaf: Leaf) -> Leaf:
-        return shorter(leaf, 1, factor) if isinstance(leaf, Superstep) else leaf
-
-    return replace(program, body=with_leaves(planned, change).body)

@@ -34,9 +34,11 @@ def streaming(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]
         return
     profile, size, share = found
     label, fresh = figures.label(profile.key), _fresh(profile, evidence.programs[profile.key], evidence)
+    called = _called_bytes(profile)
+    callbacks = f", {bytes_text(called)} of them by callbacks" if called else ""
     text = (
-        f"{label} waits for {_names(fresh)}, which {one_or(fresh, 'comes', 'come')} with each call ({bytes_text(size)}, {share} of "
-        "emulated time)."
+        f"{label} waits for {_names(fresh)}, which {one_or(fresh, 'comes', 'come')} with each call ({bytes_text(size)}{callbacks}, {share} "
+        "of emulated time)."
     )
     unknown = [argument for argument in fresh if may_be_alike(evidence, profile.key, argument.index)]
     if unknown:
@@ -77,6 +79,8 @@ def feeds(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
 def longest_streaming(figures: Figures, evidence: Evidence, origin: Origin) -> tuple[ProgramProfile, int, str] | None:
     """The program of an origin that moves most fresh bytes; the bytes of a run; the share of time that takes, if it matters."""
     known = [p for p in figures.programs if p.origin == origin and p.key in evidence.programs and p.runs]
+    if origin == "user":  # what callbacks alone bring comes neither before a call nor beside I/O tiles
+        known = [p for p in known if _fresh(p, evidence.programs[p.key], evidence)]
     moved = {p.key: _moved_bytes(p, evidence.programs[p.key], evidence) for p in known}
     profile = max(known, key=lambda p: p.runs * moved[p.key], default=None)
     if profile is None:
@@ -135,9 +139,13 @@ def _fresh(profile: ProgramProfile, program: Program, evidence: Evidence) -> lis
 
 def _moved_bytes(profile: ProgramProfile, program: Program, evidence: Evidence) -> int:
     """Of fresh arguments and of infeeds, in one run on one IPU, as far as they stream in."""
-    called = profile.call_bytes_in // max(profile.runs * profile.num_ipus, 1)
     fresh = sum(argument.size_bytes for argument in _fresh(profile, program, evidence))
-    return min(fresh, profile.host_bytes_in // max(profile.num_ipus, 1)) + called
+    return min(fresh, profile.host_bytes_in // max(profile.num_ipus, 1)) + _called_bytes(profile)
+
+
+def _called_bytes(profile: ProgramProfile) -> int:
+    """What callbacks and infeeds bring, in one run on one IPU."""
+    return profile.call_bytes_in // max(profile.runs * profile.num_ipus, 1)
 
 
 def halved_arguments(key: int, arguments: Sequence[int]) -> Change:

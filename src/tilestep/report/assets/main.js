@@ -87,7 +87,7 @@ async function show(page) {
   const title = [h("h1", {}, view.title), h("p", { class: "question" }, view.question)];
   document.title = `${view.title} · ${page.sides.map((side) => side.label).join(" and ")} · tilestep`;
   try {
-    const parts = sides.length ? await view.render(sides, page) : [h("p", { class: "absent" }, view.absent ?? "The recording has nothing of this.")];
+    const parts = sides.length ? await view.render(sides, page) : [h("p", { class: "absent" }, whyAbsent(page, view))];
     if (turn !== shownCount) return;
     replace(main, title, parts);
   } catch (error) {
@@ -96,7 +96,9 @@ async function show(page) {
     tell(error);
     console.error(error);
   }
-  document.getElementById("to-picture")?.toggleAttribute("hidden", !main.querySelector("figure canvas"));
+  const toPicture = document.getElementById("to-picture");
+  toPicture?.toggleAttribute("hidden", !main.querySelector("figure canvas"));
+  if (toPicture) toPicture.textContent = `Skip to the ${view.picture ?? "picture"}`;
   document.documentElement.dataset.ready = view.name;
 }
 
@@ -116,10 +118,16 @@ async function start() {
   await show(page);
 }
 
+/** Why a view has nothing to show. @param {Page} page @param {import("./core/page.js").View} view @returns {string} */
+function whyAbsent(page, { absent }) {
+  return (typeof absent === "function" ? absent(page) : absent) ?? "The recording has nothing of this.";
+}
+
 /** A view in the navigation; one that has nothing to show is dim, and says why. @param {Page} page @param {import("./core/page.js").View} view @returns {HTMLElement} */
-function entry(page, { name, title, needs, absent }) {
+function entry(page, view) {
+  const { name, title, needs } = view;
   const empty = needs && !page.sides.some((side) => side.has(needs));
-  return h("a", { href: link(name), "data-view": name, class: empty ? "empty" : null, "data-tip": empty ? (absent ?? "The recording has nothing of this.") : null }, title);
+  return h("a", { href: link(name), "data-view": name, class: empty ? "empty" : null, "data-tip": empty ? whyAbsent(page, view) : null }, title);
 }
 
 /** @param {Event} event */

@@ -168,20 +168,35 @@ class CompiledProgram:
             raise RecordingError(f"the recording has no tree of program '{plain(self.name)}': record it again")
         return program_from_tree(self._compilation.trees[self.row], self._compilation.target.machine, name=self.name)
 
+    @cached_property
+    def ipus(self) -> tuple[int, ...]:
+        """The IPUs that ran it, by index; the machine's first if it never ran, or on several sets.
+
+        Those of one IPU-Machine share its streaming memory and its host link, so that a step's cycles depend on where it runs.
+
+        Raises: RecordingError as `planned` does.
+        """
+        compilation, needed = self._compilation, self.planned.num_ipus
+        if not compilation.tables.has("sums"):
+            return tuple(range(needed))
+        ran = np.unique(compilation.tables.column("sums", "ipu")[self.grouped.rows("sums", "program", self.row)]).tolist()
+        known = len(ran) == needed and min(ran) >= 0 and max(ran) < compilation.target.num_ipus
+        return tuple(ran) if known else tuple(range(needed))
+
     def cost(self, ipus: tuple[int, ...] | None = None) -> BodyCost:
-        """What one run costs on certain IPUs; None: on the first. Raises: RecordingError as `planned` does."""
-        ipus = tuple(range(self.planned.num_ipus)) if ipus is None else ipus
+        """What one run costs on certain IPUs; None: on those that ran it. Raises: RecordingError as `planned` does."""
+        ipus = self.ipus if ipus is None else ipus
         if ipus not in self._costs:
             self._costs[ipus] = priced(self.planned, self._compilation.target.machine, ipus)
         return self._costs[ipus]
 
     @cached_property
     def tree(self) -> ProgramSequence:
-        """Its nodes, with the cycles of each on the first IPUs. Raises: RecordingError as `planned` does."""
+        """Its nodes, with the cycles of each on the IPUs that ran it. Raises: RecordingError as `planned` does."""
         return self.tree_on(None)
 
     def tree_on(self, ipus: tuple[int, ...] | None) -> ProgramSequence:
-        """Its nodes, with the cycles of each on certain IPUs, which may be farther apart than the first."""
+        """Its nodes, with the cycles of each on certain IPUs."""
         return nodes_of(self.planned, cycles_of_leaves(self.planned, self.cost(ipus)))
 
     @property

@@ -183,7 +183,7 @@ class Run:
 
     @property
     def ipu_numbers(self) -> tuple[int, ...] | None:
-        """The IPUs that ran it; None: unknown, so that the first are assumed."""
+        """The IPUs that ran it; None: unknown, so that those of all its runs are assumed."""
         numbers = tuple(of_ipu.ipu for of_ipu in self.ipus)
         return numbers if len(numbers) == self.program.planned.num_ipus else None
 

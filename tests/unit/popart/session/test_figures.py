@@ -164,11 +164,17 @@ def test_names_in_a_summary_have_no_character_that_a_terminal_would_obey() -> No
 
 @pytest.mark.parametrize("name", ["..", ".", "../up", "/tmp/absolute", "a/../../b", "x" * 400, "n\0ul", "\n" * 90])
 def test_a_report_stays_in_its_folder_whatever_the_session_is_called(tmp_path: Path, name: str) -> None:
-    folder = emulation_options({"autoReport.directory": str(tmp_path)}).report_directory(name)
+    folder = emulation_options({"autoReport.directory": str(tmp_path)}).take_directory(name)
     assert folder is not None
     assert folder.parent == tmp_path
     folder.mkdir()
     assert folder.resolve().parent == tmp_path.resolve()
+
+
+def test_each_session_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    options = emulation_options({"autoReport.directory": str(tmp_path)})
+    names = [path.name for name in ("accumulates 7", "b", "accumulates 7", "accumulates_7") if (path := options.take_directory(name))]
+    assert names == ["accumulates_7", "b", "accumulates_7-2", "accumulates_7-3"]
 
 
 def test_the_steady_state_counts_runs_and_no_transfers_of_weights() -> None:

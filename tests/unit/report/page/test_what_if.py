@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.report.reader.recorded import journaled, larger, recorded, report_of, two_stages
-from tests.unit.sim.toy import Host
+from tests.unit.sim.toy import Host, superstep
 from tilestep.record.call_tables import history_of
 from tilestep.report.knobs import KNOBS
 from tilestep.report.page.block import packed
@@ -27,6 +27,21 @@ def test_its_rows_are_those_of_the_command_line() -> None:
     assert all(knob["meaning"] for knob in block.json["knobs"])
     assert [knob["knob"] for knob in block.json["planned"]] == [knob.name for knob in KNOBS.values() if knob.plans]
     packed(block)
+
+
+def test_a_family_saves_no_more_than_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time now and its effect are of the whole recording, also where some runs were played."""
+    runs = 400
+    taken = {"family": superstep(1).family, "compute": (4 + 5 * 17 + 3) * runs, "exchange": 10 * runs, "sync": 10 * runs}
+    report = Report(journaled(two_stages(), runs=runs, profile={"programs": [{"families": [taken]}]}))
+    for most in (2_000_000, 60_000, 1):
+        monkeypatch.setattr(section, "_MOST", most)
+        block = what_if(report)
+        assert block is not None
+        assert block.json["cycles"] == report.execution.total_cycles.total
+        known = [knob for knob in block.json["knobs"] if knob["cycles"]]
+        assert known
+        assert all(-knob["changes"]["/2"] * block.json["cycles"] <= knob["cycles"] for knob in known)
 
 
 def test_a_long_recording_is_played_in_part_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

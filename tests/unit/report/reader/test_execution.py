@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from tests.unit.report.reader.recorded import everything, larger, liveness, recorded, report_of, run_of, two_stages
-from tests.unit.sim.toy import DISPATCH, Host, program, superstep
+from tests.unit.sim.toy import DISPATCH, LATENCY, Host, program, superstep
 from tilestep import RecordingError
-from tilestep.plan.steps import Branch, Counts, Loop, Series
+from tilestep.plan.steps import Branch, Counts, HostCall, Loop, Series
 from tilestep.record.container import Builder
+from tilestep.report.measure import profile_between
 from tilestep.report.reader import OnTileExecute, Report, StreamCopy
 from tilestep.report.reader.blocks import scopes_of
 from tilestep.report.reader.causes import NOT_RECORDED, critical_path
 from tilestep.report.reader.events import Events
+from tilestep.report.reader.totals import leaf_totals, program_total
 
 
 def everything_ran() -> Report:
@@ -257,3 +260,23 @@ def test_a_critical_path_of_events_that_take_no_time_is_the_last_one() -> None:
 def test_a_scope_that_no_program_has_is_an_error() -> None:
     with pytest.raises(RecordingError, match=r"an operation has the scope 'jvp\(jvp.* of 60,003 characters: at most 10,000 are read"):
         scopes_of("jvp(" * 12_000 + "a" + ")" * 12_000 + "/b")
+
+
+@pytest.mark.parametrize(("ipus", "sharers"), [((0, 1), 2), ((0, 2), 1)])
+def test_accesses_to_pinned_host_cost_what_they_do_where_the_program_ran(ipus: tuple[int, int], sharers: int) -> None:
+    """IPUs of one IPU-Machine share its streaming memory, those of two do not: in the trace, the profile and the tree alike."""
+    kept = HostCall(name="device_put", scope="jit(f)/device_put", bytes_to_host=300, bytes_from_host=0, in_memory=True)
+    called = program(superstep(40, 10, 5), kept, takes=(300,), gives=(200,), num_ipus=2)
+    on = larger(4)
+    host = Host(on=replace(on, host=replace(on.host, streaming_memory_bytes=10_000)))
+    for _ in range(2):
+        host.run_on(ipus, called, [[host.put(300, ipu=ipu)] for ipu in ipus])
+    (profiled,) = profile_between(host.system, host.start, host.system.mark()).programs
+    report = Report(recorded(host, [called]))
+    (found,) = report.compilation.programs
+    assert found.ipus == ipus
+    told = sum(total.cycles.host_call for total in leaf_totals(report.tables, found))
+    assert told == 2 * (LATENCY + sharers * 300)
+    assert told == sum(family.host for family in profiled.families)
+    syncs = program_total(report.tables, found).by_kind["host-call"] - told
+    assert 0 < syncs < told / 10

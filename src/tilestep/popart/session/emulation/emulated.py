@@ -42,7 +42,6 @@ class Emulation:
     def __init__(self, machine: MachineSpec, *, name: str, options: EmulationOptions | None = None) -> None:
         self.machine = machine
         self._notes = Notes(machine=self.machine, name=name, options=options or EmulationOptions())
-        begun(reports.Told(self._notes))
         self._new_key = itertools.count(1)
         self._keys: dict[str, int] = {}  # label -> key of its program
         self._transfers: dict[frozenset[Path], int] = {}  # arrays -> key of the program that takes them from the host
@@ -50,6 +49,7 @@ class Emulation:
         self._live = SessionSystem(self._notes)
         self._last: tuple[int, ByIpu] | None = None  # number of the last run, and what it took
         self._close = weakref.finalize(self, reports.write, self._notes, functools.partial(reports.measured, self._notes))
+        begun(reports.Told(self._notes, self._close))
 
     # ------------------------------------------------------------------------------------------------ what happens
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from tilestep.engine_options import EngineOptions
 from tilestep.machine.spec import MachineSpec
@@ -20,17 +21,25 @@ class SessionNotes:
         name: of the session.
         options: of plans and reports.
         first: number of the first call that reports count.
+        directory: of its report; None: it writes none, or takes one now.
+        page: of the report, once it is written.
     """
 
     machine: MachineSpec
     name: str
     options: EmulationOptions
     first: int = 0
+    directory: Path | None = None
+    page: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.directory is None:
+            self.directory = self.options.take_directory(self.name)
 
     @property
     def engine(self) -> EngineOptions:
         """The engine's options for this session."""
-        return self.options.of_session(self.name)
+        return self.options.of_session(self.directory)
 
     @property
     def profile_path(self) -> str:

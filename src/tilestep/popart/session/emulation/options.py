@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from tilestep.engine_options import EngineOptions
-from tilestep.messages import plain
 from tilestep.options import PlanOptions
+from tilestep.report.file_names import folder_name
 from tilestep.settings import read_program_engine_options
 
-_LONGEST_FOLDER: Final = 60  # characters, of which each may have four bytes; a file's name has 255 at most
+_taken: Final[set[Path]] = set()  # directories of the reports of this process's sessions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,20 +30,22 @@ class EmulationOptions:
     engine: EngineOptions = field(default_factory=EngineOptions)
     allow_out_of_memory: bool = False
 
-    def report_directory(self, session: str) -> Path | None:
-        """The directory of a session's report: that of autoReport.directory, in a folder with the session's name; None: it writes none."""
-        directory = self.engine.directory
-        return None if directory is None or not session else directory / _folder(session)
+    def take_directory(self, session: str) -> Path | None:
+        """The directory of a session's report, which no later session of the process gets; None: it writes none.
 
-    def of_session(self, session: str) -> EngineOptions:
-        """The options of the engine for one session. Programs that never ran are in its report, too."""
-        return replace(self.engine, directory=self.report_directory(session) or self.engine.directory, retain_debug_information=True)
+        It is that of autoReport.directory, in a folder with the session's name, and a number if an earlier session has that folder.
+        """
+        if self.engine.directory is None:
+            return None
+        first = self.engine.directory / folder_name(session, otherwise="session")
+        numbered = (first.with_name(f"{first.name}-{number}") for number in itertools.count(2))
+        free = next(path for path in itertools.chain([first], numbered) if path not in _taken)
+        _taken.add(free)
+        return free
 
-
-def _folder(session: str) -> str:
-    """A session's name as that of one folder, which lies in its parent whatever the name is."""
-    name = plain(session).replace("/", "_")[:_LONGEST_FOLDER]
-    return "_" * len(name) if not name.strip(".") else name
+    def of_session(self, directory: Path | None) -> EngineOptions:
+        """The options of the engine for one session. Programs that never ran are in its report, too. Args: directory: of its report."""
+        return replace(self.engine, directory=directory, retain_debug_information=True)
 
 
 def emulation_options(engine: Mapping[str, Any] | None = None, plan: PlanOptions | None = None) -> EmulationOptions:

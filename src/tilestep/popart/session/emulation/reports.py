@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import final
+from pathlib import Path
+from typing import Any, final
 
 from tilestep.errors import RecordingError
 from tilestep.files import writable_directory
@@ -14,7 +15,7 @@ from tilestep.pjrt.running.program_reports import ProgramReports
 from tilestep.popart.session.emulation.calls import Notes, SessionProgram, SessionSystem
 from tilestep.popart.session.emulation.notes import SessionNotes
 from tilestep.record.tables import Tables
-from tilestep.report.file_names import MEMORY_FILE, PROGRAM_FILE
+from tilestep.report.file_names import MEMORY_FILE, PAGE_FILE, PROGRAM_FILE
 from tilestep.report.files import tell_unwritten, unwritten, write_report
 from tilestep.report.memory import memory_text
 from tilestep.report.reader import Report
@@ -22,14 +23,19 @@ from tilestep.report.reader import Report
 
 @final
 class Told:
-    """What a session of one program tells of itself."""
+    """What a session of one program tells of itself. Args: close: writes its report, unless that is written."""
 
-    def __init__(self, notes: Notes) -> None:
-        self._notes, self.name, self.machine = notes, notes.name, notes.machine
+    def __init__(self, notes: Notes, close: Callable[[], Any]) -> None:
+        self._notes, self.name, self.machine, self.close = notes, notes.name, notes.machine, close
 
     def summary(self) -> str:
         """The figures of the whole session as text; '' for one without a program."""
         return summary_of(self._notes, whole=True) if self._notes.programs else ""
+
+    @property
+    def page(self) -> Path | None:
+        """The page of its report, once it is written."""
+        return self._notes.page
 
 
 def measured(notes: Notes) -> Measurement:
@@ -95,6 +101,8 @@ def write(notes: SessionNotes, measured: Callable[[], Measurement]) -> None:
     measurement = measured()
     try:
         recording = measurement.recording(lines=engine.debug_info, hlo=engine.serialized_graph, memory=engine.graph_profile)
-        tell_unwritten(write_report(measurement.profile, writable_directory(engine.directory), recording=recording))
+        without_page = write_report(measurement.profile, writable_directory(engine.directory), recording=recording)
+        tell_unwritten(without_page)
+        notes.page = None if without_page else engine.directory / PAGE_FILE
     except (OSError, RecordingError) as error:
         tell_unwritten(unwritten(error))

@@ -108,8 +108,8 @@ class StagedEmulation:
 
         It does not when the emulation is no longer used, because a dry run may not begin wherever Python collects garbage.
         """
-        if _unwritten.pop(id(self._plays), None) is not None:
-            self._plays.write()
+        _unwritten.pop(id(self._plays), None)
+        self._plays.close()
 
 
 _unwritten: Final[dict[int, Plays]] = {}  # of sessions whose report is not written yet, in order
@@ -124,4 +124,4 @@ def _write_at_exit() -> None:
 
 def _write_all(process: int) -> None:
     while _unwritten and os.getpid() == process:  # a fork writes no report
-        _unwritten.pop(next(iter(_unwritten))).write()
+        _unwritten.pop(next(iter(_unwritten))).close()

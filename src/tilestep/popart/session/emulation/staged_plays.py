@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
+from pathlib import Path
 from typing import final
 
 from tilestep.errors import StreamingMemoryError, TileMemoryError
@@ -26,6 +27,7 @@ class Plays:
     def __init__(self, notes: StagedNotes) -> None:
         self._notes = notes
         self.name, self.machine = notes.name, notes.machine
+        self._is_open = bool(notes.profile_path)
 
     @functools.cached_property
     def live(self) -> StagedPlay:
@@ -84,7 +86,13 @@ class Plays:
     def _memory(self) -> str:
         return "\n".join(f"IPU {ipu}: {use.peak_bytes:,} B on the fullest tile" for ipu, use in enumerate(self.live.uses))
 
-    def write(self) -> None:
-        """Writes the recording, the profile and its summary. What cannot be written is a line on stderr."""
-        if self._notes.program is not None:
+    @property
+    def page(self) -> Path | None:
+        """The page of the report, once it is written."""
+        return self._notes.page
+
+    def close(self) -> None:
+        """Writes the report that the options ask for, once. What cannot be written is a line on stderr."""
+        if self._is_open and self._notes.program is not None:
+            self._is_open = False
             reports.write(self._notes, self.measured)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Final, Protocol
 
 from tilestep.machine.spec import MachineSpec
@@ -22,6 +23,15 @@ class Session(Protocol):
 
     def summary(self) -> str:
         """The figures of the whole session as text; '' for one without a program."""
+        ...
+
+    @property
+    def page(self) -> Path | None:
+        """The page of its report, once it is written."""
+        ...
+
+    def close(self) -> None:
+        """Writes the report that its options ask for, unless that is written."""
         ...
 
 

@@ -5,14 +5,16 @@ import { legend } from "../core/legend.js";
 import { count } from "../core/format.js";
 import { set } from "../core/state.js";
 import { kindLook, waitLook, groupLook } from "./pipeline/looks.js";
-import { Model } from "./pipeline/model.js";
+import { drawnKind, Model } from "./pipeline/model.js";
 import { Scene } from "./pipeline/scene.js";
-import { gridFigure } from "./pipeline/grid.js";
+import { cellsOf, gridFigure } from "./pipeline/grid.js";
 import { stashSection } from "./pipeline/stash.js";
 import { bubbleSection, stagesSection, waitsSection } from "./pipeline/tables.js";
 import { timesFigure } from "./pipeline/times.js";
 
 /** @typedef {import("./pipeline/model.js").Update} Update */
+
+const OF_POPART = " A pipelined session of PopART does so in a recording of its own, which autoReport.directory among its engine options makes: this is the recording of what JAX ran.";
 
 /** @type {import("../core/page.js").View} */
 export const pipeline = {
@@ -20,9 +22,8 @@ export const pipeline = {
   title: "Pipeline",
   question: "Where are the bubbles?",
   needs: "pipeline",
-  absent:
-    "No run of this recording is of a pipeline's stage. tilestep.train.Pipeline names the stage, the kind of task and the microbatch of each run. "
-    + "A pipelined session of PopART does so in a recording of its own, which autoReport.directory among its engine options makes: this is the recording of what JAX ran.",
+  absent: (page) => "No run of this recording is of a pipeline's stage. tilestep.train.Pipeline names the stage, the kind of task and the microbatch of each run."
+    + (page.sides.some(({ head }) => head.popart) ? OF_POPART : ""),
   async render(sides) {
     const models = await Promise.all(sides.map(async (side) => new Model(side, await side.block("pipeline"))));
     const place = h("div", {});
@@ -53,16 +54,17 @@ function choosers(models, changed) {
 /** @param {Model[]} models @returns {HTMLElement[]} */
 function parts(models) {
   const scene = new Scene(models);
-  const kinds = [...new Set(models.flatMap((model) => model.update.tasks.map(({ kind }) => kind)))];
+  const slots = [...new Set(models.flatMap((model) => cellsOf(model).flat().map(({ kind }) => kind)))];
   const many = models.length > 1;
   const title = (/** @type {Model} */ model) => (many ? [h("h3", {}, `${model.side.name.toUpperCase()}: ${model.side.label}`)] : []);
   const timed = models.filter((model) => model.update.inDetail);
+  const kinds = [...new Set(timed.flatMap((model) => model.update.tasks.map(drawnKind)))];
   const groups = [...new Set(timed.flatMap((model) => model.update.pieces.map(({ group }) => group)))].filter((group) => group !== "own");
   const whys = [...new Set(timed.flatMap((model) => model.update.gaps.map(({ why }) => why)))];
   return [
     h("h2", {}, "The schedule, as it is drawn"),
     h("p", { class: "note" }, "Each forward and each backward takes one slot: the order of dispatch, and what each task takes from others. Choose a task to see it below."),
-    legend(kinds.map((kind) => kindLook(kind))),
+    legend(slots.map((kind) => kindLook(kind))),
     ...models.flatMap((model) => [...title(model), gridFigure(model, scene).element]),
     h("h2", {}, "What happened, on the axis of emulated time"),
     ...(timed.length ? [legend([...kinds.map((kind) => kindLook(kind)), ...groups.map(groupLook), ...whys.map((why) => waitLook(why))])] : []),

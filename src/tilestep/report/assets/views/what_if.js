@@ -95,7 +95,7 @@ function tornado(found, sides) {
       ),
       h("tbody", {}, body),
     ),
-    none.length ? h("p", { class: "note" }, `No effect on this recording: ${none.map(({ title, knob }) => `${title} (${knob})`).join(", ")}.`) : null,
+    none.length ? h("p", { class: "note" }, `${found.some(({ basis }) => basis) ? "No effect in the runs that were played" : "No effect on this recording"}: ${none.map(({ title, knob }) => `${title} (${knob})`).join(", ")}.`) : null,
   );
 }
 
@@ -103,7 +103,7 @@ function tornado(found, sides) {
 function now(knob, whole) {
   if (knob.now) return knob.now;
   if (!knob.cycles) return "not known";
-  const rest = !whole?.cycles || whole.basis ? "" : whole.parallel ? ", IPUs added up" : `, ${share(knob.cycles, whole.cycles)} of the time`;
+  const rest = !whole?.cycles ? "" : whole.parallel ? ", programs added up" : `, ${share(knob.cycles, whole.cycles)} of the time`;
   return [valueOf(knob.cycles, "cycles", "what_if.family"), rest];
 }
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tilestep.machine.assemble import describe
-from tilestep.report.overview import overview
+from tilestep.report.overview import files_of, overview
 from tilestep.report.page.block import Block
 from tilestep.report.reader import CompiledProgram, Report
 
@@ -25,8 +25,8 @@ def head(report: Report) -> Block:
     """The block `head`: always there.
 
     Its JSON: tilestep (version), parts, emulated (whether something ran), machine ('' without one), num_ipus, clock_hz, tile_sram_bytes,
-    num_tiles, emulated_cycles, busiest_ipu, cycles_by_kind, fields (of the machine, with unit, source and basis), programs (rows of
-    `tilestep report show`, with row and label).
+    num_tiles, emulated_cycles, busiest_ipu, cycles_by_kind, popart (whether PopART calls its lines), fields (of the machine, with unit,
+    source and basis), programs (rows of `tilestep report show`, with row and label).
     """
     found = overview(report)
     programs = report.compilation.programs if "compilation" in report.parts else ()
@@ -44,6 +44,7 @@ def head(report: Report) -> Block:
             "emulated_cycles": found.emulated_cycles,
             "busiest_ipu": found.busiest_ipu,
             "cycles_by_kind": found.cycles_by_kind,
+            "popart": any("/tilestep/popart/" in file for file in files_of(report)),
             "fields": [asdict(field) for field in describe(machine)] if machine else [],
             "programs": [
                 {**asdict(row), "row": program.row, "label": label}

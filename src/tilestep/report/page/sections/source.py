@@ -10,7 +10,7 @@ import numpy as np
 
 from tilestep.errors import RecordingError
 from tilestep.record.tables import Tables, json_text
-from tilestep.report.overview import relative_files
+from tilestep.report.overview import files_of, relative_files
 from tilestep.report.page.block import Block, columns_of
 from tilestep.report.reader import OnTileExecute, Report
 from tilestep.report.reader.totals import leaf_totals
@@ -43,6 +43,7 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "source.cycles": "Cycles of the steps that the line became, in all runs of all programs, on the first of the IPUs of each.",
         "source.share": "Part of the cycles of all steps of all programs, on the first IPU of each. Loads and transfers are no steps.",
+        "source.whole": "Part of the emulated cycles of the whole recording, in which all steps of all programs were, one after another.",
         "source.executions": "Executions of the steps that the line became, in all runs.",
         "source.flops": "Floating-point operations of those steps, of all tiles of one IPU, as the cost model counts them.",
         "source.exchange_bytes": "Bytes that the busiest tile receives in those steps.",
@@ -56,8 +57,9 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
 def source(report: Report) -> Block | None:
     """The block `source`; None if the recording has no programs.
 
-    Its JSON: texts, cycles (of all steps), unknown_cycles (of those without a line), kept (whether the recording has code), files (file,
-    code: text or null, why: there is none) by cost, has_calls, has_lives. Its columns, a row for each line that has something: `COLUMNS`.
+    Its JSON: texts, cycles (of all steps), in_turn (whether no two programs can run at once), unknown_cycles (of those without a line),
+    kept (whether the recording has code), files (file, code: text or null, why: there is none) by cost, has_calls, has_lives.
+    Its columns, a row for each line that has something: `COLUMNS`.
 
     Raises: RecordingError if a tree or a text is damaged.
     """
@@ -73,9 +75,11 @@ def source(report: Report) -> Block | None:
         return rows.setdefault(key, [0] * len(COLUMNS))
 
     total = unknown = 0
+    ran: set[int] = set()
     for program in report.compilation.programs:
         if not program.has_tree or not program.runs:
             continue
+        ran.add(program.num_ipus)
         for found in leaf_totals(report.tables, program):
             cycles = found.cycles.total
             total += cycles
@@ -109,11 +113,12 @@ def source(report: Report) -> Block | None:
     by_file: dict[str, int] = {}
     for (file, _), values in rows.items():
         by_file[file] = by_file.get(file, 0) + values[_CYCLES]
-    code = _code(report, relative_to={relative(path): path for path in _paths(report)})
+    code = _code(report, relative_to={relative(path): path for path in files_of(report)})
     return Block(
         json={
             "texts": list(texts),
             "cycles": total,
+            "in_turn": "execution" in report.parts and ran == {report.execution.num_ipus_used},
             "unknown_cycles": unknown,
             "kept": bool(code),
             "files": list(_files(sorted(by_file, key=lambda file: (-by_file[file], file)), code)),
@@ -137,11 +142,6 @@ def _files(files: list[str], code: Mapping[str, str]) -> Iterator[dict[str, Any]
             room -= len(text)
             why = ""
         yield {"file": file, "code": text, "why": why}
-
-
-def _paths(report: Report) -> Iterator[str]:
-    files: list[int] = sorted(set(report.tables.column("frames", "file").tolist()))
-    return (report.tables.strings[file] for file in files if file >= 0)
 
 
 def _code(report: Report, relative_to: Mapping[str, str]) -> dict[str, str]:

@@ -17,9 +17,11 @@ from tilestep.report.what_if import Turned, answer, table
 
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "what_if.change": "The journal was played again with this knob of the machine turned, and nothing else: the change is exact.",
+        "what_if.change": "The journal was played again with this knob of the machine turned, and nothing else. The change is exact, "
+        "unless it is estimated from the first and the last runs: the others then count as the last ones.",
         "what_if.saved": "The same change of the emulated time, as time.",
-        "what_if.family": "Cycles of all supersteps of this family, in all runs of all programs, on each one's slowest IPU.",
+        "what_if.family": "Cycles of all supersteps of this family, on each one's slowest IPU, added up over all runs of all programs: "
+        "programs on other IPUs may run beside each other, so that the whole run has less of it.",
         "what_if.outcome": "The journal was played again with all these settings.",
     }
 )
@@ -29,24 +31,25 @@ _MOST: Final = MOST_PLAYED // 4  # of the work of replays, because a page is wri
 def what_if(report: Report) -> Block | None:
     """The block `what_if`; None if nothing ran.
 
-    Its JSON: answer (which knob matters, in a sentence), cycles (emulated time that the changes are of), parallel (whether several IPUs
-    worked), knobs (each with knob, title, meaning, now, cycles (of a
-    family's supersteps; None of others), changes (setting -> change of emulated time: 0.1 is a tenth longer)), basis (of which runs; '' of
-    all), why (why there are none; ''), planned (knobs that need programs to be planned again, with title and meaning).
+    Its JSON: answer (which knob matters, in a sentence), cycles (emulated time of the recording, of which the changes are), parallel
+    (whether several IPUs worked), knobs (each with knob, title, meaning, now, cycles (of a family's supersteps; None of others), changes
+    (setting -> change of emulated time: 0.1 is a tenth longer)), basis (from which runs they are estimated; '' if all were played), why
+    (why there are none; ''), planned (knobs that need programs to be planned again, with title and meaning).
     """
     if "execution" not in report.parts:
         return None
+    cycles = report.execution.total_cycles.total
     rows: Sequence[Turned] = ()
     basis = why = ""
     try:
-        rows, basis = table(report.history, most=_MOST)
+        rows, basis = table(report.history, most=_MOST, cycles=cycles)
     except RecordingError as error:
         why = plain(error)
-    taken, set_up = _taken(report), number_in(report.profile.get("steady"), "set_up_cycles") or 0
+    taken = _taken(report)
     return Block(
         json={
             "answer": "" if why else answer(rows, basis),
-            "cycles": report.execution.total_cycles.total - (set_up if basis else 0),
+            "cycles": cycles,
             "parallel": (number_in(report.profile, "num_ipus_used") or 1) > 1,
             "knobs": [
                 {

@@ -50,6 +50,9 @@ export const LANE_KINDS = Object.freeze({
   memory: "streaming memory",
 });
 
+/** The reason of a wait whose cause nobody knows, as the reader has it. */
+export const UNKNOWN_CAUSE = "what it waited for is not in the recording";
+
 export class Model {
   /** @param {Side} side @param {import("../../core/data.js").Block} block */
   constructor(side, block) {
@@ -195,7 +198,7 @@ export class Model {
   reason(lane, causeLane, kind, program) {
     if (causeLane === -2) return "what it waited for is not on this page";
     const cause = this.lanes[causeLane];
-    if (!cause) return "what it waited for is not in the recording";
+    if (!cause) return UNKNOWN_CAUSE;
     const what = called(this.kinds[kind] ?? "", this.programName(program));
     if (cause.kind === "host") return `the host had not dispatched it before: ${what}`;
     if (cause.index === lane) return `its own work had to end: ${what}`;

@@ -5,13 +5,23 @@ import { count } from "../../core/format.js";
 import { columnsOf, either, joined } from "../../core/pairs.js";
 import { table } from "../../core/table.js";
 import { valueOf } from "../../core/value.js";
-import { at } from "./model.js";
+import { at, UNKNOWN_CAUSE } from "./model.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {{lane: number, name: string, reason: string, times: number, cycles: number, longest: number}} Wait */
 /** @typedef {Wait & {unkept: number}} LaneWaits */
 
-/** All waits of a recording by lane and reason, the longest first. @param {Model} model @returns {Wait[]} */
+/** Kinds of lanes in the order in which their waits are of interest. */
+const KINDS = ["ipu", "io", "host", "to-ipus", "to-host", "link", "gateway", "memory"];
+
+/** Waits of which nobody knows the reason last; of the others those of IPUs first, then of each kind the longest. @param {Model} model @returns {(a: Wait, b: Wait) => number} */
+function order({ lanes }) {
+  const isUnknown = (/** @type {Wait} */ { reason }) => Number(reason === UNKNOWN_CAUSE);
+  const rank = (/** @type {Wait} */ { lane }) => KINDS.indexOf(lanes[lane]?.kind ?? "");
+  return (a, b) => isUnknown(a) - isUnknown(b) || rank(a) - rank(b) || b.cycles - a.cycles || a.lane - b.lane;
+}
+
+/** All waits of a recording by lane and reason. @param {Model} model @returns {Wait[]} */
 export function waitsOf(model) {
   const [lanes, of, kinds, programs] = ["wait_lane", "wait_of", "wait_kind", "wait_program"].map((name) => model.column(name));
   const [times, cycles, longest] = ["wait_times", "wait_cycles", "wait_longest"].map((name) => model.column(name));
@@ -29,14 +39,14 @@ export function waitsOf(model) {
     wait.longest = Math.max(wait.longest, at(longest, index));
     found.set(key, wait);
   }
-  return [...found.values()].sort((a, b) => b.cycles - a.cycles || a.lane - b.lane);
+  return [...found.values()].sort(order(model));
 }
 
-/** Waits of each lane together, and what of it is not recorded. @param {Model} model @param {Wait[]} waits @returns {LaneWaits[]} */
+/** Waits of each lane together with their largest reason, and what of it is not recorded. @param {Model} model @param {Wait[]} waits @returns {LaneWaits[]} */
 function byLane(model, waits) {
   /** @type {Map<number, LaneWaits>} */
   const found = new Map();
-  for (const wait of waits) {
+  for (const wait of [...waits].sort((a, b) => b.cycles - a.cycles)) {
     const sum = found.get(wait.lane);
     if (!sum) found.set(wait.lane, { ...wait, unkept: model.lanes[wait.lane]?.unkept ?? 0 });
     else {
@@ -46,7 +56,7 @@ function byLane(model, waits) {
     }
   }
   for (const { index, name, unkept } of model.lanes) if (unkept && !found.has(index)) found.set(index, { lane: index, name, reason: "", times: 0, cycles: 0, longest: 0, unkept });
-  return [...found.values()].sort((a, b) => b.cycles - a.cycles || b.unkept - a.unkept);
+  return [...found.values()].sort((a, b) => order(model)(a, b) || b.unkept - a.unkept);
 }
 
 /** How much of their time the waits are of, if events are missing. @param {Model[]} models @returns {HTMLElement[]} */

@@ -61,7 +61,7 @@ function reached(operation) {
     rate === null ? " It has no floating-point operations." : [" It reaches ", valueOf(rate, "flop/s", "steps.rate")].flat(),
     rate !== null && peak !== null && roof ? [", ", valueOf(peak, "share", "steps.peak"), ` of the matrix unit's peak for ${roof.words}`] : null,
     rate === null ? null : ".",
-    bytes === null ? null : [" While it exchanges, the busiest tile receives ", valueOf(bytes, "B/cycle", "steps.per_cycle"), tile ? ` of the machine's ${tile}, or ${2 * tile} of bytes that both tiles of a bus receive.` : "."],
+    bytes === null ? null : [" While it exchanges, the busiest tile receives ", valueOf(bytes, "B/cycle", "steps.per_cycle"), tile ? `; a tile can take ${tile}, or ${2 * tile} where the two tiles that share a bus take the same bytes.` : "."],
   ].flat();
 }
 

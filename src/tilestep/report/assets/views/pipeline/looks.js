@@ -8,6 +8,7 @@ import { isDarkTheme, lookOf } from "../../core/colors.js";
 const TASKS = Object.freeze({
   forward: { color: "#4c8bf5", hatch: "plain", words: "forward (F)" },
   backward: { color: "#5fb87a", hatch: "up", words: "backward (B)" },
+  "forward and backward": { color: "#45cbe0", hatch: "dots", words: "forward and backward (FB)" },
   "input gradient": { color: "#8ccf9f", hatch: "dots", words: "input gradient (I)" },
   "weight gradient": { color: "#c9a227", hatch: "down", words: "weight gradient (W)" },
   update: { color: "#b5533c", hatch: "cross", words: "update (U)" },

@@ -43,6 +43,11 @@ import { exact, text } from "../../core/value.js";
  * @property {Change[]} stash
  */
 
+/** The kind of a task as pictures of time have it: one that is forward and backward has its own. @param {Task} task @returns {string} */
+export function drawnKind({ both, kind }) {
+  return both ? "forward and backward" : kind;
+}
+
 export class Model {
   /** @param {Side} side @param {import("../../core/data.js").Block} block */
   constructor(side, { json, columns }) {

@@ -5,6 +5,7 @@ import { count, plural } from "../../core/format.js";
 import { rowsFigure } from "../../core/rows.js";
 import { table } from "../../core/table.js";
 import { exact, text } from "../../core/value.js";
+import { drawnKind } from "./model.js";
 import { groupLook, kindLook, waitLook } from "./looks.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -24,7 +25,7 @@ export function barsOf(model) {
 /** @param {Bar} bar */
 function lookOfBar(bar) {
   if (bar.why) return waitLook(bar.why);
-  return bar.group === "own" && bar.task ? kindLook(bar.task.kind) : groupLook(bar.group);
+  return bar.group === "own" && bar.task ? kindLook(drawnKind(bar.task)) : groupLook(bar.group);
 }
 
 /** @param {Model} model @param {Bar} bar @returns {string} */

@@ -22,7 +22,7 @@
  * @property {number} reads
  */
 /** @typedef {{file: string, lines: string[] | null, code: string | null, why: string, cycles: number, costs: Map<number, Cost>}} SourceFile */
-/** @typedef {{side: Side, files: Map<string, SourceFile>, cycles: number, unknown: number, kept: boolean, hasCalls: boolean, hasLives: boolean}} Source */
+/** @typedef {{side: Side, files: Map<string, SourceFile>, cycles: number, inTurn: boolean, unknown: number, kept: boolean, hasCalls: boolean, hasLives: boolean}} Source */
 /** A line of a file, with what it costs in each recording. @typedef {{number: number, text: string | null, a?: Cost, b?: Cost}} CodeLine */
 
 /** @type {WeakMap<Side, Promise<Source>>} */
@@ -72,7 +72,7 @@ async function read(side) {
     file.costs.set(cost.line, cost);
     file.cycles += cost.cycles;
   }
-  return { side, files, cycles: json.cycles, unknown: json.unknown_cycles, kept: json.kept, hasCalls: json.has_calls, hasLives: json.has_lives };
+  return { side, files, cycles: json.cycles, inTurn: json.in_turn, unknown: json.unknown_cycles, kept: json.kept, hasCalls: json.has_calls, hasLives: json.has_lives };
 }
 
 /**
