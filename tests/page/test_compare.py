@@ -70,11 +70,18 @@ def test_time_by_kind_adds_up_to_the_whole(open_page: OpenPage) -> None:
     assert [sum(shown[place::2]) for place in range(2)] == [report.execution.total_cycles.total for report in reports]
 
 
+def test_one_recording_has_nothing_to_compare(open_page: OpenPage) -> None:
+    page = open_page(report_of(two_stages()), "compare")
+    assert page.inner_text(".absent") == "One recording only: tilestep report html A B compares two."
+    assert page.locator("nav a[data-view=compare]").count() == 0
+
+
 def test_equal_recordings_have_no_difference(open_page: OpenPage) -> None:
     page = open_page((report_of(two_stages()), report_of(two_stages())), "compare")
     assert page.inner_text(".whole").startswith("Both take the same emulated time: A ")
     assert page.locator(".where, .grows, .shrinks").count() == 0
     assert "No cycle and no byte differs." in text(page)
+    assert "One recording only" not in text(page)
     assert rows(page, "programs that differ") == rows(page, "steps that differ") == []
 
 

@@ -79,6 +79,7 @@ def test_steps_of_programs_that_may_run_at_once_are_no_part_of_the_whole(open_pa
 
 def test_the_keyboard_goes_to_a_costly_line_and_shows_its_steps(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "source")
+    assert page.locator("#to-picture").text_content() == "Skip to the flame"
     page.locator(".code-row[tabindex='0']").focus()
     page.keyboard.press("Home")
     page.keyboard.press("n")

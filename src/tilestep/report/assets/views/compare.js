@@ -32,7 +32,8 @@ export const compare = {
   render(_, page) {
     const [a, b] = page.sides;
     const found = page.comparison;
-    if (!a || !b || !found) return [h("p", { class: "absent" }, "One of the two recordings has no programs, so there is nothing to compare.")];
+    if (!a || !b) return [h("p", { class: "absent" }, "One recording only: tilestep report html A B compares two.")];
+    if (!found) return [h("p", { class: "absent" }, "One of the two recordings has no programs, so there is nothing to compare.")];
     return [...whole(found, a, b), ...machines(found), ...kinds(a, b), ...programs(found), ...steps(found)];
   },
 };

@@ -26,6 +26,7 @@ export const source = {
   title: "Source",
   question: "Which of my lines costs this?",
   needs: "source",
+  picture: "flame",
   absent: "The recording has no programs, so no line has a cost.",
   async render(sides, page) {
     const { sources, names: namesOfA } = matchedFiles(await Promise.all(sides.map(sourceOf)));
