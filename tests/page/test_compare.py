@@ -32,6 +32,8 @@ def test_its_figures_are_those_of_the_comparison(open_page: OpenPage) -> None:
     [changed] = found.programs
     expected = [["two_stages", changed.matched, change.a, change.b] for _, change in changed.figures if change.a != change.b]
     assert [row[:2] + row[3:5] for row in rows(page, "programs that differ")] == expected
+    assert "mean time of a run" in {row[2] for row in rows(page, "programs that differ")}  # and not that of the steps below
+    assert "time of steps in a run, A" in text(page)
     steps = [[each.line or NONE, each.cycles_per_run.a, each.cycles_per_run.b] for each in found.steps]
     assert [[row[0], row[4], row[5]] for row in rows(page, "steps that differ")] == steps
     assert all(row[6] == row[5] - row[4] for row in rows(page, "steps that differ"))
@@ -68,11 +70,18 @@ def test_time_by_kind_adds_up_to_the_whole(open_page: OpenPage) -> None:
     assert [sum(shown[place::2]) for place in range(2)] == [report.execution.total_cycles.total for report in reports]
 
 
+def test_one_recording_has_nothing_to_compare(open_page: OpenPage) -> None:
+    page = open_page(report_of(two_stages()), "compare")
+    assert page.inner_text(".absent") == "One recording only: tilestep report html A B compares two."
+    assert page.locator("nav a[data-view=compare]").count() == 0
+
+
 def test_equal_recordings_have_no_difference(open_page: OpenPage) -> None:
     page = open_page((report_of(two_stages()), report_of(two_stages())), "compare")
     assert page.inner_text(".whole").startswith("Both take the same emulated time: A ")
     assert page.locator(".where, .grows, .shrinks").count() == 0
     assert "No cycle and no byte differs." in text(page)
+    assert "One recording only" not in text(page)
     assert rows(page, "programs that differ") == rows(page, "steps that differ") == []
 
 

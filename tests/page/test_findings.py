@@ -16,6 +16,7 @@ from tilestep.record.container import Builder
 from tilestep.record.tables import json_text
 from tilestep.report.advice import Finding, Gain, Line, Other, Together
 from tilestep.report.overview import overview
+from tilestep.report.page.terms import TERMS
 from tilestep.report.reader import Report
 
 
@@ -47,7 +48,7 @@ def test_findings_are_those_of_the_profile(open_page: OpenPage, request: pytest.
     assert [each["title"] for each in shown] == [each["edit"] or each["text"] for each in found]
     for each, finding in zip(shown, found, strict=True):
         assert finding["text"] in [each["title"], *each["said"]]
-        gains = [] if finding["how"] is None else [finding["gain_share"], finding["gain_cycles"]]
+        gains = [] if finding["how"] is None or finding["kind"] == "set-up" else [finding["gain_share"], finding["gain_cycles"]]
         assert each["gains"] == gains
 
 
@@ -57,6 +58,7 @@ def test_the_steady_state_and_the_programs_are_those_of_the_recording(open_page:
     profile: Any = json_text(report.tables, "profile")
     steady = profile["steady"]
     assert [each["value"] for each in values(page, ".steady")] == [steady["turn_cycles"], steady["turns"], steady["set_up_cycles"]]
+    assert "from one run to the next" in page.inner_text(".steady")
     expected = [[row.name, row.runs, row.loads, row.cycles, row.peak_tile_bytes] for row in overview(report).programs]
     assert rows(page, "programs") == expected
     kinds = {each["value"] for each in values(page, ".bar-table") if each["unit"] == "cycles"}
@@ -204,20 +206,26 @@ def test_a_program_that_did_not_fit_is_the_first_finding(open_page: OpenPage, ou
 def test_the_first_three_stand_out_with_what_all_save_together(open_page: OpenPage) -> None:
     found = [
         Finding(kind="donation", text="t", edit=f"edit {n}", code=f"jax.jit(f{n})", gain=Gain(share=0.1, cycles=10, how="about"))
-        for n in range(5)
+        for n in range(6)
     ]
     fixed = Finding(kind="fixed", text="a program is loaded once")
     unknown = Finding(kind="loads", text="they take turns", unknown="nobody counts them")
-    together = Together(gain=Gain(share=0.25, cycles=25, how="about"), numbers=(1, 2, 3), left=(4, 5))
+    together = Together(
+        gain=Gain(share=0.25, cycles=25, how="about"), numbers=(1, 2, 3), left=(4, 5, 6), why=("saves nothing", "not played", "same line")
+    )
     page = open_page(said(*found, unknown, fixed, together=together), "findings")
     assert page.locator(".findings > li.card").count() == 3
-    assert page.locator(".edit code").all_inner_texts() == [f"jax.jit(f{n})" for n in range(5)]
+    assert page.locator(".edit code").all_inner_texts() == [f"jax.jit(f{n})" for n in range(6)]
     told = page.inner_text(".together")
     assert told.startswith("With 1 to 3 all done: about \N{MINUS SIGN}25 % of the time")
-    assert "Not in it: 4 and 5" in told
+    assert (
+        "Not in it: 4, which saves nothing beside them. Not in it: 5, which cannot be played with them. Not in it: 6, another edit" in told
+    )
     assert "What that saves is not known: nobody counts them." in text(page)
     assert page.locator("h2").all_inner_texts()[:2] == ["First of all", "Fixed costs"]
-    assert page.locator(".gain-bar").count() == 5
+    tip = page.locator("h2 dfn", has_text="Fixed costs").get_attribute("data-tip")
+    assert tip == f"Fixed costs: {TERMS['fixed costs']}"  # not the fixed cost of a superstep
+    assert page.locator(".gain-bar").count() == 6
     page = open_page(said(found[0]), "findings")
     assert page.locator(".together").count() == 0
     assert "Fixed costs" not in text(page)

@@ -110,6 +110,9 @@ def test_the_head_names_the_peak(open_page: Any) -> None:
     found = [each["value"] for each in values(page, ".fullest")]
     assert found == [memory.peak.total_bytes, report.target.bytes_per_tile, memory.peak.total_bytes / report.target.bytes_per_tile]
     assert f"step {memory.peak.tick} of {len(memory.liveness)}, {memory.liveness[memory.peak.tick].name}" in page.inner_text(".fullest")
+    page.locator("#main figure > canvas").first.focus()
+    page.keyboard.press("ArrowLeft")
+    assert "% of what there is; always live: " in page.inner_text("#main figure .live")
     label = page.locator(CANVAS).get_attribute("aria-label")
     assert label is not None
     assert "Keys: left and right" in label

@@ -66,6 +66,8 @@ def test_its_first_line_names_the_line_that_costs_most(open_page: OpenPage, mnis
     assert f"mnist_plain.py:{most}" in page.inner_text(".answer a")
     every = overview(open_report(mnist_plain)).emulated_cycles
     assert [each["value"] for each in values(page, ".answer")] == [costs[most], costs[most] / whole, whole / every, every]
+    shares = [each["tip"].split()[0] for each in values(page, ".answer") if each["unit"] == "share"]
+    assert all(len(share.replace(".", "").lstrip("0")) <= 6 for share in shares)
     assert "the rest is loads, transfers and waits" in page.inner_text(".answer")
 
 
@@ -77,6 +79,7 @@ def test_steps_of_programs_that_may_run_at_once_are_no_part_of_the_whole(open_pa
 
 def test_the_keyboard_goes_to_a_costly_line_and_shows_its_steps(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "source")
+    assert page.locator("#to-picture").text_content() == "Skip to the flame"
     page.locator(".code-row[tabindex='0']").focus()
     page.keyboard.press("Home")
     page.keyboard.press("n")
@@ -137,6 +140,13 @@ def test_lines_of_a_stand_where_b_has_them_now(open_page: OpenPage) -> None:
     assert page.locator(".source-code > .note").count() == 0
     page.locator(".code-row.costs").click()
     assert "A (line 3)" in page.inner_text(".line-panel")
+
+
+def test_a_long_path_is_cut_at_its_front(open_page: OpenPage) -> None:
+    report = with_code(file=f"{'deep/' * 20}train.py")
+    [name] = open_page(report, "source").locator(".choice option").first.all_inner_texts()
+    assert name.startswith("…")
+    assert "/train.py (" in name
 
 
 def test_a_line_that_b_lacks_is_named(open_page: OpenPage) -> None:

@@ -18,9 +18,11 @@ import tilestep
 from tests.page.conftest import OpenPage
 from tests.page.pages import text, wait_for
 from tests.processes import ROOT, clean_environ, run_python
-from tests.unit.report.reader.recorded import report_of, two_stages
+from tests.unit.report.reader.recorded import journaled, report_of, two_stages
 from tilestep.record.call_tables import history_of
 from tilestep.report.knobs import KNOBS
+from tilestep.report.page.sections import what_if as section
+from tilestep.report.reader import Report
 from tilestep.report.what_if import answer, table
 
 LEAST = 0.0001  # of the time: knobs below have no bar
@@ -57,6 +59,15 @@ def test_each_effect_is_a_share_and_the_time_that_it_is(open_page: OpenPage, mni
     matmul = page.locator("[data-knob='family.matmul']")
     assert "The time of matmul supersteps" in matmul.inner_text()
     assert "of the time" in matmul.locator("td.number").inner_text()
+
+
+def test_a_long_recording_is_estimated_and_says_so(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has no effect in the runs that were played may have one in others."""
+    monkeypatch.setattr(section, "_MOST", 60_000)
+    page = open_page(Report(journaled(two_stages(), runs=400)), "what-if")
+    assert "(estimated from the first " in page.inner_text(".answer")
+    assert "No effect in the runs that were played: " in text(page)
+    assert "No effect on this recording" not in text(page)
 
 
 def test_without_a_journal_it_says_why(open_page: OpenPage) -> None:

@@ -17,6 +17,8 @@ def relative_paths(files: Iterable[str]) -> Callable[[str], str]:
     absolute = {file for file in files if os.path.isabs(file) and _INSTALLED not in PurePosixPath(file).parts}
     folders = [os.path.dirname(file) for file in absolute]
     root = os.path.commonpath(folders) if folders else ""
+    if root == os.sep:  # they have nothing in common
+        absolute = set()
 
     def relative(file: str) -> str:
         parts = PurePosixPath(file).parts

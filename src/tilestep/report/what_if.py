@@ -32,6 +32,7 @@ _UNKNOWN: Final[Mapping[int, PlanOptions]] = MappingProxyType({})
 _MATTERS: Final = 0.01  # of emulated time: a knob that saves less is not named
 _AS_MUCH: Final = 0.5  # of what the best one saves: others that save as much are named beside it
 _MOST_NAMED: Final = 3
+_COVERED: Final = 0.9  # of emulated time: runs that stand for less say so
 _MOST_FAMILIES: Final = 8  # of supersteps, those that take most
 
 
@@ -80,7 +81,8 @@ def answer(rows: Sequence[Turned], basis: str = "") -> str:
     told = [f"{_turn(row)}{' would save' if row is named[0] else ''} {share_text(row.best[1], 1)}" for row in named]
     text = told[0] if len(told) == 1 else f"{', '.join(told[:-1])} and {told[-1]}"
     rest = found[len(named) :]
-    other = f"nothing else saves more than {share_text(rest[0].best[1], 1)}" if rest else "nothing else saves anything"
+    where = "in these runs " if basis else ""
+    other = f"{where}nothing else saves more than {share_text(rest[0].best[1], 1)}" if rest else f"{where}nothing else saves anything"
     return f"{text[0].upper()}{text[1:]}{of}; {other}."
 
 
@@ -178,6 +180,9 @@ def table(history: History, *, most: int | None = None, cycles: int | None = Non
         last = parts[-1]
         whole = begin_of(last.history.snapshot) + last.cycles if evidence.is_whole else replay_of_file(history).end_cycle
         cycles = whole - begin_of(history.snapshot)
+    told = sum(part.times * part.cycles for part in parts)
+    if basis and told < _COVERED * cycles:  # the runs between are not as the last ones
+        basis += f", which stand for {share_text(told, cycles)} of the time"
     found = list[Turned]()
     for knob, settings in rows:
         changes: dict[str, float] = {}

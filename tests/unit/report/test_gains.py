@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
 
 from tests.unit.sim.toy import MACHINE, Host, program, superstep
+from tilestep.options import PlanOptions
 from tilestep.plan.steps import Frame, HostCall, Program, Series
 from tilestep.record.edits.fewer import in_fewer_calls
 from tilestep.record.history import begin_history, history_since
+from tilestep.record.sources import Source
 from tilestep.report import Finding, Profile, profile_between
 from tilestep.report.advice import Gain, Line, evidence_of
 from tilestep.report.advice import evidence as evidence_module
+from tilestep.report.advice.donation import donation
 from tilestep.report.advice.lines import line_of, line_of_call
 from tilestep.report.advice.repeated import never_new
+from tilestep.report.advice.results import results
+from tilestep.report.advice.worth import ranked
 from tilestep.report.quantities import share_text, time_text
 
 BIG = 4096
@@ -113,10 +119,15 @@ def test_set_up_that_dominates_is_told_with_how_often_it_pays() -> None:
     few = trained(called, 6)
     [finding] = [finding for finding in few.findings if finding.kind == "set-up"]
     assert finding.gain is not None
-    factor = int(finding.edit.split(" times")[0].rsplit(" ", 1)[1].replace(",", "")) // 6
+    assert finding.headline == ""  # more runs are no gain
+    runs = re.search(r"Set-up took .* once, .* over ([\d,]+) runs set-up weighs (.*)\.$", finding.text)
+    assert runs is not None
+    factor = int(runs[1].replace(",", "")) // 6
     many = trained(called, 6 * factor)
     assert finding.gain.cycles == pytest.approx(few.emulated_cycles - many.emulated_cycles / factor, rel=0.02)
     assert all(finding.kind != "set-up" for finding in many.findings)
+    assert many.steady is not None
+    assert runs[2] == share_text(many.steady.set_up_cycles, many.emulated_cycles)
 
 
 @pytest.mark.parametrize(("count", "others"), [(2, "the other"), (3, "the other 2")])
@@ -131,7 +142,7 @@ def test_a_first_run_that_takes_most_is_told_where_runs_are_too_few_for_a_steady
         f"The first of {count} runs of jit_step, with all before it, takes {time_text(one.emulated_s)}, {share} of emulated time: "
         f"{others} with all behind it {time_text(few.emulated_s - one.emulated_s)}."
     )
-    assert (finding.gain, bool(finding.unknown)) == (None, True)
+    assert (finding.gain, finding.edit, finding.unknown) == (None, "", "")
     long = program(superstep(300_000), name="jit_step", takes=(BIG, 30), gives=(BIG, 4), donates={0: 0})
     assert all(finding.kind != "set-up" for run in (one, trained(long, count)) for finding in run.findings)
 
@@ -221,6 +232,53 @@ def test_bytes_of_callbacks_are_no_arguments(batches: bool) -> None:
     )
 
 
+@pytest.mark.parametrize("sharded_later", [True, False])
+def test_programs_that_differ_in_shardings_only_are_told_so(sharded_later: bool) -> None:
+    """An argument that comes from the host first, and has the program's own sharding later; other copies are told of as before."""
+    text = '%x = f32[4] parameter(0), metadata={op_name="w"}\n'
+    frames = (Frame(file="a.py", function="f", line=3, column=1, parent=0),)
+    copies = [
+        replace(program(replace(superstep(5), frame=1), name="jit_f", takes=(16,), gives=(16,), num_ipus=2), frames=frames)
+        for _ in range(2)
+    ]
+    host = Host(2)
+    begin = begin_history(host.system)
+    state = [[host.put(16, ipu=ipu)] for ipu in range(2)]
+    for turn in range(4):
+        given = state if sharded_later else [[host.put(16, ipu=ipu)] for ipu in range(2)]
+        state = host.run_on((0, 1), copies[bool(turn)], given)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    sources = {found.key: Source(text=lambda: text, options=PlanOptions()) for found in profile.programs}
+    [finding] = [finding for finding in replace(profile, sources=sources).findings if finding.kind == "loads"]
+    assert finding.edit.startswith("put a0 with its sharding before the first call" if sharded_later else "make jit_f one program")
+    assert ("of equal code: a0 came from the host first" in finding.text) == sharded_later
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_one_function_for_two_is_played_for_a_turn_and_a_loop_over_turns_says_so(reads: bool) -> None:
+    first, second = (program(superstep(5), name=name, takes=(64,), gives=(64,)) for name in ("jit_f", "jit_g"))
+    one = program(superstep(10), name="jit_fg", takes=(64,), gives=(64,))
+
+    def by_turns(*programs: Program) -> Profile:
+        host = Host()
+        begin = begin_history(host.system)
+        state = host.put(64)
+        for _ in range(20):
+            for each in programs:
+                [state] = host.run(each, state)
+            if reads:
+                host.system.read(state)
+        return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+
+    two, together = by_turns(first, second), by_turns(one)
+    [finding] = [finding for finding in two.findings if finding.kind == "loads"]
+    gains = {edit: gain for edit, gain in [(finding.edit, finding.gain), *((other.edit, other.gain) for other in finding.others)] if gain}
+    [turn] = [gain for edit, gain in gains.items() if edit.endswith("into one jitted function")]
+    assert turn.cycles == pytest.approx(two.emulated_cycles - together.emulated_cycles, rel=0.02)
+    loops = [gain for edit, gain in gains.items() if "one jitted function that loops over all turns on the IPU" in edit]
+    assert [gain.basis for gain in loops] == ([] if reads else ["played as one program over all turns"])
+
+
 def test_findings_in_json_are_objects() -> None:
     document = json.loads(trained(STEP, 20).to_json())
     found = document["findings"][0]
@@ -286,7 +344,7 @@ def test_evidence_needs_calls() -> None:
     assert idle.findings == ()
 
 
-def kept_away(peak_bytes: int) -> Profile:
+def kept_away(peak_bytes: int, *, group: str = "") -> Profile:
     """A program that stops for an argument in pinned_host, on tiles that are so full without it."""
     call = HostCall(name="call", scope="", bytes_to_host=0, bytes_from_host=400, in_memory=True)
     called = program(
@@ -296,8 +354,8 @@ def kept_away(peak_bytes: int) -> Profile:
     host = Host()
     begin = begin_history(host.system)
     away = host.put(400, on_host=True)
-    for _ in range(5):
-        [away] = host.run(called, away)
+    for entry in range(5):
+        [away] = host.run(called, away, group=(group, entry + 1) if group else None)
     return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
 
 
@@ -305,8 +363,13 @@ def test_values_are_kept_in_the_tiles_only_where_there_is_room() -> None:
     """A quarter of 400 bytes comes on each of four tiles, of 1,000 bytes each."""
     [finding] = [finding for finding in kept_away(700).findings if finding.kind == "offload"]
     assert finding.edit == "keep a0 on the IPU"
+    assert finding.text.endswith("keep it on the IPU, donated.")
     assert "would be 80 % full" in finding.text
     assert [finding for finding in kept_away(800).findings if finding.kind == "offload"] == []
+    [finding] = [finding for finding in kept_away(700, group="pipeline 1").findings if finding.kind == "offload"]
+    assert finding.text.endswith("keep it on the IPU.")  # the pipeline donates it
+    assert finding.code == "Pipeline(..., offload_optimizer_state=False)"
+    assert f"{finding.code}\n" in kept_away(700, group="pipeline 1").summary()
 
 
 def test_a_line_of_a_notebook_is_said_to_be_of_a_cell() -> None:
@@ -344,8 +407,22 @@ def test_findings_that_are_all_followed_save_what_is_told_of_them_together() -> 
         "basis": "",
         "numbers": [1, 2],
         "left": [],
+        "why": [],
     }
     assert "All together (1, 2, played one after the other): about -" in before.summary()
+
+
+def test_an_edit_that_is_not_played_with_the_others_says_why() -> None:
+    profile = two_faults(donates=False, returns=True)
+    evidence = evidence_of(profile)
+    lines = [Line(file="/home/me/train.py", number=number) for number in (1, 2, 3)]
+    [donate], [leave] = donation(profile, evidence), results(profile, evidence)
+    found = zip((donate, leave, donate, donate), (*lines[:2], lines[0], lines[2]), strict=True)
+    placed = [replace(each, finding=replace(each.finding, line=line)) for each, line in found]
+    told = ranked(placed, evidence)
+    assert told.together is not None
+    left = dict(zip(told.together.left, told.together.why, strict=True))
+    assert {told.findings[number - 1].line: why for number, why in left.items()} == {lines[0]: "same line", lines[2]: "not played"}
 
 
 def test_one_finding_alone_is_not_told_of_together() -> None:

@@ -93,6 +93,10 @@ def test_a_long_journal_is_estimated_from_its_ends_as_changes_of_the_whole() -> 
     assert re.fullmatch(r"estimated from the first (\d+) and the last (\d+) of 400 runs", basis)
     assert sum(int(number) for number in re.findall(r"\d+", basis)[:2]) < 200
     assert basis in answer(rows, basis)
+    assert "; in these runs nothing else saves " in answer(rows, basis)
+    assert "; nothing else saves " in answer(rows)
+    _, less = table(history, most=60_000, cycles=10 * cycles(history))
+    assert less == f"{basis}, which stand for 10 % of the time"  # others took longer
     exact, none = table(history)
     assert none == ""
     found = {row.knob: row.changes for row in exact}

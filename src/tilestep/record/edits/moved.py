@@ -82,7 +82,7 @@ def passed_straight(keys: Collection[int]) -> Change:
     return change
 
 
-def merged(keys: Collection[int], *, at_most: int | None = None) -> Change:
+def merged(keys: Collection[int], *, at_most: int | None = None, by_turns: bool = False) -> Change:
     """The edit that makes one program of calls that follow each other: neighbours share a load and a dispatch, and pass values on the chip.
 
     It is an estimate: in place of the one program, the calls become members of a program group, an entry for calls between which the host
@@ -91,16 +91,19 @@ def merged(keys: Collection[int], *, at_most: int | None = None) -> Change:
     Args:
         keys: of the programs; calls of other programs end an entry.
         at_most: calls in one entry; None: any number.
+        by_turns: whether an entry has each program once, as a function without a loop has.
     """
 
     def change(script: Script) -> Script:
         entry, size = 1, 0
+        inside: set[int] = set()
         calls: list[Call] = []
         for call in script.calls:
             match call:
                 case Dispatch() if call.key in keys and call.group is None:
-                    if size == at_most:
+                    if size == at_most or (by_turns and size and call.key in inside):
                         entry, size = entry + 1, 0
+                    inside = {*inside, call.key} if size else {call.key}
                     size += 1
                     calls.append(call._replace(group=(MERGED, entry)))
                     continue

@@ -38,6 +38,7 @@ FIXED: Final[tuple[FindingKind, ...]] = ("set-up", "fixed")  # kinds that say wh
 ASIDE: Final[tuple[FindingKind, ...]] = (*FIXED, "limit", "unused", "fallback")  # kinds that nobody has to follow, in their order
 LEARNS_OTHERWISE: Final[tuple[FindingKind, ...]] = ("products", "steps")  # larger batches change what a step learns
 How = Literal["replayed", "within 2 %", "about"]
+Left = Literal["same line", "saves nothing", "not played"]  # why an edit is not among those that are played together
 CELL: Final = re.compile(r"(?:^|/)ipykernel_\d+/\d+\.py$")  # of a notebook
 LEAST_SHARE: Final = 0.01  # of emulated time: the least that is worth a sentence
 
@@ -93,11 +94,14 @@ class Together:
         gain: of all edits, played one after the other on the same history.
         numbers: of the findings, from 1, whose edits it has.
         left: of those whose edits cannot be played with the others, or save nothing beside them.
+        why: of each of `left`: 'same line': it is another edit of a line that has one already; 'saves nothing' beside the others;
+            'not played': it cannot be made with them, or not be played at all.
     """
 
     gain: Gain
     numbers: tuple[int, ...]
     left: tuple[int, ...] = ()
+    why: tuple[Left, ...] = ()
 
     def as_document(self) -> dict[str, object]:
         """It in the profile's JSON document."""
@@ -109,6 +113,7 @@ class Together:
             "basis": gain.basis,
             "numbers": list(self.numbers),
             "left": list(self.left),
+            "why": list(self.why),
         }
 
 

@@ -10,6 +10,8 @@ from typing import Final
 from tilestep.plan.frames import user_frame
 from tilestep.plan.steps import Program
 from tilestep.record.edits.moved import called_as, merged, on_cpu
+from tilestep.record.edits.script import Script
+from tilestep.record.sources import MOST_TEXT, Source
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
 from tilestep.report.advice.lines import leaves
@@ -20,6 +22,7 @@ from tilestep.report.advice.single import Shares, shares_of, single_text, single
 from tilestep.report.figures import Figures, ShapesProfile
 from tilestep.report.quantities import count_text, names_text, share_text
 
+_METADATA: Final = re.compile(r", metadata=\{[^}]*\}")
 _SIZE: Final = re.compile(r"\d+")
 LOADS_DOMINATE: Final = 0.1  # of emulated time
 
@@ -96,7 +99,10 @@ def _ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) 
             )
     for copies in _copies(alone, evidence):
         first, *others = copies
+        names = _resharded(copies, evidence)
         edit = f"make {first.name} one program: arrays in place of static arguments, one dtype, one jit"
+        if names:
+            edit = f"put {names} with its sharding before the first call (jax.device_put(…, NamedSharding(mesh, spec)))"
         change = called_as([key for unit in others for key in unit.keys], first.keys[0])
         ways.append(Way(edit=edit, change=change, how="about", basis="as if all calls were of one program"))
     surplus = _surplus(alone, evidence)
@@ -106,7 +112,12 @@ def _ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) 
         names = names_text([unit.label for unit in alone], most=3)
         short = [key for unit in sorted(alone, key=lambda unit: unit.work)[:-1] for key in unit.keys]
         labels = names_text([figures.label(key) for key in short], most=3)
-        ways.append(Way(edit=f"put {names} into one jitted function", change=merged(keys), how="about", basis=AS_ONE))
+        turn, loop = merged(keys, by_turns=True), merged(keys)
+        script = Script(calls=evidence.calls, programs=evidence.programs)
+        ways.append(Way(edit=f"put {names} into one jitted function", change=turn, how="about", basis=AS_ONE))
+        if turn(script).calls != loop(script).calls:
+            edit = f"put {names} into one jitted function that loops over all turns on the IPU (lax.fori_loop, lax.scan)"
+            ways.append(Way(edit=edit, change=loop, how="about", basis=f"{AS_ONE} over all turns"))
         ways.append(Way(edit=f"run {labels} under {CPU_DEFAULT}", change=on_cpu(short), how="about", basis=CPU_FREE))
     return tuple(ways)
 
@@ -137,7 +148,44 @@ def _surplus(units: Sequence[Loaded], evidence: Evidence | None) -> list[Loaded]
     return [unit for copies in _copies(units, evidence) for unit in copies[1:]]
 
 
-def _several(copies: Sequence[Loaded]) -> str:
+def _resharded(copies: Sequence[Loaded], evidence: Evidence | None) -> str:
+    """The arguments that the host gives to one of some programs, and other programs to the rest, which are of equal code.
+
+    Only their shardings differ then; '' if that is not so.
+    """
+    keys = [key for unit in copies for key in unit.keys]
+    if evidence is None or evidence.programs[keys[0]].num_ipus < 2:
+        return ""
+    codes = {_plain_hlo(evidence.sources[key]) if key in evidence.sources else "" for key in keys}
+    if len(codes) > 1 or codes == {""}:
+        return ""
+    results = {value for call in evidence.dispatches for row in call.results for value in row}
+    names: list[str] = []
+    for argument in evidence.programs[keys[0]].arguments:
+        given = {key: {row[argument.index] in results for row in _rows(evidence, key)} for key in keys}
+        if sum(of == {False} for of in given.values()) == 1 and sum(of == {True} for of in given.values()) == len(keys) - 1:
+            names.append(argument.name)
+    return names_text(names, most=3) if names else ""
+
+
+def _rows(evidence: Evidence, key: int) -> Iterator[tuple[int, ...]]:
+    """The arguments of all calls of a program, on each IPU."""
+    return (row for call in evidence.dispatches if call.key == key for row in call.arguments)
+
+
+def _plain_hlo(source: Source) -> str:
+    """Its instructions, without the lines of the user's code; '' if it was not kept, or is too long."""
+    text = source.text()
+    return "\n".join(_METADATA.sub("", line) for line in text.splitlines() if " = " in line) if len(text) <= MOST_TEXT else ""
+
+
+def _several(copies: Sequence[Loaded], evidence: Evidence | None) -> str:
+    names = _resharded(copies, evidence)
+    if names:
+        return (
+            f"{copies[0].name} is {len(copies)} programs of equal code: {names} came from the host first, without the sharding that it has "
+            "later, and each sharding makes another program. Put it with that sharding before the first call."
+        )
     return (
         f"{copies[0].name} is {len(copies)} programs, though its arguments have equal shapes: each new value of a static argument, a "
         "Python number where an array was, or a new jit makes another one. Pass such values as arrays of one dtype, and jit once."
@@ -155,7 +203,7 @@ def _switching(figures: Figures, units: list[Loaded], evidence: Evidence | None)
     shapes = [
         f"{_other_shapes(function, evidence)} " for function in figures.reshaped if labels & {figures.label(key) for key in function.keys}
     ]
-    shapes += [f"{_several(copies)} " for copies in _copies(alone, evidence)]
+    shapes += [f"{_several(copies, evidence)} " for copies in _copies(alone, evidence)]
     cond = " with lax.cond, if only one of them is needed at a time" if _are_alternatives(alone, evidence) else ""
     way_out = f"Run short functions under {CPU_DEFAULT}, or put them into one jitted function{cond}." if len(alone) > 1 else ""
     if shapes and len({unit.function for unit in alone}) == 1 + len(_surplus(alone, evidence)):

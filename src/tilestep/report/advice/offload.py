@@ -52,14 +52,15 @@ def _proposal(figures: Figures, evidence: Evidence, label: str, members: Sequenc
         return None
     names = names_text(list(dict.fromkeys(a.name for a in sorted(arguments, key=lambda a: -a.size_bytes))), most=2)
     it = one_or(arguments, "it", "them")
+    in_pipeline = members[0].group.startswith("pipeline ")  # which donates by itself
     text = (
         f"{label} keeps {names} ({bytes_text(_size(arguments))}) in pinned_host, though its fullest tile would be "
-        f"{share_text(whole, tile_bytes)} full with {it}: keep {it} on the IPU, donated."
+        f"{share_text(whole, tile_bytes)} full with {it}: keep {it} on the IPU{'' if in_pipeline else ', donated'}."
     )
     keys = [key for key, found in away.items() if found]
     change = with_changed(keys, in_tiles)
     line, code = evidence.line_of_call(keys[0]), ""
-    if members[0].group.startswith("pipeline "):
+    if in_pipeline:
         line = made_at(programs[keys[0]], _PIPELINES) or line
         code = "Pipeline(..., offload_optimizer_state=False)"
     basis = "without the transfers to pinned_host and back"

@@ -94,9 +94,11 @@ def set_up(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     each, whole = time_text(evidence.seconds(steady.turn_cycles)), time_text(evidence.seconds(steady.set_up_cycles))
     grouped = any(program.key == steady.key and program.group for program in figures.programs)
     label = steady.label if grouped else named(figures, evidence, steady.key)
+    now = share_text(steady.set_up_cycles, figures.emulated_cycles)
+    then = share_text(steady.set_up_cycles, steady.set_up_cycles + work * factor)
     text = (
-        f"Set-up takes {whole}, {share_text(steady.set_up_cycles, figures.emulated_cycles)} of emulated time: once warm, a run of "
-        f"{label} takes {each}. With {steady.turns * factor:,} runs in place of {steady.turns:,} set-up matters little."
+        f"Set-up took {whole} once, {now} of the time. Once warm, a run of {label} takes "
+        f"{each}: over {steady.turns * factor:,} runs set-up weighs {then}."
     )
     saved = round(steady.set_up_cycles * (1 - 1 / factor))
     gain = Gain(
@@ -106,9 +108,7 @@ def set_up(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         how="about",
         basis="for as many runs, in a longer program",
     )
-    edit = f"run {steady.label} {steady.turns * factor:,} times in place of {steady.turns:,}"
-    line = evidence.line_of_call(steady.key)
-    yield Proposal(finding=Finding(kind="set-up", text=text, edit=edit, line=line, gain=gain))
+    yield Proposal(finding=Finding(kind="set-up", text=text, line=evidence.line_of_call(steady.key), gain=gain))
 
 
 def _first_turn(figures: Figures, evidence: Evidence) -> Iterator[Proposal]:
@@ -129,6 +129,4 @@ def _first_turn(figures: Figures, evidence: Evidence) -> Iterator[Proposal]:
         f"{share_text(first, figures.emulated_cycles)} of emulated time: {others} with all behind it {after}. "
         f"With {LEAST_TURNS} runs or more a profile says what one takes once warm."
     )
-    edit = f"run {turns.label} {LEAST_TURNS} times or more in place of {turns.count}"
-    unknown = "so few runs do not tell what one takes once warm"
-    yield Proposal(finding=Finding(kind="set-up", text=text, edit=edit, line=evidence.line_of_call(turns.key), unknown=unknown))
+    yield Proposal(finding=Finding(kind="set-up", text=text, line=evidence.line_of_call(turns.key)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tilestep.report.advice.evidence import Evidence, Played
-from tilestep.report.advice.finding import ASIDE, LEARNS_OTHERWISE, LEAST_SHARE, Finding, Gain, Other, Together
+from tilestep.report.advice.finding import ASIDE, LEARNS_OTHERWISE, LEAST_SHARE, Finding, Gain, Left, Other, Together
 from tilestep.report.advice.proposal import Proposal, Way
 
 _CLEARLY: Final = 1.1  # times as much
@@ -107,18 +107,18 @@ def _together(found: Sequence[tuple[Finding, Way | None]], played: Played, evide
     script, cycles, saved, times = played.script, float(played.cycles), 0.0, 1
     fixed = 0
     numbers: list[int] = []
-    left: list[int] = []
+    left: dict[int, Left] = {}
     for number, (finding, way) in sorted(enumerate(found, 1), key=lambda each: each[1][1] is None or not each[1][1].plans):
         if finding.is_aside or finding.gain is None or finding.gain.tile_bytes:
             continue
         after = None if way is None else played.after(way.change, script)
         if way is None or after is None:
-            left.append(number)
+            left[number] = "not played"
             continue
         now = times * way.times, max(fixed, way.fixed_cycles)
         needed = _needed(after[1], now[1], played, now[0])
         if needed >= cycles:
-            left.append(number)
+            left[number] = "saves nothing"
             continue
         saved += way.part * (cycles - needed)
         script, cycles = after[0], needed
@@ -126,9 +126,13 @@ def _together(found: Sequence[tuple[Finding, Way | None]], played: Played, evide
         numbers.append(number)
     if len(numbers) < 2:
         return None
+    lines = {found[number - 1][0].line for number in numbers} - {None}
+    for number in left:
+        finding, way = found[number - 1]
+        left[number] = "same line" if way is not None and finding.line in lines else left[number]
     sure = all(finding.gain is not None and finding.gain.how != "about" for finding, _ in (found[number - 1] for number in numbers))
     gain = replace(_gain_of(saved, played, evidence), how="within 2 %" if sure else "about")
-    return Together(gain=gain, numbers=tuple(sorted(numbers)), left=tuple(sorted(left)))
+    return Together(gain=gain, numbers=tuple(sorted(numbers)), left=tuple(sorted(left)), why=tuple(left[number] for number in sorted(left)))
 
 
 def _is_worth_it(finding: Finding, least_share: float) -> bool:

@@ -96,7 +96,9 @@ async function show(page) {
     tell(error);
     console.error(error);
   }
-  document.getElementById("to-picture")?.toggleAttribute("hidden", !main.querySelector("figure canvas"));
+  const toPicture = document.getElementById("to-picture");
+  toPicture?.toggleAttribute("hidden", !main.querySelector("figure canvas"));
+  if (toPicture) toPicture.textContent = `Skip to the ${view.picture ?? "picture"}`;
   document.documentElement.dataset.ready = view.name;
 }
 

@@ -99,7 +99,7 @@ export function figure(options) {
       return;
     }
     event.preventDefault();
-    if (said !== null) live.textContent = said;
+    if (said !== null) live.textContent = oneLine(said);
   });
   canvas.addEventListener("pointermove", (event) => {
     const words = options.describe?.(event.offsetX, event.offsetY);
@@ -128,7 +128,7 @@ export function figure(options) {
       redraw();
     },
     say(words) {
-      live.textContent = words;
+      live.textContent = oneLine(words);
     },
   };
   /** @type {any} */ (canvas).figure = handle; // keeps the handle as long as the canvas lives
@@ -136,4 +136,9 @@ export function figure(options) {
   all.add(new WeakRef(handle));
   redraw();
   return handle;
+}
+
+/** The lines of a tip as one. @param {string} words @returns {string} */
+function oneLine(words) {
+  return words.replaceAll("\n", "; ");
 }

@@ -21,6 +21,7 @@ import { block, hasBlock } from "./data.js";
  * @property {string} question that the view answers
  * @property {string} needs name of the block without which it has nothing to show; '' for none
  * @property {string | ((page: Page) => string)} [absent] a sentence: why that may be missing
+ * @property {string} [picture] what its first picture is called, where more than pictures is on top
  * @property {(sides: Side[], page: Page) => Promise<HTMLElement[]> | HTMLElement[]} render
  */
 /**

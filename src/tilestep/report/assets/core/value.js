@@ -64,7 +64,7 @@ export function exact(value, unit) {
     case "seconds":
       return `${minus(value)} s`;
     case "share":
-      return `${minus(100 * value)} %`;
+      return `${minus(Number((100 * value).toPrecision(6)))} %`; // of a quotient more digits say nothing
     default:
       return Number.isInteger(value) ? format.count(value) : minus(value);
   }

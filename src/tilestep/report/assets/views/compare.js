@@ -13,9 +13,10 @@ import { NAMES } from "./steps/read.js";
 /** @typedef {import("../core/value.js").Unit} Unit */
 /** @typedef {{a: number | null, b: number | null}} Change */
 
+const MEAN = "mean time of a run"; // with its arguments, results and waits, so that it is more than its steps take
 /** Figures of a program: key, words, unit, origin. @type {[string, string, Unit, string][]} */
 const FIGURES = [
-  ["cycles_per_run", NAMES.ofRun, "cycles", "comparison.run"],
+  ["cycles_per_run", MEAN, "cycles", "comparison.run"],
   ["runs", "runs", "count", "comparison.runs"],
   ["load_cycles", "time of loads", "cycles", "comparison.loads"],
   ["peak_tile_bytes", "fullest tile", "bytes", "comparison.bytes"],
@@ -31,7 +32,8 @@ export const compare = {
   render(_, page) {
     const [a, b] = page.sides;
     const found = page.comparison;
-    if (!a || !b || !found) return [h("p", { class: "absent" }, "One of the two recordings has no programs, so there is nothing to compare.")];
+    if (!a || !b) return [h("p", { class: "absent" }, "One recording only: tilestep report html A B compares two.")];
+    if (!found) return [h("p", { class: "absent" }, "One of the two recordings has no programs, so there is nothing to compare.")];
     return [...whole(found, a, b), ...machines(found), ...kinds(a, b), ...programs(found), ...steps(found)];
   },
 };
@@ -108,7 +110,7 @@ function kinds(a, b) {
 function programs(found) {
   const rows = found.changes.flatMap((/** @type {any} */ program) =>
     FIGURES.map(([key, words, unit, origin]) => ({ program, words, unit, origin, change: /** @type {Change} */ (program[key]) })).filter(
-      ({ change, words }) => change.a !== change.b || (program.alone && words === NAMES.ofRun),
+      ({ change, words }) => change.a !== change.b || (program.alone && words === MEAN),
     ),
   );
   const equal = found.changes.filter((/** @type {any} */ program) => !differs(program) && !program.alone).length;

@@ -54,7 +54,6 @@ async function ofSide(side, named) {
 function together(found) {
   if (!found) return null;
   const { gain: saved, how, basis, numbers, left } = found;
-  const apart = left.length ? ` Not in it: ${listed(left)}, which cannot be played with the others or ${left.length === 1 ? "saves" : "save"} nothing beside them.` : "";
   return h(
     "p",
     { class: "together" },
@@ -62,8 +61,20 @@ function together(found) {
     h("strong", {}, how === "about" ? "about " : "", "−", valueOf(saved.share, "share", "findings.together")),
     " of the time, ",
     valueOf(saved.cycles, "cycles", "findings.together"),
-    `, played together${basis ? ` (${basis})` : ""}.${apart}`,
+    `, played together${basis ? ` (${basis})` : ""}.${left.map(leftOut).join("")}`,
   );
+}
+
+/** Why findings are not among those that are played together. @param {{why: string, numbers: number[]}} left @returns {string} */
+function leftOut({ why, numbers }) {
+  const [one, nothing] = [numbers.length === 1, `${numbers.length === 1 ? "saves" : "save"} nothing beside them`];
+  /** @type {Record<string, string>} */
+  const reasons = {
+    "same line": one ? "another edit at a line that one of them changes" : "other edits at lines that they change",
+    "saves nothing": `which ${nothing}`,
+    "not played": "which cannot be played with them",
+  };
+  return ` Not in it: ${listed(numbers)}, ${reasons[why] ?? `which cannot be played with them or ${nothing}`}.`;
 }
 
 /** '1 to 3', '1, 2 and 4'. @param {number[]} numbers @returns {string} */
@@ -81,7 +92,7 @@ function steady(found) {
     { class: "steady" },
     `Once warm, a run of ${found.label} takes `,
     valueOf(found.turn_cycles, "cycles", "findings.turn"),
-    "; set-up apart from ",
+    " from one run to the next; set-up apart from ",
     valueOf(found.turns, "count", "findings.runs"),
     " of them took ",
     valueOf(found.set_up_cycles, "cycles", "findings.set_up"),

@@ -68,7 +68,7 @@ function answers({ a, b }) {
     const { cycles, runs, leaves, numIpus } = program;
     const whose = a && b ? h("strong", {}, program === a ? "A: " : "B: ") : null;
     const time = valueOf(cycles / (runs || 1), "cycles", runs ? "steps.run" : "steps.once");
-    return [h("p", { class: "answer" }, whose, "One run takes ", time, ` in ${plural(leaves.length, "step")} on ${plural(numIpus, "IPU")}. It ${runs ? `ran ${plural(runs, "time")}` : "did not run"}.`)];
+    return [h("p", { class: "answer" }, whose, `The ${plural(leaves.length, "step")} of a run ${leaves.length === 1 ? "takes" : "take"} `, time, ` on ${plural(numIpus, "IPU")}. The program ${runs ? `ran ${plural(runs, "time")}` : "did not run"}.`)];
   });
 }
 

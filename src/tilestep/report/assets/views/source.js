@@ -18,12 +18,15 @@ import { NAMES, stepsOf } from "./steps/read.js";
 /** @typedef {import("./source/costs.js").Cost} Cost */
 /** @typedef {import("./source/costs.js").Source} Source */
 
+const LONGEST_PATH = 64; // characters in the choice of files
+
 /** @type {import("../core/page.js").View} */
 export const source = {
   name: "source",
   title: "Source",
   question: "Which of my lines costs this?",
   needs: "source",
+  picture: "flame",
   absent: "The recording has no programs, so no line has a cost.",
   async render(sides, page) {
     const { sources, names: namesOfA } = matchedFiles(await Promise.all(sides.map(sourceOf)));
@@ -52,7 +55,7 @@ export const source = {
     const start = files.some(({ file }) => file === wanted) ? wanted : /** @type {{file: string}} */ (files[0]).file;
     show(start, number("line", 0));
     const most = Math.max(...sources.map(({ cycles }) => cycles), 1);
-    const names = files.map(({ file, cycles }) => /** @type {[string, string]} */ ([file, `${file} (${text(cycles / most, "share")})`]));
+    const names = files.map(({ file, cycles }) => /** @type {[string, string]} */ ([file, `${shortPath(file)} (${text(cycles / most, "share")})`]));
     const chooser = choice("file", names, start, (file) => {
       set({ file, line: null });
       show(file, 0);
@@ -60,6 +63,11 @@ export const source = {
     return [...sources.flatMap((each) => answer(each, sources.length > 1)), h("div", { class: "controls" }, chooser, ...sources.map((each) => summary(each, sources.length > 1))), code, panel, ...flames(all)];
   },
 };
+
+/** A path without its first folders, if it is long. @param {string} file @returns {string} */
+function shortPath(file) {
+  return file.length > LONGEST_PATH ? `…${file.slice(1 - LONGEST_PATH)}` : file;
+}
 
 /** Which file of A stands beside one of B, where that is not plain. @param {Source[]} sources @param {string} file @returns {HTMLElement | null} */
 function pairing(sources, file) {

@@ -15,12 +15,12 @@ MOST_STEPS: Final = 5_000  # rows of a page
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "comparison.cycles": "Emulated cycles repeat exactly, so a difference has its reason in the program or in the machine.",
-        "comparison.run": "Cycles of one run on the program's slowest IPU, without loads: those of all runs by their number.",
+        "comparison.run": "Mean of all runs on the program's slowest IPU: arguments, steps, waits and results, without loads.",
         "comparison.loads": "Cycles of all loads on the program's slowest IPU.",
         "comparison.bytes": "Bytes on the fullest tile, at the step at which it is fullest, as the program was planned.",
         "comparison.flops": "Floating-point operations of one run on one IPU, with each data-dependent loop taken once.",
         "comparison.runs": "How often the program ran.",
-        "comparison.step": "Cycles of one run on the first of its IPUs: those of all runs by their number.",
+        "comparison.step": "Cycles of the step in all runs by their number, on the first of the program's IPUs.",
     }
 )
 

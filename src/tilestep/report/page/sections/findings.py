@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cached_property
+from itertools import zip_longest
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, Final, cast, get_args
 
 from tilestep.record.schema import EVENT_KINDS
 from tilestep.record.tables import json_text
-from tilestep.report.advice.finding import ASIDE, CELL, FIXED, How
+from tilestep.report.advice.finding import ASIDE, CELL, FIXED, How, Left
 from tilestep.report.advice.phrases import group_text
 from tilestep.report.overview import relative_files
 from tilestep.report.page.block import Block
@@ -61,6 +62,7 @@ _EVENTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(  # kind of a f
     }
 )
 _HOW: Final = get_args(How)
+_WHY: Final = get_args(Left)
 _WORD: Final = re.compile(r"[\w.]*\w")  # names of programs among others
 
 
@@ -70,8 +72,8 @@ def findings(report: Report) -> Block | None:
     Its JSON: found (each with headline, edit, code, text, part ('first', 'fixed' or 'aside'), urgent, line {file, number, label}, others
     (further lines with their shares), gain {cycles, share, tile_bytes}, how, basis, unknown (why nobody knows a gain), ways (other edits,
     each with edit, gain, how, basis), program (row of the only one that its sentence names), proof (name of a view), see (state of that
-    view)), together {gain, how, basis, numbers, left} or null, steady {label, turns, turn_cycles, set_up_cycles} or null, idle_cycles,
-    assumptions, options (autoReport and other engine options that were set).
+    view)), together {gain, how, basis, numbers, left (each reason with its numbers)} or null, steady {label, turns, turn_cycles,
+    set_up_cycles} or null, idle_cycles, assumptions, options (autoReport and other engine options that were set).
 
     Raises: RecordingError if the profile is damaged.
     """
@@ -116,13 +118,15 @@ class _Findings:
         gain = {name: number_in(record, f"gain_{name}") for name in ("cycles", "share", "tile_bytes")}
         known = how != "" and (gain["share"] is not None or gain["tile_bytes"] is not None)
         aside = kind in ASIDE and not urgent
+        part = "first" if not aside else "fixed" if kind in FIXED else "aside"
+        known = known and part != "fixed"  # a longer program is no gain
         line, program = self.line(record.get("line")), about or self.program(text)
         return {
             "kind": kind,
             "edit": text_in(record, "edit"),
             "code": text_in(record, "code"),
             "text": text,
-            "part": "first" if not aside else "fixed" if kind in FIXED else "aside",
+            "part": part,
             "urgent": urgent,
             "line": line,
             "others": [{**other, "share": number_in(of, "share")} for of in records_in(record, "lines") if (other := self.line(of))],
@@ -194,8 +198,13 @@ def _together(record: Any, before: int) -> dict[str, Any] | None:
     """What findings save together. Args: before: findings that stand before those of the profile."""
     if not isinstance(record, dict) or number_in(record, "gain_share") is None:
         return None
-    numbers = {name: _numbers(cast("dict[str, Any]", record).get(name), before) for name in ("numbers", "left")}
-    return {**_way(cast("dict[str, Any]", record)), **numbers}
+    known = cast("dict[str, Any]", record)
+    left: dict[str, list[int]] = {}
+    for number, why in zip_longest(_numbers(known.get("left"), before), texts_in(known, "why")):
+        if number is not None:
+            left.setdefault(why if why in _WHY else "", []).append(number)
+    apart = [{"why": why, "numbers": numbers} for why, numbers in left.items()]
+    return {**_way(known), "numbers": _numbers(known.get("numbers"), before), "left": apart}
 
 
 def _numbers(value: Any, before: int) -> list[int]:

@@ -39,7 +39,8 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "steps.cycles": "Cycles of all runs on the first of the program's IPUs: executions times cycles of one, without waits for links.",
         "steps.once": "Cycles of one execution on the first of the program's IPUs, from the cost model.",
-        "steps.run": "Cycles of all runs by the number of runs, on the first of the program's IPUs, without waits for links.",
+        "steps.run": "Cycles of the steps alone in all runs by the number of runs, on the first of the program's IPUs: without arguments, "
+        "results, loads and waits for links.",
         "steps.share": "Part of the cycles of all steps of all programs, on the first IPU of each.",
         "steps.share_of_program": "Part of the cycles of the program's steps, on the first of its IPUs.",
         "steps.executions": "Executions in all runs, on the first of the program's IPUs; those that depend on data were counted.",

@@ -70,7 +70,7 @@
 
 export const KIND = Object.freeze({ ROOT: 0, LOOP: 1, BRANCH: 2, ARM: 3, SUPERSTEP: 4, COLLECTIVE: 5, HOST_CALL: 6 });
 /** What columns and figures of steps are called, in all views. */
-export const NAMES = Object.freeze({ time: "time", ofRun: "time of one run", executions: "executions", flop: "flop", exchanged: "exchange bytes" });
+export const NAMES = Object.freeze({ time: "time", ofRun: "time of steps in a run", executions: "executions", flop: "flop", exchanged: "exchange bytes" });
 /** Kinds of cycles of a step, in words. @type {readonly [keyof Cycles, string][]} */
 export const CYCLE_KINDS = Object.freeze([
   ["compute", "compute"],
