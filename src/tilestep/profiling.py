@@ -49,12 +49,15 @@ class Recording:
         """The page of the recording, for a notebook: put this last in a cell.
 
         Args: height: of its frame, in CSS pixels.
-        Raises: RuntimeError inside the block. ValueError if the profile was made without a directory, so that nothing was recorded.
+        Raises: RuntimeError inside the block. ValueError if the profile was made without a directory, so that nothing was recorded, or if
+            the height is no whole number from 1.
         """
         from tilestep.report.page import page_html
         from tilestep.report.page.frame import PageFrame
         from tilestep.report.reader import Report
 
+        if isinstance(height, bool) or not isinstance(height, int) or height < 1:  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
+            raise ValueError(f"height is {shown(height)}: it must be a whole number of pixels, 1 or more")
         profile = self.profile
         if self._tables is None:
             raise ValueError("this profile recorded nothing to show: name a directory, as in `with tilestep.profile('report') as profile:`")

@@ -174,7 +174,9 @@ print(p.emulated_cycles, p.timeline)
 def test_a_page_that_cannot_be_written_is_a_warning_after_the_files(tmp_path: Path) -> None:
     folder = tmp_path / "here"
     (folder / "report.html").mkdir(parents=True)
-    missing = f"{folder}/report.html is not written: Is a directory; run.tilestep is: `tilestep report html {folder}` makes a page of it"
+    missing = (
+        f"{folder}/report.html is not written: Is a directory; run.tilestep is: `tilestep report html {folder} -o FILE` makes a page of it"
+    )
     out = lines(f"""
 import tilestep, warnings
 with warnings.catch_warnings(record=True) as told:

@@ -167,7 +167,8 @@ def run(args: argparse.Namespace) -> int:
         if json_path is not None:
             write_file(json_path, recording.profile.to_json() + "\n")
         if report_path is not None:
-            without_page = write_report(recording.profile, report_path, recording=recording.tables)
+            directory = writable_directory(report_path)  # the script may have removed it
+            without_page = write_report(recording.profile, directory, recording=recording.tables)
             if without_page:
                 tell(_COMMAND, without_page)
             elif recording.tables is not None:

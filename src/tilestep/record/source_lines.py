@@ -38,6 +38,10 @@ def source_text(path: str) -> str | None:
     """The text of a source file, or of a notebook's cell; None if it cannot be read, or is too large."""
     try:
         return read_file(path, most_bytes=MOST_FILE_BYTES).decode(errors="replace")
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
+        if path not in linecache.cache:  # else it would look for a file of that name elsewhere, and read whatever it is
+            return None
         lines = "".join(linecache.getlines(path))
         return lines if 0 < len(lines) <= MOST_FILE_BYTES else None
+    except OSError:
+        return None

@@ -75,7 +75,8 @@ def write_report(profile: Profile, directory: Path, *, recording: Tables | None 
     except Exception as error:  # the recording is there, from which a page can be made: a run does not fail for it
         stale = " (the file there is of an earlier run)" if page.is_file() else ""
         folder = shlex.quote(plain(directory))
-        return f"{plain(page)} is not written{stale}: {_why(error)}; run.tilestep is: `tilestep report html {folder}` makes a page of it"
+        way = f"`tilestep report html {folder} -o FILE` makes a page of it"
+        return f"{plain(page)} is not written{stale}: {_why(error)}; run.tilestep is: {way}"
     return ""
 
 

@@ -177,6 +177,23 @@ def test_export_of_nothing_is_an_error(runs: dict[str, str], capsys: pytest.Capt
     assert "nothing to write: name a file by --perfetto or --chrome" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("form", ["--perfetto", "--chrome"])
+def test_export_overwrites_no_recording_and_no_other_trace(
+    form: str, runs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = Path(runs["five"]).read_bytes()
+    link = tmp_path / "link.json"
+    link.hardlink_to(runs["five"])
+    for target in (runs["five"], str(link), str(tmp_path / "other.tilestep")):
+        assert main(["report", "export", runs["five"], form, target]) == 2
+        assert "is a recording: a trace goes into another file" in capsys.readouterr().err
+    same = str(tmp_path / "same.json")
+    assert main(["report", "export", runs["five"], "--perfetto", same, "--chrome", same]) == 2
+    assert "each needs a file of its own" in capsys.readouterr().err
+    assert Path(runs["five"]).read_bytes() == before
+    assert not Path(same).exists()
+
+
 @pytest.mark.parametrize("arguments", [["show"], ["compare", "five"], ["export", "--chrome", "x.json"]])
 def test_what_is_wrong_with_a_recording_goes_to_stderr(
     arguments: list[str], runs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

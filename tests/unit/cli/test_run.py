@@ -237,8 +237,14 @@ def test_a_run_whose_page_cannot_be_written_keeps_its_recording_and_its_exit_sta
     done = tilestep_run("--report", str(tmp_path), "-c", "raise SystemExit(7)")
     why = f"{tmp_path}/report.html is not written: Is a directory"
     assert done.returncode == 7
-    assert done.stderr.endswith(f"tilestep run: {why}; run.tilestep is: `tilestep report html {tmp_path}` makes a page of it\n")
+    assert done.stderr.endswith(f"tilestep run: {why}; run.tilestep is: `tilestep report html {tmp_path} -o FILE` makes a page of it\n")
     assert read_recording(tmp_path / "run.tilestep").manifest["kind"] == "run"
+
+
+def test_a_report_is_written_though_the_script_removes_its_directory(tmp_path: Path) -> None:
+    done = tilestep_run("--report", str(tmp_path / "out"), "-c", f"import shutil; shutil.rmtree({str(tmp_path / 'out')!r})")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "report.html").exists()
 
 
 def test_leaving_out_the_source_goes_with_a_report() -> None:

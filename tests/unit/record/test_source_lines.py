@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,11 @@ def test_the_files_of_the_user_are_kept_once(tmp_path: Path) -> None:
 def test_installed_packages_and_missing_files_are_left_out(tmp_path: Path) -> None:
     installed = "/usr/lib/python3.11/site-packages/optax/_src/transform.py"
     assert source_files([program(installed, str(tmp_path / "gone.py"), "<string>")]) == {}
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.py")
+    assert source_files([program(str(tmp_path / "fifo.py"), "/dev/zero")]) == {}
 
 
 def test_cells_of_a_notebook_are_kept() -> None:

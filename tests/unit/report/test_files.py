@@ -171,6 +171,6 @@ def test_whatever_a_page_fails_by_the_recording_is_written(
     monkeypatch.setattr("tilestep.report.page.page_html", fail)
     assert write_report(profile, folder, recording=small_recording()) == (
         f"{folder}/report.html is not written (the file there is of an earlier run): {why}; run.tilestep is: "
-        f"`tilestep report html '{folder}'` makes a page of it"
+        f"`tilestep report html '{folder}' -o FILE` makes a page of it"
     )
     assert read_recording(folder / "run.tilestep").manifest["kind"] == "run"

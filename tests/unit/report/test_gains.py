@@ -279,6 +279,20 @@ def test_one_function_for_two_is_played_for_a_turn_and_a_loop_over_turns_says_so
     assert [gain.basis for gain in loops] == ([] if reads else ["played as one program over all turns"])
 
 
+def test_a_state_that_is_used_again_later_comes_not_with_each_call() -> None:
+    host = Host()
+    called = program(superstep(5), name="jit_step", takes=(BIG,), gives=(BIG,))
+    called = replace(called, arguments=(replace(called.arguments[0], shape="f32[1024]"),))
+    begin = begin_history(host.system)
+    states = [host.put(BIG)]
+    for _ in range(10):
+        states += host.run(called, states[-1])
+    for state in states:
+        host.system.read(state)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    assert [finding for finding in profile.findings if finding.kind == "streaming"] == []
+
+
 def test_findings_in_json_are_objects() -> None:
     document = json.loads(trained(STEP, 20).to_json())
     found = document["findings"][0]

@@ -11,6 +11,7 @@ from tilestep.cli.usage import given_path, tell
 from tilestep.errors import UnsupportedError
 from tilestep.files import write_file
 from tilestep.messages import plain
+from tilestep.record.schema import SUFFIX
 from tilestep.report.export.chrome import chrome_trace
 from tilestep.report.export.parquet import write_parquet
 from tilestep.report.export.perfetto import perfetto_trace
@@ -50,6 +51,13 @@ def _export(args: argparse.Namespace) -> int:
         tell(_COMMAND, "nothing to write: name a file by --perfetto or --chrome, or a directory by --parquet")
         return WRONG
     report = open_report(args.path)
+    traces = [each for each in (args.perfetto, args.chrome) if each]
+    if len(traces) == 2 and traces[0].absolute() == traces[1].absolute():
+        tell(_COMMAND, f"--perfetto and --chrome both name {plain(args.chrome)}: each needs a file of its own")
+        return WRONG
+    if own := [each for each in traces if each.suffix == SUFFIX or (args.path.is_file() and each.exists() and each.samefile(args.path))]:
+        tell(_COMMAND, f"{plain(own[0])} is a recording: a trace goes into another file")
+        return WRONG
     if args.perfetto or args.chrome:
         _write_traces(report, args)
     if args.parquet:

@@ -39,6 +39,8 @@ def enlarged(module: HloModule, dims: Mapping[int, int], factor: int | Fraction)
     links = _Links(module)
     entry = module.entry
     parameters = entry.parameters
+    if unknown := [index for index in dims if not 0 <= index < len(parameters)]:
+        raise ImpossibleEditError(f"the program has {len(parameters)} arguments, and no argument {unknown[0]}")
     seeds = [(entry.name, parameters[index].name, 0, dim) for index, dim in dims.items()]
     growing = links.grown(seeds)
     for computation in module.computations.values():

@@ -15,7 +15,7 @@ from tilestep.report.advice.finding import Finding, FindingKind, Line
 from tilestep.report.advice.jits import jit_of, loop_code, made_at
 from tilestep.report.advice.phrases import one_or
 from tilestep.report.advice.proposal import Proposal, Way
-from tilestep.report.advice.repeated import alike, may_be_alike
+from tilestep.report.advice.repeated import may_be_alike, never_new
 from tilestep.report.figures import Figures, Origin, ProgramProfile
 from tilestep.report.quantities import bytes_text, names_text, share_text
 from tilestep.units import cycles_from_bytes
@@ -130,10 +130,10 @@ def _by_size(arguments: Sequence[Argument]) -> list[Argument]:
 
 
 def _fresh(profile: ProgramProfile, program: Program, evidence: Evidence) -> list[Argument]:
-    """Arguments that stream in and are neither own results nor the same at each call."""
+    """Arguments that stream in and are neither states of a program nor the same at each call."""
     again = {argument.index for argument in profile.streamed_again}
     if profile.origin == "user":
-        again |= alike(evidence, profile.key)
+        again |= never_new(evidence, profile)
     return [a for a in program.arguments if a.result is None and not a.on_host and a.index not in again]
 
 

@@ -138,26 +138,30 @@ def open_report(path: str | PathLike[str]) -> Report:
     path = Path(path)
     if path.is_dir():
         job = _job_in(path)
-        if job is not None:
+        if not isinstance(job, str):
             return Report(job, where=f"recordings in '{plain(path)}'")
-        path = _file_in(path)
+        path = _file_in(path, job)
     return Report(read_recording(path), where=f"recording '{plain(path)}'")
 
 
-def _job_in(folder: Path) -> Tables | None:
-    """The traces of a folder as one; None if it has other recordings, or processes that ran one after the other."""
+def _job_in(folder: Path) -> Tables | str:
+    """The traces of a folder as one; else why they are not: '' if it has other recordings, or processes that ran one after the other."""
     files = sorted(each for each in folder.iterdir() if each.name.endswith(SUFFIX))
     if not 1 < len(files) <= MOST_PROCESSES or any(each.name in (RUN_FILE, PROGRAM_FILE) for each in files):
-        return None
+        return ""
     try:
         traces = [read_recording(each) for each in files]
-        return merged(traces) if are_of_one_job(traces) else None
-    except RecordingError:  # the message that names them all says more
-        return None
+        return merged(traces) if are_of_one_job(traces) else ""
+    except RecordingError as error:
+        return f"together they cannot be read: {error}"
 
 
-def _file_in(folder: Path) -> Path:
-    """The recording that a folder is opened for. Raises: RecordingError if it has none, or several of which none is that of the report."""
+def _file_in(folder: Path, apart: str) -> Path:
+    """The recording that a folder is opened for.
+
+    Args: apart: why its recordings are not read as one; ''.
+    Raises: RecordingError if it has none, or several of which none is that of the report.
+    """
     names = sorted(os.listdir(folder))
     recordings = [name for name in names if name.endswith(SUFFIX)]
     for name in (RUN_FILE, PROGRAM_FILE):
@@ -169,7 +173,7 @@ def _file_in(folder: Path) -> Path:
     if recordings:
         inside = ", ".join(map(plain, recordings[-_NAMED:]))
         more = f"the last {_NAMED} are {inside}" if len(recordings) > _NAMED else inside
-        raise RecordingError(f"{where} has {len(recordings):,} recordings: name one of them ({more})")
+        raise RecordingError(f"{where} has {len(recordings):,} recordings: name one of them ({more}){apart and f'; {apart}'}")
     if PROGRAMS in names:
         raise RecordingError(f"{where} has no {RUN_FILE}: name the folder of a program in {plain(folder / PROGRAMS)}")
     inside = ", ".join(map(plain, names[:_NAMED])) or "nothing"

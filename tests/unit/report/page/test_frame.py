@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import unescape
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
@@ -60,6 +61,12 @@ def test_a_recording_shows_the_page_of_its_tables() -> None:
     assert recording.tables is not None
     assert frame.html == page_html(Report(recording.tables), labels=(recording.machine.name, ""))
     assert frame.height == 500
+
+
+@pytest.mark.parametrize("height", [-5, 0, True, None, '1px" onload="alert(1)'])
+def test_a_height_that_is_none_is_an_error(height: Any) -> None:
+    with pytest.raises(ValueError, match="must be a whole number of pixels, 1 or more"):
+        complete(tables=True).show(height=height)
 
 
 def test_what_was_not_recorded_is_not_shown() -> None:

@@ -119,6 +119,13 @@ def test_a_folder_with_several_recordings_names_the_last_ones(tmp_path: Path) ->
         tilestep.open_report(tmp_path)
 
 
+def test_a_folder_says_which_of_its_recordings_is_damaged(tmp_path: Path) -> None:
+    write_recording(tmp_path / "1.tilestep", job(5000).tables())
+    (tmp_path / "2.tilestep").write_bytes(b"PK")
+    with pytest.raises(RecordingError, match=r"has 2 recordings: name one of them .*; together they cannot be read: .*2\.tilestep"):
+        tilestep.open_report(tmp_path)
+
+
 def job(begin_ns: int, pid: int = 1, **notes: object) -> Builder:
     """The trace of a process that is 1,000 ns long."""
     builder = Builder(kind="trace", notes={"begin_unix_ns": begin_ns, **notes})
