@@ -251,7 +251,8 @@ with tilestep.dry_run(), jax.default_device(devices[0]):
 
 # %% [markdown]
 # ## Does it fit?
-# The fullest tile of each program, of all that the tile has.
+# The fullest tile of each program, of all that the tile has. The programs of an IPU's stages are loaded together. Then a tile holds the
+# code of all of them, all that stays there, and what the largest needs while it runs.
 
 # %%
 figures = profile.profile
@@ -262,8 +263,13 @@ for program in figures.programs:
     )
 for name, share in sorted(fullest.items(), key=lambda pair: -pair[1])[:8]:
     print(f"{name:36}{share:5.0%} {'#' * min(80, round(40 * share))}")
-most = max(fullest.values())
-print(f"fits: {'yes' if most <= 1 else 'no'}, the fullest tile needs {most:.0%} of its memory")
+parts = [("each program by itself", max(fullest.values()))]
+parts += [
+    (f"all of IPU {group.ipu} together", group.peak_tile_bytes / figures.machine.tile_sram_bytes)
+    for group in figures.groups
+]
+for what, share in parts:
+    print(f"{what} fits: {'yes' if share <= 1 else 'no'}, the fullest tile needs {share:.0%} of its memory")
 
 # %% [markdown]
 # ## How fast is it?

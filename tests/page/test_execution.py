@@ -247,10 +247,12 @@ def test_keys_zoom_and_move_and_the_url_keeps_the_window(mnist_plain: Path, open
 
 def test_the_field_of_the_search_shows_its_words(mnist_plain: Path, open_page: OpenPage) -> None:
     field = open_page(mnist_plain, "execution").locator(".search input")
-    room, words = (
-        field.evaluate("""each => { const look = getComputedStyle(each);
-        const pen = document.createElement("canvas").getContext("2d"); pen.font = look.font; return [each.clientWidth - 2 * parseFloat(look.paddingLeft), pen.measureText(each.placeholder).width] }""")
-    )
+    room, words = field.evaluate("""each => {
+        const look = getComputedStyle(each);
+        const pen = document.createElement("canvas").getContext("2d");
+        pen.font = look.font;
+        return [each.clientWidth - 2 * parseFloat(look.paddingLeft), pen.measureText(each.placeholder).width];
+    }""")
     assert words < room - 20  # of the button that empties it
 
 

@@ -12,6 +12,7 @@ import tilestep
 from tests.page.conftest import OpenPage
 from tests.page.pages import go, rows, text, values, wait_for
 from tests.unit.report.reader.recorded import journaled, liveness, two_stages
+from tilestep.record.container import Builder
 from tilestep.record.tables import json_text
 from tilestep.report.advice import Finding, Gain, Line, Other, Together
 from tilestep.report.overview import overview
@@ -118,6 +119,41 @@ def test_a_finding_about_memory_leads_to_its_program(open_page: OpenPage) -> Non
     page.get_by_text("see Memory").click()
     wait_for(page, "memory")
     assert page.locator("canvas[aria-label*='every tile at every step']").count() == 1
+
+
+class Replaced:
+    """A recording with another text."""
+
+    def __init__(self, tables: Any, name: str, text: str) -> None:
+        self._tables, self._name, self._text = tables, name, text
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tables, name)
+
+    def text(self, name: str) -> str:
+        return self._text if name == self._name else self._tables.text(name)
+
+
+def test_a_finding_about_a_group_leads_to_its_largest_program_and_what_the_group_needs(open_page: OpenPage, pipeline: Path) -> None:
+    report = tilestep.open_report(pipeline)
+    (group,) = [group for group in report.profile["groups"] if not group["name"].endswith("first state")]
+    finding = Finding(kind="memory", text=f"program group '{group['name']}' on IPU {group['ipu']} does not fit.", urgent=True)
+    profile = {**report.profile, "findings": [finding.as_document()]}
+    builder = Builder(kind="run")
+    builder.put_json("profile", profile)
+    tables: Any = Replaced(report.tables, "profile", builder.tables().text("profile"))
+    page = open_page(Report(tables), "findings")
+    page.get_by_text("see Memory").click()
+    wait_for(page, "memory")
+    members = [each for each in report.compilation.programs if each.group == group["name"] and each.name in group["programs"]]
+    largest = max(members, key=lambda program: program.planned.memory.peak_bytes)
+    assert largest.name in page.inner_text(".fullest")
+    assert f"The programs of program group '{group['name']}' share the tiles of IPU {group['ipu']}. " in page.inner_text("p.group")
+    assert values(page, "p.group")[0]["value"] == group["peak_tile_bytes"]
+    alone = next(each for each in report.compilation.programs if each.group == group["name"] and each not in members)
+    page.evaluate("row => { location.hash = `memory?program=a${row}`; }", alone.row)
+    page.wait_for_function("name => document.querySelector('.fullest')?.textContent.includes(name)", arg=alone.name)
+    assert page.query_selector_all("p.group") == []
 
 
 def test_a_finding_of_several_lines_has_all(open_page: OpenPage) -> None:

@@ -18,7 +18,6 @@ from tilestep.record.edits.larger import enlarged
 from tilestep.record.edits.script import ImpossibleEditError
 from tilestep.record.sources import Source, planned_again
 from tilestep.report.advice import refused
-from tilestep.report.advice import refused
 from tilestep.report.advice.refused import did_not_fit
 from tilestep.report.batch import MOST_PLANS, batches, room, smaller
 
@@ -149,19 +148,6 @@ def test_no_division_that_was_not_planned_is_enough(monkeypatch: pytest.MonkeyPa
     def no_smaller(*_: object) -> None: ...
 
     monkeypatch.setattr(refused, "smaller", no_smaller)
-    program, source = planned()
-    found = did_not_fit(program, source, with_tiles_of(program.memory.peak_bytes - 8))
-    assert found is not None
-    assert found.edit == "divide arrays over 4 IPUs"
-    assert "(shardings) (at most -" in found.text
-    assert ", enough" not in found.text
-    assert found.text.endswith("Whether it is enough to divide arrays over 4 IPUs is not planned: another need may grow.")
-    assert found.gain is not None
-    assert found.gain.basis.endswith("at most: another need may grow")
-
-
-def test_no_division_that_was_not_planned_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refused, "smaller", lambda *_: None)
     program, source = planned()
     found = did_not_fit(program, source, with_tiles_of(program.memory.peak_bytes - 8))
     assert found is not None

@@ -54,6 +54,14 @@ def test_a_lambda_is_told_by_its_line() -> None:
     assert (jit.line.number, jit.with_options({"inline": True})) == (2, "jax.jit(lambda y: y + 1, inline=True)")
 
 
+@pytest.mark.parametrize(("column", "code"), [(24, "jax.jit(lambda x: x + 1, inline=True)"), (51, "jax.jit(lambda y: y * 2, inline=True)")])
+def test_two_lambdas_on_a_line_are_told_by_their_columns(column: int, code: str) -> None:
+    source = "f = jax.jit(lambda x:   x + 1); g = jax.jit(lambda y:   y * 2)\n"
+    lambdas = called("jit__lambda", "<lambda>", 1)
+    lambdas = replace(lambdas, frames=(lambdas.frames[0], replace(lambdas.frames[1], column=column)))
+    assert jit_of(lambdas, {FILE: source}.get).with_options({"inline": True}) == code
+
+
 @pytest.mark.parametrize("source", [None, "", "no python at all (", "x = 1\n"])
 def test_without_a_source_nothing_is_claimed(source: str | None) -> None:
     jit = jit_of(called(), {FILE: source}.get)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from tilestep.plan.frames import user_frame
-from tilestep.plan.steps import Program
+from tilestep.plan.steps import Frame, Program
 from tilestep.record.source_lines import source_text
 from tilestep.report.advice.finding import Line
 
@@ -109,7 +109,8 @@ def jit_of(program: Program, text_of: Callable[[str], str | None] = source_text)
     for file, (definitions, _) in found.items():
         places = [each for each in definitions if _plain(getattr(each, "name", "lambda")) == name]
         if within is not None and file == within.file:
-            places = [each for each in places if each.lineno <= within.line <= (each.end_lineno or each.lineno)][-1:]
+            places = [each for each in places if each.lineno <= within.line <= (each.end_lineno or each.lineno)]
+            places = ([each for each in places if _has(each, within)] or places)[-1:]
         if places and definition is None:
             definition, home = places[-1], file
     made = [(file, *jit) for file, (_, jits) in found.items() for jit in jits if _jits(jit[0], jit[1], name, definition)]
@@ -120,6 +121,12 @@ def jit_of(program: Program, text_of: Callable[[str], str | None] = source_text)
         return Jit(known, Line(file=file, number=call.lineno), definition, None if bare else call, decorated is not None)
     line = None if definition is None else Line(file=home, number=definition.lineno)
     return Jit(known, line, definition, None, False)
+
+
+def _has(function: _Function, frame: Frame) -> bool:
+    """Whether a line with its column is in a function: two lambdas may be on one line."""
+    end = function.end_lineno or function.lineno, function.end_col_offset or 0
+    return (function.lineno, function.col_offset) <= (frame.line, frame.column) < end
 
 
 def loop_code(jit: Jit) -> str:

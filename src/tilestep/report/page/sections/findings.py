@@ -13,6 +13,7 @@ from typing import Any, Final, cast, get_args
 from tilestep.record.schema import EVENT_KINDS
 from tilestep.record.tables import json_text
 from tilestep.report.advice.finding import ASIDE, CELL, FIXED, How, Left
+from tilestep.report.advice.phrases import group_text
 from tilestep.report.overview import relative_files
 from tilestep.report.page.block import Block
 from tilestep.report.page.sections.refused import refused
@@ -107,6 +108,7 @@ class _Findings:
     def __init__(self, report: Report) -> None:
         self.relative = relative_files(report)
         self.programs = report.compilation.programs if "compilation" in report.parts else ()
+        self.records = records_in(report.profile, "groups")
 
     def finding(self, record: Mapping[str, Any], about: CompiledProgram | None = None) -> dict[str, Any]:
         """A finding for the page. Args: about: the program that it is about; None: the one that its sentence names."""
@@ -154,10 +156,20 @@ class _Findings:
         return {(self.relative(leaf.line.file), leaf.line.line) for leaf in leaves if leaf.line}
 
     def program(self, text: str) -> CompiledProgram | None:
-        """The only program that a sentence names."""
+        """The only program that a sentence names; of a program group on an IPU the fullest one there."""
+        for group, members in self.groups:
+            if f"{group_text(group)} on IPU " in text:
+                return max(members, key=lambda program: program.planned.memory.peak_bytes if program.has_tree else -1)
         words = set(_WORD.findall(text))
         named = [program for program in self.programs if program.name in words]
         return named[0] if len(named) == 1 else None
+
+    @cached_property
+    def groups(self) -> list[tuple[str, list[CompiledProgram]]]:
+        """The names of the profile's program groups, and their programs on the fullest IPU of each."""
+        found = ((text_in(record, "name"), texts_in(record, "programs")) for record in self.records)
+        named = ((name, [each for each in self.programs if each.group == name and each.name in names]) for name, names in found if name)
+        return [(name, members) for name, members in named if members]
 
     def line(self, record: Any) -> dict[str, Any] | None:
         """A line: its file as the other views name it, its number, and a label."""

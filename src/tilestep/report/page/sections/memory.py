@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -15,10 +15,12 @@ from tilestep.plan.streaming import streaming_parts
 from tilestep.record.memory import LIFE_COLUMNS
 from tilestep.record.schema import CATEGORIES
 from tilestep.record.tables import Tables
+from tilestep.report.advice.phrases import group_text
 from tilestep.report.overview import relative_lines
 from tilestep.report.page.block import Block
 from tilestep.report.page.sections.head import labels
 from tilestep.report.page.sections.rooms import Rooms
+from tilestep.report.page.untrusted import number_in, records_in, text_in, texts_in
 from tilestep.report.reader import CompiledProgram, Report
 from tilestep.report.reader.memory import MemoryReport
 
@@ -29,6 +31,7 @@ Columns = dict[str, NDArray[np.int64]]
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "memory.peak": "Bytes of the fullest tile at the step at which it is fullest, as the program was planned.",
+        "memory.group": "All programs of the group on an IPU: what stays there, the code of all, and the most that one needs beside it.",
         "memory.category": "Bytes of one tile at one step: code and fixed parts, and the values that lie there, from their lives.",
         "memory.tile": "Bytes of one tile at one step, from the lives of values and the code on every tile.",
         "memory.step": "Bytes of all tiles of one IPU together, or of one tile, at one step, from the lives of values.",
@@ -46,9 +49,10 @@ def memory(report: Report) -> Block | None:
 
     Its JSON: sram_bytes, executable_bytes, categories, names (of values and steps), lines ('train.py:41'; row 0 is ''), and programs, the
     fullest first: row, label, name, fingerprint, num_ipus, runs, sram_bytes, peak_bytes (None: its tree was not kept), peak_step, kinds
-    ([kind, bytes] on the fullest tile), host ([name, bytes] in pinned_host), room (fields of `report.batch.Room`) or room_why, and why (''
-    if it is in detail). Programs in detail have num_tiles, code ([kind, bytes, 1 if it is fixed]), peak (bytes, tile, tick), loops
-    ([name, first tick, last tick, trips or None, depth, 'loop' or 'branch']), and lives and ticks: [first, number] of their rows.
+    ([kind, bytes] on the fullest tile), group ({label, ipu, bytes} of the program group whose fullest IPU it is on; None), host ([name,
+    bytes] in pinned_host), room (fields of `report.batch.Room`) or room_why, and why ('' if it is in detail). Programs in detail have
+    num_tiles, code ([kind, bytes, 1 if it is fixed]), peak (bytes, tile, tick), loops ([name, first tick, last tick, trips or None,
+    depth, 'loop' or 'branch']), and lives and ticks: [first, number] of their rows.
 
     Its columns: life_* as table `lives` has them, life_name and life_line being indices, and tick_step, tick_leaf and tick_temporary.
     """
@@ -67,12 +71,13 @@ def memory(report: Report) -> Block | None:
     texts, lines = _Numbered(strings.__getitem__), _Numbered(words)
     lines.number("")
     rooms = Rooms(report)
+    groups = records_in(_profile(report), "groups")
     lives: list[Columns] = []
     ticks: list[Columns] = []
     counts = [0, 0]
     programs: list[dict[str, Any]] = []
     for program in sorted(found.programs, key=_fullest_first):
-        row = {**_row(program, named[program]), "sram_bytes": tile.sram_bytes, **rooms.of(program)}
+        row = {**_row(program, named[program]), "group": _group(program, groups), "sram_bytes": tile.sram_bytes, **rooms.of(program)}
         detail, row["why"] = _detail(program, counts)
         if detail is not None:
             life, tick = _lives(program, detail, tables, texts, lines), _ticks(program, tables, texts)
@@ -119,6 +124,24 @@ def _row(program: CompiledProgram, label: str) -> dict[str, Any]:
         "host": [list(part) for part in host[:_MOST_PARTS]],
         "host_left_out": max(0, len(host) - _MOST_PARTS),
     }
+
+
+def _profile(report: Report) -> Mapping[str, Any]:
+    """The profile; empty if it is damaged, because memory can be shown without it."""
+    try:
+        return report.profile
+    except RecordingError:
+        return {}
+
+
+def _group(program: CompiledProgram, groups: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The figures of the program group that a program is in, if it is on the group's fullest IPU. Args: groups: of the profile."""
+    for group in groups:
+        ipu, size = number_in(group, "ipu"), number_in(group, "peak_tile_bytes")
+        members = texts_in(group, "programs")
+        if program.group and program.group == text_in(group, "name") and program.name in members and None not in (ipu, size):
+            return {"label": group_text(program.group), "ipu": ipu, "bytes": size}
+    return None
 
 
 def _detail(program: CompiledProgram, counts: list[int]) -> tuple[MemoryReport | None, str]:

@@ -22,8 +22,9 @@ const GAP = 26; // above each, for its words
 export function fullestTile(pair) {
   const programs = members(pair).filter((program) => program.facts.peak_bytes !== null);
   const sentences = members(pair).map((program) => sentence(program, pair));
-  if (!programs.length) return sentences;
-  return [...sentences, bar(programs, pair), kinds(programs)];
+  const together = members(pair).flatMap((program) => group(program, pair));
+  if (!programs.length) return [...sentences, ...together];
+  return [...sentences, ...together, bar(programs, pair), kinds(programs)];
 }
 
 /** @param {Program} program @param {Pair} pair @returns {HTMLElement} */
@@ -47,6 +48,25 @@ function sentence(program, pair) {
     left >= 0 ? [": ", valueOf(left, "bytes", "memory.peak"), " are left."] : [": ", h("strong", {}, valueOf(-left, "bytes", "memory.peak"), " too many"), "."],
     facts.num_ipus > 1 ? ` Each of its ${count(facts.num_ipus)} IPUs needs the same.` : null,
   );
+}
+
+/** What the programs of its group need together. @param {Program} program @param {Pair} pair @returns {HTMLElement[]} */
+function group(program, pair) {
+  const { facts, sram } = program;
+  if (!facts.group) return [];
+  const { label, ipu, bytes: size } = facts.group;
+  return [
+    h(
+      "p",
+      { class: "group" },
+      `${prefix(program, pair)}The programs of ${label} share the tiles of IPU ${count(ipu)}. The fullest needs `,
+      valueOf(size, "bytes", "memory.group"),
+      " of ",
+      valueOf(sram, "bytes", "memory.sram"),
+      ` (${share(size, sram)}) for all of them`,
+      size > sram ? [": ", h("strong", {}, valueOf(size - sram, "bytes", "memory.group"), " too many"), "."] : ".",
+    ),
+  ];
 }
 
 /** What fills the fullest tile, as parts that add up to the peak. @param {Program} program @returns {Part[]} */
