@@ -18,7 +18,7 @@ def relative_paths(files: Iterable[str]) -> Callable[[str], str]:
     folders = [os.path.dirname(file) for file in absolute]
     root = os.path.commonpath(folders) if folders else ""
     if root == os.sep:  # they have nothing in common
-        absolute = set()
+        absolute = set[str]()
 
     def relative(file: str) -> str:
         parts = PurePosixPath(file).parts
