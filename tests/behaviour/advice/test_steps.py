@@ -34,8 +34,8 @@ def batches(size: int, *, products: bool = True) -> Callable[[], Any]:
     def program() -> Any:
         jitted = jax.jit(step, donate_argnums=0)
         weights: Any = np.ones((24, 512, 512), np.float32) if products else np.ones((64,), np.float32)
-        for _ in range(SAMPLES // size):
-            weights = jitted(weights, np.ones((size, 512 if products else 64), np.float32))
+        for number in range(SAMPLES // size):  # each is another batch
+            weights = jitted(weights, np.full((size, 512 if products else 64), number, np.float32))
         return weights
 
     return program
