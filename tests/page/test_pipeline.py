@@ -68,10 +68,10 @@ def test_a_task_that_is_forward_and_backward_has_a_look_of_its_own(open_page: Op
 
 
 def test_forward_and_backward_apart_are_drawn_apart(open_page: OpenPage) -> None:
-    page = open_page(ran(grouped(2, 2)), "pipeline")
+    page = open_page(ran(grouped(2, 4)), "pipeline")
     page.locator("#main figure").first.get_by_role("button", name="Show as table").click()
     (label,) = [each for each in tables(page) if each.startswith("schedule of")]
-    assert {row[2] for row in rows(page, label)} == {"F0", "F1", "B0", "B1", "U"}
+    assert {row[2] for row in rows(page, label)} == {*(f"{letter}{microbatch}" for letter in "FB" for microbatch in range(4)), "U"}
     assert "a program that is both" not in text(page)
 
 
