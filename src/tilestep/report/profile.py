@@ -12,9 +12,7 @@ from tilestep.report.advice import Advice, Finding, Steady, Together, advice, ev
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.proposal import Rule
 from tilestep.report.advice.rules import RULES
-from tilestep.report.figures import Figures
-
-SCHEMA_VERSION: Final = 2
+from tilestep.report.figures import SCHEMA_VERSION, Figures
 
 
 @final
