@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Final, final
+from typing import Any, final
 
 from tilestep.report.advice import Advice, Finding, Steady, Together, advice, evidence_of, findings, steady_state
 from tilestep.report.advice.evidence import Evidence

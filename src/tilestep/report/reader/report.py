@@ -19,8 +19,8 @@ from tilestep.record.merged import are_of_one_job, merged
 from tilestep.record.schema import SUFFIX
 from tilestep.record.tables import Tables, json_text
 from tilestep.record.whole import with_all_events
-from tilestep.report.file_names import PROGRAM_FILE, PROGRAMS, RUN_FILE
 from tilestep.report.figures import SCHEMA_VERSION
+from tilestep.report.file_names import PROGRAM_FILE, PROGRAMS, RUN_FILE
 from tilestep.report.reader.compilation import Compilation, Target
 from tilestep.report.reader.execution import Execution
 from tilestep.report.reader.system import System
