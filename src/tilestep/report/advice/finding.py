@@ -19,6 +19,7 @@ FindingKind = Literal[
     "results",  # that leave the IPU and nobody uses
     "reads",  # of values in the tiles by the host
     "steps",  # that are too short for the host to keep up
+    "calls",  # that take longer than their work
     "idle",  # waits for the host or for other IPUs
     "products",  # whose sizes fill the matrix unit badly
     "halves",  # float32 where half would do
