@@ -25,6 +25,7 @@ from tilestep.report.advice.set_up import set_up
 from tilestep.report.advice.short_calls import short_calls
 from tilestep.report.advice.small import small
 from tilestep.report.advice.streaming import feeds, streaming
+from tilestep.report.advice.sync import sync
 from tilestep.report.advice.worth import Advice, ranked
 from tilestep.report.figures import Figures
 
@@ -43,6 +44,7 @@ RULES: Final[tuple[Rule, ...]] = (
     offload,
     unbalanced,
     bubbles,
+    sync,
     collectives,
     small,
     doubles,
