@@ -4,6 +4,7 @@
  */
 
 import { h } from "./dom.js";
+import { keysFrom } from "./stops.js";
 
 const SETTLED_MS = 300; // until the pointer can go to it
 const ON_THE_WAY_MS = 600; // that it waits for a pointer which comes to it
@@ -20,7 +21,7 @@ let waiting = 0;
 
 /** Starts to show tips. */
 export function startTips() {
-  document.body.append(tip);
+  (document.querySelector("header") ?? document.body).append(tip); // within a landmark
   document.addEventListener("pointerover", pointed);
   document.addEventListener("pointermove", moved, { passive: true });
   document.addEventListener("focusin", (event) => show(event.target, true));
@@ -121,7 +122,9 @@ function show(target, focused) {
   }
   const box = owner.getBoundingClientRect();
   const x = focused ? box.left : Math.max(box.left, pointer.x - 16); // of a wide cell below the pointer
-  place(owner.getAttribute("data-tip") ?? owner.textContent ?? "", x + 4, box.bottom + 4, box.top - 4);
+  const keys = described?.matches(":focus-visible") ? keysFrom(described) : "";
+  const words = owner.getAttribute("data-tip") ?? owner.textContent ?? "";
+  place(keys ? `${words}\n${keys} to the others here` : words, x + 4, box.bottom + 4, box.top - 4);
 }
 
 /** What has the words of a tip: an element around, one within a cell or a row that has the focus, or a cell that is cut. @param {Element} target @param {boolean} focused @returns {Element | null} */

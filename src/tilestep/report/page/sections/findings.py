@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any, Final, cast, get_args
 
 from tilestep.record.schema import EVENT_KINDS
-from tilestep.record.tables import json_text
 from tilestep.report.advice.finding import ASIDE, CELL, FIXED, How, Left
 from tilestep.report.advice.phrases import group_text
 from tilestep.report.overview import relative_files
@@ -75,10 +74,9 @@ def findings(report: Report) -> Block | None:
     view)), together {gain, how, basis, numbers, left (each reason with its numbers)} or null, steady {label, turns, turn_cycles,
     set_up_cycles} or null, idle_cycles, assumptions, options (autoReport and other engine options that were set).
 
-    Raises: RecordingError if the profile is damaged.
+    Raises: RecordingError if the profile is damaged, or of a newer form.
     """
-    profile = json_text(report.tables, "profile")
-    document = cast("dict[str, Any]", profile) if isinstance(profile, dict) else {}
+    document = report.profile
     read = _Findings(report)
     first = [read.finding(found.as_document(), program) for program, found in refused(report)]
     if not document and not first:
