@@ -153,7 +153,7 @@ def run(args: argparse.Namespace) -> int:
     choose_platform()
     stderr, process = sys.stderr, os.getpid()
     mode = dry_run(trip_count=options.trip_count) if options.dry_run else contextlib.nullcontext()
-    with profiled(report_path, lines=not options.no_source) as recording, mode:
+    with profiled(report_path, lines=not options.no_source, refused=True) as recording, mode:
         code = run_program(program)
         last = getattr(sys, "last_value", None)
         if code and isinstance(last, ModuleNotFoundError) and last.name == "popart":
@@ -316,7 +316,7 @@ def _show(recording: Recording, stderr: TextIO | None, *, all_findings: bool) ->
     terminal = stderr.isatty()
     width = max(shutil.get_terminal_size((_PIPE_WIDTH, 0)).columns, 60) if terminal else _PIPE_WIDTH
     try:
-        color, before = terminal and "NO_COLOR" not in os.environ, unfit(recording.tables)
+        color, before = terminal and "NO_COLOR" not in os.environ, unfit(recording.of_refused)
         text = recording.profile.summary(width=width, color=color, all=all_findings, before=before)
         print(f"\n{text}", file=stderr, flush=True)
     except OSError:  # nobody reads it any more
