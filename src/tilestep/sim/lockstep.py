@@ -53,10 +53,8 @@ class Lockstep:
         self._makers: dict[Value, Part] = {}  # results that would leave the chip, and the parts that make them
         self._open: dict[Value, _Copy] = {}  # target -> copy that no member has taken yet
         self._loading: dict[int, tuple[Run, Part]] = {}  # by IPU, for those that load another program
-        self._spans: dict[
-            Value, tuple[IpuState, int, int]
-        ] = {}  # values that stay between members: positions in the work, the first excluded
-        self._kept: dict[tuple[IpuState, ProgramLedger], tuple[int, int, int]] = {}  # what runs of a member keep: first and last, bytes
+        self._spans: dict[Value, tuple[IpuState, int, int]] = {}  # values that stay: behind one position in the work, and to another
+        self._kept: dict[tuple[IpuState, ProgramLedger], tuple[int, int, int]] = {}  # what a member keeps: from its first run, to, bytes
 
     def add_run(self, run: Run, taken: Sequence[Sequence[Value]], mark: int) -> None:
         """Adds a run of a member to the open entry. The values that it makes or saves are pending from now on.
@@ -65,7 +63,7 @@ class Lockstep:
         """
         self._mark = mark
         for part, values in zip(run.parts, taken, strict=True):
-            part.own_bytes = self._take(part.state, values) + self._keep_on(run, part.state)
+            part.own_bytes = self._take(run, part.state, values) + self._keep_on(run, part.state)
         self._work.append(run)
         for part in run.parts:
             if part.reloads:
@@ -79,17 +77,20 @@ class Lockstep:
                     self._spans[value] = (part.state, len(self._work) - 1, len(self._work) - 1)
         self._bound()
 
-    def _take(self, state: IpuState, values: Sequence[Value]) -> int:
+    def _take(self, run: Run, state: IpuState, values: Sequence[Value]) -> int:
         """Notes that the next run takes its arguments on an IPU; returns bytes of those that are on the chip before."""
         position, spans, own = len(self._work), self._spans, 0
         for value in values:
-            span = spans.get(value)
+            span, maker = spans.get(value), value.made_by
             if span is not None:
                 if span[2] == position:  # it is two arguments
                     continue
                 spans[value] = (state, span[1], position)
             elif value.epoch == state.epoch and value.ready:  # it has stayed there since an earlier entry
                 spans[value] = (state, -1, position)
+            elif maker is not None and maker is not run.prepared.ledger and not value.ready and (state, maker) in self._kept:
+                first, _, size_bytes = self._kept[state, maker]
+                self._kept[state, maker] = (first, position, size_bytes)
             else:
                 continue
             own += value.size_bytes
@@ -258,6 +259,6 @@ class Lockstep:
                 for part in entry.parts:
                     state = part.state
                     beside = live[state] - part.own_bytes
-                    if beside and state.group is not None:
+                    if beside > 0 and state.group is not None:
                         state.group.hold(entry.prepared.ledger.program, beside, self._machine.ipu.num_tiles)
                         state.use = state.group.use

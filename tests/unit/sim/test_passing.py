@@ -282,6 +282,13 @@ def test_what_a_member_keeps_lies_beside_the_others_between_its_runs_and_is_coun
     # While the other stage's program runs, which counts its own sums, this stage's weights, sums and the value for backward lie beside.
     together = 4 + 200 + 100 + 4 + 8 // NUM_TILES
     assert host.system.tile_use(0) == TileUse(code_bytes=5 * CODE, resident_bytes=100, transient_bytes=together - 100)
+    looks = program(superstep(1), name="looks", takes=(kept,), gives=(4,), transient_bytes=300)
+    for _ in range(2):
+        host.run(looks, *sums, group=("g", 3))  # takes what backward has kept, which is in its own memory
+        sums = host.run(backward, stays, *sums, host.put(8), group=("g", 3))
+        host.run(looks, *sums, group=("g", 3))
+    host.system.mark()
+    assert host.system.tile_use(0) == TileUse(code_bytes=6 * CODE, resident_bytes=100, transient_bytes=300 + 100 - 100)
 
 
 def test_members_have_a_codelet_once_but_each_loads_it() -> None:
