@@ -310,6 +310,35 @@ def test_what_if_needs_a_journal(runs: dict[str, str], capsys: pytest.CaptureFix
     assert "this recording has no journal, so it cannot be played again" in capsys.readouterr().err
 
 
+def test_what_if_of_a_recording_in_which_nothing_ran_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "nothing.tilestep"
+    write_recording(path, journaled(two_stages(), runs=0))
+    assert main(["report", "what-if", str(path)]) == 2
+    assert "has no execution: no program ran" in capsys.readouterr().err
+
+
+def test_a_recording_without_programs_names_their_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_recording(tmp_path / "run.tilestep", recorded(Host(on=larger(1)), []))
+    for name in ("a", "b"):
+        assert main(["report", "show", str(tmp_path)]) == 0
+        assert ("name the folder of one" in capsys.readouterr().err) == (name == "b")
+        (tmp_path / "programs" / name).mkdir(parents=True)
+        (tmp_path / "programs" / name / "program.tilestep").touch()
+    assert main(["report", "html", str(tmp_path)]) == 0
+    folder = tmp_path / "programs" / "a"
+    assert f"has no program: name the folder of one, {folder} (and 1 more there)" in capsys.readouterr().err
+    write_recording(tmp_path / "run.tilestep", journaled(two_stages()))
+    assert main(["report", "show", str(tmp_path)]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_profile_of_a_newer_form_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for form, status in ((2, 0), (3, 2)):
+        write_recording(tmp_path / "run.tilestep", journaled(two_stages(), profile={"version": form, "findings": []}))
+        assert main(["report", "html", str(tmp_path)]) == status
+    assert "has a profile of form 3: this version of tilestep reads forms up to 2: install a newer one" in capsys.readouterr().err
+
+
 HOSTILE = "x\x1b[31m\x9b31m\x7f\u2028\u202e\ud800</script>"
 
 

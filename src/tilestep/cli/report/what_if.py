@@ -52,6 +52,7 @@ def _what_if(args: argparse.Namespace) -> int:
         settings = [setting_of(text) for text in args.settings]
         report = open_report(args.path)
         history = report.history
+        _ = report.execution  # of a recording without, no knob would change anything
         clock_hz = history.machine.ipu.clock_hz
         if settings:
             found = outcome(history, hlo_of(report.tables), settings, options=options_of(report.tables))
