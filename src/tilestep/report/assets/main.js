@@ -68,6 +68,7 @@ function applyTheme() {
 }
 
 let shownCount = 0;
+let shownView = "";
 
 /** Draws the view that the URL names. @param {Page} page */
 async function show(page) {
@@ -89,6 +90,8 @@ async function show(page) {
   try {
     const parts = sides.length ? await view.render(sides, page) : [h("p", { class: "absent" }, whyAbsent(page, view))];
     if (turn !== shownCount) return;
+    if (shownView && shownView !== view.name) scrollTo(0, 0); // another view begins at its top
+    shownView = view.name;
     replace(main, title, parts);
   } catch (error) {
     if (turn !== shownCount) return;

@@ -38,11 +38,21 @@ export function programLook(index, dark) {
   return { color: colors[index % colors.length] ?? "#cccccc", hatch: HATCHES[Math.floor(index / colors.length) % HATCHES.length] ?? "plain" };
 }
 
-/** Whether white is the better ink on a colour. @param {string} color '#rrggbb' */
-export function isDark(color) {
+/** How light a colour is, from 0 to 1. @param {string} color '#rrggbb' */
+function lightness(color) {
   const value = Number.parseInt(color.slice(1), 16);
   const [red, green, blue] = [value >> 16, (value >> 8) & 255, value & 255].map((part) => ((part / 255 + 0.055) / 1.055) ** 2.4);
-  return 0.2126 * (red ?? 0) + 0.7152 * (green ?? 0) + 0.0722 * (blue ?? 0) < 0.179;
+  return 0.2126 * (red ?? 0) + 0.7152 * (green ?? 0) + 0.0722 * (blue ?? 0);
+}
+
+/** Whether white is the better ink on a colour. @param {string} color '#rrggbb' */
+export function isDark(color) {
+  return lightness(color) < 0.179;
+}
+
+/** The ink of a hatch: it darkens a colour, and lightens one that is too dark for that. @param {string} color '#rrggbb' */
+export function hatchInk(color) {
+  return lightness(color) < 0.12 ? "rgba(255, 255, 255, 0.45)" : "rgba(0, 0, 0, 0.45)";
 }
 
 /** Whether the page is dark: chosen by its theme, or by the user's system. */
@@ -66,7 +76,7 @@ export function lookAt(index) {
 const patterns = new Map();
 
 /**
- * A fill for a canvas: a colour, hatched with ink that both grounds show.
+ * A fill for a canvas: a colour, hatched.
  * @param {CanvasRenderingContext2D} context
  * @param {{color: string, hatch: Hatch}} look
  * @returns {CanvasPattern | string}
@@ -81,7 +91,7 @@ export function fillOf(context, look) {
     const pen = /** @type {CanvasRenderingContext2D} */ (tile.getContext("2d"));
     pen.fillStyle = look.color;
     pen.fillRect(0, 0, 8, 8);
-    pen.strokeStyle = pen.fillStyle = "rgba(0, 0, 0, 0.45)";
+    pen.strokeStyle = pen.fillStyle = hatchInk(look.color);
     pen.lineWidth = 1.5;
     hatch(pen, look.hatch);
     found = context.createPattern(tile, "repeat") ?? look.color;

@@ -23,7 +23,7 @@ const WAITS = Object.freeze({
   transfer: { color: "#bfe0d5", dark: "#2f5347", hatch: "bars", words: "waits for a transfer of another" },
   host: { color: "#d9c7ef", dark: "#53416b", hatch: "down", words: "waits for the host" },
   load: { color: "#f3c9a8", dark: "#6b4526", hatch: "cross", words: "waits for a load of programs" },
-  end: { color: "#eceff1", dark: "#2a3036", hatch: "lines", words: "has nothing more to do" },
+  end: { color: "#eceff1", dark: "#22282d", hatch: "lines", words: "has nothing more to do" },
   unkept: { color: "#e3e6ea", dark: "#39424b", hatch: "dots", words: "is not recorded" },
   unknown: { color: "#d9d9d9", dark: "#565656", hatch: "cross", words: "waits for what is not in the recording" },
 });
