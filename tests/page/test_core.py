@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from tilestep.report.page.assets import asset
 from tilestep.report.page.block import MOST_EXACT, Block, packed
@@ -58,7 +58,10 @@ def core(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     file.write_text('<!doctype html><meta charset="utf-8">', encoding="utf-8")
     page = browser.new_page()
     page.goto(file.as_uri())
-    page.set_content('<style>.scroller { overflow: auto; height: 600px; } td { height: 26px; padding: 0; }</style><div id="place"></div>')
+    tip = "".join(line for line in asset("page.css").splitlines() if line.startswith("#tip"))
+    page.set_content(
+        f'<style>.scroller {{ overflow: auto; height: 600px; }} td {{ height: 26px; padding: 0; }} {tip}</style><div id="place"></div>'
+    )
     page.evaluate(joined("entry.js", lambda path: ENTRY if path == "entry.js" else asset(path)))
     yield page
     page.context.close()
@@ -269,6 +272,67 @@ def test_keys_read_a_table_cell_by_cell(core: Page) -> None:
     core.keyboard.press("Control+Home")
     assert core.evaluate(FOCUSED)["tag"] == "BUTTON"
     assert core.evaluate(stops) == 1
+
+
+def test_the_tip_stays_while_the_pointer_goes_to_it_and_reads_it(core: Page) -> None:
+    """WCAG 2.1, 1.4.13: it can be hovered, stays, and Escape dismisses it."""
+    core.evaluate("value.learn(1e9, { '': 'From here.' }); document.getElementById('tip') ?? startTips()")
+    core.evaluate("document.activeElement?.blur()")
+    made(core, [["b", 2048], ["a", 1]])
+    tip, cell, below = (core.locator(each) for each in ("#tip", "tbody tr:nth-child(1) td.number", "tbody tr:nth-child(2) td.number"))
+    core.mouse.move(*middle(cell))
+    expect(tip).to_have_text("2,048 bytes. From here.")
+    core.mouse.move(*middle(below))  # one that only passes meets the next number, not a tip over it
+    expect(tip).to_have_text("1 byte. From here.")
+    core.mouse.move(*middle(cell))
+    expect(tip).to_have_class("settled")
+    x, y = middle(cell)
+    x_to, y_to = middle(tip)
+    for part in range(1, 9):
+        core.mouse.move(x + (x_to - x) * part / 8, y + (y_to - y) * part / 8)
+    expect(tip).to_have_text("2,048 bytes. From here.")
+    assert core.evaluate("([x, y]) => document.elementFromPoint(x, y).id", [x_to, y_to]) == "tip"
+    core.mouse.dblclick(x_to, y_to)  # takes a word of it
+    assert core.evaluate("getSelection().toString()").strip() in "2,048 bytes. From here."
+    expect(tip).to_be_visible()
+    core.keyboard.press("Escape")
+    expect(tip).to_be_hidden()
+    core.mouse.move(*middle(cell))
+    expect(tip).to_have_class("settled")
+    core.mouse.move(2, 590)  # away from both
+    expect(tip).to_be_hidden()
+
+
+def test_a_pointer_that_stops_on_its_way_to_the_tip_meets_what_is_there(core: Page) -> None:
+    core.evaluate("value.learn(1e9, { '': 'From here.' }); document.getElementById('tip') ?? startTips()")
+    made(core, [["b", 2048], ["a", 1]])
+    tip, cell = core.locator("#tip"), core.locator("tbody tr:nth-child(1) td.number")
+    core.mouse.move(*middle(cell))
+    expect(tip).to_have_class("settled")
+    x, _ = middle(cell)
+    top = tip.evaluate("(each) => each.getBoundingClientRect().top")
+    core.mouse.move(x + 2, top - 1)  # between them: of the next row
+    expect(tip).to_have_text("2,048 bytes. From here.")
+    expect(tip).to_have_text("1 byte. From here.")
+
+
+def test_the_tip_of_what_has_the_focus_stays_while_the_pointer_is_elsewhere(core: Page) -> None:
+    core.evaluate("value.learn(1e9, { '': 'From here.' }); document.getElementById('tip') ?? startTips()")
+    made(core, [["b", 2048]])
+    core.focus("th:nth-child(2) button")
+    core.keyboard.press("ArrowDown")
+    expect(core.locator("#tip")).to_have_text("2,048 bytes. From here.")
+    core.mouse.move(2, 580)
+    core.mouse.move(2, 590)
+    assert core.evaluate(FOCUSED)["described"]
+    expect(core.locator("#tip")).to_be_visible()
+
+
+def middle(locator: Locator) -> tuple[float, float]:
+    """The middle of what is seen of an element, in CSS pixels."""
+    box = locator.bounding_box()
+    assert box is not None
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
 def test_keys_go_through_rows_that_are_not_drawn(core: Page) -> None:

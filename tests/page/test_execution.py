@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Locator, Page, expect
 
 from tests.page.conftest import OpenPage
 from tests.page.pages import fragment, go, rows, tables, text, values, wait_for
@@ -429,7 +429,15 @@ def test_the_pointer_zooms_moves_and_selects(mnist_plain: Path, open_page: OpenP
     assert int(dragged["from"]) < int(zoomed["from"])
     go(page, "execution")
     page.mouse.move(box["x"] + 190, middle[1])
-    assert page.locator("#tip").is_visible()
+    tip = page.locator("#tip")
+    expect(tip).to_have_class("settled")
+    words = tip.inner_text()
+    there = tip.bounding_box()
+    assert there is not None
+    page.mouse.move(there["x"] + there["width"] / 2, there["y"] + there["height"] / 2, steps=12)
+    assert tip.inner_text() == words, "the pointer goes to it, and reads it"
+    page.keyboard.press("Escape")
+    assert not tip.is_visible()
     page.mouse.click(box["x"] + 260, middle[1])
     assert re.fullmatch(r"a\d+", state(page)["event"])
 

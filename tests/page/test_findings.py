@@ -99,6 +99,42 @@ def test_a_finding_about_a_kind_of_event_shows_these_events(open_page: OpenPage,
     assert page.input_value("input[type=search]") == "jit_update"
 
 
+TIP = "() => [document.activeElement.textContent, document.getElementById('tip').textContent.split('\\n')]"
+
+
+def test_the_numbers_of_a_finding_are_one_stop_and_arrow_keys_go_between_them(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "findings")
+    steady = page.locator(".steady [data-tip]")
+    assert steady.count() > 2
+    first = page.locator(".findings > li").first.locator("[data-tip]")
+    page.focus(".steady [data-tip][tabindex='0']")
+    seen = [page.evaluate(TIP)]
+    for _ in range(steady.count()):  # once more than there are others
+        page.keyboard.press("ArrowRight")
+        seen.append(page.evaluate(TIP))
+    assert [text for text, _ in seen[:-1]] == steady.all_text_contents()
+    assert [tip[0] for _, tip in seen[:-1]] == steady.evaluate_all("all => all.map((each) => each.dataset.tip)")
+    assert {tip[1] for _, tip in seen} == {"← → to the others here"}
+    assert seen[-1] == seen[-2], "the last one stays"
+    page.keyboard.press("Tab")
+    assert first.evaluate_all("all => all.indexOf(document.activeElement)") == 0, "one stop each"
+    page.keyboard.press("Shift+Tab")
+    assert page.evaluate(TIP) == seen[-1], "it is where it was"
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate(TIP) == seen[-3]
+    times = page.locator(".bar-table tbody td:nth-of-type(1) .value")
+    page.focus(".bar-table [data-tip][tabindex='0']")
+    page.keyboard.press("ArrowDown")
+    assert times.evaluate_all("all => all.indexOf(document.activeElement)") == 1, "a column of a table"
+    assert page.evaluate(TIP)[1][-1] == "← → ↑ ↓ to the others here"
+
+
+def test_what_is_explained_alone_names_no_keys(open_page: OpenPage) -> None:
+    page = open_page(said(Finding(kind="memory", text="The sync is long.", edit="do less")), "findings")
+    page.focus(".findings dfn")
+    assert len(page.evaluate(TIP)[1]) == 1
+
+
 def said(*findings: Finding, together: Together | None = None) -> Report:
     """A recording with these findings."""
     profile = {

@@ -8,6 +8,7 @@ from playwright.sync_api import Page
 
 from tests.page.conftest import OpenPage
 from tests.page.pages import rows, tables, text, values
+from tests.unit.report.page.test_pipeline import ran
 from tilestep.report.page.sections.head import head
 from tilestep.report.page.sections.pipeline.section import pipeline as section
 from tilestep.report.reader import open_report
@@ -20,7 +21,9 @@ def test_the_picture_is_that_of_the_schedule(open_page: OpenPage, pipeline: Path
     (label,) = [each for each in tables(page) if each.startswith("schedule of")]
     drawn: dict[str, dict[int, str]] = {}
     for device, slot, task, *_ in rows(page, label):
-        drawn.setdefault(device, {})[slot] = task
+        drawn.setdefault(device, {})[slot] = task.replace("FB", "F")
+        if task.startswith("FB"):  # one program, in two slots
+            drawn[device][slot + 1] = task.replace("FB", "B")
     shown = [" ".join(cells.get(slot, ".") for slot in range(17)).replace("U", ".").rstrip(" .") for cells in drawn.values()]
     assert shown == [" ".join(line.split("|")[1].split()).rstrip(" .") for line in grouped(3, 6).show().splitlines()[1:4]]
 
@@ -49,14 +52,27 @@ def stages_column(page: Page, name: str) -> int:
 def test_a_task_that_is_forward_and_backward_has_a_look_of_its_own(open_page: OpenPage, pipeline: Path) -> None:
     page = open_page(pipeline, "pipeline")
     drawn, happened = page.locator("#main .legend").all_inner_texts()[:2]
-    assert "(FB)" not in drawn
+    assert "forward and backward (FB)" in drawn
     assert "forward and backward (FB)" in happened
-    page.locator("#main figure").nth(1).get_by_role("button", name="Show as table").click()
-    label = next(each for each in tables(page) if each.startswith("what happened"))
+    assert "a program that is both takes two" in text(page)
+    for number in range(2):
+        page.locator("#main figure").nth(number).get_by_role("button", name="Show as table").click()
+    schedule, label = (next(each for each in tables(page) if each.startswith(begin)) for begin in ("schedule of", "what happened"))
+    kinds = {(row[2], row[3]) for row in rows(page, schedule)}
+    assert ("FB0", "forward and backward") in kinds
+    assert {task for task, _ in kinds} == {row[1] for row in rows(page, label) if row[1]}, "the schedule is of what happened"
     looks = {(row[1], row[2]) for row in rows(page, label) if row[1]}
     assert ("FB0", "forward and backward (FB)") in looks
     assert ("F0", "forward (F)") in looks
     assert ("FB0", "forward (F)") not in looks
+
+
+def test_forward_and_backward_apart_are_drawn_apart(open_page: OpenPage) -> None:
+    page = open_page(ran(grouped(2, 4)), "pipeline")
+    page.locator("#main figure").first.get_by_role("button", name="Show as table").click()
+    (label,) = [each for each in tables(page) if each.startswith("schedule of")]
+    assert {row[2] for row in rows(page, label)} == {*(f"{letter}{microbatch}" for letter in "FB" for microbatch in range(4)), "U"}
+    assert "a program that is both" not in text(page)
 
 
 def test_keys_go_from_task_to_task_and_the_url_has_the_choice(open_page: OpenPage, pipeline: Path) -> None:

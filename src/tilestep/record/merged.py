@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, Final, final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.errors import RecordingError
+from tilestep.record.replaced import Replaced
 from tilestep.record.schema import TABLES
-from tilestep.record.tables import Tables, known_column, known_columns, require_text, sealed
+from tilestep.record.tables import Tables
 
 BEGIN: Final = "begin_unix_ns"  # note of a trace's manifest
 MERGED: Final = "merged"  # note of a merged one: {"emulated": how many have emulated time of their own, "pid": whose it has}
@@ -55,11 +54,9 @@ def merged(traces: Sequence[Tables]) -> Tables:
                 elif name in _TIMES:
                     values = values + (begin - first)
                 columns[table][name].append(values)
-    joined = {
-        table: {name: sealed(np.concatenate(parts).astype(TABLES[table][name].dtype)) for name, parts in of_table.items()}
-        for table, of_table in columns.items()
-    }
-    return _Merged(base, strings, joined, {BEGIN: first, MERGED: {"emulated": len(emulated), "pid": pid_of(base)}})
+    joined = {table: {name: np.concatenate(parts) for name, parts in of_table.items()} for table, of_table in columns.items()}
+    notes = {BEGIN: first, MERGED: {"emulated": len(emulated), "pid": pid_of(base)}}
+    return Replaced(base, joined, strings=strings, notes=notes)
 
 
 def begin_of(trace: Tables) -> int:
@@ -111,30 +108,3 @@ def _renumbered(values: NDArray[Any], texts: Sequence[str], strings: list[str], 
             strings.append(texts[number])
         new.append(numbers[texts[number]] if number >= 0 else -1)
     return np.array(new, np.int64)[inverse] if len(new) else np.zeros(0, np.int64)
-
-
-@final
-class _Merged:
-    """A recording with tables of the system in place of its own."""
-
-    def __init__(
-        self, tables: Tables, strings: Sequence[str], columns: Mapping[str, Mapping[str, NDArray[Any]]], notes: Mapping[str, Any]
-    ) -> None:
-        self._tables, self._columns = tables, columns
-        self.manifest: Mapping[str, Any] = MappingProxyType({**tables.manifest, **notes})
-        self.strings = tuple(strings)
-
-    def has(self, table: str) -> bool:
-        return self.rows(table) > 0
-
-    def rows(self, table: str) -> int:
-        known_columns(table)
-        return len(next(iter(self._columns[table].values()))) if table in self._columns else self._tables.rows(table)
-
-    def column(self, table: str, column: str) -> NDArray[Any]:
-        known_column(table, column)
-        return self._columns[table][column] if table in self._columns else self._tables.column(table, column)
-
-    def text(self, name: str) -> str:
-        require_text(name)
-        return json.dumps(self.strings, separators=(",", ":")) if name == "strings" else self._tables.text(name)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import random
-import time
 from dataclasses import replace as changed
 
 import numpy as np
 import pytest
 
+from tests.bounded import ends_soon
 from tests.unit.sim.test_lockstep import at_random
 from tilestep.errors import RecordingError
 from tilestep.record.call_tables import history_of
@@ -71,13 +71,11 @@ def with_change(tables: Tables, *, numbers: np.ndarray | None = None, kinds: np.
 
 
 def tried(tables: Tables) -> None:
-    """Plays a recording; whatever is wrong with it must be a RecordingError within a second."""
-    begin = time.process_time()
-    with contextlib.suppress(RecordingError):
+    """Plays a recording; whatever is wrong with it must soon be a RecordingError."""
+    with ends_soon(), contextlib.suppress(RecordingError):
         whole = with_all_events(tables)
         for name in TABLES["events"]:
             whole.column("events", name)
-    assert time.process_time() - begin < 1
 
 
 def test_an_unchanged_journal_is_played(recording: Tables) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 import optax
 import pytest
 
+from tests.bounded import ends_soon
 from tilestep import dry_run, train
 from tilestep.errors import TilestepError
 from tilestep.train import InfeedQueue, OutfeedQueue, Pipeline, Replicas, repeat, schedules, while_loop
@@ -252,18 +252,16 @@ def test_wrong_values_are_refused_by_name(call: str) -> None:
         if wrong in taken.split():
             continue
         value = make()
-        start = time.monotonic()
-        with pytest.raises((ValueError, TypeError, TilestepError)) as found:
+        with ends_soon(), pytest.raises((ValueError, TypeError, TilestepError)) as found:
             function(value)
         text = str(found.value)
         assert name in text, f"{wrong}: {text[:300]}"
         assert len(text) < 1000, f"{wrong}: {len(text)} characters: {text[:200]}"
         assert "\ud800" not in text, wrong
-        assert time.monotonic() - start < 5, wrong
 
 
+@ends_soon()
 def test_a_length_is_compared_before_anything_is_listed() -> None:
-    start = time.monotonic()
     for many in (2**31, 2**63):
         with pytest.raises(ValueError, match=f"device_mapping has 3 devices, but there are {many} stages"):
             schedules.sequential(many, 6, device_mapping=[0, 1, 2])
@@ -273,7 +271,6 @@ def test_a_length_is_compared_before_anything_is_listed() -> None:
             schedules.sequential(many, 6)
         with pytest.raises(ValueError, match=r"stages is .*: a schedule has at most"):
             schedules.grouped([1, many], 6, strict=False)
-    assert time.monotonic() - start < 5
 
 
 def test_generators_and_arrays_of_numbers_are_gone_through_once() -> None:

@@ -5,6 +5,7 @@ import { h, replace } from "./core/dom.js";
 import { plural } from "./core/format.js";
 import { openPage } from "./core/page.js";
 import { get, link, onChange, set, viewName } from "./core/state.js";
+import { groupStops } from "./core/stops.js";
 import { explainTerms, learnTerms } from "./core/terms.js";
 import { startTips } from "./core/tip.js";
 import { learn, valueOf } from "./core/value.js";
@@ -115,7 +116,9 @@ async function start() {
   // The data stay where they are, behind what is seen: views unpack them when they are opened.
   document.body.prepend(h("a", { class: "skip", href: "#main", onclick: skip }, "Skip to the view"), h("a", { class: "skip", id: "to-picture", href: "#main", onclick: skip }, "Skip to the picture"), head(page), nav, h("main", { id: "main", tabindex: "-1" }));
   startTips();
-  explainTerms(/** @type {HTMLElement} */ (document.getElementById("main")));
+  const main = /** @type {HTMLElement} */ (document.getElementById("main"));
+  explainTerms(main);
+  groupStops(main);
   onChange(() => show(page));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redrawAll());
   await show(page);

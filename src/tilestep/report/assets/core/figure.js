@@ -1,7 +1,7 @@
 /** A picture on a canvas: drawn sharply, again when its size or the theme changes, with a cursor for keys and the same data as a table. */
 
 import { h, replace } from "./dom.js";
-import { hide, tipAt } from "./tip.js";
+import { nothingAt, staysFor, tipAt } from "./tip.js";
 
 /**
  * @typedef {object} Drawing
@@ -103,11 +103,11 @@ export function figure(options) {
   });
   canvas.addEventListener("pointermove", (event) => {
     const words = options.describe?.(event.offsetX, event.offsetY);
-    if (words) tipAt(words, event.clientX, event.clientY);
-    else hide();
+    if (!words) nothingAt(event);
+    else if (!staysFor(event)) tipAt(words, event.clientX, event.clientY);
     if (event.buttons & 1) options.onDrag?.(event.offsetX, event.offsetY, event);
   });
-  canvas.addEventListener("pointerleave", hide);
+  canvas.addEventListener("pointerleave", nothingAt);
   canvas.addEventListener("pointerdown", (event) => {
     if (event.button !== 0) return;
     canvas.focus({ preventScroll: true });

@@ -1,30 +1,69 @@
-/** One tip for the whole page: elements with `data-tip` show it on hover and on focus, and Escape hides it. */
+/**
+ * One tip for the whole page: elements with `data-tip` show it on hover and on focus, and Escape hides it.
+ * The pointer can go to it, to read on or to copy, once it has shown the same for a moment: one that only passes over numbers meets no tip.
+ */
 
 import { h } from "./dom.js";
+import { keysFrom } from "./stops.js";
+
+const SETTLED_MS = 300; // until the pointer can go to it
+const ON_THE_WAY_MS = 600; // that it waits for a pointer which comes to it
+const SLACK = 6; // CSS pixels that the pointer may stray on its way
 
 const tip = h("div", { id: "tip", role: "tooltip", hidden: true });
 /** What has the focus and the tip. @type {Element | null} */
 let described = null;
+/** Where the pointer was last on what the tip explains. */
+let left = { x: -1, y: -1 };
+let pointer = { x: -1, y: -1 };
+let settling = 0;
+let waiting = 0;
 
 /** Starts to show tips. */
 export function startTips() {
-  document.body.append(tip);
+  (document.querySelector("header") ?? document.body).append(tip); // within a landmark
   document.addEventListener("pointerover", pointed);
-  document.addEventListener("pointermove", ({ clientX: x, clientY: y }) => (pointer = { x, y }), { passive: true });
+  document.addEventListener("pointermove", moved, { passive: true });
   document.addEventListener("focusin", (event) => show(event.target, true));
-  document.addEventListener("focusout", hide);
+  document.addEventListener("focusout", () => (document.elementFromPoint(pointer.x, pointer.y) === tip ? undescribe() : hide()));
   document.addEventListener("keydown", (event) => event.key === "Escape" && hide());
   // Keys that move the focus scroll too: the tip goes with what has it.
   document.addEventListener("scroll", () => (described ? show(described, true) : hide()), { capture: true, passive: true });
 }
 
-let pointer = { x: -1, y: -1 };
-
 /** What the pointer has come to. It may lie still while keys move rows below it: then the tip stays with the focus. @param {PointerEvent} event */
-function pointed({ target, clientX: x, clientY: y }) {
+function pointed(event) {
+  const { target, clientX: x, clientY: y } = event;
   if (described && x === pointer.x && y === pointer.y) return;
-  pointer = { x, y };
+  if (staysFor(event)) return;
+  pointer = left = { x, y };
   show(target, false);
+}
+
+/** @param {PointerEvent} event */
+function moved(event) {
+  pointer = { x: event.clientX, y: event.clientY };
+  if (!staysFor(event)) left = pointer;
+}
+
+/** Whether the tip stays as it is, because the pointer is on it or on the way to it. @param {PointerEvent} event @returns {boolean} */
+export function staysFor({ target, clientX: x, clientY: y }) {
+  clearTimeout(waiting);
+  if (tip.hidden || !tip.classList.contains("settled")) return false;
+  if (target === tip) return true;
+  if (!towards(x, y)) return false;
+  waiting = setTimeout(() => {
+    left = pointer;
+    show(document.elementFromPoint(x, y), false);
+  }, ON_THE_WAY_MS);
+  return true;
+}
+
+/** Whether a point lies between the place that the pointer left and the tip. @param {number} x @param {number} y @returns {boolean} */
+function towards(x, y) {
+  const box = tip.getBoundingClientRect();
+  const part = (y - left.y) / ((left.y < box.top ? box.top : box.bottom) - left.y);
+  return part > 0 && part <= 1 && x >= left.x + part * (box.left - left.x) - SLACK && x <= left.x + part * (box.right - left.x) + SLACK;
 }
 
 /**
@@ -34,16 +73,36 @@ function pointed({ target, clientX: x, clientY: y }) {
  * @param {number} y of the window
  */
 export function tipAt(words, x, y) {
+  place(words, x + 12, y + 16, y - 8);
+}
+
+/** @param {string} words @param {number} x of its left edge @param {number} below of its top, if there is room @param {number} above of its bottom, if there is none */
+function place(words, x, below, above) {
+  if (tip.hidden || tip.textContent !== words) {
+    tip.classList.remove("settled");
+    clearTimeout(settling);
+    settling = setTimeout(() => tip.classList.add("settled"), SETTLED_MS);
+  }
   tip.textContent = words;
   tip.hidden = false;
   const { width, height } = tip.getBoundingClientRect();
-  tip.style.left = `${Math.max(4, Math.min(x + 12, innerWidth - width - 8))}px`;
-  tip.style.top = `${y + 16 + height > innerHeight ? Math.max(4, y - height - 8) : y + 16}px`;
+  tip.style.left = `${Math.max(4, Math.min(x, innerWidth - width - 8))}px`;
+  tip.style.top = `${below + height > innerHeight ? Math.max(4, above - height) : below}px`;
 }
 
-/** Hides the tip. */
-export function hide() {
+/** The pointer is on nothing that the tip would explain. @param {PointerEvent} event */
+export function nothingAt(event) {
+  if (event.relatedTarget !== tip && !staysFor(event)) show(null, false);
+}
+
+function hide() {
   tip.hidden = true;
+  clearTimeout(settling);
+  clearTimeout(waiting);
+  undescribe();
+}
+
+function undescribe() {
   described?.removeAttribute("aria-describedby");
   described = null;
 }
@@ -52,16 +111,20 @@ export function hide() {
 function show(target, focused) {
   const owner = target instanceof Element ? ownerOf(target, focused) : null;
   if (!owner) {
-    if (!(target instanceof Element && target.closest("canvas"))) hide();
+    const stays = (target instanceof Element && target.closest("canvas")) || described?.matches(":focus-visible");
+    if (!stays) hide();
     return;
   }
-  hide();
+  undescribe();
   if (focused) {
     described = /** @type {Element} */ (target);
     described.setAttribute("aria-describedby", tip.id);
   }
   const box = owner.getBoundingClientRect();
-  tipAt(owner.getAttribute("data-tip") ?? owner.textContent ?? "", box.left - 8, box.bottom - 12);
+  const x = focused ? box.left : Math.max(box.left, pointer.x - 16); // of a wide cell below the pointer
+  const keys = described?.matches(":focus-visible") ? keysFrom(described) : "";
+  const words = owner.getAttribute("data-tip") ?? owner.textContent ?? "";
+  place(keys ? `${words}\n${keys} to the others here` : words, x + 4, box.bottom + 4, box.top - 4);
 }
 
 /** What has the words of a tip: an element around, one within a cell or a row that has the focus, or a cell that is cut. @param {Element} target @param {boolean} focused @returns {Element | null} */

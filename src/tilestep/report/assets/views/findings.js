@@ -103,7 +103,7 @@ function steady(found) {
 /** @param {Side} side @param {any[]} found @param {number} most the largest share, whose bar is full; 0: no bars @returns {HTMLElement} */
 function list(side, found, most) {
   const classes = (/** @type {any} */ finding) => [finding.urgent ? "urgent" : "", finding.part === "first" && finding.number <= MOST_CARDS ? "card" : ""].filter(Boolean).join(" ");
-  return h("ol", { class: "findings" }, found.map((finding) => h("li", { value: finding.number, class: classes(finding) || false }, entry(side, finding, most))));
+  return h("ol", { class: "findings" }, found.map((finding) => h("li", { value: finding.number, class: classes(finding) || false, "data-one-stop": true }, entry(side, finding, most))));
 }
 
 /** @param {Side} side @param {any} finding @param {number} most @returns {import("../core/dom.js").Children} */

@@ -7,7 +7,7 @@ import { set } from "../core/state.js";
 import { kindLook, waitLook, groupLook } from "./pipeline/looks.js";
 import { drawnKind, Model } from "./pipeline/model.js";
 import { Scene } from "./pipeline/scene.js";
-import { cellsOf, gridFigure } from "./pipeline/grid.js";
+import { gridFigure } from "./pipeline/grid.js";
 import { stashSection } from "./pipeline/stash.js";
 import { bubbleSection, stagesSection, waitsSection } from "./pipeline/tables.js";
 import { timesFigure } from "./pipeline/times.js";
@@ -54,20 +54,20 @@ function choosers(models, changed) {
 /** @param {Model[]} models @returns {HTMLElement[]} */
 function parts(models) {
   const scene = new Scene(models);
-  const slots = [...new Set(models.flatMap((model) => cellsOf(model).flat().map(({ kind }) => kind)))];
+  const kindsOf = (/** @type {Model[]} */ each) => [...new Set(each.flatMap((model) => model.update.tasks.map(drawnKind)))];
+  const both = models.some((model) => model.update.tasks.some((task) => task.both)) ? ", a program that is both takes two" : "";
   const many = models.length > 1;
   const title = (/** @type {Model} */ model) => (many ? [h("h3", {}, `${model.side.name.toUpperCase()}: ${model.side.label}`)] : []);
   const timed = models.filter((model) => model.update.inDetail);
-  const kinds = [...new Set(timed.flatMap((model) => model.update.tasks.map(drawnKind)))];
   const groups = [...new Set(timed.flatMap((model) => model.update.pieces.map(({ group }) => group)))].filter((group) => group !== "own");
   const whys = [...new Set(timed.flatMap((model) => model.update.gaps.map(({ why }) => why)))];
   return [
     h("h2", {}, "The schedule, as it is drawn"),
-    h("p", { class: "note" }, "Each forward and each backward takes one slot: the order of dispatch, and what each task takes from others. Choose a task to see it below."),
-    legend(slots.map((kind) => kindLook(kind))),
+    h("p", { class: "note" }, `Each forward and each backward takes one slot${both}: the order of dispatch, and what each task takes from others. Choose a task to see it below.`),
+    legend(kindsOf(models).map((kind) => kindLook(kind))),
     ...models.flatMap((model) => [...title(model), gridFigure(model, scene).element]),
     h("h2", {}, "What happened, on the axis of emulated time"),
-    ...(timed.length ? [legend([...kinds.map((kind) => kindLook(kind)), ...groups.map(groupLook), ...whys.map((why) => waitLook(why))])] : []),
+    ...(timed.length ? [legend([...kindsOf(timed).map((kind) => kindLook(kind)), ...groups.map(groupLook), ...whys.map((why) => waitLook(why))])] : []),
     ...models.flatMap((model) => [...title(model), ...(model.update.inDetail ? [timesFigure(model, scene).element, cover(model)] : [missing(model)])]),
     ...bubbleSection(models),
     ...waitsSection(timed),

@@ -4,42 +4,35 @@ import { rowsFigure } from "../../core/rows.js";
 import { count, plural } from "../../core/format.js";
 import { table } from "../../core/table.js";
 import { kindLook } from "./looks.js";
+import { drawnKind } from "./model.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./model.js").Task} Task */
-/** @typedef {{task: Task, kind: string, letter: string, from: number, to: number}} Cell a task, or one of the two slots of one that is forward and backward */
 
-/** The cells of each device, in order. @param {Model} model @returns {Cell[][]} */
-export function cellsOf(model) {
-  const rows = model.devices.map(() => /** @type {Cell[]} */ ([]));
-  for (const task of model.update.tasks) {
-    const row = rows[task.device];
-    if (task.both) {
-      row?.push({ task, kind: "forward", letter: "F", from: task.slot, to: task.slot + 1 }, { task, kind: "backward", letter: "B", from: task.slot + 1, to: task.slot + 2 });
-    } else row?.push({ task, kind: task.kind, letter: task.letter, from: task.slot, to: task.slot + task.slots });
-  }
-  return rows.map((row) => row.sort((a, b) => a.from - b.from));
+/** The tasks of each device, in order. One that is forward and backward takes two slots, and is one here as in what happened. @param {Model} model @returns {Task[][]} */
+function tasksOf(model) {
+  return model.devices.map((_, device) => model.update.tasks.filter((task) => task.device === device).sort((a, b) => a.slot - b.slot));
 }
 
 /** @param {Model} model @param {import("./scene.js").Scene} scene */
 export function gridFigure(model, scene) {
-  const cells = cellsOf(model);
-  const cell = (/** @type {number} */ row, /** @type {number} */ bar) => /** @type {Cell} */ (cells[row]?.[bar]);
+  const tasks = tasksOf(model);
+  const task = (/** @type {number} */ row, /** @type {number} */ bar) => /** @type {Task} */ (tasks[row]?.[bar]);
   const made = rowsFigure({
     label: `Schedule of ${model.nameOf(model.update)} of ${model.side.label}: ${plural(model.devices.length, "device")}, ${plural(model.update.slots, "slot")}`,
     window: scene.slots,
     ticks: slotTicks,
     rows: model.devices.map((_, row) => ({
       name: model.deviceName(row),
-      from: Float64Array.from(cells[row] ?? [], ({ from }) => from),
-      to: Float64Array.from(cells[row] ?? [], ({ to }) => to),
-      look: (bar) => kindLook(cell(row, bar).kind),
-      text: (bar) => model.label(cell(row, bar).task, cell(row, bar).letter),
-      words: (bar) => `slot ${cell(row, bar).from}: ${model.words(cell(row, bar).task)}`,
+      from: Float64Array.from(tasks[row] ?? [], ({ slot }) => slot),
+      to: Float64Array.from(tasks[row] ?? [], ({ slot, slots }) => slot + slots),
+      look: (bar) => kindLook(drawnKind(task(row, bar))),
+      text: (bar) => model.label(task(row, bar)),
+      words: (bar) => `${slotsOf(task(row, bar))}: ${model.words(task(row, bar))}`,
     })),
-    select: (row, bar) => scene.choose(model, cell(row, bar).task.place),
-    selected: (row, bar) => scene.isChosen(model, cell(row, bar).task.place),
-    table: () => gridTable(model, cells),
+    select: (row, bar) => scene.choose(model, task(row, bar).place),
+    selected: (row, bar) => scene.isChosen(model, task(row, bar).place),
+    table: () => gridTable(model, tasks.flat()),
   });
   scene.listeners.add(made.redraw);
   return made;
@@ -53,20 +46,25 @@ function slotTicks(from, to, most) {
   return found;
 }
 
-/** @param {Model} model @param {Cell[][]} cells @returns {HTMLElement} */
-function gridTable(model, cells) {
+/** 'slot 3', 'slots 3 and 4'. @param {Task} task @returns {string} */
+function slotsOf({ slot, both }) {
+  return both ? `slots ${slot} and ${slot + 1}` : `slot ${slot}`;
+}
+
+/** @param {Model} model @param {Task[]} rows @returns {HTMLElement} */
+function gridTable(model, rows) {
   return table({
     label: `schedule of ${model.side.label}`,
-    rows: cells.flat(),
+    rows,
     filter: true,
     columns: [
-      { name: "device", of: ({ task }) => model.deviceName(task.device) },
-      { name: "slot", unit: "count", origin: "pipeline.slot", of: ({ from }) => from },
-      { name: "task", of: ({ task, letter }) => model.label(task, letter) },
-      { name: "kind", of: ({ kind }) => kind },
-      { name: "stage", unit: "count", origin: "pipeline.count", of: ({ task }) => task.stage },
-      { name: "microbatch", unit: "count", origin: "pipeline.count", of: ({ task }) => (task.microbatch < 0 ? null : task.microbatch) },
-      { name: "its own work", unit: "cycles", origin: "pipeline.own", of: ({ task }) => (task.cycles < 0 ? null : task.cycles) },
+      { name: "device", of: ({ device }) => model.deviceName(device) },
+      { name: "slot", unit: "count", origin: "pipeline.slot", of: ({ slot }) => slot },
+      { name: "task", of: (task) => model.label(task) },
+      { name: "kind", of: drawnKind },
+      { name: "stage", unit: "count", origin: "pipeline.count", of: ({ stage }) => stage },
+      { name: "microbatch", unit: "count", origin: "pipeline.count", of: ({ microbatch }) => (microbatch < 0 ? null : microbatch) },
+      { name: "its own work", unit: "cycles", origin: "pipeline.own", of: ({ cycles }) => (cycles < 0 ? null : cycles) },
     ],
   });
 }

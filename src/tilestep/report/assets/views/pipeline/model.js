@@ -119,8 +119,9 @@ export class Model {
     return this.devices[device]?.stages.join(", ") ?? "";
   }
 
-  /** As pictures of schedules write a task: 'F3'; with its stage where its device has several. @param {Task} task @param {string} [letter] @returns {string} */
-  label(task, letter = task.letter) {
+  /** As pictures of schedules write a task: 'F3', 'FB3'; with its stage where its device has several. @param {Task} task @returns {string} */
+  label(task) {
+    const letter = task.both ? "FB" : task.letter;
     const stage = (this.devices[task.device]?.stages.length ?? 1) > 1 ? String(task.stage) : "";
     return `${stage}${letter || "?"}${task.microbatch < 0 ? "" : task.microbatch}`;
   }
@@ -131,7 +132,7 @@ export class Model {
     const of = task.microbatch < 0 ? "" : ` of microbatch ${task.microbatch}`;
     const took = task.cycles < 0 ? "its events were not kept" : `its own work took ${text(task.cycles, "cycles")} (${exact(task.cycles, "cycles")})`;
     const when = task.begin < 0 ? "" : `, from cycle ${count(task.begin)} to ${count(task.end)} of the update`;
-    return `${this.label(task, task.both ? "FB" : task.letter)}: ${kind}${of}, stage ${task.stage}, ${this.deviceName(task.device).split(" · ")[0]}; ${took}${when}; run ${count(task.run)}`;
+    return `${this.label(task)}: ${kind}${of}, stage ${task.stage}, ${this.deviceName(task.device).split(" · ")[0]}; ${took}${when}; run ${count(task.run)}`;
   }
 
   /** @returns {string} */

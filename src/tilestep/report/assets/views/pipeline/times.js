@@ -51,7 +51,7 @@ export function timesFigure(model, scene) {
       look: (index) => lookOfBar(bar(row, index)),
       text: (index) => {
         const { task, group } = bar(row, index);
-        return task && group === "own" ? model.label(task, task.both ? "FB" : task.letter) : "";
+        return task && group === "own" ? model.label(task) : "";
       },
       words: (index) => wordsOf(model, bar(row, index)),
       thin: (index) => bar(row, index).why !== "",
@@ -68,7 +68,7 @@ export function timesFigure(model, scene) {
         filter: true,
         columns: [
           { name: "device", of: ({ device }) => model.deviceName(device) },
-          { name: "task", of: ({ task }) => (task ? model.label(task, task.both ? "FB" : task.letter) : null) },
+          { name: "task", of: ({ task }) => (task ? model.label(task) : null) },
           { name: "what", of: (each) => (each.why ? each.reason : lookOfBar(each).words) },
           { name: "from", unit: "cycles", origin: "pipeline.cycle", of: ({ begin }) => begin },
           { name: "to", unit: "cycles", origin: "pipeline.cycle", of: ({ end }) => end },
