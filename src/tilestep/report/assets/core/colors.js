@@ -1,7 +1,7 @@
 /** Colours of Okabe and Ito's palette, each with a hatch, so that neither colour vision nor a printer decides what is seen. */
 
 /** @typedef {"plain" | "up" | "down" | "cross" | "dots" | "bars" | "lines"} Hatch */
-/** @typedef {{color: string, hatch: Hatch, words: string}} Look */
+/** `dark` is the colour on a dark ground, if it is another. @typedef {{color: string, dark?: string, hatch: Hatch, words: string}} Look */
 
 /** What each kind of event looks like. Words are those of the command line. @type {Readonly<Record<string, Look>>} */
 export const KINDS = Object.freeze({
@@ -55,8 +55,9 @@ export function hatchInk(color) {
   return lightness(color) < 0.12 ? "rgba(255, 255, 255, 0.45)" : "rgba(0, 0, 0, 0.45)";
 }
 
-/** Whether the page is dark: chosen by its theme, or by the user's system. */
+/** Whether the page is dark: chosen by its theme, or by the user's system. Paper is light. */
 export function isDarkTheme() {
+  if (matchMedia("print").matches) return false;
   const { theme } = document.documentElement.dataset;
   return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
@@ -78,23 +79,24 @@ const patterns = new Map();
 /**
  * A fill for a canvas: a colour, hatched.
  * @param {CanvasRenderingContext2D} context
- * @param {{color: string, hatch: Hatch}} look
+ * @param {{color: string, dark?: string, hatch: Hatch}} look
  * @returns {CanvasPattern | string}
  */
 export function fillOf(context, look) {
-  if (look.hatch === "plain") return look.color;
-  const key = `${look.color} ${look.hatch}`;
+  const color = look.dark && isDarkTheme() ? look.dark : look.color;
+  if (look.hatch === "plain") return color;
+  const key = `${color} ${look.hatch}`;
   let found = patterns.get(key);
   if (!found) {
     const tile = document.createElement("canvas");
     tile.width = tile.height = 8;
     const pen = /** @type {CanvasRenderingContext2D} */ (tile.getContext("2d"));
-    pen.fillStyle = look.color;
+    pen.fillStyle = color;
     pen.fillRect(0, 0, 8, 8);
-    pen.strokeStyle = pen.fillStyle = hatchInk(look.color);
+    pen.strokeStyle = pen.fillStyle = hatchInk(color);
     pen.lineWidth = 1.5;
     hatch(pen, look.hatch);
-    found = context.createPattern(tile, "repeat") ?? look.color;
+    found = context.createPattern(tile, "repeat") ?? color;
     patterns.set(key, found);
   }
   return found;

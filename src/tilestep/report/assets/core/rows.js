@@ -5,7 +5,7 @@ import { figure } from "./figure.js";
 
 /** @typedef {import("./window.js").Window} Window */
 /** @typedef {import("./colors.js").Hatch} Hatch */
-/** @typedef {{color: string, hatch: Hatch}} Look */
+/** @typedef {{color: string, dark?: string, hatch: Hatch}} Look */
 /**
  * A row. Its bars do not overlap, and are in order.
  * @typedef {object} Row

@@ -1,6 +1,6 @@
 /** Colours and hatches of tasks and waits. Colours of tasks are those of pictures of schedules (train/schedules/pictures.py). */
 
-import { isDarkTheme, lookOf } from "../../core/colors.js";
+import { lookOf } from "../../core/colors.js";
 
 /** @typedef {import("../../core/colors.js").Look} Look */
 
@@ -17,7 +17,7 @@ const TASKS = Object.freeze({
   "load parameters": { color: "#b9a3d6", hatch: "dots", words: "load of parameters (P)" },
   "store parameters": { color: "#d8cbe8", hatch: "bars", words: "store of parameters (Q)" },
 });
-/** Waits are quieter than work, on either ground: their second colour is for a dark one. @type {Readonly<Record<string, Look & {dark: string}>>} */
+/** Waits are quieter than work, on either ground. @type {Readonly<Record<string, Look>>} */
 const WAITS = Object.freeze({
   stage: { color: "#c9ced4", dark: "#4a535c", hatch: "up", words: "waits for the work of another stage" },
   transfer: { color: "#bfe0d5", dark: "#2f5347", hatch: "bars", words: "waits for a transfer of another" },
@@ -35,8 +35,7 @@ export function kindLook(kind) {
 
 /** The look of a wait. @param {string} why @returns {Look} */
 export function waitLook(why) {
-  const look = /** @type {Look & {dark: string}} */ (WAITS[why] ?? WAITS.unknown);
-  return isDarkTheme() ? { ...look, color: look.dark } : look;
+  return /** @type {Look} */ (WAITS[why] ?? WAITS.unknown);
 }
 
 /** The look of what a device does that is no task's own work. @param {string} group @returns {Look} */
