@@ -3,7 +3,7 @@
 /** @typedef {"plain" | "up" | "down" | "cross" | "dots" | "bars" | "lines"} Hatch */
 /** `dark` is the colour on a dark ground, if it is another. @typedef {{color: string, dark?: string, hatch: Hatch, words: string}} Look */
 
-/** What each kind of event looks like. Words are those of the command line. @type {Readonly<Record<string, Look>>} */
+/** What each kind of event looks like: those of one hatch differ in every deficiency of colour vision. Words are those of the command line. @type {Readonly<Record<string, Look>>} */
 export const KINDS = Object.freeze({
   compute: { color: "#0072B2", hatch: "plain", words: "compute" },
   exchange: { color: "#56B4E9", hatch: "up", words: "exchange between tiles" },
@@ -11,13 +11,13 @@ export const KINDS = Object.freeze({
   collective: { color: "#CC79A7", hatch: "cross", words: "exchange between IPUs" },
   "stream-in": { color: "#009E73", hatch: "lines", words: "arguments in" },
   "stream-out": { color: "#009E73", hatch: "down", words: "results out" },
-  "io-in": { color: "#66C2A5", hatch: "dots", words: "arguments in over I/O tiles" },
-  "io-out": { color: "#66C2A5", hatch: "bars", words: "results out over I/O tiles" },
+  "io-in": { color: "#66C2A5", hatch: "lines", words: "arguments in over I/O tiles" },
+  "io-out": { color: "#66C2A5", hatch: "down", words: "results out over I/O tiles" },
   load: { color: "#D55E00", hatch: "bars", words: "loading programs" },
   save: { color: "#D55E00", hatch: "up", words: "saving values at a switch" },
   "host-call": { color: "#E69F00", hatch: "dots", words: "host calls" },
   read: { color: "#E69F00", hatch: "cross", words: "reads by the host" },
-  dispatch: { color: "#8C6BB1", hatch: "plain", words: "dispatches" },
+  dispatch: { color: "#8C6BB1", hatch: "down", words: "dispatches" },
   wait: { color: "#999999", hatch: "up", words: "the host waits" },
   transfer: { color: "#7A8B99", hatch: "plain", words: "transfers" },
   waiting: { color: "#999999", hatch: "up", words: "waiting" },
@@ -67,10 +67,10 @@ export function lookOf(kind) {
   return KINDS[kind] ?? { color: "#999999", hatch: "dots", words: kind };
 }
 
-/** The look of the nth of several things. @param {number} index @returns {{color: string, hatch: Hatch}} */
+/** The look of the nth of several things: neighbours differ in their hatch as well as in their colour. @param {number} index @returns {{color: string, hatch: Hatch}} */
 export function lookAt(index) {
   const color = SERIES[index % SERIES.length] ?? "#999999";
-  return { color, hatch: HATCHES[Math.floor(index / SERIES.length) % HATCHES.length] ?? "plain" };
+  return { color, hatch: HATCHES[index % HATCHES.length] ?? "plain" };
 }
 
 /** @type {Map<string, CanvasPattern | string>} */

@@ -79,13 +79,16 @@ function fitting(lanes, room) {
 export function named(lanes, kindOf, low, high) {
   /** @type {Map<number, number>} */
   const found = new Map();
-  const kinds = new Set();
   const seen = [...lanes].filter(([, { top, bottom }]) => bottom > low && top < high);
-  const [first, others] = [seen.filter(([lane]) => kinds.size < kinds.add(kindOf(lane)).size), seen];
-  for (const [lane, { top, bottom }] of [...first, ...others]) {
+  /** @param {[number, {top: number, bottom: number}]} placed @returns {boolean} whether its name has room */
+  const place = ([lane, { top, bottom }]) => {
     const y = Math.max(low + NAME / 2, Math.min(high - NAME / 2, (top + bottom) / 2));
-    if (!found.has(lane) && ![...found.values()].some((other) => Math.abs(other - y) < NAME)) found.set(lane, y);
-  }
+    const free = ![...found.values()].some((other) => Math.abs(other - y) < NAME);
+    if (free) found.set(lane, y);
+    return free;
+  };
+  for (const kind of new Set(seen.map(([lane]) => kindOf(lane)))) seen.filter(([lane]) => kindOf(lane) === kind).some(place);
+  seen.forEach(place);
   return found;
 }
 
