@@ -14,6 +14,7 @@ from tilestep.messages import shown
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tilestep.pjrt.running.measurement import Measurement
     from tilestep.record.tables import Tables
     from tilestep.report import Profile
     from tilestep.report.page.frame import PageFrame
@@ -28,15 +29,24 @@ class Recording:
     def __init__(self) -> None:
         self._profile: Profile | None = None
         self._tables: Tables | None = None
+        self._refused: Tables | None = None
 
-    def complete(self, profile: Profile, tables: Tables | None) -> None:
-        """Gives the recording its profile, and its tables if they are kept; `profile()` does when the block ends."""
-        self._profile, self._tables = profile, tables
+    def complete(self, profile: Profile, tables: Tables | None, refused: Tables | None = None) -> None:
+        """Gives the recording its profile, and its tables if they are kept; `profile()` does when the block ends.
+
+        Args: refused: of programs that did not fit, where the tables are not kept.
+        """
+        self._profile, self._tables, self._refused = profile, tables, refused
 
     @property
     def tables(self) -> Tables | None:
         """The tables of run.tilestep; None if nobody asked for a directory."""
         return self._tables
+
+    @property
+    def of_refused(self) -> Tables | None:
+        """The tables that say which programs did not fit; None if nobody asked for them, or all did fit."""
+        return self._tables or self._refused
 
     @property
     def profile(self) -> Profile:
@@ -124,13 +134,14 @@ def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]
 
 
 @contextlib.contextmanager
-def profiled(target: Path | None, *, lines: bool = True) -> Iterator[Recording]:
+def profiled(target: Path | None, *, lines: bool = True, refused: bool = False) -> Iterator[Recording]:
     """The same, but the caller writes the files. Only a program that does not fit writes its own, when it is compiled.
 
     Args:
         target: where they will be; None: nowhere. Else the recording has the tables of run.tilestep at its end, for which each program is
             planned again.
         lines: whether those have lines of the user's source.
+        refused: whether programs that do not fit are planned again if there is no target, to say what would make them fit.
     """
     from tilestep.pjrt.running.recording import recording  # imports the emulator, so only a profile pays for it
     from tilestep.pjrt.running.report_folders import report_folder
@@ -141,7 +152,15 @@ def profiled(target: Path | None, *, lines: bool = True) -> Iterator[Recording]:
             yield result
         finally:
             measurement = measure()
-            result.complete(measurement.profile, None if target is None else measurement.recording(lines=lines))
+            tables = None if target is None else measurement.recording(lines=lines)
+            result.complete(measurement.profile, tables, _of_refused(measurement) if refused and target is None else None)
+
+
+def _of_refused(measurement: Measurement) -> Tables | None:
+    try:
+        return measurement.of_refused()
+    except Exception:  # a run does not fail for its advice, of which it has said the gist when the program was refused
+        return None
 
 
 @contextlib.contextmanager

@@ -20,12 +20,14 @@ from tests.page.pages import text, wait_for
 from tests.processes import ROOT, clean_environ, run_python
 from tests.unit.report.reader.recorded import journaled, report_of, two_stages
 from tilestep.record.call_tables import history_of
+from tilestep.report import knob_table as module
+from tilestep.report.knob_table import answer, knob_table
 from tilestep.report.knobs import KNOBS
 from tilestep.report.page.sections import what_if as section
 from tilestep.report.reader import Report
-from tilestep.report.what_if import answer, table
 
 LEAST = 0.0001  # of the time: knobs below have no bar
+UNKNOWN = ("Would save less than 0.01 %: ", "Not played: ", "To play this recording takes long", "that was played")
 
 
 def shown(page: Page) -> list[tuple[str, list[float]]]:
@@ -38,10 +40,13 @@ def shown(page: Page) -> list[tuple[str, list[float]]]:
 
 def test_its_rows_are_those_of_the_command_line(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "what-if")
-    found, _ = table(history_of(tilestep.open_report(mnist_plain).tables))
-    assert shown(page) == [[row.knob, list(row.changes.values())] for row in found if row.effect >= LEAST]
+    found = knob_table(history_of(tilestep.open_report(mnist_plain).tables))
+    assert shown(page) == [[row.knob, list(row.changes.values())] for row in found.rows if row.effect >= LEAST]
     said = text(page)
-    assert all(f"{row.title} ({row.knob})" in said.partition("No effect on this recording: ")[2] for row in found if row.effect < LEAST)
+    assert all(
+        f"{row.title} ({row.knob})" in said.partition("No effect on this recording: ")[2] for row in found.rows if row.effect < LEAST
+    )
+    assert not any(sentence in said for sentence in (*UNKNOWN, "No effect in the runs"))
     assert page.inner_text(".answer") == answer(found)
     assert "tilestep view" in said
     assert page.locator("input[type=range]").count() == 0  # nobody would answer
@@ -66,8 +71,29 @@ def test_a_long_recording_is_estimated_and_says_so(open_page: OpenPage, monkeypa
     monkeypatch.setattr(section, "_MOST", 60_000)
     page = open_page(Report(journaled(two_stages(), runs=400)), "what-if")
     assert "(estimated from the first " in page.inner_text(".answer")
-    assert "No effect in the runs that were played: " in text(page)
-    assert "No effect on this recording" not in text(page)
+    assert "No effect in the runs that were played, unknown in the others: " in text(page)
+    assert not any(sentence in text(page) for sentence in (*UNKNOWN, "No effect on this recording"))
+
+
+def test_what_was_not_played_is_unknown_and_not_without_effect(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = Report(journaled(two_stages(), runs=4))
+    monkeypatch.setattr(module, "_MOST_LONG", 10 * module.work_of(recording.history.calls))
+    monkeypatch.setattr(module, "_COVERED", 1e9)  # no runs stand for others
+    monkeypatch.setattr(section, "_MOST", 1)
+    found = knob_table(recording.history, most=1)
+    page = open_page(recording, "what-if")
+    said = text(page)
+    assert page.inner_text(".answer") == answer(found)
+    assert all(sentence in said for sentence in UNKNOWN)
+    without = said.partition("No effect on this recording: ")[2].partition(".\n")[0]
+    assert not any(f"({row.knob})" in without for row in found.rows if row.unknown)
+    assert all(f"({row.knob})" in said.partition("Not played: ")[2] for row in found.unplayed)
+    little = said.partition("Would save less than 0.01 %: ")[2].partition(".\n")[0]
+    assert all(f"({row.knob})" in little for row in found.rows if row.effect < LEAST and row.unknown)
+    assert shown(page) == [[row.knob, list(row.changes.values())] for row in found.rows if row.effect >= LEAST]
+    row = next(row for row in found.rows if row.effect >= LEAST and row.unknown)
+    assert "unknown" in page.locator(f"[data-knob='{row.knob}']").inner_text()
+    assert f"--set {found.rows[0].knob}=" in said or f"--set {row.knob}=" in said
 
 
 def test_without_a_journal_it_says_why(open_page: OpenPage) -> None:
@@ -82,7 +108,7 @@ def test_two_recordings_stand_below_each_other(open_page: OpenPage, mnist_plain:
     assert len(found) % 2 == 0
     assert all(a[0] == b[0] for a, b in zip(found[::2], found[1::2], strict=True))
     for rows, path in ((found[::2], mnist_plain), (found[1::2], pipeline)):
-        of = {row.knob: list(row.changes.values()) for row in table(history_of(tilestep.open_report(path).tables))[0]}
+        of = {row.knob: list(row.changes.values()) for row in knob_table(history_of(tilestep.open_report(path).tables)).rows}
         assert all(values == of.get(knob, []) for knob, values in rows)
 
 

@@ -30,7 +30,9 @@ from tilestep.settings import MAX_IPUS, MAX_TILES, read_settings
 _COMMAND: Final = "tilestep run"
 _PLATFORMS: Final = "ipu,cpu"
 _MAX_TRIPS: Final = 2**31 - 1
-_TAKE_A_VALUE: Final = ("--machine", "--ipus", "--tiles", "--sync-pattern", "--trip-count", "--json", "--report", "--propose-stages")
+TAKE_A_VALUE: Final = ("--machine", "--ipus", "--tiles", "--sync-pattern", "--trip-count", "--json", "--report", "--propose-stages")
+FLAGS: Final = ("--dry-run", "--all", "--no-source", "--popart")
+_REFUSED: Final = 2  # the exit code of programs that do not know an option
 _PIPE_WIDTH: Final = 100  # columns where stderr is no terminal
 _USAGE: Final = (
     "tilestep run [--machine NAME|FILE.toml] [--ipus N] [--tiles N] [--sync-pattern PATTERN] [--dry-run] [--trip-count N] "
@@ -144,16 +146,19 @@ def run(args: argparse.Namespace) -> int:
         return 2
     if options.popart:
         environ = with_reports(environ, report_path, lines=not options.no_source)
-        return run_popart(program, environ, _COMMAND, num_stages=options.propose_stages, json_path=json_path)
+        code = run_popart(program, environ, _COMMAND, num_stages=options.propose_stages, json_path=json_path)
+        _tell_of_late_options(program, code)
+        return code
     os.environ.update(environ)
     choose_platform()
     stderr, process = sys.stderr, os.getpid()
     mode = dry_run(trip_count=options.trip_count) if options.dry_run else contextlib.nullcontext()
-    with profiled(report_path, lines=not options.no_source) as recording, mode:
+    with profiled(report_path, lines=not options.no_source, refused=True) as recording, mode:
         code = run_program(program)
         last = getattr(sys, "last_value", None)
         if code and isinstance(last, ModuleNotFoundError) and last.name == "popart":
             tell(_COMMAND, "--popart before the program gives it tilestep.popart under that name")
+        _tell_of_late_options(program, code)
         try:
             end_threads()
         except KeyboardInterrupt:
@@ -182,12 +187,20 @@ def run(args: argparse.Namespace) -> int:
     return code
 
 
+def _tell_of_late_options(program: Program, code: int) -> None:
+    """A program that refuses an option may have been given one that was meant for us."""
+    late = [word for word in program.arguments if word.partition("=")[0] in (*TAKE_A_VALUE, *FLAGS)]
+    if code == _REFUSED and late:
+        option = plain(late[0].partition("=")[0])
+        tell(_COMMAND, f"{option} stands after the program, so it is the program's own; where `tilestep run` is meant, put it before")
+
+
 def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """(options of ours, the program and all that follows it)."""
     index = 0
     while index < len(words):
         word = words[index]
-        if word in _TAKE_A_VALUE:
+        if word in TAKE_A_VALUE:
             index += 2
         elif word in ("-", "--") or not word.startswith("-") or word[:2] in ("-m", "-c"):
             break
@@ -303,7 +316,7 @@ def _show(recording: Recording, stderr: TextIO | None, *, all_findings: bool) ->
     terminal = stderr.isatty()
     width = max(shutil.get_terminal_size((_PIPE_WIDTH, 0)).columns, 60) if terminal else _PIPE_WIDTH
     try:
-        color, before = terminal and "NO_COLOR" not in os.environ, unfit(recording.tables)
+        color, before = terminal and "NO_COLOR" not in os.environ, unfit(recording.of_refused)
         text = recording.profile.summary(width=width, color=color, all=all_findings, before=before)
         print(f"\n{text}", file=stderr, flush=True)
     except OSError:  # nobody reads it any more

@@ -10,11 +10,10 @@ import webbrowser
 from typing import Any, Final
 
 from tilestep.cli.report.html import label_of
-from tilestep.cli.report.opening import add_path, print_line, told
+from tilestep.cli.report.opening import add_path, opened, print_line, told
 from tilestep.cli.usage import given_path, tell
 from tilestep.report.page import page_html
 from tilestep.report.page.server import ADDRESS, PageServer, what_if_answer
-from tilestep.report.reader import open_report
 from tilestep.settings import is_remote_shell
 
 _COMMAND: Final = "tilestep view"
@@ -42,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _view(args: argparse.Namespace) -> int:
-    reports = {"a": open_report(args.path), **({"b": open_report(args.other)} if args.other else {})}
+    reports = {"a": opened(_COMMAND, args.path), **({"b": opened(_COMMAND, args.other)} if args.other else {})}
     labels = (label_of(args.path), label_of(args.other) if args.other else "")
     page = page_html(reports["a"], reports.get("b"), labels=labels, served=True)
     try:

@@ -11,6 +11,7 @@ from tilestep.record.sources import Source
 from tilestep.sim.trace import Event, EventKind
 from tilestep.units import seconds_from_cycles
 
+SCHEMA_VERSION: Final = 2  # of profiles as JSON; a reader refuses a higher one
 PINNED_HOST: Final = "pinned_host"  # family of the steps in which a program stops for values in that memory
 Origin = Literal[
     "user",  # a jitted function of the user or of a library

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, is_dataclass, replace
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -14,6 +15,8 @@ from tilestep.machine.assemble import FIELD_KINDS, value_of
 from tilestep.machine.fields import QUANTITIES, SYNC_PATTERNS, Value
 from tilestep.machine.spec import MachineSpec
 from tilestep.messages import nearest, shown
+from tilestep.plan.steps import Program
+from tilestep.record.edits.programs import scaled
 
 FAMILY: Final = "family."  # prefix of a knob for the supersteps of one family: their cost
 _SETTING: Final = re.compile(r"\s*([\w.-]+)\s*=\s*(.+?)\s*")
@@ -150,9 +153,22 @@ class Setting:
     value: Value | None = None
 
     def __str__(self) -> str:
+        return f"{self.knob.name}={self.words}"
+
+    @property
+    def words(self) -> str:
+        """What it becomes: 'x2', '/2', '32e9'."""
         if self.factor is None:
-            return f"{self.knob.name}={self.value}"
-        return f"{self.knob.name}=" + (f"x{self.factor:g}" if self.factor >= 1 else f"/{1 / self.factor:g}")
+            return str(self.value)
+        return f"x{self.factor:g}" if self.factor >= 1 else f"/{1 / self.factor:g}"
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether a run may take less time with it: a smaller time or a larger rate, or any value."""
+        if self.factor is None:
+            return True
+        is_time = bool(self.family) or QUANTITIES[self.knob.fields[0]].unit == "s"
+        return self.factor < 1 if is_time else self.factor > 1
 
 
 def setting_of(text: str) -> Setting:
@@ -195,6 +211,14 @@ def turned(machine: MachineSpec, setting: Setting) -> MachineSpec:
             raise SpecError(f"{setting}: {path} would be {new:g} {quantity.unit}, and must be {quantity.lowest:g} to {quantity.highest:g}")
         machine = _with(machine, path.split("."), new)
     return machine
+
+
+def with_family(programs: Mapping[int, Program], setting: Setting) -> Mapping[int, Program]:
+    """The programs by key, with the cost of a family turned, if the setting is of one."""
+    if not setting.family or setting.factor is None:
+        return programs
+    part = Fraction(setting.factor).limit_denominator(1_000_000)
+    return {key: scaled(program, setting.family, part.numerator, part.denominator) for key, program in programs.items()}
 
 
 def _knob(name: str) -> Knob:

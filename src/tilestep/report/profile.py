@@ -6,15 +6,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Final, final
+from typing import Any, final
 
 from tilestep.report.advice import Advice, Finding, Steady, Together, advice, evidence_of, findings, steady_state
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.proposal import Rule
 from tilestep.report.advice.rules import RULES
-from tilestep.report.figures import Figures
-
-SCHEMA_VERSION: Final = 2
+from tilestep.report.figures import SCHEMA_VERSION, Figures
 
 
 @final

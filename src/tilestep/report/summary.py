@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tilestep.report.advice import NEARLY_FULL, Finding, Steady, Together
+from tilestep.report.advice.phrases import left_texts
 from tilestep.report.figures import BatchProfile, Figures, ProgramProfile, StepProfile
 from tilestep.report.lane_names import KIND_TEXTS
 from tilestep.report.quantities import bytes_text, count_text, names_text, share_text, time_text
@@ -78,7 +79,8 @@ def render(
         _environ={},
     )
     if together is not None:
-        together = replace(together, numbers=tuple(number + len(before) for number in together.numbers))
+        numbers, left = (tuple(number + len(before) for number in each) for each in (together.numbers, together.left))
+        together = replace(together, numbers=numbers, left=left)
     for part in _parts(figures, [*before, *advice], steady, together):
         console.print(part, highlight=False)
     return "\n".join(line.rstrip() for line in stream.getvalue().rstrip().splitlines())
@@ -133,6 +135,9 @@ def _advice(advice: Sequence[Finding], together: Together | None) -> list[Render
         if part == "first" and together is not None:
             numbers = names_text([str(number) for number in together.numbers], most=9)
             parts.append(Padding(Text(f"All together ({numbers}, played one after the other): {together.gain}"), (0, 0, 0, 2)))
+            parts += [
+                Padding(Text(f"Not in it: {phrase}"), (0, 0, 0, 2)) for phrase in left_texts(zip(together.left, together.why, strict=True))
+            ]
         for number, finding in told:
             head = f"{finding.headline}\n" if finding.headline else ""
             code = Text(f"{finding.code}\n" if finding.code else "", style="cyan")

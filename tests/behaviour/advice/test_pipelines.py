@@ -34,9 +34,9 @@ def trained(
     schedule: str = "grouped",
     width: int = 128,
     batch: int = 16,
-    times: int = 1,
+    samples: int = 2048,
 ) -> Callable[[], Any]:
-    """The same samples, whatever the number of microbatches in a step. Args: times: fewer steps."""
+    """The same samples, whatever the number of microbatches in a step and of samples in a microbatch."""
 
     def first(params: Any, x: Any) -> Any:
         return of_stage(params, jnp.tile(x, (1, width // 8)))
@@ -54,7 +54,7 @@ def trained(
             pipeline_schedule=schedule,
         )
         state: Any = pipeline.init([[np.full((width, width), 0.01, np.float32)] * count for count in layers])
-        for _ in range(384 // microbatches // times):
+        for _ in range(samples // batch // microbatches):
             state, _ = pipeline.step(state, np.ones((microbatches, batch, 8), np.float32))
         return state.params
 
@@ -66,8 +66,8 @@ FAULTS = {
     "stages that differ": Fault(
         "pipeline",
         "into stages of 6, 6, 6, 6 products in place of 3, 15, 3, 3$",
-        trained(stage, (3, 15, 3, 3), microbatches=16, width=512, batch=1024),
-        trained(stage, (6, 6, 6, 6), microbatches=16, width=512, batch=1024),
+        trained(stage, (3, 15, 3, 3), microbatches=16, width=512, batch=1024, samples=2**17),
+        trained(stage, (6, 6, 6, 6), microbatches=16, width=512, batch=1024, samples=2**17),
         0.25,
         dry=True,
     ),
@@ -75,15 +75,15 @@ FAULTS = {
         "products",
         r"^make microbatches of pipeline \d+ of 64 samples in place of 16, in fewer steps$",
         trained(stage, (2, 2, 2, 2), microbatches=16),
-        trained(stage, (2, 2, 2, 2), microbatches=16, batch=64, times=4),
+        trained(stage, (2, 2, 2, 2), microbatches=16, batch=64),
         0.25,
         dry=True,
     ),
     "few microbatches": Fault(
         "bubbles",
         "^use 32 microbatches in place of 8",
-        trained(repeated, ALIKE, microbatches=8, batch=256),
-        trained(repeated, ALIKE, microbatches=32, batch=256),
+        trained(repeated, ALIKE, microbatches=8, batch=256, samples=3 * 2**15),
+        trained(repeated, ALIKE, microbatches=32, batch=256, samples=3 * 2**15),
         0.25,
         dry=True,
     ),

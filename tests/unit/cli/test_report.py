@@ -17,7 +17,10 @@ from tests.unit.report.reader.recorded import journaled, larger, liveness, recor
 from tests.unit.report.reader.test_system import traced
 from tests.unit.sim.toy import Host, program
 from tilestep.cli import main
+from tilestep.record.call_tables import history_of
 from tilestep.record.container import write_recording
+from tilestep.report import knob_table as module
+from tilestep.report.knob_table import knob_table
 
 
 @pytest.fixture
@@ -243,6 +246,30 @@ def test_what_if_prints_a_table_of_knobs(played: str, capsys: pytest.CaptureFixt
     assert rest.startswith("Emulated time\nknob ")
     assert "\nhost.load " in out
     assert "No effect: " in out
+    assert not any(sentence in out for sentence in ("played", "unknown", "Would save less"))
+
+
+def test_what_if_says_what_was_not_played(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = journaled(two_stages(trips=5), runs=400)
+    write_recording(tmp_path / "long.tilestep", tables)
+    command = ["report", "what-if", str(tmp_path / "long.tilestep")]
+    monkeypatch.setattr("tilestep.report.advice.evidence.MOST_PLAYED", 60_000)
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    assert "No effect in the runs that were played, unknown in the others: " in out
+    assert not any(sentence in out for sentence in ("No effect: ", "Not played: ", "Would save less", "takes long"))
+    monkeypatch.setattr(module, "_COVERED", 1e9)  # no runs stand for others
+    monkeypatch.setattr(module, "_MOST_LONG", 9 * module.work_of(history_of(tables).calls))
+    assert main(command) == 0
+    out = capsys.readouterr().out
+    found = knob_table(history_of(tables))
+    assert [row.knob for row in found.rows if row.knob in out.partition("No effect: ")[2].partition(".\n")[0] and row.unknown] == []
+    assert f"Not played: {', '.join(row.knob for row in found.unplayed)}." in out
+    assert "Would save less than 0.01 %: " in out
+    assert "; nothing else that was played saves " in out
+    advised = re.search(r"What is unknown was not played: --set (\S+) plays it\.", out)
+    assert advised is not None
+    assert main([*command, "--set", advised[1]]) == 0
 
 
 def test_what_if_with_settings_says_what_changes(played: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -281,6 +308,35 @@ def test_what_if_tells_what_cannot_be(played: str, setting: str, problem: str, c
 def test_what_if_needs_a_journal(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "what-if", runs["five"]]) == 2
     assert "this recording has no journal, so it cannot be played again" in capsys.readouterr().err
+
+
+def test_what_if_of_a_recording_in_which_nothing_ran_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "nothing.tilestep"
+    write_recording(path, journaled(two_stages(), runs=0))
+    assert main(["report", "what-if", str(path)]) == 2
+    assert "has no execution: no program ran" in capsys.readouterr().err
+
+
+def test_a_recording_without_programs_names_their_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_recording(tmp_path / "run.tilestep", recorded(Host(on=larger(1)), []))
+    for name in ("a", "b"):
+        assert main(["report", "show", str(tmp_path)]) == 0
+        assert ("name the folder of one" in capsys.readouterr().err) == (name == "b")
+        (tmp_path / "programs" / name).mkdir(parents=True)
+        (tmp_path / "programs" / name / "program.tilestep").touch()
+    assert main(["report", "html", str(tmp_path)]) == 0
+    folder = tmp_path / "programs" / "a"
+    assert f"has no program: name the folder of one, {folder} (and 1 more there)" in capsys.readouterr().err
+    write_recording(tmp_path / "run.tilestep", journaled(two_stages()))
+    assert main(["report", "show", str(tmp_path)]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_a_profile_of_a_newer_form_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for form, status in ((2, 0), (3, 2)):
+        write_recording(tmp_path / "run.tilestep", journaled(two_stages(), profile={"version": form, "findings": []}))
+        assert main(["report", "html", str(tmp_path)]) == status
+    assert "has a profile of form 3: this version of tilestep reads forms up to 2: install a newer one" in capsys.readouterr().err
 
 
 HOSTILE = "x\x1b[31m\x9b31m\x7f\u2028\u202e\ud800</script>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from tests.processes import ROOT, clean_environ, run_python
 from tests.unit.report.page.test_block import unpacked
 from tests.unit.report.page.test_document import parts
 from tilestep.cli import main, make_parser
-from tilestep.cli.run import split_words
+from tilestep.cli.run import FLAGS, TAKE_A_VALUE, split_words
 from tilestep.machine import SYNC_PATTERNS
 from tilestep.record.container import read_recording
 
@@ -297,6 +298,15 @@ def test_an_exception_keeps_its_traceback_its_exit_code_and_the_summary(tmp_path
     assert "emulated on bow-2000 (4 IPUs of 1,472 tiles, 1.85 GHz)" in summary
 
 
+def test_a_program_that_does_not_fit_keeps_its_error_and_is_told_what_would_make_it_fit() -> None:
+    done = tilestep_run("-c", "import jax\njax.jit(lambda x: x @ x).lower(jax.ShapeDtypeStruct((20_000, 20_000), 'float32')).compile()")
+    assert done.returncode == 1
+    told, _, summary = done.stderr.partition(f"\n{NOTHING_RAN}")
+    assert "TileMemoryError: tile 0 needs 3,397,317 B" in told
+    assert "what was to run did not fit." in summary
+    assert "\nWhat to do\n  1. divide arrays over 4 IPUs" in summary
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -464,3 +474,21 @@ def test_a_module_within_a_module_ends_as_under_python_without_a_traceback(tmp_p
     )
     assert own.returncode == python.returncode == 1
     assert own.stderr.startswith(python.stderr)
+
+
+@pytest.mark.parametrize(
+    ("code", "word", "is_told"), [(2, "--report=r", True), (2, "--json", True), (2, "--jsn", False), (1, "--report", False)]
+)
+def test_an_option_that_the_program_refused_is_told_to_come_before_it(code: int, word: str, is_told: bool) -> None:
+    done = tilestep_run("-c", f"raise SystemExit({code})", word)
+    assert done.returncode == code
+    option = word.partition("=")[0]
+    said = f"tilestep run: {option} stands after the program, so it is the program's own; where `tilestep run` is meant, put it before\n"
+    assert (said in done.stderr) is is_told
+    assert ("stands after" in done.stderr) is is_told
+
+
+def test_each_option_may_be_told_so(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    assert set(re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, re.MULTILINE)) == {*TAKE_A_VALUE, *FLAGS}

@@ -19,10 +19,12 @@ from tilestep.report.advice import Gain, Line, evidence_of
 from tilestep.report.advice import evidence as evidence_module
 from tilestep.report.advice.donation import donation
 from tilestep.report.advice.lines import line_of, line_of_call
+from tilestep.report.advice.phrases import left_texts
 from tilestep.report.advice.repeated import never_new
 from tilestep.report.advice.results import results
 from tilestep.report.advice.worth import ranked
 from tilestep.report.quantities import share_text, time_text
+from tilestep.report.summary import render
 
 BIG = 4096
 STEP = program(superstep(50, 20, 10), name="jit_step", takes=(BIG, 30), gives=(BIG, 4))
@@ -423,7 +425,9 @@ def test_findings_that_are_all_followed_save_what_is_told_of_them_together() -> 
         "left": [],
         "why": [],
     }
-    assert "All together (1, 2, played one after the other): about -" in before.summary()
+    told = before.summary()
+    assert "All together (1, 2, played one after the other): about -" in told
+    assert "Not in it" not in told
 
 
 def test_an_edit_that_is_not_played_with_the_others_says_why() -> None:
@@ -437,6 +441,21 @@ def test_an_edit_that_is_not_played_with_the_others_says_why() -> None:
     assert told.together is not None
     left = dict(zip(told.together.left, told.together.why, strict=True))
     assert {told.findings[number - 1].line: why for number, why in left.items()} == {lines[0]: "same line", lines[2]: "not played"}
+    text = render(profile, told.findings, None, before=told.findings[:1], together=told.together, width=120, color=False)
+    shifted = {why: number + 1 for number, why in left.items()}  # behind the finding that comes before them
+    assert f"  Not in it: {shifted['same line']}, another edit at a line that one of them changes\n" in text
+    assert f"  Not in it: {shifted['not played']}, which cannot be played with them\n" in text
+
+
+def test_reasons_are_told_once_for_all_findings_that_have_them() -> None:
+    left = [(3, "saves nothing"), (5, "same line"), (4, "saves nothing"), (6, "saves nothing"), (7, "a new reason"), (8, "same line")]
+    assert left_texts(left) == [
+        "3, 4 and 6, which save nothing beside them",
+        "5 and 8, other edits at lines that they change",
+        "7, which cannot be played with them or saves nothing beside them",
+    ]
+    assert left_texts([(number, "not played") for number in (2, 3, 4)]) == ["2 to 4, which cannot be played with them"]
+    assert left_texts([]) == []
 
 
 def test_one_finding_alone_is_not_told_of_together() -> None:

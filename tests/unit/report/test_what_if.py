@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-import re
 from array import array
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from tests.bounded import ends_soon
-from tests.unit.report.reader.recorded import journaled, two_stages
 from tests.unit.sim.toy import MACHINE, Host, collective, program, superstep
 from tilestep.errors import RecordingError
 from tilestep.machine import load_machine
@@ -19,11 +18,10 @@ from tilestep.options import PlanOptions
 from tilestep.plan.lower import lower
 from tilestep.plan.steps import Program
 from tilestep.program.hlo import parse_hlo
-from tilestep.record.call_tables import history_of
 from tilestep.record.history import History, begin_history, history_since
+from tilestep.report.knob_table import knob_table
 from tilestep.report.knobs import setting_of, turned
-from tilestep.report.quantities import share_text
-from tilestep.report.what_if import Turned, answer, outcome, table
+from tilestep.report.what_if import outcome
 
 TWO = replace(MACHINE, num_ipus=2)
 HLO = """HloModule jit_f, entry_computation_layout={(f32[64,64]{1,0})->f32[64,64]{1,0}}
@@ -73,41 +71,6 @@ def test_a_family_at_half_the_cost() -> None:
     assert outcome(busy(TWO), {}, [setting_of("family.matmul=/2")]).turned_cycles == cycles(busy(TWO, called))
 
 
-def test_the_table_begins_with_the_largest_effect() -> None:
-    rows, basis = table(busy(TWO))
-    assert basis == ""
-    assert [row.effect for row in rows] == sorted((row.effect for row in rows), reverse=True)
-    found = {row.knob: row for row in rows}
-    whole = outcome(busy(TWO), {}, [setting_of("host.link=x2")])
-    assert found["host.link"].changes["x2"] == whole.turned_cycles / whole.cycles - 1
-    assert set(found["host.link"].changes) == {"x2"}  # no machine has a link as slow as half of the toy's
-    assert set(found["sync.pattern"].changes) == {"singlePipeline", "replicaAndLadder"}
-    assert found["gateway"].effect == 0
-    assert {"/2", "x2"} == set(found["family.matmul"].changes)
-
-
-def test_a_long_journal_is_estimated_from_its_ends_as_changes_of_the_whole() -> None:
-    """The first runs hold the load of the program, and the last ones stand for those between: as if all were played."""
-    history = history_of(journaled(two_stages(), runs=400))
-    rows, basis = table(history, most=60_000)
-    assert re.fullmatch(r"estimated from the first (\d+) and the last (\d+) of 400 runs", basis)
-    assert sum(int(number) for number in re.findall(r"\d+", basis)[:2]) < 200
-    assert basis in answer(rows, basis)
-    assert "; in these runs nothing else saves " in answer(rows, basis)
-    assert "; nothing else saves " in answer(rows)
-    _, less = table(history, most=60_000, cycles=10 * cycles(history))
-    assert less == f"{basis}, which stand for 10 % of the time"  # others took longer
-    exact, none = table(history)
-    assert none == ""
-    found = {row.knob: row.changes for row in exact}
-    assert found["host.load"]["x2"] > 0
-    assert found.keys() == {row.knob for row in rows}
-    for row in rows:
-        assert row.changes == pytest.approx(found[row.knob], abs=0.002)
-    whole = outcome(history, {}, [setting_of("host.load=x2")])
-    assert found["host.load"]["x2"] == whole.turned_cycles / whole.cycles - 1
-
-
 def planned(on: MachineSpec, hlo: str = HLO, options: PlanOptions | None = None) -> Program:
     return lower(parse_hlo(hlo), on, name="f", num_ipus=1, options=options or PlanOptions())
 
@@ -154,7 +117,7 @@ def test_a_journal_that_cannot_be_played_is_told() -> None:
     with pytest.raises(RecordingError, match="the journal of the recording cannot be played"):
         outcome(history, {}, [setting_of("host.link=x2")])
     with pytest.raises(RecordingError, match="the journal of the recording cannot be played"):
-        table(history)
+        knob_table(history)
 
 
 def test_a_journal_of_anybody_is_played_or_refused() -> None:
@@ -164,7 +127,8 @@ def test_a_journal_of_anybody_is_played_or_refused() -> None:
         numbers = array("q", history.calls.numbers)
         numbers[chosen.randrange(len(numbers))] = chosen.choice((-1, 0, 1, 7, 2**31, 2**62, -(2**62)))
         damaged = replace(history, calls=replace(history.calls, numbers=numbers))
-        for act in (lambda damaged=damaged: table(damaged), lambda damaged=damaged: outcome(damaged, {}, [setting_of("host.link=x2")])):
+        acts = (partial(knob_table, damaged), partial(outcome, damaged, {}, [setting_of("host.link=x2")]))
+        for act in acts:
             with ends_soon():
                 try:
                     act()
@@ -172,41 +136,3 @@ def test_a_journal_of_anybody_is_played_or_refused() -> None:
                 except RecordingError:
                     outcomes.add("refused")
     assert outcomes == {"played", "refused"}
-
-
-def row(knob: str, **changes: float) -> Turned:
-    return Turned(knob=knob, now="", changes={{"half": "/2", "twice": "x2"}.get(name, name): change for name, change in changes.items()})
-
-
-@pytest.mark.parametrize(
-    ("rows", "sentence"),
-    [
-        (
-            [row("host.link", half=0.6, twice=-0.31), row("host.load", half=-0.04, twice=0.08), row("links", half=0.1, twice=-0.001)],
-            "Twice the bandwidth of a host link would save 31 %; nothing else saves more than 4.0 %.",
-        ),
-        (
-            [row("host.latency", half=-0.15, twice=0.3), row("family.matmul", half=-0.13, twice=0.2), row("links", twice=-0.05)],
-            "Half the latency of a host transfer would save 15 % and half the time of matmul supersteps 13 %; "  # noqa: ISC004
-            "nothing else saves more than 5.0 %.",
-        ),
-        ([row("sync.pattern", singlePipeline=-0.1)], "The sync pattern 'singlePipeline' would save 10 %; nothing else saves anything."),
-        ([row("links", half=0.5, twice=-0.004)], "No knob saves more than 0.4 % when it is halved or doubled."),
-        ([row("links", half=0.5)], "No knob saves anything when it is halved or doubled."),
-    ],
-)
-def test_the_answer_names_what_saves_most_and_bounds_the_rest(rows: list[Turned], sentence: str) -> None:
-    assert answer(rows) == sentence
-
-
-def test_the_answer_is_what_a_replay_with_the_setting_takes() -> None:
-    """Of a recording, and not of made-up rows."""
-    history = history_of(journaled(two_stages(), runs=4))
-    rows, basis = table(history)
-    best = max(rows, key=lambda row: row.best[1])
-    found = outcome(history, {}, [setting_of(f"{best.knob}={best.best[0]}")])
-    saved = 1 - found.turned_cycles / found.cycles
-    assert answer(rows, basis).startswith(("Twice ", "Half "))
-    assert f" would save {share_text(saved, 1)}" in answer(rows, basis)
-    rest = [row.best[1] for row in rows if row is not best]
-    assert all(saved >= each for each in rest)

@@ -6,14 +6,13 @@ import argparse
 from pathlib import Path
 from typing import Any, Final
 
-from tilestep.cli.report.opening import WRONG, add_path, print_line, told
+from tilestep.cli.report.opening import WRONG, add_path, opened, print_line, told
 from tilestep.cli.usage import given_path, tell
 from tilestep.files import write_file
 from tilestep.messages import plain
 from tilestep.record.schema import SUFFIX
 from tilestep.report.file_names import PAGE_FILE
 from tilestep.report.page import page_html
-from tilestep.report.reader import open_report
 
 _COMMAND: Final = "tilestep report html"
 
@@ -37,8 +36,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write(args: argparse.Namespace) -> int:
-    report = open_report(args.path)
-    other = open_report(args.other) if args.other else None
+    report = opened(_COMMAND, args.path)
+    other = opened(_COMMAND, args.other) if args.other else None
     names = (label_of(args.path), label_of(args.other) if args.other else "")
     given = [path for path in (args.path, args.other) if path and path.is_file()]
     target: Path = args.output or (args.path if args.path.is_dir() else args.path.parent) / PAGE_FILE

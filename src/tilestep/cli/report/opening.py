@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
 from tilestep.cli.usage import given_path, print_table, stdout_errors_told, tell
 from tilestep.errors import RecordingError
 from tilestep.messages import plain
+from tilestep.report.file_names import PROGRAM_FILE, PROGRAMS
+from tilestep.report.reader import Report, open_report
 from tilestep.report.summary import Columns, table_of
 
 PIPE_WIDTH = 140  # columns where stdout is no terminal
@@ -32,6 +36,20 @@ def told(command: str, act: Callable[[], int]) -> int:
     except OSError as error:
         tell(command, f"{plain(error.filename)}: {error.strerror}" if error.filename else plain(error))
     return WRONG
+
+
+def opened(command: str, path: Path) -> Report:
+    """The recording of a file or folder. If nothing of a run is in it, but programs of the run have folders, that goes to stderr.
+
+    Raises: RecordingError, OSError: as `open_report`.
+    """
+    report = open_report(path)
+    programs = path / PROGRAMS
+    if not report.parts and programs.is_dir() and (names := sorted(each.parent.name for each in programs.glob(f"*/{PROGRAM_FILE}"))):
+        folder = shlex.quote(plain(programs / names[0]))
+        more = f" (and {len(names) - 1} more there)" if len(names) > 1 else ""
+        tell(command, f"{report.where} has no program: name the folder of one, {folder}{more}")
+    return report
 
 
 def line_text(line: str) -> str:

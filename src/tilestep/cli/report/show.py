@@ -6,13 +6,13 @@ import argparse
 from dataclasses import asdict
 from typing import Any, Final
 
-from tilestep.cli.report.opening import add_path, line_text, print_json, print_line, print_rows, told
+from tilestep.cli.report.opening import add_path, line_text, opened, print_json, print_line, print_rows, told
 from tilestep.messages import plain
 from tilestep.report.lane_names import KIND_TEXTS
 from tilestep.report.overview import Overview, overview
 from tilestep.report.quantities import bytes_text, count_text, share_text, time_text
-from tilestep.report.reader import open_report
 
+_COMMAND: Final = "tilestep report show"
 _MOST: Final = 15  # rows of a table
 
 
@@ -30,7 +30,7 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints to stdout; returns 2 after a message to stderr if there is no such recording, or it is damaged."""
-    return told("tilestep report show", lambda: _show(overview(open_report(args.path)), as_json=args.json))
+    return told(_COMMAND, lambda: _show(overview(opened(_COMMAND, args.path)), as_json=args.json))
 
 
 def _show(found: Overview, *, as_json: bool) -> int:

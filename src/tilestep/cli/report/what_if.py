@@ -9,10 +9,11 @@ from tilestep.cli.report.opening import WRONG, add_path, print_json, print_line,
 from tilestep.cli.usage import tell
 from tilestep.errors import SpecError
 from tilestep.record.sources import hlo_of, options_of
+from tilestep.report.knob_table import KnobTable, Turned, answer, knob_table
 from tilestep.report.knobs import FAMILY, KNOBS, setting_of
 from tilestep.report.quantities import time_text
 from tilestep.report.reader import open_report
-from tilestep.report.what_if import Turned, answer, outcome, table
+from tilestep.report.what_if import outcome
 from tilestep.units import seconds_from_cycles
 
 _COMMAND: Final = "tilestep report what-if"
@@ -51,6 +52,7 @@ def _what_if(args: argparse.Namespace) -> int:
         settings = [setting_of(text) for text in args.settings]
         report = open_report(args.path)
         history = report.history
+        _ = report.execution  # of a recording without, no knob would change anything
         clock_hz = history.machine.ipu.clock_hz
         if settings:
             found = outcome(history, hlo_of(report.tables), settings, options=options_of(report.tables))
@@ -73,34 +75,58 @@ def _what_if(args: argparse.Namespace) -> int:
             if found.planned_again:
                 print_line(f"Planned again: {', '.join(found.planned_again)}")
             return 0
-        rows, basis = table(history)
+        turned = knob_table(history)
     except SpecError as error:
         tell(_COMMAND, str(error))
         return WRONG
     if args.json:
-        knobs = [{"knob": row.knob, "now": row.now, "changes": dict(row.changes)} for row in rows]
-        print_json({"basis": basis, "complete": history.complete, "knobs": knobs})
+        knobs = [
+            {"knob": row.knob, "now": row.now, "changes": dict(row.changes), "unknown": list(row.unknown)}
+            for row in (*turned.rows, *turned.unplayed)
+        ]
+        print_json({"basis": turned.basis, "complete": history.complete, "knobs": knobs})
     else:
-        _print(rows, basis)
+        _print(turned)
     return 0
 
 
-def _print(rows: tuple[Turned, ...], basis: str) -> None:
-    print_line(answer(rows, basis))
-    shown = [row for row in rows if row.effect >= _LEAST]
-    cells = [(row.knob, row.now, *_cells(row)) for row in shown if set(row.changes) <= _BOTH]
-    print_rows(f"Emulated time{f', {basis}' if basis else ''}", ("knob",), ("now", "halved", "doubled"), cells)
+def _print(turned: KnobTable) -> None:
+    print_line(answer(turned))
+    shown = [row for row in turned.rows if row.effect >= _LEAST]
+    cells = [(row.knob, row.now, *_cells(row)) for row in shown if _is_number(row)]
+    print_rows(f"Emulated time{f', {turned.basis}' if turned.basis else ''}", ("knob",), ("now", "halved", "doubled"), cells)
     for row in shown:
-        if not set(row.changes) <= _BOTH:
-            print_line(f"{row.knob} is {row.now}: " + ", ".join(f"{name} {_percent(change)}" for name, change in row.changes.items()))
-    if len(shown) < len(rows):
-        where = " in the runs that were played" if basis else ""
-        print_line(f"No effect{where}: {', '.join(row.knob for row in rows if row not in shown)}.")
+        if not _is_number(row):
+            unknown = [f"{name} unknown" for name in row.unknown]
+            told = [f"{name} {_percent(change)}" for name, change in row.changes.items()]
+            print_line(f"{row.knob} is {row.now}: {', '.join(told + unknown)}")
+    little = [row for row in turned.rows if row not in shown]
+    no_effect = "No effect in the runs that were played, unknown in the others" if turned.basis else "No effect"
+    for title, names in (
+        (no_effect, [row.knob for row in little if not row.unknown]),
+        ("Would save less than 0.01 %", [row.knob for row in little if row.unknown]),
+        ("Not played", [row.knob for row in turned.unplayed]),
+    ):
+        if names:
+            print_line(f"{title}: {', '.join(names)}.")
+    unknown = [f"{row.knob}={setting}" for row in (*turned.rows, *turned.unplayed) for setting in row.unknown]
+    if unknown:
+        first = "To play this recording takes long, so what may save time was played first."
+        print_line(f"{first} What is unknown was not played: --set {unknown[0]} plays it.")
+
+
+def _is_number(row: Turned) -> bool:
+    return {*row.changes, *row.unknown} <= _BOTH
 
 
 def _cells(row: Turned) -> tuple[str, str]:
-    halved, doubled = (row.changes.get(setting) for setting in ("/2", "x2"))
-    return "-" if halved is None else _percent(halved), "-" if doubled is None else _percent(doubled)
+    return _cell(row, "/2"), _cell(row, "x2")
+
+
+def _cell(row: Turned, setting: str) -> str:
+    if setting in row.changes:
+        return _percent(row.changes[setting])
+    return "unknown" if setting in row.unknown else "-"
 
 
 def _percent(change: float) -> str:

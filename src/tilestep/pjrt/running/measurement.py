@@ -64,6 +64,18 @@ class Measurement:
         self.add_to(builder, journal=journal, hlo=hlo, lines=lines, memory=memory)
         return builder.tables()
 
+    def of_refused(self) -> Tables | None:
+        """A recording of the programs that did not fit and of nothing else, to say what would make them fit; None if all fitted."""
+        if not self.refused:
+            return None
+        end, builder, plans = self.span.end, Builder(kind="run"), _Plans()
+        with one_context():
+            compiled = {key: _with_source(None, source, plans, hlo=True, memory=True) for key, source in self.refused.items()}
+        capture(builder, Span(system=self.span.system, begin=end, end=end, history=None), compiled, runs_in_detail=0)
+        if files := source_files(each.program for each in compiled.values()):
+            builder.put_json("sources", files)
+        return builder.tables()
+
     def add_to(self, builder: Builder, *, journal: bool, hlo: bool, lines: bool, memory: bool = True) -> None:
         """Adds the emulated part of a recording to one that is being made."""
         span = self.span if journal else Span(system=self.span.system, begin=self.span.begin, end=self.span.end, history=None)

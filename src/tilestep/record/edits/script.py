@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tilestep.plan.steps import Program
 from tilestep.sim.calls import Call, Copy, Dispatch, Forget, Put, Read, Wait
+from tilestep.sim.snapshot import Snapshot
 
 
 class ImpossibleEditError(ValueError):
@@ -71,6 +72,17 @@ def made(call: Call) -> Iterator[int]:
             yield call.value
         case _:
             return
+
+
+def without_forgets(calls: Sequence[Call], before: Snapshot) -> Sequence[Call]:
+    """The calls that take time: to forget a value takes none. All of them, if a number names one value after another.
+
+    Args: before: the state before the first call.
+    """
+    numbers = [value for call in calls for value in made(call)]
+    if len({*numbers, *(value.number for value in before.values)}) < len(numbers) + len(before.values):
+        return calls
+    return [call for call in calls if not isinstance(call, Forget)]
 
 
 def unused_number(calls: Sequence[Call]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
@@ -10,15 +11,19 @@ from tilestep.plan.steps import Collective, Program
 from tilestep.record.edits.programs import with_collectives
 from tilestep.record.edits.script import with_changed
 from tilestep.report.advice.evidence import Evidence
-from tilestep.report.advice.finding import Finding
+from tilestep.report.advice.finding import Finding, Line
 from tilestep.report.advice.lines import leaves, line_of
 from tilestep.report.advice.phrases import named
 from tilestep.report.advice.proposal import Proposal, Way
+from tilestep.report.advice.written import changed, last_name, statement
 from tilestep.report.figures import Figures
 from tilestep.report.quantities import bytes_text, share_text
 
 _LEAST: Final = 0.05  # of emulated time, that exchanges take
 _COUNTS: Final = (2, 4, 8, 16, 32, 64)  # of steps after which gradients would be exchanged
+_EXCHANGES: Final = frozenset(
+    {"psum", "pmean", "psum_scatter", "all_gather", "cross_replica_sum", "cross_replica_mean"}
+)  # as one writes them
 _SUMS: Final = ("all-reduce", "reduce-scatter", "all-gather")
 
 
@@ -42,6 +47,7 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
         f"({bytes_text(largest.size_bytes)} in the largest): exchange gradients after several steps (gradient accumulation), or in a "
         "smaller dtype."
     )
+    line = line_of(program, largest.frame)
     ways = (
         Way(
             edit=f"accumulate {count} steps in {label} before an exchange",
@@ -49,6 +55,7 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
             how="about",
             basis=f"{count - 1} of {count} exchanges spared; a larger program takes longer to load, once",
             part=(count - 1) / count,
+            code=_accumulated(line, count),
         ),
         Way(
             edit=f"exchange float16 in {label}",
@@ -58,10 +65,32 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
         ),
     )
     yield Proposal(
-        finding=Finding(kind="collectives", text=text, line=line_of(program, largest.frame) or evidence.line_of_call(key)),
+        finding=Finding(kind="collectives", text=text, line=line or evidence.line_of_call(key)),
         ways=ways,
         only_with_gain=True,
     )
+
+
+def _accumulated(line: Line | None, count: int) -> str:
+    """The exchange on a line, of a sum over several batches; '' if no line says that it exchanges."""
+
+    def of_total(node: ast.expr) -> ast.expr | None:
+        if not _exchanges(node):
+            return None
+        assert isinstance(node, ast.Call)
+        mean = ast.parse(f"jax.tree.map(lambda each: each / {count}, total)", mode="eval").body
+        return ast.Call(func=node.func, args=[mean, *node.args[1:]], keywords=node.keywords)
+
+    found = statement(line)
+    if found is None or any(isinstance(node, ast.Lambda) for node in ast.walk(found)):
+        return ""  # it exchanges what another function gives
+    code = changed(found, of_total)
+    step = "lambda total, batch: (jax.tree.map(jnp.add, total, gradients(batch)), None)"
+    return f"total, _ = jax.lax.scan({step}, zeros, batches)  # of {count} batches\n{code}" if code else ""
+
+
+def _exchanges(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and last_name(node.func) in _EXCHANGES and bool(node.args)
 
 
 def _halved(program: Program) -> Program:

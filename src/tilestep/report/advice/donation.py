@@ -11,7 +11,7 @@ from tilestep.record.edits.donation import donatable, donated, kept, pairs_of
 from tilestep.record.edits.script import Change, in_turn
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import LEAST_SHARE, Finding
-from tilestep.report.advice.jits import Jit, jit_of
+from tilestep.report.advice.jits import Jit, is_leaf, jit_of
 from tilestep.report.advice.phrases import one_or
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures, ProgramProfile, StreamedArgument
@@ -35,6 +35,7 @@ def donation(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         same = [argument for argument in program.streamed_again if argument.reason == "same value"]
         if own and evidence is not None:
             own = _possible(evidence, program, own)
+        own, same = _as_written(evidence, program, own), _as_written(evidence, program, same)
         for part, others in _parted(evidence, program, own):
             text = (
                 f"{_arguments(figures, program, part)} though {one_or(part, 'it is its', 'they are its')} own earlier "
@@ -72,6 +73,18 @@ def _donations(evidence: Evidence, program: ProgramProfile) -> Iterator[Change]:
     for part, others in _parted(evidence, program, _possible(evidence, program, own) if own else []):
         if not others:
             yield donated(program.key, [argument.index for argument in part])
+
+
+def _as_written(evidence: Evidence | None, program: ProgramProfile, arguments: list[StreamedArgument]) -> list[StreamedArgument]:
+    """With the names of the parameters, where JAX gives them its own."""
+    if evidence is None or not arguments:
+        return arguments
+    planned = evidence.programs[program.key]
+    jit, leaves = jit_of(planned), len(planned.arguments)
+    given, places = jit.positional, {argument.index for argument in arguments}
+    if jit.is_pmap and 0 < len(given) < leaves and places == set(range(leaves - len(given) + 1)):  # the others have the rest, one each
+        return [replace(argument, name=given[0]) for argument in arguments]
+    return [replace(argument, name=jit.parameter(argument.name, leaves) or argument.name) for argument in arguments]
 
 
 def _parted(
@@ -148,7 +161,7 @@ def donating(jit: Jit, names: Sequence[str]) -> str:
     Args: names: of arguments, or of parts of some: 'params[0]', 'args[1].mu'.
     """
     try:
-        numbers, named = _listed(jit.option("donate_argnums")), _listed(jit.option("donate_argnames"))
+        numbers, named = listed(jit.option("donate_argnums")), listed(jit.option("donate_argnames"))
     except (TypeError, ValueError):  # a variable
         return ""
     given = jit.positional
@@ -157,7 +170,11 @@ def donating(jit: Jit, names: Sequence[str]) -> str:
     for name in names:
         root = re.split(r"[\[.]", name)[0]
         place = re.match(r"\[(\d+)\]", name.removeprefix(root))
-        if place is not None and root not in jit.parameters and root == (jit.star or "args"):
+        if is_leaf(name) or (jit.is_pmap and name not in given):  # of a tree, whose leaves only are known
+            return ""
+        if jit.is_pmap:
+            by_number.add(given.index(name))
+        elif place is not None and root not in jit.parameters and root == (jit.star or "args"):
             by_number.add(len(given) + int(place[1]))
         else:
             by_name[root] = None
@@ -172,7 +189,7 @@ def donating(jit: Jit, names: Sequence[str]) -> str:
     return ""
 
 
-def _listed(option: object) -> tuple[Any, ...]:
+def listed(option: object) -> tuple[Any, ...]:
     """The values of an option that takes one or several."""
     return () if option is None else (option,) if isinstance(option, int | str) else tuple(cast("Iterable[Any]", option))
 
@@ -191,7 +208,7 @@ def _names(arguments: Sequence[StreamedArgument]) -> str:
 def _roots(arguments: Sequence[StreamedArgument]) -> str:
     """The function's own arguments, of which these are parts: 'params' of 'params[0][1]'."""
     largest = sorted(arguments, key=lambda argument: -argument.size_bytes)
-    return names_text(list(dict.fromkeys(re.split(r"[\[.]", argument.name)[0] for argument in largest)), most=3)
+    return names_text(list(dict.fromkeys(root_of(argument.name) for argument in largest)), most=3)
 
 
 def _arguments(figures: Figures, program: ProgramProfile, arguments: list[StreamedArgument]) -> str:

@@ -5,7 +5,7 @@ All work is bounded in numbers of calls, and not in seconds, so that the advice 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, final
@@ -148,15 +148,20 @@ class Evidence:
         told = line_of_call(self.programs[key])
         return (told or kept) if key in self.host_lines.in_groups else (kept or told)
 
+    @cached_property
+    def whole(self) -> Played:
+        """All of the calls."""
+        return _played(self.history, self.calls, "")
+
     def played_for(self, changes: int, *, most: int | None = None) -> Played:
         """The part of the calls that may be played so often: all of them, or the last runs.
 
         Args: most: work of all replays together; None: MOST_PLAYED.
         """
-        work = sum(map(_work, self.calls))
+        work = work_of(self.calls)
         allowed = (MOST_PLAYED if most is None else most) // (changes + 2)
         if work <= allowed and self.is_whole:
-            return _played(self.history, self.calls, "")
+            return self.whole
         first = _first_of_last(self.calls, min(allowed, work if self.is_whole else int((1 - _WARM) * work)))
         starts = tuple(_starts(self.calls))
         start = next((start for start in starts if start >= first), starts[-1] if starts else 0)
@@ -176,10 +181,11 @@ class Evidence:
         Args: most: as of `played_for`.
         """
         allowed = MOST_PLAYED if most is None else most
-        last = self.played_for(changes, most=allowed)
+        if self.is_whole and work_of(self.calls) <= allowed // (changes + 2):
+            return (self.whole,), ""
+        last = self.played_for(changes, most=allowed // 2)
         if not last.basis:
             return (last,), ""
-        last = self.played_for(changes, most=allowed // 2)
         runs, work, end = sum(isinstance(call, Dispatch) for call in last.script.calls), 0, 0
         starts = set(_starts(self.calls))
         for index, call in enumerate(self.calls):
@@ -271,13 +277,18 @@ class Evidence:
     def until(self, start: int) -> int | None:
         """Cycles until all that was called before a position has ended; None if that is long to play, or not kept."""
         calls = self.calls[:start]
-        if not self.is_whole or sum(map(_work, calls)) > MOST_PLAYED // 4:
+        if not self.is_whole or work_of(calls) > MOST_PLAYED // 4:
             return None
         return replay(self.history, calls=calls).end_cycle - begin_of(self.history.snapshot)
 
     def seconds(self, cycles: float) -> float:
         """Of emulated time."""
         return seconds_from_cycles(round(cycles), self.machine.ipu.clock_hz)
+
+
+def work_of(calls: Iterable[Call]) -> int:
+    """How long it takes to read or to play calls, in numbers."""
+    return sum(map(_work, calls))
 
 
 def begin_of(snapshot: Snapshot) -> int:
@@ -322,7 +333,7 @@ def _without_earlier_moments(calls: Sequence[Call]) -> tuple[Call, ...]:
 
 
 def _work(call: Call) -> int:
-    """How long it takes to read or to play a call, in numbers."""
+    """Of one call."""
     match call:
         case Dispatch():
             return _CALL_WORK + sum(len(row) for row in (*call.arguments, *call.results))

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tilestep.plan.frames import user_frame
 from tilestep.plan.steps import Frame, Program
 from tilestep.record.source_lines import source_text
 from tilestep.report.advice.finding import Line
+from tilestep.report.advice.written import last_name, nodes_of
 
 _JITS: Final = frozenset({"jit", "pjit"})
+_PMAP: Final = "pmap"
+_LEAVES: Final = "flat_args"  # what jax.pmap calls the leaves of its arguments
+_MAPPED: Final = "fun"  # and their programs
+_LEAF: Final = re.compile(rf"{_LEAVES}\[(\d+)\].*")
 _LONGEST: Final = 160  # characters of a line of code
 
 
@@ -53,6 +59,34 @@ class Jit(NamedTuple):
         """The name of the parameter that takes the arguments behind them; '' if it is unknown."""
         star = None if self.definition is None else self.definition.args.vararg
         return "" if star is None else star.arg
+
+    @property
+    def is_pmap(self) -> bool:
+        """Whether jax.pmap makes it a program, whose arguments are known by the places of their leaves only."""
+        return self.call is not None and _makes(self.call, frozenset({_PMAP}))
+
+    def parameter(self, name: str, leaves: int) -> str:
+        """The function's parameter that an argument of the program is: 'w' for 'flat_args[0]' of a pmap; '' if that is unknown.
+
+        Args:
+            name: of the argument.
+            leaves: of all arguments; as many as there are parameters are one of each.
+        """
+        place = _LEAF.fullmatch(name)
+        if place is None:
+            return name
+        given = self.positional
+        return given[int(place[1])] if self.is_pmap and len(given) == leaves and int(place[1]) < leaves else ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the user calls it by: the names that what jits it is given, or its own."""
+        if self.is_decorator or self.call is None or self.line is None:
+            return (self.name,) if self.name.isidentifier() else ()
+        place = self.call.lineno, self.call.col_offset
+        nodes = nodes_of(source_text(self.line.file) or "")
+        made = [node for node in nodes if isinstance(node, ast.Assign) and (node.value.lineno, node.value.col_offset) == place]
+        return tuple(last_name(target) for node in made for target in node.targets if last_name(target))
 
     @property
     def returns(self) -> Line | None:
@@ -113,6 +147,8 @@ def jit_of(program: Program, text_of: Callable[[str], str | None] = source_text)
             places = ([each for each in places if _has(each, within)] or places)[-1:]
         if places and definition is None:
             definition, home = places[-1], file
+    if name == _MAPPED and any(is_leaf(argument.name) for argument in program.arguments):
+        return _mapped(found)
     made = [(file, *jit) for file, (_, jits) in found.items() for jit in jits if _jits(jit[0], jit[1], name, definition)]
     known = getattr(definition, "name", "") if definition is not None else program.name.removeprefix("jit_") if name != "lambda" else ""
     if len(made) == 1:
@@ -121,6 +157,34 @@ def jit_of(program: Program, text_of: Callable[[str], str | None] = source_text)
         return Jit(known, Line(file=file, number=call.lineno), definition, None if bare else call, decorated is not None)
     line = None if definition is None else Line(file=home, number=definition.lineno)
     return Jit(known, line, definition, None, False)
+
+
+def is_leaf(name: str) -> bool:
+    """Whether an argument's name is the place of a leaf, as jax.pmap has it."""
+    return _LEAF.fullmatch(name) is not None
+
+
+def _mapped(found: Mapping[str, tuple[Sequence[_Function], Sequence[_Made]]]) -> Jit:
+    """What the only pmap of some files maps. Its program has a name that JAX gives to all."""
+    made = [(file, *each) for file, (_, makers) in found.items() for each in makers if _makes(each[0], frozenset({_PMAP}))]
+    if len(made) != 1:
+        return Jit("", None, None, None, False)
+    file, call, decorated = made[0]
+    definition: _Function | None = decorated
+    if decorated is None and isinstance(call, ast.Call):
+        given = call.args[0]
+        named = [each for each in found[file][0] if getattr(each, "name", "") == last_name(given) != ""]
+        definition = given if isinstance(given, ast.Lambda) else named[0] if len(named) == 1 else None
+    name, line = getattr(definition, "name", ""), Line(file=file, number=call.lineno)
+    bare = ast.Call(func=call, args=[], keywords=[])
+    return Jit(name, line, definition, call if isinstance(call, ast.Call) else bare, decorated is not None)
+
+
+def _makes(node: ast.expr, makers: frozenset[str]) -> bool:
+    """Whether it is jax.pmap, a call of it, or functools.partial(jax.pmap, ...)."""
+    if isinstance(node, ast.Call):
+        return last_name(node.func) in makers or (last_name(node.func) == "partial" and bool(node.args) and _makes(node.args[0], makers))
+    return last_name(node) in makers
 
 
 def _has(function: _Function, frame: Frame) -> bool:
@@ -142,43 +206,31 @@ _Made = tuple[ast.expr, ast.FunctionDef | None]  # what jits, and the function b
 @functools.lru_cache(maxsize=16)
 def _functions(text: str) -> tuple[tuple[_Function, ...], tuple[_Made, ...]]:
     """The functions of a source, and what jits some. Text that is no Python has none."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return (), ()
-    nodes = list(ast.walk(tree))
+    nodes = nodes_of(text)
     functions = tuple(node for node in nodes if isinstance(node, _Function))
     above = [(each, node) for node in functions if isinstance(node, ast.FunctionDef) for each in node.decorator_list]
     decorators = {id(each) for each, _ in above}
-    made: list[_Made] = [(each, node) for each, node in above if _is_jit(each) or (isinstance(each, ast.Call) and _is_jit_call(each))]
+    makers = _JITS | {_PMAP}
+    made: list[_Made] = [(each, node) for each, node in above if _makes(each, makers)]
     made += [
-        (node, None) for node in nodes if isinstance(node, ast.Call) and id(node) not in decorators and _is_jit(node.func) and node.args
+        (node, None)
+        for node in nodes
+        if isinstance(node, ast.Call) and id(node) not in decorators and last_name(node.func) in makers and node.args
     ]
     return functions, tuple(made)
 
 
 def _jits(made: ast.expr, decorated: ast.FunctionDef | None, name: str, definition: _Function | None) -> bool:
     """Whether that jits the function."""
+    if _makes(made, frozenset({_PMAP})):
+        return False
     if decorated is not None:
         return decorated is definition or (definition is None and _plain(decorated.name) == name)
     assert isinstance(made, ast.Call)
     [given] = made.args[:1]
-    if isinstance(given, ast.Call) and _last(given.func) == "partial" and given.args:
+    if isinstance(given, ast.Call) and last_name(given.func) == "partial" and given.args:
         given = given.args[0]
-    return given is definition if isinstance(given, ast.Lambda) else _plain(_last(given)) == name
-
-
-def _is_jit(node: ast.expr) -> bool:
-    return _last(node) in _JITS
-
-
-def _is_jit_call(node: ast.Call) -> bool:
-    """jax.jit(...) or functools.partial(jax.jit, ...) as a decorator."""
-    return _is_jit(node.func) or (_last(node.func) == "partial" and bool(node.args) and _is_jit(node.args[0]))
-
-
-def _last(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return given is definition if isinstance(given, ast.Lambda) else _plain(last_name(given)) == name
 
 
 def _own(function: ast.FunctionDef) -> Iterator[ast.AST]:
@@ -214,8 +266,4 @@ def made_at(program: Program, makers: frozenset[str]) -> Line | None:
 
 @functools.lru_cache(maxsize=16)
 def _calls(text: str, names: frozenset[str]) -> tuple[int, ...]:
-    try:
-        nodes = ast.walk(ast.parse(text))
-        return tuple(node.lineno for node in nodes if isinstance(node, ast.Call) and _last(node.func) in names)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return ()
+    return tuple(node.lineno for node in nodes_of(text) if isinstance(node, ast.Call) and last_name(node.func) in names)

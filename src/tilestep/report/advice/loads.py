@@ -14,11 +14,15 @@ from tilestep.record.edits.script import Script
 from tilestep.record.sources import MOST_TEXT, Source
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
+from tilestep.report.advice.jits import jit_of
 from tilestep.report.advice.lines import leaves
+from tilestep.report.advice.load_code import one_program, padded, placed, together
 from tilestep.report.advice.loaded import Loaded, loaded
 from tilestep.report.advice.phrases import AS_ONE, CPU_DEFAULT, CPU_FREE, times_text
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.advice.single import Shares, shares_of, single_text, single_ways, staged, staged_text, staged_ways
+from tilestep.report.advice.written import lines_of
+from tilestep.report.advice.written import on_cpu as under_cpu
 from tilestep.report.figures import Figures, ShapesProfile
 from tilestep.report.quantities import count_text, names_text, share_text
 
@@ -53,9 +57,13 @@ def loads(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         are = "is" if count == 1 else "are"
         shares: Shares = () if part is others else shares_of(part, evidence)
         if part is copies:
-            what, text, ways = "copies of arrays of the host", staged_text(part, shares), staged_ways(part)
+            what, text, ways = "copies of arrays of the host", staged_text(part, shares), staged_ways(part, shares)
         elif part is single:
-            what, text, ways = "single operations outside of jit", single_text(part, shares), single_ways(part) if evidence else ()
+            what, text, ways = (
+                "single operations outside of jit",
+                single_text(part, shares),
+                single_ways(part, shares) if evidence else (),
+            )
         else:
             what, text, ways = "jitted functions", _switching(figures, part, evidence), _ways(figures, part, evidence)
         if len(parts) == 1:
@@ -88,6 +96,7 @@ def _ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) 
         largest = max(function.keys, key=lambda key: sum(a.size_bytes for a in evidence.programs[key].arguments))
         others = [key for key in function.keys if key != largest]
         if set(function.keys) & set(keys):
+            mask = _needs_mask(function, evidence)
             edit = {"batch": f"pad {function.argument} of {function.name}", "dtype": f"call {function.name} with one dtype"}
             ways.append(
                 Way(
@@ -95,16 +104,21 @@ def _ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) 
                     change=called_as(others, largest),
                     how="replayed" if function.differs == "batch" else "about",
                     basis="" if function.differs == "batch" else "as if all calls had the largest shapes",
+                    code=padded(evidence, function, largest, mask=mask),
+                    line=evidence.line_of_call(largest),
                 )
             )
     for copies in _copies(alone, evidence):
         first, *others = copies
         names = _resharded(copies, evidence)
         edit = f"make {first.name} one program: arrays in place of static arguments, one dtype, one jit"
+        code, line = one_program(evidence, [key for unit in copies for key in unit.keys])
         if names:
-            edit = f"put {names} with its sharding before the first call (jax.device_put(…, NamedSharding(mesh, spec)))"
+            named = names_text(_as_written(evidence, first, names), most=3)
+            code, line = placed(evidence.programs[first.keys[0]], names), None
+            edit = f"put {named} with its sharding before the first call (jax.device_put(…, NamedSharding(mesh, spec)))"
         change = called_as([key for unit in others for key in unit.keys], first.keys[0])
-        ways.append(Way(edit=edit, change=change, how="about", basis="as if all calls were of one program"))
+        ways.append(Way(edit=edit, change=change, how="about", basis="as if all calls were of one program", code=code, line=line))
     surplus = _surplus(alone, evidence)
     alone = [unit for unit in alone if unit not in surplus]
     keys = [key for unit in alone for key in unit.keys]
@@ -114,11 +128,14 @@ def _ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) 
         labels = names_text([figures.label(key) for key in short], most=3)
         turn, loop = merged(keys, by_turns=True), merged(keys)
         script = Script(calls=evidence.calls, programs=evidence.programs)
-        ways.append(Way(edit=f"put {names} into one jitted function", change=turn, how="about", basis=AS_ONE))
+        code = together(evidence, keys)
+        ways.append(Way(edit=f"put {names} into one jitted function", change=turn, how="about", basis=AS_ONE, code=code))
         if turn(script).calls != loop(script).calls:
             edit = f"put {names} into one jitted function that loops over all turns on the IPU (lax.fori_loop, lax.scan)"
             ways.append(Way(edit=edit, change=loop, how="about", basis=f"{AS_ONE} over all turns"))
-        ways.append(Way(edit=f"run {labels} under {CPU_DEFAULT}", change=on_cpu(short), how="about", basis=CPU_FREE))
+        lines = lines_of(evidence.line_of_call(key) for key in short)
+        edit, code = f"run {labels} under {CPU_DEFAULT}", under_cpu(lines)
+        ways.append(Way(edit=edit, change=on_cpu(short), how="about", basis=CPU_FREE, code=code, line=lines[0] if lines else None))
     return tuple(ways)
 
 
@@ -148,24 +165,31 @@ def _surplus(units: Sequence[Loaded], evidence: Evidence | None) -> list[Loaded]
     return [unit for copies in _copies(units, evidence) for unit in copies[1:]]
 
 
-def _resharded(copies: Sequence[Loaded], evidence: Evidence | None) -> str:
+def _resharded(copies: Sequence[Loaded], evidence: Evidence | None) -> tuple[str, ...]:
     """The arguments that the host gives to one of some programs, and other programs to the rest, which are of equal code.
 
-    Only their shardings differ then; '' if that is not so.
+    Only their shardings differ then; () if that is not so.
     """
     keys = [key for unit in copies for key in unit.keys]
     if evidence is None or evidence.programs[keys[0]].num_ipus < 2:
-        return ""
+        return ()
     codes = {_plain_hlo(evidence.sources[key]) if key in evidence.sources else "" for key in keys}
     if len(codes) > 1 or codes == {""}:
-        return ""
+        return ()
     results = {value for call in evidence.dispatches for row in call.results for value in row}
     names: list[str] = []
     for argument in evidence.programs[keys[0]].arguments:
         given = {key: {row[argument.index] in results for row in _rows(evidence, key)} for key in keys}
         if sum(of == {False} for of in given.values()) == 1 and sum(of == {True} for of in given.values()) == len(keys) - 1:
             names.append(argument.name)
-    return names_text(names, most=3) if names else ""
+    return tuple(names)
+
+
+def _as_written(evidence: Evidence, unit: Loaded, names: Sequence[str]) -> list[str]:
+    """Arguments by the names of the function's parameters, where those are known."""
+    program = evidence.programs[unit.keys[0]]
+    jit = jit_of(program)
+    return [jit.parameter(name, len(program.arguments)) or name for name in names]
 
 
 def _rows(evidence: Evidence, key: int) -> Iterator[tuple[int, ...]]:
@@ -181,9 +205,10 @@ def _plain_hlo(source: Source) -> str:
 
 def _several(copies: Sequence[Loaded], evidence: Evidence | None) -> str:
     names = _resharded(copies, evidence)
-    if names:
+    if names and evidence is not None:
+        named = names_text(_as_written(evidence, copies[0], names), most=3)
         return (
-            f"{copies[0].name} is {len(copies)} programs of equal code: {names} came from the host first, without the sharding that it has "
+            f"{copies[0].name} is {len(copies)} programs of equal code: {named} came from the host first, without the sharding that it has "
             "later, and each sharding makes another program. Put it with that sharding before the first call."
         )
     return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tilestep.report.advice.evidence import Evidence
@@ -36,6 +36,37 @@ def group_text(name: str) -> str:
 def is_loop(group: str) -> bool:
     """Whether a program group is a loop of this package, so that nobody has given it its name."""
     return _LOOP.fullmatch(group) is not None
+
+
+def numbers_text(numbers: Sequence[int]) -> str:
+    """'1 to 3', '1, 2 and 4'."""
+    first, last = min(numbers), max(numbers)
+    if len(numbers) > 2 and last - first == len(numbers) - 1:
+        return f"{first} to {last}"
+    *others, end = map(str, numbers)
+    return f"{', '.join(others)} and {end}" if others else end
+
+
+def left_text(why: str, numbers: Sequence[int]) -> str:
+    """'4, which saves nothing beside them': findings that are not among those that are played together.
+
+    Args: why: as `Together` has it; another word: nobody knows.
+    """
+    nothing = one_or(numbers, "saves nothing beside them", "save nothing beside them")
+    reasons = {
+        "same line": one_or(numbers, "another edit at a line that one of them changes", "other edits at lines that they change"),
+        "saves nothing": f"which {nothing}",
+        "not played": "which cannot be played with them",
+    }
+    return f"{numbers_text(numbers)}, {reasons.get(why, f'which cannot be played with them or {nothing}')}"
+
+
+def left_texts(left: Iterable[tuple[int, str]]) -> list[str]:
+    """A phrase for each reason. Args: left: the numbers of the findings, each with its reason."""
+    by_reason: dict[str, list[int]] = {}
+    for number, why in left:
+        by_reason.setdefault(why, []).append(number)
+    return [left_text(why, numbers) for why, numbers in by_reason.items()]
 
 
 def one_or(things: Sequence[object], one: str, several: str) -> str:

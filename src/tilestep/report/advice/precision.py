@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from tilestep.plan.steps import Program
 from tilestep.record.edits.script import Script, with_changed
+from tilestep.record.source_lines import source_text
 from tilestep.record.sources import planned_again
 from tilestep.report.advice.evidence import Evidence
-from tilestep.report.advice.finding import Finding
+from tilestep.report.advice.finding import Finding, Line
 from tilestep.report.advice.jits import jit_of
+from tilestep.report.advice.lines import leaves
 from tilestep.report.advice.longest import longest_program
 from tilestep.report.advice.proposal import Proposal, Way
+from tilestep.report.advice.written import last_name, nodes_of
 from tilestep.report.figures import Figures
 from tilestep.report.quantities import names_text
 
 _PRODUCTS: Final = ("matmul", "convolution")  # families on the matrix unit
+_GRADIENT: Final = "transpose(jvp"  # in the scope of what jax.grad makes to go backward
+_GRADIENTS: Final = frozenset({"grad", "value_and_grad", "vjp"})
+_HALF: Final = "lambda each: each.astype(jnp.float16) if each.dtype == jnp.float32 else each"
 _LEAST_SHARE: Final = 0.05  # of emulated time: precision is not given away for less
 
 
@@ -69,15 +76,47 @@ def halves(figures: Figures, evidence: Evidence | None, words: PrecisionWords = 
     def change(program: Program) -> Program:
         return replace(program, body=planned_again(source, program, machine, halves=True).body)
 
+    code, where = _in_half(evidence.programs[profile.key]) if words is JAX else ("", None)
     way = Way(
         edit=words.edit.format(label=label),
         change=with_changed([profile.key], change),
         how="about",
         basis=f"its supersteps planned again with {words.half} for all of {words.single}",
         plans=True,
+        code=code,
+        line=where,
     )
     line = evidence.line_of_call(profile.key)
     yield Proposal(finding=Finding(kind="halves", text=text, line=line), ways=(way,), only_with_gain=True, least_share=_LEAST_SHARE)
+
+
+def _in_half(program: Program) -> tuple[str, Line | None]:
+    """A function whose parameters are float16, and its line: the one that is differentiated, or else the one that is jitted.
+
+    What is around it keeps float32. ('', None) if that function is not known, or takes more than its parameters.
+    """
+    jit = jit_of(program)
+    if jit.line is None:
+        return "", None
+    of_file = [node for node in nodes_of(source_text(jit.line.file) or "") if isinstance(node, ast.FunctionDef | ast.Call)]
+    function = jit.definition
+    if any(_GRADIENT in leaf.scope for leaf in leaves(program.body)):
+        taken = {
+            last_name(node.args[0]) for node in of_file if isinstance(node, ast.Call) and last_name(node.func) in _GRADIENTS and node.args
+        }
+        named = [node for node in of_file if isinstance(node, ast.FunctionDef) and node.name in taken]
+        function = named[0] if len(taken) == len(named) == 1 and not named[0].col_offset else None
+    elif any(argument.result is not None for argument in program.arguments):
+        return "", None  # its results are its arguments of the next call
+    if not isinstance(function, ast.FunctionDef):
+        return "", None
+    names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+    if not names:
+        return "", None
+    given, args = ", ".join(names), ast.unparse(function.args)
+    one = f"{given} = half({given})" if len(names) == 1 else f"{given} = half(({given}))"
+    code = f"half = lambda tree: jax.tree.map({_HALF}, tree)\ndef {function.name}({args}):\n    {one}"
+    return code, Line(file=jit.line.file, number=function.lineno)
 
 
 def doubles(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:

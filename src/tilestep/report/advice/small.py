@@ -7,19 +7,21 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from tilestep.errors import TilestepError
+from tilestep.plan.frames import user_frame
 from tilestep.plan.steps import Program, Superstep
 from tilestep.record.edits.fewer import in_fewer_calls
 from tilestep.record.edits.larger import enlarged
 from tilestep.record.edits.script import Change, ImpossibleEditError
 from tilestep.record.sources import MOST_TEXT, Source, planned_again
 from tilestep.report.advice.evidence import Evidence
-from tilestep.report.advice.finding import Finding
+from tilestep.report.advice.finding import Finding, Line
 from tilestep.report.advice.lines import leaves, line_of
 from tilestep.report.advice.longest import longest_program, superstep_cycles
 from tilestep.report.advice.phrases import group_text, is_loop
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.advice.repeated import never_new
 from tilestep.report.advice.set_up import steady_state
+from tilestep.report.advice.written import constants
 from tilestep.report.batch import batches, scales
 from tilestep.report.figures import Figures, ProgramProfile
 from tilestep.report.quantities import share_text
@@ -75,6 +77,7 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         edit = f"make {what} {batch * factor:,} samples in place of {batch:,}, in fewer steps"
         change, times = _all_larger(changed), factor
     steady = steady_state(figures, evidence)
+    line, code = _number(evidence, profile.key, batch, batch * factor)
     way = Way(
         edit=edit,
         change=change,
@@ -83,6 +86,8 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         times=times,
         fixed_cycles=steady.set_up_cycles if steady is not None else sum(p.cycles.load for p in figures.programs),
         plans=True,
+        code=code,
+        line=line,
     )
     line = (None if largest is None else line_of(program, largest.frame)) or evidence.line_of_call(profile.key)
     finding = Finding(kind="products" if thin else "steps", text=text, line=line)
@@ -108,6 +113,18 @@ def _members(figures: Figures, evidence: Evidence, profile: ProgramProfile, batc
                 found[other.key] = planned
                 break
     return found
+
+
+def _number(evidence: Evidence, key: int, batch: int, larger: int) -> tuple[Line | None, str]:
+    """The only line of the program's files that says how large a batch is, and what it says then; (None, '') if there is none."""
+    frames, call = evidence.programs[key].frames, evidence.line_of_call(key)
+    files = [frames[n - 1].file for n in range(1, len(frames) + 1) if user_frame(frames, n) == n]
+    found = constants([*files, *([] if call is None else [call.file])], batch)
+    named = [each for each in found if "batch" in f"{each[2]} {each[1]}".lower()]
+    if len(named) != 1:
+        return None, ""
+    line, code, _ = named[0]
+    return line, code.format(larger)
 
 
 def _filled(evidence: Evidence, profile: ProgramProfile) -> float:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
-import gc
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
@@ -12,6 +10,7 @@ from html import escape
 from typing import Final
 
 from tilestep.errors import RecordingError
+from tilestep.report.collected import collected_seldom
 from tilestep.report.page.assets import script, style
 from tilestep.report.page.block import packed
 from tilestep.report.page.sections.comparison import comparison
@@ -25,7 +24,6 @@ MOST_CALLS: Final = 100_000  # of a journal that is played again, so that no run
 _TRIES: Final = 2  # to make a page smaller; what is not made of events stays
 _LEAST_PART: Final = 0.01  # of the events that a page keeps in any case
 _MARGIN: Final = 0.9  # because packed events are not all of a size
-_COLLECTED_EVERY: Final = 100_000  # objects more than before
 
 
 def page_html(a: Report, b: Report | None = None, *, labels: tuple[str, str] = ("A", "B"), served: bool = False) -> str:
@@ -67,19 +65,6 @@ def page_html(a: Report, b: Report | None = None, *, labels: tuple[str, str] = (
         f'<script type="module">{code}</script></body></html>\n',
     ]
     return "\n".join(parts)
-
-
-@contextlib.contextmanager
-def collected_seldom() -> Iterator[None]:
-    """Python looks for garbage in cycles less often. The replays of a page make many objects of which few are in any, and each look goes
-    through all that the user's program has: it took half of the time."""
-    before = gc.get_threshold()
-    if 0 < before[0] < _COLLECTED_EVERY:
-        gc.set_threshold(_COLLECTED_EVERY, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _fitting(a: Report, b: Report | None, *, others: int) -> dict[str, str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final, cast, final
 
 from tilestep.errors import RecordingError
-from tilestep.messages import plain
+from tilestep.messages import plain, shown
 from tilestep.record.call_tables import history_of
 from tilestep.record.container import read_recording
 from tilestep.record.history import History
@@ -19,6 +19,7 @@ from tilestep.record.merged import are_of_one_job, merged
 from tilestep.record.schema import SUFFIX
 from tilestep.record.tables import Tables, json_text
 from tilestep.record.whole import with_all_events
+from tilestep.report.figures import SCHEMA_VERSION
 from tilestep.report.file_names import PROGRAM_FILE, PROGRAMS, RUN_FILE
 from tilestep.report.reader.compilation import Compilation, Target
 from tilestep.report.reader.execution import Execution
@@ -95,9 +96,19 @@ class Report:
 
     @cached_property
     def profile(self) -> Mapping[str, Any]:
-        """The figures of the profile, as profile.json has them; empty if they were not recorded."""
+        """The figures of the profile, as profile.json has them; empty if they were not recorded.
+
+        Raises: RecordingError if they are of a newer form, whose names may mean something else, or are no JSON.
+        """
         document: Any = json_text(self.tables, "profile")
-        return cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+        profile = cast("dict[str, Any]", document) if isinstance(document, dict) else {}
+        form = profile.get("version", SCHEMA_VERSION)
+        if type(form) is int and form > SCHEMA_VERSION:
+            raise RecordingError(
+                f"{self.where} has a profile of form {shown(form)}: this version of tilestep reads forms up to {SCHEMA_VERSION}: "
+                "install a newer one"
+            )
+        return profile
 
     @cached_property
     def history(self) -> History:

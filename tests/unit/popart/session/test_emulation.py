@@ -19,6 +19,7 @@ from tilestep.machine import MachineSpec, load_machine
 from tilestep.options import PlanOptions
 from tilestep.popart.exceptions import OutOfMemoryException, popart_runtime_error
 from tilestep.popart.session.emulation import Emulation, EmulationOptions, Kept, emulation_options
+from tilestep.popart.session.emulation import options as emulation_settings
 
 SIZE = 64
 W = jax.ShapeDtypeStruct((SIZE, SIZE), np.float32)
@@ -285,8 +286,7 @@ def test_a_profile_that_is_reset_counts_from_there() -> None:
 
 
 def test_reports_are_written_when_the_session_is_gone(tmp_path: Path) -> None:
-    options = emulation_options({"autoReport.all": "true", "autoReport.directory": str(tmp_path)})
-    emulation = Emulation(machine(), name="inference", options=options)
+    emulation = Emulation(machine(), name="inference", options=reports_in(tmp_path))
     emulation.prepare("run", jax.jit(infer), ({"w": W}, X), kept=[Kept(argument=0)])
     emulation.ran("run", name="a call")
     path, cycles = Path(emulation.profile_path), emulation.total_cycles()
@@ -299,6 +299,23 @@ def test_reports_are_written_when_the_session_is_gone(tmp_path: Path) -> None:
     assert report.execution.total_cycles.total == cycles
     assert [run.name for run in report.in_full().execution.runs] == ["a call"]
     assert {each.name for each in path.parent.iterdir()} == {"report.html", "run.tilestep", "profile.json", "summary.txt", "programs"}
+
+
+def test_a_second_run_of_a_program_writes_over_the_recordings_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for calls in ([2, 1], [3]):
+        monkeypatch.setattr(emulation_settings, "_taken", set())  # of another process
+        sessions = [Emulation(machine(), name="inference", options=reports_in(tmp_path)) for _ in calls]
+        for emulation, number in zip(sessions, calls, strict=True):
+            emulation.prepare("run", jax.jit(infer), ({"w": W}, X), kept=[Kept(argument=0)])
+            for _ in range(number):
+                emulation.ran("run")
+            emulation.close()
+    runs = {each.name: len(open_report(each).in_full().execution.runs) for each in tmp_path.iterdir()}
+    assert runs == {"inference": 3, "inference-2": 1}, "the same session has the same folder"
+
+
+def reports_in(directory: Path) -> EmulationOptions:
+    return emulation_options({"autoReport.all": "true", "autoReport.directory": str(directory)})
 
 
 def test_nothing_is_written_unless_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

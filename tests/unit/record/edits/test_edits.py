@@ -15,7 +15,8 @@ from tilestep.record.edits.donation import kept as kept_unchanged
 from tilestep.record.edits.moved import called_as, merged, on_cpu, passed_straight
 from tilestep.record.edits.programs import in_tiles, on_fewer_tiles, scaled, with_collectives
 from tilestep.record.edits.reads import read_at_the_end, without_results
-from tilestep.record.edits.script import Change, ImpossibleEditError, in_turn, with_changed
+from tilestep.record.edits.script import Change, ImpossibleEditError, in_turn, with_changed, without_forgets
+from tilestep.record.replay import replay
 
 BIG = 4096
 STEPS = 6
@@ -301,3 +302,24 @@ def test_a_table_that_is_put_once_is_exact() -> None:
 def test_a_result_is_not_put_once() -> None:
     with pytest.raises(ImpossibleEditError, match="argument of program 1 was not put by the host"):
         cycles(kept(training(step())), put_once(1, [0]))
+
+
+def test_values_that_are_never_forgotten_take_as_long() -> None:
+    """Unless a number names one value after another."""
+    called = program(superstep(5), takes=(30,), gives=(4,))
+
+    def act(host: Host) -> None:
+        for _ in range(3):
+            argument = host.put(30)
+            [result] = host.run(called, argument)
+            host.system.read(result)
+            for value in (argument, result):
+                host.system.forget(value)
+
+    history = kept(act)
+    calls = list(history.calls)
+    fewer = without_forgets(calls, history.snapshot)
+    assert len(fewer) == len(calls) - 6
+    assert replay(history, calls=fewer).end_cycle == replay(history).end_cycle
+    again = [*calls, calls[0]]  # puts the first value, which was forgotten
+    assert without_forgets(again, history.snapshot) is again

@@ -7,23 +7,24 @@ import pytest
 from tests.unit.report.reader.recorded import journaled, larger, recorded, report_of, two_stages
 from tests.unit.sim.toy import Host, superstep
 from tilestep.record.call_tables import history_of
+from tilestep.report import knob_table as module
+from tilestep.report.knob_table import knob_table
 from tilestep.report.knobs import KNOBS
 from tilestep.report.page.block import packed
 from tilestep.report.page.sections import what_if as section
 from tilestep.report.page.sections.what_if import ORIGINS, what_if
 from tilestep.report.reader import Report
-from tilestep.report.what_if import table
 
 
 def test_its_rows_are_those_of_the_command_line() -> None:
     report = Report(journaled(two_stages(), runs=4))
     block = what_if(report)
     assert block is not None
-    rows, basis = table(history_of(report.tables))
-    assert [(knob["knob"], knob["now"], knob["changes"]) for knob in block.json["knobs"]] == [
-        (row.knob, row.now, dict(row.changes)) for row in rows
+    found = knob_table(history_of(report.tables))
+    assert [(knob["knob"], knob["now"], knob["changes"], knob["unknown"]) for knob in block.json["knobs"]] == [
+        (row.knob, row.now, dict(row.changes), []) for row in found.rows
     ]
-    assert (block.json["basis"], block.json["why"]) == (basis, "")
+    assert (block.json["basis"], block.json["why"]) == (found.basis, "")
     assert all(knob["meaning"] for knob in block.json["knobs"])
     assert [knob["knob"] for knob in block.json["planned"]] == [knob.name for knob in KNOBS.values() if knob.plans]
     packed(block)
@@ -49,8 +50,19 @@ def test_a_long_recording_is_played_in_part_and_says_so(monkeypatch: pytest.Monk
     monkeypatch.setattr(section, "_MOST", 1)
     block = what_if(report)
     assert block is not None
-    assert block.json["basis"] == table(history_of(report.tables), most=1)[1]
+    assert block.json["basis"] == knob_table(history_of(report.tables), most=1).basis
     assert "last" in block.json["basis"]
+
+
+def test_what_was_not_played_is_among_its_knobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = Report(journaled(two_stages(), runs=4))
+    monkeypatch.setattr(module, "_MOST_LONG", 200)
+    monkeypatch.setattr(section, "_MOST", 1)
+    block = what_if(report)
+    assert block is not None
+    unplayed = [knob for knob in block.json["knobs"] if not knob["changes"]]
+    assert unplayed
+    assert all(knob["unknown"] for knob in unplayed)
 
 
 def test_without_a_journal_it_says_why() -> None:

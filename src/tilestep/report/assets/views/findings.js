@@ -61,20 +61,8 @@ function together(found) {
     h("strong", {}, how === "about" ? "about " : "", "−", valueOf(saved.share, "share", "findings.together")),
     " of the time, ",
     valueOf(saved.cycles, "cycles", "findings.together"),
-    `, played together${basis ? ` (${basis})` : ""}.${left.map(leftOut).join("")}`,
+    `, played together${basis ? ` (${basis})` : ""}.${left.map((/** @type {string} */ phrase) => ` Not in it: ${phrase}.`).join("")}`,
   );
-}
-
-/** Why findings are not among those that are played together. @param {{why: string, numbers: number[]}} left @returns {string} */
-function leftOut({ why, numbers }) {
-  const [one, nothing] = [numbers.length === 1, `${numbers.length === 1 ? "saves" : "save"} nothing beside them`];
-  /** @type {Record<string, string>} */
-  const reasons = {
-    "same line": one ? "another edit at a line that one of them changes" : "other edits at lines that they change",
-    "saves nothing": `which ${nothing}`,
-    "not played": "which cannot be played with them",
-  };
-  return ` Not in it: ${listed(numbers)}, ${reasons[why] ?? `which cannot be played with them or ${nothing}`}.`;
 }
 
 /** '1 to 3', '1, 2 and 4'. @param {number[]} numbers @returns {string} */

@@ -11,9 +11,8 @@ from types import MappingProxyType
 from typing import Any, Final, cast, get_args
 
 from tilestep.record.schema import EVENT_KINDS
-from tilestep.record.tables import json_text
-from tilestep.report.advice.finding import ASIDE, CELL, FIXED, How, Left
-from tilestep.report.advice.phrases import group_text
+from tilestep.report.advice.finding import ASIDE, CELL, FIXED, How
+from tilestep.report.advice.phrases import group_text, left_texts
 from tilestep.report.overview import relative_files
 from tilestep.report.page.block import Block
 from tilestep.report.page.sections.refused import refused
@@ -62,7 +61,6 @@ _EVENTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(  # kind of a f
     }
 )
 _HOW: Final = get_args(How)
-_WHY: Final = get_args(Left)
 _WORD: Final = re.compile(r"[\w.]*\w")  # names of programs among others
 
 
@@ -72,13 +70,12 @@ def findings(report: Report) -> Block | None:
     Its JSON: found (each with headline, edit, code, text, part ('first', 'fixed' or 'aside'), urgent, line {file, number, label}, others
     (further lines with their shares), gain {cycles, share, tile_bytes}, how, basis, unknown (why nobody knows a gain), ways (other edits,
     each with edit, gain, how, basis), program (row of the only one that its sentence names), proof (name of a view), see (state of that
-    view)), together {gain, how, basis, numbers, left (each reason with its numbers)} or null, steady {label, turns, turn_cycles,
+    view)), together {gain, how, basis, numbers, left (a phrase for each reason)} or null, steady {label, turns, turn_cycles,
     set_up_cycles} or null, idle_cycles, assumptions, options (autoReport and other engine options that were set).
 
-    Raises: RecordingError if the profile is damaged.
+    Raises: RecordingError if the profile is damaged, or of a newer form.
     """
-    profile = json_text(report.tables, "profile")
-    document = cast("dict[str, Any]", profile) if isinstance(profile, dict) else {}
+    document = report.profile
     read = _Findings(report)
     first = [read.finding(found.as_document(), program) for program, found in refused(report)]
     if not document and not first:
@@ -199,11 +196,8 @@ def _together(record: Any, before: int) -> dict[str, Any] | None:
     if not isinstance(record, dict) or number_in(record, "gain_share") is None:
         return None
     known = cast("dict[str, Any]", record)
-    left: dict[str, list[int]] = {}
-    for number, why in zip_longest(_numbers(known.get("left"), before), texts_in(known, "why")):
-        if number is not None:
-            left.setdefault(why if why in _WHY else "", []).append(number)
-    apart = [{"why": why, "numbers": numbers} for why, numbers in left.items()]
+    left = zip_longest(_numbers(known.get("left"), before), texts_in(known, "why"))
+    apart = left_texts((number, why or "") for number, why in left if number is not None)
     return {**_way(known), "numbers": _numbers(known.get("numbers"), before), "left": apart}
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
 from tilestep.errors import RecordingError
 from tilestep.messages import plain
 from tilestep.report.advice.evidence import MOST_PLAYED
+from tilestep.report.knob_table import KnobTable, answer, knob_table
 from tilestep.report.knobs import FAMILY, KNOBS
 from tilestep.report.page.block import Block
 from tilestep.report.page.untrusted import number_in, records_in, text_in
 from tilestep.report.reader import Report
-from tilestep.report.what_if import Turned, answer, table
 
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -25,7 +25,7 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
         "what_if.outcome": "The journal was played again with all these settings.",
     }
 )
-_MOST: Final = MOST_PLAYED // 4  # of the work of replays, because a page is written at the end of each recorded run
+_MOST: Final = MOST_PLAYED // 4  # of the work of replays of a part, because a page is written at the end of each recorded run
 
 
 def what_if(report: Report) -> Block | None:
@@ -33,22 +33,22 @@ def what_if(report: Report) -> Block | None:
 
     Its JSON: answer (which knob matters, in a sentence), cycles (emulated time of the recording, of which the changes are), parallel
     (whether several IPUs worked), knobs (each with knob, title, meaning, now, cycles (of a family's supersteps; None of others), changes
-    (setting -> change of emulated time: 0.1 is a tenth longer)), basis (from which runs they are estimated; '' if all were played), why
-    (why there are none; ''), planned (knobs that need programs to be planned again, with title and meaning).
+    (setting -> change of emulated time: 0.1 is a tenth longer), unknown (settings that were not played)), basis (from which runs they are
+    estimated; '' if all were played), why (why there are none; ''), planned (knobs that need programs to be planned again, with title and
+    meaning).
     """
     if "execution" not in report.parts:
         return None
     cycles = report.execution.total_cycles.total
-    rows: Sequence[Turned] = ()
-    basis = why = ""
+    turned, why = KnobTable(rows=()), ""
     try:
-        rows, basis = table(report.history, most=_MOST, cycles=cycles)
+        turned = knob_table(report.history, most=_MOST, cycles=cycles)
     except RecordingError as error:
         why = plain(error)
     taken = _taken(report)
     return Block(
         json={
-            "answer": "" if why else answer(rows, basis),
+            "answer": "" if why else answer(turned),
             "cycles": cycles,
             "parallel": (number_in(report.profile, "num_ipus_used") or 1) > 1,
             "knobs": [
@@ -59,10 +59,11 @@ def what_if(report: Report) -> Block | None:
                     "now": row.now,
                     "cycles": taken.get(row.knob.removeprefix(FAMILY)) if row.knob.startswith(FAMILY) else None,
                     "changes": dict(row.changes),
+                    "unknown": list(row.unknown),
                 }
-                for row in rows
+                for row in (*turned.rows, *turned.unplayed)
             ],
-            "basis": basis,
+            "basis": turned.basis,
             "why": why,
             "planned": [{"knob": knob.name, "title": knob.title, "meaning": knob.meaning} for knob in KNOBS.values() if knob.plans],
         }

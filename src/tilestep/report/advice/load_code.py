@@ -1,0 +1,206 @@
+"""Code of the edits that spare loads: one shape, one program, a sharding from the begin, one function in place of several."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tilestep.plan.steps import Program
+from tilestep.record.edits.script import used
+from tilestep.report.advice.donation import listed, root_of
+from tilestep.report.advice.evidence import Evidence
+from tilestep.report.advice.finding import Line
+from tilestep.report.advice.jits import Jit, jit_of
+from tilestep.report.advice.written import calls_of, changed, in_loop, last_name, statement
+from tilestep.report.figures import ShapesProfile
+from tilestep.sim.calls import Dispatch
+
+_SHAPE: Final = re.compile(r"(\w+)\[([\d,]*)\]")
+_NUMBERS: Final[Mapping[str, str]] = {"f32": "float32", "s32": "int32", "f16": "float16", "bf16": "bfloat16", "u32": "uint32"}
+
+
+def padded(evidence: Evidence, function: ShapesProfile, largest: int, *, mask: bool | None) -> str:
+    """An argument that is filled up to its largest shape, or has one dtype, on the line that calls a function; '' if it is not named."""
+    program = evidence.programs[largest]
+    found = next((a for a in program.arguments if a.name == function.argument), None)
+    if found is None or not found.name.isidentifier():
+        return ""
+    before = [_SHAPE.match(a.shape) for key in function.keys for a in evidence.programs[key].arguments if a.name == found.name]
+    shape = _SHAPE.match(found.shape)
+    if shape is None or None in before:
+        return ""
+    if function.differs == "dtype":
+        dtype = _NUMBERS.get(shape[1])
+        return _with_argument(evidence, largest, found.name, "np.asarray({}, np." + dtype + ")") if dtype else ""
+    dims = [[int(size) for size in each[2].split(",") if size] for each in before if each is not None]
+    whole = [int(size) for size in shape[2].split(",") if size]
+    if any(len(each) != len(whole) or any(size > most for size, most in zip(each, whole, strict=True)) for each in dims):
+        return ""
+    widths = [
+        f"(0, {most:d} - {'len({})' if place == 0 else '{}.shape[' + str(place) + ']'})"
+        if any(each[place] != most for each in dims)
+        else "(0, 0)"
+        for place, most in enumerate(whole)
+    ]
+    code = _with_argument(evidence, largest, found.name, f"np.pad({{}}, ({', '.join(widths)}{',' * (len(widths) == 1)}))")
+    return code + ("" if mask is False or not code else "  # and leave what is added out of sums")
+
+
+def one_program(evidence: Evidence, keys: Sequence[int]) -> tuple[str, Line | None]:
+    """One program in place of several of equal shapes: without static arguments, jitted once, or with numbers of one dtype; its line."""
+    program = evidence.programs[keys[0]]
+    jit, line = jit_of(program), evidence.line_of_call(keys[0])
+    try:
+        static = [name for name in ("static_argnums", "static_argnames") if jit.option(name) is not None]
+        places, names = listed(jit.option("static_argnums")), listed(jit.option("static_argnames"))
+    except (TypeError, ValueError):  # a variable
+        return "", None
+    if static:
+        given = jit.positional
+        own = [given[n] for n in places if isinstance(n, int) and -len(given) <= n < len(given)]
+        arrays = ", ".join(f"np.asarray({name})" for name in (*own, *names))
+        return f"{jit.with_options(dict.fromkeys(static))}  # and call it with {arrays or 'arrays'}", jit.line
+    if jit.call is not None and not jit.is_decorator and jit.line is not None and line is not None and in_loop(jit.line, jit.call):
+        name = jit.name or "f"
+
+        def named(node: ast.expr) -> ast.expr | None:
+            return ast.Name(name) if ast.unparse(node) == ast.unparse(jit.call or node) else None
+
+        used = changed(statement(jit.line), named)
+        return (f"{name} = {ast.unparse(jit.call)}  # once, before the loop\n{used}" if used else ""), jit.line
+    scalars = [a for a in program.arguments if a.shape.endswith("[]") and a.name.isidentifier()]
+    for argument in scalars:
+        dtype = _NUMBERS.get(argument.shape.removesuffix("[]"))
+        code = _with_argument(evidence, keys[0], argument.name, f"np.{dtype}({{}})") if dtype else ""
+        if code:
+            return code, line
+    return "", None
+
+
+def placed(program: Program, names: Sequence[str]) -> str:
+    """Arguments of a pmap with the sharding that they have later; '' if its axis has no name, or they have none."""
+    jit = jit_of(program)
+    leaves = len(program.arguments)
+    own = [jit.parameter(name, leaves) for name in names]
+    if not jit.is_pmap or not all(own):
+        return ""
+    keywords = {} if jit.call is None else {each.arg: each.value for each in jit.call.keywords}
+    axis = keywords.get("axis_name")
+    if not isinstance(axis, ast.Constant):
+        return ""
+    devices = ast.unparse(keywords["devices"]) if "devices" in keywords else "jax.local_devices()"
+    sharding = f"NamedSharding(Mesh(np.array({devices}), ({axis.value!r},)), PartitionSpec({axis.value!r}))"
+    return "\n".join(f"{name} = jax.device_put({name}, {sharding})" for name in own)
+
+
+def together(evidence: Evidence, keys: Sequence[int]) -> str:
+    """One function that calls those of a turn, as values go between them; '' if that is not to be told from names and calls."""
+    turn = _turn(evidence, keys)
+    if len(turn) < 2:
+        return ""
+    jits = [jit_of(evidence.programs[call.key]) for call in turn]
+    if any(len(jit.names) != 1 for jit in jits) or len({jit.names for jit in jits}) < len(jits):
+        return ""
+    made: dict[tuple[int, ...], str] = {}  # values -> what they are called
+    inside: set[int] = set()  # values that calls of the turn give
+    parameters: dict[str, tuple[int, ...]] = {}
+    donated: list[str] = []
+    rows: list[str] = []
+    outer = _used_outside(evidence, turn)
+    returned: list[str] = []
+    for call, jit in zip(turn, jits, strict=True):
+        program, values = evidence.programs[call.key], call.arguments[0]
+        roots: dict[str, list[int]] = {}
+        for argument in program.arguments:
+            roots.setdefault(root_of(argument.name), []).append(argument.index)
+        names: list[str] = []
+        for root, indices in roots.items():
+            of_root = tuple(values[index] for index in indices)
+            name = made.get(of_root)
+            if name is None:
+                if not root.isidentifier() or inside & set(of_root) or parameters.get(root, of_root) != of_root:
+                    return ""
+                name = made[of_root] = root
+                parameters[root] = of_root
+                if all(program.arguments[index].result is not None for index in indices):
+                    donated.append(root)
+            names.append(name)
+        results = _results(jit, call)
+        if not results:
+            return ""
+        targets = [
+            _fresh(f"{jit.names[0]}_{number}" if len(results) > 1 else f"{jit.names[0]}_result", parameters)
+            for number in range(len(results))
+        ]
+        inside |= set(call.results[0])
+        made |= dict(zip(results, targets, strict=True))
+        returned += [target for of_target, target in zip(results, targets, strict=True) if outer & set(of_target)]
+        rows.append(f"    {', '.join(targets)} = {jit.names[0]}({', '.join(names)})")
+    if not returned:
+        return ""
+    head = f"@functools.partial(jax.jit, donate_argnames={tuple(donated)!r})" if donated else "@jax.jit"
+    name = "_and_".join(jit.names[0] for jit in jits)
+    return "\n".join([head, f"def {name}({', '.join(parameters)}):", *rows, f"    return {', '.join(returned)}"])
+
+
+def _turn(evidence: Evidence, keys: Sequence[int]) -> list[Dispatch]:
+    """The calls of each of some programs once, one after the other, half way through the history."""
+    calls = [call for call in evidence.dispatches if call.key in keys]
+    wanted = len(set(keys))
+    for first in range(len(calls) // 2, len(calls) - wanted + 1):
+        turn = calls[first : first + wanted]
+        if len({call.key for call in turn}) == wanted and turn[0].key == calls[0].key:
+            return turn
+    return []
+
+
+def _used_outside(evidence: Evidence, turn: Sequence[Dispatch]) -> set[int]:
+    """Values that the host reads, and those that calls beside the turn take."""
+    return {value for call in evidence.calls if call not in turn for value in used(call)}
+
+
+def _results(jit: Jit, call: Dispatch) -> list[tuple[int, ...]]:
+    """What a call gives, in the parts that the function returns; [] if that is unknown."""
+    values = call.results[0]
+    definition = jit.definition
+    if isinstance(definition, ast.Lambda):
+        found: ast.expr | None = definition.body
+    elif isinstance(definition, ast.FunctionDef):
+        returns = [node for node in ast.walk(definition) if isinstance(node, ast.Return)]
+        found = returns[0].value if len(returns) == 1 else None
+    else:
+        found = None
+    if isinstance(found, ast.Tuple):
+        return [(value,) for value in values] if len(found.elts) == len(values) else []
+    return [tuple(values)] if found is not None else []
+
+
+def _fresh(name: str, taken: Mapping[str, object]) -> str:
+    return name if name not in taken else f"new_{name}"
+
+
+def _with_argument(evidence: Evidence, key: int, parameter: str, form: str) -> str:
+    """The line that calls a program, with an argument in another form ('np.pad({}, …)'); the argument alone if that is not one call."""
+    jit, line = jit_of(evidence.programs[key]), evidence.line_of_call(key)
+    found = statement(line)
+    calls = calls_of(found, jit.names)
+    if len(calls) == 1 and parameter in jit.positional:
+        place = jit.positional.index(parameter)
+        given = calls[0].args[place] if place < len(calls[0].args) else None
+        text = "" if given is None else ast.unparse(given)
+        if text.isidentifier() or "{}" not in form.replace("{}", "", 1):
+            after = ast.parse(form.replace("{}", text), mode="eval").body if text else None
+
+            def edited(node: ast.expr) -> ast.expr | None:
+                if after is None or not isinstance(node, ast.Call) or last_name(node.func) not in jit.names or len(node.args) <= place:
+                    return None
+                return ast.Call(func=node.func, args=[*node.args[:place], after, *node.args[place + 1 :]], keywords=node.keywords)
+
+            code = changed(found, edited)
+            if code:
+                return code
+        elif text:
+            return f"{parameter} = {text}\n{parameter} = {form.replace('{}', parameter)}"
+    return f"{parameter} = {form.replace('{}', parameter)}"

@@ -1,0 +1,333 @@
+"""The code of findings: the program with it does what was promised, and code that nobody can write stays away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from tests.behaviour.advice.fault import dry, of_kind, profiled
+from tilestep.report import Finding, Profile
+
+NAMES = {"jax": jax, "jnp": jnp, "np": np, "Mesh": Mesh, "NamedSharding": NamedSharding, "PartitionSpec": PartitionSpec}
+
+
+class Case(NamedTuple):
+    """A program, and itself with a finding's code: each row of that stands in it, whatever comment is behind."""
+
+    kind: str
+    before: str
+    after: str
+    within: float = 0.02  # of the gain
+    is_dry: bool = False  # nothing is computed
+
+
+CASES = {
+    "a jit in a loop": Case(
+        "loads",
+        """
+x = np.ones((64, 64), np.float32)
+for _ in range(8):
+    x = jax.jit(lambda x: jnp.tanh(x))(x)
+""",
+        """
+x = np.ones((64, 64), np.float32)
+f = jax.jit(lambda x: jnp.tanh(x))
+for _ in range(8):
+    x = f(x)
+""",
+    ),
+    "a static argument": Case(
+        "loads",
+        """
+def scaled(x, n):
+    return x * n
+step = jax.jit(scaled, static_argnums=1)
+x = np.ones(64, np.float32)
+for n in range(2, 10):
+    x = step(x, n)
+""",
+        """
+def scaled(x, n):
+    return x * n
+step = jax.jit(scaled)
+x = np.ones(64, np.float32)
+for n in range(2, 10):
+    x = step(x, np.asarray(n))
+""",
+    ),
+    "a number of Python's": Case(
+        "loads",
+        """
+step = jax.jit(lambda x, rate: x * rate)
+x = np.ones(64, np.float32)
+for n in range(8):
+    rate = 0.1 if n % 2 else np.float32(0.1)
+    x = step(x, rate)
+""",
+        """
+step = jax.jit(lambda x, rate: x * rate)
+x = np.ones(64, np.float32)
+for n in range(8):
+    rate = 0.1 if n % 2 else np.float32(0.1)
+    x = step(x, np.float32(rate))
+""",
+    ),
+    "several shapes": Case(
+        "loads",
+        """
+predict = jax.jit(lambda x: jnp.tanh(x))
+for n in range(6):
+    y = predict(np.ones((64 + n, 64), np.float32))
+""",
+        """
+predict = jax.jit(lambda x: jnp.tanh(x))
+for n in range(6):
+    x = np.ones((64 + n, 64), np.float32)
+    x = np.pad(x, ((0, 69 - len(x)), (0, 0)))
+    y = predict(x)
+""",
+        0.03,
+    ),
+    "two functions by turns": Case(
+        "loads",
+        """
+grow = jax.jit(lambda x: x * 1.5)
+norm = jax.jit(lambda w: (w * w).sum())
+x = np.ones((64, 64), np.float32)
+for _ in range(6):
+    x = grow(x)
+    print(float(norm(x)))
+""",
+        """
+grow = jax.jit(lambda x: x * 1.5)
+norm = jax.jit(lambda w: (w * w).sum())
+x = np.ones((64, 64), np.float32)
+@jax.jit
+def grow_and_norm(x):
+    grow_result = grow(x)
+    norm_result = norm(grow_result)
+    return grow_result, norm_result
+for _ in range(6):
+    x, size = grow_and_norm(x)
+    print(float(size))
+""",
+        0.05,
+    ),
+    "operations of set-up": Case(
+        "loads",
+        """
+w = jnp.ones((64, 64)) * 0.5 + jnp.arange(64)
+step = jax.jit(lambda w, x: w * x, donate_argnums=0)
+for n in range(6):
+    w = step(w, np.float32(n))
+""",
+        """
+with jax.default_device(jax.devices("cpu")[0]):
+    w = jnp.ones((64, 64)) * 0.5 + jnp.arange(64)
+step = jax.jit(lambda w, x: w * x, donate_argnums=0)
+for n in range(6):
+    w = step(w, np.float32(n))
+""",
+    ),
+    "copies of arrays of the host": Case(
+        "loads",
+        """
+predict = jax.jit(lambda x: jnp.tanh(x))
+for n in range(6):
+    y = predict(jnp.asarray(np.full((64, 64), n, np.float32)))
+""",
+        """
+predict = jax.jit(lambda x: jnp.tanh(x))
+for n in range(6):
+    y = predict(np.full((64, 64), n, np.float32))
+""",
+        0.03,
+    ),
+    "an argument of a pmap that comes without its sharding": Case(
+        "loads",
+        """
+step = jax.pmap(lambda w, x: w - 0.1 * jax.lax.pmean(x, 'i'), axis_name='i', devices=jax.devices('ipu'), donate_argnums=0)
+w = np.ones((4, 64), np.float32)
+for n in range(6):
+    w = step(w, np.full((4, 64), n, np.float32))
+""",
+        """
+step = jax.pmap(lambda w, x: w - 0.1 * jax.lax.pmean(x, 'i'), axis_name='i', devices=jax.devices('ipu'), donate_argnums=0)
+w = np.ones((4, 64), np.float32)
+w = jax.device_put(w, NamedSharding(Mesh(np.array(jax.devices('ipu')), ('i',)), PartitionSpec('i')))
+for n in range(6):
+    w = step(w, np.full((4, 64), n, np.float32))
+""",
+        0.2,
+    ),
+    "a state of a pmap that is not donated": Case(
+        "donation",
+        """
+step = jax.pmap(lambda w, x: w - 0.1 * jax.lax.pmean(x, 'i'), axis_name='i', devices=jax.devices('ipu'))
+w = np.ones((4, 512, 512), np.float32)
+for n in range(30):
+    w = step(w, np.full((4, 512, 512), n, np.float32))
+""",
+        """
+step = jax.pmap(lambda w, x: w - 0.1 * jax.lax.pmean(x, 'i'), axis_name='i', devices=jax.devices('ipu'), donate_argnums=(0,))
+w = np.ones((4, 512, 512), np.float32)
+for n in range(30):
+    w = step(w, np.full((4, 512, 512), n, np.float32))
+""",
+        0.05,
+    ),
+    "float32 where half would do": Case(
+        "halves",
+        """
+def loss(weights, x):
+    for w in weights:
+        x = jnp.tanh(x @ w)
+    return (x * x).mean()
+@jax.jit
+def step(weights, x):
+    for _ in range(8):
+        grads = jax.grad(loss)(weights, x)
+        weights = [w - 0.1 * g for w, g in zip(weights, grads)]
+    return weights
+weights = [np.full((512, 512), 0.01, np.float32)] * 4
+x = np.ones((2048, 512), np.float32)
+for _ in range(3):
+    weights = step(weights, x)
+""",
+        """
+half = lambda tree: jax.tree.map(lambda each: each.astype(jnp.float16) if each.dtype == jnp.float32 else each, tree)
+def loss(weights, x):
+    weights, x = half((weights, x))
+    for w in weights:
+        x = jnp.tanh(x @ w)
+    return (x * x).mean()
+@jax.jit
+def step(weights, x):
+    for _ in range(8):
+        grads = jax.grad(loss)(weights, x)
+        weights = [w - 0.1 * g for w, g in zip(weights, grads)]
+    return weights
+weights = [np.full((512, 512), 0.01, np.float32)] * 4
+x = np.ones((2048, 512), np.float32)
+for _ in range(3):
+    weights = step(weights, x)
+""",
+        0.25,
+        is_dry=True,
+    ),
+    "a batch that a line says": Case(
+        "products",
+        """
+BATCH_SIZE = 64
+SAMPLES = 1024
+@jax.jit
+def step(w, x):
+    for _ in range(24):
+        w = w - 1e-3 * x.T @ jnp.tanh(x @ w)
+    return w
+w = np.ones((512, 512), np.float32)
+for n in range(SAMPLES // BATCH_SIZE):
+    w = step(w, np.full((BATCH_SIZE, 512), n, np.float32))
+""",
+        """
+BATCH_SIZE = 512
+SAMPLES = 1024
+@jax.jit
+def step(w, x):
+    for _ in range(24):
+        w = w - 1e-3 * x.T @ jnp.tanh(x @ w)
+    return w
+w = np.ones((512, 512), np.float32)
+for n in range(SAMPLES // BATCH_SIZE):
+    w = step(w, np.full((BATCH_SIZE, 512), n, np.float32))
+""",
+        0.25,
+        is_dry=True,
+    ),
+}
+
+
+def run(source: str, path: Path, *, is_dry: bool = False) -> Profile:
+    path.write_text(source)
+    scope: dict[str, Any] = {"__name__": "__main__", **NAMES}
+
+    def program() -> None:
+        exec(compile(source, str(path), "exec"), scope)  # what a user's file does
+
+    return dry(program) if is_dry else profiled(program)
+
+
+def coded(profile: Profile, kind: str) -> Finding:
+    return next(finding for finding in of_kind(profile, kind) if finding.code)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_program_with_the_code_does_what_was_promised(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    before = run(case.before, tmp_path / "before.py", is_dry=case.is_dry)
+    found = coded(before, case.kind)
+    rows = [row.partition("  # ")[0].strip() for row in found.code.splitlines()]
+    assert [row for row in rows if row not in case.after] == [], found.code
+    promised = 0 if found.gain is None else found.gain.cycles
+    made = before.emulated_cycles - run(case.after, tmp_path / "after.py", is_dry=case.is_dry).emulated_cycles
+    assert abs(made - promised) <= case.within * made, f"{found.headline}, but {made:,} of {before.emulated_cycles:,} cycles"
+
+
+@pytest.mark.parametrize(
+    ("row", "code"),
+    [
+        ("grads = jax.lax.pmean(grads, 'i')", "grads = jax.lax.pmean(jax.tree.map(lambda each: each / 16, total), 'i')"),
+        ("grads = jax.tree.map(lambda each: jax.lax.pmean(each, 'i'), grads)", ""),  # what it exchanges has no name here
+    ],
+)
+def test_a_sum_over_batches_is_exchanged_where_the_line_exchanges(row: str, code: str, tmp_path: Path) -> None:
+    source = (
+        f"def step(grads):\n    for _ in range(20):\n        {row}\n    return grads\n"
+        "step = jax.pmap(step, axis_name='i', devices=jax.devices('ipu'))\nx = np.ones((4, 512, 512), np.float32)\n"
+        "for _ in range(60):\n    x = step(x)\n"
+    )
+    [found] = of_kind(run(source, tmp_path / "train.py", is_dry=True), "collectives")
+    assert found.code.splitlines()[1:] == [code][: bool(code)]
+
+
+def test_a_function_that_takes_more_than_its_parameters_is_not_told_to_be_in_half(tmp_path: Path) -> None:
+    source = (
+        "@jax.jit\ndef step(w, x):\n    for _ in range(24):\n        w = w - 1e-3 * jax.grad(lambda w: (jnp.tanh(x @ w) ** 2).mean())(w)\n"
+        "    return w\nw = np.ones((512, 512), np.float32)\nfor _ in range(3):\n    w = step(w, np.ones((2048, 512), np.float32))\n"
+    )
+    [found] = of_kind(run(source, tmp_path / "train.py", is_dry=True), "halves")
+    assert found.code == ""
+
+
+@pytest.mark.parametrize("row", ["x = np.full((64, 512), n, np.float32)", "BATCH, OTHER_BATCH = 64, 64", "BATCH = 64\nOTHER_BATCH = 64"])
+def test_a_batch_that_no_line_says_or_several_has_no_code(row: str, tmp_path: Path) -> None:
+    body = "@jax.jit\ndef step(w, x):\n    for _ in range(24):\n        w = w - 1e-3 * x.T @ jnp.tanh(x @ w)\n    return w\n"
+    steps = "w = np.ones((512, 512), np.float32)\nfor n in range(12):\n    w = step(w, np.full((64, 512), n, np.float32))\n"
+    source = f"n = 1\n{row}\n{body}{steps}"
+    [found] = of_kind(run(source, tmp_path / "train.py", is_dry=True), "products")
+    assert found.code == ""
+
+
+def test_the_leaves_of_a_tree_of_a_pmap_are_donated_as_their_argument_is(tmp_path: Path) -> None:
+    source = (
+        "step = jax.pmap(lambda state, x: {k: w - jax.lax.pmean(x, 'i') for k, w in state.items()}, axis_name='i', "
+        "devices=jax.devices('ipu'))\nstate = {k: np.ones((4, 256, 256), np.float32) for k in 'ab'}\n"
+        "for n in range(20):\n    state = step(state, np.full((4, 256, 256), n, np.float32))\n"
+    )
+    found = coded(run(source, tmp_path / "train.py"), "donation")
+    assert found.edit == "donate state"
+    assert found.code.endswith("donate_argnums=(0,))")
+
+
+def test_two_pmaps_of_a_file_have_no_code(tmp_path: Path) -> None:
+    one = "jax.pmap(lambda w, x: w - x, devices=jax.devices('ipu'))"
+    steps = "w = np.ones((4, 512, 512), np.float32)\nfor n in range(20):\n    w = step(w, np.full(w.shape, n, w.dtype))\n"
+    source = f"first, step = {one}, {one}\n{steps}"
+    found = of_kind(run(source, tmp_path / "train.py"), "donation")
+    assert [(finding.edit, finding.code) for finding in found] == [("donate flat_args[0]", "")]
