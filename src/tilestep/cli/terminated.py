@@ -13,6 +13,7 @@ from typing import Final, NoReturn, final
 
 _SIGNAL: Final = signal.SIGTERM
 TERMINATED: Final = 128 + _SIGNAL  # what shells call it
+_MOST_WALL_S = 20.0  # that the program may take to end
 
 
 @final
@@ -24,15 +25,21 @@ class Terminated(SystemExit):
 def told_first() -> Iterator[None]:
     """Inside, SIGTERM ends the program as an exception that nobody need catch, so that what it has done can be told.
 
-    A second one ends the process at once. So does the first in a process that the program has forked, or if the signal is ignored or
-    somebody else's already.
+    A second one ends the process at once, and so do 20 seconds in which the program goes on. A process that the program has forked ends at
+    the first. Nothing is done where the signal is ignored, or somebody else's already.
     """
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(_SIGNAL) is not signal.SIG_DFL:
         yield
         return
 
+    timers: list[threading.Timer] = []
+
     def ended(_number: int, _frame: FrameType | None) -> NoReturn:
         signal.signal(_SIGNAL, signal.SIG_DFL)
+        timer = threading.Timer(_MOST_WALL_S, os.kill, (os.getpid(), _SIGNAL))
+        timer.daemon = True
+        timers.append(timer)
+        timer.start()
         raise Terminated(TERMINATED)
 
     masks: dict[int, set[int]] = {}  # of threads that are forking: Python forgets a signal that comes meanwhile, so it comes behind
@@ -55,6 +62,8 @@ def told_first() -> Iterator[None]:
     try:
         yield
     finally:
+        for timer in timers:
+            timer.cancel()
         if signal.getsignal(_SIGNAL) is ended:
             signal.signal(_SIGNAL, signal.SIG_DFL)
 

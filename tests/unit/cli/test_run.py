@@ -162,6 +162,20 @@ def test_sigterm_from_outside_writes_the_report_though_threads_go_on(tmp_path: P
     assert step["runs"] == 3
 
 
+def test_a_program_that_goes_on_after_sigterm_is_ended() -> None:
+    goes_on = """
+        import os, signal, time
+        from tilestep.cli import terminated
+        terminated._MOST_WALL_S = 0.5
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+        except BaseException:
+            time.sleep(60)
+    """
+    assert tilestep_run("-c", textwrap.dedent(goes_on)).returncode == -signal.SIGTERM
+
+
 def test_ctrl_c_while_the_summary_prints_ends_it_without_a_traceback() -> None:
     interrupted = """
         import os, signal, time
