@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -12,6 +13,7 @@ import optax
 import pytest
 
 from tests.behaviour.advice.fault import Fault, check, dry, of_kind
+from tilestep.record.replay import replay
 from tilestep.train import Pipeline
 
 
@@ -106,3 +108,20 @@ def test_a_fault_is_found_first_and_worth_what_was_promised(name: str) -> None:
 def test_a_schedule_that_waits_in_between_is_not_told_to_have_more_microbatches() -> None:
     """Forward and backward of the schedule 'interleaved' wait for each other at each microbatch, however many there are."""
     assert of_kind(dry(trained(repeated, ALIKE, microbatches=8, schedule="interleaved")), "bubbles") == []
+
+
+def test_a_sync_pattern_saves_what_the_same_run_takes_less_in_it() -> None:
+    profile = dry(trained(stage, ALIKE, microbatches=8))
+    [found] = of_kind(profile, "sync")
+    history = profile.history
+    assert history is not None
+    quicker = replay(history, machine=replace(history.machine, sync_pattern="singlePipeline"))
+    assert found.edit == "run with the sync pattern singlePipeline"
+    assert found.code == "tilestep run --sync-pattern singlePipeline"
+    assert found.gain is not None
+    assert (found.gain.how, found.gain.cycles) == ("replayed", replay(history).end_cycle - quicker.end_cycle)
+
+
+def test_a_program_on_one_ipu_is_told_of_no_sync_pattern() -> None:
+    step = jax.jit(lambda x: x * 2)
+    assert of_kind(dry(lambda: [step(np.full(512, n, np.float32)) for n in range(20)]), "sync") == []

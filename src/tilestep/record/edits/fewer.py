@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from tilestep.plan.steps import Program
 from tilestep.record.edits.script import Change, Script, used
@@ -27,7 +28,7 @@ def in_fewer_calls(key: int, larger: Program, times: int) -> Change:
         elsewhere = {value for index, call in enumerate(script.calls) if index not in left_out for value in used(call)}
         unused = {value for index in left_out for value in used(script.calls[index])} - elsewhere
         unused &= {call.value for call in script.calls if isinstance(call, Put)}
-        return Script(calls=_without(script, left_out, unused, key), programs={**script.programs, key: larger})
+        return replace(script, calls=_without(script, left_out, unused, key)).with_programs({key: larger})
 
     return change
 

@@ -63,7 +63,7 @@ class Played:
         """
         try:
             changed = change(script)
-            system = replay(self.history, programs=changed.programs, calls=changed.calls)
+            system = replay(self.history, machine=changed.machine, programs=changed.programs, calls=changed.calls)
         except (ValueError, LookupError):  # of the edit, or of a call that cannot be made any more
             return None
         return changed, system.end_cycle - begin_of(self.history.snapshot)

@@ -19,6 +19,7 @@ FindingKind = Literal[
     "results",  # that leave the IPU and nobody uses
     "reads",  # of values in the tiles by the host
     "steps",  # that are too short for the host to keep up
+    "calls",  # that take longer than their work
     "idle",  # waits for the host or for other IPUs
     "products",  # whose sizes fill the matrix unit badly
     "halves",  # float32 where half would do
@@ -26,6 +27,7 @@ FindingKind = Literal[
     "offload",  # of values that would fit into the tiles
     "pipeline",  # stages that differ
     "bubbles",  # a pipeline that is empty for long
+    "sync",  # of IPUs with each other's transfers
     "collectives",  # exchanges between IPUs that are too many or too large
     "feeds",  # that the program stops for
     "doubles",  # float64, which an IPU has no unit for

@@ -97,6 +97,14 @@ class Jit(NamedTuple):
         return Line(file=self.line.file, number=found[0]) if len(found) == 1 else None
 
     @property
+    def returned(self) -> ast.expr | None:
+        """What the function returns; None if that is not one expression, or is unknown."""
+        if isinstance(self.definition, ast.Lambda):
+            return self.definition.body
+        found = [] if self.definition is None else [node.value for node in _own(self.definition) if isinstance(node, ast.Return)]
+        return found[0] if len(found) == 1 else None
+
+    @property
     def has_places(self) -> bool:
         """Whether the n-th argument goes to the n-th parameter: not of functools.partial, nor of a bound method."""
         if self.is_decorator or self.call is None or not self.call.args:

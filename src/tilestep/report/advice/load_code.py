@@ -164,14 +164,7 @@ def _used_outside(evidence: Evidence, turn: Sequence[Dispatch]) -> set[int]:
 def _results(jit: Jit, call: Dispatch) -> list[tuple[int, ...]]:
     """What a call gives, in the parts that the function returns; [] if that is unknown."""
     values = call.results[0]
-    definition = jit.definition
-    if isinstance(definition, ast.Lambda):
-        found: ast.expr | None = definition.body
-    elif isinstance(definition, ast.FunctionDef):
-        returns = [node for node in ast.walk(definition) if isinstance(node, ast.Return)]
-        found = returns[0].value if len(returns) == 1 else None
-    else:
-        found = None
+    found = jit.returned
     if isinstance(found, ast.Tuple):
         return [(value,) for value in values] if len(found.elts) == len(values) else []
     return [tuple(values)] if found is not None else []

@@ -62,7 +62,7 @@ def loads(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
             what, text, ways = (
                 "single operations outside of jit",
                 single_text(part, shares),
-                single_ways(part, shares) if evidence else (),
+                single_ways(part, shares, evidence) if evidence else (),
             )
         else:
             what, text, ways = "jitted functions", _switching(figures, part, evidence), _ways(figures, part, evidence)
@@ -133,6 +133,8 @@ def _ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) 
         if turn(script).calls != loop(script).calls:
             edit = f"put {names} into one jitted function that loops over all turns on the IPU (lax.fori_loop, lax.scan)"
             ways.append(Way(edit=edit, change=loop, how="about", basis=f"{AS_ONE} over all turns"))
+        if any(evidence.programs[key].num_ipus > 1 for key in short):
+            return tuple(ways)  # what runs on several devices goes where its arrays are
         lines = lines_of(evidence.line_of_call(key) for key in short)
         edit, code = f"run {labels} under {CPU_DEFAULT}", under_cpu(lines)
         ways.append(Way(edit=edit, change=on_cpu(short), how="about", basis=CPU_FREE, code=code, line=lines[0] if lines else None))

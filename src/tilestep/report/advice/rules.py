@@ -22,14 +22,17 @@ from tilestep.report.advice.repeated import repeated
 from tilestep.report.advice.results import results
 from tilestep.report.advice.save import save
 from tilestep.report.advice.set_up import set_up
+from tilestep.report.advice.short_calls import short_calls
 from tilestep.report.advice.small import small
 from tilestep.report.advice.streaming import feeds, streaming
+from tilestep.report.advice.sync import sync
 from tilestep.report.advice.worth import Advice, ranked
 from tilestep.report.figures import Figures
 
 RULES: Final[tuple[Rule, ...]] = (
     memory,
     idle,
+    short_calls,
     save,
     loads,
     donation,
@@ -41,6 +44,7 @@ RULES: Final[tuple[Rule, ...]] = (
     offload,
     unbalanced,
     bubbles,
+    sync,
     collectives,
     small,
     doubles,

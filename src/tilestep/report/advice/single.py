@@ -73,16 +73,18 @@ def single_text(units: Sequence[Loaded], shares: Shares) -> str:
     )
 
 
-def single_ways(units: Sequence[Loaded], shares: Shares) -> tuple[Way, ...]:
+def single_ways(units: Sequence[Loaded], shares: Shares, evidence: Evidence) -> tuple[Way, ...]:
     """The edits that spare loads of single operations: one program in place of several, or none on the IPU."""
     keys = [key for unit in units for key in unit.keys]
     count = f"{len(keys):,} operations" if len(keys) > 1 else units[0].label
     lines = [line for line, _ in shares]
     on_one, elsewhere = f"put {count} into one jitted function", f"run {count} under {CPU_DEFAULT}"
-    return (
-        Way(edit=on_one, change=merged(keys), how="about", basis=AS_ONE, code=_one_function(units, lines)),
-        Way(edit=elsewhere, change=on_cpu(keys), how="about", basis=CPU_FREE, code=under_cpu(lines)),
-    )[len(keys) < 2 :]
+    ways: list[Way] = []
+    if len(keys) > 1:
+        ways.append(Way(edit=on_one, change=merged(keys), how="about", basis=AS_ONE, code=_one_function(units, lines)))
+    if all(evidence.programs[key].num_ipus == 1 for key in keys):  # what runs on several devices goes where its arrays are
+        ways.append(Way(edit=elsewhere, change=on_cpu(keys), how="about", basis=CPU_FREE, code=under_cpu(lines)))
+    return tuple(ways)
 
 
 def _one_function(units: Sequence[Loaded], lines: Sequence[Line]) -> str:

@@ -33,7 +33,7 @@ def streaming(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]
     if found is None:
         return
     profile, size, share = found
-    label, fresh = figures.label(profile.key), _fresh(profile, evidence.programs[profile.key], evidence)
+    label, fresh = figures.label(profile.key), fresh_arguments(profile, evidence.programs[profile.key], evidence)
     called = _called_bytes(profile)
     callbacks = f", {bytes_text(called)} of them by callbacks" if called else ""
     text = (
@@ -66,7 +66,7 @@ def feeds(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     if found is None:
         return
     profile, size, share = found
-    label, fresh = figures.label(profile.key), _fresh(profile, evidence.programs[profile.key], evidence)
+    label, fresh = figures.label(profile.key), fresh_arguments(profile, evidence.programs[profile.key], evidence)
     text = (
         f"{label} stops for its feeds ({bytes_text(size)} a run, {share} of emulated time). Beside I/O tiles they come and go while it "
         "computes."
@@ -80,7 +80,7 @@ def longest_streaming(figures: Figures, evidence: Evidence, origin: Origin) -> t
     """The program of an origin that moves most fresh bytes; the bytes of a run; the share of time that takes, if it matters."""
     known = [p for p in figures.programs if p.origin == origin and p.key in evidence.programs and p.runs]
     if origin == "user":  # what callbacks alone bring comes neither before a call nor beside I/O tiles
-        known = [p for p in known if _fresh(p, evidence.programs[p.key], evidence)]
+        known = [p for p in known if fresh_arguments(p, evidence.programs[p.key], evidence)]
     moved = {p.key: _moved_bytes(p, evidence.programs[p.key], evidence) for p in known}
     profile = max(known, key=lambda p: p.runs * moved[p.key], default=None)
     if profile is None:
@@ -129,7 +129,7 @@ def _by_size(arguments: Sequence[Argument]) -> list[Argument]:
     return sorted(arguments, key=lambda argument: -argument.size_bytes)
 
 
-def _fresh(profile: ProgramProfile, program: Program, evidence: Evidence) -> list[Argument]:
+def fresh_arguments(profile: ProgramProfile, program: Program, evidence: Evidence) -> list[Argument]:
     """Arguments that stream in and are neither states of a program nor the same at each call."""
     again = {argument.index for argument in profile.streamed_again}
     if profile.origin == "user":
@@ -139,7 +139,7 @@ def _fresh(profile: ProgramProfile, program: Program, evidence: Evidence) -> lis
 
 def _moved_bytes(profile: ProgramProfile, program: Program, evidence: Evidence) -> int:
     """Of fresh arguments and of infeeds, in one run on one IPU, as far as they stream in."""
-    fresh = sum(argument.size_bytes for argument in _fresh(profile, program, evidence))
+    fresh = sum(argument.size_bytes for argument in fresh_arguments(profile, program, evidence))
     return min(fresh, profile.host_bytes_in // max(profile.num_ipus, 1)) + _called_bytes(profile)
 
 
