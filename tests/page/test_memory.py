@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
+from tests.page.conftest import OpenPage
 from tests.page.pages import rows, values, wait_for
 from tests.unit.report.reader.recorded import liveness, report_of, two_stages
 from tilestep.record.memory import ProgramMemory, alive, by_category, difference, over_time, peak, tile_bytes
@@ -312,3 +314,27 @@ def test_the_map_of_all_tiles_is_drawn_fast(blank: Page) -> None:
         memory,
     )
     assert taken[0] < 120  # ms; the others tell how busy the computer is
+
+
+def test_a_link_leads_to_the_top_of_a_view_and_back_to_the_link(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "memory")
+    here = "[document.activeElement.tagName, Math.round(scrollY)]"
+    assert page.evaluate(here) == ["BODY", 0], "the first view is read from the top of the page"
+    link = page.locator("#main a[href^='#liveness']").last
+    link.focus()
+    tag, place = page.evaluate(here)
+    assert tag == "A"
+    assert place > 500
+    page.keyboard.press("Enter")
+    wait_for(page, "liveness")
+    assert page.evaluate(here) == ["H1", 0]
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.querySelector('#main').contains(document.activeElement)")
+    page.go_back()
+    wait_for(page, "memory")
+    expect(link).to_be_focused()
+    page.wait_for_function("() => scrollY > 500")
+    page.focus("nav a[data-view=operations]")
+    page.keyboard.press("Enter")
+    wait_for(page, "operations")
+    assert page.evaluate(here) == ["A", 0], "the focus stays in the list of views"

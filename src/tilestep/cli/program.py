@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from tilestep.cli.terminated import TERMINATED, Terminated, told_first
 from tilestep.cli.usage import INTERRUPTED
 
 _UNDECODABLE: Final = "Unable to decode the command from the command line:"
@@ -111,11 +112,29 @@ class InputProgram:
 Program = ScriptProgram | InputProgram | ModuleProgram | CodeProgram
 
 
+def run_whole(program: Program) -> tuple[int, bool]:
+    """Runs a program to the end of its threads. Returns: (its exit code, whether SIGTERM ended it, so that threads may be left)."""
+    try:
+        with told_first():
+            code = run_program(program)
+            end_threads()
+            return code, False
+    except KeyboardInterrupt:
+        return INTERRUPTED, False
+    except Terminated:
+        return TERMINATED, True
+
+
 def run_program(program: Program) -> int:
-    """Runs a program to the end of its main thread, prints the traceback if it has one, and returns its exit code."""
+    """Runs a program to the end of its main thread, prints the traceback if it has one, and returns its exit code.
+
+    Raises: Terminated if SIGTERM ends it.
+    """
     try:
         program.execute()
         return 0
+    except Terminated:
+        raise
     except SystemExit as end:
         return _exit_code(end.code)
     except BaseException as error:

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from tilestep.cli.program import CodeProgram, InputProgram, ModuleProgram, Program, ScriptProgram, end_threads, run_program
+from tilestep.cli.program import CodeProgram, InputProgram, ModuleProgram, Program, ScriptProgram, run_whole
 from tilestep.cli.run_popart import require_fitting, run_popart, with_reports
-from tilestep.cli.usage import INTERRUPTED, Parser, UsageError, discard, given_path, tell, whole_number, working_directory
+from tilestep.cli.terminated import end
+from tilestep.cli.usage import Parser, UsageError, discard, given_path, tell, whole_number, working_directory
 from tilestep.cuts import MAX_STAGES
 from tilestep.errors import RecordingError, SettingsError, SpecError
 from tilestep.files import require_writable, writable_directory, write_file
@@ -23,7 +24,7 @@ from tilestep.machine.fields import SYNC_PATTERNS
 from tilestep.machine.toml import load_machine
 from tilestep.messages import plain, shown
 from tilestep.profiling import Recording, dry_run, profiled
-from tilestep.report.file_names import PAGE_FILE
+from tilestep.report.file_names import PAGE_FILE, REPORT_FILES, RUN_FILE
 from tilestep.report.files import require_report_directory, unfit, write_report
 from tilestep.settings import MAX_IPUS, MAX_TILES, read_settings
 
@@ -152,19 +153,36 @@ def run(args: argparse.Namespace) -> int:
     os.environ.update(environ)
     choose_platform()
     stderr, process = sys.stderr, os.getpid()
+    forks: list[int] = []
+    os.register_at_fork(after_in_parent=lambda: forks.append(os.getpid()))
     mode = dry_run(trip_count=options.trip_count) if options.dry_run else contextlib.nullcontext()
     with profiled(report_path, lines=not options.no_source, refused=True) as recording, mode:
-        code = run_program(program)
-        last = getattr(sys, "last_value", None)
-        if code and isinstance(last, ModuleNotFoundError) and last.name == "popart":
-            tell(_COMMAND, "--popart before the program gives it tilestep.popart under that name")
-        _tell_of_late_options(program, code)
-        try:
-            end_threads()
-        except KeyboardInterrupt:
-            code = INTERRUPTED
+        code, terminated = run_whole(program)
     if os.getpid() != process:  # a fork of the program has come here, too
         return code
+    last = getattr(sys, "last_value", None)
+    if code and isinstance(last, ModuleNotFoundError) and last.name == "popart":
+        tell(_COMMAND, "--popart before the program gives it tilestep.popart under that name")
+    _tell_of_late_options(program, code)
+    unwritten = _tell(recording, stderr, options, json_path, report_path)
+    ran = bool(recording.profile.programs)
+    if forks and not ran:
+        tell(_COMMAND, "the program forked; what its other processes ran is not counted: tilestep.profile(DIR) in one of them reports it")
+    if ran and "tilestep.popart" in sys.modules:
+        tell(
+            _COMMAND,
+            "these are the figures of what tilestep.popart ran through JAX, to set sessions up, too: --popart before the program emulates "
+            "each session by itself, on the machine of its device",
+        )
+    if terminated:
+        end()
+    return code or unwritten
+
+
+def _tell(
+    recording: Recording, stderr: TextIO | None, options: argparse.Namespace, json_path: Path | None, report_path: Path | None
+) -> int:
+    """Prints the summary and writes the files that the options name; returns 1 after a message if one cannot be written."""
     with contextlib.suppress(AttributeError, OSError, ValueError):  # none, closed, or read by nobody: the program's affair
         sys.stdout.flush()
     try:
@@ -180,11 +198,11 @@ def run(args: argparse.Namespace) -> int:
                 tell(_COMMAND, f"{plain(report_path / PAGE_FILE)} shows this run in a browser")
     except OSError as error:
         tell(_COMMAND, f"the profile could not be written: {plain(error.filename)}: {error.strerror}")
-        return code or 1
+        return 1
     except RecordingError as error:
         tell(_COMMAND, f"the recording could not be written: {plain(error)}")
-        return code or 1
-    return code
+        return 1
+    return 0
 
 
 def _tell_of_late_options(program: Program, code: int) -> None:
@@ -295,7 +313,18 @@ def output_paths(args: argparse.Namespace) -> tuple[Path | None, Path | None]:
             writable_directory(report_path)
         except OSError as error:
             raise UsageError(f"--report {plain(args.report)}: {error.strerror}; name a directory that can be written to") from error
+    if json_path is not None and report_path is not None:
+        if _same(json_path, report_path):
+            raise UsageError(f"--json {plain(args.json)} is the directory of --report: name a file")
+        own = next((name for name in (*REPORT_FILES, RUN_FILE, PAGE_FILE) if _same(json_path, report_path / name)), None)
+        if own is not None:
+            raise UsageError(f"--json {plain(args.json)} and --report {plain(args.report)} would both write {own} there: name another file")
     return json_path, report_path
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether two paths are one file, by whatever links; a file need not exist."""
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _absolute(path: Path) -> Path:

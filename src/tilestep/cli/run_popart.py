@@ -7,12 +7,13 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tilestep.cli.program import Program, end_threads, run_program
-from tilestep.cli.usage import INTERRUPTED, UsageError, discard, tell
+from tilestep.cli.program import Program, run_whole
+from tilestep.cli.terminated import end
+from tilestep.cli.usage import UsageError, discard, tell
 from tilestep.engine_options import VARIABLE
 from tilestep.files import write_file
 from tilestep.messages import plain
@@ -76,11 +77,7 @@ def run_popart(
     config.update("jax_platforms", _PLATFORM)
     stderr, process = sys.stderr, os.getpid()
     with watched_sessions() as sessions, contextlib.nullcontext([]) if num_stages is None else seen_sessions() as seen:
-        code = run_program(program)
-        try:
-            end_threads()
-        except KeyboardInterrupt:
-            code = INTERRUPTED
+        code, terminated = run_whole(program)
     if os.getpid() != process:  # a fork of the program has come here
         return code
     _show(summary(sessions), stderr)
@@ -88,17 +85,22 @@ def run_popart(
         session.close()
         if session.page is not None:
             tell(command, f"{plain(session.page)} shows session '{session.name}' in a browser")
-    if num_stages is None:
-        return code
-    told = proposals(seen, num_stages)
+    unwritten = 0 if num_stages is None else _propose(proposals(seen, num_stages), stderr, command, json_path)
+    if terminated:
+        end()
+    return code or unwritten
+
+
+def _propose(told: Sequence[Any], stderr: Any, command: str, json_path: Path | None) -> int:
+    """Prints the proposals and writes them if they go to a file; returns 1 after a message if that cannot be written."""
     _show("\n\n".join(map(str, told)), stderr)
     try:
         if json_path is not None:
             write_file(json_path, json.dumps([each.as_dict() for each in told], ensure_ascii=False) + "\n")
     except OSError as error:
         tell(command, f"the proposals could not be written: {plain(error.filename)}: {error.strerror}")
-        return code or 1
-    return code
+        return 1
+    return 0
 
 
 def _show(text: str, stderr: Any) -> None:

@@ -102,6 +102,12 @@ ENDS = {
     "exception": "def f():\n    raise ValueError('boom')\ntry:\n    f()\nexcept ValueError as error:\n    raise KeyError() from error",
     "syntax error": "print('never')\nif:",
     "interrupt": "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nimport time; time.sleep(20)",
+    "terminated": "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\nimport time; time.sleep(20)",
+    "own handler": "import os, signal\nsignal.signal(signal.SIGTERM, lambda *_: print('mine'))\nos.kill(os.getpid(), signal.SIGTERM)",
+    "terminated child": (
+        "import os, signal, time\nif not (child := os.fork()):\n    time.sleep(20)\n    os._exit(0)\n"
+        "os.kill(child, signal.SIGTERM)\nprint(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+    ),
     "own excepthook": "import sys\nsys.excepthook = lambda kind, value, trace: print(kind, trace.tb_lineno, file=sys.stderr)\n1 / 0",
     "future": "from __future__ import annotations\ndef f(x: missing): ...\nprint(f.__annotations__)",
     "no future": "def f(x: int): ...\nprint(f.__annotations__)",
@@ -136,6 +142,40 @@ def test_ctrl_c_from_outside_prints_the_summary_and_gives_130(tmp_path: Path) ->
     assert NOTHING_RAN in told
 
 
+def test_sigterm_from_outside_writes_the_report_though_threads_go_on(tmp_path: Path) -> None:
+    script = tmp_path / "sleeps.py"
+    waits = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\nprint('ready', flush=True)\ntime.sleep(60)"
+    script.write_text(f"{TRAINS}\n{waits}")
+    child = subprocess.Popen(
+        (sys.executable, "-m", "tilestep", "run", "--report", str(tmp_path), str(script)),
+        cwd=ROOT, env=clean_environ(os.environ), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert child.stdout is not None
+    while child.stdout.readline() != "ready\n":
+        pass
+    child.terminate()
+    _, told = child.communicate(timeout=60)
+    assert child.returncode == -signal.SIGTERM, "as under python"
+    assert told.endswith(f"tilestep run: {tmp_path}/report.html shows this run in a browser\n")
+    assert "Traceback" not in told
+    [step] = [each for each in json.loads((tmp_path / "profile.json").read_text())["programs"] if each["donated"]]
+    assert step["runs"] == 3
+
+
+def test_a_program_that_goes_on_after_sigterm_is_ended() -> None:
+    goes_on = """
+        import os, signal, time
+        from tilestep.cli import terminated
+        terminated._MOST_WALL_S = 0.5
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+        except BaseException:
+            time.sleep(60)
+    """
+    assert tilestep_run("-c", textwrap.dedent(goes_on)).returncode == -signal.SIGTERM
+
+
 def test_ctrl_c_while_the_summary_prints_ends_it_without_a_traceback() -> None:
     interrupted = """
         import os, signal, time
@@ -164,6 +204,9 @@ def test_a_fork_of_the_program_prints_no_summary() -> None:
     done = tilestep_run("-c", "import os, sys\nif os.fork() == 0: sys.exit(5)\nprint(os.waitstatus_to_exitcode(os.wait()[1]))")
     assert done.stdout == "5\n"
     assert done.stderr.count(NOTHING_RAN) == 1
+    assert done.stderr.endswith(
+        "tilestep run: the program forked; what its other processes ran is not counted: tilestep.profile(DIR) in one of them reports it\n"
+    )
 
 
 TRAINS = """
@@ -248,6 +291,29 @@ def test_a_report_is_written_though_the_script_removes_its_directory(tmp_path: P
     assert (tmp_path / "out" / "report.html").exists()
 
 
+@pytest.mark.parametrize(
+    ("json_name", "message"),
+    [
+        ("out/run.tilestep", "would both write run.tilestep there: name another file"),
+        ("link/../out/report.html", "would both write report.html there: name another file"),
+        ("link/profile.json", "would both write profile.json there: name another file"),
+        ("out", "is the directory of --report: name a file"),
+    ],
+)
+def test_two_outputs_of_one_name_are_refused_before_anything_runs(
+    tmp_path: Path, json_name: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    if json_name != "out":
+        (tmp_path / "out").mkdir()
+    assert main(["run", "--report", str(tmp_path / "out"), "--json", str(tmp_path / json_name), "-c", "print('ran')"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"--json {tmp_path / json_name} " in err
+    assert message in err
+    assert list((tmp_path / "out").iterdir()) == []
+
+
 def test_leaving_out_the_source_goes_with_a_report() -> None:
     done = tilestep_run("--no-source", "-c", "0")
     assert (done.returncode, done.stdout) == (2, "")
@@ -293,6 +359,8 @@ def test_an_exception_keeps_its_traceback_its_exit_code_and_the_summary(tmp_path
     done = tilestep_run(str(script), "boom")
     assert done.returncode == 1
     told, _, summary = done.stderr.partition("\ntilestep: ")
+    assert "forked" not in told
+    assert "tilestep.popart" not in done.stderr
     assert told.startswith(f'Traceback (most recent call last):\n  File "{script}", line 11, in <module>\n')
     assert told.endswith("RuntimeError: boom\n")
     assert "emulated on bow-2000 (4 IPUs of 1,472 tiles, 1.85 GHz)" in summary

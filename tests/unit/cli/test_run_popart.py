@@ -49,6 +49,13 @@ def test_without_the_flag_there_is_no_popart(program: str) -> None:
     assert "tilestep run: --popart before the program gives it tilestep.popart under that name" in done.stderr
 
 
+def test_a_run_that_counts_what_sessions_do_through_jax_names_the_flag() -> None:
+    told = "--popart before the program emulates each session by itself, on the machine of its device"
+    program = "import jax, numpy as np, tilestep.popart"
+    assert told in tilestep_run("-c", f"{program}\njax.jit(lambda x: x + 1)(np.ones(8))").stderr
+    assert told not in tilestep_run("-c", program).stderr
+
+
 @pytest.mark.parametrize(
     ("words", "machine"),
     [

@@ -1,5 +1,6 @@
 /** The page: its head, its navigation, and the view that the URL names. */
 
+import { arrive, rememberPlaces } from "./core/arrive.js";
 import { redrawAll } from "./core/figure.js";
 import { h, replace } from "./core/dom.js";
 import { plural } from "./core/format.js";
@@ -85,11 +86,13 @@ async function show(page) {
   }
   applyTheme();
   const sides = shownSides(page).filter((side) => !view.needs || side.has(view.needs));
-  const title = [h("h1", {}, view.title), h("p", { class: "question" }, view.question)];
+  const title = [h("h1", { tabindex: "-1" }, view.title), h("p", { class: "question" }, view.question)];
   document.title = `${view.title} · ${page.sides.map((side) => side.label).join(" and ")} · tilestep`;
+  let held = false;
   try {
     const parts = sides.length ? await view.render(sides, page) : [h("p", { class: "absent" }, whyAbsent(page, view))];
     if (turn !== shownCount) return;
+    held = main.contains(document.activeElement);
     replace(main, title, parts);
   } catch (error) {
     if (turn !== shownCount) return;
@@ -100,6 +103,7 @@ async function show(page) {
   const toPicture = document.getElementById("to-picture");
   toPicture?.toggleAttribute("hidden", !main.querySelector("figure canvas"));
   if (toPicture) toPicture.textContent = `Skip to the ${view.picture ?? "picture"}`;
+  arrive(main, view.name, held);
   document.documentElement.dataset.ready = view.name;
 }
 
@@ -116,6 +120,7 @@ async function start() {
   const main = /** @type {HTMLElement} */ (document.getElementById("main"));
   explainTerms(main);
   groupStops(main);
+  rememberPlaces(main);
   onChange(() => show(page));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => redrawAll());
   await show(page);

@@ -6,7 +6,7 @@ import { swatch } from "./legend.js";
 import { changeOf } from "./pairs.js";
 import { valueOf } from "./value.js";
 
-const LONGEST = 336; // CSS pixels of the longest bar, about
+const LONGEST = 720; // CSS pixels: more than the longest bar, of which a narrow one shows the begin, so that its hatch keeps its size
 
 /**
  * @typedef {object} Bar

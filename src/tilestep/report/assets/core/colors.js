@@ -1,9 +1,9 @@
 /** Colours of Okabe and Ito's palette, each with a hatch, so that neither colour vision nor a printer decides what is seen. */
 
 /** @typedef {"plain" | "up" | "down" | "cross" | "dots" | "bars" | "lines"} Hatch */
-/** @typedef {{color: string, hatch: Hatch, words: string}} Look */
+/** `dark` is the colour on a dark ground, if it is another. @typedef {{color: string, dark?: string, hatch: Hatch, words: string}} Look */
 
-/** What each kind of event looks like. Words are those of the command line. @type {Readonly<Record<string, Look>>} */
+/** What each kind of event looks like: those of one hatch differ in every deficiency of colour vision. Words are those of the command line. @type {Readonly<Record<string, Look>>} */
 export const KINDS = Object.freeze({
   compute: { color: "#0072B2", hatch: "plain", words: "compute" },
   exchange: { color: "#56B4E9", hatch: "up", words: "exchange between tiles" },
@@ -11,13 +11,13 @@ export const KINDS = Object.freeze({
   collective: { color: "#CC79A7", hatch: "cross", words: "exchange between IPUs" },
   "stream-in": { color: "#009E73", hatch: "lines", words: "arguments in" },
   "stream-out": { color: "#009E73", hatch: "down", words: "results out" },
-  "io-in": { color: "#66C2A5", hatch: "dots", words: "arguments in over I/O tiles" },
-  "io-out": { color: "#66C2A5", hatch: "bars", words: "results out over I/O tiles" },
+  "io-in": { color: "#66C2A5", hatch: "lines", words: "arguments in over I/O tiles" },
+  "io-out": { color: "#66C2A5", hatch: "down", words: "results out over I/O tiles" },
   load: { color: "#D55E00", hatch: "bars", words: "loading programs" },
   save: { color: "#D55E00", hatch: "up", words: "saving values at a switch" },
   "host-call": { color: "#E69F00", hatch: "dots", words: "host calls" },
   read: { color: "#E69F00", hatch: "cross", words: "reads by the host" },
-  dispatch: { color: "#8C6BB1", hatch: "plain", words: "dispatches" },
+  dispatch: { color: "#8C6BB1", hatch: "down", words: "dispatches" },
   wait: { color: "#999999", hatch: "up", words: "the host waits" },
   transfer: { color: "#7A8B99", hatch: "plain", words: "transfers" },
   waiting: { color: "#999999", hatch: "up", words: "waiting" },
@@ -38,15 +38,26 @@ export function programLook(index, dark) {
   return { color: colors[index % colors.length] ?? "#cccccc", hatch: HATCHES[Math.floor(index / colors.length) % HATCHES.length] ?? "plain" };
 }
 
-/** Whether white is the better ink on a colour. @param {string} color '#rrggbb' */
-export function isDark(color) {
+/** How light a colour is, from 0 to 1. @param {string} color '#rrggbb' */
+function lightness(color) {
   const value = Number.parseInt(color.slice(1), 16);
   const [red, green, blue] = [value >> 16, (value >> 8) & 255, value & 255].map((part) => ((part / 255 + 0.055) / 1.055) ** 2.4);
-  return 0.2126 * (red ?? 0) + 0.7152 * (green ?? 0) + 0.0722 * (blue ?? 0) < 0.179;
+  return 0.2126 * (red ?? 0) + 0.7152 * (green ?? 0) + 0.0722 * (blue ?? 0);
 }
 
-/** Whether the page is dark: chosen by its theme, or by the user's system. */
+/** Whether white is the better ink on a colour. @param {string} color '#rrggbb' */
+export function isDark(color) {
+  return lightness(color) < 0.179;
+}
+
+/** The ink of a hatch: it darkens a colour, and lightens one that is too dark for that. @param {string} color '#rrggbb' */
+export function hatchInk(color) {
+  return lightness(color) < 0.12 ? "rgba(255, 255, 255, 0.45)" : "rgba(0, 0, 0, 0.45)";
+}
+
+/** Whether the page is dark: chosen by its theme, or by the user's system. Paper is light. */
 export function isDarkTheme() {
+  if (matchMedia("print").matches) return false;
   const { theme } = document.documentElement.dataset;
   return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
@@ -56,35 +67,36 @@ export function lookOf(kind) {
   return KINDS[kind] ?? { color: "#999999", hatch: "dots", words: kind };
 }
 
-/** The look of the nth of several things. @param {number} index @returns {{color: string, hatch: Hatch}} */
+/** The look of the nth of several things: neighbours differ in their hatch as well as in their colour. @param {number} index @returns {{color: string, hatch: Hatch}} */
 export function lookAt(index) {
   const color = SERIES[index % SERIES.length] ?? "#999999";
-  return { color, hatch: HATCHES[Math.floor(index / SERIES.length) % HATCHES.length] ?? "plain" };
+  return { color, hatch: HATCHES[index % HATCHES.length] ?? "plain" };
 }
 
 /** @type {Map<string, CanvasPattern | string>} */
 const patterns = new Map();
 
 /**
- * A fill for a canvas: a colour, hatched with ink that both grounds show.
+ * A fill for a canvas: a colour, hatched.
  * @param {CanvasRenderingContext2D} context
- * @param {{color: string, hatch: Hatch}} look
+ * @param {{color: string, dark?: string, hatch: Hatch}} look
  * @returns {CanvasPattern | string}
  */
 export function fillOf(context, look) {
-  if (look.hatch === "plain") return look.color;
-  const key = `${look.color} ${look.hatch}`;
+  const color = look.dark && isDarkTheme() ? look.dark : look.color;
+  if (look.hatch === "plain") return color;
+  const key = `${color} ${look.hatch}`;
   let found = patterns.get(key);
   if (!found) {
     const tile = document.createElement("canvas");
     tile.width = tile.height = 8;
     const pen = /** @type {CanvasRenderingContext2D} */ (tile.getContext("2d"));
-    pen.fillStyle = look.color;
+    pen.fillStyle = color;
     pen.fillRect(0, 0, 8, 8);
-    pen.strokeStyle = pen.fillStyle = "rgba(0, 0, 0, 0.45)";
+    pen.strokeStyle = pen.fillStyle = hatchInk(color);
     pen.lineWidth = 1.5;
     hatch(pen, look.hatch);
-    found = context.createPattern(tile, "repeat") ?? look.color;
+    found = context.createPattern(tile, "repeat") ?? color;
     patterns.set(key, found);
   }
   return found;

@@ -35,8 +35,9 @@ import { nothingAt, staysFor, tipAt } from "./tip.js";
 /** @type {Set<WeakRef<FigureHandle>>} */
 const all = new Set();
 
-/** Draws every figure again, as after a change of theme. @param {boolean} [now] not at the next frame */
+/** Draws every figure and every legend again, as after a change of theme. @param {boolean} [now] not at the next frame */
 export function redrawAll(now = false) {
+  for (const canvas of document.querySelectorAll("canvas.swatch")) /** @type {any} */ (canvas).repaint?.();
   for (const reference of all) {
     const figure = reference.deref();
     if (!figure) all.delete(reference);

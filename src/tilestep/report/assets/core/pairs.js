@@ -75,7 +75,7 @@ export function columnsOf(sides, { name, unit, origin, of }) {
   return [
     { name: `${name}, A`, unit, origin, of: (pair) => at("a", pair) },
     { name: `${name}, B`, unit, origin, of: (pair) => at("b", pair) },
-    { name: "B − A", unit, origin, of: difference, cell: (pair) => changeOf(at("a", pair), at("b", pair), unit) },
+    { name: "B − A", unit, origin, of: difference, rank: (pair) => Math.abs(difference(pair) ?? 0), cell: (pair) => changeOf(at("a", pair), at("b", pair), unit) },
   ];
 }
 

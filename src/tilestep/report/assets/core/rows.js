@@ -1,11 +1,11 @@
 /** Bars in rows over an axis, as of threads or of devices: drawn by pixels however many there are, and read by keys. */
 
-import { fillOf, themeColor } from "./colors.js";
+import { fillOf, isDark, themeColor } from "./colors.js";
 import { figure } from "./figure.js";
 
 /** @typedef {import("./window.js").Window} Window */
 /** @typedef {import("./colors.js").Hatch} Hatch */
-/** @typedef {{color: string, hatch: Hatch}} Look */
+/** @typedef {{color: string, dark?: string, hatch: Hatch}} Look */
 /**
  * A row. Its bars do not overlap, and are in order.
  * @typedef {object} Row
@@ -45,6 +45,7 @@ const KEYS = "← → bars, ↑ ↓ rows, + − or W S zoom, A D move, F or Ente
 export function rowsFigure(options) {
   const { rows, window: shown } = options;
   const height = Math.max(ROOM.least, Math.min(ROOM.most, Math.floor((options.most ?? 480) / Math.max(1, rows.length))));
+  shown.names = Math.max(shown.names, widest(rows.map(({ name }) => name)));
   let area = { left: 0, width: 1 };
   let cursor = { row: -1, bar: -1 };
   /** @type {{x: number, from: number, to: number, moved: boolean} | null} */
@@ -149,7 +150,7 @@ export function rowsFigure(options) {
 
   /** @param {import("./figure.js").Drawing} drawing */
   function draw({ context, width }) {
-    const left = Math.min(190, Math.round(width * 0.26));
+    const left = gutter(shown.names, width);
     area = { left, width: width - left - 8 };
     context.font = FONT;
     context.textBaseline = "middle";
@@ -207,7 +208,7 @@ export function rowsFigure(options) {
       }
       context.globalAlpha = 1;
       if (selected?.(index, bar) || (cursor.row === index && cursor.bar === bar)) marked.push([x0, x1]);
-      if (!thin && height >= 13 && x1 - x0 > 14) label(context, row.text(bar), x0, x1, top + height / 2);
+      if (!thin && height >= 13 && x1 - x0 > 14) label(context, row.text(bar), x0, x1, top + height / 2, row.faint?.(bar) ? themeColor("ground") : row.look(bar).color);
       // Of bars narrower than a pixel one is drawn for all that end in it.
       bar = x1 - x0 > 1 ? bar + 1 : Math.max(bar + 1, lowerBound(to, shown.from + ((x0 + 1 - area.left) / area.width) * shown.length));
     }
@@ -227,6 +228,7 @@ export function rowsFigure(options) {
       draw,
       table: options.table,
       describe(x, y) {
+        if (x < area.left && y >= AXIS) return rows[Math.floor((y - AXIS) / height)]?.name ?? null; // it may be cut
         const [row, bar] = hit(x, y);
         return bar < 0 ? null : (rows[row]?.words(bar) ?? null);
       },
@@ -255,15 +257,27 @@ export function rowsFigure(options) {
   return handle;
 }
 
-/** Words in a bar, on a plate, so that no hatch goes through them. @param {CanvasRenderingContext2D} context @param {string} text @param {number} x0 @param {number} x1 @param {number} y */
-function label(context, text, x0, x1, y) {
+/** How many pixels the widest of some names takes. @param {string[]} names @returns {number} */
+export function widest(names) {
+  const context = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
+  context.font = FONT;
+  return names.reduce((most, name) => Math.max(most, context.measureText(name.slice(0, 100)).width), 80);
+}
+
+/** The room to the left of a picture: pictures on one axis have the same. @param {number} names pixels of the widest @param {number} width of the picture */
+export function gutter(names, width) {
+  return Math.ceil(Math.min(names + 14, width * 0.34, 260));
+}
+
+/** Words in a bar, on a plate of its colour, so that no hatch goes through them. @param {CanvasRenderingContext2D} context @param {string} text @param {number} x0 @param {number} x1 @param {number} y @param {string} color */
+function label(context, text, x0, x1, y, color) {
   const words = cut(context, text, x1 - x0 - 4);
   if (!words || (words.length < 3 && words !== text)) return;
   const width = context.measureText(words).width;
   const left = (x0 + x1 - width) / 2;
-  context.fillStyle = "rgba(255, 255, 255, 0.88)";
+  context.fillStyle = color;
   context.fillRect(left - 2, y - 7, width + 4, 14);
-  context.fillStyle = "#111";
+  context.fillStyle = isDark(color) ? "#ffffff" : "#000000";
   context.fillText(words, left, y + 0.5);
 }
 

@@ -35,8 +35,18 @@ export function number(key, otherwise) {
 export function set(values) {
   const next = `#${address(viewName(), { ...Object.fromEntries(parameters()), ...values })}`;
   if (framed) kept = next;
-  else history.replaceState(null, "", next);
+  else history.replaceState(history.state, "", next);
 }
+
+/** What is noted of this visit to this address: the browser's back button brings it back. A frame has no such button. */
+export const visit = {
+  /** @returns {{seen?: boolean, top?: number, followed?: number}} */
+  noted: () => (framed ? {} : (history.state ?? {})),
+  /** @param {{seen?: boolean, top?: number, followed?: number}} more */
+  note(more) {
+    if (!framed) history.replaceState({ ...history.state, ...more }, "");
+  },
+};
 
 /**
  * Goes to a view; the browser's back button returns.

@@ -15,6 +15,7 @@ import { explained, sentence, text } from "./value.js";
  * @property {(row: Row) => number | string | null | undefined} of the value; null: unknown
  * @property {Unit | ((row: Row) => Unit)} [unit] of numbers; without it the column has words
  * @property {string | ((row: Row) => string)} [origin] key of the sentence that says where its numbers come from
+ * @property {(row: Row) => number | null} [rank] what it is sorted by in place of its value
  * @property {(row: Row) => import("./dom.js").Children} [cell] what stands in the cell in place of the value's text
  */
 /**
@@ -130,7 +131,7 @@ class Table {
     if (by) {
       const sign = this.descending ? -1 : 1;
       this.shown = this.shown
-        .map((row, place) => ({ row, place, value: by.of(row) }))
+        .map((row, place) => ({ row, place, value: (by.rank ?? by.of)(row) }))
         .sort((a, b) => sign * compared(a.value, b.value) || a.place - b.place)
         .map(({ row }) => row);
     }

@@ -12,6 +12,7 @@ export class Window {
     this.whole = { from, to: Math.max(to, from + least) };
     this.from = this.whole.from;
     this.to = this.whole.to;
+    this.names = 0; // pixels of the widest name of a row, of all pictures
     /** @type {Set<() => void>} */
     this.listeners = new Set();
     this.timer = 0;

@@ -71,6 +71,7 @@ function inDetail(pair, sides) {
   });
   const none = h("button", { type: "button", onclick: () => mark(null) }, "mark no value");
   const noted = h("p", { class: "note", role: "status" });
+  const lines = h("p", { class: "note" });
 
   /** @param {import("./memory/values.js").ValuePair | null} row */
   function mark(row) {
@@ -85,6 +86,7 @@ function inDetail(pair, sides) {
     step.update(selection.cursor.tick);
     tile.update(selection.cursor.tile);
     for (const map of [...maps, ...tiles]) map.redraw();
+    lines.textContent = `The dashed line is the mean of all tiles${programs.some(({ sram }) => sram <= high()) ? ", the thick one what a tile has" : ""}.`;
     programs.forEach((each, index) => replace(/** @type {HTMLElement} */ (chosen[index]), chosenTiles(each, pair, selection)));
     const names = programs.filter((each) => known(each) >= 0).map((each) => each.detail.names[known(each)]);
     noted.textContent = names.length ? `The dashed frame is the life of ${names[0]}.` : "";
@@ -106,7 +108,7 @@ function inDetail(pair, sides) {
     ...maps.map((map) => map.element),
     noted,
     h("h2", {}, "Tiles at the chosen step"),
-    h("p", { class: "note" }, "The dashed line is the mean of all tiles, the thick one what a tile has."),
+    lines,
     ...programs.flatMap((_, index) => [/** @type {any} */ (tiles[index]).element, chosen[index]]),
     h("p", {}, h("a", { href: link("liveness", { program: get("program") || null }) }, "When is memory full, and what is alive then?")),
     h("h2", {}, "Values"),

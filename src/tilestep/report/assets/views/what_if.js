@@ -176,7 +176,7 @@ function line(setting, change, most, whole) {
     "div",
     { class: "turned" },
     h("span", { class: "setting" }, words(setting)),
-    h("span", { class: "axis", "aria-hidden": "true" }, h("span", { class: change < 0 ? "turned-bar shorter" : "turned-bar longer", style: { left: `${left}%`, width: `${width}%` } })),
+    h("span", { class: "axis", "aria-hidden": "true" }, !change ? null : h("span", { class: change < 0 ? "turned-bar shorter" : "turned-bar longer", style: { left: `${left}%`, width: `${width}%` } })),
     h("span", { class: "value", tabindex: "0", "data-value": change, "data-unit": "share", "data-tip": tip }, percent(change)),
     h("span", { class: "saved" }, whole?.cycles && change ? [sign, valueOf(Math.round(Math.abs(change) * whole.cycles), "cycles", "what_if.saved")] : ""),
   );

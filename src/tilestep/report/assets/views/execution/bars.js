@@ -161,13 +161,13 @@ let made = { key: "", inks: new Uint32Array() };
 
 /** Pixels of 8 by 8 for each code, in the colours of the theme. @param {string[]} kinds @returns {Uint32Array} */
 function patterns(kinds) {
-  const colors = [themeColor("ground"), themeColor("grid"), themeColor("ink"), themeColor("edge")];
+  const colors = [themeColor("ground"), themeColor("grid"), themeColor("ink"), themeColor("edge"), themeColor("wait")];
   const key = [...colors, ...kinds].join();
   if (made.key === key) return made.inks;
   const inks = new Uint32Array((FIRST + kinds.length) * 64);
   const looks = [
     { color: colors[0] ?? "#fff", hatch: "plain" },
-    { color: colors[0] ?? "#fff", hatch: "up", ink: colors[1] ?? "#ddd" },
+    { color: colors[0] ?? "#fff", hatch: "up", ink: colors[4] ?? "#bbb" },
     { color: colors[2] ?? "#000", hatch: "plain" },
     { color: colors[1] ?? "#ddd", hatch: "dots", ink: colors[3] ?? "#888" },
     ...kinds.map(lookOf),

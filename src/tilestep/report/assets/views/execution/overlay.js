@@ -52,7 +52,8 @@ export function drawWords(context, model, bars, rows, area) {
 /** Whether an event's sum is divided into steps on the screen. @param {Model} model @param {import("./bars.js").Bars} bars @param {number} event @param {number} zoom */
 function isDivided(model, bars, event, zoom) {
   const { layouts } = bars;
-  for (let index = event; index >= 0 && index > event - 3; index--) {
+  const { begin } = model.laneOf(event);
+  for (let index = event; index >= begin && index > event - 3; index--) {
     const layout = at(model.layout, index);
     if (layout < 0) continue;
     if (at(model.start, index) + layouts.length(layout) <= at(model.start, event)) return false;

@@ -1,5 +1,6 @@
 /** What all timelines of the view share: the window in time, the selection, what is shown. It stands in the URL. */
 
+import { widest } from "../../core/rows.js";
 import { get, set } from "../../core/state.js";
 import { HEIGHTS } from "./lanes.js";
 
@@ -20,6 +21,7 @@ export class Scene {
     this.whole = { from: from - room, to: Math.max(to, from + LEAST_WINDOW) + room };
     this.from = this.whole.from;
     this.to = this.whole.to;
+    this.names = widest(models.flatMap(({ lanes }) => lanes.map(({ name }) => name)));
     /** @type {{model: Model, row: number} | null} */
     this.selected = null;
     /** @type {[number, number] | null} */

@@ -3,11 +3,12 @@
 import { themeColor } from "../../core/colors.js";
 import { figure } from "../../core/figure.js";
 import { count, plural } from "../../core/format.js";
+import { gutter } from "../../core/rows.js";
 import { exact, text } from "../../core/value.js";
 import { ticks } from "../../core/axis.js";
 import { Bars } from "./bars.js";
 import { KEYS, press } from "./keys.js";
-import { arrange } from "./lanes.js";
+import { arrange, named } from "./lanes.js";
 import { at, called, lowerBound, rowAt } from "./model.js";
 import { eventWords, waitWords } from "./words.js";
 import { cut, drawPath, drawRange, drawRuns, drawSelected, drawWords } from "./overlay.js";
@@ -86,7 +87,7 @@ export class Timeline {
 
   /** @param {number} width CSS pixels of the canvas @returns {Area} */
   areaOf(width) {
-    const left = Math.min(180, Math.round(width * 0.24));
+    const left = gutter(this.scene.names, width);
     const height = this.heightOf() - this.top;
     const { from, to } = this.scene;
     this.scroll = Math.max(0, Math.min(this.scroll, this.placed.height - height));
@@ -140,12 +141,9 @@ export class Timeline {
     context.font = FONT;
     context.textBaseline = "middle";
     context.fillStyle = themeColor("ink");
-    let last = -Infinity;
-    for (const [index, { top, bottom }] of this.placed.lanes) {
-      const y = area.top + (top + bottom) / 2 - area.scroll;
-      if (y < area.top + 5 || y > area.top + area.height - 5 || y - last < 13) continue;
-      last = y;
-      context.fillText(cut(context, this.model.lanes[index]?.name ?? "", area.left - 10), 4, y);
+    const lanes = this.model.lanes;
+    for (const [index, y] of named(this.places(), (lane) => lanes[lane]?.kind ?? "", area.top, area.top + area.height)) {
+      context.fillText(cut(context, lanes[index]?.name ?? "", area.left - 10), 4, y);
     }
     if (this.placed.height <= area.height) return;
     const size = Math.max(20, (area.height * area.height) / this.placed.height);
@@ -244,10 +242,19 @@ export class Timeline {
     return { lane: row.lane, row: best < 0 ? -1 : rowAt(track, best), next, cycle };
   }
 
+  /** The name of a lane that may have no room, or is cut. @param {number} y @returns {string | null} */
+  laneWords(y) {
+    if (y < this.top) return null;
+    const near = [...this.places()].find(([, { top, bottom }]) => y >= top && y < bottom + 1);
+    const lane = near && this.model.lanes[near[0]];
+    return lane ? `${lane.name}: ${plural(lane.end - lane.begin, "event")}` : null;
+  }
+
   /** @param {number} x @param {number} y @returns {string | null} */
   describe(x, y) {
     const { model, layouts } = this;
     if (y < MINI) return "the whole recording: press or drag to move the window";
+    if (x < this.area.left) return this.laneWords(y);
     const found = this.hit(x, y);
     if (!found) return null;
     if (found.row < 0) return found.next < 0 ? null : waitWords(model, found.next);

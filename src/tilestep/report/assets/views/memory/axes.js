@@ -71,6 +71,17 @@ export function line(context, x0, y0, x1, y1) {
   context.stroke();
 }
 
+/** The line of what there is, which areas of all colours may lie behind. @param {CanvasRenderingContext2D} context @param {Box} box @param {number} y @param {string} words */
+export function limit(context, box, y, words) {
+  for (const [width, color] of /** @type {[number, string][]} */ ([[5, "ground"], [2, "mark"]])) {
+    context.lineWidth = width;
+    context.strokeStyle = themeColor(color);
+    line(context, box.left, y, box.right, y);
+  }
+  context.lineWidth = 1;
+  label(context, box, words, box.right, y - 12 < box.top + 8 ? y + 13 : y - 12, "mark");
+}
+
 /** Words on a ground of their own, which stay within the box. @param {CanvasRenderingContext2D} context @param {Box} box @param {string} words @param {number} x @param {number} y of their middle @param {string} [ink] */
 export function label(context, box, words, x, y, ink = "ink") {
   context.font = FONT;

@@ -4,7 +4,7 @@ import { fillOf, themeColor } from "../../core/colors.js";
 import { figure } from "../../core/figure.js";
 import { bytes, count, plural, share } from "../../core/format.js";
 import { table } from "../../core/table.js";
-import { below, boxOf, bytesAxis, label, line } from "./axes.js";
+import { below, boxOf, bytesAxis, label, limit, line } from "./axes.js";
 import { drawLoops, loopWords } from "./heatmap.js";
 import { at, categoriesOverTime, CATEGORIES, overTime } from "./lives.js";
 import { LIVENESS, ORDER, PARTS, prefix, stepWords } from "./model.js";
@@ -191,11 +191,7 @@ export function curveFigure(program, pair, selection, shown, setMark) {
 
   /** @param {CanvasRenderingContext2D} context @param {Curve} curve @param {number} y */
   function room(context, curve, y) {
-    context.strokeStyle = themeColor("mark");
-    context.lineWidth = 2;
-    line(context, box.left, y, box.right, y);
-    context.lineWidth = 1;
-    label(context, box, `${curve.where.startsWith("all") ? "all tiles have" : "a tile has"} ${bytes(curve.room)}`, box.right, y - 11 < box.top + 8 ? y + 12 : y - 11, "mark");
+    limit(context, box, y, `${curve.where.startsWith("all") ? "all tiles have" : "a tile has"} ${bytes(curve.room)}`);
   }
 
   /** @param {CanvasRenderingContext2D} context @param {Curve} curve @param {(size: number) => number} yOf */

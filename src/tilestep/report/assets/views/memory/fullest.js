@@ -9,7 +9,7 @@ import { changeOf } from "../../core/pairs.js";
 import { exact, valueOf } from "../../core/value.js";
 import { FONT, line } from "./axes.js";
 import { byCategory, CATEGORIES } from "./lives.js";
-import { detailed, members, PARTS, partsOf, ORDER, prefix, stepWords } from "./model.js";
+import { detailed, members, PARTS, ORDER, prefix, stepWords } from "./model.js";
 
 /** @typedef {import("./model.js").Pair} Pair */
 /** @typedef {import("./model.js").Program} Program */
@@ -17,6 +17,7 @@ import { detailed, members, PARTS, partsOf, ORDER, prefix, stepWords } from "./m
 
 const BAR = 30; // pixels of one bar
 const GAP = 26; // above each, for its words
+const LEAST_APART = 4; // pixels from which a part has an edge
 
 /** @param {Pair} pair @returns {HTMLElement[]} */
 export function fullestTile(pair) {
@@ -69,19 +70,9 @@ function group(program, pair) {
   ];
 }
 
-/** What fills the fullest tile, as parts that add up to the peak. @param {Program} program @returns {Part[]} */
-function parts(program) {
-  const { detail, facts } = program;
-  if (!detail) {
-    return facts.kinds.map((/** @type {[string, number]} */ [words, size], /** @type {number} */ index) => ({ name: words, words, bytes: size, ...lookAt(index) }));
-  }
-  const sizes = partsOf(detail, byCategory(detail.memory, detail.peak.tick, detail.peak.tile));
-  return ORDER.map((name, index) => ({ name, .../** @type {any} */ (PARTS[name]), bytes: sizes[index] ?? 0 })).filter((part) => part.bytes > 0);
-}
-
 /** @param {Program[]} programs @param {Pair} pair @returns {HTMLElement} */
 function bar(programs, pair) {
-  const all = programs.map((program) => ({ program, parts: parts(program) }));
+  const all = programs.map((program) => ({ program, parts: partsOf(program) }));
   const high = Math.max(...programs.map((program) => Math.max(program.sram, program.facts.peak_bytes))) * 1.02;
   let cursor = -1;
   const flat = all.flatMap(({ program, parts: found }) => found.map((part) => ({ program, part })));
@@ -104,9 +95,8 @@ function bar(programs, pair) {
           const [x0, x1] = [12 + sum * scale, 12 + (sum + part.bytes) * scale];
           context.fillStyle = fillOf(context, part);
           context.fillRect(x0, y, x1 - x0, BAR);
-          context.strokeStyle = themeColor("ground");
-          context.lineWidth = 1;
-          context.strokeRect(x0, y, x1 - x0, BAR);
+          context.fillStyle = themeColor("ground");
+          if (x1 - x0 > LEAST_APART) context.fillRect(x1 - 1, y, 1, BAR); // it would hide a narrow part
           places.push({ x0, x1, y0: y, y1: y + BAR, index });
           if (index === cursor) outline(context, x0, y, x1 - x0);
           sum += part.bytes;
@@ -154,16 +144,16 @@ function outline(context, x, y, width) {
   context.lineWidth = 1;
 }
 
-/** The parts with each kind of code by itself. @param {Program[]} programs @returns {HTMLElement} */
+/** The same parts as bars, the largest first. @param {Program[]} programs @returns {HTMLElement} */
 function kinds(programs) {
   const names = programs.length > 1 ? programs.map((program) => program.side.toUpperCase()) : [""];
   /** @type {Map<string, {key: string, words: string, color: string, hatch: import("../../core/colors.js").Hatch, values: (number | null)[]}>} */
   const rows = new Map();
   programs.forEach((program, index) => {
-    for (const { key, words, look, size } of kindsOf(program)) {
-      const row = rows.get(key) ?? { key, color: look.color, hatch: look.hatch, words, values: programs.map(() => null) };
+    for (const { name, words, color, hatch, bytes: size } of partsOf(program).sort((one, other) => other.bytes - one.bytes)) {
+      const row = rows.get(name) ?? { key: name, color, hatch, words, values: programs.map(() => null) };
       row.values[index] = size;
-      rows.set(key, row);
+      rows.set(name, row);
     }
   });
   const [first] = programs;
@@ -174,25 +164,23 @@ function kinds(programs) {
   return h("div", { class: "kinds" }, h("p", {}, "The fullest tile, B − A: ", changeOf(a, b, "bytes")), table);
 }
 
-/** @param {Program} program @returns {{key: string, words: string, look: {color: string, hatch: import("../../core/colors.js").Hatch}, size: number}[]} */
-function kindsOf(program) {
-  const { detail, facts } = program;
+/** What fills the fullest tile, as parts that add up to the peak: what always lives first. @param {Program} program @returns {Part[]} */
+function partsOf({ detail, facts }) {
   if (!detail) {
-    return facts.kinds.map((/** @type {[string, number]} */ [words, size], /** @type {number} */ index) => ({ key: words, words, look: lookAt(index), size }));
+    return facts.kinds.map((/** @type {[string, number]} */ [words, size], /** @type {number} */ index) => ({ name: words, words, bytes: size, ...lookAt(index) }));
   }
   const sizes = byCategory(detail.memory, detail.peak.tick, detail.peak.tile);
   const look = (/** @type {string} */ name) => /** @type {any} */ (PARTS[name]);
   return [
-    ...ORDER.slice(1).map((name) => ({ key: name, words: look(name).words, look: look(name), size: sizes[CATEGORIES.indexOf(name)] ?? 0 })),
     ...detail.code.map(([kind, size, fixed], index) => ({
-      key: kind,
+      ...look("code"),
+      name: kind,
       words: fixed ? `${kind} (no program can use them)` : kind,
-      look: { ...look("code"), hatch: HATCHES[index % HATCHES.length] },
-      size,
+      hatch: HATCHES[index % HATCHES.length],
+      bytes: size,
     })),
-  ]
-    .filter(({ size }) => size > 0)
-    .sort((one, other) => other.size - one.size);
+    ...ORDER.slice(1).map((name) => ({ ...look(name), name, bytes: sizes[CATEGORIES.indexOf(name)] ?? 0 })),
+  ].filter((part) => part.bytes > 0);
 }
 
 /** Why there is no more to see of some of the programs. @param {Pair} pair @returns {HTMLElement[]} */

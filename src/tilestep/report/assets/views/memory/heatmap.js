@@ -19,6 +19,7 @@ import { prefix, stepWords } from "./model.js";
 const HEIGHT = 330;
 const LOOPS = 16; // pixels of a row of loops
 const MOST_DEPTH = 4; // rows of loops
+const CROSSED = 24; // pixels between crossed lines: the colours below decide
 
 /**
  * The scale of colours: from 0 to what a tile has, or from the least to the most that there is.
@@ -250,12 +251,12 @@ function tooMany(context, cells, box, right, most) {
 /** Crossed lines that show what is below. @param {CanvasRenderingContext2D} context @returns {CanvasPattern | string} */
 function crossed(context) {
   const tile = document.createElement("canvas");
-  tile.width = tile.height = 12;
+  tile.width = tile.height = CROSSED;
   const pen = /** @type {CanvasRenderingContext2D} */ (tile.getContext("2d"));
-  for (const [color, width] of /** @type {[string, number][]} */ ([["#000000", 3], ["#ffffff", 1]])) {
+  for (const [color, width] of /** @type {[string, number][]} */ ([["#000000", 2.5], ["#ffffff", 1]])) {
     pen.strokeStyle = color;
     pen.lineWidth = width;
-    for (const [x0, y0, x1, y1] of /** @type {[number, number, number, number][]} */ ([[-2, -2, 14, 14], [-2, 14, 14, -2]])) line(pen, x0, y0, x1, y1);
+    for (const [x0, y0, x1, y1] of /** @type {[number, number, number, number][]} */ ([[-2, -2, CROSSED + 2, CROSSED + 2], [-2, CROSSED + 2, CROSSED + 2, -2]])) line(pen, x0, y0, x1, y1);
   }
   return context.createPattern(tile, "repeat") ?? "#D55E00";
 }

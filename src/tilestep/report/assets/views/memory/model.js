@@ -1,7 +1,7 @@
 /** The programs of the page's recordings with their memory, matched where there are two recordings. */
 
 import { count } from "../../core/format.js";
-import { ALWAYS, at, CATEGORIES } from "./lives.js";
+import { ALWAYS, CATEGORIES } from "./lives.js";
 import { fullest, runsOf } from "./peaks.js";
 
 /** @typedef {import("../../core/page.js").Side} Side */
@@ -144,9 +144,4 @@ export function prefix(program, pair) {
 export function stepWords(detail, tick, ofAll = false) {
   const all = ofAll ? ` of ${count(detail.memory.numTicks)}` : "";
   return `step ${count(tick)}${all}, ${detail.steps[tick] || "unnamed"}`;
-}
-
-/** Bytes of one tile at one tick by part, in ORDER. @param {Detail} detail @param {number[]} byCategory in the order of CATEGORIES @returns {number[]} */
-export function partsOf(detail, byCategory) {
-  return ORDER.map((name) => (name === "code" ? detail.memory.always : at(byCategory, CATEGORIES.indexOf(name))));
 }

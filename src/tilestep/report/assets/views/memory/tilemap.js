@@ -7,7 +7,7 @@ import { figure } from "../../core/figure.js";
 import { bytes, count, plural, share } from "../../core/format.js";
 import { table } from "../../core/table.js";
 import { valueOf } from "../../core/value.js";
-import { below, boxOf, bytesAxis, label, line } from "./axes.js";
+import { below, boxOf, bytesAxis, label, limit, line } from "./axes.js";
 import { at, byCategory, CATEGORIES, tileBytes } from "./lives.js";
 import { ORDER, PARTS, prefix, stepWords } from "./model.js";
 
@@ -62,7 +62,7 @@ export function tileMap(program, pair, selection, scale) {
         context.fillRect(box.left + pixel, yOf(most), 1.5, box.bottom - yOf(most));
       }
       below(context, box, 0, memory.numTiles, "tile");
-      if (program.sram <= high) edge(context, yOf(program.sram), `a tile has ${bytes(program.sram)}`);
+      if (program.sram <= high) limit(context, box, yOf(program.sram), `a tile has ${bytes(program.sram)}`);
       context.strokeStyle = themeColor("ink");
       context.setLineDash([6, 4]);
       line(context, box.left, yOf(mean), box.right, yOf(mean));
@@ -91,15 +91,6 @@ export function tileMap(program, pair, selection, scale) {
     },
     table: () => tiles(program, selection),
   });
-
-  /** @param {CanvasRenderingContext2D} context @param {number} y @param {string} text */
-  function edge(context, y, text) {
-    context.strokeStyle = themeColor("mark");
-    context.lineWidth = 2;
-    line(context, box.left, y, box.right, y);
-    context.lineWidth = 1;
-    label(context, box, text, box.right, y - 11 < box.top + 8 ? y + 12 : y - 11, "mark");
-  }
 }
 
 /** @param {Known} program @param {Selection} selection @returns {HTMLElement} */

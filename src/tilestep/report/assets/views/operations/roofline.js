@@ -126,12 +126,12 @@ export function roofline({ pairs, grouping, two, looks, chosen, choose, table })
     const wide = Math.max(1, Math.ceil((xs[1] - xs[0]) / ((right - MARGIN.left) / 64)));
     for (let power = Math.ceil(xs[0]); power <= xs[1]; power += wide) {
       segment(context, px(10 ** power), MARGIN.top, px(10 ** power), bottom);
-      context.fillText(large(10 ** power).replace(".00", "").trim(), px(10 ** power), bottom + 12);
+      context.fillText(powerWords(power).trim(), px(10 ** power), bottom + 12);
     }
     context.textAlign = "right";
     for (let power = Math.ceil(ys[0]); power <= ys[1]; power++) {
       segment(context, MARGIN.left, py(10 ** power), size.width - MARGIN.right, py(10 ** power));
-      context.fillText(`${large(10 ** power).replace(".00", "").replace(/\.0 /, " ")}flop/s`, MARGIN.left - 6, py(10 ** power));
+      context.fillText(`${powerWords(power)}flop/s`, MARGIN.left - 6, py(10 ** power));
     }
     context.textAlign = "center";
     context.fillStyle = colors.ink ?? "";
@@ -165,22 +165,29 @@ export function roofline({ pairs, grouping, two, looks, chosen, choose, table })
     for (const { rate } of flat) segment(context, exchange[0] ? px(Math.max(10 ** xs[0], Math.min(rate / exchange[0].rate, 10 ** xs[1]))) : MARGIN.left, py(rate), size.width - MARGIN.right, py(rate));
     context.restore();
     context.textAlign = "right";
-    /** @type {number[]} */
+    /** @type {{y: number, left: number}[]} */
     const taken = [];
-    for (const { rate, words } of [...flat].sort((a, b) => b.rate - a.rate)) {
-      let y = py(rate) - 8;
-      if (y < MARGIN.top + 6) y = py(rate) + 10;
-      if (taken.some((other) => Math.abs(other - y) < 14)) continue; // the list below names it
-      taken.push(y);
-      label(context, colors, `${words}: ${text(rate, "flop/s")}`, right - 6, y);
+    for (const roof of [...flat].sort((a, b) => b.rate - a.rate)) {
+      const at = py(roof.rate);
+      const close = (/** @type {number} */ y) => taken.filter((other) => Math.abs(other.y - y) < 16);
+      const isFree = (/** @type {number} */ y) => y > MARGIN.top + 5 && !close(y).length && !flat.some(({ rate }) => Math.abs(py(rate) - y) < 8);
+      // Above its line, or below it; else beside the words that are in the way.
+      const y = [at - 8, at + 10].find(isFree) ?? at - 8;
+      const end = Math.min(right - 6, ...close(y).map(({ left }) => left - 12));
+      const shown = `${roof.words}: ${text(roof.rate, "flop/s")}`;
+      const left = end - context.measureText(shown).width;
+      if (left < MARGIN.left) continue; // the list below names it
+      taken.push({ y, left });
+      label(context, colors, shown, end, y);
     }
   }
 
   /** @param {CanvasRenderingContext2D} context @param {Record<string, string>} colors @param {string} words @param {number} x @param {number} y */
   function label(context, colors, words, x, y) {
-    const { width } = context.measureText(words);
-    context.fillStyle = colors.ground ?? "";
-    context.fillRect(x - width - 2, y - 8, width + 4, 15);
+    context.strokeStyle = colors.ground ?? ""; // around the letters alone: lines beside them stay
+    context.lineWidth = 4;
+    context.lineJoin = "round";
+    context.strokeText(words, x, y);
     context.fillStyle = colors.ink ?? "";
     context.fillText(words, x, y);
   }
@@ -241,6 +248,11 @@ export function roofline({ pairs, grouping, two, looks, chosen, choose, table })
 /** Numbers, of which some are infinite. @param {number} a @param {number} b @returns {number} */
 function compared(a, b) {
   return a === b ? 0 : a < b ? -1 : 1;
+}
+
+/** '1 k', '10 k': a power of ten without digits behind its point. @param {number} power */
+function powerWords(power) {
+  return power < 0 ? (10 ** power).toFixed(-power) : large(10 ** power).replace(/\.0+(?= )/, "");
 }
 
 /** Powers of ten around some numbers. @param {number[]} values @param {[number, number]} otherwise @returns {[number, number]} */

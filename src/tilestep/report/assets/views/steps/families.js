@@ -11,8 +11,5 @@ export function familyLooks(all) {
   const cycles = new Map();
   for (const { leaves } of all) for (const leaf of leaves) cycles.set(leaf.family, (cycles.get(leaf.family) ?? 0) + leaf.cycles);
   const names = [...cycles.keys()].sort((a, b) => (cycles.get(b) ?? 0) - (cycles.get(a) ?? 0) || (a < b ? -1 : 1));
-  return new Map(names.map((name, place) => [name, { ...lookAt(place), hatch: HATCH_OF[place % HATCH_OF.length] ?? "plain", shape: place % 6 }]));
+  return new Map(names.map((name, place) => [name, { ...lookAt(place), shape: place % 6 }]));
 }
-
-/** Neighbours differ in their hatch as well as in their colour. @type {import("../../core/colors.js").Hatch[]} */
-const HATCH_OF = ["plain", "up", "dots", "down", "cross", "bars", "lines"];

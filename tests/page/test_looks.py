@@ -1,0 +1,292 @@
+"""What is seen: colours in every colour vision, on both grounds and on paper, and words that have room."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import combinations, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from playwright.sync_api import Browser, Page, expect
+
+from tests.page.conftest import OpenPage
+from tests.page.pages import text, wait_for
+from tilestep.report.page.assets import asset
+from tilestep.report.page.modules import joined
+
+Color = NDArray[np.float64]
+VISIONS: dict[str, Any] = {  # of linear RGB. Source: Machado, Oliveira, Fernandes 2009, severity 1; the last is luminance alone
+    "normal": np.eye(3),
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+    "achromatopsia": [[0.2126, 0.7152, 0.0722]] * 3,
+}
+LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
+OKLAB = (  # Source: Ottosson 2020
+    np.array([[0.41222147, 0.53633254, 0.05144599], [0.2119035, 0.68069955, 0.10739696], [0.08830246, 0.28171884, 0.6299787]]),
+    np.array([[0.21045426, 0.79361779, -0.00407205], [1.9779985, -2.42859221, 0.45059371], [0.02590404, 0.78277177, -0.80867577]]),
+)
+LEAST_CONTRAST = {**dict.fromkeys(("ink", "faint", "link", "mark", "good", "bad"), 4.5), "edge": 3, "focus": 3, "wait": 1.6}
+ON_GROUND = {"mark", "edge", "focus", "wait"}  # alone
+LEAST_APART = 5.5  # hundredths of OKLab's lightness
+COLORS, PIPELINE = "core/colors.js", "views/pipeline/looks.js"
+WAITING = {"wait", "waiting", "idle"}  # one look, because it is one thing
+ENTRY = """
+import * as colors from "./core/colors.js";
+import * as lanes from "./views/execution/lanes.js";
+import * as pairs from "./core/pairs.js";
+import * as table from "./core/table.js";
+Object.assign(window, { colors, lanes, pairs, table });
+"""
+HEAR = """() => {
+    window.drawn = [];
+    const old = CanvasRenderingContext2D.prototype.fillText;
+    CanvasRenderingContext2D.prototype.fillText = function (words, ...rest) {
+        window.drawn.push(words.replace(/[\\u2068\\u2069]/g, ""));
+        return old.call(this, words, ...rest);
+    };
+}"""
+
+
+def seen(color: str, vision: str) -> Color:
+    """Linear RGB as someone with a colour vision sees it."""
+    parts = np.array([int(color[place : place + 2], 16) for place in (1, 3, 5)]) / 255
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return np.clip(np.array(VISIONS[vision]) @ linear, 0, 1)
+
+
+def contrast(one: Color, other: Color) -> float:
+    """As WCAG defines it, from 1 to 21."""
+    low, high = sorted((float(LUMINANCE @ one), float(LUMINANCE @ other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def apart(one: Color, other: Color) -> float:
+    lab = [OKLAB[1] @ np.cbrt(OKLAB[0] @ each) for each in (one, other)]
+    return 100 * float(np.linalg.norm(lab[0] - lab[1]))
+
+
+def looks(path: str, begin: str, color: str = "color") -> dict[str, tuple[str, str]]:
+    """Colour and hatch of each name, as a table of a file of the page declares them."""
+    (body,) = re.findall(rf"{begin} = Object.freeze\(\{{\n(.*?)\n\}}\)", asset(path), re.DOTALL)
+    found = re.findall(rf'^  "?([\w -]+?)"?: \{{.*?\b{color}: "(#\w{{6}})".*?hatch: "(\w+)"', body, re.MULTILINE)
+    assert len(found) == body.count("hatch:")
+    return {name: (shade, hatch) for name, shade, hatch in found}
+
+
+def themes() -> dict[str, dict[str, str]]:
+    """The colours of the page by theme."""
+    light, preferred, chosen, _ = [
+        dict(re.findall(r"--(\w+): (#\w{3,6});", block)) for block in re.findall(r"\{([^{}]*--ground:[^{}]*)\}", asset("page.css"))
+    ]
+    assert preferred == chosen
+    return {"light": light, "dark": chosen}
+
+
+@pytest.fixture(scope="module")
+def blank(browser: Browser) -> Iterator[Page]:
+    """A page whose globals are modules of what is drawn."""
+    page = browser.new_page()
+    page.set_content('<!doctype html><div id="place"></div>')
+    page.evaluate(joined("entry.js", lambda path: ENTRY if path == "entry.js" else asset(path)))
+    yield page
+    page.context.close()
+
+
+@pytest.mark.parametrize("vision", VISIONS)
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_words_and_edges_have_contrast(theme: str, vision: str) -> None:
+    colors = {name: seen(color, vision) for name, color in themes()[theme].items()}
+    low = {
+        (name, ground): round(found, 2)
+        for name, least in LEAST_CONTRAST.items()
+        for ground in (("ground",) if name in ON_GROUND else ("ground", "panel"))
+        if (found := contrast(colors[name], colors[ground])) < least
+    }
+    assert low == {}
+
+
+@pytest.mark.parametrize("vision", VISIONS)
+def test_looks_of_one_hatch_have_colors_that_differ(vision: str) -> None:
+    kinds = {name: look for name, look in looks(COLORS, "KINDS").items() if name not in WAITING - {"waiting"}}
+    tasks = {**looks(PIPELINE, "TASKS"), **{name: kinds[name] for name in ("stream-in", "collective")}, "of no stage": ("#7A8B99", "down")}
+    waits = [looks(PIPELINE, "WAITS", color) for color in ("color", "dark")]
+    near = {
+        (one, other): round(found, 1)
+        for together in (kinds, tasks, *waits)
+        for (one, (color, hatch)), (other, (color2, hatch2)) in combinations(together.items(), 2)
+        if hatch == hatch2 and (found := apart(seen(color, vision), seen(color2, vision))) < LEAST_APART
+    }
+    assert near == {}
+
+
+def test_hatches_are_seen_on_their_color(blank: Page) -> None:
+    programs = re.findall(r"#\w{6}", re.findall(r"PROGRAMS = .*", asset(COLORS))[0])
+    waits = looks(PIPELINE, "WAITS", "dark")
+    tables = (looks(COLORS, "KINDS"), looks(PIPELINE, "TASKS"), looks(PIPELINE, "WAITS"), waits)
+    every = {color for table in tables for color, _ in table.values()}
+    assert {"#cfe0cb", "#3d5439"} <= {*programs}
+    faint = {}
+    for color in sorted({*every, *programs}):
+        red, green, blue, part = map(float, re.findall(r"[\d.]+", blank.evaluate("(color) => colors.hatchInk(color)", color)))
+        mixed = [round(part * ink + (1 - part) * int(color[place : place + 2], 16)) for ink, place in ((red, 1), (green, 3), (blue, 5))]
+        found = contrast(seen("#{:02x}{:02x}{:02x}".format(*mixed), "normal"), seen(color, "normal"))
+        if found < 2:
+            faint[color] = round(found, 2)
+    assert faint == {}
+
+
+def test_neighbours_of_a_series_differ_in_hatch_and_color(blank: Page) -> None:
+    found = blank.evaluate("[...Array(56).keys()].map((place) => colors.lookAt(place))")
+    assert len({(each["color"], each["hatch"]) for each in found}) == 56
+    assert all(one["color"] != other["color"] and one["hatch"] != other["hatch"] for one, other in pairwise(found))
+
+
+def test_many_lanes_use_the_room_and_the_first_of_each_kind_is_named(blank: Page) -> None:
+    kinds = ["host", *["to-ipus"] * 4, *["to-host"] * 4, *["ipu"] * 16, *["link"] * 44, *["memory"] * 4]
+    found = blank.evaluate(
+        """(kinds) => {
+            const all = kinds.map((kind, index) => ({ index, kind, tracks: [{ start: [], end: [] }] }));
+            const scene = { hiddenLanes: new Set(), idle: true, height: "fit" };
+            const placed = lanes.arrange({ lanes: all }, scene, 508);
+            return { height: placed.height, names: [...lanes.named(placed.lanes, (lane) => kinds[lane], 0, 508)] };
+        }""",
+        kinds,
+    )
+    assert 400 < found["height"] <= 508
+    named = dict(found["names"])
+    assert {kinds[lane] for lane in named} == {*kinds}
+    assert {0, 9, 25} <= {*named}, "where that of another does not stand there, the first of a kind is named"
+    heights = sorted(named.values())
+    assert all(below - above >= 13 for above, below in pairwise(heights))
+    assert heights[0] >= 6, "the first is not cut"
+
+
+def test_a_lane_without_room_for_its_name_says_it(open_page: OpenPage, pipeline: Path) -> None:
+    page = open_page(pipeline, "execution", width=700)
+    canvas = page.locator("#main canvas[role=application]")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 20, box["y"] + 60)
+    expect(page.locator("#tip")).to_contain_text(re.compile(r"^host: [\d,]+ events$"))
+
+
+def test_words_stand_in_the_first_bar_of_each_lane(open_page: OpenPage, pipeline: Path) -> None:
+    page = open_page(pipeline, "execution")
+    page.evaluate(HEAR)
+    page.locator("#main canvas[role=application]").focus()
+    page.keyboard.press("Home")
+    page.wait_for_function("() => drawn.length > 9")
+    drawn = page.evaluate("drawn")
+    assert sum(each.startswith("loading programs · ") for each in drawn) >= sum(bool(re.fullmatch(r"IPU \d", each)) for each in drawn)
+
+
+def test_timelines_of_two_recordings_begin_at_one_place(open_page: OpenPage, mnist_plain: Path, pipeline: Path) -> None:
+    page = open_page((mnist_plain, pipeline), "execution")
+    begins = page.evaluate(
+        """() => [...document.querySelectorAll("#main canvas[role=application]")].map((canvas) => {
+            const { data } = canvas.getContext("2d").getImageData(0, 1, canvas.width, 1);
+            return [...Array(canvas.width).keys()].find((x) => data[4 * x + 2] - data[4 * x] > 90 && data[4 * x + 3] > 200);
+        })"""
+    )
+    assert len(begins) == 2
+    assert begins[0] == begins[1] > 80
+
+
+def test_another_view_begins_at_its_top(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "memory")
+    page.evaluate("scrollTo(0, 2000)")
+    page.click("nav a[data-view=liveness]")
+    wait_for(page, "liveness")
+    assert page.evaluate("scrollY") == 0
+    assert (
+        page.evaluate("getComputedStyle(document.querySelector('#main input[type=search]'), '::placeholder').color") == "rgb(89, 98, 109)"
+    ), "faint"
+
+
+def test_paper_has_the_looks_of_a_light_ground(open_page: OpenPage, pipeline: Path) -> None:
+    page = open_page(pipeline, "pipeline", color_scheme="dark")
+    swatch = """() => [...document.querySelectorAll(".legend li")]
+        .find((each) => each.textContent === "has nothing more to do").querySelector("canvas").toDataURL()"""
+    dark = page.evaluate(swatch)
+    page.emulate_media(media="print")
+    page.wait_for_function(f"(dark) => ({swatch})() !== dark", arg=dark)
+    paper = page.evaluate(swatch)
+    page.emulate_media(media="screen")
+    page.wait_for_function(f"(dark) => ({swatch})() === dark", arg=dark)
+    page.emulate_media(color_scheme="light")
+    page.wait_for_function(f"(paper) => ({swatch})() === paper", arg=paper)
+
+
+def test_bars_keep_their_hatch_in_a_narrow_window(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "findings")
+    for width in (1400, 700):
+        page.set_viewport_size({"width": width, "height": 900})
+        squeezed = page.evaluate(
+            """() => [...document.querySelectorAll("#main canvas.bar")]
+                .filter((bar) => getComputedStyle(bar).objectFit !== "none" || bar.width < bar.clientWidth - 1).length"""
+        )
+        assert squeezed == 0
+
+
+def test_the_picture_of_a_tile_has_the_parts_of_its_legend(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "memory")
+    label = page.locator("canvas[aria-label^='what fills the fullest tile']").get_attribute("aria-label") or ""
+    legend = page.locator(".kinds tbody th").all_inner_texts()
+    assert len(legend) > 5
+    assert [each for each in legend if each.strip() not in label] == []
+
+
+def test_only_a_line_that_is_drawn_is_spoken_of(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "memory")
+    assert "The dashed line is the mean of all tiles." in text(page)
+    page.get_by_label("scale").select_option("tile")
+    assert "The dashed line is the mean of all tiles, the thick one what a tile has." in text(page)
+
+
+def test_the_largest_difference_comes_first(blank: Page) -> None:
+    found = blank.evaluate(
+        """() => {
+            const sides = [{ name: "a" }, { name: "b" }];
+            const rows = [[1, 1], [9, 2], [5, 8], [null, 4]].map(([a, b]) => ({ ...(a === null ? {} : { a }), b }));
+            const columns = pairs.columnsOf(sides, { name: "time", unit: "count", origin: "", of: (row) => row });
+            const made = table.table({ label: "of two", sortBy: 2, rows, columns });
+            return made.querySelector(".scroller").allRows().map((row) => row[2]);
+        }"""
+    )
+    assert found == [-7, 4, 3, 0]
+
+
+def test_differences_in_a_tree_are_not_cut(open_page: OpenPage, mnist_plain: Path, mnist_classifier: Path) -> None:
+    page = open_page((mnist_plain, mnist_classifier), "program")
+    cut = """() => [...document.querySelectorAll(".tree-grid.two .tree-row > :last-child")]
+        .filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.textContent)"""
+    assert page.evaluate(cut) == []
+
+
+def test_what_changes_nothing_has_no_bar_and_bars_of_two_have_room(open_page: OpenPage, mnist_plain: Path, pipeline: Path) -> None:
+    page = open_page((mnist_plain, pipeline), "what-if")
+    lines = page.evaluate(
+        """() => [...document.querySelectorAll("#main .turned")].map((each) => [Number(each.querySelector(".value").dataset.value),
+            each.querySelectorAll(".turned-bar").length, each.querySelector(".axis").clientWidth,
+            each.querySelector(".setting").scrollWidth <= each.querySelector(".setting").clientWidth + 1])"""
+    )
+    assert any(change == 0 for change, *_ in lines)
+    assert [line for line in lines if line[1] != (line[0] != 0) or line[2] < 120 or not line[3]] == []
+
+
+def test_powers_of_ten_and_all_roofs_have_words(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "operations")
+    page.evaluate(HEAR)
+    page.set_viewport_size({"width": 1100, "height": 900})
+    page.wait_for_function("() => drawn.some((words) => words.endsWith('flop/s'))")
+    drawn = page.evaluate("drawn")
+    assert [each for each in drawn if re.fullmatch(r"[\d.]+ ?[kMGTP]?(flop/s)?", each) and re.search(r"\.0+( |$)", each)] == []
+    assert "10 k" in drawn
+    assert any(each.startswith("f32: ") for each in drawn)
