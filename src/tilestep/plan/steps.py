@@ -6,7 +6,9 @@ that a report can show them and data-dependent ones can be counted when the prog
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from tilestep.program.frames import Frame as Frame
@@ -281,6 +283,11 @@ class Program:
         """Numbers of the loops and branches that have to be counted at run time, ascending."""
         return tuple(sorted(_sites(self.body)))
 
+    @cached_property
+    def codelets(self) -> Mapping[str, int]:
+        """Bytes of the codelets that its steps run, by name: a tile has each once, in all programs that are loaded together."""
+        return dict(_codelets(self.body))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
@@ -305,3 +312,19 @@ def _sites(node: Node) -> set[int]:
             return counted | {inner for arm in arms for inner in _sites(arm)}
         case _:
             return set()
+
+
+def _codelets(node: Node) -> Iterator[tuple[str, int]]:
+    match node:
+        case Superstep():
+            yield node.codelet, node.codelet_bytes
+        case Series(nodes=nodes):
+            for child in nodes:
+                yield from _codelets(child)
+        case Loop(body=body):
+            yield from _codelets(body)
+        case Branch(arms=arms):
+            for arm in arms:
+                yield from _codelets(arm)
+        case _:
+            return

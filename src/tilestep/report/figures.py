@@ -175,7 +175,7 @@ class GroupProfile:
     name: str
     ipu: int
     programs: tuple[str, ...]
-    peak_tile_bytes: int  # resident values + the code of all + the largest transient
+    peak_tile_bytes: int  # resident values + the code of all, each codelet once + the largest transient
 
 
 @dataclass(frozen=True, kw_only=True)

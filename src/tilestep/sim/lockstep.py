@@ -53,7 +53,8 @@ class Lockstep:
         self._makers: dict[Value, Part] = {}  # results that would leave the chip, and the parts that make them
         self._open: dict[Value, _Copy] = {}  # target -> copy that no member has taken yet
         self._loading: dict[int, tuple[Run, Part]] = {}  # by IPU, for those that load another program
-        self._spans: dict[Value, tuple[IpuState, int, int]] = {}  # values that stay between members: positions in the work, both excluded
+        self._spans: dict[Value, tuple[IpuState, int, int]] = {}  # values that stay: behind one position in the work, and to another
+        self._kept: dict[tuple[IpuState, ProgramLedger], tuple[int, int, int]] = {}  # what a member keeps: from its first run, to, bytes
 
     def add_run(self, run: Run, taken: Sequence[Sequence[Value]], mark: int) -> None:
         """Adds a run of a member to the open entry. The values that it makes or saves are pending from now on.
@@ -61,11 +62,8 @@ class Lockstep:
         Args: taken: its arguments, per part; mark: the number of the latest mark.
         """
         self._mark = mark
-        for values in taken:
-            for value in values:
-                if value in self._spans:
-                    state, start, _ = self._spans[value]
-                    self._spans[value] = (state, start, len(self._work))
+        for part, values in zip(run.parts, taken, strict=True):
+            part.own_bytes = self._take(run, part.state, values) + self._keep_on(run, part.state)
         self._work.append(run)
         for part in run.parts:
             if part.reloads:
@@ -78,6 +76,35 @@ class Lockstep:
                     self._makers[value] = part
                     self._spans[value] = (part.state, len(self._work) - 1, len(self._work) - 1)
         self._bound()
+
+    def _take(self, run: Run, state: IpuState, values: Sequence[Value]) -> int:
+        """Notes that the next run takes its arguments on an IPU; returns bytes of those that are on the chip before."""
+        position, spans, own = len(self._work), self._spans, 0
+        for value in values:
+            span, maker = spans.get(value), value.made_by
+            if span is not None:
+                if span[2] == position:  # it is two arguments
+                    continue
+                spans[value] = (state, span[1], position)
+            elif value.epoch == state.epoch and value.ready:  # it has stayed there since an earlier entry
+                spans[value] = (state, -1, position)
+            elif maker is not None and maker is not run.prepared.ledger and not value.ready and (state, maker) in self._kept:
+                first, _, size_bytes = self._kept[state, maker]
+                self._kept[state, maker] = (first, position, size_bytes)
+            else:
+                continue
+            own += value.size_bytes
+        return own
+
+    def _keep_on(self, run: Run, state: IpuState) -> int:
+        """Notes that the next run keeps donated arguments on an IPU; returns bytes of those that its program has kept there before."""
+        size_bytes, position = run.prepared.interface.kept_bytes, len(self._work)
+        if not size_bytes:
+            return 0
+        kept = (state, run.prepared.ledger)
+        first, _, _ = self._kept.setdefault(kept, (position, position, size_bytes))
+        self._kept[kept] = (first, position, size_bytes)
+        return size_bytes if first < position else 0
 
     def open(self, partition: Partition, entry: int) -> None:
         """Begins an entry, unless the work so far is of this entry."""
@@ -151,7 +178,7 @@ class Lockstep:
         played = len(self._work) - len(later)
         self._work = later
         if not later:
-            self._makers, self._open, self._loading, self._spans = {}, {}, {}, {}
+            self._makers, self._open, self._loading, self._spans, self._kept = {}, {}, {}, {}, {}
             self.partition = None
             return
         parts = {id(part) for entry in later if isinstance(entry, Run) for part in entry.parts}
@@ -160,6 +187,11 @@ class Lockstep:
         self._open = {target: copy for target, copy in self._open.items() if copy.position >= played}
         self._spans = {
             value: (state, max(start - played, -1), end - played) for value, (state, start, end) in self._spans.items() if end >= played
+        }
+        self._kept = {
+            kept: (max(first - played, -1), last - played, size_bytes)
+            for kept, (first, last, size_bytes) in self._kept.items()
+            if last >= played
         }
         for entry in later:
             if not isinstance(entry, Run):
@@ -209,12 +241,14 @@ class Lockstep:
         copies.setdefault(source, []).append((target, copy.host))
 
     def _count_what_stays(self) -> None:
-        """Adds the values that stay on the chip between members to the tile memory of the groups."""
+        """Adds the values that stay on the chip between members to the tile memory of the groups, without what a run counts as its own."""
+        stay = [(state, start, end, value.size_bytes) for value, (state, start, end) in self._spans.items()]
+        stay += [(state, first, last, size_bytes) for (state, _), (first, last, size_bytes) in self._kept.items()]
         changes: dict[int, list[tuple[IpuState, int]]] = {}  # by position in the work
-        for value, (state, start, end) in self._spans.items():
-            if end > start + 1:
-                changes.setdefault(start + 1, []).append((state, value.size_bytes))
-                changes.setdefault(end, []).append((state, -value.size_bytes))
+        for state, start, end, size_bytes in stay:
+            if end > start:
+                changes.setdefault(start + 1, []).append((state, size_bytes))
+                changes.setdefault(end + 1, []).append((state, -size_bytes))
         if not changes:
             return
         live: Counter[IpuState] = Counter()
@@ -224,6 +258,7 @@ class Lockstep:
             if isinstance(entry, Run):
                 for part in entry.parts:
                     state = part.state
-                    if live[state] and state.group is not None:
-                        state.group.hold(entry.prepared.ledger.program, live[state], self._machine.ipu.num_tiles)
+                    beside = live[state] - part.own_bytes
+                    if beside > 0 and state.group is not None:
+                        state.group.hold(entry.prepared.ledger.program, beside, self._machine.ipu.num_tiles)
                         state.use = state.group.use

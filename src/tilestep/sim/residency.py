@@ -100,7 +100,8 @@ class TileUse:
     """Bytes that the loaded program, or group of programs, takes on the fullest tile of one IPU.
 
     Attributes:
-        code_bytes: of all members.
+        code_bytes: of all members, each with its codelets: so much is loaded.
+        shared_bytes: the part of it that is codelets of an earlier member, which a tile has once.
         fixed_bytes: stacks and the like, which the members share.
         resident_bytes: of the member that keeps most between runs, because members share what they keep.
         transient_bytes: of the member that needs most while it runs.
@@ -110,20 +111,22 @@ class TileUse:
     fixed_bytes: int = 0
     resident_bytes: int = 0
     transient_bytes: int = 0
+    shared_bytes: int = 0
 
     @property
     def peak_bytes(self) -> int:
         """The most bytes that are in use at once."""
-        return self.code_bytes + self.fixed_bytes + self.resident_bytes + self.transient_bytes
+        return self.code_bytes - self.shared_bytes + self.fixed_bytes + self.resident_bytes + self.transient_bytes
 
-    def with_member(self, program: Program) -> TileUse:
-        """The same with `program` as another member."""
+    def with_member(self, program: Program, shared_bytes: int = 0) -> TileUse:
+        """The same with `program` as another member, so many bytes of whose codelets are there already."""
         memory = program.memory
         return TileUse(
             code_bytes=self.code_bytes + memory.code_bytes,
             fixed_bytes=max(self.fixed_bytes, memory.fixed_bytes),
             resident_bytes=max(self.resident_bytes, memory.resident_bytes),
             transient_bytes=max(self.transient_bytes, memory.transient_bytes),
+            shared_bytes=self.shared_bytes + shared_bytes,
         )
 
 
@@ -134,23 +137,33 @@ class Group:
     Attributes:
         members: key -> name of each program, in order of first dispatch.
         use: bytes that they take on the fullest tile.
+        codelets: names of those that they run.
     """
 
     members: dict[int, str] = field(default_factory=dict[int, str])
     use: TileUse = TileUse()
+    codelets: set[str] = field(default_factory=set[str])
 
     def hold(self, program: Program, size_bytes: int, num_tiles: int) -> None:
-        """Counts `size_bytes` on the IPU while `program` ran: values that one member has made and another takes later."""
-        tile_bytes = ceil_div(size_bytes, num_tiles - program.num_io_tiles)
-        self.use = replace(self.use, transient_bytes=max(self.use.transient_bytes, program.memory.transient_bytes + tile_bytes))
+        """Counts `size_bytes` on the IPU while `program` ran, beside its own: values that others have made or kept, and take later."""
+        memory, use = program.memory, self.use
+        together = memory.resident_bytes + memory.transient_bytes + ceil_div(size_bytes, num_tiles - program.num_io_tiles)
+        self.use = replace(use, transient_bytes=max(use.transient_bytes, together - use.resident_bytes))
 
     def add(self, key: int, program: Program) -> bool:
         """Adds a member. Returns: whether it is new."""
         if key in self.members:
             return False
         self.members[key] = program.name
-        self.use = self.use.with_member(program)
+        self.use = self.use.with_member(program, self.note(program))
         return True
+
+    def note(self, program: Program) -> int:
+        """Notes the codelets of a member; returns bytes of those that are there already."""
+        own = program.codelets
+        shared = sum(size for name, size in own.items() if name in self.codelets)
+        self.codelets.update(own)
+        return shared
 
 
 @final

@@ -36,6 +36,7 @@ class Part:
         "end",
         "event",
         "leaving",
+        "own_bytes",
         "ready",
         "reloads",
         "saved",
@@ -57,6 +58,7 @@ class Part:
         self.cause = -1  # the event that made the last of them available, as far as events are kept
         self.awaits: list[Value] = []  # arguments whose cycle is not known
         self.bytes_to_host = 0  # of results that stream out
+        self.own_bytes = 0  # of arguments that are on the chip before, as far as the group's memory has them
         self.staying: list[Value] = []  # results that stay in SRAM
         self.leaving: list[Value] = []  # results that are at the host or in streaming memory when the part ends
         self.end = 0  # cycle at which its results are available; 0: when its IPU is free again

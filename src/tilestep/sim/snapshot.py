@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tilestep.plan.steps import Program
 from tilestep.sim.channel import Channel
@@ -172,9 +172,12 @@ def group_state(name: str, ipu: int, group: Group) -> GroupState:
     return GroupState(name=name, ipu=ipu, members=tuple(group.members.items()), use=_bytes_of(group.use))
 
 
-def restored_group(state: GroupState) -> Group:
-    """The group of `group_state`."""
-    return Group(members=dict(state.members), use=_use(state.use))
+def restored_group(state: GroupState, programs: Mapping[int, Program]) -> Group:
+    """The group of `group_state`. Raises: KeyError if a member is missing."""
+    group = Group(members=dict(state.members))
+    shared_bytes = sum(group.note(programs[key]) for key in group.members)
+    group.use = replace(_use(state.use), shared_bytes=shared_bytes)
+    return group
 
 
 def ipu_snapshot(state: IpuState) -> IpuSnapshot:
@@ -195,9 +198,10 @@ def ipu_snapshot(state: IpuState) -> IpuSnapshot:
 
 def restore_ipu(state: IpuState, snapshot: IpuSnapshot, groups: Mapping[tuple[str, int], Group]) -> None:
     """Raises: KeyError if the group that is loaded has no members."""
-    state.free, state.epoch, state.use = snapshot.free, snapshot.epoch, _use(snapshot.use)
+    state.free, state.epoch = snapshot.free, snapshot.epoch
     state.loaded = snapshot.loaded_group or snapshot.loaded_key or None
     state.group = groups[snapshot.loaded_group, state.index] if snapshot.has_group else None
+    state.use = _use(snapshot.use) if state.group is None else state.group.use
     state.inputs_from, state.io_end = snapshot.inputs_from, snapshot.io_end
     state.io = Channel(snapshot.io)
 

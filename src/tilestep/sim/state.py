@@ -85,7 +85,7 @@ def _ipus_of(snapshot: Snapshot) -> list[int]:
 def _restore(parts: Parts, snapshot: Snapshot, programs: Mapping[int, Program]) -> None:
     parts.execution.horizon, parts.builder.epochs = snapshot.horizon, snapshot.epochs
     for group in snapshot.groups:
-        parts.builder.known_groups[group.name, group.ipu] = restored_group(group)
+        parts.builder.known_groups[group.name, group.ipu] = restored_group(group, programs)
     for state, of_ipu in zip(parts.ipus, snapshot.ipus, strict=False):
         restore_ipu(state, of_ipu, parts.builder.known_groups)
     restore_channels(parts.execution.resources, snapshot.channels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -37,18 +38,22 @@ def trained(
     width: int = 128,
     batch: int = 16,
     samples: int = 2048,
+    last: Callable[..., Any] | None = None,
 ) -> Callable[[], Any]:
-    """The same samples, whatever the number of microbatches in a step and of samples in a microbatch."""
+    """The same samples, whatever the number of microbatches in a step and of samples in a microbatch.
+
+    Args: last: the layers of the last stage.
+    """
 
     def first(params: Any, x: Any) -> Any:
         return of_stage(params, jnp.tile(x, (1, width // 8)))
 
-    def last(params: Any, x: Any) -> Any:
-        return (of_stage(params, x) ** 2).mean()
+    def to_loss(params: Any, x: Any) -> Any:
+        return ((last or of_stage)(params, x) ** 2).mean()
 
     def program() -> Any:
         pipeline = Pipeline(
-            [first, *[of_stage] * (len(layers) - 2), last],
+            [first, *[of_stage] * (len(layers) - 2), to_loss],
             optax.sgd(1e-3),
             microbatches,
             devices=jax.devices("ipu"),
@@ -123,5 +128,27 @@ def test_a_sync_pattern_saves_what_the_same_run_takes_less_in_it() -> None:
 
 
 def test_a_program_on_one_ipu_is_told_of_no_sync_pattern() -> None:
-    step = jax.jit(lambda x: x * 2)
-    assert of_kind(dry(lambda: [step(np.full(512, n, np.float32)) for n in range(20)]), "sync") == []
+    assert of_kind(dry(lambda: [jax.jit(jnp.sin)(np.full(512, n, np.float32)) for n in range(20)]), "sync") == []
+
+
+def test_stages_that_no_cut_makes_alike_are_told_with_what_they_work_and_a_bound() -> None:
+    """One product in each stage, behind which the last has more to do."""
+
+    def last(params: Any, x: Any) -> Any:
+        def more(_: Any, x: Any) -> Any:
+            return x * 1.01
+
+        return jax.lax.fori_loop(0, 1000, more, stage(params, x))
+
+    profile = dry(trained(stage, ALIKE, microbatches=8, batch=256, samples=12_288, last=last))
+    [found] = of_kind(profile, "pipeline")
+    assert re.fullmatch(r"make the stages of pipeline \d+ equally long", found.edit)
+    assert re.search(
+        r"Stage 3 of pipeline \d+ takes .* Of a step, stage 0 for .* %, stage 1 for .* %, .*stage 3 for \d+ % works", found.text
+    )
+    assert found.gain is not None
+    assert found.gain.basis.startswith("at most")
+
+
+def test_stages_that_are_alike_are_not_told_to_differ() -> None:
+    assert of_kind(dry(trained(repeated, ALIKE, microbatches=8, batch=256, samples=12_288)), "pipeline") == []

@@ -259,3 +259,46 @@ def test_values_that_wait_for_another_member_take_room_on_the_tiles() -> None:
     waiting = -(-2 * (SIZE + 8) // NUM_TILES)
     assert host.system.tile_use(0) == TileUse(code_bytes=4 * CODE, transient_bytes=300 + waiting)
     assert host.system.tile_use(1) == TileUse(code_bytes=2 * CODE)
+
+
+def test_what_a_member_keeps_lies_beside_the_others_between_its_runs_and_is_counted_once() -> None:
+    """Accumulators of two stages on one IPU, each made by a program of zeros, and weights that both parts of a stage take."""
+    kept, weights = 4 * NUM_TILES, 100 * NUM_TILES
+    state = program(superstep(1), name="state", takes=(weights,), gives=(weights,), donates={0: 0}, resident_bytes=100)
+    zeros = program(superstep(1), name="zeros", gives=(kept,), transient_bytes=4)
+    forward = program(superstep(1), name="forward", takes=(weights, 8), gives=(8,), transient_bytes=130)
+    backward = program(
+        superstep(1), name="backward", takes=(weights, kept, 8), gives=(kept,), donates={1: 0}, resident_bytes=4, transient_bytes=150
+    )
+    other = program(superstep(1), name="other", takes=(kept, 8), gives=(kept,), donates={0: 0}, resident_bytes=4, transient_bytes=200)
+    host = Host(1)
+    [stays] = host.run(state, host.put(weights), group=("g", 1))
+    sums, others = host.run(zeros, group=("g", 2)), host.run(zeros, group=("g", 2))
+    for _ in range(3):
+        [small] = host.run(forward, stays, host.put(8), group=("g", 2))
+        others = host.run(other, *others, host.put(8), group=("g", 2))
+        sums = host.run(backward, stays, *sums, small, group=("g", 2))
+    host.system.mark()
+    # While the other stage's program runs, which counts its own sums, this stage's weights, sums and the value for backward lie beside.
+    together = 4 + 200 + 100 + 4 + 8 // NUM_TILES
+    assert host.system.tile_use(0) == TileUse(code_bytes=5 * CODE, resident_bytes=100, transient_bytes=together - 100)
+    looks = program(superstep(1), name="looks", takes=(kept,), gives=(4,), transient_bytes=300)
+    for _ in range(2):
+        host.run(looks, *sums, group=("g", 3))  # takes what backward has kept, which is in its own memory
+        sums = host.run(backward, stays, *sums, host.put(8), group=("g", 3))
+        host.run(looks, *sums, group=("g", 3))
+    host.system.mark()
+    assert host.system.tile_use(0) == TileUse(code_bytes=6 * CODE, resident_bytes=100, transient_bytes=300 + 100 - 100)
+
+
+def test_members_have_a_codelet_once_but_each_loads_it() -> None:
+    codes = [replace(superstep(1), codelet=name, codelet_bytes=size) for name, size in (("dot", 30), ("add", 5), ("exp", 7))]
+    host = Host(2)
+    for number, steps in enumerate((codes[:2], codes[:1], codes)):
+        called = program(*steps, name=f"member{number}")
+        host.run(replace(called, memory=replace(called.memory, code_bytes=50)), group=("g", 1))
+    use = host.system.tile_use(0)
+    assert use == TileUse(code_bytes=150, shared_bytes=30 + 35)
+    assert use.peak_bytes == 150 - 65
+    host.run(program(superstep(1)), ipu=1)  # a history that begins behind it must know of the codelets
+    assert host.system.tile_use(0) == use

@@ -18,6 +18,8 @@ from tilestep.report.figures import Figures
 from tilestep.report.quantities import share_text, time_text
 
 _BETTER: Final = 0.9  # of the longest stage: a cut that is not as much better is not worth a sentence
+_UNEQUAL: Final = 1.1  # times the mean: stages that differ less are equally long
+_MOST_STAGES: Final = 16  # that are named
 _EMPTY: Final = 0.25  # of a step's time, that is not the longest stage's work
 _LEFT: Final = 0.1  # of a step's time, that more microbatches leave of that
 _DENSE: Final = 1.2  # times as long as stages that only wait for the first and the last microbatch: others wait in between as well
@@ -50,32 +52,60 @@ TRAIN: Final = PipelineWords(
 
 
 def unbalanced(figures: Figures, evidence: Evidence | None, words: PipelineWords = TRAIN) -> Iterator[Proposal]:
-    """Stages that another cut would make more alike."""
-    if words.cut is None:
-        return
-    for pipeline in () if evidence is None else pipelines(figures, evidence):
+    """Stages that another cut would make more alike, or that differ though no other cut of their products is better."""
+    for pipeline in () if evidence is None or words.cut is None else pipelines(figures, evidence):
         assert evidence is not None  # else there would be no pipeline
-        parts = [parts_of(evidence, keys) for keys in pipeline.keys]
-        counts = [len(of_stage) for of_stage in parts]
-        if not all(counts) or not len(counts) < sum(counts) <= MOST_PARTS:
-            continue
-        pairs = zip(pipeline.costs, parts, strict=True)
-        work = [cost * part / sum(of_stage) for cost, of_stage in pairs for part in of_stage]  # backward goes with forward
-        passing = [0.0] * len(work)
-        cuts = best_cuts(work, passing, len(counts))
-        costs = stage_costs(work, passing, cuts)
-        if len(costs) < len(counts) or max(costs) > _BETTER * max(pipeline.costs):
-            continue
-        now, better = (", ".join(map(str, sizes)) for sizes in (counts, [after - first for first, after in pairwise(cuts)]))
-        text = f"{_longest(evidence, pipeline)}: cut the {sum(counts)} products into {better} in place of {now}, as "
-        way = Way(
-            edit=f"cut {pipeline.group} into stages of {better} products in place of {now}",
-            change=_scaled(pipeline, costs),
-            how="about",
-            basis="the supersteps of each stage in proportion to its products",
-        )
-        finding = Finding(kind="pipeline", text=f"{text}{words.cut.format(count=len(counts))}.", line=pipeline.line)
-        yield Proposal(finding=finding, ways=(way,), only_with_gain=True)
+        found = _cut(pipeline, evidence, words) or _differing(pipeline, evidence, words)
+        if found is not None:
+            yield found
+
+
+def _cut(pipeline: Stages, evidence: Evidence, words: PipelineWords) -> Proposal | None:
+    """Another cut of the stages' products, whose longest stage is clearly shorter."""
+    parts = [parts_of(evidence, keys) for keys in pipeline.keys]
+    counts = [len(of_stage) for of_stage in parts]
+    if words.cut is None or not all(counts) or not len(counts) < sum(counts) <= MOST_PARTS:
+        return None
+    pairs = zip(pipeline.costs, parts, strict=True)
+    work = [cost * part / sum(of_stage) for cost, of_stage in pairs for part in of_stage]  # backward goes with forward
+    passing = [0.0] * len(work)
+    cuts = best_cuts(work, passing, len(counts))
+    costs = stage_costs(work, passing, cuts)
+    if len(costs) < len(counts) or max(costs) > _BETTER * max(pipeline.costs):
+        return None
+    now, better = (", ".join(map(str, sizes)) for sizes in (counts, [after - first for first, after in pairwise(cuts)]))
+    text = f"{_longest(evidence, pipeline)}: cut the {sum(counts)} products into {better} in place of {now}, as "
+    way = Way(
+        edit=f"cut {pipeline.group} into stages of {better} products in place of {now}",
+        change=_scaled(pipeline, costs),
+        how="about",
+        basis="the supersteps of each stage in proportion to its products",
+    )
+    finding = Finding(kind="pipeline", text=f"{text}{words.cut.format(count=len(counts))}.", line=pipeline.line)
+    return Proposal(finding=finding, ways=(way,), only_with_gain=True)
+
+
+def _differing(pipeline: Stages, evidence: Evidence, words: PipelineWords) -> Proposal | None:
+    """What equal stages would save at most: nobody can cut all programs so."""
+    costs, step = pipeline.costs, evidence.turn(pipeline.starts)
+    mean = sum(costs) / len(costs)
+    if words.cut is None or step is None or not mean or max(costs) <= _UNEQUAL * mean or not all(costs):
+        return None
+    shares = ", ".join(
+        f"stage {stage} for {share_text(pipeline.microbatches * cycles, step)}" for stage, cycles in enumerate(pipeline.busy[:_MOST_STAGES])
+    )
+    more = f" and {len(costs) - _MOST_STAGES} more" if len(costs) > _MOST_STAGES else ""
+    text = (
+        f"{_longest(evidence, pipeline)}. Of a step, {shares}{more} works: move layers from the longest stages to the others, as "
+        f"{words.cut.format(count=len(costs))}."
+    )
+    way = Way(
+        edit=f"make the stages of {pipeline.group} equally long",
+        change=_scaled(pipeline, [mean] * len(costs)),
+        how="about",
+        basis="at most, with supersteps of equal time in all stages",
+    )
+    return Proposal(finding=Finding(kind="pipeline", text=text, line=pipeline.line), ways=(way,), only_with_gain=True)
 
 
 def bubbles(figures: Figures, evidence: Evidence | None, words: PipelineWords = TRAIN) -> Iterator[Proposal]:

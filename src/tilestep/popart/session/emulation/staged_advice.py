@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Final
 from tilestep.popart.session.emulation.staged_program import StagedProgram
 from tilestep.record.edits.programs import on_fewer_tiles
 from tilestep.record.edits.script import with_changed
+from tilestep.record.source_lines import source_text
 from tilestep.report.advice import NEARLY_FULL
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding, Line
@@ -19,6 +21,7 @@ from tilestep.report.advice.pipelines import PipelineWords, bubbles, unbalanced
 from tilestep.report.advice.precision import PrecisionWords, halves, partials
 from tilestep.report.advice.proposal import Proposal, Rule, Way
 from tilestep.report.advice.streaming import IO_TILES, halved_arguments, longest_streaming
+from tilestep.report.advice.written import last_name, nodes_of
 from tilestep.report.figures import Figures
 from tilestep.report.quantities import bytes_text, names_text, share_text
 
@@ -38,6 +41,8 @@ def operator_of(scope: str) -> str:
     return ""
 
 
+_OPTION: Final = re.compile(r"SessionOptions\.(\w+)(?: = (.+)|: ([\d,]+) in place of .+)")
+_BATCHES: Final = re.compile(r"batchesPerStep of DataFlow: ([\d,]+) in place of .+")
 _LARGER: Final = "more samples in an input, fewer and larger operators"
 LIMITS: Final = LimitWords(larger=_LARGER, denser=_LARGER, memory="streaming memory", origin=operator_of)
 PRECISION: Final = PrecisionWords(
@@ -58,7 +63,9 @@ def rules_of(program: StagedProgram, line: Line | None) -> tuple[Rule, ...]:
     def at(rule: Rule) -> Rule:
         def placed(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
             for proposal in rule(figures, evidence):
-                yield replace(proposal, finding=replace(proposal.finding, line=line))
+                finding = replace(proposal.finding, line=line, code=code_of(proposal.finding.edit, line))
+                ways = tuple(replace(way, code=code_of(way.edit, line)) for way in proposal.ways)
+                yield replace(proposal, finding=finding, ways=ways)
 
         return placed
 
@@ -73,6 +80,26 @@ def rules_of(program: StagedProgram, line: Line | None) -> tuple[Rule, ...]:
         fallbacks,
     )
     return tuple(map(at, rules))
+
+
+def code_of(edit: str, line: Line | None) -> str:
+    """An edit as a line of the user's program; '' if it is no option. Args: line: of the program."""
+    found = _OPTION.fullmatch(edit)
+    if found is not None:
+        return f"{_options_at(line)}.{found[1]} = {(found[2] or found[3]).replace(',', '')}"
+    found = _BATCHES.fullmatch(edit)
+    return "" if found is None else f"popart.DataFlow({found[1].replace(',', '')}, ...)"
+
+
+def _options_at(line: Line | None) -> str:
+    """What the user calls the session's options: the only name that the file gives some."""
+    nodes = nodes_of(source_text(line.file) or "") if line is not None else ()
+    names = {
+        last_name(node.targets[0])
+        for node in nodes
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and last_name(node.value.func) == "SessionOptions"
+    }
+    return names.pop() if len(names) == 1 else "options"
 
 
 def words_of(program: StagedProgram) -> PipelineWords:

@@ -29,7 +29,7 @@ def require_fits(play: StagedPlay, machine: MachineSpec, program: StagedProgram)
                 f"activations of up to {kept} microbatches, which wait for backward" if kept > 1 else "values that wait for other programs"
             )
             parts = {
-                "code": use.code_bytes,
+                "code": use.code_bytes - use.shared_bytes,
                 "stacks and the like": use.fixed_bytes,
                 "values that stay": use.resident_bytes,
                 "values of the largest program": use.transient_bytes - waiting,

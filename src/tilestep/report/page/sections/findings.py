@@ -51,6 +51,11 @@ _PROOFS: Final[Mapping[str, str]] = MappingProxyType(  # kind of a finding -> vi
 _OTHERS: Final = "execution"
 _EVENTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(  # kind of a finding -> events that view Execution shows of it
     {
+        "idle": ("wait", "dispatch", "read"),
+        "calls": ("dispatch", "stream-in", "stream-out"),
+        "sync": ("stream-in", "stream-out", "io-in", "io-out", "sync"),
+        "set-up": ("load",),
+        "fixed": ("load",),
         "loads": ("load",),
         "save": ("save",),
         "donation": ("stream-in",),
@@ -140,7 +145,7 @@ class _Findings:
     def see(self, kind: str, line: Mapping[str, Any] | None, program: CompiledProgram | None) -> dict[str, str]:
         """The state of the view that proves it: what it shows of all that it has."""
         if kind in _EVENTS:
-            named = {"find": program.name} if program else {}
+            named = {"find": program.name} if program and kind not in ("idle", "set-up") else {}
             return {"kinds": ",".join(event for event in EVENT_KINDS if event not in _EVENTS[kind]), **named}
         if _PROOFS.get(kind) == "operations" and line and (line["file"], line["number"]) in self.priced:
             return {"q": f"{line['file']}:{line['number']}"}

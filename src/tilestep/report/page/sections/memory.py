@@ -31,7 +31,8 @@ Columns = dict[str, NDArray[np.int64]]
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "memory.peak": "Bytes of the fullest tile at the step at which it is fullest, as the program was planned.",
-        "memory.group": "All programs of the group on an IPU: what stays there, the code of all, and the most that one needs beside it.",
+        "memory.group": "All programs of the group on an IPU: the code of all, each codelet once, and the most that one needs with what "
+        "others keep beside it.",
         "memory.category": "Bytes of one tile at one step: code and fixed parts, and the values that lie there, from their lives.",
         "memory.tile": "Bytes of one tile at one step, from the lives of values and the code on every tile.",
         "memory.step": "Bytes of all tiles of one IPU together, or of one tile, at one step, from the lives of values.",

@@ -12,7 +12,8 @@ from tests.unit.popart.session.emulation.models import Chain, emulated, options
 from tilestep.options import PlanOptions
 from tilestep.popart.session.emulation import EmulationOptions
 from tilestep.popart.session.emulation.said import prepared_at, program_name
-from tilestep.popart.session.emulation.staged_advice import operator_of
+from tilestep.popart.session.emulation.staged_advice import code_of, operator_of
+from tilestep.report.advice import Line
 
 CHAIN = Chain(ipus=range(2))
 WIDE = Chain(ipus=range(2), width=512, rows=64)
@@ -155,3 +156,26 @@ def test_float_products_may_be_float16_and_small_ones_need_not() -> None:
     long = Chain(ipus=range(2), width=512, rows=512, layers=2)
     assert edits(long, options(accumulation=4), tiles=256).get("halves") == "FLOAT16 in place of FLOAT in stage 1 forward and backward"
     assert "halves" not in edits(Chain(ipus=range(2), width=4), options(accumulation=4))
+
+
+@pytest.mark.parametrize(
+    ("edit", "code"),
+    [
+        ("SessionOptions.accumulationFactor: 1,040 in place of 5", "chosen.accumulationFactor = 1040"),
+        ("SessionOptions.enablePipelining = True", "chosen.enablePipelining = True"),
+        ("SessionOptions.partialsTypeMatMuls = 'half'", "chosen.partialsTypeMatMuls = 'half'"),
+        ("batchesPerStep of DataFlow: 14 in place of 7", "popart.DataFlow(14, ...)"),
+        ("make x FLOAT16", ""),
+        ("", ""),
+    ],
+)
+def test_an_option_is_code_with_the_user_s_name_for_the_options(edit: str, code: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("chosen = popart.SessionOptions()\nchosen.enablePipelining = False\n")
+    assert code_of(edit, Line(file=str(tmp_path / "train.py"), number=2)) == code
+    assert code_of(edit, None) == code.replace("chosen", "options")
+
+
+def test_a_pipeline_s_finding_has_the_option_as_code() -> None:
+    found = profile(Chain(ipus=range(3), width=256, rows=128), options(accumulation=5), batches=1, calls=8)["findings"]
+    [bubbles] = [finding for finding in found if finding["kind"] == "bubbles"]
+    assert bubbles["code"] == "found.accumulationFactor = 40"
