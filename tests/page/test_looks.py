@@ -224,6 +224,14 @@ def test_paper_has_the_looks_of_a_light_ground(open_page: OpenPage, pipeline: Pa
     page.wait_for_function(f"(paper) => ({swatch})() === paper", arg=paper)
 
 
+def test_many_values_differ_most_from_either_ground() -> None:
+    shades = re.findall(r"#\w{6}", re.findall(r"SHADES = .*", asset("views/system/heat.js"))[0])
+    for theme, steps in (("light", shades), ("dark", shades[::-1])):
+        found = [contrast(seen(each, "achromatopsia"), seen(themes()[theme]["ground"], "achromatopsia")) for each in steps]
+        assert found == sorted(found)
+        assert found[-1] > 10
+
+
 def test_bars_keep_their_hatch_in_a_narrow_window(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "findings")
     for width in (1400, 700):

@@ -184,10 +184,9 @@ export function roofline({ pairs, grouping, two, looks, chosen, choose, table })
 
   /** @param {CanvasRenderingContext2D} context @param {Record<string, string>} colors @param {string} words @param {number} x @param {number} y */
   function label(context, colors, words, x, y) {
-    context.strokeStyle = colors.ground ?? ""; // around the letters alone: lines beside them stay
-    context.lineWidth = 4;
-    context.lineJoin = "round";
-    context.strokeText(words, x, y);
+    const { width } = context.measureText(words);
+    context.fillStyle = colors.ground ?? "";
+    context.fillRect(x - width - 2, y - 8, width + 4, 15);
     context.fillStyle = colors.ink ?? "";
     context.fillText(words, x, y);
   }

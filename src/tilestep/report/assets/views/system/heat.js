@@ -1,9 +1,10 @@
 /** Heat maps over wall time: how many values fell between which edges. */
 
-import { themeColor } from "../../core/colors.js";
+import { fillOf, themeColor } from "../../core/colors.js";
 import { h } from "../../core/dom.js";
 import { figure } from "../../core/figure.js";
 import { count, plural } from "../../core/format.js";
+import { swatch } from "../../core/legend.js";
 import { at, cut } from "../../core/rows.js";
 import { table } from "../../core/table.js";
 import { text } from "../../core/value.js";
@@ -12,7 +13,9 @@ import { parts } from "./model.js";
 /** @typedef {import("./model.js").Model} Model */
 
 const FONT = '11px system-ui, "DejaVu Sans", sans-serif';
-const STEPS = ["#deebf7", "#9ecae1", "#4292c6", "#2171b5", "#08306b"];
+const SHADES = ["#deebf7", "#9ecae1", "#4292c6", "#2171b5", "#08306b"];
+/** From few values to many, which differ most from the ground. @type {import("../../core/colors.js").Look[]} */
+const STEPS = SHADES.map((color, index) => ({ color, dark: SHADES[SHADES.length - 1 - index] ?? color, hatch: "plain", words: "" }));
 
 /** @param {Model[]} models @returns {HTMLElement[]} */
 export function heatSections(models) {
@@ -55,7 +58,7 @@ function heatFigure(map, times, counts) {
           const level = step(at(counts, row * cells + of));
           if (level < 0) continue;
           const [x0, x1] = [box.left + (row / times.length) * box.width, box.left + ((row + 1) / times.length) * box.width];
-          context.fillStyle = STEPS[level] ?? "#000";
+          context.fillStyle = fillOf(context, /** @type {import("../../core/colors.js").Look} */ (STEPS[level]));
           context.fillRect(x0, y + 1, Math.max(1, x1 - x0 - (x1 - x0 > 4 ? 1 : 0)), height - 2);
           context.strokeStyle = themeColor("edge");
           if (x1 - x0 > 4) context.strokeRect(x0 + 0.5, y + 1.5, x1 - x0 - 2, height - 3);
@@ -97,9 +100,9 @@ function heatFigure(map, times, counts) {
         ],
       }),
   });
-  const scale = h("ul", { class: "legend" }, STEPS.map((color, level) => {
+  const scale = h("ul", { class: "legend" }, STEPS.map((look, level) => {
     const [from, to] = [Math.floor((level * most) / STEPS.length) + 1, Math.floor(((level + 1) * most) / STEPS.length)];
-    return to < from ? null : h("li", {}, h("span", { class: "swatch", style: { "background-color": color } }), from === to ? count(from) : `${count(from)} to ${count(to)}`);
+    return to < from ? null : h("li", {}, swatch(look), from === to ? count(from) : `${count(from)} to ${count(to)}`);
   }), h("li", {}, "values at once"));
   return h("div", {}, h("h3", {}, map.name), scale, made.element, map.all > times.length ? h("p", { class: "note" }, `The last ${count(times.length)} of ${count(map.all)} times are shown.`) : null);
 }
