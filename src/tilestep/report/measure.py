@@ -124,6 +124,12 @@ def could_be_donated(program: Program) -> tuple[str, ...]:
     return tuple(names)
 
 
+def may_be_states(program: Program) -> frozenset[int]:
+    """Indices of the arguments that a result could take the place of: parameters, more likely than a batch."""
+    names = could_be_donated(program)
+    return frozenset(argument.index for argument in program.arguments if argument.name in names)
+
+
 def _program(
     totals: ProgramTotals, origin: Origin, group: str, steps: Sequence[StepProfile], start: Mark, end: Mark, machine: MachineSpec
 ) -> ProgramProfile:

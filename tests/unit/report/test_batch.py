@@ -145,7 +145,7 @@ def test_what_did_not_fit_says_by_how_much_and_what_would_make_it_fit() -> None:
 
 
 def test_no_division_that_was_not_planned_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_smaller(*_: object) -> None: ...
+    def no_smaller(*_: object, **__: object) -> None: ...
 
     monkeypatch.setattr(refused, "smaller", no_smaller)
     program, source = planned()

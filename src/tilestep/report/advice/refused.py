@@ -15,7 +15,7 @@ from tilestep.report.advice.freeing import Freed, freed_of
 from tilestep.report.advice.jits import jit_of
 from tilestep.report.advice.lines import leaves, line_of_call
 from tilestep.report.batch import smaller
-from tilestep.report.measure import could_be_donated, could_recompute
+from tilestep.report.measure import could_be_donated, could_recompute, may_be_states
 from tilestep.report.quantities import bytes_text
 
 _LARGEST: Final = 4  # parts that are named
@@ -78,7 +78,7 @@ def _ways(program: Program, source: Source, machine: MachineSpec) -> list[Freed]
     """What frees something, in the order in which one would try it: what changes no result first, then a smaller batch, then more IPUs."""
     scopes = {leaf.scope for leaf in leaves(program.body)}
     found = list(freed_of(program, source, machine, not_donated=could_be_donated(program), could_recompute=could_recompute(scopes)))
-    batch = smaller(program, source, machine)
+    batch = smaller(program, source, machine, again=may_be_states(program))
     if batch is not None:
         now, then = batch
         way = f"a batch of {then.batch:,} in place of {now.batch:,}, with which it fits"

@@ -7,10 +7,14 @@ from dataclasses import asdict
 from typing import Any, Final, cast, final
 
 from tilestep.errors import RecordingError, TilestepError
+from tilestep.machine.spec import MachineSpec
 from tilestep.options import PlanOptions
+from tilestep.plan.liveness import fits
+from tilestep.plan.steps import Program
 from tilestep.record.edits.script import ImpossibleEditError
 from tilestep.record.sources import Source, hlo_of, options_of
-from tilestep.report.batch import MOST_PLANS, Room, room
+from tilestep.report.batch import MOST_PLANS, Room, room, smaller
+from tilestep.report.measure import may_be_states
 from tilestep.report.reader import CompiledProgram, Report
 
 MOST_PLANNED: Final = 1_000_000  # characters of HLO that are planned again: some seconds
@@ -53,6 +57,9 @@ class Rooms:
                 "room_why": f"Planning it again would take too long for a page: its HLO has {length:,} characters. A page plans "
                 f"{MOST_PLANNED:,} again, those of the fullest programs first.",
             }
+        if not fits(program.planned.memory, self._machine.ipu.tile):
+            self._left -= length * plans
+            return {"room": None, "room_why": _smaller(program.planned, source, self._machine, again)}
         try:
             found = room(program.planned, source, self._machine, again=again, most_plans=plans)
         except (TilestepError, ImpossibleEditError) as error:
@@ -60,6 +67,15 @@ class Rooms:
             return {"room": None, "room_why": f"The batch is not known: {error}."}
         self._left -= length * (len(found.tried) - 1)
         return {"room": _room(found), "room_why": ""}
+
+
+def _smaller(program: Program, source: Source, machine: MachineSpec, again: frozenset[int]) -> str:
+    """What batch of a program fits that does not fit as it is. Arguments that a result could take the place of are no batch."""
+    found = smaller(program, source, machine, again=again | may_be_states(program))
+    if found is None:
+        return "It does not fit, and no smaller batch is known with which it would."
+    now, then = found
+    return f"It does not fit with the batch of now, {now.batch:,}; with {then.batch:,} it does, planned again from its HLO."
 
 
 def _room(found: Room) -> dict[str, Any]:

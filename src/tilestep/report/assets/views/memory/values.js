@@ -191,7 +191,7 @@ export function roomFor(program, pair) {
   const { batch, most_times: most, least_too_many: tooMany, tried } = room;
   const names = `${room.arguments.join(", ")}${room.arguments_left_out ? ` and ${count(room.arguments_left_out)} more` : ""}`;
   const next = tooMany === null ? "; larger ones were not tried" : tooMany === most + 1 ? `; ${count(batch * tooMany)} does not` : `; ${count(batch * tooMany)} does not fit, and what is between was not tried`;
-  const words = most ? `A batch of ${count(batch * most)} fits, ${count(most)} times the ${count(batch)} of now${next}.` : `Not even the batch of now, ${count(batch)}, fits.`;
+  const words = `A batch of ${count(batch * most)} fits, ${count(most)} times the ${count(batch)} of now${next}.`;
   return [
     h("p", { class: "room" }, `${prefix(program, pair)}${words}`),
     h("p", { class: "note" }, `The batch is that of ${names}. Each size was planned again from the program's HLO.`),
