@@ -16,7 +16,6 @@ from tilestep.plan.steps import Loop, Series
 from tilestep.report.overview import overview
 from tilestep.report.reader import Report, open_report
 
-MOST_FRAME_MS = 33
 TIMES = "\u00d7"
 
 
@@ -185,26 +184,23 @@ def test_columns_that_have_no_room_are_named(open_page: OpenPage, mnist_plain: P
         assert not page.evaluate(wide), width
 
 
-def test_thousands_of_nodes_stay_fast(open_page: OpenPage) -> None:
+def test_of_thousands_of_nodes_only_those_in_sight_are_there(open_page: OpenPage) -> None:
     page = open_page(many(10_000), "program")
     page.get_by_role("button", name="Open all").click()
-    assert page.locator("[role=treeitem]").count() < 100
-    spent = page.evaluate(
+    counts = page.evaluate(
         """async () => {
             const scroller = document.querySelector(".scroller.tree");
-            const times = [];
+            const counts = [];
             for (let at = 0; at < 40; at++) {
-                const begin = performance.now();
                 scroller.scrollTop = at * 5000;
                 scroller.dispatchEvent(new Event("scroll"));
-                scroller.getBoundingClientRect();
-                times.push(performance.now() - begin);
                 await new Promise(requestAnimationFrame);
+                counts.push(document.querySelectorAll("[role=treeitem]").length);
             }
-            return times.sort((a, b) => a - b)[20];
+            return counts;
         }"""
     )
-    assert spent < MOST_FRAME_MS
+    assert 10 < min(counts) <= max(counts) < 100
 
 
 def test_a_program_without_a_tree_says_so(open_page: OpenPage, empty: Path) -> None:
