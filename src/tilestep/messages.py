@@ -30,7 +30,6 @@ def plain(text: object) -> str:
 
     The middle of a very long one is left out.
     """
-    whole = str(text)
     whole = _without_middle(str(text), _LONGEST_TEXT)
     return "".join(character if character.isprintable() else character.encode("unicode_escape").decode() for character in whole)
 

@@ -45,7 +45,7 @@ class Recording:
 
     @property
     def of_refused(self) -> Tables | None:
-        """The tables that say which programs did not fit; None if nobody asked for them, or all did fit."""
+        """The tables that say which programs did not fit, if any: those of run.tilestep, where it was asked for. None if nobody asked."""
         return self._tables or self._refused
 
     @property

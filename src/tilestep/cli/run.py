@@ -173,8 +173,8 @@ def run(args: argparse.Namespace) -> int:
     if ran and "tilestep.popart" in sys.modules:
         tell(
             _COMMAND,
-            "these are the figures of what tilestep.popart ran through JAX, to set sessions up, too: --popart before the program emulates "
-            "each session by itself, on the machine of its device",
+            "the program imports tilestep.popart: sessions count as what they run through JAX here, set-up included; --popart before the "
+            "program emulates each by itself, on the machine of its device",
         )
     if terminated:
         end()

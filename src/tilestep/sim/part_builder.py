@@ -35,7 +35,9 @@ class PartBuilder:
 
     def groups(self) -> Mapping[tuple[str, int], Group]:
         """A copy of the program groups so far, by (name, IPU)."""
-        return {key: Group(members=dict(group.members), use=group.use) for key, group in self.known_groups.items()}
+        return {
+            key: Group(members=dict(each.members), use=each.use, codelets=set(each.codelets)) for key, each in self.known_groups.items()
+        }
 
     def bring_in(self, part: Part, prepared: Prepared, identity: int | str, values: Sequence[Value], dispatch: int) -> int:
         """Notes what one IPU has to load, save and stream in for a run.

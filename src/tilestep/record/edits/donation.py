@@ -47,7 +47,7 @@ def kept(key: int, arguments: Sequence[int]) -> Change:
         passed = [replace(_result_of(program, argument), index=len(program.results) + k) for k, argument in enumerate(arguments)]
         longer = replace(program, results=(*program.results, *passed))
         pairs = {argument: result.index for argument, result in zip(arguments, passed, strict=True)}
-        return Script(calls=tuple(_returned(script.calls, key, arguments)), programs={**script.programs, key: _aliased(longer, pairs)})
+        return replace(script, calls=tuple(_returned(script.calls, key, arguments))).with_programs({key: _aliased(longer, pairs)})
 
     return change
 

@@ -118,7 +118,7 @@ def _recomputed(machine: MachineSpec, program: Program, detail: Liveness) -> Ite
         edit = "recompute the forward pass (jax.checkpoint)"
         uses = body_cost(program, machine, range(program.num_ipus)).uses
         again = sum(use.times * use.cycles.total for use in uses if _FORWARD in use.leaf.scope and _GRADIENT not in use.leaf.scope)
-        price = f"at most {_time(machine, again)} a run more work"
+        price = f"at most {_time(machine, again)} more work a run"
         yield Freed("jax.checkpoint", edit, sum(sizes) - max(sizes), "about", _line(program, waiting), price=price)
 
 

@@ -87,10 +87,9 @@ class Jit(NamedTuple):
         """What the user calls it by: the names that what jits it is given, or its own."""
         if self.is_decorator or self.call is None or self.line is None:
             return (self.name,) if self.name.isidentifier() else ()
-        place = self.call.lineno, self.call.col_offset
         nodes = nodes_of(source_text(self.line.file) or "")
-        made = [node for node in nodes if isinstance(node, ast.Assign) and (node.value.lineno, node.value.col_offset) == place]
-        return tuple(last_name(target) for node in made for target in node.targets if last_name(target))
+        made = [node for node in nodes if isinstance(node, ast.Assign) and _place(node.value) == _place(self.call)]
+        return tuple(target.id for node in made for target in node.targets if isinstance(target, ast.Name))
 
     @property
     def returns(self) -> Line | None:
@@ -302,3 +301,8 @@ def made_at(program: Program, makers: frozenset[str]) -> Line | None:
 @functools.lru_cache(maxsize=16)
 def _calls(text: str, names: frozenset[str]) -> tuple[int, ...]:
     return tuple(node.lineno for node in nodes_of(text) if isinstance(node, ast.Call) and last_name(node.func) in names)
+
+
+def _place(node: ast.expr) -> tuple[int, int, int | None, int | None]:
+    """Where an expression begins and ends: 'jax.jit(f)(x)' begins where 'jax.jit(f)' does."""
+    return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset

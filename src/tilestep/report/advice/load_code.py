@@ -68,8 +68,8 @@ def one_program(evidence: Evidence, keys: Sequence[int]) -> tuple[str, Line | No
         def named(node: ast.expr) -> ast.expr | None:
             return ast.Name(name) if ast.unparse(node) == ast.unparse(jit.call or node) else None
 
-        used = changed(statement(jit.line), named)
-        return (f"{name} = {ast.unparse(jit.call)}  # once, before the loop\n{used}" if used else ""), jit.line
+        call = changed(statement(jit.line), named)
+        return (f"{name} = {ast.unparse(jit.call)}  # once, before the loop\n{call}" if call else ""), jit.line
     scalars = [a for a in program.arguments if a.shape.endswith("[]") and a.name.isidentifier()]
     for argument in scalars:
         dtype = _NUMBERS.get(argument.shape.removesuffix("[]"))
@@ -197,4 +197,4 @@ def _with_argument(evidence: Evidence, key: int, parameter: str, form: str) -> s
                 return code
         elif text:
             return f"{parameter} = {text}\n{parameter} = {form.replace('{}', parameter)}"
-    return f"{parameter} = {form.replace('{}', parameter)}"
+    return ""

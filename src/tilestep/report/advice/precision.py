@@ -19,6 +19,7 @@ from tilestep.report.advice.longest import longest_program
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.advice.written import last_name, nodes_of
 from tilestep.report.figures import Figures
+from tilestep.report.measure import may_be_states
 from tilestep.report.quantities import names_text
 
 _PRODUCTS: Final = ("matmul", "convolution")  # families on the matrix unit
@@ -106,8 +107,8 @@ def _in_half(program: Program) -> tuple[str, Line | None]:
         }
         named = [node for node in of_file if isinstance(node, ast.FunctionDef) and node.name in taken]
         function = named[0] if len(taken) == len(named) == 1 and not named[0].col_offset else None
-    elif any(argument.result is not None for argument in program.arguments):
-        return "", None  # its results are its arguments of the next call
+    elif may_be_states(program) or any(argument.result is not None for argument in program.arguments):
+        return "", None  # its results may be its arguments of the next call
     if not isinstance(function, ast.FunctionDef):
         return "", None
     names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]

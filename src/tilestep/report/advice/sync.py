@@ -13,14 +13,11 @@ from tilestep.report.advice.finding import Finding
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures
 
-COMMAND: Final = "tilestep run --sync-pattern {pattern}"
+_COMMAND: Final = "tilestep run --sync-pattern {pattern}"
 
 
-def sync(figures: Figures, evidence: Evidence | None, words: str = COMMAND) -> Iterator[Proposal]:
-    """The pattern in which the program is quickest, if IPUs of one program wait for each other when one of them accesses the host.
-
-    Args: words: what chooses {pattern}.
-    """
+def sync(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+    """The pattern in which the program is quickest, if IPUs of one program wait for each other when one of them accesses the host."""
     if evidence is None or figures.num_ipus_used < 2:
         return
     machine = evidence.machine
@@ -33,7 +30,7 @@ def sync(figures: Figures, evidence: Evidence | None, words: str = COMMAND) -> I
             edit=f"run with the sync pattern {pattern}",
             change=on_machine(replace(machine, sync_pattern=pattern)),
             how="replayed",
-            code=words.format(pattern=pattern),
+            code=_COMMAND.format(pattern=pattern),
         )
         for pattern in SYNC_PATTERNS
         if pattern != machine.sync_pattern

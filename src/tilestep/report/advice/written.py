@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from typing import Final
 
 from tilestep.record.source_lines import source_text
@@ -104,9 +105,8 @@ def changed(found: ast.stmt | None, change: Change) -> str:
     """A statement with some of its expressions changed; '' if none is, or it is long."""
     if found is None:
         return ""
-    copy = ast.parse(ast.unparse(found)).body[0] if not isinstance(found, ast.Return) else _returning(found)
     edit = _Edit(change)
-    copy = edit.visit(copy)
+    copy = edit.visit(deepcopy(found))
     return _short(ast.unparse(ast.fix_missing_locations(copy))) if edit.times else ""
 
 
@@ -157,11 +157,6 @@ class _Edit(ast.NodeTransformer):
         after = self._change(node) if isinstance(node, ast.expr) else None
         self.times += after is not None
         return node if after is None else after
-
-
-def _returning(found: ast.Return) -> ast.stmt:
-    """A copy of a return, which is no statement outside of a function."""
-    return ast.Return(value=None if found.value is None else ast.parse(ast.unparse(found.value), mode="eval").body)
 
 
 def _copies(node: ast.Call) -> bool:

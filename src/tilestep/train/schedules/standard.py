@@ -124,7 +124,7 @@ def interleaved(
                 )
     if strict:
         step = len(_offsets(levels, mapping, training=training))
-        _require_multiple("interleaved", microbatches, step, "as many as go round the devices without meeting")
+        _require_multiple("interleaved", microbatches, step, "as many as can go round the devices at once")
     tasks = _interleaved_tasks(levels, mapping, microbatches, training=training)
     return Schedule(name="interleaved", levels=levels, device_mapping=mapping, microbatches=microbatches, tasks=tasks)
 
@@ -350,7 +350,7 @@ def _require_multiple(name: str, microbatches: int, step: int, reason: str) -> N
         near = f"{below} or {above}" if below else f"{above}"
         raise ValueError(
             f"{name}: the count of microbatches is {microbatches}, which must be a multiple of {step}: {near}; or strict=False. "
-            f"{step} is {reason}; another count leaves slots of Graphcore's schedule empty, in which stages wait"
+            f"{step} is {reason}; with another count, stages wait"
         )
 
 

@@ -182,14 +182,14 @@ def test_counts_that_are_refused_name_their_neighbours(
         (schedules.grouped, 4, {}, "8 is twice the 4 stages, for forward and backward"),
         (schedules.grouped, [2, 2], {}, "4 is twice the 2 levels of stages, for forward and backward"),
         (schedules.grouped, 4, {"training": False}, "4 is one for each of 4 stages"),
-        (schedules.interleaved, 4, {}, "4 is as many as go round the devices without meeting"),
+        (schedules.interleaved, 4, {}, "4 is as many as can go round the devices at once"),
         (schedules.looped, 4, {}, "4 is one for each device"),
     ],
 )
 def test_a_refused_count_is_told_what_it_is_a_multiple_of(
     make: Callable[..., Schedule], stages: int | list[int], options: dict[str, Any], reason: str
 ) -> None:
-    with pytest.raises(ValueError, match=f"strict=False. {reason}; another count leaves slots of Graphcore's schedule empty"):
+    with pytest.raises(ValueError, match=f"strict=False. {reason}; with another count, stages wait"):
         make(stages, 9, **options)
 
 

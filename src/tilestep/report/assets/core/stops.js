@@ -47,9 +47,8 @@ function gather(view) {
     if (!isExplained(each) || seen.has(blockOf(each))) continue;
     const all = together(each);
     const stop = all.find((one) => one === document.activeElement) ?? all.find((one) => one.tabIndex === 0) ?? all[0];
-    if (!stop) continue; // nothing of it is seen
     seen.add(blockOf(each));
-    stopAt(stop, all);
+    if (stop) stopAt(stop, all); // else nothing of it is seen
   }
 }
 
