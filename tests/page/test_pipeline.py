@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from playwright.sync_api import Page
+from playwright.sync_api import Page, expect
 
 from tests.page.conftest import OpenPage
 from tests.page.pages import rows, tables, text, values
@@ -124,3 +124,6 @@ def test_a_recording_without_stages_says_so(open_page: OpenPage, mnist_plain: Pa
     assert (entry.get_attribute("data-tip") or "").startswith("No run of this recording")
     assert page.locator("nav a.empty").count() == 2  # nor has it wall time
     assert page.locator("nav a[data-view=execution][data-tip]").count() == 0
+    entry.hover()
+    expect(page.locator("#tip")).to_have_class("settled")
+    page.click("nav a[data-view=system]", timeout=2_000)  # the tip is not over it

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 import tilestep
 from tests.page.conftest import OpenPage
@@ -112,6 +112,16 @@ def test_two_recordings_stand_below_each_other(open_page: OpenPage, mnist_plain:
         assert all(values == of.get(knob, []) for knob, values in rows)
 
 
+@pytest.mark.parametrize("width", [390, 1440])
+def test_bars_have_room_and_nothing_is_cut(width: int, open_page: OpenPage, mnist_plain: Path, pipeline: Path) -> None:
+    page = open_page((mnist_plain, pipeline), "what-if")
+    page.set_viewport_size({"width": width, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    axes: list[float] = page.evaluate("[...document.querySelectorAll('.axis')].map((each) => each.clientWidth)")
+    assert min(axes) >= 100
+    page.set_viewport_size({"width": 1280, "height": 720})
+
+
 class View:
     """`tilestep view`, as a user starts it."""
 
@@ -192,6 +202,30 @@ def test_sliders_play_the_recording_again(browser: Browser, view: View, mnist_pl
     assert {url.rpartition("/")[0] for url in asked} == {view.url.rstrip("/")}
     assert problems == []
     page.context.close()
+
+
+def test_the_tip_of_a_slider_leaves_the_outcome_free(browser: Browser, view: View) -> None:
+    """Also where there is no room below the slider."""
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.goto(f"{view.url}#what-if?set=host.link%3Dx2")
+    wait_for(page, "what-if")
+    slider = page.locator("input[type=range]").first
+    for room in (400, 0):
+        slider.evaluate("(each, room) => scrollTo(0, each.getBoundingClientRect().bottom + scrollY + room - innerHeight)", room)
+        slider.focus()
+        expect(page.locator("#tip")).to_be_visible()
+        assert page.locator(".outcome").inner_text().startswith("mnist_plain: ")
+        assert not covers(page, "#tip", ".outcome")
+        slider.blur()
+    page.context.close()
+
+
+def covers(page: Page, one: str, other: str) -> bool:
+    """Whether one element lies over another."""
+    a, b = (page.locator(each).bounding_box() for each in (one, other))
+    assert a is not None
+    assert b is not None
+    return all(a[at] < b[at] + b[size] and b[at] < a[at] + a[size] for at, size in (("x", "width"), ("y", "height")))
 
 
 def test_ctrl_c_ends_it_quietly_and_the_page_says_so(browser: Browser, view: View) -> None:

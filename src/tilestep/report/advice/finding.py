@@ -10,7 +10,7 @@ from typing import Final, Literal
 from tilestep.report.quantities import bytes_text, share_text, time_text
 
 FindingKind = Literal[
-    "memory",  # tiles that are full, or whose memory is left empty
+    "memory",  # tiles that are too full, or nearly full
     "loads",  # of programs
     "fixed",  # costs that no edit spares, such as the first load of a program
     "save",  # of values in the SRAM of programs that are evicted
@@ -37,7 +37,7 @@ FindingKind = Literal[
     "fallback",  # operations that were priced roughly
 ]
 FIXED: Final[tuple[FindingKind, ...]] = ("set-up", "fixed")  # kinds that say what the time goes into before and beside the work
-ASIDE: Final[tuple[FindingKind, ...]] = (*FIXED, "limit", "unused", "fallback")  # kinds that nobody has to follow, in their order
+ASIDE: Final[tuple[FindingKind, ...]] = (*FIXED, "memory", "limit", "unused", "fallback")  # kinds that nobody has to follow unless urgent
 LEARNS_OTHERWISE: Final[tuple[FindingKind, ...]] = ("products", "steps")  # larger batches change what a step learns
 How = Literal["replayed", "within 2 %", "about"]
 Left = Literal["same line", "saves nothing", "not played"]  # why an edit is not among those that are played together

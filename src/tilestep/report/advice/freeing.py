@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from tilestep.errors import TilestepError
@@ -10,7 +11,7 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.plan.frames import user_frame
 from tilestep.plan.liveness import Life, Liveness
 from tilestep.plan.lower import lower_in_detail
-from tilestep.plan.steps import Branch, Loop, Node, Program, Series
+from tilestep.plan.steps import Argument, Branch, HostCall, Loop, Node, Program, Series
 from tilestep.program.hlo import HloModule, Instruction, parse_hlo, users_of
 from tilestep.record.edits.donation import pairs_of
 from tilestep.record.sources import MOST_TEXT, Source, planned_again
@@ -18,8 +19,9 @@ from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Gain, How, Line
 from tilestep.report.advice.lines import leaves
 from tilestep.report.figures import Figures, ProgramProfile
-from tilestep.report.quantities import bytes_text, names_text
-from tilestep.units import ceil_div
+from tilestep.report.quantities import bytes_text, names_text, time_text
+from tilestep.sim.body import body_cost
+from tilestep.units import ceil_div, seconds_from_cycles
 
 _GRADIENT: Final = "transpose(jvp"  # in the scope of what jax.grad makes to go backward
 _FORWARD: Final = "jvp("
@@ -37,16 +39,19 @@ class Freed(NamedTuple):
     how: How
     line: Line | None = None
     at_most: bool = False  # whether another need may grow, such as that of an exchange between IPUs
+    price: str = ""  # in time; '' if that is small or unknown
 
     def __str__(self) -> str:
-        """'jax.checkpoint (-12 KiB a tile)'."""
-        return f"{self.way} ({'at most ' if self.at_most else ''}-{bytes_text(self.tile_bytes)} a tile)"
+        """'jax.checkpoint (-12 KiB a tile)', 'm in pinned_host (-12 KiB a tile, for transfers of 3 ms a run)'."""
+        price = f", for {self.price}" if self.price else ""
+        return f"{self.way} ({'at most ' if self.at_most else ''}-{bytes_text(self.tile_bytes)} a tile{price})"
 
     @property
     def gain(self) -> Gain:
         """What it frees, and how that is known."""
         basis = "planned again" if self.how == "within 2 %" else "added up from the sizes of the values that go"
         basis += ", at most: another need may grow" if self.at_most else ""
+        basis += f"; for {self.price}" if self.price else ""
         return Gain(tile_bytes=self.tile_bytes, how=self.how, basis=basis)
 
 
@@ -79,9 +84,9 @@ def freed_of(
         _, detail = lower_in_detail(module, machine, name=program.name, num_ipus=program.num_ipus, options=source.options)
         found = [
             *_donated(program, source, machine, not_donated),
-            *(_recomputed(program, detail) if could_recompute else ()),
+            *(_recomputed(machine, program, detail) if could_recompute else ()),
             *_divided(machine, program, detail),
-            *_offloaded(program, module, detail),
+            *_offloaded(machine, program, module, detail),
         ]
     except TilestepError:  # a text of another version
         return ()
@@ -99,7 +104,7 @@ def _donated(program: Program, source: Source, machine: MachineSpec, not_donated
     yield Freed(way, f"donate {names}", program.memory.peak_bytes - planned.memory.peak_bytes, "within 2 %")
 
 
-def _recomputed(program: Program, detail: Liveness) -> Iterator[Freed]:
+def _recomputed(machine: MachineSpec, program: Program, detail: Liveness) -> Iterator[Freed]:
     """Values of forward that wait at the peak until backward takes them. One of them stays, from which the others are computed again."""
     peak, scopes = _peak(program, detail), ["", *_scopes(program.body), ""]
     waiting = [
@@ -111,7 +116,10 @@ def _recomputed(program: Program, detail: Liveness) -> Iterator[Freed]:
     sizes = [life.tile_bytes for life in _on_tile(waiting, program.memory.tile, detail.num_tiles)]
     if len(sizes) > 1:
         edit = "recompute the forward pass (jax.checkpoint)"
-        yield Freed("jax.checkpoint", edit, sum(sizes) - max(sizes), "about", _line(program, waiting))
+        uses = body_cost(program, machine, range(program.num_ipus)).uses
+        again = sum(use.times * use.cycles.total for use in uses if _FORWARD in use.leaf.scope and _GRADIENT not in use.leaf.scope)
+        price = f"at most {_time(machine, again)} a run more work"
+        yield Freed("jax.checkpoint", edit, sum(sizes) - max(sizes), "about", _line(program, waiting), price=price)
 
 
 def _divided(machine: MachineSpec, program: Program, detail: Liveness) -> Iterator[Freed]:
@@ -123,7 +131,7 @@ def _divided(machine: MachineSpec, program: Program, detail: Liveness) -> Iterat
     yield Freed(way, f"divide arrays over {machine.num_ipus} IPUs", values - ceil_div(values, others), "about", at_most=True)
 
 
-def _offloaded(program: Program, module: HloModule, detail: Liveness) -> Iterator[Freed]:
+def _offloaded(machine: MachineSpec, program: Program, module: HloModule, detail: Liveness) -> Iterator[Freed]:
     """Arguments that neither forward nor backward reads, such as an optimiser's state."""
     users = users_of(module.entry.instructions)
     apart = [
@@ -138,7 +146,30 @@ def _offloaded(program: Program, module: HloModule, detail: Liveness) -> Iterato
     peak = _peak(program, detail)
     size = sum(life.tile_bytes for life in _on_tile(lives, program.memory.tile, detail.num_tiles) if life.first <= peak <= life.last)
     roots = names_text(list(dict.fromkeys(life.name for life in sorted(lives, key=lambda life: -life.size_bytes))), most=_NAMED)
-    yield Freed(f"{roots} in pinned_host", f"keep {roots} in pinned_host", size, "about")
+    moved = _transfers(machine, program, [argument for argument in apart if argument.name in {life.name for life in lives}])
+    price = f"transfers of {_time(machine, moved)} a run"
+    yield Freed(f"{roots} in pinned_host", f"keep {roots} in pinned_host", size, "about", price=price)
+
+
+def _transfers(machine: MachineSpec, program: Program, arguments: Sequence[Argument]) -> int:
+    """Cycles of a run that brings arguments from pinned_host, and takes those back that a result takes the place of."""
+    changed = pairs_of(program, [argument.index for argument in arguments])
+    calls = [
+        HostCall(
+            name=argument.name,
+            scope="",
+            bytes_to_host=argument.size_bytes if argument.result is not None or argument.index in changed else 0,
+            bytes_from_host=argument.size_bytes,
+            in_memory=True,
+        )
+        for argument in arguments
+    ]
+    moving = replace(program, body=Series(nodes=tuple(calls)))
+    return body_cost(moving, machine, range(program.num_ipus)).fixed.total
+
+
+def _time(machine: MachineSpec, cycles: int) -> str:
+    return time_text(seconds_from_cycles(cycles, machine.ipu.clock_hz))
 
 
 def _scopes(node: Node) -> Iterator[str]:

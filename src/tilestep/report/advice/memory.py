@@ -47,9 +47,10 @@ def memory(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
             amount += f", {user.peak_bytes - tile_bytes:,} B too many"
             text = f"{user.what} does not fit: it needs {amount}, and {user.reason}.{parts} Try: {', '.join(user.ways)}."
         else:
-            free = f" To free some: {', '.join(map(str, user.freed))}." if user.freed else ""
+            free = f" It fits; if it has to grow, this frees some: {', '.join(map(str, user.freed))}." if user.freed else ""
             text = f"{user.what} nearly fills its tiles: {amount}.{parts}{free}"
-        finding = _finding(text, user.freed, urgent=user.peak_bytes > tile_bytes, line=user.line)
+        urgent = user.peak_bytes > tile_bytes
+        finding = _finding(text, user.freed if urgent else (), urgent=urgent, line=user.line)
         if finding.gain is None and finding.urgent:
             finding = replace(finding, edit=user.edit, unknown=user.unknown)
         yield Proposal(finding=finding)

@@ -38,7 +38,7 @@ def ranked(proposals: Sequence[Proposal], evidence: Evidence | None, *, all: boo
     """
     if evidence is None:
         return Advice(
-            findings=tuple(sorted((p.finding for p in proposals if not p.only_with_gain), key=lambda finding: not finding.urgent))
+            findings=tuple(sorted((p.finding for p in proposals if not p.only_with_gain), key=lambda finding: _rank(finding, 1.0)))
         )
     asked = [proposal for proposal in proposals if proposal.ways]
     played = evidence.played_for(sum(len(proposal.ways) for proposal in asked) + len(asked)) if asked else None
@@ -148,10 +148,10 @@ def _is_worth_it(finding: Finding, least_share: float) -> bool:
 
 def _rank(finding: Finding, otherwise: float) -> tuple[int, float]:
     gain = finding.gain
-    if finding.urgent or finding.kind == "memory":
-        return (0, -gain.tile_bytes if gain is not None else 0) if finding.urgent else (1, 0)
+    if finding.urgent:
+        return 0, -gain.tile_bytes if gain is not None else 0
     if finding.is_aside:
-        return ASIDE.index(finding.kind) + 5, 0
+        return ASIDE.index(finding.kind) + 3, 0
     if gain is None:
-        return 4, 0
-    return 2, -gain.share * (otherwise if finding.kind in LEARNS_OTHERWISE else 1.0)
+        return 2, 0
+    return 1, -gain.share * (otherwise if finding.kind in LEARNS_OTHERWISE else 1.0)

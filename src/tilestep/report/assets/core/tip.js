@@ -9,6 +9,7 @@ import { keysFrom } from "./stops.js";
 const SETTLED_MS = 300; // until the pointer can go to it
 const ON_THE_WAY_MS = 600; // that it waits for a pointer which comes to it
 const SLACK = 6; // CSS pixels that the pointer may stray on its way
+const OUTCOMES = '[role="status"], .live'; // what is read while the pointer or the focus stays
 
 const tip = h("div", { id: "tip", role: "tooltip", hidden: true });
 /** What has the focus and the tip. @type {Element | null} */
@@ -61,9 +62,24 @@ export function staysFor({ target, clientX: x, clientY: y }) {
 
 /** Whether a point lies between the place that the pointer left and the tip. @param {number} x @param {number} y @returns {boolean} */
 function towards(x, y) {
-  const box = tip.getBoundingClientRect();
-  const part = (y - left.y) / ((left.y < box.top ? box.top : box.bottom) - left.y);
-  return part > 0 && part <= 1 && x >= left.x + part * (box.left - left.x) - SLACK && x <= left.x + part * (box.right - left.x) + SLACK;
+  const { left: west, right: east, top, bottom } = tip.getBoundingClientRect();
+  const beside = left.y >= top && left.y <= bottom;
+  return beside ? between(x, y, left.x, left.y, [west, east], [top, bottom]) : between(y, x, left.y, left.x, [top, bottom], [west, east]);
+}
+
+/**
+ * Whether a point lies in the wedge from another to a box.
+ * @param {number} along of the point, in the direction of the box
+ * @param {number} across
+ * @param {number} from where the wedge begins
+ * @param {number} middle where it begins, across
+ * @param {[number, number]} ends of the box
+ * @param {[number, number]} sides of the box
+ * @returns {boolean}
+ */
+function between(along, across, from, middle, [near, far], [least, most]) {
+  const part = (along - from) / ((from < near ? near : far) - from);
+  return part > 0 && part <= 1 && across >= middle + part * (least - middle) - SLACK && across <= middle + part * (most - middle) + SLACK;
 }
 
 /**
@@ -73,11 +89,12 @@ function towards(x, y) {
  * @param {number} y of the window
  */
 export function tipAt(words, x, y) {
-  place(words, x + 12, y + 16, y - 8);
+  const { width, height } = say(words);
+  put(x + 12, y + 16 + height > innerHeight ? y - 8 - height : y + 16, width);
 }
 
-/** @param {string} words @param {number} x of its left edge @param {number} below of its top, if there is room @param {number} above of its bottom, if there is none */
-function place(words, x, below, above) {
+/** @param {string} words @returns {{width: number, height: number}} of the tip with them */
+function say(words) {
   if (tip.hidden || tip.textContent !== words) {
     tip.classList.remove("settled");
     clearTimeout(settling);
@@ -85,9 +102,38 @@ function place(words, x, below, above) {
   }
   tip.textContent = words;
   tip.hidden = false;
-  const { width, height } = tip.getBoundingClientRect();
+  return tip.getBoundingClientRect();
+}
+
+/** @param {number} x of its left edge @param {number} y of its top @param {number} width */
+function put(x, y, width) {
   tip.style.left = `${Math.max(4, Math.min(x, innerWidth - width - 8))}px`;
-  tip.style.top = `${below + height > innerHeight ? Math.max(4, above - height) : below}px`;
+  tip.style.top = `${Math.max(4, y)}px`;
+}
+
+/**
+ * Puts the tip near what it explains: not over what tells the outcome, such as that of a slider, nor over other entries of a list of links.
+ * @param {Element} owner
+ * @param {number} x where it stands above or below
+ * @param {{width: number, height: number}} size
+ */
+function putNear(owner, x, { width, height }) {
+  const box = owner.getBoundingClientRect();
+  const whole = owner.closest("nav")?.getBoundingClientRect();
+  const { left: west, right: east, top, bottom } = whole ?? box;
+  const beside = Math.min(box.top, innerHeight - height - 4);
+  const [below, above, right, other] = [
+    { x, y: bottom + 4 },
+    { x, y: top - 4 - height },
+    { x: east - 2, y: beside }, // the pointer comes to it without a gap
+    { x: west + 2 - width, y: beside },
+  ];
+  const places = whole ? [right, below] : [below, above, right, other, { x, y: 4 }];
+  const kept = Array.from(document.querySelectorAll(OUTCOMES), (each) => each.getBoundingClientRect());
+  const fits = (/** @type {{x: number, y: number}} */ at) => at.y >= 0 && at.y + height <= innerHeight && (at === right || at === other ? at.x >= 4 && at.x + width + 8 <= innerWidth : true);
+  const free = (/** @type {{x: number, y: number}} */ at) => kept.every((one) => at.y >= one.bottom || at.y + height <= one.top || at.x >= one.right || at.x + width <= one.left);
+  const found = places.find((at) => fits(at) && free(at)) ?? places.find(fits) ?? above;
+  put(found.x, found.y, width);
 }
 
 /** The pointer is on nothing that the tip would explain. @param {PointerEvent} event */
@@ -124,7 +170,7 @@ function show(target, focused) {
   const x = focused ? box.left : Math.max(box.left, pointer.x - 16); // of a wide cell below the pointer
   const keys = described?.matches(":focus-visible") ? keysFrom(described) : "";
   const words = owner.getAttribute("data-tip") ?? owner.textContent ?? "";
-  place(keys ? `${words}\n${keys} to the others here` : words, x + 4, box.bottom + 4, box.top - 4);
+  putNear(owner, x + 4, say(keys ? `${words}\n${keys} to the others here` : words));
 }
 
 /** What has the words of a tip: an element around, one within a cell or a row that has the focus, or a cell that is cut. @param {Element} target @param {boolean} focused @returns {Element | null} */
