@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from tilestep.errors import TilestepError
-from tilestep.plan.frames import user_frame
+from tilestep.plan.frames import own_frames
 from tilestep.plan.steps import Program, Superstep
 from tilestep.record.edits.fewer import in_fewer_calls
 from tilestep.record.edits.larger import enlarged
@@ -122,7 +122,7 @@ def _members(figures: Figures, evidence: Evidence, profile: ProgramProfile, batc
 def _number(evidence: Evidence, key: int, batch: int, larger: int) -> tuple[Line | None, str]:
     """The only line of the program's files that says how large a batch is, and what it says then; (None, '') if there is none."""
     frames, call = evidence.programs[key].frames, evidence.line_of_call(key)
-    files = [frames[n - 1].file for n in range(1, len(frames) + 1) if user_frame(frames, n) == n]
+    files = [frames[n - 1].file for n in own_frames(frames)]
     found = constants([*files, *([] if call is None else [call.file])], batch)
     named = [each for each in found if "batch" in f"{each[2]} {each[1]}".lower()]
     if len(named) != 1:
