@@ -11,7 +11,8 @@ from tilestep.plan.frames import own_frames
 from tilestep.plan.steps import Program, Superstep
 from tilestep.record.edits.fewer import in_fewer_calls
 from tilestep.record.edits.larger import enlarged
-from tilestep.record.edits.script import Change, ImpossibleEditError
+from tilestep.record.edits.reads import runs_read
+from tilestep.record.edits.script import Change, ImpossibleEditError, Script
 from tilestep.record.sources import MOST_TEXT, Source, planned_again
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding, Line
@@ -76,13 +77,16 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         what = f"the batch of {group_text(profile.group)}" if is_loop(profile.group) else f"microbatches of {profile.group} of"
         edit = f"make {what} {batch * factor:,} samples in place of {batch:,}, in fewer steps"
         change, times = _all_larger(changed), factor
+    runs = evidence.runs_of(profile.key)
+    read = 0 if profile.group else runs_read(Script(calls=evidence.calls, programs=evidence.programs), profile.key)
+    fewer = "steps" if profile.group else "calls and as many reads" if 1 < read <= len(runs) // factor else "calls"
     steady = steady_state(figures, evidence)
     line, code = _number(evidence, profile.key, batch, batch * factor)
     way = Way(
         edit=edit,
         change=change,
         how="about",
-        basis=f"for as many samples in fewer {'steps' if profile.group else 'calls'}, planned again with a batch of {batch * factor:,}",
+        basis=f"for as many samples in fewer {fewer}, planned again with a batch of {batch * factor:,}",
         times=times,
         fixed_cycles=steady.set_up_cycles if steady is not None else sum(p.cycles.load for p in figures.programs),
         plans=True,
