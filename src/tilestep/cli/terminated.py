@@ -26,8 +26,8 @@ def told_first() -> Iterator[None]:
     """Inside, SIGTERM and SIGHUP end the program as an exception that nobody need catch, so that what it has done can be told.
 
     Another SIGTERM ends the process at once, and so do 20 seconds in which the program goes on. Another SIGHUP does not, because a shell
-    and its terminal send one each. A process that the program has forked ends at the first. Nothing is done where a signal is ignored, as under
-    nohup, or somebody else's already.
+    and its terminal send one each. A process that the program has forked ends at the first. Nothing is done where a signal is ignored, as
+    under nohup, or somebody else's already.
     """
     own = [each for each in _SIGNALS if signal.getsignal(each) is signal.SIG_DFL]
     if threading.current_thread() is not threading.main_thread() or not own:
