@@ -9,7 +9,7 @@ from dataclasses import asdict
 from tilestep.machine.assemble import describe
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.liveness import LARGEST, fits
-from tilestep.plan.steps import Collective, HostCall, Program, Superstep
+from tilestep.plan.steps import Collective, HostCall, Superstep
 from tilestep.plan.streaming import streaming_memory_bytes
 from tilestep.record.history import History
 from tilestep.record.sources import Source
@@ -28,6 +28,7 @@ from tilestep.report.figures import (
 )
 from tilestep.report.profile import Profile
 from tilestep.report.quantities import names_text
+from tilestep.report.replaceable import could_be_donated, free_results
 from tilestep.sim.body import LeafUse
 from tilestep.sim.ledger import ProgramTotals
 from tilestep.sim.system import Mark, System
@@ -113,23 +114,6 @@ def profile_between(
     )
 
 
-def could_be_donated(program: Program) -> tuple[str, ...]:
-    """Arguments that stream in at each call although a result of the same shape could take their memory."""
-    free = _free_results(program)
-    names: list[str] = []
-    for argument in program.arguments:
-        if argument.result is None and not argument.on_host and free[argument.shape] > 0:
-            free[argument.shape] -= 1
-            names.append(argument.name)
-    return tuple(names)
-
-
-def may_be_states(program: Program) -> frozenset[int]:
-    """Indices of the arguments that a result could take the place of: parameters, more likely than a batch."""
-    names = could_be_donated(program)
-    return frozenset(argument.index for argument in program.arguments if argument.name in names)
-
-
 def _program(
     totals: ProgramTotals, origin: Origin, group: str, steps: Sequence[StepProfile], start: Mark, end: Mark, machine: MachineSpec
 ) -> ProgramProfile:
@@ -210,15 +194,10 @@ def _cycles(kinds: Mapping[EventKind, int]) -> ProgramCycles:
     )
 
 
-def _free_results(program: Program) -> Counter[str]:
-    """Shape to the number of results that take over no argument's memory, and so could."""
-    return Counter(result.shape for result in program.results if result.argument is None and not result.on_host)
-
-
 def _streamed_again(totals: ProgramTotals, machine: MachineSpec) -> list[StreamedArgument]:
     """Arguments that donation would keep in SRAM: own results, if a result of that shape can take their memory; unchanged values."""
     found: list[StreamedArgument] = []
-    free = _free_results(totals.program)
+    free = free_results(totals.program)
     for argument, refed, repeated in zip(totals.program.arguments, totals.refed, totals.repeated, strict=True):
         own = refed >= repeated
         calls = refed if own else repeated

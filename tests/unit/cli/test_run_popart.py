@@ -51,7 +51,7 @@ def test_without_the_flag_there_is_no_popart(program: str) -> None:
 
 
 def test_a_run_that_counts_what_sessions_do_through_jax_names_the_flag() -> None:
-    told = "--popart before the program emulates each session by itself, on the machine of its device"
+    told = "--popart before the program emulates each by itself, on the machine of its device"
     program = "import jax, numpy as np, tilestep.popart"
     assert told in tilestep_run("-c", f"{program}\njax.jit(lambda x: x + 1)(np.ones(8))").stderr
     assert told not in tilestep_run("-c", program).stderr

@@ -19,8 +19,8 @@ from tilestep.report.advice.longest import longest_program
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.advice.written import last_name, nodes_of
 from tilestep.report.figures import Figures
-from tilestep.report.measure import may_be_states
 from tilestep.report.quantities import names_text
+from tilestep.report.replaceable import may_be_states
 
 _PRODUCTS: Final = ("matmul", "convolution")  # families on the matrix unit
 _GRADIENT: Final = "transpose(jvp"  # in the scope of what jax.grad makes to go backward

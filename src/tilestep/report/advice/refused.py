@@ -15,8 +15,9 @@ from tilestep.report.advice.freeing import Freed, freed_of
 from tilestep.report.advice.jits import jit_of
 from tilestep.report.advice.lines import leaves, line_of_call
 from tilestep.report.batch import smaller
-from tilestep.report.measure import could_be_donated, could_recompute, may_be_states
+from tilestep.report.measure import could_recompute
 from tilestep.report.quantities import bytes_text
+from tilestep.report.replaceable import could_be_donated, may_be_states
 
 _LARGEST: Final = 4  # parts that are named
 _NOTHING: Final = "the recording has no HLO of it, so it cannot be planned again"
