@@ -84,19 +84,19 @@ function answer({ side, cycles, inTurn, files }, two) {
   const [first] = costs.sort((one, other) => other.cycles - one.cycles);
   if (!first?.cycles) return [];
   const to = h("a", { href: link("source", { file: first.file, line: first.line }) }, `${first.file}:${first.line}`);
-  const what = [first.function ? ` in ${first.function}` : "", " costs most: ", valueOf(first.cycles, "cycles", "source.cycles"), ", ", valueOf(first.cycles / cycles, "share", "source.share"), " of the time in steps."];
+  const what = [first.function ? ` in ${first.function}` : "", " costs most: ", valueOf(first.cycles, side.cycles, "source.cycles"), ", ", valueOf(first.cycles / cycles, "share", "source.share"), " of the time in steps."];
   const whole = side.head.emulated_cycles;
-  const spent = valueOf(whole, "cycles", "head.total");
+  const spent = valueOf(whole, side.cycles, "head.total");
   const steps = inTurn
     ? [" Steps are ", valueOf(cycles / whole, "share", "source.whole"), " of the ", spent, " emulated; the rest is loads, transfers and waits."]
-    : [" Steps take ", valueOf(cycles, "cycles", "source.share"), " in all programs together, some of which may run at once; ", spent, " were emulated."];
+    : [" Steps take ", valueOf(cycles, side.cycles, "source.share"), " in all programs together, some of which may run at once; ", spent, " were emulated."];
   return [h("p", { class: "answer" }, two ? h("strong", {}, `${side.name.toUpperCase()}: `) : null, to, what, whole ? steps : null)];
 }
 
 /** @param {Source} source @param {boolean} two @returns {HTMLElement} */
 function summary({ side, cycles, unknown }, two) {
-  const rest = unknown ? [", of which ", valueOf(unknown, "cycles", "source.cycles"), " have no line"] : null;
-  return h("span", { class: "note" }, two ? `${side.name.toUpperCase()}: ` : null, valueOf(cycles, "cycles", "source.share"), " in steps", rest);
+  const rest = unknown ? [", of which ", valueOf(unknown, side.cycles, "source.cycles"), " have no line"] : null;
+  return h("span", { class: "note" }, two ? `${side.name.toUpperCase()}: ` : null, valueOf(cycles, side.cycles, "source.share"), " in steps", rest);
 }
 
 /**
