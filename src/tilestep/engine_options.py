@@ -30,6 +30,7 @@ _LONGEST_PATTERN: Final = 1000  # characters of a regular expression
 
 _ALL: Final = "autoReport.all"
 _DIRECTORY: Final = "autoReport.directory"
+_LINES: Final = "autoReport.outputDebugInfo"
 _RUNS: Final = "autoReport.executionProfileProgramRunCount"
 _OUT_OF_MEMORY: Final = "debug.allowOutOfMemory"
 _RETAIN: Final = "debug.retainDebugInformation"
@@ -38,7 +39,7 @@ PROGRAMS_FILTER: Final = "profiler.programs.filter"
 _PARTS: Final = {  # of a report, and whether autoReport.all has it
     "autoReport.outputGraphProfile": True,
     "autoReport.outputExecutionProfile": True,
-    "autoReport.outputDebugInfo": True,
+    _LINES: True,
     "autoReport.outputSerializedGraph": False,
     "autoReport.outputLoweredVars": False,
 }
@@ -92,6 +93,15 @@ class EngineOptions:
     def of_programs(self) -> bool:
         """Whether the report has a folder for each program."""
         return self.graph_profile or self.serialized_graph or self.lowered_vars
+
+    @property
+    def hides_lines(self) -> bool:
+        """Whether lines of the user's source are not only not asked for, but refused."""
+        return not self.debug_info and _LINES in dict(self.stated)
+
+    def recorded(self, *, lines: bool) -> dict[str, Stated]:
+        """The options that were stated, for a recording. Args: lines: whether it names lines; else it has no path of a directory either."""
+        return {key: value for key, value in self.stated if lines or key != _DIRECTORY}
 
     @property
     def notes(self) -> tuple[str, ...]:

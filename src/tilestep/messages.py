@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import reprlib
 import unicodedata
 from collections.abc import Iterable
@@ -13,6 +14,9 @@ _LONGEST_TEXT: Final = 1000  # characters of a path
 _MOST_BITS: Final = 512  # of a whole number that is written out; Python refuses to write very large ones
 _MOST_ITEMS: Final = 4  # of a list or table
 _MOST_LEVELS: Final = 3  # of lists in lists
+_LONGEST_WORD: Final = 200  # characters of a name in sentences
+_LONGEST_SENTENCES: Final = 5000  # characters
+_LONG_WORD: Final = re.compile(rf"\S{{{_LONGEST_WORD + 1},}}")
 _LONGEST_SLIP: Final = 100  # characters; a longer name is no slip of a known one
 
 
@@ -27,14 +31,23 @@ def plain(text: object) -> str:
     The middle of a very long one is left out.
     """
     whole = str(text)
-    if len(whole) > _LONGEST_TEXT:
-        whole = f"{whole[: _LONGEST_TEXT // 2]}...{whole[-_LONGEST_TEXT // 2 :]}"
+    whole = _without_middle(str(text), _LONGEST_TEXT)
     return "".join(character if character.isprintable() else character.encode("unicode_escape").decode() for character in whole)
 
 
 def printable(text: str) -> str:
     """A text of any length and number of lines, with '\\x1b' or '\\udcff' in place of other characters that a terminal would obey."""
     return text if text.isprintable() else "".join(map(_plain_character, text))
+
+
+def sentences(text: str) -> str:
+    """Sentences on one line, with any names in them: no character that a terminal would obey, and the middle of long ones left out."""
+    whole = _without_middle(printable(text), _LONGEST_SENTENCES).replace("\n", "\\n")
+    return _LONG_WORD.sub(lambda word: _without_middle(word[0], _LONGEST_WORD), whole)
+
+
+def _without_middle(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most // 2]}...{text[-most // 2 :]}"
 
 
 def _plain_character(character: str) -> str:

@@ -140,14 +140,14 @@ def profiled(target: Path | None, *, lines: bool = True, refused: bool = False) 
     Args:
         target: where they will be; None: nowhere. Else the recording has the tables of run.tilestep at its end, for which each program is
             planned again.
-        lines: whether those have lines of the user's source.
+        lines: whether those, and what a program that does not fit writes, have lines of the user's source.
         refused: whether programs that do not fit are planned again if there is no target, to say what would make them fit.
     """
     from tilestep.pjrt.running.recording import recording  # imports the emulator, so only a profile pays for it
     from tilestep.pjrt.running.report_folders import report_folder
 
     result = Recording()
-    with report_folder(target), recording(links=target is not None) as measure:
+    with report_folder(target, lines=lines), recording(links=target is not None) as measure:
         try:
             yield result
         finally:

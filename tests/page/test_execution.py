@@ -146,6 +146,7 @@ def test_the_critical_path_is_the_readers(recording: Path, open_page: OpenPage) 
     summed = rows(page, "critical path by lane, kind and program")
     assert sum(row[3] for row in summed) == path.cycles
     assert sum(row[5] for row in summed) == len(path.pieces)
+    assert f"{len(path.pieces):,} pieces, one behind the other, decide the end: " in text(page)
     assert ("It is not complete" in text(page)) == (not path.complete)
 
 
@@ -287,6 +288,29 @@ def test_the_cause_of_an_event_is_one_key_or_one_press_away(mnist_classifier: Pa
     assert values(page, ".selection")[2]["value"] == wanted.cycles_from
     page.locator(".selection dd button").first.click()
     assert values(page, ".selection")[2]["value"] == cause.cycles_from
+
+
+def test_the_transfer_of_a_load_is_a_part_of_it(mnist_plain: Path, open_page: OpenPage) -> None:
+    """Others have a cause, and are no part of anything."""
+    page = open_page(mnist_plain, "execution")
+    execution = whole(mnist_plain).execution
+    [load, *_] = [event for event in execution.events_of(execution.lane("ipu", 0)) if event.kind == "load"]
+    said = press(page, "ArrowRight", "ArrowDown")
+    assert said.startswith("transfers")
+    assert f" to {load.cycles_to:,}" in said
+    chosen = state(page)["event"]
+    assert "its cause" not in page.inner_text(".selection")
+    assert "what it is a part of is on it" in page.inner_text(".selection")
+    said = press(page, "c")
+    assert said.startswith("Part of: loading programs")
+    assert f"from cycle {load.cycles_from:,} to {load.cycles_to:,}" in said
+    assert state(page)["event"] != chosen
+    go(page, "execution", event=chosen)
+    page.locator(".selection dd button").first.click()
+    assert "loading programs" in page.inner_text(".selection h2")
+    assert press(page, "c").startswith("Its cause: dispatches")
+    assert "part of" not in page.inner_text(".selection")
+    assert "its cause" in page.inner_text(".selection")
 
 
 def test_keys_follow_the_critical_path(pipeline: Path, open_page: OpenPage) -> None:

@@ -65,7 +65,12 @@ def test_its_first_line_names_the_line_that_costs_most(open_page: OpenPage, mnis
     whole = sum(row.cycles for row in overview(open_report(mnist_plain)).steps)
     assert f"mnist_plain.py:{most}" in page.inner_text(".answer a")
     every = overview(open_report(mnist_plain)).emulated_cycles
-    assert [each["value"] for each in values(page, ".answer")] == [costs[most], costs[most] / whole, whole / every, every]
+    sums = open_report(mnist_plain).execution.total_cycles.by_kind
+    moved = sum(sums.get(kind, 0) for kind in ("save", "load", "stream-in", "stream-out"))  # it has one program, and one line calls it
+    assert [each["value"] for each in values(page, ".answer")] == [costs[most], costs[most] / whole, whole / every, every, moved]
+    [(line, *_)] = [each for each in margin(page) if each[-2]]
+    assert f"The calls of examples/mnist_plain.py:{line} load and transfer most: " in page.inner_text(".answer")
+    assert "programs added up" not in page.inner_text(".answer")
     shares = [each["tip"].split()[0] for each in values(page, ".answer") if each["unit"] == "share"]
     assert all(len(share.replace(".", "").lstrip("0")) <= 6 for share in shares)
     assert "the rest is loads, transfers and waits" in page.inner_text(".answer")
@@ -75,6 +80,13 @@ def test_steps_of_programs_that_may_run_at_once_are_no_part_of_the_whole(open_pa
     page = open_page(pipeline, "source")
     assert "some of which may run at once" in page.inner_text(".answer")
     assert "the rest is" not in page.inner_text(".answer")
+    assert "programs added up" in page.inner_text(".answer")
+
+
+def test_without_lines_of_calls_it_says_nothing_of_loads_and_transfers(open_page: OpenPage) -> None:
+    page = open_page(with_code(), "source")
+    assert "load and transfer" not in text(page)
+    assert page.locator(".code-grid.moved").count() == 0
 
 
 def test_the_keyboard_goes_to_a_costly_line_and_shows_its_steps(open_page: OpenPage, mnist_plain: Path) -> None:

@@ -112,6 +112,16 @@ def test_two_recordings_stand_below_each_other(open_page: OpenPage, mnist_plain:
         assert all(values == of.get(knob, []) for knob, values in rows)
 
 
+@pytest.mark.parametrize("width", [390, 1440])
+def test_bars_have_room_and_nothing_is_cut(width: int, open_page: OpenPage, mnist_plain: Path, pipeline: Path) -> None:
+    page = open_page((mnist_plain, pipeline), "what-if")
+    page.set_viewport_size({"width": width, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    axes: list[float] = page.evaluate("[...document.querySelectorAll('.axis')].map((each) => each.clientWidth)")
+    assert min(axes) >= 100
+    page.set_viewport_size({"width": 1280, "height": 720})
+
+
 class View:
     """`tilestep view`, as a user starts it."""
 

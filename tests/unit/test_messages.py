@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilestep.messages import nearest, plain, printable, shown
+from tilestep.messages import nearest, plain, printable, sentences, shown
 
 DEEP: list[object] = []
 for _ in range(10_000):
@@ -66,6 +66,13 @@ def test_a_printable_text_keeps_its_lines(text: str) -> None:
     assert "\x1b" not in found
     assert found.count("\n") == text.count("\n")
     assert printable(found) == found
+
+
+def test_names_in_sentences_are_shown_once_escaped_and_in_part() -> None:
+    told = sentences(f"run {'h' * 10_000} on A\x1b[31mRED\x1b[2J\u202e, 50\xa0%\n")
+    assert told == f"run {'h' * 100}...{'h' * 100} on A\\x1b[31mRED\\x1b[2J\\u202e, 50\xa0%\\n"
+    assert sentences(told) == told
+    assert len(sentences("a " * 10_000)) < 5010
 
 
 def test_a_printable_text_keeps_what_no_terminal_obeys() -> None:

@@ -103,7 +103,9 @@ def _option_parser() -> argparse.ArgumentParser:
         help="also write report.html, run.tilestep, profile.json and summary.txt into DIR, made if it is missing",
     )
     parser.add_argument(
-        "--no-source", action="store_true", help="leave lines and paths of your source out of run.tilestep; only with --report"
+        "--no-source",
+        action="store_true",
+        help="leave lines and paths of your source, and the findings that name them, out of what --report writes",
     )
     parser.add_argument(
         "--popart",
@@ -191,7 +193,7 @@ def _tell(
             write_file(json_path, recording.profile.to_json() + "\n")
         if report_path is not None:
             directory = writable_directory(report_path)  # the script may have removed it
-            without_page = write_report(recording.profile, directory, recording=recording.tables)
+            without_page = write_report(recording.profile, directory, recording=recording.tables, lines=not options.no_source)
             if without_page:
                 tell(_COMMAND, without_page)
             elif recording.tables is not None:

@@ -132,6 +132,7 @@ def _write_report() -> None:
     except RecordingError as error:
         tell_unwritten(unwritten(error))
     try:
-        tell_unwritten(write_report(measurement.profile, writable_directory(engine.directory), recording=recording))
+        directory = writable_directory(engine.directory)
+        tell_unwritten(write_report(measurement.profile, directory, recording=recording, lines=not engine.hides_lines))
     except (OSError, RecordingError) as error:
         tell_unwritten(unwritten(error))

@@ -6,7 +6,7 @@ import contextlib
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from tilestep.messages import plain
 from tilestep.options import PlanOptions
 from tilestep.plan.liveness import Liveness
 from tilestep.plan.steps import Program
+from tilestep.program.frames import without_frames
 from tilestep.record.container import Builder, Tables, read_recording, write_recording
 from tilestep.record.machine import machine_document
 from tilestep.record.program import ProgramTables
@@ -55,13 +56,15 @@ def require_report_directory(directory: Path | None) -> None:
         ) from error
 
 
-def write_report(profile: Profile, directory: Path, *, recording: Tables | None = None) -> str:
+def write_report(profile: Profile, directory: Path, *, recording: Tables | None = None, lines: bool = True) -> str:
     """Writes a profile as JSON, its summary as text, and the recording that it was taken from, with its page.
 
-    Args: recording: of the same runs; None: there is none, and the files of an earlier one stay.
+    Args: recording: of the same runs; None: there is none, and the files of an earlier one stay. lines: whether the files may name lines of
+        the user's source; else they have no findings of the profile, because those do.
     Returns: why there is no page of them, and how to make one; '' if nothing is missing.
     Raises: OSError naming the file that cannot be written; RecordingError if the recording is too large to be read again.
     """
+    profile = profile if lines else replace(profile, rules=())
     for name, text in zip(REPORT_FILES, (profile.to_json(), profile.summary(before=unfit(recording))), strict=True):
         write_file(directory / name, text + "\n")
     if recording is None:
@@ -185,6 +188,7 @@ def write_program(
         RecordingError: if the recording is too large to be read again.
     """
     writable_directory(folder)
+    hlo = hlo if parts.lines else without_frames(hlo)
     if parts.memory:
         write_file(folder / MEMORY_FILE, memory_text(program, detail, machine, lines=parts.lines))
     if parts.hlo:

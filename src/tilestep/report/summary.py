@@ -12,6 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from tilestep.messages import printable, sentences
 from tilestep.report.advice import NEARLY_FULL, Finding, Steady, Together
 from tilestep.report.advice.phrases import left_texts
 from tilestep.report.figures import BatchProfile, Figures, ProgramProfile, StepProfile
@@ -92,13 +93,15 @@ def _parts(figures: Figures, advice: Sequence[Finding], steady: Steady | None, t
     head = f"emulated on {machine.name} ({ipus} of {machine.num_tiles:,} tiles, {machine.clock_hz / 1e9:.3g} GHz)"
     if not figures.programs:
         why = "what was to run did not fit" if any(finding.urgent for finding in advice) else "no program ran on an IPU"
-        return [Text(f"tilestep: nothing ran {head.removeprefix('emulated ')}: {why}."), *_advice(advice, together)]
+        return [_text(f"tilestep: nothing ran {head.removeprefix('emulated ')}: {why}."), *_advice(advice, together)]
     runs = sum(program.runs for program in figures.programs)
-    title = Text.assemble(("tilestep: ", "bold"), (time_text(figures.emulated_s), "bold"), f" {head}, {count_text(runs, 'program run')}")
+    title = Text.assemble(
+        ("tilestep: ", "bold"), (time_text(figures.emulated_s), "bold"), f" {sentences(head)}, {count_text(runs, 'program run')}"
+    )
     parts: list[RenderableType] = [title]
     if steady is not None:
         each, apart = _time(figures, steady.turn_cycles), _time(figures, steady.set_up_cycles)
-        parts.append(Text(f"Once warm, a run of {steady.label} takes {each}; set-up apart from {steady.turns:,} of them took {apart}."))
+        parts.append(_text(f"Once warm, a run of {steady.label} takes {each}; set-up apart from {steady.turns:,} of them took {apart}."))
     parts += _advice(advice, together) or [Text()]
     parts += _section(f"{_KINDS.title} of IPU {figures.busiest_ipu}, the busiest", _kinds_table(figures))
     parts += _section(_PROGRAMS.title, _programs_table(figures))
@@ -114,14 +117,14 @@ def _parts(figures: Figures, advice: Sequence[Finding], steady: Steady | None, t
         parts += _section(f"{_MEMORY.title} of {figures.label(fullest.key)}, the fullest: {where}", _memory_table(fullest))
     if figures.supersteps:
         parts += _section(_STEPS.title, _steps_table(figures, figures.supersteps[:MOST_STEPS]))
-    sentences = [*figures.assumptions]
-    sentences += [
+    notes = [*figures.assumptions]
+    notes += [
         f"Priced roughly, without an estimator of its own (~): {op}."
         for op in sorted({op for p in figures.programs for op in p.fallback_ops})
     ]
-    if sentences:
+    if notes:
         parts.append(Text("Assumptions and fallbacks", style="bold"))
-        parts += [Padding(_bullet("-", sentence), (0, 0, 0, 2)) for sentence in sentences]
+        parts += [Padding(_bullet("-", note), (0, 0, 0, 2)) for note in notes]
     return parts
 
 
@@ -131,31 +134,31 @@ def _advice(advice: Sequence[Finding], together: Together | None) -> list[Render
     for title, part in (("What to do", "first"), ("Fixed costs", "fixed"), ("Worth knowing", "aside")):
         told = [(number, finding) for number, finding in enumerate(advice, 1) if finding.part == part]
         if told:
-            parts.append(Text(title, style="bold"))
+            parts.append(_text(title, style="bold"))
         if part == "first" and together is not None:
             numbers = names_text([str(number) for number in together.numbers], most=9)
-            parts.append(Padding(Text(f"All together ({numbers}, played one after the other): {together.gain}"), (0, 0, 0, 2)))
+            parts.append(Padding(_text(f"All together ({numbers}, played one after the other): {together.gain}"), (0, 0, 0, 2)))
             parts += [
-                Padding(Text(f"Not in it: {phrase}"), (0, 0, 0, 2)) for phrase in left_texts(zip(together.left, together.why, strict=True))
+                Padding(_text(f"Not in it: {phrase}"), (0, 0, 0, 2)) for phrase in left_texts(zip(together.left, together.why, strict=True))
             ]
         for number, finding in told:
-            head = f"{finding.headline}\n" if finding.headline else ""
-            code = Text(f"{finding.code}\n" if finding.code else "", style="cyan")
-            parts.append(Padding(_bullet(f"{number}.", Text.assemble((head, "bold"), code, finding.text)), (0, 0, 0, 2)))
+            head = f"{sentences(finding.headline)}\n" if finding.headline else ""
+            code = Text(f"{printable(finding.code)}\n" if finding.code else "", style="cyan")
+            parts.append(Padding(_bullet(f"{number}.", Text.assemble((head, "bold"), code, sentences(finding.text))), (0, 0, 0, 2)))
         if told:
             parts.append(Text())
     return parts
 
 
 def _section(title: str, table: Table) -> list[RenderableType]:
-    return [Text(title, style="bold"), Padding(table, (0, 0, 1, 2))]
+    return [_text(title, style="bold"), Padding(table, (0, 0, 1, 2))]
 
 
 def _bullet(mark: str, text: str | Text) -> Table:
     grid = Table.grid(padding=(0, 1))
     grid.add_column(justify="right")
     grid.add_column(overflow="fold")
-    grid.add_row(Text(mark), Text(text) if isinstance(text, str) else text)
+    grid.add_row(Text(mark), _text(text) if isinstance(text, str) else text)
     return grid
 
 
@@ -170,7 +173,7 @@ def table_of(columns: Columns, rows: Sequence[Sequence[str]], *, least_width: in
     for index, name in enumerate(columns.figures, len(columns.words)):
         table.add_column(name, justify="right", no_wrap=True, min_width=max(len(name), *(len(row[index]) for row in rows)))
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(_text(cell) for cell in row))
     return table
 
 
@@ -251,6 +254,11 @@ def _steps_table(figures: Figures, steps: Sequence[StepProfile]) -> Table:
         ]
 
     return table_of(_STEPS, [row(step) for step in steps])
+
+
+def _text(text: str, style: str = "") -> Text:
+    """What a summary prints, but for code: names in it are anybody's."""
+    return Text(sentences(text), style=style)
 
 
 def _tail(scope: str) -> str:

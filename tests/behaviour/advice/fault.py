@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -24,6 +25,7 @@ class Fault(NamedTuple):
     within: float  # of the gain that the edit makes; 0: exact to the cycle
     how: str = "about"
     dry: bool = False  # nothing is computed
+    at: str = ""  # what the finding's line has
 
 
 def profiled(program: Program) -> Profile:
@@ -56,6 +58,8 @@ def check(fault: Fault) -> None:
     assert re.search(fault.edit, first.edit), first.headline
     assert first.gain is not None
     assert first.gain.how == fault.how, first.headline
+    line = "" if first.line is None else linecache.getline(first.line.file, first.line.number)
+    assert fault.at in line, first.headline
     made = before.emulated_cycles - after.emulated_cycles
     assert made > 0
     assert abs(first.gain.cycles - made) <= fault.within * made, f"{first.headline}, but {made:,} of {before.emulated_cycles:,} cycles"

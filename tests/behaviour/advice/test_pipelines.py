@@ -13,7 +13,7 @@ import numpy as np
 import optax
 import pytest
 
-from tests.behaviour.advice.fault import Fault, check, dry, of_kind
+from tests.behaviour.advice.fault import Fault, check, dry, first_of, of_kind
 from tilestep.record.replay import replay
 from tilestep.train import Pipeline
 
@@ -110,6 +110,18 @@ def test_a_fault_is_found_first_and_worth_what_was_promised(name: str) -> None:
     check(FAULTS[name])
 
 
+def test_a_stage_that_has_nearly_all_products_is_cut_though_another_has_none() -> None:
+    before, after = (
+        dry(trained(stage, layers, microbatches=8, width=512, batch=256, samples=8192)) for layers in ((0, 10, 1, 1), (3,) * 4)
+    )
+    first = first_of(before)
+    assert re.fullmatch(r"cut pipeline \d+ into stages of 3, 3, 3, 3 products in place of 0, 10, 1, 1", first.edit)
+    assert first.gain is not None
+    assert "what the longest stage streams gets less as well" in first.gain.basis  # so it is more than what is told
+    assert 0 < first.gain.cycles <= before.emulated_cycles - after.emulated_cycles
+    assert of_kind(after, "pipeline") == []
+
+
 def test_a_schedule_that_waits_in_between_is_not_told_to_have_more_microbatches() -> None:
     """Forward and backward of the schedule 'interleaved' wait for each other at each microbatch, however many there are."""
     assert of_kind(dry(trained(repeated, ALIKE, microbatches=8, schedule="interleaved")), "bubbles") == []
@@ -148,6 +160,7 @@ def test_stages_that_no_cut_makes_alike_are_told_with_what_they_work_and_a_bound
     )
     assert found.gain is not None
     assert found.gain.basis.startswith("at most")
+    assert all(int(share) <= 100 for share in re.findall(r"stage \d for (\d+) %", found.text))
 
 
 def test_stages_that_are_alike_are_not_told_to_differ() -> None:

@@ -98,7 +98,9 @@ def averaging(every: int, dtype: Any = np.float32) -> Callable[[], Any]:
 
 
 FAULTS = {
-    "thin products": Fault("products", r"^make the batch of jit_step 512$", batches(64), batches(512), 0.25, dry=True),
+    "thin products": Fault(
+        "products", r"^make the batch of jit_step 512$", batches(64), batches(512), 0.25, dry=True, at="weights = jitted(weights, np.full("
+    ),
     "small supersteps": Fault(
         "steps", r"^make the batch of jit_step \d+$", batches(8, products=False), batches(128, products=False), 0.25, dry=True
     ),

@@ -252,22 +252,47 @@ def test_options_choose_the_machine_and_where_the_profile_goes(tmp_path: Path) -
     assert profile["machine"]["num_ipus"] == 2
 
 
-def test_a_recording_has_the_source_unless_it_is_to_be_left_out(tmp_path: Path) -> None:
+DOES_NOT_FIT = """
+def too_large():
+    return jax.numpy.ones((30000, 30000))
+try:
+    jax.jit(too_large)()
+except jax.errors.JaxRuntimeError as error:
+    assert "memory.txt" in str(error)
+else:
+    raise SystemExit(9)
+"""
+
+
+def test_a_report_has_the_source_unless_it_is_to_be_left_out_of_every_file(tmp_path: Path) -> None:
     script = tmp_path / "secret.py"
-    script.write_text(TRAINS)
+    script.write_text(TRAINS + DOES_NOT_FIT)
     with_source, without = tmp_path / "with", tmp_path / "without"
     for flags, folder in (((), with_source), (("--no-source",), without)):
         done = tilestep_run("--report", str(folder), *flags, str(script))
         assert done.returncode == 0, done.stderr
+        assert "(secret.py:" in done.stderr  # the terminal is the user's own
     kept, left_out = (read_recording(folder / "run.tilestep") for folder in (with_source, without))
-    assert json.loads(kept.text("sources")) == {str(script): TRAINS}
+    assert json.loads(kept.text("sources")) == {str(script): script.read_text()}
     assert left_out.text("sources") == ""
-    assert not any("secret" in text for text in left_out.strings)
-    assert "secret" not in "".join(left_out.text(name) for name in ("trees", "profile", "snapshot", "call_names", "hlo"))
-    shown, hidden = (page_text(folder / "report.html") for folder in (with_source, without))
-    code = [json.dumps(line, ensure_ascii=False)[1:-1] for line in TRAINS.splitlines() if len(line) > 12]
+    shown = page_text(with_source / "report.html")
+    code = [json.dumps(line, ensure_ascii=False)[1:-1] for line in script.read_text().splitlines() if len(line) > 12]
     assert [text for text in ("secret", *code) if text not in shown] == []
-    assert [text for text in ("secret", "pytest-of-", *code) if text in hidden] == []  # no file, no folder, no user, no line
+    assert_nothing_is_named(without, script, at_least=("memory.txt", "program.tilestep", "report.html", "profile.json", "summary.txt"))
+
+
+def assert_nothing_is_named(report: Path, script: Path, *, at_least: tuple[str, ...]) -> None:
+    """No file of a report, and no member of a recording, has a line, a file or a folder of the script."""
+    files = [path for path in report.rglob("*") if path.is_file()]
+    assert {path.name for path in files} >= set(at_least)
+    texts = {str(path): page_text(path) if path.suffix == ".html" else path.read_bytes().decode("latin-1") for path in files}
+    for path in files:
+        if path.suffix == ".tilestep":
+            with zipfile.ZipFile(path) as archive:
+                texts |= {f"{path}: {name}": archive.read(name).decode("latin-1") for name in archive.namelist()}
+    told = ("secret", script.parent.name, "pytest-of-", *(line for line in script.read_text().splitlines() if len(line) > 12))
+    written = [form for text in told for form in (text, json.dumps(text)[1:-1])]
+    assert [(where, form) for where, text in texts.items() for form in written if form in text] == []
 
 
 def page_text(path: Path) -> str:

@@ -9,6 +9,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from tests.processes import run_python
+from tests.unit.cli.test_run import assert_nothing_is_named
 from tilestep.record.container import read_recording
 
 PROGRAM = """
@@ -194,6 +195,7 @@ def test_a_report_of_each_session_is_written_with_or_without_the_source(tmp_path
         assert [line for line in done.stderr.splitlines() if "browser" in line] == pages
         assert all((folder / name / "report.html").is_file() for name in names)
         texts.append(read_recording(folder / "inference" / "run.tilestep").text("sources"))
+    assert_nothing_is_named(folder, tmp_path / "secret.py", at_least=("memory.txt", "program.tilestep", "report.html", "profile.json"))
     assert "secret.py" in texts[0]
     assert texts[1] == ""
 

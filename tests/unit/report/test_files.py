@@ -71,6 +71,16 @@ def test_a_folder_has_the_parts_that_are_wanted(tmp_path: Path) -> None:
     assert names(tmp_path / "memory") == ["memory.txt", "program.tilestep"]
 
 
+def test_a_folder_without_lines_has_none_in_its_hlo_either(tmp_path: Path) -> None:
+    text = TEXT.replace("\n", '\n\nFileNames\n1 "/home/me/train.py"\n\n', 1)
+    for lines in (True, False):
+        parts = ProgramParts(hlo=True, lines=lines)
+        options = PlanOptions()
+        write_program(tmp_path, *PLANNED, MACHINE, key=7, fingerprint=MARK, lines="", hlo=text, options=options, parts=parts, notes={})
+        recorded = read_recording(tmp_path / "program.tilestep").text("hlo")
+        assert ["train.py" in each for each in ((tmp_path / "hlo.txt").read_text(), recorded)] == [lines, lines]
+
+
 def test_the_recording_of_a_program_has_its_compilation_and_nothing_else(tmp_path: Path) -> None:
     write(tmp_path)
     found = read_recording(tmp_path / "program.tilestep")

@@ -20,7 +20,10 @@ SOURCES = {
         4,
         "jit(partial(update), donate_argnames=('x', 'params'))",
     ),
-    "@jax.jit\n" + BODY: (1, "@functools.partial(jax.jit, donate_argnames=('params',))"),
+    "@jax.jit\n" + BODY: (1, "import functools\n@functools.partial(jax.jit, donate_argnames=('params',))"),
+    "import functools; import jax\n@jax.jit\n" + BODY: (2, "@functools.partial(jax.jit, donate_argnames=('params',))"),
+    "import functools as ft; import jax\n@jax.jit\n" + BODY: (2, "@ft.partial(jax.jit, donate_argnames=('params',))"),
+    "from functools import partial\n@jax.jit\n" + BODY: (2, "@partial(jax.jit, donate_argnames=('params',))"),
     "@functools.partial(jax.jit, inline=True)\n" + BODY: (
         1,
         "@functools.partial(jax.jit, inline=True, donate_argnames=('params',))",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from tests.unit.sim.toy import DISPATCH, Host, program, superstep
 from tilestep.hints import EffectiveBatch
 from tilestep.plan.steps import Program
 from tilestep.report import Profile, findings, profile_between
-from tilestep.report.advice import Finding
+from tilestep.report.advice import Finding, Line
 from tilestep.report.lane_names import KIND_TEXTS
 from tilestep.report.summary import TABLES, Columns
 
@@ -329,3 +330,24 @@ def test_findings_that_a_recording_has_come_first_and_have_their_code() -> None:
     assert "  1. donate x\n     jax.jit(f, donate_argnums=(0,))\n     f does not fit.\n" in profile.summary(before=[before])
     assert profile.summary(before=[before]).count("\n  2. ") == profile.summary().count("\n  1. ") == 1
     assert "does not fit" not in profile.summary()
+
+
+def test_names_in_a_summary_move_no_cursor_and_are_shown_in_part() -> None:
+    red, long = "A\x1b[31mRED\x1b[2J\u202e", "h" * 10_000
+    host = Host()
+    host.run(program(superstep(5, name=red, family=red), name=red))
+    host.run(program(superstep(50, name=long), name=long))
+    finding = Finding(
+        kind="memory", text=f"{red}, {long} do not fit.", edit=f"donate {red}", code=f"{red}()", line=Line(file=red, number=1)
+    )
+    profile = profile_of(host)
+    for color in (False, True):
+        text = profile.summary(before=[finding], color=color, all=True)
+        assert not set("\u202e") & set(text)
+        assert "\x1b[31m" not in text
+        assert "\x1b[2J" not in text
+        assert "\\\\x1b" not in text  # escaped once
+        assert "hhh...hhh" in "".join(text.split())
+        assert "h" * 101 not in "".join(text.split())
+        assert "A\\x1b[31mRED\\x1b[2J\\u202e()" in text
+    assert red in json.loads(profile.to_json())["programs"][0]["name"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tilestep.cli.usage import given_path, print_table, stdout_errors_told, tell
 from tilestep.errors import RecordingError
-from tilestep.messages import plain
+from tilestep.messages import plain, printable
 from tilestep.report.file_names import PROGRAM_FILE, PROGRAMS
 from tilestep.report.reader import Report, open_report
 from tilestep.report.summary import Columns, table_of
@@ -66,9 +66,9 @@ def print_json(document: object) -> None:
 
 
 def print_line(text: str) -> None:
-    """Prints a line to stdout."""
+    """Prints a line to stdout, or a few."""
     with stdout_errors_told():
-        print(text)
+        print(printable(text))
 
 
 def print_rows(title: str, words: Sequence[str], figures: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

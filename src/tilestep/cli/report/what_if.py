@@ -8,6 +8,7 @@ from typing import Any, Final
 from tilestep.cli.report.opening import WRONG, add_path, print_json, print_line, print_rows, told
 from tilestep.cli.usage import tell
 from tilestep.errors import SpecError
+from tilestep.messages import sentences
 from tilestep.record.sources import hlo_of, options_of
 from tilestep.report.knob_table import KnobTable, Turned, answer, knob_table
 from tilestep.report.knobs import FAMILY, KNOBS, setting_of
@@ -71,9 +72,9 @@ def _what_if(args: argparse.Namespace) -> int:
                     }
                 )
                 return 0
-            print_line(f"{', '.join(found.settings)}: {time_text(then)} in place of {time_text(now)} ({_percent(change)})")
+            print_line(sentences(f"{', '.join(found.settings)}: {time_text(then)} in place of {time_text(now)} ({_percent(change)})"))
             if found.planned_again:
-                print_line(f"Planned again: {', '.join(found.planned_again)}")
+                print_line(sentences(f"Planned again: {', '.join(found.planned_again)}"))
             return 0
         turned = knob_table(history)
     except SpecError as error:

@@ -59,7 +59,7 @@ class Measurement:
             be planned for another machine. lines: whether lines of the user's source are kept. memory: whether the lives of values are.
         """
         engine, history = self.engine, self.span.history if journal else None
-        stated = notes_of(history, jax=jax.__version__, engine_options=dict(engine.stated))
+        stated = notes_of(history, jax=jax.__version__, engine_options=engine.recorded(lines=lines))
         builder = Builder(kind="run", notes={**stated, **self._chosen_blocks()})
         self.add_to(builder, journal=journal, hlo=hlo, lines=lines, memory=memory)
         return builder.tables()

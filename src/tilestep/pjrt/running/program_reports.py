@@ -50,11 +50,13 @@ class ProgramReports:
         Returns: the path of the first report that says what takes its memory; if it cannot be written, why; '' without such a folder.
         """
         planned, engine = _Planned(source), self._engine
-        targets = [(directory, ProgramParts()) for directory in report_folders()]
+        folders = report_folders()
+        targets = {directory: ProgramParts(lines=lines) for directory, lines in folders.items()}
         if engine.directory is not None:
-            parts = ProgramParts(hlo=engine.serialized_graph, variables=engine.lowered_vars, lines=engine.debug_info)
-            targets = [(engine.directory, parts), *((folder, others) for folder, others in targets if folder != engine.directory)]
-        return next(iter([self._kept(planned, directory, key, parts) for directory, parts in targets]), "")
+            lines = engine.debug_info and folders.get(engine.directory, True)
+            parts = ProgramParts(hlo=engine.serialized_graph, variables=engine.lowered_vars, lines=lines)
+            targets = {engine.directory: parts, **{folder: others for folder, others in targets.items() if folder != engine.directory}}
+        return next(iter([self._kept(planned, directory, key, parts) for directory, parts in targets.items()]), "")
 
     def _kept(self, planned: _Planned, directory: Path, key: int, parts: ProgramParts) -> str:
         try:
@@ -68,7 +70,7 @@ class ProgramReports:
         folder = program_folder(directory, source.name, source.fingerprint)
         if not has_program(folder, source.fingerprint, parts, lines=source.lines):
             program, detail = planned.detail
-            notes = {"jax": jax.__version__, "engine_options": dict(self._engine.stated)}
+            notes = {"jax": jax.__version__, "engine_options": self._engine.recorded(lines=parts.lines)}
             write_program(
                 folder,
                 program,

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-_folders: list[Path] = []
+_folders: list[tuple[Path, bool]] = []
 
 
 @contextlib.contextmanager
-def report_folder(directory: Path | None) -> Iterator[None]:
-    """Says, inside the block, that its profile will be written to a directory. None: it will not be written."""
+def report_folder(directory: Path | None, *, lines: bool = True) -> Iterator[None]:
+    """Says, inside the block, that its profile will be written to a directory. None: it will not be written.
+
+    Args: lines: whether lines of the user's source may be there.
+    """
     if directory is None:
         yield
         return
-    _folders.append(directory)
+    folder = (directory, lines)
+    _folders.append(folder)
     try:
         yield
     finally:
-        _folders.remove(directory)
+        _folders.remove(folder)
 
 
-def report_folders() -> tuple[Path, ...]:
-    """The directories of all blocks under way, the innermost first, each once."""
-    return tuple(dict.fromkeys(reversed(_folders)))
+def report_folders() -> Mapping[Path, bool]:
+    """The directories of all blocks under way, the innermost first, and whether lines of the user's source may be in each."""
+    found: dict[Path, bool] = {}
+    for directory, lines in reversed(_folders):
+        found[directory] = found.get(directory, True) and lines
+    return found

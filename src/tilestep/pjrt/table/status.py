@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tilestep.errors import TilestepError, UnsupportedError
+from tilestep.messages import printable
 from tilestep.pjrt.table import capi
 
 _CODES = {name.removeprefix("PJRT_Error_Code_"): value for name, value in vars(capi).items() if name.startswith("PJRT_Error_Code_")}
@@ -12,9 +13,9 @@ def describe(error: BaseException) -> tuple[int, bytes]:
     """PJRT's status code and the message for an exception.
 
     The text of XLA's own exceptions begins with the code. The text of others gets the name of their class, because JAX raises each as a
-    JaxRuntimeError.
+    JaxRuntimeError. Names in it are anybody's, so it has no character that a terminal would obey.
     """
-    message = str(error)
+    message = printable(str(error))
     head, separator, rest = message.partition(": ")
     if separator and head in _CODES and head != "OK":
         return _CODES[head], rest.encode("utf-8", "replace")

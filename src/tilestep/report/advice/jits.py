@@ -14,6 +14,8 @@ from tilestep.record.source_lines import source_text
 from tilestep.report.advice.finding import Line
 from tilestep.report.advice.written import last_name, nodes_of
 
+PARTIAL: Final = "functools.partial"
+IMPORT: Final = "import functools"
 _JITS: Final = frozenset({"jit", "pjit"})
 _PMAP: Final = "pmap"
 _LEAVES: Final = "flat_args"  # what jax.pmap calls the leaves of its arguments
@@ -31,6 +33,7 @@ class Jit(NamedTuple):
         definition: of the function; None if the source is unknown.
         call: that jits it; None if there is not exactly one.
         is_decorator: whether it stands above the function.
+        partial: what the file calls functools.partial; '' if it does not import it.
     """
 
     name: str
@@ -38,6 +41,7 @@ class Jit(NamedTuple):
     definition: ast.FunctionDef | ast.Lambda | None
     call: ast.Call | None
     is_decorator: bool
+    partial: str = ""
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -121,7 +125,10 @@ class Jit(NamedTuple):
         return ast.literal_eval(found[0]) if found else None
 
     def with_options(self, options: Mapping[str, object]) -> str:
-        """The line that jits it, with more options: 'jax.jit(update, donate_argnames=("params",))'. One whose value is None goes."""
+        """The line that jits it, with more options: 'jax.jit(update, donate_argnames=("params",))'. One whose value is None goes.
+
+        Before it comes an import that it needs and the file lacks.
+        """
         call = self.call
         function, known = (call.func, call) if call is not None else (ast.parse("jax.jit", mode="eval").body, None)
         arguments: list[ast.expr] = list(known.args) if known is not None else [] if self.is_decorator else [ast.Name(self.name or "f")]
@@ -131,15 +138,22 @@ class Jit(NamedTuple):
                 keywords.pop(option, None)
             else:
                 keywords[option] = _joined(keywords.get(option), value)
-        if self.is_decorator and (known is None or not arguments):
-            function, arguments = ast.parse("functools.partial", mode="eval").body, [function]
+        needs_partial = self.is_decorator and (known is None or not arguments)
+        if needs_partial:
+            function, arguments = ast.parse(self.partial or PARTIAL, mode="eval").body, [function]
         changed = ast.Call(func=function, args=arguments, keywords=[ast.keyword(arg=name, value=value) for name, value in keywords.items()])
         text = ast.unparse(changed)
-        return ("@" if self.is_decorator else "") + (text if len(text) <= _LONGEST else "…" + text[-_LONGEST:])
+        head = f"{IMPORT}\n" if needs_partial and not self.partial else ""
+        return head + ("@" if self.is_decorator else "") + (text if len(text) <= _LONGEST else "…" + text[-_LONGEST:])
 
 
 def jit_of(program: Program, text_of: Callable[[str], str | None] = source_text) -> Jit:
     """What the source of the user's files tells of a program's function. Args: text_of: gives the text of a file; None: unknown."""
+    found = _jit_of(program, text_of)
+    return found if found.line is None else found._replace(partial=_partial_in(text_of(found.line.file) or ""))
+
+
+def _jit_of(program: Program, text_of: Callable[[str], str | None]) -> Jit:
     name = _plain(program.name.removeprefix("jit_"))
     frames = program.frames
     own = [number for number in range(1, len(frames) + 1) if user_frame(frames, number) == number]
@@ -257,6 +271,19 @@ def _joined(before: ast.expr | None, value: object) -> ast.expr:
     if isinstance(before, ast.Dict) and isinstance(after, ast.Dict):
         return ast.Dict(keys=[*before.keys, *after.keys], values=[*before.values, *after.values])
     return after
+
+
+@functools.lru_cache(maxsize=16)
+def _partial_in(text: str) -> str:
+    """What a source calls functools.partial; '' if it does not import it."""
+    for node in nodes_of(text):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for each in node.names:
+                if isinstance(node, ast.Import) and each.name == "functools":
+                    return f"{each.asname or each.name}.partial"
+                if isinstance(node, ast.ImportFrom) and (node.module, each.name) == ("functools", "partial"):
+                    return each.asname or each.name
+    return ""
 
 
 def _plain(name: str) -> str:

@@ -12,7 +12,7 @@ from tilestep.record.edits.script import used
 from tilestep.report.advice.donation import listed, root_of
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Line
-from tilestep.report.advice.jits import Jit, jit_of
+from tilestep.report.advice.jits import IMPORT, PARTIAL, Jit, jit_of
 from tilestep.report.advice.written import calls_of, changed, in_loop, last_name, statement
 from tilestep.report.figures import ShapesProfile
 from tilestep.sim.calls import Dispatch
@@ -140,7 +140,8 @@ def together(evidence: Evidence, keys: Sequence[int]) -> str:
         rows.append(f"    {', '.join(targets)} = {jit.names[0]}({', '.join(names)})")
     if not returned:
         return ""
-    head = f"@functools.partial(jax.jit, donate_argnames={tuple(donated)!r})" if donated else "@jax.jit"
+    head = f"@{jits[0].partial or PARTIAL}(jax.jit, donate_argnames={tuple(donated)!r})" if donated else "@jax.jit"
+    head = f"{IMPORT}\n{head}" if donated and not jits[0].partial else head
     name = "_and_".join(jit.names[0] for jit in jits)
     return "\n".join([head, f"def {name}({', '.join(parameters)}):", *rows, f"    return {', '.join(returned)}"])
 

@@ -61,25 +61,26 @@ def unbalanced(figures: Figures, evidence: Evidence | None, words: PipelineWords
 
 
 def _cut(pipeline: Stages, evidence: Evidence, words: PipelineWords) -> Proposal | None:
-    """Another cut of the stages' products, whose longest stage is clearly shorter."""
+    """Another cut of the stages' products, whose longest stage is clearly shorter. A stage without products stays whole."""
     parts = [parts_of(evidence, keys) for keys in pipeline.keys]
     counts = [len(of_stage) for of_stage in parts]
-    if words.cut is None or not all(counts) or not len(counts) < sum(counts) <= MOST_PARTS:
+    if words.cut is None or not len(counts) < sum(counts) <= MOST_PARTS:
         return None
     pairs = zip(pipeline.costs, parts, strict=True)
-    work = [cost * part / sum(of_stage) for cost, of_stage in pairs for part in of_stage]  # backward goes with forward
+    work = [cost * part / sum(of_stage or [1]) for cost, of_stage in pairs for part in of_stage or [1]]  # backward goes with forward
+    products = [product for of_stage in parts for product in [1] * len(of_stage) or [0]]
     passing = [0.0] * len(work)
     cuts = best_cuts(work, passing, len(counts))
-    costs = stage_costs(work, passing, cuts)
-    if len(costs) < len(counts) or max(costs) > _BETTER * max(pipeline.costs):
+    costs, sizes = stage_costs(work, passing, cuts), [sum(products[first:after]) for first, after in pairwise(cuts)]
+    if len(costs) < len(counts) or sizes == counts or max(costs) > _BETTER * max(pipeline.costs):
         return None
-    now, better = (", ".join(map(str, sizes)) for sizes in (counts, [after - first for first, after in pairwise(cuts)]))
+    now, better = (", ".join(map(str, numbers)) for numbers in (counts, sizes))
     text = f"{_longest(evidence, pipeline)}: cut the {sum(counts)} products into {better} in place of {now}, as "
     way = Way(
         edit=f"cut {pipeline.group} into stages of {better} products in place of {now}",
         change=_scaled(pipeline, costs),
         how="about",
-        basis="the supersteps of each stage in proportion to its products",
+        basis="the supersteps of each stage in proportion to its products; what the longest stage streams gets less as well",
     )
     finding = Finding(kind="pipeline", text=f"{text}{words.cut.format(count=len(counts))}.", line=pipeline.line)
     return Proposal(finding=finding, ways=(way,), only_with_gain=True)
@@ -92,7 +93,7 @@ def _differing(pipeline: Stages, evidence: Evidence, words: PipelineWords) -> Pr
     if words.cut is None or step is None or not mean or max(costs) <= _UNEQUAL * mean or not all(costs):
         return None
     shares = ", ".join(
-        f"stage {stage} for {share_text(pipeline.microbatches * cycles, step)}" for stage, cycles in enumerate(pipeline.busy[:_MOST_STAGES])
+        f"stage {stage} for {share_text(pipeline.microbatches * cycles, step)}" for stage, cycles in enumerate(costs[:_MOST_STAGES])
     )
     more = f" and {len(costs) - _MOST_STAGES} more" if len(costs) > _MOST_STAGES else ""
     text = (

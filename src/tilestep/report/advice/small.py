@@ -89,7 +89,7 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         code=code,
         line=line,
     )
-    line = (None if largest is None else line_of(program, largest.frame)) or evidence.line_of_call(profile.key)
+    line = evidence.line_of_call(profile.key) or (None if largest is None else line_of(program, largest.frame))
     finding = Finding(kind="products" if thin else "steps", text=text, line=line)
     yield Proposal(finding=finding, ways=(way,), only_with_gain=True, least_share=_LEAST_SHARE)
 

@@ -84,7 +84,9 @@ def grouped(
     require_bools(training=training, strict=strict)
     levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
     if strict:
-        _require_multiple("grouped", microbatches, 2 * len(levels) if training else len(levels))
+        count = f"{len(levels)} {'stages' if len(levels) == len(mapping) else 'levels of stages'}"
+        reason = f"twice the {count}, for forward and backward" if training else f"one for each of {count}"
+        _require_multiple("grouped", microbatches, (1 + training) * len(levels), reason)
     tasks = _by_slots(levels, mapping, microbatches, lambda m, step: m + step, training=training)
     return Schedule(name="grouped", levels=levels, device_mapping=mapping, microbatches=microbatches, tasks=tasks)
 
@@ -121,7 +123,8 @@ def interleaved(
                     "devices of its own by device_mapping, choose the grouped or sequential schedule, or strict=False"
                 )
     if strict:
-        _require_multiple("interleaved", microbatches, len(_offsets(levels, mapping, training=training)))
+        step = len(_offsets(levels, mapping, training=training))
+        _require_multiple("interleaved", microbatches, step, "as many as go round the devices without meeting")
     tasks = _interleaved_tasks(levels, mapping, microbatches, training=training)
     return Schedule(name="interleaved", levels=levels, device_mapping=mapping, microbatches=microbatches, tasks=tasks)
 
@@ -148,7 +151,7 @@ def looped(devices: int, microbatches: int, *, rounds: int = 2, strict: bool = T
     microbatches = whole_number("microbatches", microbatches, least=1)
     _require_bounded(devices * rounds, microbatches, "devices x rounds")
     if strict:
-        _require_multiple("looped", microbatches, devices)
+        _require_multiple("looped", microbatches, devices, "one for each device")
     filled = -(-microbatches // devices) * devices
     total = filled * rounds
     tasks: list[tuple[Task, ...]] = []
@@ -341,12 +344,13 @@ def _require_bounded(stages: int, microbatches: int, name: str) -> None:
         )
 
 
-def _require_multiple(name: str, microbatches: int, step: int) -> None:
+def _require_multiple(name: str, microbatches: int, step: int, reason: str) -> None:
     if microbatches % step:
         below, above = microbatches // step * step, -(-microbatches // step) * step
         near = f"{below} or {above}" if below else f"{above}"
         raise ValueError(
-            f"{name}: the count of microbatches is {microbatches}, which must be a multiple of {step}: {near}; or strict=False"
+            f"{name}: the count of microbatches is {microbatches}, which must be a multiple of {step}: {near}; or strict=False. "
+            f"{step} is {reason}; another count leaves slots of Graphcore's schedule empty, in which stages wait"
         )
 
 

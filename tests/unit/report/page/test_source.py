@@ -87,6 +87,17 @@ def test_calls_of_the_host_are_counted_by_line() -> None:
     assert found == {"train.py:20": (2, 0, 0), "train.py:21": (0, 1, 1)}
 
 
+def test_loads_and_transfers_are_of_the_line_that_alone_calls_their_program() -> None:
+    files = {"call_lines": [["/home/me/train.py", 20], ["/home/me/train.py", 21]]}
+    sums = Report(kept()).execution.total_cycles.by_kind
+    expected = sum(sums.get(kind, 0) for kind in ("save", "load", "stream-in", "stream-out"))
+    for notes, moved in (([1, 1], {"train.py:20": expected}), ([1, 2], {}), ([0, 0], {}), ([1], {})):
+        columns = {"calls/call": [DISPATCH] * len(notes), "call_notes/note": notes}
+        found = lines(block_of(Report(Changed(kept(), files, columns))))
+        assert {line: row["moved"] for line, row in found.items() if row["moved"]} == moved
+    assert expected
+
+
 def test_code_is_kept_for_files_that_frames_name_alone() -> None:
     report = Report(Changed(kept(), {"sources": {"/home/me/train.py": "a\nb\n", "/home/me/other.py": "secret"}}))
     block = block_of(report)

@@ -8,6 +8,7 @@ import random
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -173,6 +174,23 @@ def test_counts_that_are_refused_name_their_neighbours(
     with pytest.raises(ValueError, match=rf"the count of microbatches is {count}, which must be a multiple of {near}; or strict=False"):
         make(stages, count, **options)
     assert make(stages, count, strict=False, **options).microbatches == count
+
+
+@pytest.mark.parametrize(
+    ("make", "stages", "options", "reason"),
+    [
+        (schedules.grouped, 4, {}, "8 is twice the 4 stages, for forward and backward"),
+        (schedules.grouped, [2, 2], {}, "4 is twice the 2 levels of stages, for forward and backward"),
+        (schedules.grouped, 4, {"training": False}, "4 is one for each of 4 stages"),
+        (schedules.interleaved, 4, {}, "4 is as many as go round the devices without meeting"),
+        (schedules.looped, 4, {}, "4 is one for each device"),
+    ],
+)
+def test_a_refused_count_is_told_what_it_is_a_multiple_of(
+    make: Callable[..., Schedule], stages: int | list[int], options: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ValueError, match=f"strict=False. {reason}; another count leaves slots of Graphcore's schedule empty"):
+        make(stages, 9, **options)
 
 
 def test_any_count_goes_round_one_device() -> None:

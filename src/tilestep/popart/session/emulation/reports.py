@@ -101,7 +101,8 @@ def write(notes: SessionNotes, measured: Callable[[], Measurement]) -> None:
     measurement = measured()
     try:
         recording = measurement.recording(lines=engine.debug_info, hlo=engine.serialized_graph, memory=engine.graph_profile)
-        without_page = write_report(measurement.profile, writable_directory(engine.directory), recording=recording)
+        directory = writable_directory(engine.directory)
+        without_page = write_report(measurement.profile, directory, recording=recording, lines=not engine.hides_lines)
         tell_unwritten(without_page)
         notes.page = None if without_page else engine.directory / PAGE_FILE
     except (OSError, RecordingError) as error:

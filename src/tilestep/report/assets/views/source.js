@@ -90,7 +90,15 @@ function answer({ side, cycles, inTurn, files }, two) {
   const steps = inTurn
     ? [" Steps are ", valueOf(cycles / whole, "share", "source.whole"), " of the ", spent, " emulated; the rest is loads, transfers and waits."]
     : [" Steps take ", valueOf(cycles, side.cycles, "source.share"), " in all programs together, some of which may run at once; ", spent, " were emulated."];
-  return [h("p", { class: "answer" }, two ? h("strong", {}, `${side.name.toUpperCase()}: `) : null, to, what, whole ? steps : null)];
+  return [h("p", { class: "answer" }, two ? h("strong", {}, `${side.name.toUpperCase()}: `) : null, to, what, whole ? steps : null, moving(side, costs, inTurn))];
+}
+
+/** The line whose calls load and transfer most. @param {Source["side"]} side @param {Cost[]} costs @param {boolean} inTurn @returns {import("../core/dom.js").Children} */
+function moving(side, costs, inTurn) {
+  const most = costs.reduce((/** @type {Cost | null} */ found, cost) => (cost.moved > (found?.moved ?? 0) ? cost : found), null);
+  if (!most) return null;
+  const to = h("a", { href: link("source", { file: most.file, line: most.line }) }, `${most.file}:${most.line}`);
+  return [" The calls of ", to, " load and transfer most: ", valueOf(most.moved, side.cycles, "source.moved"), inTurn ? "." : ", programs added up."];
 }
 
 /** @param {Source} source @param {boolean} two @returns {HTMLElement} */

@@ -80,11 +80,11 @@ function tornado(found, sides) {
       const changes = knob ? changesOf(knob, most, whole.get(side.name)) : [];
       return h(
         "tr",
-        { "data-knob": first.knob },
-        index === 0 ? h("th", { scope: "row", rowspan: sides.length, class: "words knob", tabindex: "0", "data-tip": first.meaning }, upper(first.title), " ", h("code", {}, first.knob)) : null,
-        sides.length > 1 ? h("td", { class: "words" }, side.name.toUpperCase()) : null,
-        h("td", { class: "number" }, knob ? now(knob, side, whole.get(side.name)) : "–"),
-        h("td", { class: "words changes" }, changes.length ? changes : "–"),
+        { role: "row", "data-knob": first.knob },
+        index === 0 ? h("th", { role: "rowheader", scope: "row", rowspan: sides.length, class: "words knob", tabindex: "0", "data-tip": first.meaning }, upper(first.title), " ", h("code", {}, first.knob)) : null,
+        sides.length > 1 ? h("td", { role: "cell", class: "words" }, side.name.toUpperCase()) : null,
+        h("td", { role: "cell", class: "number" }, knob ? now(knob, side, whole.get(side.name)) : "–"),
+        h("td", { role: "cell", class: "words changes" }, changes.length ? changes : "–"),
       );
     }),
   );
@@ -93,19 +93,24 @@ function tornado(found, sides) {
     {},
     h(
       "table",
-      { class: "bar-table tornado", "aria-label": "effect of each knob on emulated time" },
+      { role: "table", class: "bar-table tornado", "aria-label": "effect of each knob on emulated time" },
       h(
         "thead",
-        {},
-        h("tr", {}, h("th", { scope: "col" }, "knob"), sides.length > 1 ? h("th", { scope: "col" }, "in") : null, h("th", { scope: "col", class: "number" }, "now"), h("th", { scope: "col" }, "emulated time: shorter ◂ ▸ longer")),
+        { role: "rowgroup" },
+        h("tr", { role: "row" }, heading("knob"), sides.length > 1 ? heading("in") : null, heading("now", "number"), heading("emulated time: shorter ◂ ▸ longer")),
       ),
-      h("tbody", {}, body),
+      h("tbody", { role: "rowgroup" }, body),
     ),
     little(
       rows.filter((pair) => size(pair) < LEAST),
       found.some(({ basis }) => basis),
     ),
   );
+}
+
+/** @param {string} words @param {string} [look] @returns {HTMLElement} */
+function heading(words, look) {
+  return h("th", { role: "columnheader", scope: "col", class: look ?? false }, words);
 }
 
 /**

@@ -13,8 +13,9 @@ from tilestep.record.tables import Tables, json_text
 from tilestep.report.overview import files_of, relative_files
 from tilestep.report.page.block import Block, columns_of
 from tilestep.report.reader import OnTileExecute, Report
-from tilestep.report.reader.totals import leaf_totals
+from tilestep.report.reader.totals import leaf_totals, program_total
 from tilestep.sim.calls import DISPATCH, READ, WAIT
+from tilestep.sim.trace import EventKind
 
 MOST_TEXT: Final = 2_000_000  # characters of source code in a page
 COLUMNS: Final = (
@@ -35,10 +36,13 @@ COLUMNS: Final = (
     "dispatches",
     "waits",
     "reads",
+    "moved",
 )
 _STEPS, _EXECUTIONS, _CYCLES = (COLUMNS.index(name) for name in ("steps", "executions", "cycles"))
 _FLOPS, _EXCHANGE_BYTES, _TILE_BYTES, _CALLS = (COLUMNS.index(name) for name in ("flops", "exchange_bytes", "tile_bytes", "dispatches"))
 _CALL_KINDS: Final = (DISPATCH, WAIT, READ)
+_MOVED: Final = COLUMNS.index("moved")
+_MOVES: Final[tuple[EventKind, ...]] = ("save", "load", "stream-in", "stream-out")  # by the run of a program, beside its steps
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "source.cycles": "Cycles of the steps that the line became, in all runs of all programs, on the first of the IPUs of each.",
@@ -49,6 +53,10 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
         "source.exchange_bytes": "Bytes that the busiest tile receives in those steps.",
         "source.tile_bytes": "The largest value that the line made: bytes on each tile that holds it, of programs in detail.",
         "source.calls": "Calls of the host program, from the journal, which may end before the run does.",
+        "source.moved": (
+            "Loads of the programs that only this line calls, and transfers of their arguments and results: in all runs, on the IPU on "
+            "which a program takes most. They are no steps."
+        ),
         "source.file": "Cycles of the steps that the lines of the file became.",
     }
 )
@@ -105,6 +113,9 @@ def source(report: Report) -> Block | None:
         of_line = row(relative(file), line)
         for place, count in enumerate(counts, _CALLS):
             of_line[place] += count
+    for program, (file, line) in _callers(report.tables):
+        by_kind = program_total(report.tables, report.compilation.programs[program]).by_kind
+        row(relative(file), line)[_MOVED] += sum(by_kind.get(kind, 0) for kind in _MOVES)
     texts: dict[str, int] = {}
     table = [
         [texts.setdefault(file, len(texts)), line, texts.setdefault(functions[file, line], len(texts)), *values[3:]]
@@ -180,5 +191,29 @@ def _calls(tables: Tables) -> Iterator[tuple[str, int, list[int]]]:
         match entry:
             case [str(file), int(number)] if any(of_kind[place] for of_kind in counts):
                 yield file, number, [int(of_kind[place]) for of_kind in counts]
+            case _:
+                pass
+
+
+def _callers(tables: Tables) -> Iterator[tuple[int, tuple[str, int]]]:
+    """(row of a program, the line of the host program that called it) of each that one line alone called.
+
+    A journal that is whole has a dispatch a run.
+    """
+    lines: Any = json_text(tables, "call_lines")
+    notes = tables.column("call_notes", "note")
+    kinds = tables.column("calls", "call")
+    called = tables.column("runs", "program")
+    if not isinstance(lines, list) or len(notes) != len(kinds) or np.count_nonzero(kinds == DISPATCH) != len(called):
+        return
+    known = cast("list[Any]", lines)
+    places = notes[kinds == DISPATCH]
+    for program in np.unique(called[called >= 0]).tolist():
+        [first, *others] = np.unique(places[called == program]).tolist()
+        if others or not 0 < first <= len(known):
+            continue
+        match known[first - 1]:
+            case [str(file), int(number)]:
+                yield program, (file, number)
             case _:
                 pass

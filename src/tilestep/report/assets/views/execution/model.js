@@ -234,6 +234,17 @@ export class Model {
     return this.effects.rows.subarray(at(this.effects.offsets, row), at(this.effects.offsets, row + 1));
   }
 
+  /** What an event without a cause is a part of, as a transfer is of the load of its program; -1: of nothing. @param {number} row @returns {number} */
+  wholeOf(row) {
+    const run = at(this.run, row);
+    if (run < 0 || at(this.cause, row) !== -1 || this.kindOf(row) !== "transfer") return -1;
+    for (const { kind, begin, end } of this.lanes) {
+      const place = kind === "ipu" ? lowerBound(this.end, begin, end, at(this.end, row)) : end;
+      if (place < end && at(this.run, place) === run && at(this.start, place) <= at(this.start, row)) return place;
+    }
+    return -1;
+  }
+
   /** A sentence: which runs have events here. @returns {string} */
   coverage() {
     const runs = this.column("runs_program").length;

@@ -36,6 +36,7 @@ function facts(scene, model, row) {
   const run = at(model.run, row);
   const cause = at(model.cause, row);
   const effects = model.causedBy(row);
+  const whole = effects.length ? -1 : model.wholeOf(row);
   /** @param {number} other @returns {HTMLElement} */
   const jump = (other) => h(
     "button",
@@ -62,9 +63,13 @@ function facts(scene, model, row) {
     ["from", valueOf(at(model.start, row), model.side.cycles, "execution.cycle")],
     ["to", valueOf(at(model.end, row), model.side.cycles, "execution.cycle")],
     ["time", [valueOf(at(model.end, row) - at(model.start, row), model.side.cycles, "execution.duration"), ` (${count(at(model.end, row) - at(model.start, row))} cycles)`]],
-    ["its cause", cause >= 0 ? jump(cause) : cause === -2 ? "not on this page" : "nothing in the recording"],
-    ["it decided", effects.length ? effectsOf([...effects.subarray(0, MOST_LINKS)].map(jump), effects.length) : "the start of nothing"],
-    ["critical path", model.path.includes(row) ? "on it" : "not on it"],
+    ...(whole < 0
+      ? /** @type {typeof found} */ ([
+          ["its cause", cause >= 0 ? jump(cause) : cause === -2 ? "not on this page" : "nothing in the recording"],
+          ["it decided", effects.length ? effectsOf([...effects.subarray(0, MOST_LINKS)].map(jump), effects.length) : "the start of nothing"],
+        ])
+      : /** @type {typeof found} */ ([["part of", jump(whole)]])),
+    ["critical path", model.path.includes(row) ? "on it" : model.path.includes(whole) ? "what it is a part of is on it" : "not on it"],
   );
   return h("dl", { class: "facts" }, found.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }

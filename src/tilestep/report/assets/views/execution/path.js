@@ -1,7 +1,7 @@
 /** The critical path as tables: summed, and piece by piece. */
 
 import { h } from "../../core/dom.js";
-import { count, plural } from "../../core/format.js";
+import { count } from "../../core/format.js";
 import { columnsOf, either, joined } from "../../core/pairs.js";
 import { table } from "../../core/table.js";
 import { valueOf } from "../../core/value.js";
@@ -86,9 +86,9 @@ function words(model, named) {
     "p",
     {},
     named ? `${model.side.name.toUpperCase()}: ` : "",
-    `${rows.length === 1 ? "This one decides" : `These ${count(rows.length)} decide`} the end: ${plural(all, "piece")}, one behind the other, `,
+    all === 1 ? "1 piece decides the end: " : `${count(all)} pieces, one behind the other, decide the end: `,
     valueOf(cycles, model.side.cycles, "execution.path"),
-    ` long. The most of it, `,
+    ` in all. The table adds them up by lane, kind and program. The most, `,
     valueOf(first.cycles, model.side.cycles, "execution.path"),
     `, is ${first.kind}${first.program ? ` · ${first.program}` : ""} (${first.lanes}).`,
     incomplete,

@@ -19,6 +19,8 @@ const LONGEST = 2000; // characters of a line that are shown
 /** @type {Figure} */
 export const CYCLES = { name: NAMES.time, unit: "cycles", origin: "source.cycles", of: (cost) => cost.cycles };
 /** @type {Figure} */
+export const MOVED = { name: "loads, transfers", unit: "cycles", origin: "source.moved", of: (cost) => cost.moved };
+/** @type {Figure} */
 const CALLS = {
   name: "calls",
   unit: "count",
@@ -36,6 +38,7 @@ export function figuresOf(sources, lines) {
   found.push({ name: NAMES.exchanged, unit: "bytes", origin: "source.exchange_bytes", of: (cost) => cost.exchangeBytes });
   if (sources.some((source) => source.hasLives)) found.push({ name: "on a tile", unit: "bytes", origin: "source.tile_bytes", of: (cost) => cost.tileBytes });
   found.push({ name: NAMES.executions, unit: "count", origin: "source.executions", of: (cost) => cost.executions });
+  if (any(MOVED.of)) found.push(MOVED);
   if (any(CALLS.of)) found.push(CALLS);
   return found;
 }
@@ -67,7 +70,7 @@ export function codeList({ sources, file, lines, chosen, choose }) {
     }),
     h("span", { role: "columnheader", class: "text" }, "code"),
   );
-  const grid = h("div", { role: "grid", class: `code-grid ${two ? "two" : `of-${figures.length}`}`, "aria-label": `the lines of ${file} with their costs`, "aria-rowcount": lines.length + 1 }, head, body);
+  const grid = h("div", { role: "grid", class: `code-grid ${two ? "two" : `of-${figures.length}`}${figures.includes(MOVED) ? " moved" : ""}`, "aria-label": `the lines of ${file} with their costs`, "aria-rowcount": lines.length + 1 }, head, body);
   scroller.append(grid);
 
   /** @param {Cost | undefined} cost @param {Figure} figure @param {"a" | "b"} side @returns {HTMLElement} */

@@ -20,6 +20,7 @@
  * @property {number} dispatches
  * @property {number} waits
  * @property {number} reads
+ * @property {number} moved cycles of loads and transfers
  */
 /** @typedef {{file: string, lines: string[] | null, code: string | null, why: string, cycles: number, costs: Map<number, Cost>}} SourceFile */
 /** @typedef {{side: Side, files: Map<string, SourceFile>, cycles: number, inTurn: boolean, unknown: number, kept: boolean, hasCalls: boolean, hasLives: boolean}} Source */
@@ -66,6 +67,7 @@ async function read(side) {
       dispatches: at("dispatches", row),
       waits: at("waits", row),
       reads: at("reads", row),
+      moved: at("moved", row),
     };
     const file = files.get(cost.file);
     if (!file) continue;
