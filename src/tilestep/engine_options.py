@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tilestep.errors import SettingsError
-from tilestep.messages import nearest, plain, shown
+from tilestep.messages import nearest, no_json, plain, shown
 from tilestep.poplar_keys import NO_EFFECT, Key, Kind
 from tilestep.regex import Regex
 
@@ -264,7 +264,7 @@ def _object(text: str) -> dict[str, Any]:
     except RecursionError:  # without its thousand frames
         raise SettingsError(f"{VARIABLE} is {shown(text)}: it must be {_EXAMPLE} (this is nested too deep)") from None
     except ValueError as error:  # JSONDecodeError is one
-        raise SettingsError(f"{VARIABLE} is {shown(text)}: it must be {_EXAMPLE} ({plain(error)})") from error
+        raise SettingsError(f"{VARIABLE} is {shown(text)}: it must be {_EXAMPLE} ({no_json(error)})") from error
     if not isinstance(found, dict):
         raise SettingsError(f"{VARIABLE} is {shown(text)}: it must be {_EXAMPLE}")
     return found  # pyright: ignore[reportUnknownVariableType]  # JSON's objects have string keys

@@ -46,6 +46,11 @@ def sentences(text: str) -> str:
     return _LONG_WORD.sub(lambda word: _without_middle(word[0], _LONGEST_WORD), whole)
 
 
+def no_json(error: ValueError | RecursionError) -> str:
+    """Why a text is no JSON, of the error that Python's reader raises, without what that advises a program to do."""
+    return plain(str(error).partition("; use sys.")[0])
+
+
 def _without_middle(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most // 2]}...{text[-most // 2 :]}"
 

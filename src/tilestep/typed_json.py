@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from tilestep.errors import StoredError
-from tilestep.messages import shown
+from tilestep.messages import no_json, shown
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ def load(text: str | bytes, declared: type[T], classes: Mapping[str, type], what
     try:
         record = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise StoredError(f"{what} is no JSON: {error}") from None
+        raise StoredError(f"{what} is no JSON: {no_json(error)}") from None
     return checked(record, declared, classes, what)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -42,6 +43,16 @@ def test_the_curve_of_the_fullest_tile_and_of_all_tiles_is_the_readers(open_page
     same_curve(table(open_page(report, "liveness")), memory, memory.peak.tile)
     same_curve(table(open_page(report, "liveness", tile=14)), memory, 14)
     same_curve(table(open_page(report, "liveness", on="all")), memory, None)
+
+
+def test_it_says_which_steps_are_none_of_the_program(open_page: Any, mnist_classifier: Any) -> None:
+    program = open_report(mnist_classifier).compilation.main
+    others = Counter(step.name for step in program.memory.liveness) - Counter(leaf.name for leaf in program.leaves)
+    assert (others.pop("program start"), others.pop("program end")) == (1, 1)
+    assert all(times == 2 for times in others.values())  # loops and branches
+    page = open_page(mnist_classifier, "liveness")
+    said = "Step 0 is the start of the program and the last is its end; loops and branches have steps for both, too."
+    assert said in page.inner_text("#main")
 
 
 @pytest.mark.parametrize("on", ["tile", "all"])

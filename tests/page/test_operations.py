@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -120,6 +121,11 @@ def test_the_sentence_is_true_by_the_cycles_of_each_step(open_page: OpenPage, mn
         of_one = cycles // total.executions
         assert total.leaf.cycles is not None
         assert ("a tile can take 4, or 8 where" in said.inner_text()) == ("the busiest tile receives" in said.inner_text())
+        words = said.inner_text()
+        if "fixed cost" in words:  # the column has both as sync
+            assert re.search("(?<!rest of )sync [0-9]", words) is None
+        else:
+            assert "of sync" not in words
         if limit == "overhead":  # so many supersteps, and at most a sync for each
             assert of_one % overhead == 0
             assert (total.leaf.cycles.sync - of_one) % sync == 0
@@ -127,6 +133,8 @@ def test_the_sentence_is_true_by_the_cycles_of_each_step(open_page: OpenPage, mn
         else:
             assert of_one == getattr(total.leaf.cycles, limit or "")
         assert of_one >= max(total.leaf.cycles.compute, total.leaf.cycles.exchange, total.leaf.cycles.sync - of_one)
+    go(page, "operations", operation=f"a 0 {max(leaf_totals(report.tables, compiled), key=lambda total: total.cycles.total).leaf.leaf}")
+    assert ", the rest of sync " in page.inner_text(".verdict")
 
 
 def test_exchange_between_ipus_and_transfers_are_named(open_page: OpenPage) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilestep.messages import nearest, plain, printable, sentences, shown
+from tilestep.messages import nearest, no_json, plain, printable, sentences, shown
 
 DEEP: list[object] = []
 for _ in range(10_000):
@@ -73,6 +75,15 @@ def test_names_in_sentences_are_shown_once_escaped_and_in_part() -> None:
     assert told == f"run {'h' * 100}...{'h' * 100} on A\\x1b[31mRED\\x1b[2J\\u202e, 50\xa0%\\n"
     assert sentences(told) == told
     assert len(sentences("a " * 10_000)) < 5010
+
+
+@pytest.mark.parametrize("text", ["1" * 5000, "nonsense", '{"\x1b": }'])
+def test_why_a_text_is_no_json_says_nothing_of_python(text: str) -> None:
+    with pytest.raises(ValueError, match="digits|Expecting") as error:
+        json.loads(text)
+    assert no_json(error.value)
+    assert "sys." not in no_json(error.value)
+    assert no_json(error.value).isprintable()
 
 
 def test_a_printable_text_keeps_what_no_terminal_obeys() -> None:

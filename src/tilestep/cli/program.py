@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
-from tilestep.cli.terminated import TERMINATED, Terminated, told_first
+from tilestep.cli.terminated import Terminated, told_first
 from tilestep.cli.usage import INTERRUPTED
 
 _UNDECODABLE: Final = "Unable to decode the command from the command line:"
@@ -113,7 +113,7 @@ Program = ScriptProgram | InputProgram | ModuleProgram | CodeProgram
 
 
 def run_whole(program: Program) -> tuple[int, bool]:
-    """Runs a program to the end of its threads. Returns: (its exit code, whether SIGTERM ended it, so that threads may be left)."""
+    """Runs a program to the end of its threads. Returns: (its exit code, whether a signal ended it, so that threads may be left)."""
     try:
         with told_first():
             code = run_program(program)
@@ -121,14 +121,14 @@ def run_whole(program: Program) -> tuple[int, bool]:
             return code, False
     except KeyboardInterrupt:
         return INTERRUPTED, False
-    except Terminated:
-        return TERMINATED, True
+    except Terminated as ended:
+        return _exit_code(ended.code), True
 
 
 def run_program(program: Program) -> int:
     """Runs a program to the end of its main thread, prints the traceback if it has one, and returns its exit code.
 
-    Raises: Terminated if SIGTERM ends it.
+    Raises: Terminated if SIGTERM or SIGHUP ends it.
     """
     try:
         program.execute()

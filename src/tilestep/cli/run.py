@@ -177,7 +177,7 @@ def run(args: argparse.Namespace) -> int:
             "each session by itself, on the machine of its device",
         )
     if terminated:
-        end()
+        end(code)
     return code or unwritten
 
 

@@ -87,7 +87,7 @@ def run_popart(
             tell(command, f"{plain(session.page)} shows session '{session.name}' in a browser")
     unwritten = 0 if num_stages is None else _propose(proposals(seen, num_stages), stderr, command, json_path)
     if terminated:
-        end()
+        end(code)
     return code or unwritten
 
 

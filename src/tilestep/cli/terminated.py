@@ -1,4 +1,4 @@
-"""SIGTERM, by which `timeout` and schedulers of jobs end a program: what it has done until then is told first."""
+"""SIGTERM, by which `timeout` and schedulers of jobs end a program, and SIGHUP of a terminal that goes: what it has done is told first."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import Final, NoReturn, final
 
-_SIGNAL: Final = signal.SIGTERM
-TERMINATED: Final = 128 + _SIGNAL  # what shells call it
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
+_BASE: Final = 128  # shells call it that and the signal
 _MOST_WALL_S = 20.0  # that the program may take to end
 
 
@@ -23,56 +23,67 @@ class Terminated(SystemExit):
 
 @contextlib.contextmanager
 def told_first() -> Iterator[None]:
-    """Inside, SIGTERM ends the program as an exception that nobody need catch, so that what it has done can be told.
+    """Inside, SIGTERM and SIGHUP end the program as an exception that nobody need catch, so that what it has done can be told.
 
-    A second one ends the process at once, and so do 20 seconds in which the program goes on. A process that the program has forked ends at
-    the first. Nothing is done where the signal is ignored, or somebody else's already.
+    Another SIGTERM ends the process at once, and so do 20 seconds in which the program goes on. Another SIGHUP does not, because a shell
+    and its terminal send one each. A process that the program has forked ends at the first. Nothing is done where a signal is ignored, as
+    under nohup, or somebody else's already.
     """
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(_SIGNAL) is not signal.SIG_DFL:
+    own = [each for each in _SIGNALS if signal.getsignal(each) is signal.SIG_DFL]
+    if threading.current_thread() is not threading.main_thread() or not own:
         yield
         return
 
     timers: list[threading.Timer] = []
 
-    def ended(_number: int, _frame: FrameType | None) -> NoReturn:
-        signal.signal(_SIGNAL, signal.SIG_DFL)
-        timer = threading.Timer(_MOST_WALL_S, os.kill, (os.getpid(), _SIGNAL))
+    def still_own() -> list[signal.Signals]:
+        return [each for each in own if signal.getsignal(each) is ended]
+
+    def give_back() -> None:
+        for each in still_own():
+            signal.signal(each, signal.SIG_DFL)
+
+    def ended(number: int, _frame: FrameType | None) -> NoReturn:
+        give_back()
+        if number == signal.SIGHUP:
+            signal.signal(number, signal.SIG_IGN)
+        timer = threading.Timer(_MOST_WALL_S, os.kill, (os.getpid(), signal.SIGTERM))
         timer.daemon = True
         timers.append(timer)
         timer.start()
-        raise Terminated(TERMINATED)
+        raise Terminated(_BASE + number)
 
     masks: dict[int, set[int]] = {}  # of threads that are forking: Python forgets a signal that comes meanwhile, so it comes behind
 
     def held() -> None:
-        if signal.getsignal(_SIGNAL) is ended:
-            masks[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, [_SIGNAL])
+        if mine := still_own():
+            masks[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, mine)
 
     def let_go() -> None:
         if (mask := masks.pop(threading.get_ident(), None)) is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
     def forked() -> None:
-        if signal.getsignal(_SIGNAL) is ended:
-            signal.signal(_SIGNAL, signal.SIG_DFL)
+        give_back()
         let_go()
 
-    signal.signal(_SIGNAL, ended)
+    for each in own:
+        signal.signal(each, ended)
     os.register_at_fork(before=held, after_in_child=forked, after_in_parent=let_go)
     try:
         yield
     finally:
         for timer in timers:
             timer.cancel()
-        if signal.getsignal(_SIGNAL) is ended:
-            signal.signal(_SIGNAL, signal.SIG_DFL)
+        give_back()
 
 
-def end() -> NoReturn:
-    """Ends the process as SIGTERM would have, with whatever threads it still has."""
+def end(code: int) -> NoReturn:
+    """Ends the process as the signal would have, with whatever threads it still has. Args: code: of the exception that it became."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):  # none, closed, or read by nobody
             stream.flush()
-    signal.signal(_SIGNAL, signal.SIG_DFL)
-    os.kill(os.getpid(), _SIGNAL)
-    os._exit(TERMINATED)  # where the signal is blocked
+    number = code - _BASE
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+    os._exit(code)  # where the signal is blocked

@@ -69,6 +69,24 @@ def user_frame(frames: Sequence[Frame], frame: int) -> int:
     return beside
 
 
+def user_frames(frames: Sequence[Frame]) -> list[int]:
+    """For each number of a frame, from 0, that of the line that the user wrote, as `user_frame` gives it, in one pass.
+
+    Args: frames: of a program, callers before whom they call. A caller that is not is none.
+    """
+    of_user, beside = [0], [0]
+    for number, frame in enumerate(frames, 1):
+        rank, caller = rank_of_file(frame.file), frame.parent if 0 < frame.parent < number else 0
+        of_user.append(number if rank == _USER else of_user[caller])
+        beside.append(number if rank else beside[caller])
+    return [own or other for own, other in zip(of_user, beside, strict=True)]
+
+
+def own_frames(frames: Sequence[Frame]) -> list[int]:
+    """The numbers of the frames that are lines which the user wrote, in their order."""
+    return [number for number, own in enumerate(user_frames(frames)) if number and number == own]
+
+
 @functools.lru_cache(maxsize=4096)
 def rank_of_file(file: str) -> int:
     """Who wrote a file: 2 for the user, 1 for whoever wrote an installed package or Python's own modules, 0 for JAX and this package."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tilestep.files import read_file
-from tilestep.plan.frames import user_frame
+from tilestep.plan.frames import own_frames
 from tilestep.plan.steps import Program
 
 MOST_FILE_BYTES: Final = 200_000  # a larger file is left out
@@ -31,7 +31,7 @@ def source_files(programs: Iterable[Program]) -> dict[str, str]:
 
 def _files_of(program: Program) -> set[str]:
     frames = program.frames
-    return {frames[number - 1].file for number in range(1, len(frames) + 1) if user_frame(frames, number) == number}
+    return {frames[number - 1].file for number in own_frames(frames)}
 
 
 def source_text(path: str) -> str | None:

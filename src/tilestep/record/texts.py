@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.errors import RecordingError
-from tilestep.messages import plain
+from tilestep.messages import no_json
 
 MOST_TEXT_BYTES: Final = 64 * 2**20
 MOST_JSON_DEPTH: Final = 200
@@ -39,7 +39,7 @@ def from_json(text: str | bytes, *, what: str) -> Any:
     try:
         return json.loads(data, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
-        raise RecordingError(f"{what} is no JSON: {plain(error)}") from None
+        raise RecordingError(f"{what} is no JSON: {no_json(error)}") from None
 
 
 def _without_strings(data: bytes) -> NDArray[np.uint8]:

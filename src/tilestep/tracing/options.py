@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
-from tilestep.messages import nearest, plain, shown
+from tilestep.messages import nearest, no_json, shown
 
 VARIABLE: Final = "PVTI_OPTIONS"
 _KEYS: Final = ("enable", "directory", "channels", "duration")
@@ -46,7 +46,7 @@ def parse_trace_options(text: str) -> tuple[TraceOptions, tuple[str, ...]]:
     try:
         found: object = json.loads(text)
     except (ValueError, RecursionError) as error:
-        reason = "nested too deep" if isinstance(error, RecursionError) else plain(error)
+        reason = "nested too deep" if isinstance(error, RecursionError) else no_json(error)
         return TraceOptions(), (f"{VARIABLE} is {shown(text)}, which is no JSON ({reason}): this process is traced with all defaults",)
     if not isinstance(found, dict):
         line = f"{VARIABLE} is {shown(text)}, which is no JSON object such as {_EXAMPLE}: this process is traced with all defaults"

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import tilestep
 from tests.behaviour.advice.fault import dry
 from tilestep.plan.steps import Program, Superstep
 from tilestep.record.edits.larger import enlarged
@@ -159,6 +160,26 @@ def test_a_batch_that_is_too_small_is_told_of(name: str) -> None:
     model, size = TOLD[name]
     [found] = told(program_of(model, size, calls=100))
     assert f" in place of {size}, the size of its batch" in found.text
+
+
+@pytest.mark.parametrize("every", [0, 1, 20])
+def test_reads_that_stay_with_a_larger_batch_are_told_of(every: int) -> None:
+    """The host reads a parameter never, after each call, or after some."""
+    step = jax.jit(lambda params, x: [w + 1e-3 * jnp.tanh(x @ w).mean() for w in params], donate_argnums=0)
+
+    def program() -> Any:
+        params: Any = [np.ones((H, H), F32)] * 24
+        for number in range(1, 101):
+            params = step(params, np.full((2, H), number, F32))
+            if every and number % every == 0:
+                jax.block_until_ready(jax.device_get(params[0]))
+        return params
+
+    with tilestep.profile() as recording:
+        program()
+    [gain] = [finding.gain for finding in recording.profile.findings if "the batch of" in finding.edit]
+    assert gain is not None
+    assert gain.basis.startswith(f"for as many samples in fewer calls{' and as many reads' if every == 20 else ''}, planned")
 
 
 def test_arguments_without_a_batch_are_not_told_to_have_a_larger_one() -> None:

@@ -15,6 +15,10 @@ import pytest
 
 from tests.behaviour.advice.fault import Fault, check, dry, first_of, of_kind
 from tilestep.record.replay import replay
+from tilestep.report.advice import evidence_of
+from tilestep.report.advice.evidence import Evidence, Played, work_of
+from tilestep.report.advice.set_up import steady_state
+from tilestep.sim.calls import Dispatch
 from tilestep.train import Pipeline
 
 
@@ -108,6 +112,26 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_found_first_and_worth_what_was_promised(name: str) -> None:
     check(FAULTS[name])
+
+
+def test_larger_microbatches_spare_no_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loads and first arguments stay, also where all runs but the first are played, with the set-up of the others."""
+    played_for = Evidence.played_for
+
+    def behind_the_first(evidence: Evidence, _: int) -> Played:
+        [first, *_] = (index for index, call in enumerate(evidence.calls) if isinstance(call, Dispatch))
+        return played_for(evidence, 0, most=2 * work_of(evidence.calls[first + 1 :]))
+
+    monkeypatch.setattr(Evidence, "played_for", behind_the_first)
+    training = trained(stage, (2, 2, 2, 2), microbatches=16, samples=4096)
+    profile = dry(lambda: [jax.jit(stage)([np.ones((8, 8), np.float32)], np.ones((8, 8), np.float32)), training()])
+    [gain] = [found.gain for found in of_kind(profile, "products")]
+    evidence = evidence_of(profile)
+    steady = None if evidence is None else steady_state(profile, evidence)
+    assert steady is not None
+    assert gain is not None
+    assert "; of the last " in gain.basis
+    assert 0 < gain.cycles <= profile.emulated_cycles - steady.set_up_cycles < steady.set_up_cycles
 
 
 def test_a_stage_that_has_nearly_all_products_is_cut_though_another_has_none() -> None:

@@ -176,6 +176,22 @@ def test_a_program_that_goes_on_after_sigterm_is_ended() -> None:
     assert tilestep_run("-c", textwrap.dedent(goes_on)).returncode == -signal.SIGTERM
 
 
+def test_a_terminal_that_goes_leaves_time_for_the_summary() -> None:
+    program = """
+        import os, signal, time
+        try:
+            os.kill(os.getpid(), signal.SIGHUP)
+            time.sleep(60)
+        finally:
+            os.kill(os.getpid(), signal.SIGHUP)  # of the shell, and of its terminal
+    """
+    start = (
+        "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+    )
+    done = run_python("-c", start, "-m", "tilestep", "run", "-c", textwrap.dedent(program))  # the tests may run under nohup
+    assert (done.returncode, done.stderr.count(NOTHING_RAN), done.stderr.count("Traceback")) == (-signal.SIGHUP, 1, 0)
+
+
 def test_ctrl_c_while_the_summary_prints_ends_it_without_a_traceback() -> None:
     interrupted = """
         import os, signal, time

@@ -11,13 +11,16 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.golden.clean_hlo import clean_hlo
 from tilestep.machine import load_machine
 from tilestep.plan import Branch, Frame, Liveness, Loop, Program, Series, lower, lower_in_detail, user_frame
-from tilestep.plan.frames import Frames, stack
+from tilestep.plan.frames import Frames, own_frames, stack, user_frames
 from tilestep.plan.serialized import dump_program, load_program
 from tilestep.program import parse_hlo
+from tilestep.report.reader.lines import lines_of_frames
 
 MACHINE = load_machine("bow-2000")
 X, W = jax.ShapeDtypeStruct((64, 128), jnp.float32), jax.ShapeDtypeStruct((128, 128), jnp.float32)
@@ -204,3 +207,22 @@ def test_the_line_of_the_user_is_the_innermost_outside_of_installed_packages(fil
     frames = [frame(file, parent=index + 2 if index + 1 < len(files) else 0) for index, file in enumerate(files)]
     found = user_frame(frames, 1)
     assert (frames[found - 1].file if found else None) == chosen
+
+
+FILES = ("train.py", "/usr/lib/python3.12/functools.py", f"{VENV}/jax/_src/api.py")
+
+
+@given(st.lists(st.tuples(st.sampled_from(FILES), st.integers(0, 9)), max_size=9))
+def test_all_lines_of_the_user_are_found_in_one_pass(rows: list[tuple[str, int]]) -> None:
+    frames = [frame(file, parent=parent % (index + 1)) for index, (file, parent) in enumerate(rows)]
+    found = [user_frame(frames, number) for number in range(len(frames) + 1)]
+    assert user_frames(frames) == found
+    assert own_frames(frames) == [number for number in range(1, len(frames) + 1) if found[number] == number]
+
+
+def test_the_work_for_a_deep_chain_grows_as_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr("tilestep.plan.frames.rank_of_file", lambda file: looked.append(file) or 0)
+    count = 20_000
+    lines = lines_of_frames([frame(FILES[2], parent=number) for number in range(count)])  # each called by the one before
+    assert (len(looked), set(lines)) == (count, {None})

@@ -173,27 +173,30 @@ def test_an_argument_is_donated_as_a_whole_only_if_nothing_of_it_is_used_again(u
     assert (finding.code == "") == used_again
 
 
+@pytest.mark.parametrize("state_every", [0, 4])
 @pytest.mark.parametrize("donates", [None, {0: 0}])
-def test_fewer_calls_take_as_long_as_a_host_program_that_makes_fewer(donates: dict[int, int] | None) -> None:
+def test_fewer_calls_take_as_long_as_a_host_program_that_makes_fewer(donates: dict[int, int] | None, state_every: int) -> None:
     """Dispatches, transfers and reads of the calls that are left out are spared."""
     small, large = (
         program(superstep(50 * size), name="jit_step", takes=(BIG, 30 * size), gives=(BIG, 4), donates=donates) for size in (1, 4)
     )
 
-    def stepped(called: Program, steps: int) -> Profile:
+    def stepped(called: Program, steps: int, state_every: int) -> Profile:
         host = Host()
         begin = begin_history(host.system)
         state = host.put(BIG)
-        for _ in range(steps):
+        for number in range(1, steps + 1):
             batch = host.put(called.arguments[1].size_bytes)
             before, (state, loss) = state, host.run(called, state, batch)
-            host.system.read(loss)
+            for value in (loss, state) if state_every and number % state_every == 0 else (loss,):
+                host.system.wait(value)
+                host.system.read(value)
             for value in (before, batch, loss):
                 host.system.forget(value)
         host.system.read(state)
         return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
 
-    many, few = stepped(small, 20), stepped(large, 5)
+    many, few = stepped(small, 20, state_every), stepped(large, 5, state_every // 4)
     evidence = evidence_of(many)
     assert evidence is not None
     assert evidence.played_for(1).saved(in_fewer_calls(1, large, 4)) == many.emulated_cycles - few.emulated_cycles

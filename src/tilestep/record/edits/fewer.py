@@ -38,7 +38,7 @@ def _without(script: Script, left_out: set[int], unused: set[int], key: int) -> 
     given: tuple[tuple[int, ...], ...] = ()  # by the last call that stays
     same: dict[int, int] = {}  # by a value that is not made any more
     alive = Counter[int]()  # names of each value that the host program has not forgotten; one more while calls that are left out may come
-    asked: set[Call] = set()  # waits and reads of values that have other names
+    asked: set[tuple[type[Call], int]] = set()  # waits and reads of values that have other names
 
     def now(value: int) -> int:
         return same.get(value, value)
@@ -70,8 +70,8 @@ def _without(script: Script, left_out: set[int], unused: set[int], key: int) -> 
                 asking = call._replace(value=now(call.value))
                 if asking.value not in alive:
                     calls.append(asking)
-                elif asking not in asked:
-                    asked.add(asking)
+                elif (type(call), asking.value) not in asked:
+                    asked.add((type(call), asking.value))
                     calls.append(asking)
             case Forget() if call.value in unused:
                 pass

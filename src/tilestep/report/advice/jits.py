@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from tilestep.plan.frames import user_frame
+from tilestep.plan.frames import own_frames
 from tilestep.plan.steps import Frame, Program
 from tilestep.record.source_lines import source_text
 from tilestep.report.advice.finding import Line
@@ -156,7 +156,7 @@ def jit_of(program: Program, text_of: Callable[[str], str | None] = source_text)
 def _jit_of(program: Program, text_of: Callable[[str], str | None]) -> Jit:
     name = _plain(program.name.removeprefix("jit_"))
     frames = program.frames
-    own = [number for number in range(1, len(frames) + 1) if user_frame(frames, number) == number]
+    own = own_frames(frames)
     inside = next((n for n in own if _plain(frames[n - 1].function.rpartition(".")[2]) == name), 0)
     files = dict.fromkeys(frames[n - 1].file for n in ((inside, *own) if inside else own))
     found = {file: _functions(text_of(file) or "") for file in files}
@@ -294,7 +294,7 @@ def _plain(name: str) -> str:
 def made_at(program: Program, makers: frozenset[str]) -> Line | None:
     """The only line of the user's files at which something of these names is called, such as a class; None if there are several."""
     frames = program.frames
-    files = dict.fromkeys(frames[n - 1].file for n in range(1, len(frames) + 1) if user_frame(frames, n) == n)
+    files = dict.fromkeys(frames[n - 1].file for n in own_frames(frames))
     found = [Line(file=file, number=line) for file in files for line in _calls(source_text(file) or "", makers)]
     return found[0] if len(found) == 1 else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tilestep.plan.frames import stack, user_frame
+from tilestep.plan.frames import user_frame, user_frames
 from tilestep.plan.steps import Branch, Collective, HostCall, Loop, Node, Program, Series, Superstep
 from tilestep.report.advice.finding import Line
 
@@ -48,16 +48,19 @@ def line_of_call(program: Program) -> Line | None:
 
 def _common_path(program: Program) -> list[int]:
     """The user's lines that most steps have in common, callers first. Steps of JAX's functions may have lines of another call."""
-    paths = [
-        [number for number in reversed(stack(program.frames, leaf.frame)) if user_frame(program.frames, number) == number]
-        for leaf in leaves(program.body)
-    ]
+    own = user_frames(program.frames)
+    steps = Counter(own[leaf.frame] for leaf in leaves(program.body))  # below each line
+    called: dict[int, list[int]] = {}
+    for number in range(len(program.frames), 0, -1):  # whom a line calls comes behind it
+        if steps[number]:
+            caller = own[program.frames[number - 1].parent]
+            steps[caller] += steps[number]
+            called.setdefault(caller, []).append(number)
     path: list[int] = []
-    while paths := [each for each in paths if len(each) > len(path)]:
-        [(number, times)] = Counter(each[len(path)] for each in paths).most_common(1)
-        if 2 * times <= len(paths):
+    while further := called.get(path[-1] if path else 0, []):
+        number = max(further, key=lambda each: steps[each])
+        if 2 * steps[number] <= sum(steps[each] for each in further):
             break
-        paths = [each for each in paths if each[len(path)] == number]
         path.append(number)
     return path
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from tilestep.plan.frames import user_frame
+from tilestep.plan.frames import user_frames
 from tilestep.plan.steps import Program
 from tilestep.record.edits.moved import called_as, merged, on_cpu
 from tilestep.record.edits.script import Script
@@ -158,7 +158,8 @@ def _copies(units: Sequence[Loaded], evidence: Evidence | None) -> list[list[Loa
 
 def _code(program: Program) -> frozenset[tuple[str, int, int]]:
     """File, line and column of what the user wrote, of all steps. Two lambdas on a line differ in their columns."""
-    numbers = {user_frame(program.frames, leaf.frame) for leaf in leaves(program.body)} - {0}
+    own = user_frames(program.frames)
+    numbers = {own[leaf.frame] for leaf in leaves(program.body)} - {0}
     return frozenset((program.frames[n - 1].file, program.frames[n - 1].line, program.frames[n - 1].column) for n in numbers)
 
 

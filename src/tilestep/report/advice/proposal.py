@@ -24,7 +24,7 @@ class Way:
         line: where to make it, if that is not the finding's line.
         code: the edit as code; '' if words say it as well.
         times: as much work as before, that a run does with it: fewer runs are needed.
-        fixed_cycles: that do not get less with fewer runs, such as loads.
+        fixed_cycles: of the profile that do not get less with fewer runs, such as loads; they count if `times` is more than one.
         plans: whether it plans a program again from its HLO, so that other edits have to come after it.
     """
 

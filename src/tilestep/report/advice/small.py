@@ -7,11 +7,12 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from tilestep.errors import TilestepError
-from tilestep.plan.frames import user_frame
+from tilestep.plan.frames import own_frames
 from tilestep.plan.steps import Program, Superstep
 from tilestep.record.edits.fewer import in_fewer_calls
 from tilestep.record.edits.larger import enlarged
-from tilestep.record.edits.script import Change, ImpossibleEditError
+from tilestep.record.edits.reads import runs_read
+from tilestep.record.edits.script import Change, ImpossibleEditError, Script
 from tilestep.record.sources import MOST_TEXT, Source, planned_again
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding, Line
@@ -76,13 +77,16 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         what = f"the batch of {group_text(profile.group)}" if is_loop(profile.group) else f"microbatches of {profile.group} of"
         edit = f"make {what} {batch * factor:,} samples in place of {batch:,}, in fewer steps"
         change, times = _all_larger(changed), factor
+    runs = evidence.runs_of(profile.key)
+    read = 0 if profile.group else runs_read(Script(calls=evidence.calls, programs=evidence.programs), profile.key)
+    fewer = "steps" if profile.group else "calls and as many reads" if 1 < read <= len(runs) // factor else "calls"
     steady = steady_state(figures, evidence)
     line, code = _number(evidence, profile.key, batch, batch * factor)
     way = Way(
         edit=edit,
         change=change,
         how="about",
-        basis=f"for as many samples in fewer {'steps' if profile.group else 'calls'}, planned again with a batch of {batch * factor:,}",
+        basis=f"for as many samples in fewer {fewer}, planned again with a batch of {batch * factor:,}",
         times=times,
         fixed_cycles=steady.set_up_cycles if steady is not None else sum(p.cycles.load for p in figures.programs),
         plans=True,
@@ -118,7 +122,7 @@ def _members(figures: Figures, evidence: Evidence, profile: ProgramProfile, batc
 def _number(evidence: Evidence, key: int, batch: int, larger: int) -> tuple[Line | None, str]:
     """The only line of the program's files that says how large a batch is, and what it says then; (None, '') if there is none."""
     frames, call = evidence.programs[key].frames, evidence.line_of_call(key)
-    files = [frames[n - 1].file for n in range(1, len(frames) + 1) if user_frame(frames, n) == n]
+    files = [frames[n - 1].file for n in own_frames(frames)]
     found = constants([*files, *([] if call is None else [call.file])], batch)
     named = [each for each in found if "batch" in f"{each[2]} {each[1]}".lower()]
     if len(named) != 1:

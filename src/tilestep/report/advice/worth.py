@@ -73,7 +73,7 @@ def _by_gain(ways: Iterable[Way], played: Played, evidence: Evidence) -> list[tu
     best = 0.0
     for way in ways:
         after = played.after(way.change, played.script)
-        saved = 0.0 if after is None else played.cycles - _needed(after[1], way.fixed_cycles, played, way.times)
+        saved = 0.0 if after is None else played.cycles - _needed(after[1], _fixed(way, played, evidence), way.times)
         if saved <= 0:
             continue
         gain = _gain(way, saved, played, evidence)
@@ -83,10 +83,16 @@ def _by_gain(ways: Iterable[Way], played: Played, evidence: Evidence) -> list[tu
     return [*found[:1], *sorted(found[1:], key=lambda each: -each[1].share)]
 
 
-def _needed(cycles: int, fixed: int, played: Played, times: int) -> float:
+def _needed(cycles: int, fixed: float, times: int) -> float:
     """Cycles for as much work as before. Args: cycles: for so many times the work. fixed: those of them that fewer runs do not spare."""
-    fixed = 0 if played.basis else min(fixed, cycles)
-    return fixed + (cycles - fixed) / times
+    return cycles if times == 1 else fixed + max(cycles - fixed, 0) / times
+
+
+def _fixed(way: Way, played: Played, evidence: Evidence) -> float:
+    """Cycles of the part that is played which fewer runs do not spare: it may begin before the system is warm."""
+    if not played.basis:
+        return way.fixed_cycles
+    return max(played.cycles - (evidence.emulated_cycles - way.fixed_cycles) / played.times, 0.0)
 
 
 def _gain(way: Way, saved: float, played: Played, evidence: Evidence) -> Gain:
@@ -105,7 +111,7 @@ def _together(found: Sequence[tuple[Finding, Way | None]], played: Played, evide
     One that cannot be made with those before, or saves nothing more, is left.
     """
     script, cycles, saved, times = played.script, float(played.cycles), 0.0, 1
-    fixed = 0
+    fixed = 0.0
     numbers: list[int] = []
     left: dict[int, Left] = {}
     for number, (finding, way) in sorted(enumerate(found, 1), key=lambda each: each[1][1] is None or not each[1][1].plans):
@@ -115,8 +121,8 @@ def _together(found: Sequence[tuple[Finding, Way | None]], played: Played, evide
         if way is None or after is None:
             left[number] = "not played"
             continue
-        now = times * way.times, max(fixed, way.fixed_cycles)
-        needed = _needed(after[1], now[1], played, now[0])
+        now = times * way.times, max(fixed, _fixed(way, played, evidence)) if way.times > 1 else fixed
+        needed = _needed(after[1], now[1], now[0])
         if needed >= cycles:
             left[number] = "saves nothing"
             continue

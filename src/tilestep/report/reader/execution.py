@@ -136,7 +136,7 @@ class Execution:
         return (of_ipu for run in self.runs for of_ipu in run.ipus if of_ipu.ipu == ipu)
 
     def critical_path(self) -> CriticalPath:
-        """What decided the end, back to the begin, as far as events were kept: that of `Report.in_full` is of all runs, as the page shows it.
+        """What decided the end, back to the begin, as far as events were kept. That of `Report.in_full` is of all runs, as on the page.
 
         Raises: RecordingError if there are no events, or their causes go in a circle.
         """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tilestep.errors import RecordingError
-from tilestep.plan.frames import user_frame
+from tilestep.plan.frames import user_frames
 from tilestep.plan.steps import Frame
 from tilestep.record.tables import Tables
 
@@ -51,7 +51,7 @@ def lines_of_frames(frames: Sequence[Frame]) -> tuple[SourceLine | None, ...]:
     lines: list[SourceLine | None] = [None]
     for frame in frames:
         lines.append(SourceLine(file=frame.file, function=frame.function, line=frame.line, column=frame.column, caller=lines[frame.parent]))
-    return tuple(lines[user_frame(frames, number)] for number in range(len(lines)))
+    return tuple(lines[number] for number in user_frames(frames))
 
 
 def lines_of_table(tables: Tables) -> tuple[SourceLine | None, ...]:

@@ -96,14 +96,14 @@ function list(side, found, most) {
 
 /** @param {Side} side @param {any} finding @param {number} most @returns {import("../core/dom.js").Children} */
 function entry(side, finding, most) {
-  const { edit, code, text, line, others, unknown, ways } = finding;
+  const { edit, code, text, part, line, others, unknown, ways } = finding;
   const links = [
     line ? h("a", { href: link("source", { file: line.file, line: line.number }) }, line.label) : null,
     others.length > 1 ? h("span", {}, `and ${others.length - 1} other ${others.length === 2 ? "line" : "lines"}`) : null,
     proof(side, finding),
   ];
   return [
-    h("h3", {}, edit ? edit : text),
+    h("h3", { class: !edit && part !== "first" && "told" }, edit ? edit : text),
     gain(side, finding, most),
     unknown ? h("p", { class: "unknown" }, `What that saves is not known: ${unknown}.`) : null,
     code ? h("pre", { class: "edit", tabindex: "0", "aria-label": "the edit as code" }, h("code", {}, code)) : null,

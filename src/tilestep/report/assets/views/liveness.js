@@ -168,4 +168,4 @@ function choice(words, options, key, otherwise, changed) {
 const LONG_MS = 25;
 const PAUSE_MS = 150;
 const NOTE =
-  "Steps stand in the order of the program, and each has the memory that it needs while it runs. The body of a loop stands here once. The arms of a branch stand one after the other, although one of them runs. Where more steps than places are shown, each place has its fullest step.";
+  "Steps stand in the order of the program, and each has the memory that it needs while it runs. Step 0 is the start of the program and the last is its end; loops and branches have steps for both, too. View Program does not count these. The body of a loop stands here once. The arms of a branch stand one after the other, although one of them runs. Where more steps than places are shown, each place has its fullest step.";

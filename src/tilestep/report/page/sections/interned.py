@@ -9,6 +9,7 @@ from tilestep.plan.frames import rank_of_file
 from tilestep.report.reader import SourceLine
 
 _CONSOLE_SCRIPT = "/bin/tilestep"
+_DEEPEST = 1000  # calls in calls, as Python allows; who made a page's recording may have written any number
 
 
 class Texts:
@@ -28,7 +29,7 @@ class Texts:
 
 
 class Lines:
-    """Numbers lines with their callers, callers first.
+    """Numbers lines with their callers, callers first. A line below too many callers stands as if it had none.
 
     Args:
         relative: gives the path of a file as the page shows it.
@@ -38,6 +39,7 @@ class Lines:
     def __init__(self, relative: Callable[[str], str], texts: Texts) -> None:
         self._relative, self._texts = relative, texts
         self._numbers: dict[tuple[int, ...], int] = {}
+        self._depths: list[int] = []
         self._known: dict[int, tuple[SourceLine, int]] = {}  # by id, which the line itself keeps from being given again
 
     def number(self, line: SourceLine | None) -> int:
@@ -54,8 +56,13 @@ class Lines:
             ahead.append(each)
         for each in reversed(ahead):
             file, function = self._texts.number(self._relative(each.file)), self._texts.number(each.function)
+            depth = 1 if number < 0 else self._depths[number] + 1
+            if depth > _DEEPEST:
+                number, depth = -1, 1
             key = (file, each.line, function, number, _rank(each.file))
             number = self._numbers.setdefault(key, len(self._numbers))
+            if number == len(self._depths):
+                self._depths.append(depth)
             self._known[id(each)] = (each, number)
         return number
 

@@ -32,8 +32,10 @@ export function verdict(operation, grouping, two) {
   if (!first) return h("p", { class: "verdict" }, before, `${title} takes no time.`);
   const [limit, cycles] = first;
   const unknown = operation.overhead < 0 && operation.sync > 0;
-  const name = limit === "sync" && unknown ? "Sync, with the fixed cost of supersteps, limits" : WORDS[limit][0];
-  const others = rest.map(([kind, part]) => `${kind === "sync" && unknown ? "sync and fixed cost" : WORDS[kind][1]} ${share(part, operation.cycles)}`);
+  const apart = operation.overhead > 0; // the column has both as sync
+  const name = limit === "sync" && (unknown || apart) ? `Sync, ${unknown ? "with" : "beside"} the fixed cost of supersteps, limits` : WORDS[limit][0];
+  const sync = unknown ? "sync and fixed cost" : apart ? "the rest of sync" : WORDS.sync[1];
+  const others = rest.map(([kind, part]) => `${kind === "sync" ? sync : WORDS[kind][1]} ${share(part, operation.cycles)}`);
   return h(
     "p",
     { class: "verdict", "data-limit": limit, "data-cycles": cycles },
