@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 import tilestep
 from tests.page.conftest import OpenPage
-from tests.page.pages import rows, text, values
+from tests.page.pages import VIEWS, go, rows, text, values
 from tests.unit.report.reader.recorded import larger, recorded, report_of, step, two_stages
 from tests.unit.sim.toy import Host, program
 from tilestep.report.comparison import compare
@@ -90,6 +92,40 @@ def test_what_one_recording_has_alone_says_which(open_page: OpenPage) -> None:
     shown = {row[0]: row[1] for row in rows(page, "programs that differ")}
     assert shown == {"old": "only in A", "new": "only in B"}
     assert "1 program is equal in both." in text(page)
+
+
+def test_each_side_has_the_times_of_its_own_clock(open_page: OpenPage) -> None:
+    a, b = report_of(two_stages(trips=6), clock_hz=2e6), report_of(two_stages(trips=5))
+    both, own = open_page((a, b), "findings", side="b"), open_page(b, "findings")
+    for view in (each for each in VIEWS if each not in {"compare", "memory", "liveness"}):  # which two have no time
+        go(both, view, side="b")
+        go(own, view)
+        assert text(both) == text(own), view
+    header = both.locator("header .recording").all_inner_texts()
+    alone = [open_page(report, "findings").inner_text("header .recording").split(" emulated")[0].split()[-2:] for report in (a, b)]
+    assert [each.split(" emulated")[0].split()[-2:] for each in header] == alone
+
+
+def test_differences_of_two_clocks_are_of_time(open_page: OpenPage) -> None:
+    a, b = report_of(two_stages(trips=6), clock_hz=2e6), report_of(two_stages(trips=5))
+    page, found = open_page((a, b), "compare"), compare(a, b)
+    assert found.emulated_s.relative is not None
+    assert found.emulated_s.a is not None
+    assert found.emulated_s.b is not None
+    percent = f"(+{100 * found.emulated_s.relative:.2f} %)"
+    assert page.inner_text(".whole").startswith("B takes more emulated time than A: B \u2212 A is ")
+    assert percent in page.inner_text(".whole")
+    [mean] = [row for row in rows(page, "programs that differ") if row[2] == "mean time of a run"]
+    [changed] = found.programs
+    assert mean[5] == pytest.approx((changed.emulated_s_per_run.b or 0) - (changed.emulated_s_per_run.a or 0))
+    steps = [(each.emulated_s_per_run.b or 0) - (each.emulated_s_per_run.a or 0) for each in found.steps]
+    assert [row[6] for row in rows(page, "steps that differ")] == pytest.approx(steps)
+    go(page, "operations")
+    shown = {row[0]: row[1:4] for row in rows(page, "operations")}
+    assert all(more == pytest.approx(after / 1e6 - before / 2e6) for before, after, more in shown.values())
+    go(page, "execution")
+    assert "clocks of their own" in text(page)
+    assert "clocks of their own" not in text(open_page((a, a), "execution"))
 
 
 def test_machines_that_differ_are_told(open_page: OpenPage) -> None:

@@ -250,7 +250,7 @@ FOCUSED = """() => {
 
 
 def test_keys_read_a_table_cell_by_cell(core: Page) -> None:
-    core.evaluate("value.learn(1e9, { '': 'From here.' }); document.getElementById('tip') ?? startTips()")
+    core.evaluate("value.learn({ a: 1e9, b: 1e9 }, { '': 'From here.' }); document.getElementById('tip') ?? startTips()")
     made(core, [["b", 2048], ["a", 1]], "open: (row) => window.opened.push(row[0])")
     stops = "[...document.querySelectorAll('#place *')].filter((each) => each.tabIndex >= 0).length"
     assert core.evaluate(stops) == 1, "one stop of the Tab key"
@@ -276,7 +276,7 @@ def test_keys_read_a_table_cell_by_cell(core: Page) -> None:
 
 def test_the_tip_stays_while_the_pointer_goes_to_it_and_reads_it(core: Page) -> None:
     """WCAG 2.1, 1.4.13: it can be hovered, stays, and Escape dismisses it."""
-    core.evaluate("value.learn(1e9, { '': 'From here.' }); document.getElementById('tip') ?? startTips()")
+    core.evaluate("value.learn({ a: 1e9, b: 1e9 }, { '': 'From here.' }); document.getElementById('tip') ?? startTips()")
     core.evaluate("document.activeElement?.blur()")
     made(core, [["b", 2048], ["a", 1]])
     tip, cell, below = (core.locator(each) for each in ("#tip", "tbody tr:nth-child(1) td.number", "tbody tr:nth-child(2) td.number"))
@@ -304,7 +304,7 @@ def test_the_tip_stays_while_the_pointer_goes_to_it_and_reads_it(core: Page) -> 
 
 
 def test_a_pointer_that_stops_on_its_way_to_the_tip_meets_what_is_there(core: Page) -> None:
-    core.evaluate("value.learn(1e9, { '': 'From here.' }); document.getElementById('tip') ?? startTips()")
+    core.evaluate("value.learn({ a: 1e9, b: 1e9 }, { '': 'From here.' }); document.getElementById('tip') ?? startTips()")
     made(core, [["b", 2048], ["a", 1]])
     tip, cell = core.locator("#tip"), core.locator("tbody tr:nth-child(1) td.number")
     core.mouse.move(*middle(cell))
@@ -317,7 +317,7 @@ def test_a_pointer_that_stops_on_its_way_to_the_tip_meets_what_is_there(core: Pa
 
 
 def test_the_tip_of_what_has_the_focus_stays_while_the_pointer_is_elsewhere(core: Page) -> None:
-    core.evaluate("value.learn(1e9, { '': 'From here.' }); document.getElementById('tip') ?? startTips()")
+    core.evaluate("value.learn({ a: 1e9, b: 1e9 }, { '': 'From here.' }); document.getElementById('tip') ?? startTips()")
     made(core, [["b", 2048]])
     core.focus("th:nth-child(2) button")
     core.keyboard.press("ArrowDown")
@@ -336,7 +336,7 @@ def middle(locator: Locator) -> tuple[float, float]:
 
 
 def test_keys_go_through_rows_that_are_not_drawn(core: Page) -> None:
-    core.evaluate("value.learn(1e9, {}); document.getElementById('tip') ?? startTips()")
+    core.evaluate("value.learn({ a: 1e9, b: 1e9 }, {}); document.getElementById('tip') ?? startTips()")
     made(core, [[f"row {index}", index] for index in range(10_000)])
     core.mouse.move(30, 80)  # it lies still over the rows
     core.focus("th:nth-child(2) button")
@@ -376,8 +376,21 @@ def test_rows_of_two_sides_are_joined_by_key(core: Page) -> None:
     assert found == [{"a": "x", "b": "x"}, {"a": "y"}, {"a": "x", "b": "x"}, {"b": "z"}, {"b": "x"}]
 
 
+def test_cycles_of_two_clocks_are_compared_as_time(core: Page) -> None:
+    core.evaluate("value.learn({ a: 2e9, b: 1e9 }, {})")
+    assert core.evaluate("['a', 'b'].map((side) => value.text(1000000, value.ofSide('cycles', side)))") == ["500 µs", "1.00 ms"]
+    assert core.evaluate("value.alike(4000000, 1000000, 'cycles')") == {"a": 0.002, "b": 0.001, "unit": "seconds"}
+    assert core.evaluate("pairs.changeOf(4000000, 1000000, 'cycles').textContent") == "\u22121.00 ms (\u221250.00 %)"
+    assert core.evaluate("pairs.changeOf(2000000, 1000000, 'cycles').textContent") == "="
+    assert core.evaluate("value.alike(4, 1, 'bytes')") == {"a": 4, "b": 1, "unit": "bytes"}
+    assert core.evaluate("value.clocksNote()")
+    core.evaluate("value.learn({ a: 1e9, b: 1e9 }, {})")
+    assert core.evaluate("value.alike(4000000, 1000000, 'cycles')") == {"a": 4_000_000, "b": 1_000_000, "unit": "cycles"}
+    assert core.evaluate("value.clocksNote()") == ""
+
+
 def test_numbers_say_what_they_are(core: Page) -> None:
-    core.evaluate("value.learn(1e9, { here: 'From here.' })")
+    core.evaluate("value.learn({ a: 1e9, b: 1e9 }, { here: 'From here.' })")
     made_of = core.evaluate(
         """[[1234567, "cycles"], [2048, "bytes"], [0.125, "share"], [12345678, "flops"], [2.5, "number"], [3, "count"]]
             .map(([number, unit]) => { const each = value.valueOf(number, unit, "here"); return [each.textContent, each.dataset.tip]; })"""

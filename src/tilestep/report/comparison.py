@@ -48,6 +48,9 @@ class ProgramChange:
         cycles: of all runs, on its slowest IPU, with loads.
         cycles_per_run: on its slowest IPU, without loading it.
         load_cycles: of all its loads, there.
+        emulated_s: `cycles` as time, each by the clock of its own machine.
+        emulated_s_per_run: likewise.
+        load_emulated_s: likewise.
         peak_tile_bytes: on the fullest tile.
         flops_per_run: of one IPU.
     """
@@ -60,6 +63,9 @@ class ProgramChange:
     cycles: Change
     cycles_per_run: Change
     load_cycles: Change
+    emulated_s: Change
+    emulated_s_per_run: Change
+    load_emulated_s: Change
     peak_tile_bytes: Change
     flops_per_run: Change
 
@@ -75,9 +81,14 @@ class ProgramChange:
         )
 
     @property
+    def times(self) -> tuple[tuple[str, Change], ...]:
+        """What of `figures` is time, in seconds: each in words."""
+        return (("time/run", self.emulated_s_per_run), ("time of loads", self.load_emulated_s))
+
+    @property
     def differs(self) -> bool:
         """Whether a figure does."""
-        return any(change.a != change.b for _, change in self.figures)
+        return any(change.a != change.b for _, change in (*self.figures, *self.times))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +101,8 @@ class StepChange:
         scope: the user's operation.
         family: of the operation.
         cycles_per_run: on the first IPU.
-        executions_per_run: likewise.
+        emulated_s_per_run: the same as time, each by the clock of its own machine.
+        executions_per_run: on the first IPU.
     """
 
     program: str
@@ -98,33 +110,43 @@ class StepChange:
     scope: str
     family: str
     cycles_per_run: Change
+    emulated_s_per_run: Change
     executions_per_run: Change
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What differs between two recordings, A and B.
+    """What differs between two recordings, A and B. Where clocks differ, times and not cycles decide what is slower and what differs most.
 
     Attributes:
         machines: (field, value in A, value in B) of the machine, where they differ.
         names: of the machines.
         emulated_cycles: of the whole recordings.
+        emulated_s: the same as time, each by the clock of its own machine.
         clock_hz: of the machines.
-        programs: those that both have, the largest change of cycles first; then those of A alone, and those of B alone, the largest first.
+        programs: those that both have, the largest change of time first; then those of A alone, and those of B alone, the largest first.
         steps: of programs that both have, those that differ, the largest difference first.
     """
 
     machines: tuple[tuple[str, Value, Value], ...]
     names: tuple[str, str]
     emulated_cycles: Change
+    emulated_s: Change
     clock_hz: tuple[float, float]
     programs: tuple[ProgramChange, ...]
     steps: tuple[StepChange, ...]
 
+    @property
+    def one_clock(self) -> bool:
+        """Whether a cycle of A takes as long as one of B."""
+        return self.clock_hz[0] == self.clock_hz[1]
+
     def slower(self, bound: float) -> tuple[str, ...]:
-        """What got slower by more than a part of itself: 'the whole', or programs."""
-        found = ["the whole"] if _above(self.emulated_cycles, bound) else []
-        return (*found, *(f"program '{program.label}'" for program in self.programs if _above(program.cycles_per_run, bound)))
+        """What takes longer by more than a part of itself: 'the whole', or programs."""
+        whole = self.emulated_cycles if self.one_clock else self.emulated_s
+        runs = ((each, each.cycles_per_run if self.one_clock else each.emulated_s_per_run) for each in self.programs)
+        found = ["the whole"] if _above(whole, bound) else []
+        return (*found, *(f"program '{program.label}'" for program, of_run in runs if _above(of_run, bound)))
 
     @property
     def both(self) -> tuple[ProgramChange, ...]:
@@ -151,13 +173,17 @@ def compare(a: Report, b: Report) -> Comparison:
         for path in paths
         if value_of(machine_a, path) != value_of(machine_b, path)
     ]
+    clocks = (machine_a.ipu.clock_hz, machine_b.ipu.clock_hz)
+    one_clock = clocks[0] == clocks[1]
     ran = ("execution" in a.parts, "execution" in b.parts)
     names = (Counter(program.name for program in of_a.programs), Counter(program.name for program in of_b.programs))
     programs = [
-        _program(rows_a[one] if one else None, rows_b[other] if other else None, how, label=_label(one, other, names))
+        _program(rows_a[one] if one else None, rows_b[other] if other else None, how, label=_label(one, other, names), clocks=clocks)
         for one, other, how in pairs
     ]
-    programs.sort(key=lambda each: (_side(each), -each.cycles.size, not each.differs, -each.peak_tile_bytes.size))
+    programs.sort(
+        key=lambda each: (_side(each), -(each.cycles if one_clock else each.emulated_s).size, not each.differs, -each.peak_tile_bytes.size)
+    )
     relative = (relative_lines(a), relative_lines(b))
     steps = [
         change
@@ -168,15 +194,19 @@ def compare(a: Report, b: Report) -> Comparison:
             step_rows(b, [other], relative[1]),
             runs=(one.runs, other.runs),
             label=_label(one, other, names),
+            clocks=clocks,
         )
     ]
+    steps.sort(key=lambda step: -(step.cycles_per_run if one_clock else step.emulated_s_per_run).size)
+    whole = Change(a=of_a.emulated_cycles if ran[0] else None, b=of_b.emulated_cycles if ran[1] else None)
     return Comparison(
         machines=tuple(differing),
         names=(machine_a.name, machine_b.name),
-        emulated_cycles=Change(a=of_a.emulated_cycles if ran[0] else None, b=of_b.emulated_cycles if ran[1] else None),
-        clock_hz=(machine_a.ipu.clock_hz, machine_b.ipu.clock_hz),
+        emulated_cycles=whole,
+        emulated_s=_seconds(whole, clocks),
+        clock_hz=clocks,
         programs=tuple(programs),
-        steps=tuple(sorted(steps, key=lambda step: -step.cycles_per_run.size)),
+        steps=tuple(steps),
     )
 
 
@@ -222,39 +252,54 @@ def _label(a: CompiledProgram | None, b: CompiledProgram | None, names: tuple[Ma
     return f"{last.name} {keys[0]}" if len(set(keys)) == 1 else f"{last.name} {keys[0]} in A, {keys[1]} in B"
 
 
-def _program(a: ProgramRow | None, b: ProgramRow | None, how: str, *, label: str) -> ProgramChange:
+def _seconds(cycles: Change, clocks: tuple[float, float]) -> Change:
+    """Cycles of A and of B as time."""
+    return Change(a=None if cycles.a is None else cycles.a / clocks[0], b=None if cycles.b is None else cycles.b / clocks[1])
+
+
+def _program(a: ProgramRow | None, b: ProgramRow | None, how: str, *, label: str, clocks: tuple[float, float]) -> ProgramChange:
     def change(figure: Callable[[ProgramRow], float | None]) -> Change:
         return Change(a=figure(a) if a else None, b=figure(b) if b else None)
 
     last = b or a
     assert last is not None  # a pair has at least one
+    cycles = change(lambda row: row.cycles)
+    cycles_per_run = change(lambda row: (row.cycles - row.cycles_by_kind.get("load", 0)) / row.runs if row.runs else None)
+    load_cycles = change(lambda row: row.cycles_by_kind.get("load", 0))
     return ProgramChange(
         name=last.name,
         label=label,
         keys=(a.key if a else None, b.key if b else None),
         matched=how,
         runs=change(lambda row: row.runs),
-        cycles=change(lambda row: row.cycles),
-        cycles_per_run=change(lambda row: (row.cycles - row.cycles_by_kind.get("load", 0)) / row.runs if row.runs else None),
-        load_cycles=change(lambda row: row.cycles_by_kind.get("load", 0)),
+        cycles=cycles,
+        cycles_per_run=cycles_per_run,
+        load_cycles=load_cycles,
+        emulated_s=_seconds(cycles, clocks),
+        emulated_s_per_run=_seconds(cycles_per_run, clocks),
+        load_emulated_s=_seconds(load_cycles, clocks),
         peak_tile_bytes=change(lambda row: row.peak_tile_bytes),
         flops_per_run=change(lambda row: row.flops_per_run),
     )
 
 
-def _steps(a: Sequence[StepRow], b: Sequence[StepRow], *, runs: tuple[int, int], label: str) -> Iterable[StepChange]:
+def _steps(
+    a: Sequence[StepRow], b: Sequence[StepRow], *, runs: tuple[int, int], label: str, clocks: tuple[float, float]
+) -> Iterable[StepChange]:
     """The steps of a program that differ. Lines move when code is added above them, so scopes and families are matched before lines."""
     for row_a, row_b in _matched_steps(a, b):
         cycles = Change(a=row_a.cycles / runs[0] if row_a else None, b=row_b.cycles / runs[1] if row_b else None)
         executions = Change(a=row_a.executions / runs[0] if row_a else None, b=row_b.executions / runs[1] if row_b else None)
+        seconds = _seconds(cycles, clocks)
         last = row_b or row_a
-        if last is not None and (cycles.a != cycles.b or executions.a != executions.b):
+        if last is not None and (cycles.a != cycles.b or seconds.a != seconds.b or executions.a != executions.b):
             yield StepChange(
                 program=label,
                 line=last.line,
                 scope=last.scope,
                 family=last.family,
                 cycles_per_run=cycles,
+                emulated_s_per_run=seconds,
                 executions_per_run=executions,
             )
 

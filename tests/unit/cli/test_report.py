@@ -138,6 +138,25 @@ def test_compare_as_json_has_relative_changes(runs: dict[str, str], capsys: pyte
     assert "program 'two_stages'" in document["slower"]
 
 
+def test_compare_goes_by_time_where_clocks_differ(runs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    host = run_of(two_stages(trips=6), runs=3, clock_hz=2e6)  # each cycle takes half as long as in 'five'
+    write_recording(tmp_path / "quick.tilestep", recorded(host, list(host._programs)))
+    quick = str(tmp_path / "quick.tilestep")
+    assert main(["report", "compare", quick, runs["five"], "--fail-above", "0"]) == 1
+    out, err = capsys.readouterr()
+    assert "Their clocks differ, so times are compared." in out
+    assert "slower by more than 0 %: the whole, program 'two_stages'" in err
+    assert re.search(r"^two_stages +name +time/run +\S+ [mµ]?s +\S+ [mµ]?s +\+\S+ [mµ]?s +\+[\d.]+ % *$", out, re.MULTILINE)
+    assert "cycles/run" not in out
+    assert "Emulated cycles" not in out
+    assert main(["report", "compare", runs["five"], quick, "--fail-above", "0", "--json"]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    assert whole["emulated_cycles"]["relative"] > 0 > whole["emulated_s"]["relative"]
+    assert whole["emulated_s"]["b"] == whole["emulated_cycles"]["b"] / 2e6
+    main(["report", "compare", runs["five"], runs["six"]])
+    assert "time" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("bound", ["two", "-1%", "", "%", "1e3"])
 def test_a_bound_that_is_no_percentage_is_a_usage_error(runs: dict[str, str], capsys: pytest.CaptureFixture[str], bound: str) -> None:
     with pytest.raises(SystemExit) as caught:

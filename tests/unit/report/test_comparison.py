@@ -98,6 +98,30 @@ def test_machines_that_differ_say_so() -> None:
     assert found.slower(0.1) == ("the whole", "program 'f'")
 
 
+def test_times_decide_where_clocks_differ() -> None:
+    a, b = report_of(two_stages(trips=6), clock_hz=2e6), report_of(two_stages(trips=5))
+    found = compare(a, b)
+    assert not found.one_clock
+    assert found.emulated_cycles == Change(a=a.execution.total_cycles.total, b=b.execution.total_cycles.total)
+    assert found.emulated_s == Change(a=a.execution.total_cycles.total / 2e6, b=b.execution.total_cycles.total / 1e6)
+    [changed] = found.programs
+    assert changed.cycles_per_run.relative is not None
+    assert changed.cycles_per_run.relative < 0, "fewer cycles, each of twice the time"
+    assert changed.emulated_s_per_run.relative == pytest.approx(2 * (1 + changed.cycles_per_run.relative) - 1)
+    assert found.slower(0) == ("the whole", "program 'two_stages'")
+    assert compare(b, a).slower(0) == ()
+    [dot] = [each for each in found.steps if each.line]
+    assert (dot.cycles_per_run, dot.emulated_s_per_run) == (Change(a=60, b=50), Change(a=60 / 2e6, b=50 / 1e6))
+
+
+def test_equal_cycles_of_two_clocks_are_no_equal_time() -> None:
+    found = compare(report_of(two_stages()), report_of(two_stages(), clock_hz=2e6))
+    assert found.slower(0) == ()
+    assert {each.cycles_per_run.relative for each in found.steps} == {0}
+    assert {each.emulated_s_per_run.relative for each in found.steps} == {-0.5}
+    assert found.both[0].differs
+
+
 def test_a_line_that_moved_is_still_the_same_step() -> None:
     moved = two_stages(trips=6)
     moved = replace(moved, frames=tuple(replace(frame, line=frame.line + 10) for frame in moved.frames))

@@ -16,7 +16,9 @@ from tilestep.hints import EffectiveBatch
 from tilestep.plan.steps import Program
 from tilestep.report import Profile, findings, profile_between
 from tilestep.report.advice import Finding, Line
+from tilestep.report.advice.idle import idle
 from tilestep.report.lane_names import KIND_TEXTS
+from tilestep.report.quantities import share_text
 from tilestep.report.summary import TABLES, Columns
 
 PROFILE_PAGE = Path(__file__).parents[3] / "docs" / "reference" / "profile.md"
@@ -193,6 +195,21 @@ def test_a_wait_that_is_not_for_dispatches_is_told_apart() -> None:
         "IPU 0, the busiest, waits 67 % of emulated time for the host or other IPUs: dispatch more before reading, do more per call "
         "(lax.scan, lax.fori_loop), or give the IPUs work that does not wait for each other's (microbatches)."
     )
+
+
+def test_an_end_that_another_ipu_decides_is_no_wait_for_the_host() -> None:
+    host = Host(2)
+    for _ in range(2):
+        host.system.wait(host.run(program(superstep(10_000), gives=(1,)))[0])
+    host.run(program(superstep(4000), name="last"), ipu=1)
+    profile = profile_of(host)
+    share = share_text(profile.idle_cycles, profile.emulated_cycles)
+    [proposal] = idle(profile, None)
+    assert proposal.finding.text == (
+        f"IPU 0, the busiest, is idle {share} of emulated time, and the host reads results before it dispatches more: "
+        "read them later, or rarely."
+    )
+    assert "idle" not in told(host), "nothing says that to read later saves anything"
 
 
 def test_dispatches_inside_of_a_group_are_not_counted() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, Final, Literal
 
@@ -13,7 +13,7 @@ from tilestep.cli.report.opening import add_path, line_text, print_json, print_l
 from tilestep.cli.usage import tell
 from tilestep.messages import plain, shown
 from tilestep.report.comparison import Change, Comparison, ProgramChange, compare
-from tilestep.report.quantities import count_text
+from tilestep.report.quantities import count_text, time_text
 from tilestep.report.reader import open_report
 
 _COMMAND: Final = "tilestep report compare"
@@ -90,27 +90,30 @@ def _with_relative(value: Any) -> Any:
 
 def _print(found: Comparison, *, everything: bool) -> None:
     if found.machines:
-        print_line(
-            f"A is of {plain(found.names[0])} and B of {plain(found.names[1])}, which differ: cycles are not those of one machine.\n"
-        )
+        names = f"A is of {plain(found.names[0])} and B of {plain(found.names[1])}, which differ"
+        clocks = "" if found.one_clock else " Their clocks differ, so times are compared."
+        print_line(f"{names}: cycles are not those of one machine.{clocks}\n")
         rows = [(plain(path), plain(a), plain(b)) for path, a, b in found.machines]
         _print_most("Machines", ("field",), ("A", "B"), rows, everything=everything)
-    print_rows("Emulated cycles", ("what",), _FIGURES, [("the whole", *_cells(found.emulated_cycles))])
+    if found.one_clock:
+        print_rows("Emulated cycles", ("what",), _FIGURES, [("the whole", *_cells(found.emulated_cycles))])
+    else:
+        print_rows("Emulated time", ("what",), _FIGURES, [("the whole", *_cells(found.emulated_s, time_text))])
     _print_programs(found, everything=everything)
     for side in ("A", "B"):
-        _print_alone(side, found.only(side), everything=everything)
+        _print_alone(side, found.only(side), in_time=not found.one_clock, everything=everything)
     rows = [
         (
             line_text(step.line),
             plain("/".join(step.scope.split("/")[-2:])) or "-",
             plain(step.family),
             plain(step.program),
-            *_cells(step.cycles_per_run),
+            *(_cells(step.cycles_per_run) if found.one_clock else _cells(step.emulated_s_per_run, time_text)),
         )
         for step in found.steps
     ]
     words = ("line", "operation", "family", "program")
-    _print_most("Steps that differ, cycles a run", words, _FIGURES, rows, everything=everything)
+    _print_most(f"Steps that differ, {'cycles' if found.one_clock else 'time'} a run", words, _FIGURES, rows, everything=everything)
     if _is_equal(found):
         print_line("No cycle and no byte differs.")
 
@@ -119,30 +122,41 @@ def _print_programs(found: Comparison, *, everything: bool) -> None:
     """What differs between the programs that both have: a row for each figure."""
     both, equal = found.both, sum(not program.differs for program in found.both)
     rows = [
-        (plain(program.label), program.matched, what, *_cells(change))
+        (plain(program.label), program.matched, what, *_cells(change, text))
         for program in both
-        for what, change in program.figures
-        if change.a != change.b or (everything and what == "cycles/run")
+        for what, change, text in _figures(program, in_time=not found.one_clock)
+        if change.a != change.b or (everything and what in {"cycles/run", "time/run"})
     ]
     _print_most("Programs", ("program", "matched by", "what"), _FIGURES, rows, everything=everything)
     if equal and not everything:
         print_line(f"{count_text(equal, 'program')} of {len(both):,} in both without a difference; --all shows them\n")
 
 
-def _print_alone(side: Literal["A", "B"], programs: Sequence[ProgramChange], *, everything: bool) -> None:
+def _figures(program: ProgramChange, *, in_time: bool) -> list[tuple[str, Change, Callable[[float], str]]]:
+    """What may differ of a program, with how it is written; what is counted in cycles as time where clocks differ."""
+    times = {"cycles/run": 0, "cycles of loads": 1} if in_time else {}
+    return [(*program.times[times[what]], time_text) if what in times else (what, change, _number) for what, change in program.figures]
+
+
+def _print_alone(side: Literal["A", "B"], programs: Sequence[ProgramChange], *, in_time: bool, everything: bool) -> None:
     """The programs that one recording alone has, together and one by one."""
 
     def of(change: Change) -> float | None:
         return change.a if side == "A" else change.b
 
-    figures = [[of(change) for change in (each.runs, each.cycles, each.cycles_per_run, each.peak_tile_bytes)] for each in programs]
+    def spent(each: ProgramChange) -> tuple[Change, Change]:
+        return (each.emulated_s, each.emulated_s_per_run) if in_time else (each.cycles, each.cycles_per_run)
+
+    figures = [[of(change) for change in (each.runs, *spent(each), each.peak_tile_bytes)] for each in programs]
+    texts = (_number, *((time_text,) * 2 if in_time else (_number,) * 2), _number)
     rows = [
-        (plain(each.label), *("-" if value is None else _number(value) for value in row))
+        (plain(each.label), *("-" if value is None else text(value) for value, text in zip(row, texts, strict=True)))
         for each, row in zip(programs, figures, strict=True)
     ]
-    runs, cycles = (round(sum(row[column] or 0 for row in figures)) for column in (0, 1))
-    title = f"Only in {side}: {count_text(len(programs), 'program')} with {count_text(cycles, 'cycle')} in {count_text(runs, 'run')}"
-    columns = ("runs", "cycles", "cycles/run", "bytes of the fullest tile")
+    runs, whole = (sum(row[column] or 0 for row in figures) for column in (0, 1))
+    taken = time_text(whole) if in_time else count_text(round(whole), "cycle")
+    title = f"Only in {side}: {count_text(len(programs), 'program')} with {taken} in {count_text(round(runs), 'run')}"
+    columns = ("runs", *(("time", "time/run") if in_time else ("cycles", "cycles/run")), "bytes of the fullest tile")
     _print_most(title, ("program",), columns, rows, everything=everything, most=_MOST_ALONE)
 
 
@@ -160,14 +174,14 @@ def _is_equal(found: Comparison) -> bool:
     return not found.machines and not found.steps and whole.a == whole.b and not any(program.differs for program in found.programs)
 
 
-def _cells(change: Change) -> tuple[str, str, str, str]:
-    a, b = ("-" if value is None else _number(value) for value in (change.a, change.b))
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
+
+
+def _cells(change: Change, written: Callable[[float], str] = _number) -> tuple[str, str, str, str]:
+    a, b = ("-" if value is None else written(value) for value in (change.a, change.b))
     if change.a is None or change.b is None:
         return a, b, "", ""
     relative = change.relative
     text = "" if not relative else "new" if relative == math.inf else f"{100 * relative:+.2f} %"
-    return a, b, "" if change.a == change.b else f"{'+' if change.b > change.a else '-'}{_number(abs(change.b - change.a))}", text
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value == int(value) else f"{value:,.1f}"
+    return a, b, "" if change.a == change.b else f"{'+' if change.b > change.a else '-'}{written(abs(change.b - change.a))}", text

@@ -51,7 +51,12 @@ def idle(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
             "lax.fori_loop), or give the IPUs work that does not wait for each other's (microbatches)."
         )
     else:
-        text = f"{waits} of emulated time for the host, which reads results before it dispatches more: read them later, or rarely."
+        # Not all of it is for the host: another IPU may still work when this one has nothing more to do.
+        share = share_text(figures.idle_cycles, figures.emulated_cycles)
+        text = (
+            f"IPU {figures.busiest_ipu}, the busiest, is idle {share} of emulated time, and the host reads results before it "
+            "dispatches more: read them later, or rarely."
+        )
         if figures.idle_cycles < LEAST_SHARE * figures.emulated_cycles:
             return
     finding = Finding(kind="idle", text=text)

@@ -37,7 +37,7 @@ function head(page) {
       { class: "recording" },
       page.sides.length > 1 ? h("strong", {}, `${side.name.toUpperCase()} `) : null,
       h("span", { class: "title" }, side.label),
-      emulated ? [" ", valueOf(emulated_cycles, "cycles", "head.total"), ` emulated on ${where}`] : where ? ` ${where}` : null,
+      emulated ? [" ", valueOf(emulated_cycles, side.cycles, "head.total"), ` emulated on ${where}`] : where ? ` ${where}` : null,
     );
   });
   const theme = h("select", { id: "theme" }, ["auto", "light", "dark"].map((name) => h("option", { value: name }, name)));
@@ -109,8 +109,8 @@ async function show(page) {
 
 async function start() {
   const page = await openPage();
-  const [first] = page.sides;
-  if (first) learn(first.head.clock_hz, page.origins);
+  const [first, second] = page.sides;
+  if (first) learn({ a: first.head.clock_hz, b: (second ?? first).head.clock_hz }, page.origins);
   learnTerms(page.terms);
   const views = VIEWS.filter((view) => view.name !== "compare" || page.sides.length > 1);
   const nav = h("nav", { "aria-label": "views" }, h("ul", {}, views.map((view) => h("li", {}, entry(page, view)))));

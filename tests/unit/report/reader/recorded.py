@@ -17,10 +17,12 @@ from tilestep.record.history import begin_history, history_since
 from tilestep.report.reader import Report
 
 
-def larger(num_ipus: int = 1) -> MachineSpec:
+def larger(num_ipus: int = 1, *, clock_hz: float = 1e6) -> MachineSpec:
     """The toy machine with tiles that a recording may have."""
     toy = machine(num_ipus)
-    return replace(toy, ipu=replace(toy.ipu, num_tiles=16, tile=replace(toy.ipu.tile, sram_bytes=65_536, executable_bytes=32_768)))
+    return replace(
+        toy, ipu=replace(toy.ipu, clock_hz=clock_hz, num_tiles=16, tile=replace(toy.ipu.tile, sram_bytes=65_536, executable_bytes=32_768))
+    )
 
 
 def recorded(
@@ -105,9 +107,9 @@ def liveness() -> Liveness:
     )
 
 
-def run_of(called: Program, *, runs: int = 1, counts: Sequence[Counts] = ()) -> Host:
+def run_of(called: Program, *, runs: int = 1, counts: Sequence[Counts] = (), clock_hz: float = 1e6) -> Host:
     """A host that has run a program on the first IPUs, with new arguments each time."""
-    host = Host(on=larger(called.num_ipus))
+    host = Host(on=larger(called.num_ipus, clock_hz=clock_hz))
     for _ in range(runs):
         ipus = tuple(range(called.num_ipus))
         values = [[host.put(argument.size_bytes, ipu=ipu) for argument in called.arguments] for ipu in ipus]
@@ -125,9 +127,10 @@ def report_of(
     counts: Sequence[Counts] = (),
     detail: Liveness | None = None,
     notes: Mapping[str, object] | None = None,
+    clock_hz: float = 1e6,
 ) -> Report:
     """The report on runs of a program."""
-    host = run_of(called, runs=runs, counts=counts)
+    host = run_of(called, runs=runs, counts=counts, clock_hz=clock_hz)
     return Report(recorded(host, [called], {} if detail is None else {called.name: detail}, notes=notes))
 
 

@@ -4,7 +4,7 @@ import { fillOf } from "./colors.js";
 import { h } from "./dom.js";
 import { swatch } from "./legend.js";
 import { changeOf } from "./pairs.js";
-import { valueOf } from "./value.js";
+import { alike, ofSide, valueOf } from "./value.js";
 
 const LONGEST = 720; // CSS pixels: more than the longest bar, of which a narrow one shows the begin, so that its hatch keeps its size
 
@@ -29,18 +29,20 @@ const LONGEST = 720; // CSS pixels: more than the longest bar, of which a narrow
  * @returns {HTMLElement}
  */
 export function bars({ label, rows, unit, origin, names = [""], difference = false, whole }) {
-  const most = Math.max(...rows.flatMap((row) => row.values.map((value) => value ?? 0)), 0) || 1;
+  // Lengths of A and of B are of one unit.
+  const lengths = rows.map(({ values: [first = null, second = null] }) => alike(first, second, unit)).map(({ a, b }) => [a ?? 0, b ?? 0]);
+  const most = Math.max(...lengths.flat(), 0) || 1;
   const heads = [h("th", { scope: "col", class: "words" }, "what"), ...(names.length > 1 ? [h("th", { scope: "col", class: "words" }, "in")] : [])];
-  const body = rows.flatMap((row) =>
+  const body = rows.flatMap((row, place) =>
     names.map((name, index) => {
       const value = row.values[index] ?? null;
-      const bar = hatchedBar(row, (value ?? 0) / most);
+      const bar = hatchedBar(row, (lengths[place]?.[index] ?? 0) / most);
       return h(
         "tr",
         { "data-key": row.key },
         index === 0 ? h("th", { scope: "row", rowspan: names.length, class: "words" }, swatch(row), " ", row.words) : null,
         names.length > 1 ? h("td", { class: "words" }, name) : null,
-        h("td", { class: "number" }, valueOf(value, unit, origin)),
+        h("td", { class: "number" }, valueOf(value, ofSide(unit, index ? "b" : "a"), origin)),
         whole ? h("td", { class: "number" }, value === null ? "–" : valueOf(value / whole, "share", origin)) : null,
         difference && index === 0 ? h("td", { class: "number", rowspan: names.length }, changeOf(row.values[0] ?? null, row.values[1] ?? null, unit)) : null,
         h("td", { class: "bars", "aria-hidden": "true" }, bar),
@@ -52,7 +54,7 @@ export function bars({ label, rows, unit, origin, names = [""], difference = fal
   return h(
     "table",
     { class: "bar-table", "aria-label": label },
-    h("thead", {}, h("tr", {}, heads, h("th", { scope: "col", class: "number" }, unit === "cycles" ? "time" : unit === "bytes" ? "bytes" : "value"), shares, h("td", { "aria-hidden": "true" }))),
+    h("thead", {}, h("tr", {}, heads, h("th", { scope: "col", class: "number" }, unit.startsWith("cycles") ? "time" : unit === "bytes" ? "bytes" : "value"), shares, h("td", { "aria-hidden": "true" }))),
     h("tbody", {}, body),
   );
 }

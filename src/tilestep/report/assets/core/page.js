@@ -1,6 +1,7 @@
 /** What the page holds: one recording, or two to compare, and the shape of a view. */
 
 import { block, hasBlock } from "./data.js";
+import { ofSide } from "./value.js";
 
 /** @typedef {import("./data.js").Block} Block */
 /** @typedef {"a" | "b"} SideName */
@@ -9,6 +10,7 @@ import { block, hasBlock } from "./data.js";
  * @typedef {object} Side
  * @property {SideName} name
  * @property {string} label for people: the file's or the folder's name
+ * @property {import("./value.js").Unit} cycles the unit of its times
  * @property {any} head block `head` of it: see report/page/sections/head.py
  * @property {(name: string) => boolean} has whether it has a block
  * @property {(name: string) => Promise<Block>} block a block of it
@@ -43,6 +45,7 @@ export async function openPage() {
     sides.push({
       name,
       label: shell.labels[name],
+      cycles: ofSide("cycles", name),
       head: (await block(`${name}-head`)).json,
       has: (part) => hasBlock(`${name}-${part}`),
       block: (part) => block(`${name}-${part}`),

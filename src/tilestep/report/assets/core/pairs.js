@@ -2,7 +2,7 @@
 
 import { change, MINUS } from "./format.js";
 import { h } from "./dom.js";
-import { text } from "./value.js";
+import { alike, differenceOf, ofSide, text } from "./value.js";
 
 /** @typedef {import("./page.js").Side} Side */
 /** @typedef {import("./value.js").Unit} Unit */
@@ -65,30 +65,31 @@ export function columnsOf(sides, { name, unit, origin, of }) {
   };
   if (sides.length === 1) {
     const side = /** @type {Side} */ (sides[0]).name;
-    return [{ name, unit, origin, of: (pair) => at(side, pair) }];
+    return [{ name, unit: ofSide(unit, side), origin, of: (pair) => at(side, pair) }];
   }
   /** @param {Pair<Row>} pair @returns {number | null} */
   const difference = (pair) => {
     const [a, b] = [at("a", pair), at("b", pair)];
-    return a === null && b === null ? null : (b ?? 0) - (a ?? 0);
+    return a === null && b === null ? null : differenceOf(a, b, unit)[0];
   };
   return [
     { name: `${name}, A`, unit, origin, of: (pair) => at("a", pair) },
-    { name: `${name}, B`, unit, origin, of: (pair) => at("b", pair) },
-    { name: "B − A", unit, origin, of: difference, rank: (pair) => Math.abs(difference(pair) ?? 0), cell: (pair) => changeOf(at("a", pair), at("b", pair), unit) },
+    { name: `${name}, B`, unit: ofSide(unit, "b"), origin, of: (pair) => at("b", pair) },
+    { name: "B − A", unit: alike(null, null, unit).unit, origin, of: difference, rank: (pair) => Math.abs(difference(pair) ?? 0), cell: (pair) => changeOf(at("a", pair), at("b", pair), unit) },
   ];
 }
 
 /**
- * The difference of two figures in words, with a colour and a shape: '▲ +1.2 ms (+3.20 %)'.
+ * The difference of a figure of A and one of B in words, with a colour and a shape: '▲ +1.2 ms (+3.20 %)'.
  * @param {number | null} a
  * @param {number | null} b
  * @param {Unit} unit
  * @returns {HTMLElement}
  */
 export function changeOf(a, b, unit) {
-  const more = (b ?? 0) - (a ?? 0);
+  const found = alike(a, b, unit);
+  const more = (found.b ?? 0) - (found.a ?? 0);
   if (!more) return h("span", {}, "=");
-  const relative = a === null ? "only B" : b === null ? "only A" : change(a, b);
-  return h("span", { class: more > 0 ? "grows" : "shrinks" }, `${more > 0 ? "+" : MINUS}${text(Math.abs(more), unit)} (${relative})`);
+  const relative = found.a === null ? "only B" : found.b === null ? "only A" : change(found.a, found.b);
+  return h("span", { class: more > 0 ? "grows" : "shrinks" }, `${more > 0 ? "+" : MINUS}${text(Math.abs(more), found.unit)} (${relative})`);
 }

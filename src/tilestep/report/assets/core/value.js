@@ -3,22 +3,59 @@
 import { h } from "./dom.js";
 import * as format from "./format.js";
 
-/** @typedef {"cycles" | "seconds" | "bytes" | "count" | "share" | "flops" | "flop/s" | "B/cycle" | "number" | "ns"} Unit */
+/** Cycles are those of a clock: of A's machine, or of B's. @typedef {"cycles" | "cycles of B" | "seconds" | "bytes" | "count" | "share" | "flops" | "flop/s" | "B/cycle" | "number" | "ns"} Unit */
 
-/** Cycles a second of the machine, and sentences that say where numbers come from; `learn` sets both. */
-const known = { clock: 0, origins: /** @type {Record<string, string>} */ ({}) };
+/** Cycles a second of the machines, and sentences that say where numbers come from; `learn` sets both. */
+const known = { clocks: { a: 0, b: 0 }, origins: /** @type {Record<string, string>} */ ({}) };
 
-/** Takes the clock and the sentences of a recording. @param {number} clockHz @param {Record<string, string>} origins */
-export function learn(clockHz, origins) {
-  known.clock = clockHz;
+/** Takes the clocks and the sentences of the recordings. @param {{a: number, b: number}} clocks in Hz @param {Record<string, string>} origins */
+export function learn(clocks, origins) {
+  known.clocks = clocks;
   known.origins = origins;
+}
+
+/** The unit of a figure of a side: its cycles are of its machine's clock. @param {Unit} unit @param {"a" | "b"} side @returns {Unit} */
+export function ofSide(unit, side) {
+  return unit === "cycles" && side === "b" ? "cycles of B" : unit;
+}
+
+/** Whether cycles of A and of B differ in length. @returns {boolean} */
+export function twoClocks() {
+  const { a, b } = known.clocks;
+  return Boolean(a && b && a !== b);
+}
+
+/** What pictures of A and of B over one another say of their axes; '' if both have one clock. @returns {string} */
+export function clocksNote() {
+  return twoClocks() ? "The machines of A and B have clocks of their own: a bar is as long as its cycles, and each axis has the time of its own clock." : "";
+}
+
+/**
+ * A figure of A and one of B in one unit, so that they have a difference: cycles of two clocks as seconds.
+ * @param {number | null} a
+ * @param {number | null} b
+ * @param {Unit} unit
+ * @returns {{a: number | null, b: number | null, unit: Unit}}
+ */
+export function alike(a, b, unit) {
+  if (unit !== "cycles" || !twoClocks()) return { a, b, unit };
+  return { a: a === null ? null : a / known.clocks.a, b: b === null ? null : b / known.clocks.b, unit: "seconds" };
+}
+
+/** B − A with its unit. @param {number | null} a @param {number | null} b @param {Unit} unit @returns {[number, Unit]} */
+export function differenceOf(a, b, unit) {
+  const found = alike(a, b, unit);
+  return [(found.b ?? 0) - (found.a ?? 0), found.unit];
 }
 
 /** A number in words: '68.8 ms'. @param {number} value @param {Unit} unit @returns {string} */
 export function text(value, unit) {
   switch (unit) {
     case "cycles":
-      return known.clock ? format.time(value / known.clock) : `${format.count(value)} cycles`;
+    case "cycles of B": {
+      const clock = unit === "cycles" ? known.clocks.a : known.clocks.b;
+      return clock ? format.time(value / clock) : `${format.count(value)} cycles`;
+    }
     case "seconds":
       return format.time(value);
     case "ns":
@@ -50,6 +87,7 @@ function prefixed(value, unit) {
 export function exact(value, unit) {
   switch (unit) {
     case "cycles":
+    case "cycles of B":
       return format.plural(value, "cycle");
     case "bytes":
       return format.plural(value, "byte");
@@ -62,7 +100,7 @@ export function exact(value, unit) {
     case "ns":
       return `${format.count(value)} ns of wall time`;
     case "seconds":
-      return `${minus(value)} s`;
+      return `${minus(Number(value.toPrecision(12)))} s`; // of a quotient more digits say nothing
     case "share":
       return `${minus(Number((100 * value).toPrecision(6)))} %`; // of a quotient more digits say nothing
     default:

@@ -7,7 +7,7 @@ import { plural } from "../core/format.js";
 import { changeOf } from "../core/pairs.js";
 import { link } from "../core/state.js";
 import { table } from "../core/table.js";
-import { valueOf } from "../core/value.js";
+import { alike, differenceOf, ofSide, valueOf } from "../core/value.js";
 import { NAMES } from "./steps/read.js";
 
 /** @typedef {import("../core/value.js").Unit} Unit */
@@ -41,14 +41,15 @@ export const compare = {
 /** The answer: how much, and what of it lies where. @param {any} found @param {import("../core/page.js").Side} a @param {import("../core/page.js").Side} b @returns {HTMLElement[]} */
 function whole(found, a, b) {
   const { a: before, b: after } = found.whole;
-  const equal = before === after && !found.steps.length && !found.machines.length && !found.changes.some(differs);
-  const times = ["A ", valueOf(before, "cycles", "comparison.cycles"), ", B ", valueOf(after, "cycles", "comparison.cycles"), "."];
+  const equal = before === after && !found.steps.length && !found.machines.length && !found.changes.some(changed);
+  const [more] = differenceOf(before, after, "cycles");
+  const times = ["A ", valueOf(before, "cycles", "comparison.cycles"), ", B ", valueOf(after, b.cycles, "comparison.cycles"), "."];
   const said =
     before === null || after === null
       ? ["Emulated time: "]
-      : before === after
+      : !more
         ? ["Both take the same emulated time: "]
-        : [`B takes ${after < before ? "less" : "more"} emulated time than A: B − A is `, changeOf(before, after, "cycles"), "; "];
+        : [`B takes ${more < 0 ? "less" : "more"} emulated time than A: B − A is `, changeOf(before, after, "cycles"), "; "];
   const names = h("p", { class: "note" }, `A is ${a.label}, B is ${b.label}. Every view shows both, and what differs.`);
   return [h("p", { class: "whole" }, said, times), equal ? h("p", {}, "No cycle and no byte differs.") : h("p", { class: "where" }, where(found, a, b)), names];
 }
@@ -57,19 +58,25 @@ function whole(found, a, b) {
 function where(found, a, b) {
   const said = [];
   const [kind] = kindsOf(a, b);
-  if (kind && kind.values[0] !== kind.values[1]) said.push(`By kind, ${kind.words} differs most: `, changeOf(kind.values[0] ?? null, kind.values[1] ?? null, "cycles"), ". ");
-  const steps = [...found.steps].sort((one, other) => most(other.cycles_per_run) - most(one.cycles_per_run));
+  if (kind && differs({ a: kind.values[0] ?? null, b: kind.values[1] ?? null }, "cycles")) said.push(`By kind, ${kind.words} differs most: `, changeOf(kind.values[0] ?? null, kind.values[1] ?? null, "cycles"), ". ");
+  const steps = [...found.steps].sort((one, other) => most(other.cycles_per_run, "cycles") - most(one.cycles_per_run, "cycles"));
   const [step] = steps;
   if (step) said.push(`Of steps, ${step.family}${step.line ? ` of ${step.line}` : ""} in ${step.program}: `, changeOf(step.cycles_per_run.a, step.cycles_per_run.b, "cycles"), " in one run. ");
   const tiles = found.changes.filter((/** @type {any} */ program) => !program.alone && program.peak_tile_bytes.a !== program.peak_tile_bytes.b);
-  const [tile] = tiles.sort((/** @type {any} */ one, /** @type {any} */ other) => most(other.peak_tile_bytes) - most(one.peak_tile_bytes));
+  const [tile] = tiles.sort((/** @type {any} */ one, /** @type {any} */ other) => most(other.peak_tile_bytes, "bytes") - most(one.peak_tile_bytes, "bytes"));
   if (tile) said.push(`The fullest tile changes most in ${tile.label}: `, changeOf(tile.peak_tile_bytes.a, tile.peak_tile_bytes.b, "bytes"), ".");
   return said;
 }
 
-/** @param {Change} change @returns {number} */
-function most({ a, b }) {
-  return Math.abs((b ?? 0) - (a ?? 0));
+/** How far B is from A. @param {Change} change @param {Unit} unit @returns {number} */
+function most({ a, b }, unit) {
+  return Math.abs(differenceOf(a, b, unit)[0]);
+}
+
+/** @param {Change} change @param {Unit} unit @returns {boolean} */
+function differs(change, unit) {
+  const { a, b } = alike(change.a, change.b, unit);
+  return a !== b;
 }
 
 /** @param {any} found @returns {HTMLElement[]} */
@@ -91,7 +98,7 @@ function kindsOf(a, b) {
     return { ...head.cycles_by_kind, idle: Math.max(0, head.emulated_cycles - spent) };
   });
   const rows = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])].map((name) => ({ ...lookOf(name), key: name, values: [before?.[name] ?? 0, after?.[name] ?? 0] }));
-  const change = (/** @type {import("../core/bars.js").Bar} */ { values: [one, other] }) => most({ a: one ?? null, b: other ?? null });
+  const change = (/** @type {import("../core/bars.js").Bar} */ { values: [one, other] }) => most({ a: one ?? null, b: other ?? null }, "cycles");
   return rows.filter(({ values }) => values.some((value) => value > 0)).sort((one, other) => change(other) - change(one));
 }
 
@@ -110,22 +117,22 @@ function kinds(a, b) {
 function programs(found) {
   const rows = found.changes.flatMap((/** @type {any} */ program) =>
     FIGURES.map(([key, words, unit, origin]) => ({ program, words, unit, origin, change: /** @type {Change} */ (program[key]) })).filter(
-      ({ change, words }) => change.a !== change.b || (program.alone && words === MEAN),
+      ({ change, unit, words }) => differs(change, unit) || (program.alone && words === MEAN),
     ),
   );
-  const equal = found.changes.filter((/** @type {any} */ program) => !differs(program) && !program.alone).length;
+  const equal = found.changes.filter((/** @type {any} */ program) => !changed(program) && !program.alone).length;
   /** @type {import("../core/table.js").Column<any>[]} */
   const columns = [
     { name: "program", of: (row) => row.program.label },
     { name: "matched by", of: (row) => (row.program.alone ? `only in ${row.program.alone}` : row.program.matched) },
     { name: "figure", of: (row) => row.words },
     { name: "A", of: (row) => row.change.a, unit: (row) => row.unit, origin: (row) => row.origin },
-    { name: "B", of: (row) => row.change.b, unit: (row) => row.unit, origin: (row) => row.origin },
+    { name: "B", of: (row) => row.change.b, unit: (row) => ofSide(row.unit, "b"), origin: (row) => row.origin },
     {
       name: "B − A",
-      of: (row) => (row.change.b ?? 0) - (row.change.a ?? 0),
+      of: (row) => differenceOf(row.change.a, row.change.b, row.unit)[0],
       cell: (row) => changeOf(row.change.a, row.change.b, row.unit),
-      unit: (row) => row.unit,
+      unit: (row) => alike(null, null, row.unit).unit,
       origin: (row) => row.origin,
     },
   ];
@@ -146,12 +153,12 @@ function steps(found) {
     { name: "family", of: (row) => row.family },
     { name: "program", of: (row) => row.program },
     { name: `${NAMES.ofRun}, A`, unit: "cycles", origin: "comparison.step", of: (row) => row.cycles_per_run.a },
-    { name: `${NAMES.ofRun}, B`, unit: "cycles", origin: "comparison.step", of: (row) => row.cycles_per_run.b },
+    { name: `${NAMES.ofRun}, B`, unit: ofSide("cycles", "b"), origin: "comparison.step", of: (row) => row.cycles_per_run.b },
     {
       name: "B − A",
-      unit: "cycles",
+      unit: alike(null, null, "cycles").unit,
       origin: "comparison.step",
-      of: (row) => (row.cycles_per_run.b ?? 0) - (row.cycles_per_run.a ?? 0),
+      of: (row) => differenceOf(row.cycles_per_run.a, row.cycles_per_run.b, "cycles")[0],
       cell: (row) => changeOf(row.cycles_per_run.a, row.cycles_per_run.b, "cycles"),
     },
   ];
@@ -165,6 +172,6 @@ function steps(found) {
 }
 
 /** @param {any} program @returns {boolean} */
-function differs(program) {
-  return FIGURES.some(([key]) => program[key].a !== program[key].b);
+function changed(program) {
+  return FIGURES.some(([key, , unit]) => differs(program[key], unit));
 }

@@ -1,6 +1,7 @@
 /** When does what happen, and why does an IPU wait? */
 
 import { h } from "../core/dom.js";
+import { clocksNote } from "../core/value.js";
 import { controls, filters } from "./execution/controls.js";
 import { wholeSection, windowSection } from "./execution/kinds.js";
 import { Model } from "./execution/model.js";
@@ -24,7 +25,8 @@ export const execution = {
     const layouts = new Map(models.map((model) => [model, new Layouts(model)]));
     const timelines = models.map((model) => new Timeline(model, /** @type {Layouts} */ (layouts.get(model)), scene));
     const [first] = timelines;
-    const parts = [controls(scene, (words) => first?.figure.say(words)), filters(scene)];
+    const note = timelines.length > 1 ? clocksNote() : "";
+    const parts = [controls(scene, (words) => first?.figure.say(words)), filters(scene), ...(note ? [h("p", { class: "note" }, note)] : [])];
     timelines.forEach((timeline) => {
       const { side } = timeline.model;
       if (timelines.length > 1) parts.push(h("h2", {}, `${side.name.toUpperCase()}: ${side.label}`));

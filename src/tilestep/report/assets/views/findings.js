@@ -41,8 +41,8 @@ async function ofSide(side, named) {
     "section",
     { "aria-label": side.label },
     named ? h("h2", {}, `${side.name.toUpperCase()}: ${side.label}`) : null,
-    together(found?.together),
-    steady(found?.steady),
+    together(side, found?.together),
+    steady(side, found?.steady),
     first.length ? [named ? null : h("h2", {}, "First of all"), list(side, first, most)] : h("p", { class: "absent" }, side.head.emulated ? nothing : `Nothing ran. ${found ? "" : nothing}`),
     fixed.length ? [h("h2", {}, "Fixed costs"), h("p", { class: "note" }, "No edit spares them: they weigh less the longer the program runs."), list(side, fixed, 0)] : null,
     aside.length ? [h("h2", {}, "Worth knowing"), list(side, aside, 0)] : null,
@@ -50,8 +50,8 @@ async function ofSide(side, named) {
   );
 }
 
-/** What the findings save if all are followed. @param {any} found @returns {HTMLElement | null} */
-function together(found) {
+/** What the findings save if all are followed. @param {Side} side @param {any} found @returns {HTMLElement | null} */
+function together(side, found) {
   if (!found) return null;
   const { gain: saved, how, basis, numbers, left } = found;
   return h(
@@ -60,7 +60,7 @@ function together(found) {
     `With ${listed(numbers)} all done: `,
     h("strong", {}, how === "about" ? "about " : "", "−", valueOf(saved.share, "share", "findings.together")),
     " of the time, ",
-    valueOf(saved.cycles, "cycles", "findings.together"),
+    valueOf(saved.cycles, side.cycles, "findings.together"),
     `, played together${basis ? ` (${basis})` : ""}.${left.map((/** @type {string} */ phrase) => ` Not in it: ${phrase}.`).join("")}`,
   );
 }
@@ -72,18 +72,18 @@ function listed(numbers) {
   return numbers.length < 2 ? `${first}` : `${numbers.slice(0, -1).join(", ")} and ${last}`;
 }
 
-/** @param {any} found @returns {HTMLElement | null} */
-function steady(found) {
+/** @param {Side} side @param {any} found @returns {HTMLElement | null} */
+function steady(side, found) {
   if (!found || found.turn_cycles === null) return null;
   return h(
     "p",
     { class: "steady" },
     `Once warm, a run of ${found.label} takes `,
-    valueOf(found.turn_cycles, "cycles", "findings.turn"),
+    valueOf(found.turn_cycles, side.cycles, "findings.turn"),
     " from one run to the next; set-up apart from ",
     valueOf(found.turns, "count", "findings.runs"),
     " of them took ",
-    valueOf(found.set_up_cycles, "cycles", "findings.set_up"),
+    valueOf(found.set_up_cycles, side.cycles, "findings.set_up"),
     ".",
   );
 }
@@ -104,11 +104,11 @@ function entry(side, finding, most) {
   ];
   return [
     h("h3", { class: !edit && part !== "first" && "told" }, edit ? edit : text),
-    gain(finding, most),
+    gain(side, finding, most),
     unknown ? h("p", { class: "unknown" }, `What that saves is not known: ${unknown}.`) : null,
     code ? h("pre", { class: "edit", tabindex: "0", "aria-label": "the edit as code" }, h("code", {}, code)) : null,
     edit ? h("p", {}, text) : null,
-    ways.length ? h("ul", { class: "ways" }, ways.map((/** @type {any} */ way) => h("li", {}, `or ${way.edit}: `, amount(way.gain, way.how), way.basis ? ` (${way.basis})` : ""))) : null,
+    ways.length ? h("ul", { class: "ways" }, ways.map((/** @type {any} */ way) => h("li", {}, `or ${way.edit}: `, amount(side, way.gain, way.how), way.basis ? ` (${way.basis})` : ""))) : null,
     others.length > 1 ? h("ul", { class: "others" }, others.map((/** @type {any} */ other) => h("li", {}, h("a", { href: link("source", { file: other.file, line: other.number }) }, other.label), " ", valueOf(other.share, "share", "findings.replayed")))) : null,
     h("p", { class: "links" }, links.flatMap((each) => (each ? [each, " "] : []))),
   ];
@@ -121,27 +121,27 @@ function proof(side, { proof: view, see, program }) {
   return h("a", { href: link(view, { ...see, ...of }) }, `see ${proofTitle(view)}${words}`);
 }
 
-/** @param {any} finding @param {number} most @returns {HTMLElement | null} */
-function gain({ gain: found, how, basis }, most) {
+/** @param {Side} side @param {any} finding @param {number} most @returns {HTMLElement | null} */
+function gain(side, { gain: found, how, basis }, most) {
   if (!found) return null;
   const note = [how === "within 2 %" ? "within 2 %" : "", basis].filter(Boolean).join("; ");
-  if (found.tile_bytes !== null) return h("p", { class: "gain" }, amount(found, how), " on the fullest tile", note ? ` (${note})` : "");
+  if (found.tile_bytes !== null) return h("p", { class: "gain" }, amount(side, found, how), " on the fullest tile", note ? ` (${note})` : "");
   const width = most > 0 ? Math.max(1, (100 * (found.share ?? 0)) / most) : 0;
   return h(
     "p",
     { class: "gain" },
     width ? h("span", { class: "gain-bar", "aria-hidden": "true", style: { width: `${width * 0.12}rem` } }) : null,
-    amount(found, how),
+    amount(side, found, how),
     note ? ` (${note})` : "",
   );
 }
 
-/** How much an edit saves. @param {any} found @param {string} how @returns {import("../core/dom.js").Children} */
-function amount(found, how) {
+/** How much an edit saves. @param {Side} side @param {any} found @param {string} how @returns {import("../core/dom.js").Children} */
+function amount(side, found, how) {
   const origin = how === "replayed" ? "findings.replayed" : how === "about" ? "findings.about" : "findings.within";
   const sure = how === "about" ? "about " : "";
   if (found.tile_bytes !== null) return [h("strong", {}, sure, "−", valueOf(found.tile_bytes, "bytes", origin))];
-  return [h("strong", {}, sure, "−", valueOf(found.share, "share", origin)), " of the time, ", valueOf(found.cycles, "cycles", origin)];
+  return [h("strong", {}, sure, "−", valueOf(found.share, "share", origin)), " of the time, ", valueOf(found.cycles, side.cycles, origin)];
 }
 
 /** @param {Side} side @param {number | null} idle @returns {HTMLElement[] | null} */
@@ -153,7 +153,7 @@ function kinds(side, idle) {
     .sort((a, b) => all[b] - all[a])
     .map((kind) => ({ key: kind, ...lookOf(kind), values: [all[kind]] }));
   if (!rows.length || !side.head.emulated) return null;
-  return [h("h2", {}, `Time of IPU ${ipu}, the busiest`), bars({ label: `time of IPU ${ipu} by kind`, rows, unit: "cycles", origin: "head.kinds", whole })];
+  return [h("h2", {}, `Time of IPU ${ipu}, the busiest`), bars({ label: `time of IPU ${ipu} by kind`, rows, unit: side.cycles, origin: "head.kinds", whole })];
 }
 
 /** @param {Side[]} sides @param {import("../core/page.js").Page} page @returns {HTMLElement[]} */

@@ -106,7 +106,7 @@ function answer(steps, two) {
   if (!steps.cycles) return [];
   const named = rows.slice(0, MOST_FAMILIES).flatMap((row, place) => [place ? ", " : "", `${row.family} `, valueOf(row.cycles / steps.cycles, "share", "steps.share")]);
   const whose = two ? h("strong", {}, `${steps.side.name.toUpperCase()}: `) : null;
-  return [h("p", { class: "answer" }, whose, `${steps.ran ? "All steps take" : "One run of each program takes"} `, valueOf(steps.cycles, "cycles", steps.ran ? "steps.cycles" : "steps.once"), ". By family: ", named, rows.length > MOST_FAMILIES ? " and others." : ".")];
+  return [h("p", { class: "answer" }, whose, `${steps.ran ? "All steps take" : "One run of each program takes"} `, valueOf(steps.cycles, steps.side.cycles, steps.ran ? "steps.cycles" : "steps.once"), ". By family: ", named, rows.length > MOST_FAMILIES ? " and others." : ".")];
 }
 
 /** @param {string} value @returns {Grouping} */

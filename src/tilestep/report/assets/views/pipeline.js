@@ -4,6 +4,7 @@ import { h, replace } from "../core/dom.js";
 import { legend } from "../core/legend.js";
 import { count } from "../core/format.js";
 import { set } from "../core/state.js";
+import { clocksNote } from "../core/value.js";
 import { kindLook, waitLook, groupLook } from "./pipeline/looks.js";
 import { drawnKind, Model } from "./pipeline/model.js";
 import { Scene } from "./pipeline/scene.js";
@@ -60,6 +61,7 @@ function parts(models) {
   const title = (/** @type {Model} */ model) => (many ? [h("h3", {}, `${model.side.name.toUpperCase()}: ${model.side.label}`)] : []);
   const timed = models.filter((model) => model.update.inDetail);
   const groups = [...new Set(timed.flatMap((model) => model.update.pieces.map(({ group }) => group)))].filter((group) => group !== "own");
+  const note = timed.length > 1 ? clocksNote() : "";
   const whys = [...new Set(timed.flatMap((model) => model.update.gaps.map(({ why }) => why)))];
   return [
     h("h2", {}, "The schedule, as it is drawn"),
@@ -67,6 +69,7 @@ function parts(models) {
     legend(kindsOf(models).map((kind) => kindLook(kind))),
     ...models.flatMap((model) => [...title(model), gridFigure(model, scene).element]),
     h("h2", {}, "What happened, on the axis of emulated time"),
+    ...(note ? [h("p", { class: "note" }, note)] : []),
     ...(timed.length ? [legend([...kindsOf(timed).map((kind) => kindLook(kind)), ...groups.map(groupLook), ...whys.map((why) => waitLook(why))])] : []),
     ...models.flatMap((model) => [...title(model), ...(model.update.inDetail ? [timesFigure(model, scene).element, cover(model)] : [missing(model)])]),
     ...bubbleSection(models),

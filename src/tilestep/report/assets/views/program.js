@@ -4,7 +4,7 @@ import { h, replace } from "../core/dom.js";
 import { edged } from "../core/edges.js";
 import { count, plural } from "../core/format.js";
 import { get, number, set } from "../core/state.js";
-import { text, valueOf } from "../core/value.js";
+import { ofSide, text, valueOf } from "../core/value.js";
 import { nodePanel } from "./program/panel.js";
 import { allOf, cyclesOf, dearestWay, either, kindWords, treeOf } from "./program/pairs.js";
 import { programTree } from "./program/tree.js";
@@ -67,7 +67,7 @@ function answers({ a, b }) {
     if (!program?.root) return [];
     const { cycles, runs, leaves, numIpus } = program;
     const whose = a && b ? h("strong", {}, program === a ? "A: " : "B: ") : null;
-    const time = valueOf(cycles / (runs || 1), "cycles", runs ? "steps.run" : "steps.once");
+    const time = valueOf(cycles / (runs || 1), ofSide("cycles", program === b ? "b" : "a"), runs ? "steps.run" : "steps.once");
     return [h("p", { class: "answer" }, whose, `The ${plural(leaves.length, "step")} of a run ${leaves.length === 1 ? "takes" : "take"} `, time, ` on ${plural(numIpus, "IPU")}. The program ${runs ? `ran ${plural(runs, "time")}` : "did not run"}.`)];
   });
 }

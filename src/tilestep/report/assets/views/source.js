@@ -84,27 +84,27 @@ function answer({ side, cycles, inTurn, files }, two) {
   const [first] = costs.sort((one, other) => other.cycles - one.cycles);
   if (!first?.cycles) return [];
   const to = h("a", { href: link("source", { file: first.file, line: first.line }) }, `${first.file}:${first.line}`);
-  const what = [first.function ? ` in ${first.function}` : "", " costs most: ", valueOf(first.cycles, "cycles", "source.cycles"), ", ", valueOf(first.cycles / cycles, "share", "source.share"), " of the time in steps."];
+  const what = [first.function ? ` in ${first.function}` : "", " costs most: ", valueOf(first.cycles, side.cycles, "source.cycles"), ", ", valueOf(first.cycles / cycles, "share", "source.share"), " of the time in steps."];
   const whole = side.head.emulated_cycles;
-  const spent = valueOf(whole, "cycles", "head.total");
+  const spent = valueOf(whole, side.cycles, "head.total");
   const steps = inTurn
     ? [" Steps are ", valueOf(cycles / whole, "share", "source.whole"), " of the ", spent, " emulated; the rest is loads, transfers and waits."]
-    : [" Steps take ", valueOf(cycles, "cycles", "source.share"), " in all programs together, some of which may run at once; ", spent, " were emulated."];
-  return [h("p", { class: "answer" }, two ? h("strong", {}, `${side.name.toUpperCase()}: `) : null, to, what, whole ? steps : null, moving(costs, inTurn))];
+    : [" Steps take ", valueOf(cycles, side.cycles, "source.share"), " in all programs together, some of which may run at once; ", spent, " were emulated."];
+  return [h("p", { class: "answer" }, two ? h("strong", {}, `${side.name.toUpperCase()}: `) : null, to, what, whole ? steps : null, moving(side, costs, inTurn))];
 }
 
-/** The line whose calls load and transfer most. @param {Cost[]} costs @param {boolean} inTurn @returns {import("../core/dom.js").Children} */
-function moving(costs, inTurn) {
+/** The line whose calls load and transfer most. @param {Source["side"]} side @param {Cost[]} costs @param {boolean} inTurn @returns {import("../core/dom.js").Children} */
+function moving(side, costs, inTurn) {
   const most = costs.reduce((/** @type {Cost | null} */ found, cost) => (cost.moved > (found?.moved ?? 0) ? cost : found), null);
   if (!most) return null;
   const to = h("a", { href: link("source", { file: most.file, line: most.line }) }, `${most.file}:${most.line}`);
-  return [" The calls of ", to, " load and transfer most: ", valueOf(most.moved, "cycles", "source.moved"), inTurn ? "." : ", programs added up."];
+  return [" The calls of ", to, " load and transfer most: ", valueOf(most.moved, side.cycles, "source.moved"), inTurn ? "." : ", programs added up."];
 }
 
 /** @param {Source} source @param {boolean} two @returns {HTMLElement} */
 function summary({ side, cycles, unknown }, two) {
-  const rest = unknown ? [", of which ", valueOf(unknown, "cycles", "source.cycles"), " have no line"] : null;
-  return h("span", { class: "note" }, two ? `${side.name.toUpperCase()}: ` : null, valueOf(cycles, "cycles", "source.share"), " in steps", rest);
+  const rest = unknown ? [", of which ", valueOf(unknown, side.cycles, "source.cycles"), " have no line"] : null;
+  return h("span", { class: "note" }, two ? `${side.name.toUpperCase()}: ` : null, valueOf(cycles, side.cycles, "source.share"), " in steps", rest);
 }
 
 /**

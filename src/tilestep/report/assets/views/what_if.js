@@ -72,7 +72,7 @@ function tornado(found, sides) {
   rows.sort((one, other) => size(other) - size(one));
   const shown = rows.filter((pair) => size(pair) >= LEAST);
   const most = Math.max(LEAST, ...shown.map(size));
-  const whole = new Map(found.map(({ side, cycles, basis, parallel }) => [side.name, { cycles, basis, parallel }]));
+  const whole = new Map(found.map(({ side, cycles, basis, parallel }) => [side.name, { side, cycles, basis, parallel }]));
   const body = shown.flatMap((pair) =>
     sides.map((side, index) => {
       const knob = pair[side.name];
@@ -83,7 +83,7 @@ function tornado(found, sides) {
         { role: "row", "data-knob": first.knob },
         index === 0 ? h("th", { role: "rowheader", scope: "row", rowspan: sides.length, class: "words knob", tabindex: "0", "data-tip": first.meaning }, upper(first.title), " ", h("code", {}, first.knob)) : null,
         sides.length > 1 ? h("td", { role: "cell", class: "words" }, side.name.toUpperCase()) : null,
-        h("td", { role: "cell", class: "number" }, knob ? now(knob, whole.get(side.name)) : "–"),
+        h("td", { role: "cell", class: "number" }, knob ? now(knob, side, whole.get(side.name)) : "–"),
         h("td", { role: "cell", class: "words changes" }, changes.length ? changes : "–"),
       );
     }),
@@ -141,12 +141,12 @@ function isUnplayed(knob) {
   return knob.unknown.length > 0 && !Object.keys(knob.changes).length;
 }
 
-/** What a knob is: a value of the machine, or what the supersteps of a family take. @param {Knob} knob @param {{cycles: number, basis: string, parallel: boolean} | undefined} whole @returns {import("../core/dom.js").Children} */
-function now(knob, whole) {
+/** What a knob is: a value of the machine, or what the supersteps of a family take. @param {Knob} knob @param {Side} side @param {{cycles: number, parallel: boolean} | undefined} whole @returns {import("../core/dom.js").Children} */
+function now(knob, side, whole) {
   if (knob.now) return knob.now;
   if (!knob.cycles) return "not known";
   const rest = !whole?.cycles ? "" : whole.parallel ? ", programs added up" : `, ${share(knob.cycles, whole.cycles)} of the time`;
-  return [valueOf(knob.cycles, "cycles", "what_if.family"), rest];
+  return [valueOf(knob.cycles, side.cycles, "what_if.family"), rest];
 }
 
 /** @param {string} words @returns {string} */
@@ -154,7 +154,7 @@ function upper(words) {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
-/** @param {Knob} knob @param {number} most @param {{cycles: number, basis: string, parallel: boolean} | undefined} whole @returns {HTMLElement[]} */
+/** @param {Knob} knob @param {number} most @param {{side: Side, cycles: number} | undefined} whole @returns {HTMLElement[]} */
 function changesOf(knob, most, whole) {
   const settings = [...Object.keys(knob.changes), ...knob.unknown];
   if (knob.unknown.length) settings.sort();
@@ -169,7 +169,7 @@ function changesOf(knob, most, whole) {
  * @param {string} setting
  * @param {number} change
  * @param {number} most
- * @param {{cycles: number, basis: string, parallel: boolean} | undefined} whole
+ * @param {{side: Side, cycles: number} | undefined} whole
  * @returns {HTMLElement}
  */
 function line(setting, change, most, whole) {
@@ -183,7 +183,7 @@ function line(setting, change, most, whole) {
     h("span", { class: "setting" }, words(setting)),
     h("span", { class: "axis", "aria-hidden": "true" }, !change ? null : h("span", { class: change < 0 ? "turned-bar shorter" : "turned-bar longer", style: { left: `${left}%`, width: `${width}%` } })),
     h("span", { class: "value", tabindex: "0", "data-value": change, "data-unit": "share", "data-tip": tip }, percent(change)),
-    h("span", { class: "saved" }, whole?.cycles && change ? [sign, valueOf(Math.round(Math.abs(change) * whole.cycles), "cycles", "what_if.saved")] : ""),
+    h("span", { class: "saved" }, whole?.cycles && change ? [sign, valueOf(Math.round(Math.abs(change) * whole.cycles), whole.side.cycles, "what_if.saved")] : ""),
   );
 }
 

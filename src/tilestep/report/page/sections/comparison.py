@@ -7,7 +7,7 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any, Final
 
-from tilestep.report.comparison import ProgramChange, compare, matched
+from tilestep.report.comparison import ProgramChange, StepChange, compare, matched
 from tilestep.report.page.block import Block
 from tilestep.report.reader import Report
 
@@ -32,6 +32,8 @@ def comparison(a: Report, b: Report) -> Block | None:
     differ), changes (of programs: label, matched, alone ('A', 'B' or ''), runs, cycles, cycles_per_run, load_cycles, peak_tile_bytes,
     flops_per_run, each {a, b}), steps (program, line, scope, family, cycles_per_run and executions_per_run, each {a, b}), left_out (steps).
 
+    Times are in cycles, which the page turns into seconds by the clock of each recording.
+
     Raises: RecordingError if a recording is damaged.
     """
     if "compilation" not in a.parts or "compilation" not in b.parts:
@@ -45,13 +47,20 @@ def comparison(a: Report, b: Report) -> Block | None:
             "machines": [list(row) for row in found.machines],
             "names": list(found.names),
             "changes": [_change(program) for program in found.programs],
-            "steps": [asdict(step) for step in found.steps[:MOST_STEPS]],
+            "steps": [_step(step) for step in found.steps[:MOST_STEPS]],
             "left_out": max(0, len(found.steps) - MOST_STEPS),
         }
     )
 
 
+def _step(step: StepChange) -> dict[str, Any]:
+    document = asdict(step)
+    del document["emulated_s_per_run"]
+    return document
+
+
 def _change(program: ProgramChange) -> dict[str, Any]:
     document = asdict(program)
-    del document["name"], document["keys"]
+    for name in ("name", "keys", "emulated_s", "emulated_s_per_run", "load_emulated_s"):
+        del document[name]
     return {**document, "alone": "" if program.matched else "A" if program.keys[1] is None else "B"}

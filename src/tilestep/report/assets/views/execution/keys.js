@@ -101,9 +101,9 @@ function middle({ scene, model }, selected) {
 }
 
 /** @param {Timeline} timeline @returns {string} */
-function shown({ scene }) {
+function shown({ scene, model }) {
   const from = Math.max(0, Math.round(scene.from));
-  return `${text(Math.round(scene.to) - from, "cycles")} shown, from cycle ${count(from)} to ${count(scene.to)}`;
+  return `${text(Math.round(scene.to) - from, model.side.cycles)} shown, from cycle ${count(from)} to ${count(scene.to)}`;
 }
 
 /** The event of a lane at a cycle, or nearest to it; -1: none is shown. @param {Timeline} timeline @param {import("./model.js").Lane} lane @param {number} cycle @returns {number} */
@@ -137,7 +137,7 @@ function move(timeline, selected, way) {
   while (row >= lane.begin && row < lane.end && bars.hidden[at(model.kind, row)]) row += way;
   if (row < lane.begin || row >= lane.end) return `no event ${way > 0 ? "behind" : "before"} it on ${lane.name}`;
   const gap = way > 0 ? at(model.start, row) - at(model.end, selected) : 0;
-  return choose(timeline, row) + (gap > 0 ? `. Before it, ${at(model.hole, row) ? `${text(gap, "cycles")} of ${lane.name} are not recorded` : `${lane.name} waited ${text(gap, "cycles")}`}: ${model.reasonOf(row)}` : "");
+  return choose(timeline, row) + (gap > 0 ? `. Before it, ${at(model.hole, row) ? `${text(gap, model.side.cycles)} of ${lane.name} are not recorded` : `${lane.name} waited ${text(gap, model.side.cycles)}`}: ${model.reasonOf(row)}` : "");
 }
 
 /** @param {Timeline} timeline @param {number} selected @param {1 | -1} way @returns {string} */
@@ -173,8 +173,8 @@ function measure({ scene, model }, selected) {
   const [from, to] = [at(model.start, selected), at(model.end, selected)];
   if (scene.range && scene.range[0] !== from) {
     scene.measure(Math.min(scene.range[0], from), Math.max(scene.range[0], to));
-    return `measured: ${text((scene.range?.[1] ?? 0) - (scene.range?.[0] ?? 0), "cycles")}`;
+    return `measured: ${text((scene.range?.[1] ?? 0) - (scene.range?.[0] ?? 0), model.side.cycles)}`;
   }
   scene.measure(from, to);
-  return `measured: ${text(to - from, "cycles")}. Go to another event and press M to measure up to its end`;
+  return `measured: ${text(to - from, model.side.cycles)}. Go to another event and press M to measure up to its end`;
 }

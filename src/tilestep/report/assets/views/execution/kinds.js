@@ -61,7 +61,9 @@ export function windowSection(models, scene) {
   const sides = models.map(({ side }) => side);
   const draw = () => {
     const [from, to] = scene.range ?? [Math.max(0, Math.floor(scene.from)), Math.ceil(scene.to)];
-    title.textContent = `Time by kind from ${text(from, "cycles")} to ${text(to, "cycles")}${scene.range ? ", as measured" : ", as shown"}`;
+    const spans = [...new Set(sides.map(({ cycles: unit }) => `from ${text(from, unit)} to ${text(to, unit)}`))];
+    const span = spans.length > 1 ? sides.map(({ name }, place) => `${spans[place]} of ${name.toUpperCase()}`).join(", ") : spans[0];
+    title.textContent = `Time by kind ${span}${scene.range ? ", as measured" : ", as shown"}`;
     const of = models.map((model) => {
       const lane = laneFor(model, scene);
       const shown = model.lanes.filter(({ kind }) => !scene.hiddenLanes.has(kind));

@@ -57,12 +57,12 @@ function facts(scene, model, row) {
     if (stage >= 0) found.push(["stage", valueOf(stage, "count", "execution.runs")]);
     if (microbatch >= 0) found.push(["microbatch", valueOf(microbatch, "count", "execution.runs")]);
     if (model.textOfRun("group", run)) found.push(["group", model.textOfRun("group", run)]);
-    found.push(["dispatched", [valueOf(model.ofRun("host_cycle", run), "cycles", "execution.cycle"), line ? ` by ${line}` : ""]]);
+    found.push(["dispatched", [valueOf(model.ofRun("host_cycle", run), model.side.cycles, "execution.cycle"), line ? ` by ${line}` : ""]]);
   }
   found.push(
-    ["from", valueOf(at(model.start, row), "cycles", "execution.cycle")],
-    ["to", valueOf(at(model.end, row), "cycles", "execution.cycle")],
-    ["time", [valueOf(at(model.end, row) - at(model.start, row), "cycles", "execution.duration"), ` (${count(at(model.end, row) - at(model.start, row))} cycles)`]],
+    ["from", valueOf(at(model.start, row), model.side.cycles, "execution.cycle")],
+    ["to", valueOf(at(model.end, row), model.side.cycles, "execution.cycle")],
+    ["time", [valueOf(at(model.end, row) - at(model.start, row), model.side.cycles, "execution.duration"), ` (${count(at(model.end, row) - at(model.start, row))} cycles)`]],
     ...(whole < 0
       ? /** @type {typeof found} */ ([
           ["its cause", cause >= 0 ? jump(cause) : cause === -2 ? "not on this page" : "nothing in the recording"],
@@ -114,9 +114,9 @@ function spansTable(model, spans, label) {
       { name: "scope", of: (span) => span.leaf?.scope },
       { name: "line", of: (span) => span.leaf?.line },
       { name: "executions", unit: "count", origin: "execution.spans", of: (span) => span.times },
-      { name: "from", unit: "cycles", origin: "execution.spans", of: (span) => span.from },
-      { name: "to", unit: "cycles", origin: "execution.spans", of: (span) => span.to },
-      { name: "time", unit: "cycles", origin: "execution.spans", of: (span) => span.to - span.from },
+      { name: "from", unit: model.side.cycles, origin: "execution.spans", of: (span) => span.from },
+      { name: "to", unit: model.side.cycles, origin: "execution.spans", of: (span) => span.to },
+      { name: "time", unit: model.side.cycles, origin: "execution.spans", of: (span) => span.to - span.from },
     ],
   });
 }

@@ -117,7 +117,7 @@ export class Timeline {
     if (this.placed.runs) drawRuns(context, model, seen, area, this.placed.runs);
     drawWords(context, model, this.bars, seen, area);
     context.restore();
-    if (scene.range) drawRange(context, scene.range, text(scene.range[1] - scene.range[0], "cycles"), area);
+    if (scene.range) drawRange(context, scene.range, text(scene.range[1] - scene.range[0], model.side.cycles), area);
     const places = this.places();
     if (scene.path) drawPath(context, model, places, area);
     const { selected } = scene;
@@ -169,7 +169,7 @@ export class Timeline {
       if (x - width / 2 >= area.left - 4 && x + width / 2 <= area.left + area.width + 6) context.fillText(words, x - width / 2, bottom - 13);
     }
     context.fillStyle = themeColor("faint");
-    context.fillText(cut(context, `${text(Math.round(area.to - area.from), "cycles")} shown`, area.left - 10), 4, bottom - 12);
+    context.fillText(cut(context, `${text(Math.round(area.to - area.from), this.model.side.cycles)} shown`, area.left - 10), 4, bottom - 12);
     context.fillStyle = themeColor("grid");
     context.fillRect(area.left, area.top - 1, area.width, 1);
   }
@@ -267,7 +267,7 @@ export class Timeline {
         const span = layouts.span(index, begin);
         const { leaf } = span;
         const times = span.times > 1 ? `, ${count(span.times)} times` : "";
-        parts.push(`step: ${called(model.kinds[span.kind] ?? "", leaf?.name ?? "")}${times}, ${exact(span.to - span.from, "cycles")}`);
+        parts.push(`step: ${called(model.kinds[span.kind] ?? "", leaf?.name ?? "")}${times}, ${exact(span.to - span.from, model.side.cycles)}`);
         if (leaf) parts.push([leaf.scope, leaf.line].filter(Boolean).join(" · "));
       }
     }

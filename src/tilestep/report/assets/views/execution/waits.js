@@ -65,7 +65,7 @@ function covered(models) {
     const [unkept, span] = [lanes.reduce((sum, lane) => sum + lane.unkept, 0), lanes.reduce((sum, lane) => sum + lane.span, 0)];
     if (!unkept) return [];
     return [h("p", {}, models.length > 1 ? `${side.name.toUpperCase()}: ` : "", "These waits are of ", valueOf((span - unkept) / span, "share", "execution.unkept"), " of the lanes' time. In the rest, ",
-      valueOf(unkept, "cycles", "execution.unkept"), " of all lanes together, runs took place whose events were not kept: nobody knows what of it was a wait.")];
+      valueOf(unkept, side.cycles, "execution.unkept"), " of all lanes together, runs took place whose events were not kept: nobody knows what of it was a wait.")];
   });
 }
 

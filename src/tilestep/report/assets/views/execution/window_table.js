@@ -85,9 +85,9 @@ export function eventsTable(model, scene, rows, label) {
       { name: "program", of: (row) => ofEvent(row, (event) => model.programLabel(at(model.program, event))) },
       { name: "run", unit: "count", origin: "execution.runs", of: (row) => ofEvent(row, (event) => (at(model.run, event) < 0 ? null : at(model.run, event))) },
       { name: "task", of: (row) => ofEvent(row, (event) => model.textOfRun("task", at(model.run, event)) || null) },
-      { name: "from", unit: "cycles", origin: "execution.cycle", of: begin },
-      { name: "to", unit: "cycles", origin: "execution.cycle", of: end },
-      { name: "time", unit: "cycles", origin: "execution.duration", of: (row) => end(row) - begin(row) },
+      { name: "from", unit: model.side.cycles, origin: "execution.cycle", of: begin },
+      { name: "to", unit: model.side.cycles, origin: "execution.cycle", of: end },
+      { name: "time", unit: model.side.cycles, origin: "execution.duration", of: (row) => end(row) - begin(row) },
     ],
   });
 }

@@ -32,6 +32,11 @@ export function pointsOf(pairs) {
     .slice(0, MOST_POINTS);
 }
 
+/** Time in the clock of its recording; cycles without one. @param {import("../steps/read.js").Steps} steps @param {number} cycles @returns {number} */
+function secondsOf({ side }, cycles) {
+  return cycles / (side.head.clock_hz || 1);
+}
+
 /**
  * @param {object} options
  * @param {OperationPair[]} options.pairs
@@ -45,7 +50,7 @@ export function pointsOf(pairs) {
 export function roofline({ pairs, grouping, two, looks, chosen, choose, table }) {
   const points = pointsOf(pairs);
   const all = [...new Set(pairs.flatMap(({ a, b }) => [a, b].flatMap((operation) => (operation ? [operation.steps] : []))))];
-  const most = Math.max(...all.map(({ cycles }) => cycles), 1);
+  const most = Math.max(...all.map((steps) => secondsOf(steps, steps.cycles)), 0) || 1;
   const exchange = unique(all.flatMap((steps) => steps.roofs.exchange.map(({ rate, words }, place) => ({ rate, words, dashed: place > 0 }))));
   const used = new Set(points.map(({ operation }) => operation.roof));
   const flat = unique(all.flatMap((steps) => steps.roofs.flops.flatMap(({ rate, words }, place) => (rate && (used.has(place) || (place === 0 && used.size === 0)) ? [{ rate, words, dashed: false }] : []))));
@@ -201,8 +206,8 @@ export function roofline({ pairs, grouping, two, looks, chosen, choose, table })
   }
 
   /** @param {Operation} operation @returns {number} */
-  function radius({ cycles }) {
-    return 4 + 9 * Math.sqrt(cycles / most);
+  function radius(operation) {
+    return 4 + 9 * Math.sqrt(secondsOf(operation.steps, operation.cycles) / most);
   }
 
   /** @param {number} x @param {number} y @returns {Point | undefined} */
@@ -219,7 +224,7 @@ export function roofline({ pairs, grouping, two, looks, chosen, choose, table })
     const whose = two ? `${hollow ? "A" : "B"}: ` : "";
     const of = peak !== null && roof ? `, ${share(peak, 1)} of the peak for ${roof.words}` : "";
     const moved = Number.isFinite(x) ? `${text(x, "flops")} for each byte that the busiest tile receives` : "no exchange";
-    return `${whose}${titleOf(operation, grouping)}: ${text(y, "flop/s")}${of}; ${moved}; ${text(operation.cycles, "cycles")} in all, ${share(operation.cycles, operation.steps.cycles)}.`;
+    return `${whose}${titleOf(operation, grouping)}: ${text(y, "flop/s")}${of}; ${moved}; ${text(operation.cycles, operation.steps.side.cycles)} in all, ${share(operation.cycles, operation.steps.cycles)}.`;
   }
 
   /** @param {string} key @returns {string | null | undefined} */

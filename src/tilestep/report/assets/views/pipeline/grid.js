@@ -64,7 +64,7 @@ function gridTable(model, rows) {
       { name: "kind", of: drawnKind },
       { name: "stage", unit: "count", origin: "pipeline.count", of: ({ stage }) => stage },
       { name: "microbatch", unit: "count", origin: "pipeline.count", of: ({ microbatch }) => (microbatch < 0 ? null : microbatch) },
-      { name: "its own work", unit: "cycles", origin: "pipeline.own", of: ({ cycles }) => (cycles < 0 ? null : cycles) },
+      { name: "its own work", unit: model.side.cycles, origin: "pipeline.own", of: ({ cycles }) => (cycles < 0 ? null : cycles) },
     ],
   });
 }

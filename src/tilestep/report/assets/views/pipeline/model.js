@@ -130,7 +130,7 @@ export class Model {
   words(task) {
     const kind = task.both ? "forward and backward in one program" : task.kind;
     const of = task.microbatch < 0 ? "" : ` of microbatch ${task.microbatch}`;
-    const took = task.cycles < 0 ? "its events were not kept" : `its own work took ${text(task.cycles, "cycles")} (${exact(task.cycles, "cycles")})`;
+    const took = task.cycles < 0 ? "its events were not kept" : `its own work took ${text(task.cycles, this.side.cycles)} (${exact(task.cycles, this.side.cycles)})`;
     const when = task.begin < 0 ? "" : `, from cycle ${count(task.begin)} to ${count(task.end)} of the update`;
     return `${this.label(task)}: ${kind}${of}, stage ${task.stage}, ${this.deviceName(task.device).split(" · ")[0]}; ${took}${when}; run ${count(task.run)}`;
   }

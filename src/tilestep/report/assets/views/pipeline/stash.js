@@ -120,7 +120,7 @@ function stashFigure(model, scene) {
         columns: [
           { name: "stage", unit: "count", origin: "pipeline.count", of: ({ stage }) => stage },
           { name: "from slot", unit: "count", origin: "pipeline.slot", of: ({ slot }) => slot },
-          { name: "from", unit: "cycles", origin: "pipeline.cycle", of: ({ cycle }) => (cycle < 0 ? null : cycle) },
+          { name: "from", unit: model.side.cycles, origin: "pipeline.cycle", of: ({ cycle }) => (cycle < 0 ? null : cycle) },
           { name: "microbatches", unit: "count", origin: "pipeline.stash", of: (change) => change.count },
         ],
       }),

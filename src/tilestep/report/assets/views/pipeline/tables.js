@@ -86,7 +86,7 @@ function sentence(model, many) {
   const { update } = model;
   const spent = spentOf(model);
   const waiting = update.inDetail && update.cycles ? spent.reduce((sum, { waiting: of }) => sum + (of ?? 0), 0) / (update.cycles * spent.length) : null;
-  const happened = waiting === null ? "" : [" In what happened they wait ", valueOf(waiting, "share", "pipeline.happened"), " of ", valueOf(update.cycles, "cycles", "pipeline.happened"), "."];
+  const happened = waiting === null ? "" : [" In what happened they wait ", valueOf(waiting, "share", "pipeline.happened"), " of ", valueOf(update.cycles, model.side.cycles, "pipeline.happened"), "."];
   return h(
     "p",
     {},
@@ -96,7 +96,7 @@ function sentence(model, many) {
     " of the time; with the measured cost of each task ",
     valueOf(update.measured.bubble, "share", "pipeline.simulated"),
     " of ",
-    valueOf(Math.round(update.measured.whole), "cycles", "pipeline.simulated"),
+    valueOf(Math.round(update.measured.whole), model.side.cycles, "pipeline.simulated"),
     ".",
     happened,
     update.serial ? " Each microbatch passes all stages before the next one begins." : null,
@@ -157,7 +157,7 @@ export function stagesSection(models) {
         {},
         sides.length > 1 ? h("strong", {}, `${side.name.toUpperCase()} `) : null,
         `The longest is stage ${longest.stage}: `,
-        valueOf(Math.round(longest.microbatch), "cycles", "pipeline.task"),
+        valueOf(Math.round(longest.microbatch), side.cycles, "pipeline.task"),
         " for a microbatch. ",
         json.stages.length > 1 ? [`The shortest, stage ${shortest.stage}, takes `, valueOf(longest.microbatch ? shortest.microbatch / longest.microbatch : 1, "share", "pipeline.task"), " of that."] : null,
       );

@@ -30,7 +30,7 @@ function lookOfBar(bar) {
 
 /** @param {Model} model @param {Bar} bar @returns {string} */
 function wordsOf(model, bar) {
-  const took = `${text(bar.end - bar.begin, "cycles")} (${exact(bar.end - bar.begin, "cycles")})`;
+  const took = `${text(bar.end - bar.begin, model.side.cycles)} (${exact(bar.end - bar.begin, model.side.cycles)})`;
   if (bar.why) return `${model.deviceName(bar.device)} waits ${took}: ${bar.reason}`;
   const what = bar.group === "own" && bar.task ? model.words(bar.task) : `${groupLook(bar.group).words}${bar.task ? ` for ${model.words(bar.task)}` : ""}`;
   return `${what}\nthis bar: ${took}, from cycle ${count(bar.begin)} of the update`;
@@ -41,7 +41,7 @@ export function timesFigure(model, scene) {
   const bars = barsOf(model);
   const bar = (/** @type {number} */ row, /** @type {number} */ index) => /** @type {Bar} */ (bars[row]?.[index]);
   const made = rowsFigure({
-    label: `What happened in ${model.nameOf(model.update)} of ${model.side.label}: ${plural(model.devices.length, "device")}, ${text(model.update.cycles, "cycles")}`,
+    label: `What happened in ${model.nameOf(model.update)} of ${model.side.label}: ${plural(model.devices.length, "device")}, ${text(model.update.cycles, model.side.cycles)}`,
     window: scene.cycles,
     ticks: (from, to, most) => ticks(Math.max(0, from), to, most, model.side.head.clock_hz),
     rows: model.devices.map((_, row) => ({
@@ -70,9 +70,9 @@ export function timesFigure(model, scene) {
           { name: "device", of: ({ device }) => model.deviceName(device) },
           { name: "task", of: ({ task }) => (task ? model.label(task) : null) },
           { name: "what", of: (each) => (each.why ? each.reason : lookOfBar(each).words) },
-          { name: "from", unit: "cycles", origin: "pipeline.cycle", of: ({ begin }) => begin },
-          { name: "to", unit: "cycles", origin: "pipeline.cycle", of: ({ end }) => end },
-          { name: "time", unit: "cycles", origin: "pipeline.happened", of: ({ begin, end }) => end - begin },
+          { name: "from", unit: model.side.cycles, origin: "pipeline.cycle", of: ({ begin }) => begin },
+          { name: "to", unit: model.side.cycles, origin: "pipeline.cycle", of: ({ end }) => end },
+          { name: "time", unit: model.side.cycles, origin: "pipeline.happened", of: ({ begin, end }) => end - begin },
         ],
       }),
   });

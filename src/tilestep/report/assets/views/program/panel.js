@@ -3,7 +3,7 @@
 import { h } from "../../core/dom.js";
 import { changeOf } from "../../core/pairs.js";
 import { link } from "../../core/state.js";
-import { valueOf } from "../../core/value.js";
+import { ofSide, valueOf } from "../../core/value.js";
 import { CYCLE_KINDS, KIND, NAMES } from "../steps/read.js";
 import { either, kindWords } from "./pairs.js";
 
@@ -69,8 +69,8 @@ export function nodePanel(node, pair) {
     const at = (/** @type {Node | undefined} */ each, /** @type {Program | undefined} */ program) => (each && program ? (figure.of(each, program) ?? null) : null);
     const [a, b] = [at(node.a, pair.a), at(node.b, pair.b)];
     if (a === null && b === null) return null;
-    const cell = (/** @type {number | null} */ value) => h("td", { class: "number" }, valueOf(value, figure.unit, figure.origin));
-    return h("tr", {}, h("th", { scope: "row" }, figure.words), two ? [cell(a), cell(b), h("td", { class: "number" }, changeOf(a, b, figure.unit))] : cell(b ?? a));
+    const cell = (/** @type {number | null} */ value, /** @type {"a" | "b"} */ side) => h("td", { class: "number" }, valueOf(value, ofSide(figure.unit, side), figure.origin));
+    return h("tr", {}, h("th", { scope: "row" }, figure.words), two ? [cell(a, "a"), cell(b, "b"), h("td", { class: "number" }, changeOf(a, b, figure.unit))] : cell(b ?? a, pair.b ? "b" : "a"));
   });
   const texts = TEXTS.map((row) => {
     const said = [...new Set(of.map(([each]) => row.of(each)))].filter(Boolean);

@@ -4,7 +4,7 @@ import { h } from "../../core/dom.js";
 import { count, plural } from "../../core/format.js";
 import { changeOf } from "../../core/pairs.js";
 import { link } from "../../core/state.js";
-import { explained, text } from "../../core/value.js";
+import { differenceOf, explained, ofSide, text } from "../../core/value.js";
 import { marked } from "../source/code.js";
 import { KIND, NAMES, shortScope } from "../steps/read.js";
 import { RowWindow } from "../steps/window.js";
@@ -112,7 +112,7 @@ export function programTree({ root, pair, open, choose }) {
     const ran = Boolean((pair.b ?? pair.a)?.runs);
     const share = node.cycles / whole;
     return [
-      number(node.cycles / runs, "cycles", ran ? "steps.run" : "steps.once"),
+      number(node.cycles / runs, ofSide("cycles", pair.b ? "b" : "a"), ran ? "steps.run" : "steps.once"),
       h("span", { class: "n part", "data-tip": explained(share, "share", "steps.share_of_program") }, h("i", { style: { width: share ? `max(1px, ${share} * (100% - 4.7rem))` : "0" } }), node.cycles ? text(share, "share") : ""),
       number(timesOf(node, ran) / runs, "number", "steps.executions_of_run"),
       number(node.flops / runs, "flops", "steps.flops"),
@@ -125,7 +125,8 @@ export function programTree({ root, pair, open, choose }) {
   function pairCells({ a, b }) {
     const ofRun = (/** @type {Node | undefined} */ node, /** @type {Program | undefined} */ program) => (node ? node.cycles / (program?.runs || 1) : null);
     const [before, after] = [ofRun(a, pair.a), ofRun(b, pair.b)];
-    return [number(before, "cycles", "steps.run"), number(after, "cycles", "steps.run"), h("span", { class: "n", "data-value": (after ?? 0) - (before ?? 0), "data-tip": explained((after ?? 0) - (before ?? 0), "cycles", "steps.run") }, changeOf(before, after, "cycles"))];
+    const [more, unit] = differenceOf(before, after, "cycles");
+    return [number(before, "cycles", "steps.run"), number(after, ofSide("cycles", "b"), "steps.run"), h("span", { class: "n", "data-value": more, "data-tip": explained(more, unit, "steps.run") }, changeOf(before, after, "cycles"))];
   }
 
   /** @param {Both} node */

@@ -3,7 +3,7 @@
 import { h } from "../../core/dom.js";
 import { plural } from "../../core/format.js";
 import { changeOf } from "../../core/pairs.js";
-import { explained, text } from "../../core/value.js";
+import { differenceOf, explained, ofSide, text } from "../../core/value.js";
 import { NAMES } from "../steps/read.js";
 import { RowWindow } from "../steps/window.js";
 
@@ -73,9 +73,10 @@ export function codeList({ sources, file, lines, chosen, choose }) {
   const grid = h("div", { role: "grid", class: `code-grid ${two ? "two" : `of-${figures.length}`}${figures.includes(MOVED) ? " moved" : ""}`, "aria-label": `the lines of ${file} with their costs`, "aria-rowcount": lines.length + 1 }, head, body);
   scroller.append(grid);
 
-  /** @param {Cost | undefined} cost @param {Figure} figure @returns {HTMLElement} */
-  const cell = (cost, { name, unit, origin, of, words }) => {
+  /** @param {Cost | undefined} cost @param {Figure} figure @param {"a" | "b"} side @returns {HTMLElement} */
+  const cell = (cost, { name, unit: plain, origin, of, words }, side) => {
     const value = cost ? of(cost) : 0;
+    const unit = ofSide(plain, side);
     const look = name === CYCLES.name ? "n" : "n extra";
     if (!cost || !value) return h("span", { role: "gridcell", class: look });
     return h("span", { role: "gridcell", class: look, "data-value": value, "data-tip": (words?.(cost) ?? "") + explained(value, unit, origin) }, text(value, unit));
@@ -91,13 +92,12 @@ export function codeList({ sources, file, lines, chosen, choose }) {
   const margin = (line) => {
     const { a, b } = line;
     if (!two) {
-      const cost = a ?? b;
-      return figures.flatMap((figure, place) => (place === 0 ? [cell(cost, figure), bar(cost)] : [cell(cost, figure)]));
+      const [cost, side] = a ? [a, /** @type {const} */ ("a")] : [b, /** @type {const} */ ("b")];
+      return figures.flatMap((figure, place) => (place === 0 ? [cell(cost, figure, side), bar(cost)] : [cell(cost, figure, side)]));
     }
-    const differs = (a?.cycles ?? 0) !== (b?.cycles ?? 0);
-    const value = (b?.cycles ?? 0) - (a?.cycles ?? 0);
+    const [value, unit] = differenceOf(a?.cycles ?? null, b?.cycles ?? null, "cycles");
     const shown = a?.cycles || b?.cycles ? changeOf(a?.cycles ?? null, b?.cycles ?? null, "cycles") : null;
-    return [cell(a, CYCLES), cell(b, CYCLES), h("span", { role: "gridcell", class: "n", "data-value": shown ? value : false, "data-tip": differs ? explained(value, "cycles", "source.cycles") : false }, shown)];
+    return [cell(a, CYCLES, "a"), cell(b, CYCLES, "b"), h("span", { role: "gridcell", class: "n", "data-value": shown ? value : false, "data-tip": value ? explained(value, unit, "source.cycles") : false }, shown)];
   };
   // As tables have it, for tests: the figures of A, then those of B, by line.
   /** @type {any} */ (scroller).allRows = () => lines.map((line) => [line.number, ...sources.flatMap(({ side }) => figures.map(({ of }) => (line[side.name] ? of(/** @type {Cost} */ (line[side.name])) : null)))]);

@@ -93,7 +93,7 @@ function wayOf(json) {
 
 /**
  * @param {{steps: Steps, root: Frame}} tree
- * @param {{root: Frame}[]} trees all of them, for one scale
+ * @param {{steps: Steps, root: Frame}[]} trees all of them, for one scale of time
  * @param {{way: string[], query: string}} state
  * @param {Map<string, import("../steps/families.js").FamilyLook>} looks
  * @param {(way: string[]) => void} zoom
@@ -126,7 +126,8 @@ function picture({ steps, root }, trees, state, looks, zoom) {
   /** @param {import("../../core/figure.js").Drawing} drawing */
   function draw({ context, width }) {
     const top = frameAt(root, state.way);
-    const scale = Math.max(...trees.map((each) => frameAt(each.root, state.way)?.cycles ?? 0), 1);
+    const clockOf = (/** @type {Steps} */ of) => of.side.head.clock_hz || 1;
+    const scale = Math.max(...trees.map((each) => (frameAt(each.root, state.way)?.cycles ?? 0) / clockOf(each.steps)), 1 / clockOf(steps)) * clockOf(steps);
     boxes = [];
     context.font = "12px system-ui, sans-serif";
     context.textBaseline = "middle";
@@ -196,8 +197,8 @@ function picture({ steps, root }, trees, state, looks, zoom) {
   /** @param {Frame} frame @returns {string} */
   function tell(frame) {
     const families = [...frame.families].sort((a, b) => b[1] - a[1]).slice(0, 4).map(([name, cycles]) => `${name} ${share(cycles, frame.cycles)}`);
-    const self = frame.self && frame.self !== frame.cycles ? ` In steps directly below: ${text(frame.self, "cycles")}.` : "";
-    return `${frame.name}: ${text(frame.cycles, "cycles")}, ${share(frame.cycles, root.cycles)} of all.${self} ${families.join(", ")}. ${explained(frame.cycles, "cycles", "steps.cycles")}`;
+    const self = frame.self && frame.self !== frame.cycles ? ` In steps directly below: ${text(frame.self, steps.side.cycles)}.` : "";
+    return `${frame.name}: ${text(frame.cycles, steps.side.cycles)}, ${share(frame.cycles, root.cycles)} of all.${self} ${families.join(", ")}. ${explained(frame.cycles, steps.side.cycles, "steps.cycles")}`;
   }
 
   /** @param {string} key @returns {string | null | undefined} */

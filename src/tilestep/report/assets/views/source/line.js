@@ -4,7 +4,7 @@ import { h } from "../../core/dom.js";
 import { columnsOf, either, joined } from "../../core/pairs.js";
 import { link } from "../../core/state.js";
 import { table } from "../../core/table.js";
-import { valueOf } from "../../core/value.js";
+import { ofSide, valueOf } from "../../core/value.js";
 import { CYCLE_KINDS, NAMES, ownStack, programPairs, shortScope } from "../steps/read.js";
 import { CYCLES, figuresOf } from "./code.js";
 
@@ -22,11 +22,11 @@ import { CYCLES, figuresOf } from "./code.js";
  * @returns {HTMLElement[]}
  */
 export function linePanel(page, sources, all, file, line) {
-  const ofSide = (/** @type {Steps} */ steps) => {
+  const leavesOf = (/** @type {Steps} */ steps) => {
     const cost = line[steps.side.name];
     return cost ? steps.leaves.filter((leaf) => leaf.line?.file === cost.file && leaf.line.line === cost.line && leaf.executions > 0) : [];
   };
-  const found = all.map((steps) => ({ steps, leaves: ofSide(steps) }));
+  const found = all.map((steps) => ({ steps, leaves: leavesOf(steps) }));
   const name = (line.b ?? line.a)?.function ?? "";
   return [
     h("h3", {}, `${file}:${line.number}`, name ? [" in ", h("code", {}, name)] : null),
@@ -47,7 +47,7 @@ function figuresLine(source, line, sources) {
     "p",
     { class: "figures" },
     before,
-    parts.map((figure) => h("span", { class: "figure" }, `${figure.name} `, valueOf(figure.of(cost), figure.unit, figure.origin), figure === CYCLES ? [" (", valueOf(cost.cycles / Math.max(source.cycles, 1), "share", "source.share"), ")"] : null)),
+    parts.map((figure) => h("span", { class: "figure" }, `${figure.name} `, valueOf(figure.of(cost), ofSide(figure.unit, source.side.name), figure.origin), figure === CYCLES ? [" (", valueOf(cost.cycles / Math.max(source.cycles, 1), "share", "source.share"), ")"] : null)),
     CALLS_OF.filter(([key]) => cost[key] > 0).map(([key, words]) => h("span", { class: "figure" }, `${words} `, valueOf(cost[key], "count", "source.calls"))),
   );
 }
@@ -115,7 +115,7 @@ function callers(steps, leaves, two) {
     h(
       "li",
       {},
-      valueOf(cycles, "cycles", "steps.cycles"),
+      valueOf(cycles, steps.side.cycles, "steps.cycles"),
       stack.map((each) => [" ← ", h("a", { href: link("source", { file: each.file, line: each.line }), "data-tip": each.name }, `${each.function || "?"}:${each.line}`)]).flat(),
     ),
   );

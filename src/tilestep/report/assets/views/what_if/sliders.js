@@ -108,9 +108,9 @@ async function outcome(side, settings) {
       "p",
       {},
       name,
-      h("strong", {}, valueOf(found.turned_cycles, "cycles", "what_if.outcome")),
+      h("strong", {}, valueOf(found.turned_cycles, side.cycles, "what_if.outcome")),
       " in place of ",
-      valueOf(found.cycles, "cycles", "head.total"),
+      valueOf(found.cycles, side.cycles, "head.total"),
       found.cycles ? ` (${percent(found.turned_cycles / found.cycles - 1)}).` : ".",
       again,
     );
