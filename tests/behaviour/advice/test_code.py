@@ -417,3 +417,10 @@ def test_two_pmaps_of_a_file_have_no_code(tmp_path: Path) -> None:
 )
 def test_calls_that_are_long_or_few_or_have_others_between_them_need_no_loop(source: str, tmp_path: Path) -> None:
     assert of_kind(run(f"X = np.ones(64, np.float32)\n{source}", tmp_path / "train.py", is_dry=True), "calls") == []
+
+
+def test_a_lambda_around_the_program_is_not_taken_for_its_function(tmp_path: Path) -> None:
+    case = CASES["short calls whose results are read"]
+    within = "\n".join(f"    {line}" for line in case.before.strip().splitlines())
+    profile = run(f"def main():\n{within}\nstart = lambda: main()\nstart()\n", tmp_path / "train.py", is_dry=case.is_dry)
+    assert "jax.lax.scan(lambda w, x: step(w, x), w, x)" in coded(profile, case.kind).code

@@ -38,6 +38,10 @@ def test_a_state_that_is_read_too_often_is_found_first_and_worth_what_was_promis
     check(Fault("reads", edit, training(read_every=4), training(read_every=STEPS), 0.0, how="replayed"))
 
 
+def test_calls_that_are_short_but_for_reads_are_not_told_to_loop() -> None:
+    assert of_kind(profiled(training(read_every=4)), "calls") == []
+
+
 def test_a_state_that_is_read_once_is_not_told_of() -> None:
     assert of_kind(profiled(training(read_every=STEPS)), "reads") == []
 

@@ -22,6 +22,7 @@ _LEAVES: Final = "flat_args"  # what jax.pmap calls the leaves of its arguments
 _MAPPED: Final = "fun"  # and their programs
 _LEAF: Final = re.compile(rf"{_LEAVES}\[(\d+)\].*")
 _LONGEST: Final = 160  # characters of a line of code
+_MOST_NESTED: Final = 8  # functions of one name that call each other, of which one is looked for that is jitted
 
 
 class Jit(NamedTuple):
@@ -154,9 +155,15 @@ def jit_of(program: Program, text_of: Callable[[str], str | None] = source_text)
 
 def _jit_of(program: Program, text_of: Callable[[str], str | None]) -> Jit:
     name = _plain(program.name.removeprefix("jit_"))
+    own = own_frames(program.frames)
+    inside = [n for n in own if _plain(program.frames[n - 1].function.rpartition(".")[2]) == name][:_MOST_NESTED]
+    found = [_jit_inside(program, text_of, name, own, frame) for frame in inside or [0]]
+    return next((jit for jit in found if jit.call is not None or jit.is_decorator), found[0])  # a caller may have that name, too
+
+
+def _jit_inside(program: Program, text_of: Callable[[str], str | None], name: str, own: Sequence[int], inside: int) -> Jit:
+    """The same. Args: name: of the function. own: numbers of the user's frames. inside: that of the function's; 0 if it is unknown."""
     frames = program.frames
-    own = own_frames(frames)
-    inside = next((n for n in own if _plain(frames[n - 1].function.rpartition(".")[2]) == name), 0)
     files = dict.fromkeys(frames[n - 1].file for n in ((inside, *own) if inside else own))
     found = {file: _functions(text_of(file) or "") for file in files}
     within = frames[inside - 1] if inside else None

@@ -46,7 +46,10 @@ def short_calls(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
         return
     program, starts = evidence.programs[profile.key], evidence.runs_of(profile.key)
     turn, work = evidence.turn(starts), superstep_cycles(profile) / profile.runs
-    if turn is None or evidence.seconds(turn) > _LONG or work > _WORK * turn or _of_bytes(evidence, profile) > _BYTES * turn:
+    if turn is None or evidence.seconds(turn) > _LONG:
+        return
+    without_reads = turn - profile.cycles.read / profile.runs  # of which `reads` tells
+    if work > _WORK * without_reads or _of_bytes(evidence, profile) > _BYTES * without_reads:
         return
     if not _follow_each_other(evidence, profile.key):
         return
