@@ -154,6 +154,7 @@ class Series:
     nodes: tuple[Node, ...] = ()
 
 
+Leaf = Superstep | Collective | HostCall
 Node = Superstep | Collective | HostCall | Loop | Branch | Series
 
 
@@ -286,7 +287,7 @@ class Program:
     @cached_property
     def codelets(self) -> Mapping[str, int]:
         """Bytes of the codelets that its steps run, by name: a tile has each once, in all programs that are loaded together."""
-        return dict(_codelets(self.body))
+        return {leaf.codelet: leaf.codelet_bytes for leaf in leaves(self.body) if isinstance(leaf, Superstep)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,17 +315,16 @@ def _sites(node: Node) -> set[int]:
             return set()
 
 
-def _codelets(node: Node) -> Iterator[tuple[str, int]]:
+def leaves(node: Node) -> Iterator[Leaf]:
+    """All leaves below a node, in order, those of all arms."""
     match node:
-        case Superstep():
-            yield node.codelet, node.codelet_bytes
         case Series(nodes=nodes):
             for child in nodes:
-                yield from _codelets(child)
+                yield from leaves(child)
         case Loop(body=body):
-            yield from _codelets(body)
+            yield from leaves(body)
         case Branch(arms=arms):
             for arm in arms:
-                yield from _codelets(arm)
+                yield from leaves(arm)
         case _:
-            return
+            yield node

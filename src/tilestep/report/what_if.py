@@ -12,13 +12,12 @@ from tilestep.errors import RecordingError, SpecError, TilestepError
 from tilestep.machine.spec import MachineSpec
 from tilestep.messages import nearest, plain, shown
 from tilestep.options import PlanOptions
-from tilestep.plan.steps import Program, Superstep
+from tilestep.plan.steps import Program, Superstep, leaves
 from tilestep.record.history import History
 from tilestep.record.program import without_lines
 from tilestep.record.replay import replay_of_file
 from tilestep.record.sources import Source, planned_again
 from tilestep.report.advice.evidence import begin_of
-from tilestep.report.advice.lines import leaves
 from tilestep.report.knobs import Setting, turned, with_family
 
 _UNKNOWN: Final[Mapping[int, PlanOptions]] = MappingProxyType({})

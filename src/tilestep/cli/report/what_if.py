@@ -102,7 +102,7 @@ def _print(turned: KnobTable) -> None:
             told = [f"{name} {_percent(change)}" for name, change in row.changes.items()]
             print_line(f"{row.knob} is {row.now}: {', '.join(told + unknown)}")
     little = [row for row in turned.rows if row not in shown]
-    no_effect = "No effect in the runs that were played, unknown in the others" if turned.basis else "No effect"
+    no_effect = "No effect in the runs that were played" if turned.basis else "No effect"
     for title, names in (
         (no_effect, [row.knob for row in little if not row.unknown]),
         ("Would save less than 0.01 %", [row.knob for row in little if row.unknown]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from tilestep.pjrt.running.jax_programs import is_jax_program
 from tilestep.pjrt.running.journal import Begin, Journal
 from tilestep.pjrt.running.program_source import ProgramSource, one_context
 from tilestep.plan.liveness import Liveness
-from tilestep.plan.steps import Branch, Loop, Node, Program, Series
+from tilestep.plan.steps import Program, leaves
 from tilestep.program.frames import without_frames
 from tilestep.record.capture import Compiled, Span, capture, notes_of
 from tilestep.record.container import Builder, Tables
@@ -103,7 +103,7 @@ class Measurement:
         engine, programs = self.engine, [self.span.system.programs[program.key] for program in self.profile.programs]
         chosen: dict[str, list[str]] = {}
         if engine.blocks is not None:
-            names = {name for program in programs for scope in _scopes(program.body) for name in scopes_of(scope)}
+            names = {name for program in programs for leaf in leaves(program.body) for name in scopes_of(leaf.scope)}
             chosen[BLOCKS] = _matching(BLOCKS_FILTER, engine.blocks, names)
         if engine.programs is not None:
             chosen[BLOCK_PROGRAMS] = _matching(PROGRAMS_FILTER, engine.programs, {program.name for program in programs})
@@ -146,21 +146,6 @@ def _matching(option: str, pattern: str, names: Iterable[str]) -> list[str]:
         return sorted(Regex(pattern).matching(names))
     except ValueError as error:
         raise RecordingError(f"engine option {option} chooses nothing: {error}") from None
-
-
-def _scopes(node: Node) -> Iterator[str]:
-    """The scope of each leaf of a tree."""
-    match node:
-        case Series(nodes=nodes):
-            for child in nodes:
-                yield from _scopes(child)
-        case Loop(body=body):
-            yield from _scopes(body)
-        case Branch(arms=arms):
-            for arm in arms:
-                yield from _scopes(arm)
-        case leaf:
-            yield leaf.scope
 
 
 @final

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from tilestep.plan.steps import Collective, Program
+from tilestep.plan.steps import Collective, Program, leaves
 from tilestep.record.edits.programs import with_collectives
 from tilestep.record.edits.script import with_changed
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding, Line
-from tilestep.report.advice.lines import leaves, line_of
+from tilestep.report.advice.lines import line_of
 from tilestep.report.advice.phrases import named
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.advice.written import changed, last_name, statement

@@ -11,13 +11,12 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.plan.frames import user_frame
 from tilestep.plan.liveness import Life, Liveness
 from tilestep.plan.lower import lower_in_detail
-from tilestep.plan.steps import Argument, Branch, HostCall, Loop, Node, Program, Series
+from tilestep.plan.steps import Argument, Branch, HostCall, Loop, Node, Program, Series, leaves
 from tilestep.program.hlo import HloModule, Instruction, parse_hlo, users_of
 from tilestep.record.edits.donation import pairs_of
 from tilestep.record.sources import MOST_TEXT, Source, planned_again
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Gain, How, Line
-from tilestep.report.advice.lines import leaves
 from tilestep.report.figures import Figures, ProgramProfile
 from tilestep.report.quantities import bytes_text, names_text, time_text
 from tilestep.sim.body import body_cost

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Final, NamedTuple, Protocol, get_args
 
 from tilestep.machine.catalog import DEFAULT_MACHINE, named_machine
-from tilestep.plan.steps import Collective, CollectiveKind, HostCall, Program, Superstep
+from tilestep.plan.steps import Collective, CollectiveKind, HostCall, Program, Superstep, leaves
 from tilestep.record.edits.programs import Leaf, shorter, with_leaves
 from tilestep.record.edits.script import with_changed
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import LEAST_SHARE, Finding
-from tilestep.report.advice.lines import leaves, line_of
+from tilestep.report.advice.lines import line_of
 from tilestep.report.advice.longest import superstep_cycles
 from tilestep.report.advice.phrases import named, one_or
 from tilestep.report.advice.proposal import Proposal, Way

@@ -3,28 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 from tilestep.plan.frames import user_frame, user_frames
-from tilestep.plan.steps import Branch, Collective, HostCall, Loop, Node, Program, Series, Superstep
+from tilestep.plan.steps import Program, leaves
 from tilestep.report.advice.finding import Line
-
-Leaf = Superstep | Collective | HostCall
-
-
-def leaves(node: Node) -> Iterator[Leaf]:
-    """All leaves below a node, in order."""
-    match node:
-        case Series():
-            for child in node.nodes:
-                yield from leaves(child)
-        case Loop():
-            yield from leaves(node.body)
-        case Branch():
-            for arm in node.arms:
-                yield from leaves(arm)
-        case _:
-            yield node
 
 
 def line_of(program: Program, frame: int) -> Line | None:

@@ -8,14 +8,13 @@ from itertools import pairwise
 from typing import Final
 
 from tilestep.plan.frames import user_frames
-from tilestep.plan.steps import Program
+from tilestep.plan.steps import Program, leaves
 from tilestep.record.edits.moved import called_as, merged, on_cpu
 from tilestep.record.edits.script import Script
 from tilestep.record.sources import MOST_TEXT, Source
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
 from tilestep.report.advice.jits import jit_of
-from tilestep.report.advice.lines import leaves
 from tilestep.report.advice.load_code import one_program, padded, placed, together
 from tilestep.report.advice.loaded import Loaded, loaded
 from tilestep.report.advice.phrases import AS_ONE, CPU_DEFAULT, CPU_FREE, times_text

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from tilestep.plan.steps import Program
+from tilestep.plan.steps import Program, leaves
 from tilestep.record.edits.script import Script, with_changed
 from tilestep.record.source_lines import source_text
 from tilestep.record.sources import planned_again
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding, Line
 from tilestep.report.advice.jits import jit_of
-from tilestep.report.advice.lines import leaves
 from tilestep.report.advice.longest import longest_program
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.advice.written import last_name, nodes_of

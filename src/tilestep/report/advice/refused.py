@@ -7,13 +7,13 @@ from typing import Final
 
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.liveness import fits
-from tilestep.plan.steps import Program
+from tilestep.plan.steps import Program, leaves
 from tilestep.record.sources import Source
 from tilestep.report.advice.donation import donating
 from tilestep.report.advice.finding import Finding, Line
 from tilestep.report.advice.freeing import Freed, freed_of
 from tilestep.report.advice.jits import jit_of
-from tilestep.report.advice.lines import leaves, line_of_call
+from tilestep.report.advice.lines import line_of_call
 from tilestep.report.batch import smaller
 from tilestep.report.measure import could_recompute
 from tilestep.report.quantities import bytes_text

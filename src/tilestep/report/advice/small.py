@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from tilestep.errors import TilestepError
 from tilestep.plan.frames import own_frames
-from tilestep.plan.steps import Program, Superstep
+from tilestep.plan.steps import Program, Superstep, leaves
 from tilestep.record.edits.fewer import in_fewer_calls
 from tilestep.record.edits.larger import enlarged
 from tilestep.record.edits.reads import runs_read
@@ -16,7 +16,7 @@ from tilestep.record.edits.script import Change, ImpossibleEditError, Script
 from tilestep.record.sources import MOST_TEXT, Source, planned_again
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding, Line
-from tilestep.report.advice.lines import leaves, line_of
+from tilestep.report.advice.lines import line_of
 from tilestep.report.advice.longest import longest_program, superstep_cycles
 from tilestep.report.advice.phrases import group_text, is_loop
 from tilestep.report.advice.proposal import Proposal, Way

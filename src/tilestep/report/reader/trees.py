@@ -11,7 +11,7 @@ from tilestep.errors import RecordingError, StoredError
 from tilestep.machine.spec import MachineSpec
 from tilestep.messages import plain, shown
 from tilestep.plan.serialized import program_of
-from tilestep.plan.steps import Branch, Collective, HostCall, Loop, Node, Program, Series, Superstep
+from tilestep.plan.steps import Branch, Collective, HostCall, Loop, Node, Program, Series, Superstep, leaves
 from tilestep.report.figures import PINNED_HOST
 from tilestep.report.reader.lines import SourceLine, lines_of_frames
 from tilestep.report.reader.programs import (
@@ -64,15 +64,10 @@ def priced(program: Program, machine: MachineSpec, ipus: tuple[int, ...]) -> Bod
     return cost
 
 
-def leaves_of(node: Node) -> Iterator[Leaf]:
-    """The leaves of a tree in order, of all arms."""
-    return (inner for inner in _nodes(node) if isinstance(inner, Superstep | Collective | HostCall))
-
-
 def cycles_of_leaves(program: Program, cost: BodyCost) -> tuple[BodyCycles | None, ...]:
     """Cycles of one execution of each leaf; None for those in arms that never run."""
     known = {id(use.leaf): use.cycles for use in cost.uses}
-    return tuple(known.get(id(leaf)) for leaf in leaves_of(program.body))
+    return tuple(known.get(id(leaf)) for leaf in leaves(program.body))
 
 
 def nodes_of(program: Program, cycles: Sequence[BodyCycles | None]) -> ProgramSequence:

@@ -129,7 +129,7 @@ function little(pairs, estimated) {
       : knobs.some(({ unknown }) => unknown.length)
         ? "Would save less than 0.01 %"
         : estimated
-          ? "No effect in the runs that were played, unknown in the others"
+          ? "No effect in the runs that were played"
           : "No effect on this recording";
     found.set(title, [...(found.get(title) ?? []), ...knobs.slice(0, 1)]);
   }
