@@ -160,11 +160,11 @@ def test_a_run_is_one_program_per_ipu() -> None:
     element_bytes = 4 * ROWS * WIDTH
     came = {program.name: program.host_bytes_in for program in profile.programs if program.host_bytes_in}
     assert came == {"jit_stage_0_forward": element_bytes}  # weights, activations and gradients stay on the chips
-    groups = [group for group in profile.groups if "jit_stage_0_forward" in group.programs]
-    assert groups
-    for group in groups:  # others than this pipeline's have programs of the same content
-        assert re.fullmatch(r"pipeline \d+", group.name)
-        assert {"jit_stage_0_forward", "jit_stage_0_backward", "jit_stage_0_update"} <= set(group.programs)
+    *_, group = profile.groups  # others have programs of the same content
+    assert re.fullmatch(r"pipeline \d+", group.name)
+    own = [name for name in group.programs if name.startswith(f"jit_stage_{AROUND.index(group.ipu)}_")]  # of the fullest IPU
+    assert len(own) >= 2
+    assert own == [name for name in group.programs if name.startswith("jit_stage_")]
     assert {event.ipu for event in profile.timeline if event.kind == "collective"} == {0, 1, 2, 3}
 
 
