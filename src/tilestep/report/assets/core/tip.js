@@ -17,6 +17,10 @@ let described = null;
 /** Where the pointer was last on what the tip explains. */
 let left = { x: -1, y: -1 };
 let pointer = { x: -1, y: -1 };
+/** Whether keys were pressed since the pointer moved. */
+let keyed = false;
+/** Whether something came below the pointer while it lay still: it is met when the pointer moves. */
+let unmet = false;
 let settling = 0;
 let waiting = 0;
 
@@ -27,22 +31,31 @@ export function startTips() {
   document.addEventListener("pointermove", moved, { passive: true });
   document.addEventListener("focusin", (event) => show(event.target, true));
   document.addEventListener("focusout", () => (document.elementFromPoint(pointer.x, pointer.y) === tip ? undescribe() : hide()));
-  document.addEventListener("keydown", (event) => event.key === "Escape" && hide());
+  document.addEventListener("keydown", pressed, { capture: true }); // rows that a key moves come under the pointer after it
   // Keys that move the focus scroll too: the tip goes with what has it.
   document.addEventListener("scroll", () => (described ? show(described, true) : hide()), { capture: true, passive: true });
 }
 
-/** What the pointer has come to. It may lie still while keys move rows below it: then the tip stays with the focus. @param {PointerEvent} event */
+/** @param {KeyboardEvent} event */
+function pressed(event) {
+  keyed = true;
+  if (event.key === "Escape") hide();
+}
+
+/** What the pointer has come to. It may lie still while keys move rows below it: then it asks for nothing. @param {PointerEvent} event */
 function pointed(event) {
   const { target, clientX: x, clientY: y } = event;
-  if (described && x === pointer.x && y === pointer.y) return;
-  if (staysFor(event)) return;
+  unmet = (keyed || described !== null) && x === pointer.x && y === pointer.y;
+  if (unmet || staysFor(event)) return;
   pointer = left = { x, y };
   show(target, false);
 }
 
 /** @param {PointerEvent} event */
 function moved(event) {
+  if (event.clientX === pointer.x && event.clientY === pointer.y) return;
+  keyed = false;
+  if (unmet && !described) return pointed(event);
   pointer = { x: event.clientX, y: event.clientY };
   if (!staysFor(event)) left = pointer;
 }
