@@ -152,6 +152,10 @@ class PreparedPrograms:
         """The sums of each program by key, in order of first dispatch."""
         return {key: ledger.totals() for key, ledger in self._ledgers.items()}
 
+    def loads(self) -> dict[int, int]:
+        """How often each program was loaded, by key."""
+        return {key: ledger.loads for key, ledger in self._ledgers.items()}
+
     def ledgers(self) -> Mapping[int, ProgramLedger]:
         """The running sums of each program by key, in order of first dispatch."""
         return self._ledgers
