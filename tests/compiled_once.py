@@ -8,9 +8,11 @@ everything, as users do.
 from __future__ import annotations
 
 import os
+import threading
 from typing import Any, Final
 
 _MOST: Final = 500
+_TURNS: Final = 200  # programs in one MLIR context, which keeps all types, places and constants that it has had
 _known: dict[Any, Any] = {}  # by text, client and options; who was asked for last stands last
 
 
@@ -34,3 +36,33 @@ def share() -> None:
         return found
 
     compiler.backend_compile_and_load = once  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def share_contexts() -> None:
+    """Has JAX lower many programs in one MLIR context: to make one takes as long as to lower a small program.
+
+    What is lowered in another thread, or in the midst of something else, has a context to itself.
+    """
+    from jax._src.interpreters import mlir
+    from jaxlib.mlir import ir
+
+    if not os.environ.get("XLA_FLAGS"):
+        return
+    make, shared, turns = mlir.make_ir_context, None, 0
+
+    def is_inside() -> bool:
+        try:
+            return ir.Context.current is not None
+        except ValueError:
+            return False
+
+    def context() -> Any:
+        nonlocal shared, turns
+        if threading.current_thread() is not threading.main_thread() or is_inside():
+            return make()
+        if shared is None or turns == _TURNS:
+            shared, turns = make(), 0
+        turns += 1
+        return shared
+
+    mlir.make_ir_context = context
