@@ -20,7 +20,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jo
 from tests import compiled_once, rebuilt_peak
 
 compiled_once.share()
-compiled_once.share_contexts()
 rebuilt_peak.check_every_plan()
 
 
