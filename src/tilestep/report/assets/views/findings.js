@@ -168,6 +168,7 @@ function programs(sides, page) {
     ...columnsOf(sides, { name: "runs", unit: "count", origin: "findings.runs", of: (/** @type {any} */ row) => row.runs }),
     ...columnsOf(sides, { name: "loads", unit: "count", origin: "findings.loads", of: (/** @type {any} */ row) => row.loads }),
     ...columnsOf(sides, { name: "time", unit: "cycles", origin: "findings.program", of: (/** @type {any} */ row) => row.cycles }),
+    ...columnsOf(sides, { name: "of it loading", unit: "cycles", origin: "findings.loading", of: (/** @type {any} */ row) => row.cycles_by_kind.load ?? 0 }),
     ...columnsOf(sides, { name: "fullest tile", unit: "bytes", origin: "findings.tile", of: (/** @type {any} */ row) => row.peak_tile_bytes }),
   ];
   const by = columns.findIndex(({ name }) => name.startsWith("time"));

@@ -28,7 +28,11 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
         "findings.turn": "Cycles from one run to the next once nothing more is loaded or put on the IPU, from the journal.",
         "findings.set_up": "Cycles before and beside the steady runs.",
         "findings.runs": "How often the program ran.",
-        "findings.loads": "Runs that had to load the program first.",
+        "findings.loads": (
+            "Runs before which another program was loaded. The first member of a program group that runs loads the group: "
+            "the others bring their code with their first run, which is no load."
+        ),
+        "findings.loading": "Cycles in which the program was loaded, or as a member of a program group brought its code.",
         "findings.program": "Cycles of all runs on the program's slowest IPU.",
         "findings.tile": "Bytes on the fullest tile, at the step at which it is fullest, as the program was planned.",
     }
