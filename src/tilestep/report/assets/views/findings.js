@@ -57,19 +57,12 @@ function together(side, found) {
   return h(
     "p",
     { class: "together" },
-    `With ${listed(numbers)} all done: `,
+    `With ${numbers} all done: `,
     h("strong", {}, how === "about" ? "about " : "", "−", valueOf(saved.share, "share", "findings.together")),
     " of the time, ",
     valueOf(saved.cycles, side.cycles, "findings.together"),
     `, played together${basis ? ` (${basis})` : ""}.${left.map((/** @type {string} */ phrase) => ` Not in it: ${phrase}.`).join("")}`,
   );
-}
-
-/** '1 to 3', '1, 2 and 4'. @param {number[]} numbers @returns {string} */
-function listed(numbers) {
-  const [first, last] = [Math.min(...numbers), Math.max(...numbers)];
-  if (numbers.length > 2 && last - first === numbers.length - 1) return `${first} to ${last}`;
-  return numbers.length < 2 ? `${first}` : `${numbers.slice(0, -1).join(", ")} and ${last}`;
 }
 
 /** @param {Side} side @param {any} found @returns {HTMLElement | null} */
