@@ -398,6 +398,9 @@ def test_cycles_of_two_clocks_are_compared_as_time(core: Page) -> None:
     assert core.evaluate("value.alike(4000000, 1000000, 'cycles')") == {"a": 0.002, "b": 0.001, "unit": "seconds"}
     assert core.evaluate("pairs.changeOf(4000000, 1000000, 'cycles').textContent") == "\u22121.00 ms (\u221250.00 %)"
     assert core.evaluate("pairs.changeOf(2000000, 1000000, 'cycles').textContent") == "="
+    slight = "(([a, b]) => { const { className, textContent } = pairs.changeOf(a, b, 'cycles'); return [className, textContent]; })"
+    assert core.evaluate(f"{slight}([2000000, 1000040])") == ["", "+40.0 ns (+0.00 %)"]
+    assert core.evaluate(f"{slight}([2000000, 1000060])") == ["grows", "+60.0 ns (+0.01 %)"]
     assert core.evaluate("value.alike(4, 1, 'bytes')") == {"a": 4, "b": 1, "unit": "bytes"}
     assert core.evaluate("value.clocksNote()")
     core.evaluate("value.learn({ a: 1e9, b: 1e9 }, {})")

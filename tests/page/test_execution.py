@@ -487,6 +487,21 @@ def test_two_recordings_stand_on_one_scale_with_their_difference(mnist_plain: Pa
     assert abs(int(state(page)["from"]) - int(shown["from"])) <= 2
 
 
+def test_recordings_of_two_clocks_share_a_window_in_time(open_page: OpenPage) -> None:
+    reports = [report_of(two_stages(), runs=2, clock_hz=clock) for clock in (2e6, 3e6)]
+    page = open_page(reports, "execution", to=90, **{"from": 30})
+    shown = [press(page, "+", nth=nth).partition(" shown")[0] for nth in range(2)]
+    assert shown[0] == "18.0 µs", "0.6 of 60 cycles of A"
+    assert shown[1] == "10.7 µs", "0.6 of that"
+    press(page, "Home")
+    execution = reports[1].execution
+    first, *between, last = execution.events_of(execution.lane("host"))
+    measured = last.cycles_to - first.cycles_from
+    assert press(page, "ArrowRight", "m", *["ArrowRight"] * (len(between) + 1), "m", nth=1) == f"measured: {measured / 3:.0f} µs"
+    assert [float(cycle) for cycle in state(page)["range"].split("-")] == pytest.approx([0, last.cycles_to * 2 / 3], abs=1e-3)
+    expect(page.get_by_text("as measured")).to_contain_text(f"Time by kind from 0 s to {measured / 3:.0f} µs")
+
+
 def test_hostile_names_stay_words(hostile: Path, open_page: OpenPage) -> None:
     page = open_page(hostile, "execution")
     press(page, "ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "f")

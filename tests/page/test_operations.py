@@ -185,6 +185,21 @@ def test_the_roofline_is_read_by_keys(open_page: OpenPage, mnist_plain: Path) ->
     assert len(found) == sum(1 for row in table(page) if row["flop"])
 
 
+def test_a_chosen_program_has_the_points_and_the_families_of_its_own(open_page: OpenPage, mnist_plain: Path, pipeline: Path) -> None:
+    page = open_page((mnist_plain, pipeline), "operations")
+    families = page.locator("ul.legend li")
+    assert "A's points are hollow" in text(page)
+    page.get_by_label("program").select_option("jit_update")  # which A alone has
+    shown = table(page)
+    assert {row["time, B"] for row in shown} == {None}
+    page.get_by_role("button", name="Show as table").click()
+    assert set(families.all_inner_texts()) == {row[1] for row in rows(page, "points of the roofline")}
+    assert "A's points are hollow" not in text(page)
+    page.locator("figure canvas").focus()
+    page.keyboard.press("Home")
+    expect(page.locator("figure .live")).to_have_text(re.compile("^A: "))
+
+
 def test_roofs_name_their_field_and_source(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "operations")
     page.locator("details.roofs summary").click()

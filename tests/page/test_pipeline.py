@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.conftest import OpenPage
@@ -108,6 +110,20 @@ def test_two_recordings_stand_below_each_other_with_what_differs(open_page: Open
     heads = page.locator('#main .scroller[aria-label="stages"] th').all_inner_texts()
     assert heads[2:4] == ["forward, A", "forward, B"]
     assert heads[4].startswith("B ")
+
+
+def test_recordings_of_two_clocks_share_a_window_in_time(open_page: OpenPage) -> None:
+    page = open_page([ran(grouped(2, 4), clock_hz=clock) for clock in (1e6, 4e6)], "pipeline", cycles="20_60")
+    said: list[list[float]] = []
+    for nth in (2, 3):  # the pictures of times
+        page.locator("#main figure > canvas").nth(nth).focus()
+        page.keyboard.press("Home" if nth == 2 else "w")
+        page.keyboard.press("d")
+        words = page.locator("#main figure .live").nth(nth).inner_text()
+        said.append([float(each) for each in re.findall(r"[\d.]+", words)])
+    whole, of_b = said
+    assert of_b[1] - of_b[0] == pytest.approx(0.6 * (whole[1] - whole[0]), abs=20)
+    assert "equal widths are equal times" in text(page)
 
 
 def test_popart_is_spoken_of_where_it_was_used(mnist_plain: Path, popart_pipeline: Path) -> None:

@@ -8,11 +8,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import tilestep
 from tilestep.report import Finding, Profile
 
 Program = Callable[[], Any]
+_NOTHING = jax.jit(jnp.negative)
 
 
 class Fault(NamedTuple):
@@ -28,13 +32,21 @@ class Fault(NamedTuple):
     at: str = ""  # what the finding's line has
 
 
+def wait_for_all() -> None:
+    """Waits until all IPUs have ended what was before, whoever has called it: so a profile does not begin while they still work."""
+    over_all = NamedSharding(Mesh(np.array(jax.devices("ipu")), ("ipu",)), PartitionSpec("ipu"))
+    jax.block_until_ready(_NOTHING(jax.device_put(np.zeros(len(jax.devices("ipu")), np.float32), over_all)))
+
+
 def profiled(program: Program) -> Profile:
+    wait_for_all()
     with tilestep.profile() as recording:
         jax.block_until_ready(program())
     return recording.profile
 
 
 def dry(program: Program) -> Profile:
+    wait_for_all()
     with tilestep.profile() as recording, tilestep.dry_run():
         jax.block_until_ready(program())
     return recording.profile

@@ -180,7 +180,7 @@ many = jax.jit(lambda a, b: jax.lax.map(lambda each: add(each[0], each[1]), (a, 
 totals = many(*[np.stack([np.full(100, n, np.float32) for n in range(200)])] * 2)
 np.asarray(totals)
 """,
-        0.3,
+        0.02,
     ),
     "short calls with a state": Case(
         "calls",
@@ -203,6 +203,22 @@ for n in range(2):
 """,
         0.05,
     ),
+    "so few short calls that the loop's own code weighs": Case(
+        "calls",
+        """
+add = jax.jit(lambda a, b: a + b)
+for n in range(96):
+    total = add(np.full(100, n, np.float32), np.full(100, n + 1, np.float32))
+np.asarray(total)
+""",
+        """
+add = jax.jit(lambda a, b: a + b)
+many = jax.jit(lambda a, b: jax.lax.map(lambda each: add(each[0], each[1]), (a, b)))
+totals = many(*[np.stack([np.full(100, n, np.float32) for n in range(96)])] * 2)
+np.asarray(totals)
+""",
+        0.05,
+    ),
     "short calls whose results are read": Case(
         "calls",
         """
@@ -219,7 +235,7 @@ many = jax.jit(lambda w, x: jax.lax.scan(lambda w, x: step(w, x), w, x), donate_
 w, losses = many(w, np.ones(100, np.float32))
 [float(loss) for loss in np.asarray(losses)]
 """,
-        0.05,
+        0.02,
     ),
     "short calls with two states": Case(
         "calls",
@@ -237,7 +253,7 @@ many = jax.jit(
 for n in range(2):
     w, m = many(w, m, np.stack([np.full((8, 16), n, np.float32)] * 100))
 """,
-        0.1,
+        0.05,
     ),
     "a state of a pmap that is not donated": Case(
         "donation",

@@ -8,15 +8,15 @@ from dataclasses import replace
 from typing import Final
 
 from tilestep.machine.spec import MachineSpec
+from tilestep.plan.code import code_bytes
 from tilestep.plan.lower import lower
-from tilestep.plan.steps import Loop, Program, Series
+from tilestep.plan.steps import Loop, Node, Program, Series
 from tilestep.program.hlo import parse_hlo
 from tilestep.record.edits.fewer import in_fewer_calls
 from tilestep.record.edits.script import Change, ImpossibleEditError, Script
 from tilestep.sim.calls import Dispatch, Put
 
 _SHAPE: Final = re.compile(r"(\w+)\[([\d,]*)\]")
-_CODE: Final = ("vertex code", "exchange code", "vertex state")  # what the loop adds to a tile's code
 
 
 def in_loops(key: int, times: int, machine: MachineSpec, *, fresh: Collection[int], states: Collection[int]) -> Change:
@@ -55,14 +55,20 @@ def looped(program: Program, times: int, machine: MachineSpec, *, fresh: Collect
     frame = lower(parse_hlo(_text(taken, given, times)), machine, name="loop", num_ipus=program.num_ipus)
     [loop] = [node for node in frame.body.nodes if isinstance(node, Loop)]
     before = tuple(node for node in frame.body.nodes if node is not loop)
-    code = sum(size for kind, size in frame.memory.always if kind in _CODE)
+    nodes = (*before, replace(loop, body=Series(nodes=(*loop.body.nodes, *program.body.nodes))))
+    more = _code_bytes(nodes) - _code_bytes(program.body.nodes)
     return replace(
         program,
-        body=Series(nodes=(*before, replace(loop, body=Series(nodes=(*loop.body.nodes, *program.body.nodes))))),
+        body=Series(nodes=nodes),
         arguments=tuple(replace(a, size_bytes=a.size_bytes * times) if a.index in fresh else a for a in program.arguments),
         results=tuple(r if r.index in states else replace(r, size_bytes=r.size_bytes * times) for r in program.results),
-        memory=replace(program.memory, code_bytes=program.memory.code_bytes + code),
+        memory=replace(program.memory, code_bytes=program.memory.code_bytes + more),
     )
+
+
+def _code_bytes(nodes: Sequence[Node]) -> int:
+    """Bytes per tile of the code that runs some nodes; steps that are alike share theirs."""
+    return sum(code_bytes(nodes, streams=0).values())
 
 
 def _text(taken: Sequence[str], given: Sequence[str], times: int) -> str:
@@ -119,7 +125,8 @@ def _text(taken: Sequence[str], given: Sequence[str], times: int) -> str:
             "",
             f"ENTRY %main ({', '.join(f'p{n}: {shape}' for n, shape in enumerate([*whole[: len(taken)], *parts]))}) -> {state} {{",
             *entry,
-            "  %start = s32[] constant(0)",
+            "  %first = s32[] constant(0)",
+            "  %start = s32[] copy(s32[] %first)",  # XLA does so, because the loop changes it
             f"  %init = {state} tuple({', '.join(['s32[] %start', *begin])})",
             f"  ROOT %loop = {state} while({state} %init), condition=%condition, body=%body, {trips}",
             "}",
