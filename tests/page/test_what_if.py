@@ -110,6 +110,11 @@ def test_two_recordings_stand_below_each_other(open_page: OpenPage, mnist_plain:
     for rows, path in ((found[::2], mnist_plain), (found[1::2], pipeline)):
         of = {row.knob: list(row.changes.values()) for row in knob_table(history_of(tilestep.open_report(path).tables)).rows}
         assert all(values == of.get(knob, []) for knob, values in rows)
+    barred, said = {knob for knob, _ in found}, text(page)
+    for name, path in (("A", mnist_plain), ("B", pipeline)):
+        without = knob_table(history_of(tilestep.open_report(path).tables)).others["No effect on this recording"]
+        told = said.partition(f"{name}: No effect on this recording: ")[2].partition(".\n")[0]
+        assert {row.knob for row in without if f"({row.knob})" in told} == {row.knob for row in without} - barred
 
 
 @pytest.mark.parametrize("width", [390, 1440])

@@ -61,7 +61,7 @@ class ProgramTotals:
         key: its number.
         body: the cost of one run.
         runs: how often it ran.
-        loads: runs that had to load it, on whichever IPUs.
+        loads: runs before which another program was loaded, on whichever IPUs; members of a group bring their code without a load.
         cycles: IPU -> kind -> cycles.
         counted: IPU -> (site, arm) -> how often a data-dependent part was taken.
         host: bytes between its IPUs and the host.
