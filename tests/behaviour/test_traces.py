@@ -222,7 +222,7 @@ def test_nothing_is_recorded_after_the_duration(tmp_path: Path) -> None:
         with tilestep.tracepoint("after"):
             pass
         """,
-        PVTI_OPTIONS=options(tmp_path, duration=0.3),
+        PVTI_OPTIONS=options(tmp_path, duration=3),  # of which the way to the first span takes some
     )
     assert [label for _, label, _ in spans(only_file(tmp_path), "User")] == ["within", "until the end"]
 
@@ -241,7 +241,8 @@ def test_a_profile_that_the_program_takes_goes_before_and_both_are_right(tmp_pat
             with tilestep.tracepoint("inside"):
                 work(5)
             time.sleep(0.6)  # the tracer has looked meanwhile whether it may go on
-        time.sleep(1)  # by then the session goes on
+        while tilestep.tracing.logs.current.annotation is not None:  # until the session goes on
+            time.sleep(0.01)
         with tilestep.tracepoint("after"):
             work(7)
     (path,) = glob.glob({str(tmp_path / "mine")!r} + "/plugins/profile/*/*.xplane.pb")
@@ -299,9 +300,11 @@ LONG = """
             thread.start()
         for thread in threads:
             thread.join()
-        time.sleep(1)
-        pieces = glob.glob(os.path.dirname(tilestep.tracing.current_file()) + "/*.part*.tilestep")
-        print(len(pieces))
+        pieces = lambda: glob.glob(os.path.dirname(tilestep.tracing.current_file()) + "/*.part*.tilestep")
+        while logs.current.much_waits or len(pieces()) <= 3:
+            time.sleep(0.01)
+        time.sleep(0.5)  # the last of them may be under way
+        print(len(pieces()))
 """
 
 
