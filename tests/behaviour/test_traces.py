@@ -433,10 +433,10 @@ def test_feeds_show_when_they_stall(tmp_path: Path) -> None:
         import time, numpy, jax, tilestep
         from tilestep.train import InfeedQueue, repeat
         def slow():
-            for number in range(6):
-                time.sleep(0.05)
+            for number in range(10):
+                time.sleep(0.1)
                 yield numpy.full(3, number, numpy.float32)
-        repeat(6, lambda carry, x: carry + x.sum(), jax.numpy.float32(0), InfeedQueue(slow)).block_until_ready()
+        repeat(10, lambda carry, x: carry + x.sum(), jax.numpy.float32(0), InfeedQueue(slow)).block_until_ready()
         """,
         PVTI_OPTIONS=options(tmp_path),
     )
