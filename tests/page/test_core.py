@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from tests.page.pages import hold_time
 from tilestep.report.page.assets import asset
 from tilestep.report.page.block import MOST_EXACT, Block, packed
 from tilestep.report.page.modules import joined
@@ -277,6 +278,7 @@ def test_keys_read_a_table_cell_by_cell(core: Page) -> None:
 
 def test_the_tip_stays_while_the_pointer_goes_to_it_and_reads_it(core: Page) -> None:
     """WCAG 2.1, 1.4.13: it can be hovered, stays, and Escape dismisses it."""
+    core.clock.install()
     core.evaluate("value.learn({ a: 1e9, b: 1e9 }, { '': 'From here.' })")
     core.evaluate("document.activeElement?.blur()")
     made(core, [["b", 2048], ["a", 1]])
@@ -289,6 +291,7 @@ def test_the_tip_stays_while_the_pointer_goes_to_it_and_reads_it(core: Page) -> 
     expect(tip).to_have_class("settled")
     x, y = middle(cell)
     x_to, y_to = middle(tip)
+    hold_time(core)  # it waits for a pointer that is on the way for some of it
     for part in range(1, 9):
         core.mouse.move(x + (x_to - x) * part / 8, y + (y_to - y) * part / 8)
     expect(tip).to_have_text("2,048 bytes. From here.")
@@ -298,6 +301,7 @@ def test_the_tip_stays_while_the_pointer_goes_to_it_and_reads_it(core: Page) -> 
     expect(tip).to_be_visible()
     core.keyboard.press("Escape")
     expect(tip).to_be_hidden()
+    core.clock.resume()
     core.mouse.move(*middle(cell))
     expect(tip).to_have_class("settled")
     core.mouse.move(2, 590)  # away from both

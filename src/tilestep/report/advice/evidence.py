@@ -20,7 +20,6 @@ from tilestep.report.advice.finding import Line
 from tilestep.report.advice.host_lines import HostLines, host_lines, most
 from tilestep.report.advice.lines import line_of_call
 from tilestep.sim.calls import Call, Copy, Dispatch, Forget, MomentCall, Put
-from tilestep.sim.mark import Mark
 from tilestep.sim.snapshot import Snapshot
 from tilestep.sim.system import System
 from tilestep.units import seconds_from_cycles
@@ -259,20 +258,20 @@ class Evidence:
         if len(starts) < LEAST_TURNS:
             return None
         middle, last = starts[len(starts) // 2], starts[-1]
-        history, marks = self.history, list[Mark]()
+        history, marks = self.history, list[tuple[int, dict[int, int]]]()
         system = System.restored(history.snapshot, history.machine, history.programs, record=False)
 
         def watched() -> Iterator[Call]:
             for index, call in enumerate(self.calls[: last + 1]):
                 if index in (middle, last):
-                    marks.append(system.mark())
+                    marks.append((system.end_cycle, system.loads()))
                 if index < last:
                     yield call
 
         play(system, watched(), history.programs)
-        begin, end = marks
-        loads = {key: now.loads - (before.loads if (before := begin.programs.get(key)) else 0) for key, now in end.programs.items()}
-        return Turns(cycles=end.cycle - begin.cycle, count=len(starts) - 1 - len(starts) // 2, loads=loads)
+        (begin, before), (end, after) = marks
+        loads = {key: times - before.get(key, 0) for key, times in after.items()}
+        return Turns(cycles=end - begin, count=len(starts) - 1 - len(starts) // 2, loads=loads)
 
     def until(self, start: int) -> int | None:
         """Cycles until all that was called before a position has ended; None if that is long to play, or not kept."""
