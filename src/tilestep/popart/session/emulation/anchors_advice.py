@@ -130,12 +130,11 @@ def _is_all(node: ast.Call) -> bool:
 
 def _last_only(program: Program, rows: Mapping[int, int]) -> Program:
     """The program of which one value leaves behind the last microbatch. Args: rows: bytes of all values -> how many they are."""
-    sizes = {result.size_bytes for result in program.results if _is_one(result, rows)}
-    inner = _streamed(program.body, sizes)
+    sizes = {result.size_bytes: rows[result.size_bytes] for result in program.results if _is_one(result, rows)}
+    inner = _streamed(program.body, sizes) or _streamed(program.body, {size // 2: count for size, count in sizes.items()})  # as FLOAT16
     without = with_leaves(program, lambda leaf: None if isinstance(leaf, HostCall) and leaf.name in inner else leaf)
-    last = [replace(leaf, bytes_to_host=size // rows[size]) for leaf, size in inner.values()]
     results = tuple(replace(r, size_bytes=r.size_bytes // rows[r.size_bytes]) if _is_one(r, rows) else r for r in program.results)
-    return replace(without, body=Series(nodes=(*without.body.nodes, *last)), results=results)
+    return replace(without, body=Series(nodes=(*without.body.nodes, *inner.values())), results=results)
 
 
 def _is_one(result: Result, rows: Collection[int]) -> bool:
@@ -143,8 +142,11 @@ def _is_one(result: Result, rows: Collection[int]) -> bool:
     return result.argument is None and result.size_bytes in rows
 
 
-def _streamed(node: Node, sizes: Collection[int], times: int = 1) -> dict[str, tuple[HostCall, int]]:
-    """The steps of loops that send so many bytes together to the host's memory, by name."""
+def _streamed(node: Node, sizes: Mapping[int, int], times: int = 1) -> dict[str, HostCall]:
+    """The steps of loops that send so many bytes together to the host's memory, by name: each as it sends one of its values.
+
+    Args: sizes: bytes -> how many values they are. times: that the node runs.
+    """
     match node:
         case Series(nodes=nodes):
             return {name: found for child in nodes for name, found in _streamed(child, sizes, times).items()}
@@ -153,6 +155,7 @@ def _streamed(node: Node, sizes: Collection[int], times: int = 1) -> dict[str, t
         case Branch(arms=arms):
             return {name: found for arm in arms for name, found in _streamed(arm, sizes, times).items()}
         case HostCall() if node.in_memory and times > 1 and times * node.bytes_to_host in sizes:
-            return {node.name: (node, times * node.bytes_to_host)}
+            size = times * node.bytes_to_host
+            return {node.name: replace(node, bytes_to_host=size // sizes[size])}
         case _:
             return {}
