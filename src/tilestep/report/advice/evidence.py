@@ -20,6 +20,7 @@ from tilestep.report.advice.finding import Line
 from tilestep.report.advice.host_lines import HostLines, host_lines, most
 from tilestep.report.advice.lines import line_of_call
 from tilestep.sim.calls import Call, Copy, Dispatch, Forget, MomentCall, Put
+from tilestep.sim.ledger import ProgramTotals
 from tilestep.sim.mark import Mark
 from tilestep.sim.snapshot import Snapshot
 from tilestep.sim.system import System
@@ -76,12 +77,12 @@ class Turns:
     Attributes:
         cycles: from the begin of the first to the end of the last.
         count: how many.
-        loads: key -> runs of that program between the two that had to load it.
+        programs: key -> the sums of that program between the two.
     """
 
     cycles: int
     count: int
-    loads: Mapping[int, int]
+    programs: Mapping[int, ProgramTotals]
 
 
 @final
@@ -258,21 +259,35 @@ class Evidence:
         starts = [start for start in starts if start <= ends]
         if len(starts) < LEAST_TURNS:
             return None
-        middle, last = starts[len(starts) // 2], starts[-1]
-        history, marks = self.history, list[Mark]()
-        system = System.restored(history.snapshot, history.machine, history.programs, record=False)
+        begin, end = self._marks(starts[len(starts) // 2], starts[-1], self.machine, self.programs)
+        return Turns(
+            cycles=end.cycle - begin.cycle,
+            count=len(starts) - 1 - len(starts) // 2,
+            programs={key: totals.since(begin.programs.get(key)) for key, totals in end.programs.items()},
+        )
+
+    def without_loads(self, begin: int, end: int) -> int:
+        """Cycles from one position in the calls to a later one, if loads took no time."""
+        machine = replace(self.machine, host=replace(self.machine.host, load_seconds=0.0))
+        programs = {key: replace(each, memory=replace(each.memory, code_bytes=0)) for key, each in self.programs.items()}
+        first, last = self._marks(begin, end, machine, programs)
+        return last.cycle - first.cycle
+
+    def _marks(self, begin: int, end: int, machine: MachineSpec, programs: Mapping[int, Program]) -> tuple[Mark, Mark]:
+        """What a system has done at two positions in the calls."""
+        system = System.restored(self.history.snapshot, machine, programs, record=False)
+        marks: list[Mark] = []
 
         def watched() -> Iterator[Call]:
-            for index, call in enumerate(self.calls[: last + 1]):
-                if index in (middle, last):
+            for index, call in enumerate(self.calls[: end + 1]):
+                if index in (begin, end):
                     marks.append(system.mark())
-                if index < last:
+                if index < end:
                     yield call
 
-        play(system, watched(), history.programs)
-        begin, end = marks
-        loads = {key: now.loads - (before.loads if (before := begin.programs.get(key)) else 0) for key, now in end.programs.items()}
-        return Turns(cycles=end.cycle - begin.cycle, count=len(starts) - 1 - len(starts) // 2, loads=loads)
+        play(system, watched(), programs)
+        first, last = marks
+        return first, last
 
     def until(self, start: int) -> int | None:
         """Cycles until all that was called before a position has ended; None if that is long to play, or not kept."""

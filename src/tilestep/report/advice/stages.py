@@ -11,11 +11,14 @@ from tilestep.plan.steps import CollectiveKind, Loop, Node, Series, Superstep
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Line
 from tilestep.report.figures import Figures
+from tilestep.sim.ledger import ProgramTotals
+from tilestep.sim.trace import BESIDE
 
 MOST_PARTS: Final = 200  # of all stages together
 _PRODUCTS: Final = ("matmul", "convolution")
 _GRADIENT: Final = "transpose(jvp"
 _BETWEEN_IPUS: Final = get_args(CollectiveKind)
+_NO_WORK: Final = (*BESIDE, "load", "read")
 
 
 class _Task(NamedTuple):
@@ -37,7 +40,7 @@ class Stages:
         steps: that it did.
         keys: by stage, of the programs that do its tasks.
         costs: by stage, cycles of supersteps for a microbatch.
-        busy: by stage, the same with what its IPU passes on and streams.
+        busy: by stage, the same with what its IPU passes on and streams once the system is warm, if the history tells that.
         in_turn: whether a microbatch is through all stages before the next begins.
         starts: positions in the calls at which the steps begin.
         line: where the user calls it.
@@ -58,7 +61,7 @@ def pipelines(figures: Figures, evidence: Evidence) -> Iterator[Stages]:
     """The pipelines of a profile: program groups whose dispatches are tasks of stages."""
     ran = [p for p in figures.programs if p.runs]
     own = {p.key: sum(f.total for f in p.families if f.family not in _BETWEEN_IPUS) / p.runs for p in ran}
-    whole = {p.key: (p.cycles.total - p.cycles.load - p.cycles.read) / p.runs for p in ran}
+    all_runs = {p.key: (p.cycles.total - p.cycles.load - p.cycles.read) / p.runs for p in ran}
     for group, tasks in _tasks(evidence).items():
         count = max(task.stage for task in tasks) + 1
         keys = tuple(frozenset(task.key for task in tasks if task.stage == stage) for stage in range(count))
@@ -69,6 +72,9 @@ def pipelines(figures: Figures, evidence: Evidence) -> Iterator[Stages]:
         seen = sum(task.stage == 0 and task.microbatch >= 0 for task in tasks)
         runs = sum(p.runs for p in ran if any(task.key == p.key and task.stage == 0 and task.microbatch >= 0 for task in tasks))
         first = [task.microbatch for task in tasks if task.entry == tasks[0].entry and task.microbatch >= 0]
+        starts = evidence.entries(group)
+        warm = evidence.turns(starts)  # before, parameters come, which a short run would take for work of each microbatch
+        whole = all_runs if warm is None else {**all_runs, **{key: _busy(of) for key, of in warm.programs.items() if of.runs}}
         lines = (evidence.line_of_call(key) for of_stage in keys for key in sorted(of_stage))
         yield Stages(
             group=group,
@@ -78,7 +84,7 @@ def pipelines(figures: Figures, evidence: Evidence) -> Iterator[Stages]:
             costs=_of_microbatch(tasks, own, count, done),
             busy=_of_microbatch(tasks, whole, count, done),
             in_turn=microbatches > 1 and all(before <= after for before, after in pairwise(first)),
-            starts=evidence.entries(group),
+            starts=starts,
             line=next((line for line in lines if line is not None), None),
         )
 
@@ -100,6 +106,11 @@ def _tasks(evidence: Evidence) -> dict[str, list[_Task]]:
         if call.group is not None and call.task is not None and call.task.stage >= 0:
             found.setdefault(call.group[0], []).append(_Task(call.group[1], call.task.stage, call.task.microbatch, call.key))
     return found
+
+
+def _busy(totals: ProgramTotals) -> float:
+    """Mean cycles of a run on the slowest IPU, without loads and what the host reads."""
+    return max(sum(cycles for kind, cycles in kinds.items() if kind not in _NO_WORK) for kinds in totals.cycles.values()) / totals.runs
 
 
 def _of_microbatch(tasks: Sequence[_Task], cycles: Mapping[int, float], count: int, microbatches: int) -> tuple[float, ...]:

@@ -61,7 +61,9 @@ def ranked(proposals: Sequence[Proposal], evidence: Evidence | None, *, all: boo
         found = [each for each in found if each[0].kind != "fixed"]
     elif any(finding.kind == "fixed" for finding, _ in found):  # it says more than that the first of a few runs takes longest
         found = [each for each in found if each[0].kind != "set-up"]
-    empty = any(finding.kind == "bubbles" for finding, _ in found)  # a pipeline is filled before its microbatches grow
+    empty = any(
+        finding.kind == "bubbles" and finding.gain is not None for finding, _ in found
+    )  # a pipeline is filled before its microbatches grow
     found.sort(key=lambda each: _rank(each[0], 0.0 if empty else _OTHERWISE))
     together = None if played is None else _together(found, played, evidence)
     return Advice(findings=tuple(finding for finding, _ in found), together=together)
