@@ -28,6 +28,7 @@ from tilestep.units import seconds_from_cycles
 
 MOST_READ: Final = 1_000_000  # work of the calls that are looked at: a second on a slow computer
 MOST_PLAYED: Final = 2_000_000  # work of the calls that are played for all findings together: two seconds there
+PATTERN_PLAYS: Final = 2  # replays that one with another sync pattern takes, because entries are played in two orders
 _CALL_WORK: Final = 12  # numbers that take as long as a call does beside its own
 _FORGET_WORK: Final = 3  # of a call that forgets a value
 LEAST_TURNS: Final = 4  # of which half are taken to be warm
@@ -150,9 +151,14 @@ class Evidence:
         return (told or kept) if key in self.host_lines.in_groups else (kept or told)
 
     @cached_property
+    def end(self) -> Mark:
+        """The system behind all of the calls."""
+        return replay(self.history, calls=self.calls).mark()
+
+    @cached_property
     def whole(self) -> Played:
         """All of the calls."""
-        return _played(self.history, self.calls, "")
+        return _played(self.history, self.calls, self.end.cycle)
 
     def played_for(self, changes: int, *, most: int | None = None) -> Played:
         """The part of the calls that may be played so often: all of them, or the last runs.
@@ -173,7 +179,8 @@ class Evidence:
             basis = f"of the last {runs:,} of {self.runs:,} runs" if before else ""
         else:
             basis = f"of runs {before + 1:,} to {before + runs:,} of {self.runs:,}"
-        return _played(replace(self.history, snapshot=system.snapshot()), rest, basis, max(self.runs, 1) / max(runs, 1))
+        history = replace(self.history, snapshot=system.snapshot())
+        return _played(history, rest, replay(history, calls=rest).end_cycle, basis, max(self.runs, 1) / max(runs, 1))
 
     def ends_for(self, changes: int, *, most: int | None = None) -> tuple[tuple[Played, ...], str]:
         """The parts of the calls that may be played so often: all of them, or the first and the last runs; and which, in words.
@@ -200,7 +207,8 @@ class Evidence:
         last = replace(last, times=(self.runs - first) / max(runs, 1))
         if not first or first > len(self.dispatches) - runs:
             return (last,), f"estimated from the last {runs:,} of {self.runs:,} runs"
-        return (_played(self.history, head, ""), last), f"estimated from the first {first:,} and the last {runs:,} of {self.runs:,} runs"
+        start = _played(self.history, head, replay(self.history, calls=head).end_cycle)
+        return (start, last), f"estimated from the first {first:,} and the last {runs:,} of {self.runs:,} runs"
 
     def entries(self, group: str, key: int | None = None) -> tuple[int, ...]:
         """Positions in the calls at which the host enters a program group. Args: key: only entries that run this program of it."""
@@ -311,12 +319,10 @@ def begin_of(snapshot: Snapshot) -> int:
     return max(snapshot.horizon, snapshot.host_cycle)
 
 
-def _played(history: History, calls: tuple[Call, ...], basis: str, times: float = 1.0) -> Played:
-    system = replay(history, calls=calls)
+def _played(history: History, calls: tuple[Call, ...], end: int, basis: str = "", times: float = 1.0) -> Played:
+    """A part. Args: end: the cycle behind its calls."""
     script = Script(calls=calls, programs=history.programs)
-    return Played(
-        history=history, script=script, cycles=system.end_cycle - begin_of(history.snapshot), basis=basis, times=times if basis else 1.0
-    )
+    return Played(history=history, script=script, cycles=end - begin_of(history.snapshot), basis=basis, times=times if basis else 1.0)
 
 
 def _first_of_last(calls: Sequence[Call], work: int) -> int:
