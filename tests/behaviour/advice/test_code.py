@@ -128,7 +128,7 @@ for n in range(6):
     w = step(w, np.float32(n))
 """,
         """
-with jax.default_device(jax.devices("cpu")[0]):
+with jax.default_device(jax.devices('cpu')[0]):
     w = jnp.ones((64, 64)) * 0.5 + jnp.arange(64)
 step = jax.jit(lambda w, x: w * x, donate_argnums=0)
 for n in range(6):

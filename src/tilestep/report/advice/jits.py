@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
 
 from tilestep.plan.frames import own_frames
 from tilestep.plan.steps import Frame, Program
 from tilestep.record.source_lines import source_text
 from tilestep.report.advice.finding import Line
-from tilestep.report.advice.written import last_name, nodes_of
+from tilestep.report.advice.written import LONGEST, last_name, nodes_of
 
 PARTIAL: Final = "functools.partial"
 IMPORT: Final = "import functools"
@@ -20,8 +20,8 @@ _JITS: Final = frozenset({"jit", "pjit"})
 _PMAP: Final = "pmap"
 _LEAVES: Final = "flat_args"  # what jax.pmap calls the leaves of its arguments
 _MAPPED: Final = "fun"  # and their programs
+_STARS: Final = ("args", _LEAVES)  # JAX's names of arguments that it knows by their places only
 _LEAF: Final = re.compile(rf"{_LEAVES}\[(\d+)\].*")
-_LONGEST: Final = 160  # characters of a line of code
 _MOST_NESTED: Final = 8  # functions of one name that call each other, of which one is looked for that is jitted
 
 
@@ -124,6 +124,14 @@ class Jit(NamedTuple):
         found = [each.value for each in self.call.keywords if each.arg == name] if self.call is not None else []
         return ast.literal_eval(found[0]) if found else None
 
+    def options(self, name: str) -> tuple[Any, ...]:
+        """The values of an option that takes one or several.
+
+        Raises: TypeError, ValueError if they are not written out.
+        """
+        option = self.option(name)
+        return () if option is None else (option,) if isinstance(option, int | str) else tuple(cast("Iterable[Any]", option))
+
     def with_options(self, options: Mapping[str, object]) -> str:
         """The line that jits it, with more options: 'jax.jit(update, donate_argnames=("params",))'. One whose value is None goes.
 
@@ -144,7 +152,7 @@ class Jit(NamedTuple):
         changed = ast.Call(func=function, args=arguments, keywords=[ast.keyword(arg=name, value=value) for name, value in keywords.items()])
         text = ast.unparse(changed)
         head = f"{IMPORT}\n" if needs_partial and not self.partial else ""
-        return head + ("@" if self.is_decorator else "") + (text if len(text) <= _LONGEST else "…" + text[-_LONGEST:])
+        return head + ("@" if self.is_decorator else "") + (text if len(text) <= LONGEST else "…" + text[-LONGEST:])
 
 
 def jit_of(program: Program, text_of: Callable[[str], str | None] = source_text) -> Jit:
@@ -190,6 +198,13 @@ def _jit_inside(program: Program, text_of: Callable[[str], str | None], name: st
 def is_leaf(name: str) -> bool:
     """Whether an argument's name is the place of a leaf, as jax.pmap has it."""
     return _LEAF.fullmatch(name) is not None
+
+
+def root_of(name: str) -> str:
+    """The function's own argument, of which this is a part: 'params' of 'params[0][1]', and 'args[0]' of 'args[0].mu'."""
+    root = re.split(r"[\[.]", name)[0]
+    place = re.match(r"\[\d+\]", name.removeprefix(root)) if root in _STARS else None
+    return root + (place[0] if place is not None else "")
 
 
 def _mapped(found: Mapping[str, tuple[Sequence[_Function], Sequence[_Made]]]) -> Jit:
