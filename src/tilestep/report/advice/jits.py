@@ -12,6 +12,7 @@ from tilestep.plan.frames import own_frames
 from tilestep.plan.steps import Frame, Program
 from tilestep.record.source_lines import source_text
 from tilestep.report.advice.finding import Line
+from tilestep.report.advice.lines import plain
 from tilestep.report.advice.written import LONGEST, last_name, nodes_of
 
 PARTIAL: Final = "functools.partial"
@@ -162,9 +163,9 @@ def jit_of(program: Program, text_of: Callable[[str], str | None] = source_text)
 
 
 def _jit_of(program: Program, text_of: Callable[[str], str | None]) -> Jit:
-    name = _plain(program.name.removeprefix("jit_"))
+    name = plain(program.name.removeprefix("jit_"))
     own = own_frames(program.frames)
-    inside = [n for n in own if _plain(program.frames[n - 1].function.rpartition(".")[2]) == name][:_MOST_NESTED]
+    inside = [n for n in own if plain(program.frames[n - 1].function.rpartition(".")[2]) == name][:_MOST_NESTED]
     found = [_jit_inside(program, text_of, name, own, frame) for frame in inside or [0]]
     return next((jit for jit in found if jit.call is not None or jit.is_decorator), found[0])  # a caller may have that name, too
 
@@ -177,7 +178,7 @@ def _jit_inside(program: Program, text_of: Callable[[str], str | None], name: st
     within = frames[inside - 1] if inside else None
     definition, home = None, ""
     for file, (definitions, _) in found.items():
-        places = [each for each in definitions if _plain(getattr(each, "name", "lambda")) == name]
+        places = [each for each in definitions if plain(getattr(each, "name", "lambda")) == name]
         if within is not None and file == within.file:
             places = [each for each in places if each.lineno <= within.line <= (each.end_lineno or each.lineno)]
             places = ([each for each in places if _has(each, within)] or places)[-1:]
@@ -268,12 +269,12 @@ def _jits(made: ast.expr, decorated: ast.FunctionDef | None, name: str, definiti
     if _makes(made, frozenset({_PMAP})):
         return False
     if decorated is not None:
-        return decorated is definition or (definition is None and _plain(decorated.name) == name)
+        return decorated is definition or (definition is None and plain(decorated.name) == name)
     assert isinstance(made, ast.Call)
     [given] = made.args[:1]
     if isinstance(given, ast.Call) and last_name(given.func) == "partial" and given.args:
         given = given.args[0]
-    return given is definition if isinstance(given, ast.Lambda) else _plain(last_name(given)) == name
+    return given is definition if isinstance(given, ast.Lambda) else plain(last_name(given)) == name
 
 
 def _own(function: ast.FunctionDef) -> Iterator[ast.AST]:
@@ -305,11 +306,6 @@ def _partial_in(text: str) -> str:
                 if isinstance(node, ast.ImportFrom) and (node.module, each.name) == ("functools", "partial"):
                     return each.asname or each.name
     return ""
-
-
-def _plain(name: str) -> str:
-    """A function's name as programs spell it: without the characters that HLO does not allow."""
-    return "".join(character for character in name if character.isalnum())
 
 
 def made_at(program: Program, makers: frozenset[str]) -> Line | None:

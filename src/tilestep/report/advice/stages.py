@@ -10,13 +10,13 @@ from typing import Final, NamedTuple, get_args
 from tilestep.plan.steps import CollectiveKind, Loop, Node, Series, Superstep
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Line
+from tilestep.report.advice.longest import PRODUCTS
 from tilestep.report.figures import Figures
 from tilestep.report.gradients import goes_backward
 from tilestep.sim.ledger import ProgramTotals
 from tilestep.sim.trace import BESIDE
 
 MOST_PARTS: Final = 200  # of all stages together
-_PRODUCTS: Final = ("matmul", "convolution")
 _BETWEEN_IPUS: Final = get_args(CollectiveKind)
 _NO_WORK: Final = (*BESIDE, "load", "read")
 
@@ -128,7 +128,7 @@ def _of_node(node: Node) -> list[int]:
             return [part for child in node.nodes for part in _of_node(child)]
         case Loop():
             return _of_node(node.body) * min(node.trips or 1, MOST_PARTS)
-        case Superstep() if node.family in _PRODUCTS and not goes_backward(node.scope):
+        case Superstep() if node.family in PRODUCTS and not goes_backward(node.scope):
             return [node.compute_cycles + node.exchange_cycles + node.sync_cycles]
         case _:
             return []
