@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests import recordings
-from tests.page.pages import Watched, fragment, wait_for
+from tests.page.pages import READY_WALL_MS, Watched, fragment, wait_for
 from tilestep.report.page import page_html
 from tilestep.report.reader import Report, open_report
 
@@ -31,6 +31,8 @@ ARGUMENTS = (  # root needs the first; the others keep the browser from the netw
     "--disable-sync",
 )
 Shown = Report | Path
+
+expect.set_options(timeout=READY_WALL_MS)
 
 
 class OpenPage(Protocol):

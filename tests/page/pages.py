@@ -11,6 +11,7 @@ from tilestep.report.page.assets import VIEWS as FILES
 
 VIEWS = tuple(name.replace("_", "-") for name in FILES)  # as URLs name them
 READY_WALL_MS = 60_000
+SETTLED_MS = 300  # more than a page waits for a further change, before it acts on one
 
 
 class Watched:
@@ -57,6 +58,21 @@ def go(page: Page, view: str, **state: Any) -> None:
         fragment(view, state),
     )
     wait_for(page, view)
+
+
+def settled(page: Page) -> None:
+    """Waits until a page has done what it puts off for a moment after a change. It is the page's timer, behind those that it has set."""
+    page.evaluate("wait => new Promise((done) => setTimeout(done, wait))", SETTLED_MS)
+
+
+def hold_time(page: Page) -> None:
+    """Timers that a page has set end now, and no later one does before `page.clock.resume()`. The page's clock has to be installed."""
+    page.clock.pause_at(page.evaluate("Date.now()") + 10_000)
+
+
+def address(page: Page) -> str:
+    """What stands in the URL behind the page's file, as the page has it: the browser's own word of it comes later."""
+    return page.evaluate("location.hash")
 
 
 def rows(page: Page, label: str, nth: int = 0) -> list[list[Any]]:

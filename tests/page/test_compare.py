@@ -124,8 +124,8 @@ def test_differences_of_two_clocks_are_of_time(open_page: OpenPage) -> None:
     shown = {row[0]: row[1:4] for row in rows(page, "operations")}
     assert all(more == pytest.approx(after / 1e6 - before / 2e6) for before, after, more in shown.values())
     go(page, "execution")
-    assert "clocks of their own" in text(page)
-    assert "clocks of their own" not in text(open_page((a, a), "execution"))
+    assert "equal widths are equal times" in text(page)
+    assert "equal widths" not in text(open_page((a, a), "execution"))
 
 
 def test_machines_that_differ_are_told(open_page: OpenPage) -> None:

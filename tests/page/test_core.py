@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from tests.page.pages import hold_time
 from tilestep.report.page.assets import asset
 from tilestep.report.page.block import MOST_EXACT, Block, packed
 from tilestep.report.page.modules import joined
@@ -277,6 +278,7 @@ def test_keys_read_a_table_cell_by_cell(core: Page) -> None:
 
 def test_the_tip_stays_while_the_pointer_goes_to_it_and_reads_it(core: Page) -> None:
     """WCAG 2.1, 1.4.13: it can be hovered, stays, and Escape dismisses it."""
+    core.clock.install()
     core.evaluate("value.learn({ a: 1e9, b: 1e9 }, { '': 'From here.' })")
     core.evaluate("document.activeElement?.blur()")
     made(core, [["b", 2048], ["a", 1]])
@@ -289,6 +291,7 @@ def test_the_tip_stays_while_the_pointer_goes_to_it_and_reads_it(core: Page) -> 
     expect(tip).to_have_class("settled")
     x, y = middle(cell)
     x_to, y_to = middle(tip)
+    hold_time(core)  # it waits for a pointer that is on the way for some of it
     for part in range(1, 9):
         core.mouse.move(x + (x_to - x) * part / 8, y + (y_to - y) * part / 8)
     expect(tip).to_have_text("2,048 bytes. From here.")
@@ -298,6 +301,7 @@ def test_the_tip_stays_while_the_pointer_goes_to_it_and_reads_it(core: Page) -> 
     expect(tip).to_be_visible()
     core.keyboard.press("Escape")
     expect(tip).to_be_hidden()
+    core.clock.resume()
     core.mouse.move(*middle(cell))
     expect(tip).to_have_class("settled")
     core.mouse.move(2, 590)  # away from both
@@ -398,6 +402,9 @@ def test_cycles_of_two_clocks_are_compared_as_time(core: Page) -> None:
     assert core.evaluate("value.alike(4000000, 1000000, 'cycles')") == {"a": 0.002, "b": 0.001, "unit": "seconds"}
     assert core.evaluate("pairs.changeOf(4000000, 1000000, 'cycles').textContent") == "\u22121.00 ms (\u221250.00 %)"
     assert core.evaluate("pairs.changeOf(2000000, 1000000, 'cycles').textContent") == "="
+    slight = "(([a, b]) => { const { className, textContent } = pairs.changeOf(a, b, 'cycles'); return [className, textContent]; })"
+    assert core.evaluate(f"{slight}([2000000, 1000040])") == ["", "+40.0 ns (+0.00 %)"]
+    assert core.evaluate(f"{slight}([2000000, 1000060])") == ["grows", "+60.0 ns (+0.01 %)"]
     assert core.evaluate("value.alike(4, 1, 'bytes')") == {"a": 4, "b": 1, "unit": "bytes"}
     assert core.evaluate("value.clocksNote()")
     core.evaluate("value.learn({ a: 1e9, b: 1e9 }, {})")

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from tests.page.conftest import OpenPage
-from tests.page.pages import fragment, go, rows, tables, text, values, wait_for
+from tests.page.pages import address, fragment, go, hold_time, rows, settled, tables, text, values, wait_for
 from tests.recordings import HOSTILE, LONG
 from tests.unit.report.reader.recorded import everything, recorded, report_of, run_of, two_stages
 from tilestep.report.lane_names import KIND_TEXTS
@@ -41,8 +41,8 @@ def press(page: Page, *keys: str, nth: int = 0) -> str:
 
 def state(page: Page) -> dict[str, str]:
     """What the URL holds once it is written."""
-    page.wait_for_timeout(400)
-    found = parse_qs(page.evaluate("location.hash").partition("?")[2])
+    settled(page)
+    found = parse_qs(address(page).partition("?")[2])
     return {name: value for name, [value] in found.items()}
 
 
@@ -351,7 +351,7 @@ def test_show_as_table_has_the_events_of_the_window(mnist_plain: Path, open_page
         (event.lane.name, KIND_TEXTS[event.kind], event.cycles_from, event.cycles_to, event.cycles) for event in inside
     )
     page.get_by_role("button", name="compute", exact=True).click()
-    page.wait_for_timeout(500)
+    settled(page)
     assert {row[1] for row in rows(page, label)} == {row[1] for row in found} - {"compute"}
     assert state(page)["kinds"] == "compute"
 
@@ -364,7 +364,7 @@ def test_search_finds_as_one_types_and_enter_goes_from_hit_to_hit(pipeline: Path
 
     def found(words: str) -> str:
         field.fill(words)
-        page.wait_for_timeout(250)
+        settled(page)
         return status.inner_text().partition(":")[0]
 
     name = open_report(pipeline).compilation.programs[0].name
@@ -438,6 +438,7 @@ def test_all_keys_below_the_timeline_hold_and_none_scrolls_the_page(mnist_plain:
 
 def test_the_pointer_zooms_moves_and_selects(mnist_plain: Path, open_page: OpenPage) -> None:
     page = open_page(mnist_plain, "execution")
+    page.clock.install()
     box = timeline(page).bounding_box()
     assert box is not None
     middle = (box["x"] + box["width"] / 2, box["y"] + box["height"] - 25)
@@ -458,10 +459,12 @@ def test_the_pointer_zooms_moves_and_selects(mnist_plain: Path, open_page: OpenP
     words = tip.inner_text()
     there = tip.bounding_box()
     assert there is not None
+    hold_time(page)  # the tip waits for a pointer that is on the way for some of it
     page.mouse.move(there["x"] + there["width"] / 2, there["y"] + there["height"] / 2, steps=12)
     assert tip.inner_text() == words, "the pointer goes to it, and reads it"
     page.keyboard.press("Escape")
     assert not tip.is_visible()
+    page.clock.resume()
     page.mouse.click(box["x"] + 260, middle[1])
     assert re.fullmatch(r"a\d+", state(page)["event"])
 
@@ -487,11 +490,26 @@ def test_two_recordings_stand_on_one_scale_with_their_difference(mnist_plain: Pa
     assert abs(int(state(page)["from"]) - int(shown["from"])) <= 2
 
 
+def test_recordings_of_two_clocks_share_a_window_in_time(open_page: OpenPage) -> None:
+    reports = [report_of(two_stages(), runs=2, clock_hz=clock) for clock in (2e6, 3e6)]
+    page = open_page(reports, "execution", to=90, **{"from": 30})
+    shown = [press(page, "+", nth=nth).partition(" shown")[0] for nth in range(2)]
+    assert shown[0] == "18.0 µs", "0.6 of 60 cycles of A"
+    assert shown[1] == "10.7 µs", "0.6 of that"
+    press(page, "Home")
+    execution = reports[1].execution
+    first, *between, last = execution.events_of(execution.lane("host"))
+    measured = last.cycles_to - first.cycles_from
+    assert press(page, "ArrowRight", "m", *["ArrowRight"] * (len(between) + 1), "m", nth=1) == f"measured: {measured / 3:.0f} µs"
+    assert [float(cycle) for cycle in state(page)["range"].split("-")] == pytest.approx([0, last.cycles_to * 2 / 3], abs=1e-3)
+    expect(page.get_by_text("as measured")).to_contain_text(f"Time by kind from 0 s to {measured / 3:.0f} µs")
+
+
 def test_hostile_names_stay_words(hostile: Path, open_page: OpenPage) -> None:
     page = open_page(hostile, "execution")
     press(page, "ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "f")
     page.evaluate("() => document.querySelectorAll('#main details').forEach((each) => { each.open = true; })")
-    page.wait_for_timeout(100)
+    settled(page)
     assert page.evaluate("() => window.PWNED ?? null") is None
     names = {program.name for program in open_report(hostile).compilation.programs}
     assert names & {*HOSTILE, LONG} or any(len(name) > 100 or "<" in name for name in names)
@@ -505,7 +523,7 @@ def test_a_url_that_makes_no_sense_shows_the_whole(given: dict[str, str], mnist_
     page = open_page(mnist_plain, "execution", **given)
     assert page.locator(".alert").count() == 0
     assert press(page, "ArrowRight").startswith("dispatch")
-    assert page.evaluate("location.hash").startswith(fragment("execution", {}))
+    assert address(page).startswith(fragment("execution", {}))
 
 
 def test_kinds_have_one_name_each_in_all_tables_and_in_the_terminal(pipeline: Path, open_page: OpenPage) -> None:

@@ -59,12 +59,21 @@ def test_the_steady_state_and_the_programs_are_those_of_the_recording(open_page:
     steady = profile["steady"]
     assert [each["value"] for each in values(page, ".steady")] == [steady["turn_cycles"], steady["turns"], steady["set_up_cycles"]]
     assert "from one run to the next" in page.inner_text(".steady")
-    expected = [[row.name, row.runs, row.loads, row.cycles, row.peak_tile_bytes] for row in overview(report).programs]
-    assert rows(page, "programs") == expected
+    [row] = overview(report).programs
+    assert rows(page, "programs") == [[row.name, row.runs, row.loads, row.cycles, row.cycles_by_kind["load"], row.peak_tile_bytes]]
     kinds = {each["value"] for each in values(page, ".bar-table") if each["unit"] == "cycles"}
     assert kinds == {cycles for cycles in [*overview(report).cycles_by_kind.values(), profile["cycles_by_kind"]["idle"]] if cycles}
     assert all(sentence in text(page) for sentence in profile["assumptions"])
     assert "see Operations of this line" in text(page)
+
+
+def test_a_member_of_a_group_that_brings_its_code_has_loading_without_a_load(open_page: OpenPage, pipeline: Path) -> None:
+    page, report = open_page(pipeline, "findings"), tilestep.open_report(pipeline)
+    events = [event for lane in report.execution.lanes for event in report.execution.events_of(lane) if event.kind == "load"]
+    brought = {report.compilation.programs[event.program].name for event in events}
+    shown = rows(page, "programs")
+    assert {name.partition(" #")[0] for name, *_, loading, _ in shown if loading} == brought
+    assert any(loading and not loads for _, _, loads, _, loading, _ in shown)
 
 
 @pytest.mark.parametrize("name", ["mnist_plain", "mnist_classifier", "pipeline"])

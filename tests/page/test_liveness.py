@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from tests.page.pages import rows, values, wait_for
+from tests.page.pages import address, rows, settled, values, wait_for
 from tests.unit.report.reader.recorded import liveness, report_of, two_stages
 from tilestep.record.memory import difference
 from tilestep.report.reader import Report, open_report
@@ -90,7 +90,8 @@ def test_keys_choose_a_step_and_mark_a_second(open_page: Any) -> None:
     page.locator(CANVAS).focus()
     for key in ("Home", "ArrowRight", "m", "End", "ArrowLeft", "PageUp", "ArrowRight"):
         page.keyboard.press(key)
-    assert page.evaluate("location.hash") == "#liveness?on=all&tick=6&mark=1"
+    settled(page)  # lists that take long to draw are drawn a moment later
+    assert address(page) == "#liveness?on=all&tick=6&mark=1"
     change = difference(memory.columns, 1, 6)
     names = [each.name for each in memory.variables]
     assert [row[0] for row in rows(page, "values that were born")] == [names[life] for life in change.born] == ["y"]
@@ -100,7 +101,7 @@ def test_keys_choose_a_step_and_mark_a_second(open_page: Any) -> None:
     wait_for(page, "liveness")
     assert [row[0] for row in rows(page, "values that were born")] == ["y"]
     page.get_by_role("button", name="no mark").click()
-    assert page.evaluate("location.hash") == "#liveness?on=all&tick=6"
+    assert address(page) == "#liveness?on=all&tick=6"
     page.get_by_text("Between the two steps").wait_for(state="detached")
 
 
@@ -111,7 +112,7 @@ def test_a_click_chooses_and_one_with_shift_marks(open_page: Any) -> None:
     width = box["width"] - 76 - 14
     for tick, held in ((3, []), (7, ["Shift"])):
         page.locator(CANVAS).click(position={"x": 76 + (tick + 0.5) * width / 8, "y": 100}, modifiers=held)
-    assert page.evaluate("location.hash") == "#liveness?tick=3&mark=7"
+    assert address(page) == "#liveness?tick=3&mark=7"
 
 
 def test_the_head_names_the_peak(open_page: Any) -> None:

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.page.conftest import OpenPage
-from tests.page.pages import rows, values, wait_for
+from tests.page.pages import address, rows, values, wait_for
 from tests.unit.report.reader.recorded import liveness, report_of, two_stages
 from tilestep.record.memory import ProgramMemory, alive, by_category, difference, over_time, peak, tile_bytes
 from tilestep.record.schema import CATEGORIES
@@ -240,7 +240,7 @@ def test_keys_choose_any_tile_and_step_and_the_url_keeps_them(open_page: Any) ->
     canvas.focus()
     for key in ("Home", "ArrowRight", "ArrowRight", "Shift+ArrowUp", "Shift+ArrowUp", "ArrowDown", "ArrowDown"):
         page.keyboard.press(key)
-    assert page.evaluate("location.hash") == "#memory?tick=2&tile=2"
+    assert address(page) == "#memory?tick=2&tile=2"
     told = canvas.locator("xpath=..").locator(".live").inner_text()
     assert f"{int(memory.per_tile(2)[2]):,} bytes" in told
     assert "step 2, loop" in told
@@ -249,7 +249,7 @@ def test_keys_choose_any_tile_and_step_and_the_url_keeps_them(open_page: Any) ->
     assert page.locator("input[type=number]").first.input_value() == "2"
     page.locator("canvas[aria-label*='every tile']").focus()
     page.keyboard.press("p")
-    assert page.evaluate("location.hash") == "#memory"
+    assert address(page) == "#memory"
 
 
 def test_a_click_in_the_map_chooses_and_a_row_marks_a_life(open_page: Any) -> None:
@@ -257,10 +257,10 @@ def test_a_click_in_the_map_chooses_and_a_row_marks_a_life(open_page: Any) -> No
     canvas = page.locator("canvas[aria-label*='every tile at every step']")
     box = canvas.bounding_box()
     canvas.click(position={"x": 80, "y": box["height"] - 45})
-    assert page.evaluate("location.hash") == "#memory?tick=0&tile=15"
+    assert address(page) == "#memory?tick=0&tile=15"
     page.get_by_role("button", name="h", exact=True).last.click()
     assert "is the life of h" in page.inner_text("[role=status]:has-text('dashed')")
-    assert "valuea=2" in page.evaluate("location.hash")
+    assert "valuea=2" in address(page)
 
 
 def test_a_program_without_detail_says_why(open_page: Any) -> None:
@@ -309,16 +309,16 @@ def test_the_time_to_draw_the_map_of_all_tiles_grows_at_most_as_lives_do(blank: 
         """(memories) => memories.map((memory) => {
             const runs = mem.runsOf(memory);
             const times = [];
-            for (let turn = 0; turn < 6; turn++) {
+            for (let turn = 0; turn < 3; turn++) {
                 const start = performance.now();
                 mem.picture(mem.grid(memory, runs, 0, memory.numTicks, 1100, 290), 0, 1e6);
                 times.push(performance.now() - start);
             }
             return Math.min(...times);
         })""",
-        [lives_in_memory(400), lives_in_memory(4000)],
+        [lives_in_memory(400), lives_in_memory(16_000)],
     )
-    assert many < 40 * few  # ten times the lives; each against each would be a hundred
+    assert many < 400 * few  # 40 times the lives; each against each would be 1,600
 
 
 def test_a_link_leads_to_the_top_of_a_view_and_back_to_the_link(open_page: OpenPage, mnist_plain: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.page.conftest import OpenPage
-from tests.page.pages import go, rows, text, values
+from tests.page.pages import address, go, rows, text, values
 from tests.unit.report.reader.recorded import report_of, step, two_stages
 from tests.unit.sim.toy import collective, program
 from tilestep.machine import describe
@@ -153,7 +153,7 @@ def test_the_sentence_follows_the_row_that_is_chosen(open_page: OpenPage, mnist_
     page = open_page(mnist_plain, "operations")
     page.get_by_role("region", name="operations").get_by_role("button", name="reduce_sum").first.click()
     expect(page.locator(".verdict")).to_contain_text("reduce_sum")
-    assert "operation=" in page.url
+    assert "operation=" in address(page)
 
 
 def test_filters_leave_the_rows_that_match(open_page: OpenPage, mnist_plain: Path) -> None:
@@ -179,10 +179,25 @@ def test_the_roofline_is_read_by_keys(open_page: OpenPage, mnist_plain: Path) ->
     page.keyboard.press("End")
     expect(said).to_contain_text("no exchange")
     page.keyboard.press("Enter")
-    assert "operation=" in page.url
+    assert "operation=" in address(page)
     page.get_by_role("button", name="Show as table").click()
     found = rows(page, "points of the roofline")
     assert len(found) == sum(1 for row in table(page) if row["flop"])
+
+
+def test_a_chosen_program_has_the_points_and_the_families_of_its_own(open_page: OpenPage, mnist_plain: Path, pipeline: Path) -> None:
+    page = open_page((mnist_plain, pipeline), "operations")
+    families = page.locator("ul.legend li")
+    assert "A's points are hollow" in text(page)
+    page.get_by_label("program").select_option("jit_update")  # which A alone has
+    shown = table(page)
+    assert {row["time, B"] for row in shown} == {None}
+    page.get_by_role("button", name="Show as table").click()
+    assert set(families.all_inner_texts()) == {row[1] for row in rows(page, "points of the roofline")}
+    assert "A's points are hollow" not in text(page)
+    page.locator("figure canvas").focus()
+    page.keyboard.press("Home")
+    expect(page.locator("figure .live")).to_have_text(re.compile("^A: "))
 
 
 def test_roofs_name_their_field_and_source(open_page: OpenPage, mnist_plain: Path) -> None:

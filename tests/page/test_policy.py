@@ -41,7 +41,7 @@ def test_the_policy_refuses(page: Page, name: str) -> None:
     page.evaluate(
         f"""() => new Promise((done) => {{
             document.addEventListener("securitypolicyviolation", (event) => {{ window.violated = event.effectiveDirective; done(); }});
-            setTimeout(done, 5000);
+            setTimeout(done, 20_000);
             {TRIES[name]}
         }})"""
     )

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.conftest import OpenPage
-from tests.page.pages import rows, text, values
+from tests.page.pages import address, rows, text, values, wait_for
 from tests.unit.report.page.test_source import Changed
 from tests.unit.report.reader.recorded import FRAMES, liveness, recorded, report_of, run_of, two_stages
 from tilestep.plan.steps import Frame
@@ -102,7 +102,7 @@ def test_the_keyboard_goes_to_a_costly_line_and_shows_its_steps(open_page: OpenP
     number = int(chosen.inner_text().split(":")[1].split()[0])
     assert number <= first
     expect(page.locator(".code-row[aria-selected=true] .number")).to_have_text(str(number))
-    assert f"line={number}" in page.url
+    assert f"line={number}" in address(page)
 
 
 def test_a_line_has_its_steps_by_kind_and_who_called_it(open_page: OpenPage, mnist_plain: Path) -> None:
@@ -210,11 +210,33 @@ def test_the_flame_is_read_and_zoomed_by_keys(open_page: OpenPage, mnist_plain: 
     page.keyboard.press("ArrowDown")
     expect(said).to_contain_text("update")
     page.keyboard.press("Enter")
-    assert "zoom=" in page.url
+    assert "zoom=" in address(page)
     page.keyboard.press("Backspace")
     expect(said).to_contain_text("<module>")
     page.keyboard.press("Home")
-    assert "zoom=" not in page.url
+    assert "zoom=" not in address(page)
+
+
+def test_flames_have_one_scale_unless_one_is_much_longer(open_page: OpenPage) -> None:
+    drawn = """drawn => {
+        const canvas = document.querySelector('.flames canvas');
+        return (canvas.getContext('2d').getImageData(canvas.width - 9, 9, 1, 1).data[3] > 0) === drawn;
+    }"""  # at the right end of A's flame
+    alike = open_page([report_of(two_stages(trips=trips)) for trips in (6, 5)], "source")
+    assert alike.get_by_label("scale").input_value() == "same"
+    assert "Both have the same scale: equal widths are equal times." in text(alike)
+    page = open_page([report_of(two_stages(trips=trips)) for trips in (5, 50)], "source")
+    times = (7 + 50 * 21) / (7 + 5 * 21)
+    assert f"because the steps of B take {times:.0f} times as long: equal widths of A and of B are not equal times." in text(page)
+    page.wait_for_function(drawn, arg=True)
+    page.get_by_label("scale").focus()
+    page.keyboard.press("ArrowUp")
+    assert "scale=same" in address(page)
+    page.reload()
+    wait_for(page, "source")
+    assert "Both have the same scale" in text(page)
+    page.wait_for_function(drawn, arg=False)
+    assert open_page(report_of(two_stages()), "source").get_by_label("scale").count() == 0
 
 
 def test_search_in_the_flame_says_the_share(open_page: OpenPage, mnist_plain: Path) -> None:

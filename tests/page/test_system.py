@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.page.conftest import OpenPage
-from tests.page.pages import rows, text
+from tests.page.pages import address, rows, text
 from tests.unit.report.reader.test_system import job
 from tilestep.record.merged import merged
 from tilestep.report.reader import Report, open_report
@@ -44,11 +44,11 @@ def test_search_and_channels_stand_in_the_url(open_page: OpenPage, host_only: Pa
     page = open_page(host_only, "system")
     page.get_by_label("search for spans").fill("inner")
     assert "spans match" in text(page)
-    assert "find=inner" in page.url
+    assert "find=inner" in address(page)
     button = page.locator("#main button.channel").first
     button.click()
     assert button.get_attribute("aria-pressed") == "false"
-    assert "channels=" in page.url
+    assert "channels=" in address(page)
 
 
 def test_keys_go_from_span_to_span(open_page: OpenPage, host_only: Path) -> None:

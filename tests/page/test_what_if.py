@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, expect
 
 import tilestep
 from tests.page.conftest import OpenPage
-from tests.page.pages import text, wait_for
+from tests.page.pages import settled, text, wait_for
 from tests.processes import ROOT, clean_environ, run_python
 from tests.unit.report.reader.recorded import journaled, report_of, two_stages
 from tilestep.record.call_tables import history_of
@@ -110,6 +110,11 @@ def test_two_recordings_stand_below_each_other(open_page: OpenPage, mnist_plain:
     for rows, path in ((found[::2], mnist_plain), (found[1::2], pipeline)):
         of = {row.knob: list(row.changes.values()) for row in knob_table(history_of(tilestep.open_report(path).tables)).rows}
         assert all(values == of.get(knob, []) for knob, values in rows)
+    barred, said = {knob for knob, _ in found}, text(page)
+    for name, path in (("A", mnist_plain), ("B", pipeline)):
+        without = knob_table(history_of(tilestep.open_report(path).tables)).others["No effect on this recording"]
+        told = said.partition(f"{name}: No effect on this recording: ")[2].partition(".\n")[0]
+        assert {row.knob for row in without if f"({row.knob})" in told} == {row.knob for row in without} - barred
 
 
 @pytest.mark.parametrize("width", [390, 1440])
@@ -140,13 +145,13 @@ class View:
     def interrupt(self) -> tuple[int, str, str]:
         """Ctrl-C: its exit status, and what it has printed behind the address."""
         self.process.send_signal(signal.SIGINT)
-        out, err = self.process.communicate(timeout=30)
+        out, err = self.process.communicate(timeout=60)
         return self.process.returncode, out, err
 
     def end(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-            self.process.communicate(timeout=30)
+            self.process.communicate(timeout=60)
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +190,7 @@ def test_sliders_play_the_recording_again(browser: Browser, view: View, mnist_pl
     wait_for(page, "what-if")
     slide(page, "host.link", 2)
     slide(page, "host.load", -2)
-    page.wait_for_function("() => location.hash.includes('host.load')")
+    settled(page)  # by then it has asked for both
     page.wait_for_function("() => !document.querySelector('.outcome').textContent.includes('again')")
     turned, cycles = played(page)
     settings = ("--set", "host.link=x2", "--set", "host.load=/2")
@@ -209,6 +214,7 @@ def test_the_tip_of_a_slider_leaves_the_outcome_free(browser: Browser, view: Vie
     page = browser.new_page(viewport={"width": 1440, "height": 900})
     page.goto(f"{view.url}#what-if?set=host.link%3Dx2")
     wait_for(page, "what-if")
+    played(page)
     slider = page.locator("input[type=range]").first
     for room in (400, 0):
         slider.evaluate("(each, room) => scrollTo(0, each.getBoundingClientRect().bottom + scrollY + room - innerHeight)", room)
@@ -228,7 +234,9 @@ def covers(page: Page, one: str, other: str) -> bool:
     return all(a[at] < b[at] + b[size] and b[at] < a[at] + a[size] for at, size in (("x", "width"), ("y", "height")))
 
 
-def test_ctrl_c_ends_it_quietly_and_the_page_says_so(browser: Browser, view: View) -> None:
+def test_ctrl_c_ends_it_quietly_and_the_page_says_so(browser: Browser, mnist_plain: Path, request: pytest.FixtureRequest) -> None:
+    view = View(mnist_plain)
+    request.addfinalizer(view.end)
     page = browser.new_page()
     page.goto(f"{view.url}#what-if")
     wait_for(page, "what-if")

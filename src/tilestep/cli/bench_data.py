@@ -14,10 +14,13 @@ from typing import Any, Final
 from rich import box
 from rich.table import Table
 
+from tilestep.cli.terminated import Terminated, end, told_first
 from tilestep.cli.usage import UsageError, print_table, stdout_errors_told, tell, whole_number, working_directory
 from tilestep.errors import DatasetError
 from tilestep.messages import plain, shown
+from tilestep.report.quantities import count_text
 
+_COMMAND: Final = "tilestep bench-data"
 _PIPE_WIDTH: Final = 140  # columns where stdout is no terminal
 _count: Final = whole_number(10**9)
 
@@ -48,26 +51,37 @@ def run(args: argparse.Namespace) -> int:
     Raises: the exceptions of the dataset's own code.
     """
     from tilestep.train.datasets import iterator_maker
-    from tilestep.train.feeds.benchmark import dataset_benchmark  # these bring JAX with them
+    from tilestep.train.feeds.benchmark import Epoch, benchmark_text, dataset_epochs  # these bring JAX with them
 
+    measured: list[Epoch] = []
     try:
-        dataset: Any = _load(args.dataset)
-        iterator_maker(dataset)
-    except (UsageError, TypeError) as error:
-        tell("tilestep bench-data", f"{plain(args.dataset)}: {error}")
-        return 2
-    try:
-        text = dataset_benchmark(dataset, args.epochs, args.elements, copy=not args.no_copy)
+        with told_first():
+            try:
+                dataset: Any = _load(args.dataset)
+                iterator_maker(dataset)
+            except (UsageError, TypeError) as error:
+                tell(_COMMAND, f"{plain(args.dataset)}: {error}")
+                return 2
+            for epoch in dataset_epochs(dataset, args.epochs, args.elements, copy=not args.no_copy):
+                measured.append(epoch)  # noqa: PERF402  # those before a signal count
     except DatasetError as error:
-        tell("tilestep bench-data", f"{plain(args.dataset)}: {error}")
+        tell(_COMMAND, f"{plain(args.dataset)}: {error}")
         return 1
-    found = json.loads(text)
+    except Terminated as ended:
+        tell(_COMMAND, f"{ended.name} came when {len(measured):,} of {count_text(args.epochs, 'epoch')} were measured")
+        if measured:
+            _show(json.loads(benchmark_text(measured)), args)
+        end(ended.status)
+    _show(json.loads(benchmark_text(measured)), args)
+    return 0
+
+
+def _show(found: dict[str, Any], args: argparse.Namespace) -> None:
     if args.json:
         with stdout_errors_told():
             print(json.dumps(found, indent=2))
     else:
         print_table(_table(found, plain(args.dataset)), width_of_pipe=_PIPE_WIDTH)
-    return 0
 
 
 def _load(target: str) -> object:

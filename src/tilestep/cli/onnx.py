@@ -15,6 +15,7 @@ from rich import box
 from rich.table import Table
 
 from tilestep.cli.run import choose_platform, output_paths
+from tilestep.cli.terminated import Terminated, end, told_first
 from tilestep.cli.usage import UsageError, given_path, print_table, stdout_errors_told, tell, whole_number
 from tilestep.errors import SettingsError, SpecError
 from tilestep.files import write_file
@@ -22,6 +23,7 @@ from tilestep.machine.catalog import DEFAULT_MACHINE, machine_names
 from tilestep.machine.toml import load_machine
 from tilestep.messages import plain, shown
 from tilestep.report.files import write_report
+from tilestep.report.quantities import count_text
 from tilestep.settings import read_settings
 
 if TYPE_CHECKING:
@@ -100,7 +102,7 @@ def _run(args: argparse.Namespace) -> int:
         model, settings = _model(args)
         rows = [(batch, _inputs(model, settings, batch)) for batch in _batches(model, settings, args.batch)]
         _show_model(model, checked_by_onnx(model.loaded))
-        prices = _prices(model, rows, args)
+        prices, ended = _prices(model, rows, args)
     except OnnxError as error:
         raise UsageError(f"{plain(args.model)}: {_line(error)}") from error
     except OSError as error:
@@ -108,6 +110,18 @@ def _run(args: argparse.Namespace) -> int:
     except RuntimeError as error:  # of JAX: a loop whose end depends on data, for instance
         tell(_COMMAND, f"{plain(args.model)}: {_line(error)}")
         return 1
+    if ended is not None:
+        tell(_COMMAND, f"{ended.name} came when {len(prices):,} of {count_text(len(rows), 'row')} were priced")
+    code = _show_prices(model, prices, args, json_path, report_path) if prices else 0
+    if ended is not None:
+        end(ended.status)
+    return code
+
+
+def _show_prices(
+    model: OnnxModel, prices: Sequence[Price], args: argparse.Namespace, json_path: Path | None, report_path: Path | None
+) -> int:
+    """Prints the rows, and writes the files that the options name; returns 1 after a message if one cannot be written."""
     print_table(_price_table(prices, args), width_of_pipe=_PIPE_WIDTH)
     _print_lines([f"{'' if row.batch is None else f'Batch {row.batch:,}: '}{text}" for row in prices[-1:] for text in row.advice])
     try:
@@ -247,10 +261,20 @@ def _sizes(text: str) -> list[int]:
     return [whole_number(_MOST)(part) for part in text.split(",")]
 
 
-def _prices(model: OnnxModel, rows: Sequence[tuple[int | None, Sequence[Any]]], args: argparse.Namespace) -> list[Price]:
+def _prices(
+    model: OnnxModel, rows: Sequence[tuple[int | None, Sequence[Any]]], args: argparse.Namespace
+) -> tuple[list[Price], Terminated | None]:
+    """(a price for each row, None); those of the first rows, and what a signal has become that asks to end."""
     from tilestep.cli.onnx_price import price
 
-    return [price(model, inputs, batch=batch, loss=args.loss, trip_count=args.trip_count) for batch, inputs in rows]
+    found: list[Price] = []
+    try:
+        with told_first():
+            for batch, inputs in rows:
+                found.append(price(model, inputs, batch=batch, loss=args.loss, trip_count=args.trip_count))
+    except Terminated as ended:
+        return found, ended
+    return found, None
 
 
 def _show_model(model: OnnxModel, wrong: str) -> None:

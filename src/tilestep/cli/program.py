@@ -122,7 +122,7 @@ def run_whole(program: Program) -> tuple[int, bool]:
     except KeyboardInterrupt:
         return INTERRUPTED, False
     except Terminated as ended:
-        return _exit_code(ended.code), True
+        return ended.status, True
 
 
 def run_program(program: Program) -> int:

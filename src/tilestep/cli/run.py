@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.util
+import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -17,6 +18,7 @@ from tilestep.cli.run_popart import require_fitting, run_popart, with_reports
 from tilestep.cli.terminated import end
 from tilestep.cli.usage import Parser, UsageError, discard, given_path, tell, whole_number, working_directory
 from tilestep.cuts import MAX_STAGES
+from tilestep.engine_options import VARIABLE
 from tilestep.errors import RecordingError, SettingsError, SpecError
 from tilestep.files import require_writable, writable_directory, write_file
 from tilestep.machine.catalog import DEFAULT_MACHINE, machine_names
@@ -32,6 +34,7 @@ _COMMAND: Final = "tilestep run"
 _PLATFORMS: Final = "ipu,cpu"
 _MAX_TRIPS: Final = 2**31 - 1
 TAKE_A_VALUE: Final = ("--machine", "--ipus", "--tiles", "--sync-pattern", "--trip-count", "--json", "--report", "--propose-stages")
+_OUTPUTS: Final = ("--json", "--report")
 FLAGS: Final = ("--dry-run", "--all", "--no-source", "--popart")
 _REFUSED: Final = 2  # the exit code of programs that do not know an option
 _PIPE_WIDTH: Final = 100  # columns where stderr is no terminal
@@ -149,9 +152,11 @@ def run(args: argparse.Namespace) -> int:
         return 2
     if options.popart:
         environ = with_reports(environ, report_path, lines=not options.no_source)
-        code = run_popart(program, environ, _COMMAND, num_stages=options.propose_stages, json_path=json_path)
+        code = run_popart(program, environ, _COMMAND, num_stages=options.propose_stages, json_path=json_path, report_path=report_path)
         _tell_of_late_options(program, code)
         return code
+    if report_path is not None and options.no_source:
+        environ = _without_lines(environ, report_path)
     os.environ.update(environ)
     choose_platform()
     stderr, process = sys.stderr, os.getpid()
@@ -208,11 +213,30 @@ def _tell(
 
 
 def _tell_of_late_options(program: Program, code: int) -> None:
-    """A program that refuses an option may have been given one that was meant for us."""
+    """A program may have been given an option that was meant for us: one that it refuses, or a place where it has written nothing."""
     late = [word for word in program.arguments if word.partition("=")[0] in (*TAKE_A_VALUE, *FLAGS)]
-    if code == _REFUSED and late:
+    if code != _REFUSED:
+        late = [word for word in late if not code and _is_unwritten(word, program.arguments)]
+    if late:
         option = plain(late[0].partition("=")[0])
         tell(_COMMAND, f"{option} stands after the program, so it is the program's own; where `tilestep run` is meant, put it before")
+
+
+def _is_unwritten(word: str, arguments: Sequence[str]) -> bool:
+    """Whether an option names a place to write to where nothing is. Args: word: the option, with its value or before it. arguments: all."""
+    option, equals, value = word.partition("=")
+    if not equals:
+        value = (*arguments, "")[arguments.index(word) + 1]
+    return option in _OUTPUTS and not value.startswith("-") and bool(value) and not os.path.exists(value)
+
+
+def _without_lines(environ: Mapping[str, str], report_path: Path) -> dict[str, str]:
+    """`environ`; if the process writes a report of its own to the folder of --report, that has no lines of the source either."""
+    directory = read_settings({**os.environ, **environ}).engine.directory
+    if directory is None or not _same(directory, report_path):
+        return dict(environ)
+    stated = json.loads(os.environ[VARIABLE])  # it has been read before, so it is right
+    return {**environ, VARIABLE: json.dumps({**stated, "autoReport.outputDebugInfo": "false"})}
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:

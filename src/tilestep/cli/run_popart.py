@@ -52,7 +52,13 @@ def with_reports(environ: Mapping[str, str], directory: Path | None, *, lines: b
 
 
 def run_popart(
-    program: Program, environ: Mapping[str, str], command: str, *, num_stages: int | None = None, json_path: Path | None = None
+    program: Program,
+    environ: Mapping[str, str],
+    command: str,
+    *,
+    num_stages: int | None = None,
+    json_path: Path | None = None,
+    report_path: Path | None = None,
 ) -> int:
     """Runs the program, prints the figures of its sessions, and returns its exit code, or 2 if there is no PopART to run it on.
 
@@ -60,6 +66,7 @@ def run_popart(
         environ: settings of the machine; what they name goes before the devices that the program asks for, and a line says so.
         num_stages: also proposes so many stages for each session's model.
         json_path: where the proposals are written.
+        report_path: where `environ` has the sessions write their reports; None: nowhere.
     """
     import jax
 
@@ -72,6 +79,8 @@ def run_popart(
     except ImportError as error:
         tell(command, f"--popart: {error}")
         return 2
+    if report_path is not None and (instead := _other_directory(report_path)):
+        tell(command, f"reports go to --report {plain(report_path)}; {VARIABLE} names {plain(instead)}, which gets none")
     os.environ.update({**environ, "JAX_PLATFORMS": _PLATFORM})
     config: Any = jax.config  # its update has no types
     config.update("jax_platforms", _PLATFORM)
@@ -85,10 +94,23 @@ def run_popart(
         session.close()
         if session.page is not None:
             tell(command, f"{plain(session.page)} shows session '{session.name}' in a browser")
+    if report_path is not None and not any(_is_inside(session.page, report_path) for session in sessions):
+        why = ": their engineOptions name another place" if any(session.page for session in sessions) else ""
+        tell(command, f"no session wrote a report to {plain(report_path)}{why if sessions else ': the program made none'}")
     unwritten = 0 if num_stages is None else _propose(proposals(seen, num_stages), stderr, command, json_path)
     if terminated:
         end(code)
     return code or unwritten
+
+
+def _other_directory(report_path: Path) -> str:
+    """The directory that the variable names for reports, if it is another one; '' if not."""
+    named = str(json.loads(os.environ.get(VARIABLE) or "{}").get("autoReport.directory", ""))
+    return named if named and os.path.realpath(named) != os.path.realpath(report_path) else ""
+
+
+def _is_inside(page: Path | None, directory: Path) -> bool:
+    return page is not None and Path(os.path.realpath(page)).is_relative_to(os.path.realpath(directory))
 
 
 def _propose(told: Sequence[Any], stderr: Any, command: str, json_path: Path | None) -> int:

@@ -18,7 +18,18 @@ _MOST_WALL_S = 20.0  # that the program may take to end
 
 @final
 class Terminated(SystemExit):
-    """The program was asked to end. Like Ctrl-C, it comes wherever the main thread is; unlike that, it prints no traceback."""
+    """The program was asked to end. Like Ctrl-C, it comes wherever the main thread is; unlike that, it prints no traceback.
+
+    Args: number: of the signal.
+
+    Attributes:
+        status: with which a shell says that it ended so.
+        name: of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.status, self.name = _BASE + number, signal.Signals(number).name
+        super().__init__(self.status)
 
 
 @contextlib.contextmanager
@@ -51,7 +62,7 @@ def told_first() -> Iterator[None]:
         timer.daemon = True
         timers.append(timer)
         timer.start()
-        raise Terminated(_BASE + number)
+        raise Terminated(number)
 
     masks: dict[int, set[int]] = {}  # of threads that are forking: Python forgets a signal that comes meanwhile, so it comes behind
 
@@ -79,7 +90,7 @@ def told_first() -> Iterator[None]:
 
 
 def end(code: int) -> NoReturn:
-    """Ends the process as the signal would have, with whatever threads it still has. Args: code: of the exception that it became."""
+    """Ends the process as the signal would have, with whatever threads it still has. Args: code: what the shell then says."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):  # none, closed, or read by nobody
             stream.flush()

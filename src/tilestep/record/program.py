@@ -64,7 +64,7 @@ class ProgramTables:
             origin: 'user', 'jax' or 'group'.
             group: of programs that it is a member of.
             runs: how often it ran.
-            loads: runs that had to load it.
+            loads: runs before which another program was loaded; members of a group bring their code without a load.
         """
         row = self._builder.append(
             "programs",

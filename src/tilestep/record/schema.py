@@ -91,7 +91,7 @@ TABLES: Final[Mapping[str, Mapping[str, Column]]] = MappingProxyType(
             "group": _text("program group that it is a member of"),
             "detailed": _count("1: tables lives, ticks and code have its rows", "uint8"),
             "runs": _count("how often it ran"),
-            "loads": _count("runs that had to load it"),
+            "loads": _count("runs before which another program was loaded; members of a group bring their code without a load"),
         },
         "lives": {  # of values in the tiles, from the first to the last tick at which they take memory
             "program": _row("programs", "the program"),

@@ -81,7 +81,7 @@ class ProgramProfile:
         group: the program group that it is a member of; '' if of none.
         num_ipus: IPUs that run it together.
         runs: how often it ran.
-        loads: runs that had to load it first.
+        loads: runs before which another program was loaded; members of a group bring their code without a load.
         host_bytes_in: arguments of one run in steady state, all its IPUs together; without restored values.
         host_bytes_out: results of one run, likewise; without saved values.
         first_run_host_bytes_in: arguments of the first run that this profile covers.

@@ -24,10 +24,12 @@ from tilestep.sim.calls import Dispatch
 from tilestep.sim.mark import Mark
 from tilestep.sim.trace import EventKind
 
+WHY_UNKNOWN: Final = "To play this recording takes long, so what may save time was played first. What is unknown was not played:"
 _PREFIXES: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _MATTERS: Final = 0.01  # of emulated time: a knob that saves less is not named
 _AS_MUCH: Final = 0.5  # of what the best one saves: others that save as much are named beside it
 _MOST_NAMED: Final = 3
+_LEAST: Final = 0.0001  # of emulated time: a knob that changes less is named without figures
 _COVERED: Final = 0.9  # of emulated time: runs that stand for less are not taken for the others, if all can be played
 _MOST_FAMILIES: Final = 8  # of supersteps, those that take most
 _MOST_LONG: Final = 4 * MOST_PLAYED  # work of the replays of runs that are too long for `most`: some settings are not played then
@@ -99,6 +101,28 @@ class KnobTable:
     def is_full(self) -> bool:
         """Whether each setting was played."""
         return not self.unplayed and not any(row.unknown for row in self.rows)
+
+    @property
+    def shown(self) -> tuple[Turned, ...]:
+        """The knobs whose changes are worth a row."""
+        return tuple(row for row in self.rows if row.effect >= _LEAST)
+
+    @property
+    def others(self) -> dict[str, tuple[Turned, ...]]:
+        """All other knobs, by what is known of them, in words: what was not played may have an effect."""
+        little = [row for row in self.rows if row.effect < _LEAST]
+        where = "in the runs that were played" if self.basis else "on this recording"
+        found = {
+            f"No effect {where}": [row for row in little if not row.unknown],
+            "Would save less than 0.01 %": [row for row in little if row.unknown],
+            "Not played": self.unplayed,
+        }
+        return {words: tuple(rows) for words, rows in found.items() if rows}
+
+    @property
+    def to_play(self) -> str:
+        """A setting that was not played, as `--set` takes it; '' if there is none."""
+        return next((f"{row.knob}={setting}" for row in (*self.rows, *self.unplayed) for setting in row.unknown), "")
 
 
 def answer(found: KnobTable) -> str:

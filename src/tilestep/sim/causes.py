@@ -20,9 +20,13 @@ def note(
     state.event_end = end
 
 
-def note_transfer(recorder: Recorder, lane: Lane, start: int, end: int, key: int, run: int) -> None:
-    """Keeps a transfer within a longer event of an IPU: it decides nothing."""
-    recorder.add(recorder.lane(lane), start, end, TRANSFER, key, run, recorder.ended_at(start), decides=False)
+def note_transfer(recorder: Recorder, lane: Lane, start: int, end: int, key: int, run: int, cause: int = NO_EVENT) -> None:
+    """Keeps a transfer within a longer event of an IPU: it decides nothing.
+
+    Args: cause: of the longer event, for a transfer that begins in the middle of it.
+    """
+    ended = recorder.ended_at(start)
+    recorder.add(recorder.lane(lane), start, end, TRANSFER, key, run, cause if ended == NO_EVENT else ended, decides=False)
 
 
 def note_move(recorder: Recorder, link: LaneKind, machine_index: int, start: int, end: int, value: Value) -> None:

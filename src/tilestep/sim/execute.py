@@ -13,7 +13,7 @@ from typing import Final, final
 
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Counts
-from tilestep.sim.causes import freed_by, note, note_beside, note_link_beside, note_move, note_transfer
+from tilestep.sim.causes import cause_of, freed_by, note, note_beside, note_link_beside, note_move, note_transfer
 from tilestep.sim.collective import pass_cost
 from tilestep.sim.ledger import ProgramLedger
 from tilestep.sim.prepared import Prepared
@@ -141,9 +141,10 @@ class Execution:
         sync, exchange, loads = known
         synced = start + sync
         key = next(iter(members.values())).key
+        for state, ledger in members.items():
+            self._spend(state, start, synced, _SYNC, ledger)  # which the transfers wait for
         end = synced + exchange + self._delay(loads, synced, key, -1)
         for state, ledger in members.items():
-            self._spend(state, start, synced, _SYNC, ledger)
             self._spend(state, synced, end, _COLLECTIVE, ledger)
             state.free = end
         self.horizon = max(self.horizon, end)
@@ -201,7 +202,8 @@ class Execution:
         if part.reloads or part.code_bytes:
             begin = clock
             clock += self._load_cycles if part.reloads else 0
-            clock = self._carry("to-ipus", state.machine, clock, self._from_bytes(part.code_bytes), ledger.key, run.number)
+            cause = cause_of(self.recorder, state, begin, run, part) if self.recorder.enabled else NO_EVENT
+            clock = self._carry("to-ipus", state.machine, clock, self._from_bytes(part.code_bytes), ledger.key, run.number, cause)
             self._spend(state, begin, clock, _LOAD, ledger, run, part)
         if part.reloads:
             state.inputs_from = clock
@@ -267,6 +269,7 @@ class Execution:
             calls, index = part.calls, part.state.machine
             clock, waits, accesses = start, calls.waits, calls.accesses
             arrived = start
+            cause = cause_of(self.recorder, part.state, start, run, part) if self.recorder.enabled else NO_EVENT
             if part.beside and calls.turns:
                 clock, waits = self._feed_beside(run, part, start)
                 accesses -= calls.feed_accesses
@@ -274,9 +277,9 @@ class Execution:
             elif calls.staged:
                 arrived = self._book("to-ipus", index, start - part.body.supersteps, calls.infed, ledger.key, run.number)
                 calls = calls._replace(from_host=calls.from_host - calls.infed, memory=calls.memory + calls.staged)
-            clock = self._book("to-host", index, clock, calls.to_host, ledger.key, run.number)
-            clock = self._book("to-ipus", index, clock, calls.from_host, ledger.key, run.number)
-            clock = self._book("memory", index, clock, calls.memory, ledger.key, run.number) + waits + 2 * share.sync * accesses
+            clock = self._book("to-host", index, clock, calls.to_host, ledger.key, run.number, cause)
+            clock = self._book("to-ipus", index, clock, calls.from_host, ledger.key, run.number, cause)
+            clock = self._book("memory", index, clock, calls.memory, ledger.key, run.number, cause) + waits + 2 * share.sync * accesses
             clock = max(clock, arrived)
             self._spend(part.state, start, clock, _HOST_CALL, ledger, run, part)
             end = max(end, clock)
@@ -372,18 +375,18 @@ class Execution:
         self._spend(state, start, end, kind, ledger, run, part)
         return end
 
-    def _carry(self, link: LaneKind, machine_index: int, start: int, cycles: int, key: int, run: int) -> int:
-        """Books a host link for the bytes of one IPU, whose event shows them to be under way."""
+    def _carry(self, link: LaneKind, machine_index: int, start: int, cycles: int, key: int, run: int, cause: int = NO_EVENT) -> int:
+        """Books a host link for the bytes of one IPU, whose event shows them to be under way. Args: cause: of that event."""
         end = self._channels[link][machine_index].book(start, cycles)
         if self.recorder.links and self.recorder.enabled and cycles > 0:
-            note_transfer(self.recorder, Lane(link, machine_index), start, end, key, run)
+            note_transfer(self.recorder, Lane(link, machine_index), start, end, key, run, cause)
         return end
 
-    def _book(self, link: LaneKind, machine_index: int, start: int, cycles: int, key: int, run: int) -> int:
-        """Books a host link or streaming memory; returns the cycle at which the transfer has had its cycles."""
+    def _book(self, link: LaneKind, machine_index: int, start: int, cycles: int, key: int, run: int, cause: int = NO_EVENT) -> int:
+        """Books a host link or streaming memory; returns the cycle at which the transfer has had its cycles. Args: as `_carry` has them."""
         end = self._channels[link][machine_index].book(start, cycles)
         if self.recorder.enabled and cycles > 0:
-            note_transfer(self.recorder, Lane(link, machine_index), start, end, key, run)
+            note_transfer(self.recorder, Lane(link, machine_index), start, end, key, run, cause)
         return end
 
     def _delay(self, loads: Sequence[Load], start: int, key: int, run: int) -> int:

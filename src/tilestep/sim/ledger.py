@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar, final
 
@@ -61,7 +61,7 @@ class ProgramTotals:
         key: its number.
         body: the cost of one run.
         runs: how often it ran.
-        loads: runs that had to load it, on whichever IPUs.
+        loads: runs before which another program was loaded, on whichever IPUs; members of a group bring their code without a load.
         cycles: IPU -> kind -> cycles.
         counted: IPU -> (site, arm) -> how often a data-dependent part was taken.
         host: bytes between its IPUs and the host.
@@ -103,10 +103,14 @@ class ProgramTotals:
 
 @final
 class ProgramLedger:
-    """The running sums of one program. Only this folder writes them; others read `totals`."""
+    """The running sums of one program. Only this folder writes them; others read `totals`.
+
+    Args: price: works out the cost of one run.
+    """
 
     __slots__ = (
-        "body",
+        "_body",
+        "_price",
         "counted",
         "cycles",
         "first_runs",
@@ -121,10 +125,11 @@ class ProgramLedger:
         "runs_by_bytes_out",
     )
 
-    def __init__(self, program: Program, key: int, body: BodyCost) -> None:
+    def __init__(self, program: Program, key: int, price: Callable[[], BodyCost]) -> None:
         self.program = program
         self.key = key
-        self.body = body
+        self._price = price
+        self._body: BodyCost | None = None
         self.runs = 0
         self.loads = 0
         self.cycles: dict[int, list[int]] = {}  # ipu -> cycles in the order of KINDS
@@ -135,6 +140,13 @@ class ProgramLedger:
         self.first_runs: list[tuple[int, int, int]] = []
         self.refed = [0] * len(program.arguments)
         self.repeated = [0] * len(program.arguments)
+
+    @property
+    def body(self) -> BodyCost:
+        """The cost of one run, worked out once it is asked for: most programs of a snapshot never run again."""
+        if self._body is None:
+            self._body = self._price()
+        return self._body
 
     def on(self, ipu: int) -> list[int]:
         """Cycles on one IPU in the order of KINDS, to add to."""

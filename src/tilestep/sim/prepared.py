@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import final
 
 from tilestep.machine.spec import MachineSpec
@@ -133,9 +134,27 @@ class PreparedPrograms:
             prepared = self._prepare(program, key, ipus)
         return prepared
 
+    def ledger(self, program: Program, key: int) -> ProgramLedger:
+        """The sums of the program with this key, which need not be ready to be dispatched.
+
+        Raises: ValueError if the key is another program's, or the program needs more IPUs than there are.
+        """
+        ledger = self._known(program, key)
+        if ledger is None:
+            if program.num_ipus > self._machine.num_ipus:
+                raise ValueError(
+                    f"program '{program.name}' runs on {program.num_ipus} IPUs, which machine '{self._machine.name}' does not have"
+                )
+            ledger = self._ledgers[key] = ProgramLedger(program, key, partial(body_cost, program, self._machine, range(program.num_ipus)))
+        return ledger
+
     def totals(self) -> dict[int, ProgramTotals]:
         """The sums of each program by key, in order of first dispatch."""
         return {key: ledger.totals() for key, ledger in self._ledgers.items()}
+
+    def loads(self) -> dict[int, int]:
+        """How often each program was loaded, by key."""
+        return {key: ledger.loads for key, ledger in self._ledgers.items()}
 
     def ledgers(self) -> Mapping[int, ProgramLedger]:
         """The running sums of each program by key, in order of first dispatch."""
@@ -146,14 +165,19 @@ class PreparedPrograms:
         return {known: prepared.partition for known, prepared in self._prepared.items()}
 
     def _prepare(self, program: Program, key: int, ipus: tuple[int, ...]) -> Prepared:
-        ledger = self._ledgers.get(key)
-        if ledger is not None and ledger.program != program:
-            raise ValueError(f"key {key} is program '{ledger.program.name}': it cannot also be program '{program.name}'")
+        ledger = self._known(program, key)
         if len(ipus) != program.num_ipus or len(set(ipus)) != len(ipus):
             raise ValueError(f"program '{program.name}' runs on {program.num_ipus} different IPUs, but was dispatched on {ipus}")
         states = tuple(self._state_of(ipu) for ipu in ipus)
         body = body_cost(program, self._machine, ipus)
         if ledger is None:
-            ledger = self._ledgers[key] = ProgramLedger(program, key, body)
+            ledger = self._ledgers[key] = ProgramLedger(program, key, lambda: body)
         prepared = self._prepared[key, ipus] = Prepared(ledger, body, states, self._machine)
         return prepared
+
+    def _known(self, program: Program, key: int) -> ProgramLedger | None:
+        """The sums of this key, if there are any. Raises: ValueError if they are another program's."""
+        ledger = self._ledgers.get(key)
+        if ledger is not None and ledger.program != program:
+            raise ValueError(f"key {key} is program '{ledger.program.name}': it cannot also be program '{program.name}'")
+        return ledger

@@ -90,8 +90,7 @@ def _restore(parts: Parts, snapshot: Snapshot, programs: Mapping[int, Program]) 
         restore_ipu(state, of_ipu, parts.builder.known_groups)
     restore_channels(parts.execution.resources, snapshot.channels)
     for of_program in snapshot.ledgers:
-        program = programs[of_program.key]
-        restore_ledger(parts.programs.get(program, of_program.key, tuple(range(program.num_ipus))).ledger, of_program)
+        restore_ledger(parts.programs.ledger(programs[of_program.key], of_program.key), of_program)
     for part in snapshot.partitions:
         if part.key:
             partition = parts.programs.get(programs[part.key], part.key, part.ipus).partition

@@ -225,6 +225,11 @@ class System:
             accumulated=dict(self._accumulated),
         )
 
+    def loads(self) -> dict[int, int]:
+        """How often each program was loaded so far, by key. A mark has this and all other sums, which take longer."""
+        self._lockstep.flush()
+        return self._programs.loads()
+
     # What the host does
 
     def accumulated(self, batch: EffectiveBatch, steps: int) -> None:

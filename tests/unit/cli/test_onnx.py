@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -270,3 +271,29 @@ def test_a_model_that_onnx_finds_wrong_is_shown_with_what_it_says(folder: Path, 
     ((code, out, _),) = run_all([[str(tmp_path / "m.onnx")]])
     assert code == 0
     assert "ONNX's checker says: " in out
+
+
+ENDED_IN_THE_SECOND_ROW = """
+import os, signal, sys, time
+from tilestep.cli import main, onnx_price
+prices, one = [], onnx_price.price
+def price(*arguments, **named):
+    if prices or sys.argv[1] == "first":
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+    prices.append(one(*arguments, **named))
+    return prices[-1]
+onnx_price.price = price
+sys.exit(main(["onnx", *sys.argv[2:]]))
+"""
+
+
+def test_sigterm_leaves_the_rows_that_are_priced(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "figures.json"
+    words = (str(folder / "linear.onnx"), "--batch", "1,2,4", "--json", str(path))
+    done = run_python("-c", ENDED_IN_THE_SECOND_ROW, "second", *words)
+    assert (done.returncode, done.stderr) == (-signal.SIGTERM, "tilestep onnx: SIGTERM came when 1 of 3 rows were priced\n")
+    assert "inference on one IPU" in done.stdout
+    assert [row["batch"] for row in json.loads(path.read_text())["rows"]] == [1]
+    done = run_python("-c", ENDED_IN_THE_SECOND_ROW, "first", *words)
+    assert (done.returncode, done.stderr) == (-signal.SIGTERM, "tilestep onnx: SIGTERM came when 0 of 3 rows were priced\n")

@@ -264,7 +264,7 @@ def test_what_if_prints_a_table_of_knobs(played: str, capsys: pytest.CaptureFixt
     assert " would save " in first
     assert rest.startswith("Emulated time\nknob ")
     assert "\nhost.load " in out
-    assert "No effect: " in out
+    assert "No effect on this recording: " in out
     assert not any(sentence in out for sentence in ("played", "unknown", "Would save less"))
 
 
@@ -276,13 +276,14 @@ def test_what_if_says_what_was_not_played(tmp_path: Path, capsys: pytest.Capture
     assert main(command) == 0
     out = capsys.readouterr().out
     assert "No effect in the runs that were played: " in out
-    assert not any(sentence in out for sentence in ("No effect: ", "Not played: ", "Would save less", "takes long"))
+    assert not any(sentence in out for sentence in ("No effect on this recording: ", "Not played: ", "Would save less", "takes long"))
     monkeypatch.setattr(module, "_COVERED", 1e9)  # no runs stand for others
     monkeypatch.setattr(module, "_MOST_LONG", 9 * module.work_of(history_of(tables).calls))
     assert main(command) == 0
     out = capsys.readouterr().out
     found = knob_table(history_of(tables))
-    assert [row.knob for row in found.rows if row.knob in out.partition("No effect: ")[2].partition(".\n")[0] and row.unknown] == []
+    without = out.partition("No effect on this recording: ")[2].partition(".\n")[0]
+    assert not any(row.knob in without for row in found.rows if row.unknown)
     assert f"Not played: {', '.join(row.knob for row in found.unplayed)}." in out
     assert "Would save less than 0.01 %: " in out
     assert "; nothing else that was played saves " in out

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.processes import ROOT, clean_environ, run_python
+from tests.processes import ROOT, WITHOUT_NOHUP, clean_environ, run_python
 from tests.unit.report.page.test_block import unpacked
 from tests.unit.report.page.test_document import parts
 from tilestep.cli import main, make_parser
@@ -185,10 +185,7 @@ def test_a_terminal_that_goes_leaves_time_for_the_summary() -> None:
         finally:
             os.kill(os.getpid(), signal.SIGHUP)  # of the shell, and of its terminal
     """
-    start = (
-        "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
-    )
-    done = run_python("-c", start, "-m", "tilestep", "run", "-c", textwrap.dedent(program))  # the tests may run under nohup
+    done = run_python("-c", WITHOUT_NOHUP, "-m", "tilestep", "run", "-c", textwrap.dedent(program))
     assert (done.returncode, done.stderr.count(NOTHING_RAN), done.stderr.count("Traceback")) == (-signal.SIGHUP, 1, 0)
 
 
@@ -295,6 +292,15 @@ def test_a_report_has_the_source_unless_it_is_to_be_left_out_of_every_file(tmp_p
     code = [json.dumps(line, ensure_ascii=False)[1:-1] for line in script.read_text().splitlines() if len(line) > 12]
     assert [text for text in ("secret", *code) if text not in shown] == []
     assert_nothing_is_named(without, script, at_least=("memory.txt", "program.tilestep", "report.html", "profile.json", "summary.txt"))
+
+
+def test_a_report_of_the_process_in_the_same_folder_has_no_source_either(tmp_path: Path) -> None:
+    script, folder = tmp_path / "secret.py", tmp_path / "report"
+    script.write_text(TRAINS)
+    options = json.dumps({"autoReport.all": "true", "autoReport.directory": str(folder)})
+    done = tilestep_run("--report", str(folder), "--no-source", str(script), environ={"POPLAR_ENGINE_OPTIONS": options})
+    assert done.returncode == 0, done.stderr
+    assert_nothing_is_named(folder, script, at_least=("report.html", "profile.json", "summary.txt", "program.tilestep"))
 
 
 def assert_nothing_is_named(report: Path, script: Path, *, at_least: tuple[str, ...]) -> None:
@@ -595,6 +601,15 @@ def test_an_option_that_the_program_refused_is_told_to_come_before_it(code: int,
     said = f"tilestep run: {option} stands after the program, so it is the program's own; where `tilestep run` is meant, put it before\n"
     assert (said in done.stderr) is is_told
     assert ("stands after" in done.stderr) is is_told
+
+
+@pytest.mark.parametrize(
+    ("words", "is_told"),
+    [(("--report", "there"), True), (("--json=there",), True), (("--report", "."), False), (("--report", "--x"), False)],
+)
+def test_an_output_that_the_program_did_not_write_is_told_to_be_named_before_it(words: tuple[str, ...], is_told: bool) -> None:
+    done = tilestep_run("-c", "0", *words)
+    assert (done.returncode, "stands after the program" in done.stderr) == (0, is_told)
 
 
 def test_each_option_may_be_told_so(capsys: pytest.CaptureFixture[str]) -> None:

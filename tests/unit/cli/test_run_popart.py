@@ -200,6 +200,38 @@ def test_a_report_of_each_session_is_written_with_or_without_the_source(tmp_path
     assert texts[1] == ""
 
 
+def test_a_report_in_the_folder_that_a_session_names_itself_is_one_report(tmp_path: Path) -> None:
+    named = SESSION.replace("session = popart.InferenceSession(builder.getModelProto(), flow, device)", OWN_FOLDER)
+    own = tmp_path / "own"
+    alike = tilestep_run("--report", str(own), "--popart", "-c", named.replace("FOLDER", str(own)))
+    assert [path.name for path in own.iterdir()] == ["inference"]
+    assert "no session wrote" not in alike.stderr
+    other = tilestep_run("--report", str(tmp_path / "asked"), "--popart", "-c", named.replace("FOLDER", str(own)))
+    page = own / "inference" / "report.html"
+    assert f"{page} shows session" in other.stderr
+    said = f"tilestep run: no session wrote a report to {tmp_path / 'asked'}: their engineOptions name another place\n"
+    assert said in other.stderr
+    nothing = tilestep_run("--report", str(tmp_path / "asked"), "--popart", "-c", "0")
+    assert nothing.stderr == f"tilestep run: no session wrote a report to {tmp_path / 'asked'}: the program made none\n"
+
+
+OWN_FOLDER = """options = popart.SessionOptions()
+options.engineOptions = {"autoReport.directory": "FOLDER", "autoReport.all": "true"}
+session = popart.InferenceSession(builder.getModelProto(), flow, device, userOptions=options)"""
+
+
+@pytest.mark.parametrize("named", ["asked", "other"])
+def test_the_flag_s_folder_goes_before_the_variable_s_which_is_told(named: str, tmp_path: Path) -> None:
+    options = json.dumps({"autoReport.directory": str(tmp_path / named)})
+    done = run_python(
+        "-m", "tilestep", "run", "--report", str(tmp_path / "asked"), "--popart", "-c", SESSION, environ={"POPLAR_ENGINE_OPTIONS": options}
+    )
+    assert (tmp_path / "asked" / "inference" / "run.tilestep").is_file()
+    told = f"reports go to --report {tmp_path / 'asked'}; POPLAR_ENGINE_OPTIONS names {tmp_path / 'other'}, which gets none"
+    assert (told in done.stderr) is (named == "other")
+    assert "no session wrote" not in done.stderr
+
+
 def test_stages_are_proposed_for_each_session(tmp_path: Path) -> None:
     path = tmp_path / "stages.json"
     done = tilestep_run("--propose-stages", "2", "--json", str(path), "--popart", "-c", SESSION)

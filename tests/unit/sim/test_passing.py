@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.sim.toy import CODE, LATENCY, MACHINE, NUM_TILES, Host, machine, program, superstep
+from tests.unit.sim.toy import CODE, DISPATCH, LATENCY, LOAD, MACHINE, NUM_TILES, Host, machine, program, superstep
 from tilestep.machine import SyncPattern
 from tilestep.report import profile_between
 from tilestep.sim import Event, TileUse
+from tilestep.sim.trace import TRANSFER
 
 PATTERNS: tuple[SyncPattern, ...] = ("full", "singlePipeline", "replicaAndLadder")
 SIZE = 1000
@@ -302,3 +303,31 @@ def test_members_have_a_codelet_once_but_each_loads_it() -> None:
     assert use.peak_bytes == 150 - 65
     host.run(program(superstep(1)), ipu=1)  # a history that begins behind it must know of the codelets
     assert host.system.tile_use(0) == use
+
+
+def transfers(host: Host) -> list[tuple[int, int]]:
+    """(begin, end of what it waited for) of each transfer over a link, but those of the first load."""
+    recorder = host.system._recorder
+    rows = recorder.rows(0, recorder.position)
+    ends = dict(zip(rows.number.tolist(), rows.end.tolist(), strict=True))
+    found = zip(rows.kind.tolist(), rows.start.tolist(), rows.cause.tolist(), strict=True)
+    return [(start, ends.get(cause, -1)) for kind, start, cause in found if kind == TRANSFER and start > DISPATCH + LOAD]
+
+
+def test_what_a_later_load_s_transfer_waited_for_is_kept() -> None:
+    host = Host()
+    host.system.record_links = True
+    for called in (MAKE, program(superstep(10), name="other"), MAKE):
+        host.run(called)
+    loads = [start for _, kind, start, _ in host.events() if kind == "load"][1:]
+    of_loads = [(start, end) for start, end in transfers(host) if start - LOAD in loads]
+    assert of_loads == [(start + LOAD, start) for start in loads], "it ended when the load began, whose bytes come behind a fixed cost"
+
+
+def test_a_transfer_between_ipus_waited_for_the_sync_of_its_exchange() -> None:
+    host = on_ipus(2)
+    first = host.system.mark().cycle
+    events = entry(host, 2)
+    synced = next(event.end_cycle for event in events if event.kind == "sync")
+    assert (synced, synced) in transfers(host)
+    assert all(end == start for start, end in transfers(host) if start > first + DISPATCH)

@@ -10,7 +10,7 @@ from tilestep.cli.usage import tell
 from tilestep.errors import SpecError
 from tilestep.messages import sentences
 from tilestep.record.sources import hlo_of, options_of
-from tilestep.report.knob_table import KnobTable, Turned, answer, knob_table
+from tilestep.report.knob_table import WHY_UNKNOWN, KnobTable, Turned, answer, knob_table
 from tilestep.report.knobs import FAMILY, KNOBS, setting_of
 from tilestep.report.quantities import time_text
 from tilestep.report.reader import open_report
@@ -19,7 +19,6 @@ from tilestep.units import seconds_from_cycles
 
 _COMMAND: Final = "tilestep report what-if"
 _BOTH: Final = frozenset({"/2", "x2"})
-_LEAST: Final = 0.0001  # of emulated time: a knob that changes less is not in the table
 
 
 def add_parser(subparsers: Any) -> None:
@@ -93,27 +92,17 @@ def _what_if(args: argparse.Namespace) -> int:
 
 def _print(turned: KnobTable) -> None:
     print_line(answer(turned))
-    shown = [row for row in turned.rows if row.effect >= _LEAST]
-    cells = [(row.knob, row.now, *_cells(row)) for row in shown if _is_number(row)]
+    cells = [(row.knob, row.now, *_cells(row)) for row in turned.shown if _is_number(row)]
     print_rows(f"Emulated time{f', {turned.basis}' if turned.basis else ''}", ("knob",), ("now", "halved", "doubled"), cells)
-    for row in shown:
+    for row in turned.shown:
         if not _is_number(row):
             unknown = [f"{name} unknown" for name in row.unknown]
             told = [f"{name} {_percent(change)}" for name, change in row.changes.items()]
             print_line(f"{row.knob} is {row.now}: {', '.join(told + unknown)}")
-    little = [row for row in turned.rows if row not in shown]
-    no_effect = "No effect in the runs that were played" if turned.basis else "No effect"
-    for title, names in (
-        (no_effect, [row.knob for row in little if not row.unknown]),
-        ("Would save less than 0.01 %", [row.knob for row in little if row.unknown]),
-        ("Not played", [row.knob for row in turned.unplayed]),
-    ):
-        if names:
-            print_line(f"{title}: {', '.join(names)}.")
-    unknown = [f"{row.knob}={setting}" for row in (*turned.rows, *turned.unplayed) for setting in row.unknown]
-    if unknown:
-        first = "To play this recording takes long, so what may save time was played first."
-        print_line(f"{first} What is unknown was not played: --set {unknown[0]} plays it.")
+    for words, rows in turned.others.items():
+        print_line(f"{words}: {', '.join(row.knob for row in rows)}.")
+    if turned.to_play:
+        print_line(f"{WHY_UNKNOWN} --set {turned.to_play} plays it.")
 
 
 def _is_number(row: Turned) -> bool:

@@ -42,7 +42,7 @@ class Figures:
         """Plans the step. Raises: OutOfMemoryException if it does not fit the machine, popart_exception if it has too few tiles."""
         if self._machine is None:
             return
-        from tilestep.popart.session.emulation import Emulation, Kept, StagedEmulation, emulation_options, staged_program
+        from tilestep.popart.session.emulation import Emulation, Kept, StagedEmulation, emulation_options, returned_of, staged_program
 
         tiles, own = self._options.numIOTiles, self._machine.ipu.num_tiles
         if tiles >= own:
@@ -54,9 +54,16 @@ class Figures:
             self._emulation = staged
             return
         emulation = Emulation(self._machine, name=self._name, options=options)
-        slices = self._plan.batches * self._plan.accumulation > 1
+        microbatches = self._plan.batches * self._plan.accumulation
         step, arguments = self._one_ipu_each(carry, inputs)
-        emulation.prepare(_RUN, jax.jit(step), arguments, kept=[Kept(argument=0, result=0)], in_slices=slices)
+        emulation.prepare(
+            _RUN,
+            jax.jit(step),
+            arguments,
+            kept=[Kept(argument=0, result=0)],
+            in_slices=microbatches > 1,
+            returned=returned_of(self._plan, rows=microbatches),
+        )
         self._emulation = emulation
 
     def _one_ipu_each(self, carry: Any, inputs: Any) -> tuple[Callable[..., Any], tuple[Any, Any]]:

@@ -5,10 +5,10 @@ All work is bounded in numbers of calls, and not in seconds, so that the advice 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, final
+from typing import Final, TypeVar, final
 
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Program
@@ -33,6 +33,7 @@ _CALL_WORK: Final = 12  # numbers that take as long as a call does beside its ow
 _FORGET_WORK: Final = 3  # of a call that forgets a value
 LEAST_TURNS: Final = 4  # of which half are taken to be warm
 _WARM: Final = 0.25  # of the runs that are looked at: those before are the way to a warm system, if not all are looked at
+_Noted = TypeVar("_Noted")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,12 +79,14 @@ class Turns:
     Attributes:
         cycles: from the begin of the first to the end of the last.
         count: how many.
-        programs: key -> the sums of that program between the two.
+        loads: key -> runs of that program between the two that had to load it.
+        sums: key -> all sums of that program between the two; None if they were not asked for.
     """
 
     cycles: int
     count: int
-    programs: Mapping[int, ProgramTotals]
+    loads: Mapping[int, int]
+    sums: Mapping[int, ProgramTotals] | None = None
 
 
 @final
@@ -250,14 +253,17 @@ class Evidence:
         turns = self.turns(starts)
         return None if turns is None else turns.cycles / turns.count
 
-    def turns(self, starts: Sequence[int]) -> Turns | None:
-        """The second half of some turns, of which `turn` is the mean; None if they are too few. Args: starts: as for `turn`."""
+    def turns(self, starts: Sequence[int], *, sums: bool = False) -> Turns | None:
+        """The second half of some turns, of which `turn` is the mean; None if they are too few.
+
+        Args: starts: as for `turn`. sums: whether it has those of programs, which take longer.
+        """
         known = tuple(starts)
-        if known not in self._turns:
-            self._turns[known] = self._second_half(starts)
+        if known not in self._turns or (sums and (found := self._turns[known]) is not None and found.sums is None):
+            self._turns[known] = self._second_half(starts, sums=sums)
         return self._turns[known]
 
-    def _second_half(self, starts: Sequence[int]) -> Turns | None:
+    def _second_half(self, starts: Sequence[int], *, sums: bool) -> Turns | None:
         work, ends = 0, 0
         for index, call in enumerate(self.calls):
             work += _work(call)
@@ -267,34 +273,40 @@ class Evidence:
         starts = [start for start in starts if start <= ends]
         if len(starts) < LEAST_TURNS:
             return None
-        begin, end = self._marks(starts[len(starts) // 2], starts[-1], self.machine, self.programs)
-        return Turns(
-            cycles=end.cycle - begin.cycle,
-            count=len(starts) - 1 - len(starts) // 2,
-            programs={key: totals.since(begin.programs.get(key)) for key, totals in end.programs.items()},
-        )
+        middle, last = starts[len(starts) // 2], starts[-1]
+        count = len(starts) - 1 - len(starts) // 2
+        if sums:
+            first, end = self._at(middle, last, System.mark, self.machine, self.programs)
+            programs = {key: totals.since(first.programs.get(key)) for key, totals in end.programs.items()}
+            loads = {key: totals.loads for key, totals in programs.items()}
+            return Turns(cycles=end.cycle - first.cycle, count=count, loads=loads, sums=programs)
+        (begin, before), (then, after) = self._at(middle, last, _loaded, self.machine, self.programs)
+        loads = {key: times - before.get(key, 0) for key, times in after.items()}
+        return Turns(cycles=then - begin, count=count, loads=loads)
 
     def without_loads(self, begin: int, end: int) -> int:
         """Cycles from one position in the calls to a later one, if loads took no time."""
         machine = replace(self.machine, host=replace(self.machine.host, load_seconds=0.0))
         programs = {key: replace(each, memory=replace(each.memory, code_bytes=0)) for key, each in self.programs.items()}
-        first, last = self._marks(begin, end, machine, programs)
-        return last.cycle - first.cycle
+        first, last = self._at(begin, end, _end_cycle, machine, programs)
+        return last - first
 
-    def _marks(self, begin: int, end: int, machine: MachineSpec, programs: Mapping[int, Program]) -> tuple[Mark, Mark]:
-        """What a system has done at two positions in the calls."""
+    def _at(
+        self, begin: int, end: int, noted: Callable[[System], _Noted], machine: MachineSpec, programs: Mapping[int, Program]
+    ) -> tuple[_Noted, _Noted]:
+        """What is noted of a system at two positions in the calls."""
         system = System.restored(self.history.snapshot, machine, programs, record=False)
-        marks: list[Mark] = []
+        found: list[_Noted] = []
 
         def watched() -> Iterator[Call]:
             for index, call in enumerate(self.calls[: end + 1]):
                 if index in (begin, end):
-                    marks.append(system.mark())
+                    found.append(noted(system))
                 if index < end:
                     yield call
 
         play(system, watched(), programs)
-        first, last = marks
+        first, last = found
         return first, last
 
     def until(self, start: int) -> int | None:
@@ -307,6 +319,14 @@ class Evidence:
     def seconds(self, cycles: float) -> float:
         """Of emulated time."""
         return seconds_from_cycles(round(cycles), self.machine.ipu.clock_hz)
+
+
+def _end_cycle(system: System) -> int:
+    return system.end_cycle
+
+
+def _loaded(system: System) -> tuple[int, dict[int, int]]:
+    return system.end_cycle, system.loads()
 
 
 def work_of(calls: Iterable[Call]) -> int:

@@ -53,9 +53,7 @@ def steady_state(figures: Figures, evidence: Evidence) -> Steady | None:
     """The steady state of a profile; None if nothing ran often enough to have one, or most of its runs load it anew."""
     turns = _turns(figures, evidence)
     half = None if turns is None else evidence.turns(turns.starts)
-    if turns is None or half is None:
-        return None
-    if max(half.programs[key].loads for key in turns.members if key in half.programs) > _RELOADS * half.count:
+    if turns is None or half is None or max(half.loads.get(key, 0) for key in turns.members) > _RELOADS * half.count:
         return None
     cycles = half.cycles / half.count
     set_up = max(figures.emulated_cycles - round(turns.count * cycles), 0)

@@ -121,7 +121,7 @@ class CompiledProgram:
         group: program group that it is a member of; ''.
         detailed: whether its memory was recorded.
         runs: how often it ran.
-        loads: runs that had to load it.
+        loads: runs before which another program was loaded; members of a group bring their code without a load.
     """
 
     def __init__(self, compilation: Compilation, row: int) -> None:

@@ -9,8 +9,9 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +29,7 @@ from tilestep.train.untyped import jax as _jax
 
 _MOST: Final = 2**31 - 1  # epochs, elements of one
 PERCENTILES: Final = (50, 90, 99)
+Epoch = tuple[dict[str, float], dict[str, float]]  # (the figures of one epoch, its latencies)
 
 
 def dataset_benchmark(dataset: Dataset, number_of_epochs: int, elements_per_epoch: int, *, copy: bool = True) -> str:
@@ -54,12 +56,17 @@ def dataset_benchmark(dataset: Dataset, number_of_epochs: int, elements_per_epoc
         DatasetError: when the dataset ends early, or an element has no arrays, nothing in them, no numbers, or others than the first
             element's. What the dataset raises comes through as it is, with a note that says after how many elements.
     """
+    return benchmark_text(list(dataset_epochs(dataset, number_of_epochs, elements_per_epoch, copy=copy)))
+
+
+def dataset_epochs(dataset: Dataset, number_of_epochs: int, elements_per_epoch: int, *, copy: bool = True) -> Iterator[Epoch]:
+    """Measures one epoch of `dataset_benchmark` after the other, with its arguments and errors."""
     epochs = whole_number("number_of_epochs", number_of_epochs, least=1, most=_MOST)
     elements = whole_number("elements_per_epoch", elements_per_epoch, least=1, most=_MOST)
     require_bool("copy", copy)
     sizes = _sizes(iterator_maker(dataset), copy=copy)
-    measured = [_epoch(lambda: (1, next(sizes)), number=number, epochs=epochs, elements=elements) for number in range(epochs)]
-    return _text(measured, {})
+    for number in range(epochs):
+        yield _epoch(lambda: (1, next(sizes)), number=number, epochs=epochs, elements=elements)
 
 
 def infeed_benchmark(queue: InfeedQueue, number_of_epochs: int, elements_per_epoch: int, *, chunk: int | None = None) -> str:
@@ -98,7 +105,7 @@ def infeed_benchmark(queue: InfeedQueue, number_of_epochs: int, elements_per_epo
         _jax.block_until_ready(taken.on_device)
         return taken.elements, sum(leaf.nbytes for leaf in _jax.tree.leaves(taken.on_device))
 
-    measured: list[tuple[dict[str, float], dict[str, float]]] = []
+    measured: list[Epoch] = []
     queue.reserve("infeed_benchmark")
     try:
         for number in range(epochs):
@@ -106,11 +113,11 @@ def infeed_benchmark(queue: InfeedQueue, number_of_epochs: int, elements_per_epo
             measured.append(_epoch(take, number=number, epochs=epochs, elements=elements))
     finally:
         queue.release()
-    return _text(measured, {"chunk_steps": chunk_steps})
+    return benchmark_text(measured, {"chunk_steps": chunk_steps})
 
 
-def _epoch(take: Callable[[], tuple[int, int]], *, number: int, epochs: int, elements: int) -> tuple[dict[str, float], dict[str, float]]:
-    """(the figures of one epoch, its latencies); `take` gives the next elements and says how many and how many bytes they were."""
+def _epoch(take: Callable[[], tuple[int, int]], *, number: int, epochs: int, elements: int) -> Epoch:
+    """Measures an epoch; `take` gives the next elements and says how many and how many bytes they were."""
     taken = total_bytes = 0
     ends_ns = [time.perf_counter_ns()]
     while taken < elements:
@@ -141,7 +148,8 @@ def _epoch(take: Callable[[], tuple[int, int]], *, number: int, epochs: int, ele
     return figures, {f"p{percent}": float(value) for percent, value in percentiles} | {"max": float(latencies.max())}
 
 
-def _text(measured: list[tuple[dict[str, float], dict[str, float]]], facts: dict[str, Any]) -> str:
+def benchmark_text(measured: Sequence[Epoch], facts: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """The JSON text of epochs. Args: facts: that "details" has beside them and the host."""
     details = {"epochs": [{"latency_wall_s": latencies} for _, latencies in measured], **facts, "host": _host()}
     return json.dumps({"epochs": [figures for figures, _ in measured], "details": details})
 

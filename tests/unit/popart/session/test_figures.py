@@ -190,5 +190,5 @@ def test_nobody_is_told_to_keep_the_inputs_of_a_step_in_the_tiles() -> None:
     for _ in range(5):
         run(session, inputs)
     text = session.getSummaryReport()
-    assert "pinned_host" in text
+    assert "host memory" in text
     assert "on the IPU (" not in text

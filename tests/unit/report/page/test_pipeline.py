@@ -28,9 +28,9 @@ WORK = {Kind.FORWARD: 30, Kind.BACKWARD: 70, Kind.INPUT_GRADIENT: 40, Kind.WEIGH
 SCHEDULES = (grouped(3, 6), interleaved(4, 8), zero_bubble(3, 6), sequential(3, 4), grouped(3, 6, training=False))
 
 
-def ran(schedule: Schedule, *, updates: int = 2, runs_in_detail: int = 1000) -> Report:
+def ran(schedule: Schedule, *, updates: int = 2, runs_in_detail: int = 1000, clock_hz: float = 1e6) -> Report:
     """A recording of a schedule whose device d is IPU d, dispatched in the schedule's order."""
-    host = Host(on=larger(4))
+    host = Host(on=larger(4, clock_hz=clock_hz))
     programs = {
         (stage, kind): program(superstep(WORK[kind], 0, 1), name=f"stage {stage} {kind.meaning}")
         for stage in range(schedule.stages)

@@ -24,7 +24,8 @@ def test_its_rows_are_those_of_the_command_line() -> None:
     assert [(knob["knob"], knob["now"], knob["changes"], knob["unknown"]) for knob in block.json["knobs"]] == [
         (row.knob, row.now, dict(row.changes), []) for row in found.rows
     ]
-    assert (block.json["basis"], block.json["why"]) == (found.basis, "")
+    assert block.json["others"] == [[words, [row.knob for row in rows]] for words, rows in found.others.items()]
+    assert (block.json["to_play"], block.json["why"]) == ("", "")
     assert all(knob["meaning"] for knob in block.json["knobs"])
     assert [knob["knob"] for knob in block.json["planned"]] == [knob.name for knob in KNOBS.values() if knob.plans]
     packed(block)
@@ -50,8 +51,8 @@ def test_a_long_recording_is_played_in_part_and_says_so(monkeypatch: pytest.Monk
     monkeypatch.setattr(section, "_MOST", 1)
     block = what_if(report)
     assert block is not None
-    assert block.json["basis"] == knob_table(history_of(report.tables), most=1).basis
-    assert "last" in block.json["basis"]
+    assert knob_table(history_of(report.tables), most=1).basis in block.json["answer"]
+    assert "No effect in the runs that were played" in dict(block.json["others"])
 
 
 def test_what_was_not_played_is_among_its_knobs(monkeypatch: pytest.MonkeyPatch) -> None:

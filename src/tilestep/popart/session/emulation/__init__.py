@@ -39,6 +39,7 @@ devices, or over an AbstractMesh.
 
 from __future__ import annotations
 
+from tilestep.popart.session.emulation.anchors_advice import returned_of as returned_of
 from tilestep.popart.session.emulation.arguments import Kept as Kept
 from tilestep.popart.session.emulation.emulated import Emulation as Emulation
 from tilestep.popart.session.emulation.options import EmulationOptions as EmulationOptions

@@ -11,9 +11,11 @@ import jax
 
 from tilestep.pjrt.programs.planning import Planned
 from tilestep.plan.steps import Counts
+from tilestep.popart.session.emulation.anchors_advice import Returned
 from tilestep.popart.session.emulation.arguments import Path
 from tilestep.popart.session.emulation.notes import SessionNotes, end_of_equal
 from tilestep.record.history import HistoryBegin, begin_history
+from tilestep.report.advice import Line
 from tilestep.sim import Recurrence, System
 from tilestep.sim.trace import Task
 
@@ -69,11 +71,15 @@ class Notes(SessionNotes):
         programs: by key.
         arrays: that stay on the device: shape, dtype and sharding.
         calls: in order.
+        returned: the anchors of which each microbatch's value leaves.
+        line: of the user's program that prepared it last; None if that is unknown.
     """
 
     programs: dict[int, SessionProgram] = field(default_factory=dict[int, SessionProgram])
     arrays: dict[Path, jax.ShapeDtypeStruct] = field(default_factory=dict[Path, jax.ShapeDtypeStruct])
     calls: list[Call] = field(default_factory=list[Call])
+    returned: tuple[Returned, ...] = ()
+    line: Line | None = None
 
 
 @final

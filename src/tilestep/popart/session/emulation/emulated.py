@@ -14,10 +14,12 @@ from tilestep.messages import nearest, shown
 from tilestep.pjrt.plugin import initialize
 from tilestep.pjrt.programs.planning import Planned, Residence, plan_for
 from tilestep.popart.session.emulation import reports
+from tilestep.popart.session.emulation.anchors_advice import Returned
 from tilestep.popart.session.emulation.arguments import Kept, Layout, Path, layout_of
 from tilestep.popart.session.emulation.calls import FromHost, Notes, Ran, SessionProgram, SessionSystem, ToHost
 from tilestep.popart.session.emulation.options import EmulationOptions
 from tilestep.popart.session.emulation.out_of_memory import out_of_memory
+from tilestep.popart.session.emulation.said import prepared_at
 from tilestep.popart.session.emulation.spent import OUTSIDE, ByIpu, cycles_between, inner_cycles, no_run
 from tilestep.popart.session.emulation.watched import begun
 from tilestep.report.reader import Report
@@ -53,7 +55,16 @@ class Emulation:
 
     # ------------------------------------------------------------------------------------------------ what happens
 
-    def prepare(self, label: str, jitted: Any, arguments: Sequence[Any], *, kept: Sequence[Kept] = (), in_slices: bool = False) -> None:
+    def prepare(
+        self,
+        label: str,
+        jitted: Any,
+        arguments: Sequence[Any],
+        *,
+        kept: Sequence[Kept] = (),
+        in_slices: bool = False,
+        returned: tuple[Returned, ...] = (),
+    ) -> None:
         """Plans a program, which may be called from then on. It takes the place of an earlier one of that label.
 
         Args:
@@ -62,12 +73,14 @@ class Emulation:
             arguments: as for `jitted.trace`; arrays may be jax.ShapeDtypeStruct.
             kept: the arguments that stay on the device. All others come from the host at each call, and all other results go there.
             in_slices: whether the program loops over what comes from the host, so that one part of it is in the tiles at a time.
+            returned: the anchors of which each microbatch's value leaves.
 
         Raises:
             OutOfMemoryException: if it does not fit into the machine.
             ValueError: if an argument and the result that replaces it differ.
         """
         before = self._keys.get(label)
+        self._notes.line, self._notes.returned = prepared_at(), returned
         self._keys[label] = self._plan(label, jitted, arguments, kept, in_slices=in_slices)
         if before is not None and not any(isinstance(call, Ran) and before in call.keys for call in self._notes.calls):
             del self._notes.programs[before]

@@ -14,6 +14,7 @@ from tilestep.pjrt.running.measurement import Measurement, measurement_of
 from tilestep.pjrt.running.program_reports import ProgramReports
 from tilestep.popart.session.emulation.calls import Notes, SessionProgram, SessionSystem
 from tilestep.popart.session.emulation.notes import SessionNotes
+from tilestep.popart.session.emulation.one_stage_advice import rules_of
 from tilestep.record.tables import Tables
 from tilestep.report.file_names import MEMORY_FILE, PAGE_FILE, PROGRAM_FILE
 from tilestep.report.files import tell_unwritten, unwritten, write_report
@@ -46,7 +47,8 @@ def measured(notes: Notes) -> Measurement:
     begin = Begin(played.system.mark(), history)
     played.play(len(notes.calls))
     sources = {key: program.planned.source for key, program in notes.programs.items()}
-    return measurement_of(played.system, begin, played.system.mark(), notes.engine, sources)
+    found = measurement_of(played.system, begin, played.system.mark(), notes.engine, sources)
+    return replace(found, profile=replace(found.profile, rules=rules_of(notes.returned, notes.line)))
 
 
 def tables_of(measurement: Measurement) -> Tables:

@@ -16,9 +16,10 @@ from tilestep.popart.session.emulation.stage_functions import Specs, StageFuncti
 from tilestep.program.frames import Frame
 from tilestep.report.advice.finding import Line
 
+ANCHORS: Final = "anchors"  # the program from which all values of an anchor leave
 _NAMES: Final = {
     "_take_weights": "weights from host",
-    "watched_rows": "anchors",
+    "watched_rows": ANCHORS,
     "watched_copy": "anchors of weights",
     "watched_sum": "sums of anchors",
     "zeros": "accumulators of zeros",

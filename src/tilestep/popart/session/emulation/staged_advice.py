@@ -2,104 +2,39 @@
 
 from __future__ import annotations
 
-import ast
-import re
 from collections.abc import Iterator
-from dataclasses import replace
-from typing import Final
 
+from tilestep.popart.session.emulation.advice_words import LIMITS, PRECISION, at_line, full_tiles, half_partials
+from tilestep.popart.session.emulation.anchors_advice import anchors
+from tilestep.popart.session.emulation.said import ANCHORS
 from tilestep.popart.session.emulation.staged_program import StagedProgram
 from tilestep.record.edits.programs import on_fewer_tiles
 from tilestep.record.edits.script import with_changed
-from tilestep.record.source_lines import source_text
-from tilestep.report.advice import NEARLY_FULL
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding, Line
-from tilestep.report.advice.limits import LimitWords, fallbacks, limit
-from tilestep.report.advice.longest import longest_program
+from tilestep.report.advice.limits import fallbacks, limit
 from tilestep.report.advice.pipelines import PipelineWords, bubbles, unbalanced
-from tilestep.report.advice.precision import PrecisionWords, halves, partials
+from tilestep.report.advice.precision import halves
 from tilestep.report.advice.proposal import Proposal, Rule, Way
 from tilestep.report.advice.streaming import IO_TILES, halved_arguments, longest_streaming
-from tilestep.report.advice.written import last_name, nodes_of
 from tilestep.report.figures import Figures
-from tilestep.report.quantities import bytes_text, names_text, share_text
-
-_CALL: Final = re.compile(r"[a-z_]+\((.*)\)")  # of a scope's part: transpose(jvp(loss)), jit(step)
-
-
-def operator_of(scope: str) -> str:
-    """The operator of a scope: 'gradient of loss' for 'jit(stage_1_forward_and_backward)/transpose(jvp(loss))/div'; '' if there is none."""
-    for part in scope.split("/")[:-1]:
-        if part.startswith("jit("):
-            continue
-        name = part
-        while found := _CALL.fullmatch(name):
-            name = found[1]
-        if name:
-            return f"gradient of {name}" if part.startswith("transpose(") else name
-    return ""
-
-
-_OPTION: Final = re.compile(r"SessionOptions\.(\w+)(?: = (.+)|: ([\d,]+) in place of .+)")
-_BATCHES: Final = re.compile(r"batchesPerStep of DataFlow: ([\d,]+) in place of .+")
-_LARGER: Final = "more samples in an input, fewer and larger operators"
-LIMITS: Final = LimitWords(larger=_LARGER, denser=_LARGER, memory="streaming memory", origin=operator_of)
-PRECISION: Final = PrecisionWords(
-    is_wide="The tensors of {label} are FLOAT",
-    products="FLOAT16",
-    way_out="give the model FLOAT16 inputs and weights",
-    edit="FLOAT16 in place of FLOAT in {label}",
-    single="FLOAT",
-    half="FLOAT16",
-    partials="SessionOptions.partialsTypeMatMuls = 'half'",
-)
+from tilestep.report.quantities import bytes_text, names_text
 
 
 def rules_of(program: StagedProgram, line: Line | None) -> tuple[Rule, ...]:
-    """The rules for a session. Args: line: of the user's program, where all findings are."""
+    """The rules for a session. Args: line: of the user's program, where nearly all findings are."""
     words = words_of(program)
-
-    def at(rule: Rule) -> Rule:
-        def placed(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
-            for proposal in rule(figures, evidence):
-                finding = replace(proposal.finding, line=line, code=code_of(proposal.finding.edit, line))
-                ways = tuple(replace(way, code=code_of(way.edit, line)) for way in proposal.ways)
-                yield replace(proposal, finding=finding, ways=ways)
-
-        return placed
-
     rules: tuple[Rule, ...] = (
-        _full,
+        full_tiles,
         lambda figures, evidence: unbalanced(figures, evidence, words),
         lambda figures, evidence: bubbles(figures, evidence, words),
         lambda figures, evidence: _inputs(figures, evidence, frozenset(program.stages.inputs)),
         lambda figures, evidence: halves(figures, evidence, PRECISION),
-        _partials,
+        half_partials,
         lambda figures, evidence: limit(figures, evidence, LIMITS),
         fallbacks,
     )
-    return tuple(map(at, rules))
-
-
-def code_of(edit: str, line: Line | None) -> str:
-    """An edit as a line of the user's program; '' if it is no option. Args: line: of the program."""
-    found = _OPTION.fullmatch(edit)
-    if found is not None:
-        return f"{_options_at(line)}.{found[1]} = {(found[2] or found[3]).replace(',', '')}"
-    found = _BATCHES.fullmatch(edit)
-    return "" if found is None else f"popart.DataFlow({found[1].replace(',', '')}, ...)"
-
-
-def _options_at(line: Line | None) -> str:
-    """What the user calls the session's options: the only name that the file gives some."""
-    nodes = nodes_of(source_text(line.file) or "") if line is not None else ()
-    names = {
-        last_name(node.targets[0])
-        for node in nodes
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and last_name(node.value.func) == "SessionOptions"
-    }
-    return names.pop() if len(names) == 1 else "options"
+    return (*(at_line(rule, line) for rule in rules), anchors(program.returned, line, program=ANCHORS))
 
 
 def words_of(program: StagedProgram) -> PipelineWords:
@@ -112,21 +47,6 @@ def words_of(program: StagedProgram) -> PipelineWords:
     more = "SessionOptions.accumulationFactor" if program.accumulates else "batchesPerStep of DataFlow"
     cut = "tilestep run --popart --propose-stages {count} would, which measures operators"
     return PipelineWords(cut=cut, more=more + ": {more:,} in place of {now:,}", overlap=None, overlapped="")
-
-
-def _full(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
-    """IPUs whose tiles the session's programs fill."""
-    tile_bytes = figures.machine.tile_sram_bytes
-    for group in figures.groups:
-        if group.peak_tile_bytes > NEARLY_FULL * tile_bytes:
-            over = group.peak_tile_bytes > tile_bytes
-            text = (
-                f"The programs of IPU {group.ipu} {'do not fit: they need' if over else 'nearly fill it: they take'} "
-                f"{share_text(group.peak_tile_bytes, tile_bytes)} of a tile ({bytes_text(group.peak_tile_bytes)} of "
-                f"{bytes_text(tile_bytes)}). Try: a smaller microbatch, FLOAT16, recomputation (SessionOptions.autoRecomputation) in "
-                "training, or optimiser state in streaming memory (SessionOptions.optimizerStateTensorLocationSettings)."
-            )
-            yield Proposal(finding=Finding(kind="memory", text=text, urgent=over))
 
 
 def _inputs(figures: Figures, evidence: Evidence | None, inputs: frozenset[str]) -> Iterator[Proposal]:
@@ -157,10 +77,3 @@ def _inputs(figures: Figures, evidence: Evidence | None, inputs: frozenset[str])
         f"{', or '.join(words for words in (tiles, half) if words)}."
     )
     yield Proposal(finding=Finding(kind="feeds", text=text), ways=tuple(ways), only_with_gain=True)
-
-
-def _partials(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
-    longest = longest_program(figures, evidence)
-    if longest is None or not any(family.family == "matmul" for family in longest.families):
-        return  # the option is about matrix products
-    yield from partials(figures, evidence, PRECISION)

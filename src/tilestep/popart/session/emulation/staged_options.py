@@ -15,6 +15,7 @@ from tilestep.popart.optimizers import Optimizer, UpdateContext
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.options.kept import LOCATIONS, Subject, location_of
 from tilestep.popart.options.placement_checks import implicit_pipeline, replicas_of
+from tilestep.popart.session.emulation.anchors_advice import returned_of
 from tilestep.popart.session.emulation.schedules import cycles_of, one_by_one
 from tilestep.popart.session.emulation.stage_functions import stage_functions
 from tilestep.popart.session.emulation.staged_program import StagedProgram
@@ -53,6 +54,7 @@ def staged_program(plan: Plan, options: SessionOptions, optimizer: Optimizer | N
         accumulates=plan.accumulation > 1,
         draws=plan.graph.draws,
         arguments=_arguments(options, plan, replicas, training=transformation is not None),
+        returned=returned_of(plan, rows=schedule.microbatches),
         recomputed=_recomputed(plan, options, optimizer) if transformation is not None else None,
     )
     return program if plan.forward is None else replace(program, forward=_forward(program, plan, options))

@@ -11,6 +11,7 @@ import numpy as np
 import optax
 
 from tilestep.pjrt.programs.beside import MachineBeside
+from tilestep.popart.session.emulation.anchors_advice import Returned
 from tilestep.popart.session.emulation.stage_functions import StageFunctions
 from tilestep.popart.session.staging import Kind
 from tilestep.train import Pipeline
@@ -36,6 +37,7 @@ class StagedProgram:
         draws: whether stages draw random numbers.
         arguments: further ones of `Pipeline`.
         forward: the forward part alone, if the session may run that too. It has the same state.
+        returned: the anchors of which each microbatch's value leaves.
         recomputed: gives the same session with RecomputationType.Pipeline; None where it has that, or may not have it.
     """
 
@@ -51,6 +53,7 @@ class StagedProgram:
     draws: bool
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     forward: StagedProgram | None = None
+    returned: tuple[Returned, ...] = ()
     recomputed: Callable[[], StagedProgram] | None = None
 
     def pipeline(self, machine: MachineBeside) -> Pipeline:

@@ -6,6 +6,8 @@ import { alike, differenceOf, ofSide, text } from "./value.js";
 
 /** @typedef {import("./page.js").Side} Side */
 /** @typedef {import("./value.js").Unit} Unit */
+const LEAST_CHANGE = 5e-5; // of A: what is less is '0.00 %', as whole cycles of two clocks differ
+
 /**
  * A row of A, of B, or of both.
  * @template Row
@@ -80,7 +82,7 @@ export function columnsOf(sides, { name, unit, origin, of }) {
 }
 
 /**
- * The difference of a figure of A and one of B in words, with a colour and a shape: '▲ +1.2 ms (+3.20 %)'.
+ * The difference of a figure of A and one of B in words, with a colour and a shape if it is not slight: '▲ +1.2 ms (+3.20 %)'.
  * @param {number | null} a
  * @param {number | null} b
  * @param {Unit} unit
@@ -91,5 +93,6 @@ export function changeOf(a, b, unit) {
   const more = (found.b ?? 0) - (found.a ?? 0);
   if (!more) return h("span", {}, "=");
   const relative = found.a === null ? "only B" : found.b === null ? "only A" : change(found.a, found.b);
-  return h("span", { class: more > 0 ? "grows" : "shrinks" }, `${more > 0 ? "+" : MINUS}${text(Math.abs(more), found.unit)} (${relative})`);
+  const slight = found.a !== null && found.b !== null && Math.abs(more) < LEAST_CHANGE * Math.abs(found.a);
+  return h("span", { class: slight ? null : more > 0 ? "grows" : "shrinks" }, `${more > 0 ? "+" : MINUS}${text(Math.abs(more), found.unit)} (${relative})`);
 }

@@ -25,9 +25,14 @@ export function twoClocks() {
   return Boolean(a && b && a !== b);
 }
 
+/** How many cycles of a side take as long as one of A, whose cycles a window has that both share. @param {"a" | "b"} side @returns {number} */
+export function paceOf(side) {
+  return side === "b" && twoClocks() ? known.clocks.b / known.clocks.a : 1;
+}
+
 /** What pictures of A and of B over one another say of their axes; '' if both have one clock. @returns {string} */
 export function clocksNote() {
-  return twoClocks() ? "The machines of A and B have clocks of their own: a bar is as long as its cycles, and each axis has the time of its own clock." : "";
+  return twoClocks() ? "The machines of A and B have clocks of their own: equal widths are equal times, and numbers of cycles are of each one's own clock." : "";
 }
 
 /**

@@ -57,19 +57,12 @@ function together(side, found) {
   return h(
     "p",
     { class: "together" },
-    `With ${listed(numbers)} all done: `,
+    `With ${numbers} all done: `,
     h("strong", {}, how === "about" ? "about " : "", "−", valueOf(saved.share, "share", "findings.together")),
     " of the time, ",
     valueOf(saved.cycles, side.cycles, "findings.together"),
     `, played together${basis ? ` (${basis})` : ""}.${left.map((/** @type {string} */ phrase) => ` Not in it: ${phrase}.`).join("")}`,
   );
-}
-
-/** '1 to 3', '1, 2 and 4'. @param {number[]} numbers @returns {string} */
-function listed(numbers) {
-  const [first, last] = [Math.min(...numbers), Math.max(...numbers)];
-  if (numbers.length > 2 && last - first === numbers.length - 1) return `${first} to ${last}`;
-  return numbers.length < 2 ? `${first}` : `${numbers.slice(0, -1).join(", ")} and ${last}`;
 }
 
 /** @param {Side} side @param {any} found @returns {HTMLElement | null} */
@@ -168,6 +161,7 @@ function programs(sides, page) {
     ...columnsOf(sides, { name: "runs", unit: "count", origin: "findings.runs", of: (/** @type {any} */ row) => row.runs }),
     ...columnsOf(sides, { name: "loads", unit: "count", origin: "findings.loads", of: (/** @type {any} */ row) => row.loads }),
     ...columnsOf(sides, { name: "time", unit: "cycles", origin: "findings.program", of: (/** @type {any} */ row) => row.cycles }),
+    ...columnsOf(sides, { name: "of it loading", unit: "cycles", origin: "findings.loading", of: (/** @type {any} */ row) => row.cycles_by_kind.load ?? 0 }),
     ...columnsOf(sides, { name: "fullest tile", unit: "bytes", origin: "findings.tile", of: (/** @type {any} */ row) => row.peak_tile_bytes }),
   ];
   const by = columns.findIndex(({ name }) => name.startsWith("time"));

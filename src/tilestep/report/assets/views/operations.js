@@ -8,7 +8,7 @@ import { get, set } from "../core/state.js";
 import { table } from "../core/table.js";
 import { valueOf } from "../core/value.js";
 import { bytesPerCycle, GROUPINGS, intensityOf, operationsOf, pairsOf, peakOf, rateOf } from "./operations/rows.js";
-import { pointsOf, roofline, roofList } from "./operations/roofline.js";
+import { inBoth, pointsOf, roofline, roofList } from "./operations/roofline.js";
 import { shapeLegend } from "./operations/shapes.js";
 import { verdict } from "./operations/verdict.js";
 import { choice, searchField } from "./steps/controls.js";
@@ -71,7 +71,7 @@ export const operations = {
       say();
       const steps = rows.reduce((sum, side) => sum + side.rows.reduce((found, row) => found + row.leaves.length, 0), 0);
       note.textContent = `${plural(pairs.length, "row")} of ${plural(steps, "step")}`;
-      const drawn = pointsOf(pairs).length ? [aboutPoints(pairs, two), picture.element, shapeLegend(looks, themeColor("ink"))] : [h("p", {}, "No operation here has floating-point operations.")];
+      const drawn = pointsOf(pairs).length ? [aboutPoints(pairs), picture.element, shapeLegend(looksOf(pairs, looks), themeColor("ink"))] : [h("p", {}, "No operation here has floating-point operations.")];
       replace(place, list(), h("h2", {}, "Roofline"), drawn, roofList(all));
     }
 
@@ -129,8 +129,14 @@ function notes(steps, two) {
   return found.map((words) => h("p", { class: "note" }, words));
 }
 
-/** @param {OperationPair[]} pairs @param {boolean} two @returns {HTMLElement} */
-function aboutPoints(pairs, two) {
+/** The looks of the families that have points. @param {OperationPair[]} pairs @param {ReturnType<typeof familyLooks>} looks @returns {ReturnType<typeof familyLooks>} */
+function looksOf(pairs, looks) {
+  const drawn = new Set(pointsOf(pairs).map(({ operation }) => operation.family));
+  return new Map([...looks].filter(([family]) => drawn.has(family)));
+}
+
+/** @param {OperationPair[]} pairs @returns {HTMLElement} */
+function aboutPoints(pairs) {
   const all = pairs.flatMap(({ a, b }) => [a, b].flatMap((operation) => (operation ? [operation] : [])));
   const without = all.filter(({ flops }) => !flops).length;
   const more = all.length - without - pointsOf(pairs).length;
@@ -138,7 +144,7 @@ function aboutPoints(pairs, two) {
     "p",
     { class: "note" },
     "A point is an operation; its area grows with its time. Lines are roofs: exchange (a slope; dashed for bytes that both tiles of a bus receive) and the matrix units (level).",
-    two ? " A's points are hollow, B's filled, with a line between those that belong together." : null,
+    inBoth(pairs) ? " A's points are hollow, B's filled, with a line between those that belong together." : null,
     without ? ` ${count(without)} without floating-point operations ${without === 1 ? "has" : "have"} no point.` : null,
     more > 0 ? ` ${count(more)} of the least time are not drawn.` : null,
   );

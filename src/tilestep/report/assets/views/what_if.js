@@ -8,8 +8,7 @@ import { sliders } from "./what_if/sliders.js";
 
 /** @typedef {import("../core/page.js").Side} Side */
 /** @typedef {{knob: string, title: string, meaning: string, now: string, cycles: number | null, changes: Record<string, number>, unknown: string[]}} Knob */
-
-const LEAST = 0.0001; // of emulated time: a knob that changes less has no bar
+/** Block `what_if` of a recording. @typedef {{side: Side, cycles: number, parallel: boolean, knobs: Knob[], others: [string, string[]][], why_unknown: string, to_play: string}} Found */
 
 /** @type {import("../core/page.js").View} */
 export const whatIf = {
@@ -35,11 +34,11 @@ function named(side, sides) {
   return sides.length > 1 ? `${side.name.toUpperCase()}: ` : "";
 }
 
-/** How to learn what was not played. @param {{knobs: Knob[]}[]} found @returns {HTMLElement[]} */
+/** How to learn what was not played. @param {Found[]} found @returns {HTMLElement[]} */
 function unknown(found) {
-  const [first] = found.flatMap(({ knobs }) => knobs.flatMap((knob) => knob.unknown.map((setting) => `${knob.knob}=${setting}`)));
-  if (first === undefined) return [];
-  return [h("p", { class: "note" }, "To play this recording takes long, so what may save time was played first. What is unknown was not played: ", h("code", {}, `tilestep report what-if RECORDING --set ${first}`), " plays it.")];
+  const first = found.find(({ to_play: setting }) => setting);
+  if (!first) return [];
+  return [h("p", { class: "note" }, `${first.why_unknown} `, h("code", {}, `tilestep report what-if RECORDING --set ${first.to_play}`), " plays it.")];
 }
 
 /** How to turn several, and which knobs need the command line. @param {any} found @returns {HTMLElement} */
@@ -61,7 +60,7 @@ function served(found) {
   );
 }
 
-/** @param {{side: Side, knobs: Knob[], cycles: number, basis: string, parallel: boolean}[]} found @param {Side[]} sides @returns {HTMLElement} */
+/** @param {Found[]} found @param {Side[]} sides @returns {HTMLElement} */
 function tornado(found, sides) {
   const rows = joined(
     found.map(({ side, knobs }) => ({ name: side.name, rows: knobs })),
@@ -70,9 +69,11 @@ function tornado(found, sides) {
   const effect = (/** @type {Knob | undefined} */ knob) => Math.max(0, ...Object.values(knob?.changes ?? {}).map(Math.abs));
   const size = (/** @type {{a?: Knob, b?: Knob}} */ pair) => Math.max(effect(pair.a), effect(pair.b));
   rows.sort((one, other) => size(other) - size(one));
-  const shown = rows.filter((pair) => size(pair) >= LEAST);
-  const most = Math.max(LEAST, ...shown.map(size));
-  const whole = new Map(found.map(({ side, cycles, basis, parallel }) => [side.name, { side, cycles, basis, parallel }]));
+  const barless = new Map(found.map(({ side, others }) => [side.name, new Set(others.flatMap(([, names]) => names))]));
+  const hasBar = (/** @type {{a?: Knob, b?: Knob}} */ pair) => sides.some(({ name }) => pair[name] && !barless.get(name)?.has(pair[name].knob));
+  const shown = rows.filter(hasBar);
+  const most = Math.max(...shown.map(size));
+  const whole = new Map(found.map((of) => [of.side.name, of]));
   const body = shown.flatMap((pair) =>
     sides.map((side, index) => {
       const knob = pair[side.name];
@@ -101,10 +102,7 @@ function tornado(found, sides) {
       ),
       h("tbody", { role: "rowgroup" }, body),
     ),
-    little(
-      rows.filter((pair) => size(pair) < LEAST),
-      found.some(({ basis }) => basis),
-    ),
+    found.flatMap((of) => without(of, sides, shown)),
   );
 }
 
@@ -113,35 +111,17 @@ function heading(words, look) {
   return h("th", { role: "columnheader", scope: "col", class: look ?? false }, words);
 }
 
-/**
- * Knobs without a bar, and why. What was not played may have an effect.
- * @param {{a?: Knob, b?: Knob}[]} pairs
- * @param {boolean} estimated from some runs
- * @returns {HTMLElement[]}
- */
-function little(pairs, estimated) {
-  /** @type {Map<string, Knob[]>} */
-  const found = new Map();
-  for (const pair of pairs) {
-    const knobs = /** @type {Knob[]} */ ([pair.a, pair.b].filter(Boolean));
-    const title = knobs.some(isUnplayed)
-      ? "Not played"
-      : knobs.some(({ unknown }) => unknown.length)
-        ? "Would save less than 0.01 %"
-        : estimated
-          ? "No effect in the runs that were played"
-          : "No effect on this recording";
-    found.set(title, [...(found.get(title) ?? []), ...knobs.slice(0, 1)]);
-  }
-  return [...found].map(([title, knobs]) => h("p", { class: "note" }, `${title}: ${knobs.map(({ title: name, knob }) => `${name} (${knob})`).join(", ")}.`));
+/** Knobs of a recording without a bar, and what is known of them. @param {Found} found @param {Side[]} sides @param {{a?: Knob, b?: Knob}[]} shown @returns {HTMLElement[]} */
+function without({ side, knobs, others }, sides, shown) {
+  const titles = new Map(knobs.map(({ knob, title }) => [knob, `${title} (${knob})`]));
+  for (const pair of shown) titles.delete((pair.a ?? pair.b)?.knob ?? "");
+  return others.flatMap(([words, names]) => {
+    const left = names.flatMap((name) => titles.get(name) ?? []);
+    return left.length ? [h("p", { class: "note" }, `${named(side, sides)}${words}: ${left.join(", ")}.`)] : [];
+  });
 }
 
-/** @param {Knob} knob @returns {boolean} */
-function isUnplayed(knob) {
-  return knob.unknown.length > 0 && !Object.keys(knob.changes).length;
-}
-
-/** What a knob is: a value of the machine, or what the supersteps of a family take. @param {Knob} knob @param {Side} side @param {{cycles: number, parallel: boolean} | undefined} whole @returns {import("../core/dom.js").Children} */
+/** What a knob is: a value of the machine, or what the supersteps of a family take. @param {Knob} knob @param {Side} side @param {Found | undefined} whole @returns {import("../core/dom.js").Children} */
 function now(knob, side, whole) {
   if (knob.now) return knob.now;
   if (!knob.cycles) return "not known";
@@ -154,7 +134,7 @@ function upper(words) {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
-/** @param {Knob} knob @param {number} most @param {{side: Side, cycles: number} | undefined} whole @returns {HTMLElement[]} */
+/** @param {Knob} knob @param {number} most @param {Found | undefined} whole @returns {HTMLElement[]} */
 function changesOf(knob, most, whole) {
   const settings = [...Object.keys(knob.changes), ...knob.unknown];
   if (knob.unknown.length) settings.sort();
@@ -169,7 +149,7 @@ function changesOf(knob, most, whole) {
  * @param {string} setting
  * @param {number} change
  * @param {number} most
- * @param {{side: Side, cycles: number} | undefined} whole
+ * @param {Found | undefined} whole
  * @returns {HTMLElement}
  */
 function line(setting, change, most, whole) {

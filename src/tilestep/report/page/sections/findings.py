@@ -12,7 +12,7 @@ from typing import Any, Final, cast, get_args
 
 from tilestep.record.schema import EVENT_KINDS
 from tilestep.report.advice.finding import ASIDE, CELL, FIXED, How
-from tilestep.report.advice.phrases import group_text, left_texts
+from tilestep.report.advice.phrases import group_text, left_texts, numbers_text
 from tilestep.report.overview import relative_files
 from tilestep.report.page.block import Block
 from tilestep.report.page.sections.refused import refused
@@ -28,7 +28,11 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
         "findings.turn": "Cycles from one run to the next once nothing more is loaded or put on the IPU, from the journal.",
         "findings.set_up": "Cycles before and beside the steady runs.",
         "findings.runs": "How often the program ran.",
-        "findings.loads": "Runs that had to load the program first.",
+        "findings.loads": (
+            "Runs before which another program was loaded. The first member of a program group that runs loads the group: "
+            "the others bring their code with their first run, which is no load."
+        ),
+        "findings.loading": "Cycles in which the program was loaded, or as a member of a program group brought its code.",
         "findings.program": "Cycles of all runs on the program's slowest IPU.",
         "findings.tile": "Bytes on the fullest tile, at the step at which it is fullest, as the program was planned.",
     }
@@ -203,7 +207,8 @@ def _together(record: Any, before: int) -> dict[str, Any] | None:
     known = cast("dict[str, Any]", record)
     left = zip_longest(_numbers(known.get("left"), before), texts_in(known, "why"))
     apart = left_texts((number, why or "") for number, why in left if number is not None)
-    return {**_way(known), "numbers": _numbers(known.get("numbers"), before), "left": apart}
+    numbers = _numbers(known.get("numbers"), before)
+    return {**_way(known), "numbers": numbers_text(numbers), "left": apart} if numbers else None
 
 
 def _numbers(value: Any, before: int) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Final
 from tilestep.errors import RecordingError
 from tilestep.messages import plain
 from tilestep.report.advice.evidence import MOST_PLAYED
-from tilestep.report.knob_table import KnobTable, answer, knob_table
+from tilestep.report.knob_table import WHY_UNKNOWN, KnobTable, answer, knob_table
 from tilestep.report.knobs import FAMILY, KNOBS
 from tilestep.report.page.block import Block
 from tilestep.report.page.untrusted import number_in, records_in, text_in
@@ -33,9 +33,9 @@ def what_if(report: Report) -> Block | None:
 
     Its JSON: answer (which knob matters, in a sentence), cycles (emulated time of the recording, of which the changes are), parallel
     (whether several IPUs worked), knobs (each with knob, title, meaning, now, cycles (of a family's supersteps; None of others), changes
-    (setting -> change of emulated time: 0.1 is a tenth longer), unknown (settings that were not played)), basis (from which runs they are
-    estimated; '' if all were played), why (why there are none; ''), planned (knobs that need programs to be planned again, with title and
-    meaning).
+    (setting -> change of emulated time: 0.1 is a tenth longer), unknown (settings that were not played)), others (those without a bar:
+    what is known of them, in words, and their names), why_unknown (why some were not played), to_play (one of these; ''), why (why there
+    are no knobs; ''), planned (knobs that need programs to be planned again, with title and meaning).
     """
     if "execution" not in report.parts:
         return None
@@ -63,7 +63,9 @@ def what_if(report: Report) -> Block | None:
                 }
                 for row in (*turned.rows, *turned.unplayed)
             ],
-            "basis": turned.basis,
+            "others": [[words, [row.knob for row in rows]] for words, rows in turned.others.items()],
+            "why_unknown": WHY_UNKNOWN,
+            "to_play": turned.to_play,
             "why": why,
             "planned": [{"knob": knob.name, "title": knob.title, "meaning": knob.meaning} for knob in KNOBS.values() if knob.plans],
         }

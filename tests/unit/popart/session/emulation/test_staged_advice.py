@@ -11,8 +11,8 @@ import pytest
 from tests.unit.popart.session.emulation.models import Chain, emulated, options
 from tilestep.options import PlanOptions
 from tilestep.popart.session.emulation import EmulationOptions
+from tilestep.popart.session.emulation.advice_words import code_of, operator_of
 from tilestep.popart.session.emulation.said import prepared_at, program_name
-from tilestep.popart.session.emulation.staged_advice import code_of, operator_of
 from tilestep.report.advice import Line
 
 CHAIN = Chain(ipus=range(2))
@@ -76,6 +76,8 @@ def test_all_programs_of_a_session_are_said_so() -> None:
         ("jit(stage_0_forward)/jvp(gemm_x1)/dot_general", "gemm_x1"),
         ("jit(stage_0_forward)/MatMul/dot_general", "MatMul"),
         ("jit(stage_0_update)/add", ""),
+        ("jit(step)/while/body/closed_call/transpose(jvp(MatMul))/dot_general", "gradient of MatMul"),
+        ("jit(step)/shard_map/while/body/jit(dynamic_index_in_dim)/dynamic_slice", ""),
         ("", ""),
     ],
 )

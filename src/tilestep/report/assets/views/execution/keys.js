@@ -94,7 +94,8 @@ function choose(timeline, row, before = "") {
 /** @param {Timeline} timeline @param {number} selected @returns {number} */
 function middle({ scene, model }, selected) {
   if (selected >= 0) {
-    const cycle = (Math.max(scene.from, at(model.start, selected)) + Math.min(scene.to, at(model.end, selected))) / 2;
+    const [from, to] = scene.timesOf(model, selected);
+    const cycle = (Math.max(scene.from, from) + Math.min(scene.to, to)) / 2;
     if (cycle >= scene.from && cycle <= scene.to) return cycle;
   }
   return (scene.from + scene.to) / 2;
@@ -102,8 +103,9 @@ function middle({ scene, model }, selected) {
 
 /** @param {Timeline} timeline @returns {string} */
 function shown({ scene, model }) {
-  const from = Math.max(0, Math.round(scene.from));
-  return `${text(Math.round(scene.to) - from, model.side.cycles)} shown, from cycle ${count(from)} to ${count(scene.to)}`;
+  const window = scene.windowOf(model);
+  const from = Math.max(0, Math.round(window.from));
+  return `${text(Math.round(window.to) - from, model.side.cycles)} shown, from cycle ${count(from)} to ${count(window.to)}`;
 }
 
 /** The event of a lane at a cycle, or nearest to it; -1: none is shown. @param {Timeline} timeline @param {import("./model.js").Lane} lane @param {number} cycle @returns {number} */
@@ -129,7 +131,7 @@ function move(timeline, selected, way) {
   if (selected < 0) {
     const [first] = placed.lanes.keys();
     const lane = model.lanes[first ?? -1];
-    const row = lane ? eventAt(timeline, lane, scene.from) : -1;
+    const row = lane ? eventAt(timeline, lane, scene.windowOf(model).from) : -1;
     return row < 0 ? "there is no event" : choose(timeline, row);
   }
   const lane = model.laneOf(selected);
@@ -149,7 +151,8 @@ function changeLane(timeline, selected, way) {
   const lane = model.lanes[lanes[place] ?? -1];
   if (!lane) return way > 0 ? "this is the last lane" : "this is the first lane";
   // The cursor keeps its time, so that it comes back to where it was.
-  const cycle = timeline.cursor ?? Math.max(scene.from, Math.min(scene.to, at(model.start, selected)));
+  const { from, to } = scene.windowOf(model);
+  const cycle = timeline.cursor ?? Math.max(from, Math.min(to, at(model.start, selected)));
   const row = eventAt(timeline, lane, cycle);
   if (row < 0) return `${lane.name} has no event that is shown`;
   const words = choose(timeline, row);
@@ -171,10 +174,12 @@ function alongPath(timeline, selected, way) {
 function measure({ scene, model }, selected) {
   if (selected < 0) return "no event is selected to measure from";
   const [from, to] = [at(model.start, selected), at(model.end, selected)];
-  if (scene.range && scene.range[0] !== from) {
-    scene.measure(Math.min(scene.range[0], from), Math.max(scene.range[0], to));
-    return `measured: ${text((scene.range?.[1] ?? 0) - (scene.range?.[0] ?? 0), model.side.cycles)}`;
+  const [mark] = scene.rangeOf(model) ?? [from];
+  if (mark !== from) {
+    const [begin, end] = [Math.min(mark, from), Math.max(mark, to)];
+    scene.measure(model, begin, end);
+    return `measured: ${text(end - begin, model.side.cycles)}`;
   }
-  scene.measure(from, to);
+  scene.measure(model, from, to);
   return `measured: ${text(to - from, model.side.cycles)}. Go to another event and press M to measure up to its end`;
 }

@@ -60,11 +60,12 @@ export function windowSection(models, scene) {
   const place = h("div", {});
   const sides = models.map(({ side }) => side);
   const draw = () => {
-    const [from, to] = scene.range ?? [Math.max(0, Math.floor(scene.from)), Math.ceil(scene.to)];
-    const spans = [...new Set(sides.map(({ cycles: unit }) => `from ${text(from, unit)} to ${text(to, unit)}`))];
-    const span = spans.length > 1 ? sides.map(({ name }, place) => `${spans[place]} of ${name.toUpperCase()}`).join(", ") : spans[0];
-    title.textContent = `Time by kind ${span}${scene.range ? ", as measured" : ", as shown"}`;
-    const of = models.map((model) => {
+    const ranges = models.map((model) => scene.rangeOf(model) ?? wholeCycles(scene.windowOf(model)));
+    const [from, to] = scene.range ?? [Math.max(0, scene.from), scene.to];
+    const said = (/** @type {number} */ cycle) => text(cycle * (models[0]?.pace ?? 1), sides[0]?.cycles ?? "cycles");
+    title.textContent = `Time by kind from ${said(from)} to ${said(to)}${scene.range ? ", as measured" : ", as shown"}`;
+    const of = models.map((model, place) => {
+      const [from, to] = /** @type {[number, number]} */ (ranges[place]);
       const lane = laneFor(model, scene);
       const shown = model.lanes.filter(({ kind }) => !scene.hiddenLanes.has(kind));
       const all = new Array(model.kinds.length + 2).fill(0);
@@ -92,6 +93,11 @@ export function windowSection(models, scene) {
   draw();
   whenSettled(scene, draw);
   return [title, place];
+}
+
+/** The cycles of which a part is in a stretch. @param {{from: number, to: number}} stretch @returns {[number, number]} */
+function wholeCycles({ from, to }) {
+  return [Math.max(0, Math.floor(from)), Math.ceil(to)];
 }
 
 /** The lane of the selection, or the busiest IPU. @param {Model} model @param {import("./scene.js").Scene} scene @returns {Lane | undefined} */

@@ -2,6 +2,7 @@
 
 import { count, plural } from "../../core/format.js";
 import { lookOf } from "../../core/colors.js";
+import { paceOf } from "../../core/value.js";
 
 /** @typedef {import("../../core/page.js").Side} Side */
 /**
@@ -60,6 +61,8 @@ export class Model {
     /** @param {string} name @returns {Float64Array} */
     const column = (name) => columns[name] ?? new Float64Array();
     this.side = side;
+    /** Its cycles in the time of one of the window that recordings share. */
+    this.pace = paceOf(side.name);
     this.json = json;
     /** @type {string[]} */
     this.kinds = json.kinds;

@@ -1,4 +1,4 @@
-/** What all timelines of the view share: the window in time, the selection, what is shown. It stands in the URL. */
+/** What all timelines of the view share: the window in time (in cycles of A), the selection, what is shown. It stands in the URL. */
 
 import { widest } from "../../core/rows.js";
 import { get, set } from "../../core/state.js";
@@ -15,7 +15,7 @@ export class Scene {
   /** @param {Model[]} models */
   constructor(models) {
     this.models = models;
-    const [from, to] = [Math.min(...models.map((model) => model.from)), Math.max(...models.map((model) => model.to))];
+    const [from, to] = [Math.min(...models.map((model) => model.from / model.pace)), Math.max(...models.map((model) => model.to / model.pace))];
     const room = Math.max(1, (to - from) * AROUND);
     /** The whole. */
     this.whole = { from: from - room, to: Math.max(to, from + LEAST_WINDOW) + room };
@@ -24,7 +24,7 @@ export class Scene {
     this.names = widest(models.flatMap(({ lanes }) => lanes.map(({ name }) => name)));
     /** @type {{model: Model, row: number} | null} */
     this.selected = null;
-    /** @type {[number, number] | null} */
+    /** What is measured. @type {[number, number] | null} */
     this.range = null;
     this.path = get("path", "1") !== "0";
     this.idle = get("idle", "1") !== "0";
@@ -46,8 +46,18 @@ export class Scene {
     const found = /^([ab])(\d+)$/.exec(get("event"));
     const model = found && this.models.find(({ side }) => side.name === found[1]);
     if (found && model && Number(found[2]) < model.size) this.selected = { model, row: Number(found[2]) };
-    const range = /^(\d+)-(\d+)$/.exec(get("range"));
+    const range = /^([\d.]+)-([\d.]+)$/.exec(get("range"));
     if (range && Number(range[2]) > Number(range[1]) && Number.isFinite(Number(range[2]))) this.range = [Number(range[1]), Number(range[2])];
+  }
+
+  /** The window in cycles of a recording. @param {Model} model @returns {{from: number, to: number}} */
+  windowOf({ pace }) {
+    return { from: this.from * pace, to: this.to * pace };
+  }
+
+  /** What is measured, in whole cycles of a recording. @param {Model} model @returns {[number, number] | null} */
+  rangeOf({ pace }) {
+    return this.range && [Math.round(this.range[0] * pace), Math.round(this.range[1] * pace)];
   }
 
   /** @param {number} from @param {number} to */
@@ -80,7 +90,7 @@ export class Scene {
   /** Selects an event, and moves the window to it if it is outside. @param {Model} model @param {number} row */
   select(model, row) {
     this.selected = { model, row };
-    const [from, to] = [model.start[row] ?? 0, model.end[row] ?? 0];
+    const [from, to] = this.timesOf(model, row);
     const length = this.to - this.from;
     if (to < this.from || from > this.to) this.place((from + to - length) / 2, (from + to + length) / 2);
     this.changed("selection");
@@ -88,9 +98,14 @@ export class Scene {
 
   /** Shows an event large. @param {Model} model @param {number} row */
   fit(model, row) {
-    const [from, to] = [model.start[row] ?? 0, model.end[row] ?? 0];
+    const [from, to] = this.timesOf(model, row);
     const room = Math.max(8, (to - from) * 0.25);
     this.show(from - room, to + room);
+  }
+
+  /** When an event begins and ends. @param {Model} model @param {number} row @returns {[number, number]} */
+  timesOf({ start, end, pace }, row) {
+    return [(start[row] ?? 0) / pace, (end[row] ?? 0) / pace];
   }
 
   clear() {
@@ -99,10 +114,10 @@ export class Scene {
     this.changed("selection");
   }
 
-  /** @param {number} one cycle @param {number} other cycle */
-  measure(one, other) {
-    const [from, to] = [Math.round(Math.min(one, other)), Math.round(Math.max(one, other))];
-    this.range = to > from ? [Math.max(0, from), to] : null;
+  /** @param {Model} model @param {number} one of its cycles @param {number} other */
+  measure({ pace }, one, other) {
+    const [from, to] = [Math.max(0, Math.round(Math.min(one, other))), Math.round(Math.max(one, other))];
+    this.range = to > from ? [from / pace, to / pace] : null;
     this.changed("selection");
   }
 
@@ -125,7 +140,7 @@ export class Scene {
       from: isWhole ? null : Math.floor(this.from),
       to: isWhole ? null : Math.ceil(this.to),
       event: this.selected && this.selected.row >= 0 ? `${this.selected.model.side.name}${this.selected.row}` : null,
-      range: this.range ? this.range.join("-") : null,
+      range: this.range ? this.range.map((cycle) => Number(cycle.toFixed(3))).join("-") : null,
       path: this.path ? null : 0,
       idle: this.idle ? null : 0,
       height: this.height === "fit" ? null : this.height,

@@ -77,7 +77,7 @@ export function matches(scene, words) {
   const wanted = words.trim().toLowerCase();
   if (!wanted) return [];
   const has = (/** @type {string} */ text) => text.toLowerCase().includes(wanted);
-  return scene.models.flatMap((model) => rowsOf(model, has).map((row) => ({ model, row }))).sort((a, b) => at(a.model.start, a.row) - at(b.model.start, b.row) || a.row - b.row);
+  return scene.models.flatMap((model) => rowsOf(model, has).map((row) => ({ model, row }))).sort((a, b) => at(a.model.start, a.row) / a.model.pace - at(b.model.start, b.row) / b.model.pace || a.row - b.row);
 }
 
 /** @param {Model} model @param {(text: string) => boolean} has @returns {number[]} */

@@ -89,7 +89,7 @@ export class Timeline {
   areaOf(width) {
     const left = gutter(this.scene.names, width);
     const height = this.heightOf() - this.top;
-    const { from, to } = this.scene;
+    const { from, to } = this.scene.windowOf(this.model);
     this.scroll = Math.max(0, Math.min(this.scroll, this.placed.height - height));
     return { left, top: this.top, width: width - left - 8, height, scroll: this.scroll, from, to };
   }
@@ -117,7 +117,8 @@ export class Timeline {
     if (this.placed.runs) drawRuns(context, model, seen, area, this.placed.runs);
     drawWords(context, model, this.bars, seen, area);
     context.restore();
-    if (scene.range) drawRange(context, scene.range, text(scene.range[1] - scene.range[0], model.side.cycles), area);
+    const range = scene.rangeOf(model);
+    if (range) drawRange(context, range, text(range[1] - range[0], model.side.cycles), area);
     const places = this.places();
     if (scene.path) drawPath(context, model, places, area);
     const { selected } = scene;
@@ -177,6 +178,7 @@ export class Timeline {
   /** The whole, with the window framed. @param {CanvasRenderingContext2D} context @param {Area} area @param {number} scale */
   drawMini(context, area, scale) {
     const { whole, hiddenLanes, from, to } = this.scene;
+    const { pace } = this.model;
     const width = Math.max(1, Math.round(area.width));
     const key = [width, scale, this.hiddenKey, [...hiddenLanes].join(), themeColor("ground")].join();
     if (this.mini?.key !== key) {
@@ -188,7 +190,7 @@ export class Timeline {
       const chosen = all.filter((_, index) => index % step === 0);
       const height = (MINI - 4) / Math.max(1, chosen.length);
       const rows = chosen.map((row, index) => ({ ...row, top: index * height, height }));
-      if (pen) this.bars.draw(pen, rows, { left: 0, top: 0, width, height: MINI - 4, scroll: 0, scale, from: whole.from, to: whole.to });
+      if (pen) this.bars.draw(pen, rows, { left: 0, top: 0, width, height: MINI - 4, scroll: 0, scale, from: whole.from * pace, to: whole.to * pace });
       this.mini = { key, canvas };
     }
     context.drawImage(this.mini.canvas, area.left, 0, width, MINI - 4);
@@ -291,7 +293,7 @@ export class Timeline {
       const half = (pressed.to - pressed.from) / 2;
       scene.show(middle - half, middle + half);
     } else if (pressed.moved && pressed.part === "range") {
-      scene.measure(this.cycleAt(pressed.x), this.cycleAt(x));
+      scene.measure(this.model, this.cycleAt(pressed.x), this.cycleAt(x));
     } else if (pressed.moved) {
       const by = ((pressed.x - x) / area.width) * (pressed.to - pressed.from);
       this.scroll = pressed.scroll + pressed.y - y;
@@ -315,7 +317,7 @@ export class Timeline {
   /** As Perfetto has it: ctrl zooms, shift goes sideways, the wheel alone scrolls lanes. @param {number} x @param {number} delta @param {WheelEvent} event */
   wheel(x, delta, event) {
     if (event.ctrlKey || event.metaKey) {
-      this.scene.zoom(Math.exp(Math.max(-200, Math.min(200, delta)) * 0.004), this.cycleAt(x));
+      this.scene.zoom(Math.exp(Math.max(-200, Math.min(200, delta)) * 0.004), this.cycleAt(x) / this.model.pace);
       return true;
     }
     const sideways = event.shiftKey ? delta || event.deltaX : event.deltaX;

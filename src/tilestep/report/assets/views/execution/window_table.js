@@ -23,19 +23,20 @@ export function whenSettled(scene, action) {
 export function shownEvents(model, scene) {
   /** @type {number[]} */
   const rows = [];
+  const { from, to } = scene.windowOf(model);
   const hidden = model.kinds.map((kind) => scene.hiddenKinds.has(kind));
   for (const lane of model.lanes) {
     if (scene.hiddenLanes.has(lane.kind)) continue;
     const first = rows.length;
     for (const track of lane.tracks) {
       const size = track.start.length;
-      for (let place = lowerBound(track.end, 0, size, scene.from); place < size && at(track.start, place) <= scene.to; place++) {
+      for (let place = lowerBound(track.end, 0, size, from); place < size && at(track.start, place) <= to; place++) {
         if (!hidden[at(track.kind, place)]) rows.push(rowAt(track, place));
       }
     }
     const { holes } = lane;
-    for (let place = lowerBound(holes.end, 0, holes.end.length, scene.from); place < holes.end.length && at(holes.start, place) <= scene.to; place++) {
-      if (at(holes.end, place) > scene.from) rows.push(~at(holes.before, place));
+    for (let place = lowerBound(holes.end, 0, holes.end.length, from); place < holes.end.length && at(holes.start, place) <= to; place++) {
+      if (at(holes.end, place) > from) rows.push(~at(holes.before, place));
     }
     if (lane.tracks.length > 1 || holes.end.length) {
       rows.splice(first, rows.length, ...rows.slice(first).sort((a, b) => (a < 0 ? ~a : a) - (b < 0 ? ~b : b) || a - b));

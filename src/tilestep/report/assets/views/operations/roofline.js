@@ -18,10 +18,12 @@ const MARGIN = { left: 92, right: 20, top: 14, bottom: 44 };
 const NO_EXCHANGE = 84; // px at the right for operations that exchange nothing
 const MOST_POINTS = 4000;
 const NEAR = 12; // px
+const LABEL = { height: 15, left: 8, right: 12 }; // px: of a roof's words, and beside them
+const MOST_FOR_LABELS = 0.5; // of the width
 
 /** The operations that have a place in the picture, those of most cycles first; A's are hollow if there are two recordings. @param {OperationPair[]} pairs @returns {Point[]} */
 export function pointsOf(pairs) {
-  const two = pairs.some(({ b }) => b) && pairs.some(({ a }) => a);
+  const two = inBoth(pairs);
   return pairs
     .flatMap((pair) => [pair.a, pair.b].flatMap((operation) => (operation ? [{ pair, operation }] : [])))
     .flatMap(({ pair, operation }) => {
@@ -30,6 +32,11 @@ export function pointsOf(pairs) {
     })
     .sort((one, other) => other.operation.cycles - one.operation.cycles)
     .slice(0, MOST_POINTS);
+}
+
+/** Whether there are operations of A and of B. @param {OperationPair[]} pairs @returns {boolean} */
+export function inBoth(pairs) {
+  return pairs.some(({ a }) => a) && pairs.some(({ b }) => b);
 }
 
 /** Time in the clock of its recording; cycles without one. @param {import("../steps/read.js").Steps} steps @param {number} cycles @returns {number} */
@@ -50,13 +57,17 @@ function secondsOf({ side }, cycles) {
 export function roofline({ pairs, grouping, two, looks, chosen, choose, table }) {
   const points = pointsOf(pairs);
   const all = [...new Set(pairs.flatMap(({ a, b }) => [a, b].flatMap((operation) => (operation ? [operation.steps] : []))))];
-  const most = Math.max(...all.map((steps) => secondsOf(steps, steps.cycles)), 0) || 1;
+  const most = Math.max(...points.map(({ operation }) => secondsOf(operation.steps, operation.cycles)), 0) || 1;
   const exchange = unique(all.flatMap((steps) => steps.roofs.exchange.map(({ rate, words }, place) => ({ rate, words, dashed: place > 0 }))));
   const used = new Set(points.map(({ operation }) => operation.roof));
-  const flat = unique(all.flatMap((steps) => steps.roofs.flops.flatMap(({ rate, words }, place) => (rate && (used.has(place) || (place === 0 && used.size === 0)) ? [{ rate, words, dashed: false }] : []))));
+  const isUsed = (/** @type {number} */ place) => used.has(place) || (place === 0 && used.size === 0);
+  const flat = unique(all.flatMap(({ side, roofs }) => roofs.flops.flatMap(({ rate, words }, place) => (rate && isUsed(place) ? [{ rate, words: alike(all, place) ? words : `${side.name.toUpperCase()}: ${words}`, dashed: false }] : []))));
+  flat.sort((one, other) => one.rate - other.rate);
   const finite = points.filter(({ x }) => Number.isFinite(x));
+  const [steepest, lowest] = [Math.max(...exchange.map(({ rate }) => rate)), flat[0]?.rate ?? 0];
   const ridge = flat[0] && exchange[0] ? [Math.max(...flat.map(({ rate }) => rate)) / exchange[0].rate] : []; // where the roofs meet
   const xs = range([...finite.map(({ x }) => x), ...ridge], [1, 1e4]);
+  const [left] = xs;
   const ys = range([...points.map(({ y }) => y), ...flat.map(({ rate }) => rate)], [1e6, 1e12]);
   let cursor = Math.max(0, points.findIndex(({ pair }) => pair === chosen()));
   let size = { width: 800, height: HEIGHT };
@@ -89,6 +100,8 @@ export function roofline({ pairs, grouping, two, looks, chosen, choose, table })
     Number.isFinite(x) ? MARGIN.left + ((Math.log10(x) - xs[0]) / (xs[1] - xs[0])) * (plotRight() - MARGIN.left) : size.width - MARGIN.right - NO_EXCHANGE / 2;
   const py = (/** @type {number} */ y) => size.height - MARGIN.bottom - ((Math.log10(y) - ys[0]) / (ys[1] - ys[0])) * (size.height - MARGIN.bottom - MARGIN.top);
 
+  const rateAt = (/** @type {number} */ y) => 10 ** (ys[0] + ((size.height - MARGIN.bottom - y) / (size.height - MARGIN.bottom - MARGIN.top)) * (ys[1] - ys[0]));
+
   /** @param {import("../../core/figure.js").Drawing} drawing */
   function draw({ context, width, height }) {
     size = { width, height };
@@ -97,8 +110,9 @@ export function roofline({ pairs, grouping, two, looks, chosen, choose, table })
     context.font = "12px system-ui, sans-serif";
     context.lineWidth = 1;
     context.textBaseline = "middle";
+    xs[0] = Math.min(left, withRoom(context, right));
     axis(context, colors, right, bottom);
-    roofs(context, colors, right, bottom);
+    roofs(context, colors, bottom);
     if (two) {
       context.strokeStyle = colors.edge;
       context.lineWidth = 1;
@@ -140,7 +154,8 @@ export function roofline({ pairs, grouping, two, looks, chosen, choose, table })
     }
     context.textAlign = "center";
     context.fillStyle = colors.ink ?? "";
-    context.fillText("flop for each byte that the busiest tile receives", (MARGIN.left + right) / 2, bottom + 31);
+    const words = ["flop for each byte that the busiest tile receives", "flop for each byte received"].find((each) => context.measureText(each).width < right - MARGIN.left) ?? "flop for each byte";
+    context.fillText(words, (MARGIN.left + right) / 2, bottom + 31);
     context.fillText("no exchange", right + NO_EXCHANGE / 2, bottom + 31);
     context.strokeStyle = colors.edge ?? "";
     segment(context, MARGIN.left, MARGIN.top, MARGIN.left, bottom);
@@ -150,8 +165,8 @@ export function roofline({ pairs, grouping, two, looks, chosen, choose, table })
     context.setLineDash([]);
   }
 
-  /** @param {CanvasRenderingContext2D} context @param {Record<string, string>} colors @param {number} right @param {number} bottom */
-  function roofs(context, colors, right, bottom) {
+  /** @param {CanvasRenderingContext2D} context @param {Record<string, string>} colors @param {number} bottom */
+  function roofs(context, colors, bottom) {
     context.save();
     context.beginPath();
     context.rect(MARGIN.left, MARGIN.top, size.width - MARGIN.left - MARGIN.right, bottom - MARGIN.top);
@@ -167,31 +182,48 @@ export function roofline({ pairs, grouping, two, looks, chosen, choose, table })
     }
     context.setLineDash([]);
     context.lineWidth = 2;
-    for (const { rate } of flat) segment(context, exchange[0] ? px(Math.max(10 ** xs[0], Math.min(rate / exchange[0].rate, 10 ** xs[1]))) : MARGIN.left, py(rate), size.width - MARGIN.right, py(rate));
+    for (const { rate } of flat) segment(context, beginOf(rate), py(rate), size.width - MARGIN.right, py(rate));
     context.restore();
+    names(context, colors);
+  }
+
+  /** Where a level roof begins. @param {number} rate */
+  function beginOf(rate) {
+    return exchange[0] ? px(Math.max(10 ** xs[0], Math.min(rate / exchange[0].rate, 10 ** xs[1]))) : MARGIN.left;
+  }
+
+  /** The least power of ten of the axis that leaves room for the roofs' words to the left of them. @param {CanvasRenderingContext2D} context @param {number} right */
+  function withRoom(context, right) {
+    if (!lowest || !exchange.length) return Infinity;
+    const wide = Math.max(...flat.map((roof) => context.measureText(wordsOf(roof)).width)) + LABEL.left + LABEL.right;
+    const share = Math.min(MOST_FOR_LABELS, wide / (right - MARGIN.left));
+    return (Math.log10(lowest / steepest) - share * xs[1]) / (1 - share);
+  }
+
+  /** The roofs' words, above the slopes and left of the level roofs, where no point can be. @param {CanvasRenderingContext2D} context @param {Record<string, string>} colors */
+  function names(context, colors) {
+    if (!exchange.length) return;
     context.textAlign = "right";
-    /** @type {{y: number, left: number}[]} */
-    const taken = [];
-    for (const roof of [...flat].sort((a, b) => b.rate - a.rate)) {
-      const at = py(roof.rate);
-      const close = (/** @type {number} */ y) => taken.filter((other) => Math.abs(other.y - y) < 16);
-      const isFree = (/** @type {number} */ y) => y > MARGIN.top + 5 && !close(y).length && !flat.some(({ rate }) => Math.abs(py(rate) - y) < 8);
-      // Above its line, or below it; else beside the words that are in the way.
-      const y = [at - 8, at + 10].find(isFree) ?? at - 8;
-      const end = Math.min(right - 6, ...close(y).map(({ left }) => left - 12));
-      const shown = `${roof.words}: ${text(roof.rate, "flop/s")}`;
-      const left = end - context.measureText(shown).width;
-      if (left < MARGIN.left) continue; // the list below names it
-      taken.push({ y, left });
-      label(context, colors, shown, end, y);
-    }
+    /** @type {number[]} */
+    const rows = [];
+    for (const { rate } of flat) rows.push(Math.min(py(rate), (rows[rows.length - 1] ?? Infinity) - LABEL.height));
+    const down = Math.max(0, MARGIN.top + LABEL.height / 2 - (rows[rows.length - 1] ?? Infinity));
+    const end = px(rateAt(down + (rows[0] ?? 0) + LABEL.height / 2) / steepest) - LABEL.right;
+    flat.forEach((roof, place) => {
+      const [words, y] = [wordsOf(roof), down + (rows[place] ?? 0)];
+      if (end - context.measureText(words).width < MARGIN.left + LABEL.left) return; // the list below has it
+      context.strokeStyle = colors.edge ?? "";
+      context.lineWidth = 1;
+      segment(context, end + 4, y, beginOf(roof.rate), py(roof.rate));
+      label(context, colors, words, end, y);
+    });
   }
 
   /** @param {CanvasRenderingContext2D} context @param {Record<string, string>} colors @param {string} words @param {number} x @param {number} y */
   function label(context, colors, words, x, y) {
     const { width } = context.measureText(words);
     context.fillStyle = colors.ground ?? "";
-    context.fillRect(x - width - 2, y - 8, width + 4, 15);
+    context.fillRect(x - width - 2, y - LABEL.height / 2, width + 4, LABEL.height);
     context.fillStyle = colors.ink ?? "";
     context.fillText(words, x, y);
   }
@@ -218,10 +250,10 @@ export function roofline({ pairs, grouping, two, looks, chosen, choose, table })
   }
 
   /** @param {Point} point @returns {string} */
-  function tell({ operation, x, y, hollow }) {
+  function tell({ operation, x, y }) {
     const peak = peakOf(operation);
     const roof = operation.steps.roofs.flops[operation.roof];
-    const whose = two ? `${hollow ? "A" : "B"}: ` : "";
+    const whose = two ? `${operation.steps.side.name.toUpperCase()}: ` : "";
     const of = peak !== null && roof ? `, ${share(peak, 1)} of the peak for ${roof.words}` : "";
     const moved = Number.isFinite(x) ? `${text(x, "flops")} for each byte that the busiest tile receives` : "no exchange";
     return `${whose}${titleOf(operation, grouping)}: ${text(y, "flop/s")}${of}; ${moved}; ${text(operation.cycles, operation.steps.side.cycles)} in all, ${share(operation.cycles, operation.steps.cycles)}.`;
@@ -265,6 +297,16 @@ function range(values, otherwise) {
   const [least, most] = found.length ? [Math.min(...found), Math.max(...found)] : otherwise;
   const [low, high] = [Math.log10(least), Math.log10(most)];
   return [Math.floor(low - 0.15), Math.ceil(high + 0.15)];
+}
+
+/** Whether a roof of the matrix units is the same for all. @param {import("../steps/read.js").Steps[]} all @param {number} place */
+function alike(all, place) {
+  return new Set(all.map(({ roofs }) => roofs.flops[place]?.rate)).size === 1;
+}
+
+/** @param {Line} roof @returns {string} */
+function wordsOf({ words, rate }) {
+  return `${words}: ${text(rate, "flop/s")}`;
 }
 
 /** @param {Line[]} lines @returns {Line[]} */

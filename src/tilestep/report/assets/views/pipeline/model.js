@@ -2,7 +2,7 @@
 
 import { count, plural } from "../../core/format.js";
 import { number } from "../../core/state.js";
-import { exact, text } from "../../core/value.js";
+import { exact, paceOf, text } from "../../core/value.js";
 
 /** @typedef {import("../../core/page.js").Side} Side */
 /** @typedef {{ipus: number[], stages: number[]}} Device */
@@ -54,6 +54,8 @@ export class Model {
     /** @param {string} name @param {number} row @returns {number} */
     const of = (name, row) => /** @type {number} */ (columns[name]?.[row]);
     this.side = side;
+    /** Its cycles in the time of one of the window that recordings share. */
+    this.pace = paceOf(side.name);
     this.json = json;
     /** @type {Device[]} */
     this.devices = json.devices;

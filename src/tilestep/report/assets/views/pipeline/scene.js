@@ -9,7 +9,8 @@ export class Scene {
   /** @param {Model[]} models */
   constructor(models) {
     this.slots = new Window("slots", 0, Math.max(...models.map(({ update }) => update.slots)), 4);
-    const longest = Math.max(...models.map(({ update }) => update.cycles), 1);
+    const longest = Math.max(...models.map(({ update, pace }) => update.cycles / pace), 1);
+    /** In cycles of A. */
     this.cycles = new Window("cycles", 0, longest, Math.min(longest, 64));
     const found = /^([ab])(\d+)$/.exec(get("task"));
     const model = found && models.find(({ side }) => side.name === found[1]);
@@ -30,7 +31,7 @@ export class Scene {
     const task = place < 0 ? undefined : model.update.tasks[place];
     if (task) {
       this.slots.reveal(task.slot, task.slot + task.slots);
-      if (task.begin >= 0) this.cycles.reveal(task.begin, task.end);
+      if (task.begin >= 0) this.cycles.reveal(task.begin / model.pace, task.end / model.pace);
     }
     set({ task: this.chosen ? `${this.chosen.side}${place}` : null });
     this.listeners.forEach((listener) => listener());

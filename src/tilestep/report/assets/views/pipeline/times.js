@@ -43,11 +43,11 @@ export function timesFigure(model, scene) {
   const made = rowsFigure({
     label: `What happened in ${model.nameOf(model.update)} of ${model.side.label}: ${plural(model.devices.length, "device")}, ${text(model.update.cycles, model.side.cycles)}`,
     window: scene.cycles,
-    ticks: (from, to, most) => ticks(Math.max(0, from), to, most, model.side.head.clock_hz),
+    ticks: (from, to, most) => ticks(Math.max(0, from), to, most, model.side.head.clock_hz / model.pace),
     rows: model.devices.map((_, row) => ({
       name: model.deviceName(row),
-      from: Float64Array.from(bars[row] ?? [], ({ begin }) => begin),
-      to: Float64Array.from(bars[row] ?? [], ({ end }) => end),
+      from: Float64Array.from(bars[row] ?? [], ({ begin }) => begin / model.pace),
+      to: Float64Array.from(bars[row] ?? [], ({ end }) => end / model.pace),
       look: (index) => lookOfBar(bar(row, index)),
       text: (index) => {
         const { task, group } = bar(row, index);

@@ -3,7 +3,7 @@
 import { fillOf, themeColor } from "../../core/colors.js";
 import { h, replace } from "../../core/dom.js";
 import { figure } from "../../core/figure.js";
-import { plural, share } from "../../core/format.js";
+import { count, plural, share } from "../../core/format.js";
 import { legend } from "../../core/legend.js";
 import { columnsOf, either, joined } from "../../core/pairs.js";
 import { get, set } from "../../core/state.js";
@@ -23,6 +23,7 @@ const BAND = 6; // of it, for the families
 const MOST_ROWS = 36; // below the frame that is zoomed to
 const MOST_AROUND = 8; // rows above it
 const NARROWEST = 0.75; // px that are drawn
+const MUCH_LONGER = 5; // times: then the shorter of two would be too narrow to read on the scale of the other
 
 /** The section of the flame. @param {Steps[]} all @returns {HTMLElement[]} */
 export function flames(all) {
@@ -30,7 +31,8 @@ export function flames(all) {
   const looks = familyLooks(all);
   const place = h("div", { class: "flames" });
   const note = h("span", { class: "note", role: "status" });
-  const state = { mode: /** @type {import("./frames.js").Mode} */ (get("flame", "stack")), way: wayOf(get("zoom")), query: get("frames") };
+  const state = { mode: /** @type {import("./frames.js").Mode} */ (get("flame", "stack")), way: wayOf(get("zoom")), query: get("frames"), own: false };
+  const scales = h("p", { class: "note" });
   /** @type {{redraw: () => void}[]} */
   let pictures = [];
   /** @type {{steps: Steps, root: Frame}[]} */
@@ -44,6 +46,12 @@ export function flames(all) {
     replace(place, pictures.map((each, index) => [trees.length > 1 ? h("h3", {}, (trees[index]?.steps.side.name ?? "").toUpperCase()) : null, /** @type {any} */ (each).element]).flat());
     search(state.query);
   }
+  /** @param {string} chosen 'own' or 'same'; else it goes by the times */
+  function scale(chosen) {
+    state.own = chosen === "own" || (chosen !== "same" && muchLonger(all) !== null);
+    scales.textContent = all.length > 1 ? scaleWords(all, state.own) : "";
+    for (const each of pictures) each.redraw();
+  }
   /** @param {string[]} way */
   function zoom(way) {
     state.way = way;
@@ -54,13 +62,14 @@ export function flames(all) {
   function search(words) {
     state.query = words.trim().toLowerCase();
     const found = trees.map(({ steps, root }) => {
-      const { count, cycles } = matchesOf(root, state.query);
-      return `${trees.length > 1 ? `${steps.side.name.toUpperCase()}: ` : ""}${plural(count, "frame")}, ${share(cycles, root.cycles)} of the time`;
+      const { count: hits, cycles } = matchesOf(root, state.query);
+      return `${trees.length > 1 ? `${steps.side.name.toUpperCase()}: ` : ""}${plural(hits, "frame")}, ${share(cycles, root.cycles)} of the time`;
     });
     note.textContent = state.query ? found.join("; ") : "";
     for (const each of pictures) each.redraw();
   }
   build();
+  scale(get("scale"));
   const modes = choice("frames", MODES, state.mode, (mode) => {
     state.mode = /** @type {import("./frames.js").Mode} */ (mode);
     state.way = [];
@@ -71,14 +80,33 @@ export function flames(all) {
     set({ frames: words || null });
     search(words);
   });
+  const scaling = choice("scale", [["same", "the same for both"], ["own", "each its own"]], state.own ? "own" : "same", (value) => {
+    set({ scale: value });
+    scale(value);
+  });
   const whole = h("button", { type: "button", onclick: () => zoom([]) }, "Show all");
   return [
     h("h2", { id: "flame" }, "Flame"),
     h("p", { class: "note" }, "A frame is as wide as the time of the steps within it. The band below its name shows their families."),
-    h("div", { class: "controls" }, modes, field, whole, note),
+    h("div", { class: "controls" }, modes, all.length > 1 ? scaling : null, field, whole, note),
+    all.length > 1 ? scales : null,
     place,
     legend([...looks].map(([words, look]) => ({ words, ...look }))),
-  ];
+  ].filter((part) => part !== null);
+}
+
+/** The side whose steps take much longer than those of the other, and how many times as long; null: there is none. @param {Steps[]} all */
+function muchLonger(all) {
+  const [shorter, longer] = all.map(({ side, cycles }) => ({ name: side.name.toUpperCase(), time: cycles / (side.head.clock_hz || 1) })).sort((a, b) => a.time - b.time);
+  if (!shorter?.time || !longer || longer.time <= MUCH_LONGER * shorter.time) return null;
+  return { name: longer.name, times: longer.time / shorter.time };
+}
+
+/** @param {Steps[]} all @param {boolean} own whether each flame is as wide as the picture @returns {string} */
+function scaleWords(all, own) {
+  if (!own) return "Both have the same scale: equal widths are equal times.";
+  const longer = muchLonger(all);
+  return `Each has a scale of its own${longer ? `, because the steps of ${longer.name} take ${count(longer.times)} times as long` : ""}: equal widths of A and of B are not equal times.`;
 }
 
 /** @param {string} json @returns {string[]} */
@@ -94,7 +122,7 @@ function wayOf(json) {
 /**
  * @param {{steps: Steps, root: Frame}} tree
  * @param {{steps: Steps, root: Frame}[]} trees all of them, for one scale of time
- * @param {{way: string[], query: string}} state
+ * @param {{way: string[], query: string, own: boolean}} state
  * @param {Map<string, import("../steps/families.js").FamilyLook>} looks
  * @param {(way: string[]) => void} zoom
  */
@@ -127,7 +155,8 @@ function picture({ steps, root }, trees, state, looks, zoom) {
   function draw({ context, width }) {
     const top = frameAt(root, state.way);
     const clockOf = (/** @type {Steps} */ of) => of.side.head.clock_hz || 1;
-    const scale = Math.max(...trees.map((each) => (frameAt(each.root, state.way)?.cycles ?? 0) / clockOf(each.steps)), 1 / clockOf(steps)) * clockOf(steps);
+    const all = state.own ? [{ steps, root }] : trees;
+    const scale = Math.max(...all.map((each) => (frameAt(each.root, state.way)?.cycles ?? 0) / clockOf(each.steps)), 1 / clockOf(steps)) * clockOf(steps);
     boxes = [];
     context.font = "12px system-ui, sans-serif";
     context.textBaseline = "middle";

@@ -1,0 +1,109 @@
+"""What all sessions' advice shares: how a PopART program says what the rules propose, and at which line."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from tilestep.record.source_lines import source_text
+from tilestep.report.advice import NEARLY_FULL
+from tilestep.report.advice.evidence import Evidence
+from tilestep.report.advice.finding import Finding, Line
+from tilestep.report.advice.limits import LimitWords
+from tilestep.report.advice.longest import longest_program
+from tilestep.report.advice.precision import PrecisionWords, partials
+from tilestep.report.advice.proposal import Proposal, Rule
+from tilestep.report.advice.written import last_name, nodes_of
+from tilestep.report.figures import Figures
+from tilestep.report.quantities import bytes_text, share_text
+
+_CALL: Final = re.compile(r"[a-z_]+\((.*)\)")  # of a scope's part: transpose(jvp(loss)), jit(step)
+_STRUCTURE: Final = re.compile(r"while|body|cond|branch_\d+_fun|closed_call|shard_map|checkpoint|rematted_computation")  # of JAX's own
+_OPTION: Final = re.compile(r"SessionOptions\.(\w+)(?: = (.+)|: ([\d,]+) in place of .+)")
+_BATCHES: Final = re.compile(r"batchesPerStep of DataFlow: ([\d,]+) in place of .+")
+
+
+def operator_of(scope: str) -> str:
+    """The operator of a scope: 'gradient of loss' for 'jit(stage_1_forward_and_backward)/transpose(jvp(loss))/div'; '' if there is none."""
+    for part in scope.split("/")[:-1]:
+        if part.startswith("jit(") or _STRUCTURE.fullmatch(part):
+            continue
+        name = part
+        while found := _CALL.fullmatch(name):
+            name = found[1]
+        if name:
+            return f"gradient of {name}" if part.startswith("transpose(") else name
+    return ""
+
+
+_LARGER: Final = "more samples in an input, fewer and larger operators"
+LIMITS: Final = LimitWords(larger=_LARGER, denser=_LARGER, memory="streaming memory", origin=operator_of)
+PRECISION: Final = PrecisionWords(
+    is_wide="The tensors of {label} are FLOAT",
+    products="FLOAT16",
+    way_out="give the model FLOAT16 inputs and weights",
+    edit="FLOAT16 in place of FLOAT in {label}",
+    single="FLOAT",
+    half="FLOAT16",
+    partials="SessionOptions.partialsTypeMatMuls = 'half'",
+)
+
+
+def at_line(rule: Rule, line: Line | None) -> Rule:
+    """A rule whose findings are all at a line of the user's program, with their options as code."""
+
+    def placed(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+        for proposal in rule(figures, evidence):
+            finding = replace(proposal.finding, line=line, code=code_of(proposal.finding.edit, line))
+            ways = tuple(replace(way, code=code_of(way.edit, line)) for way in proposal.ways)
+            yield replace(proposal, finding=finding, ways=ways)
+
+    return placed
+
+
+def code_of(edit: str, line: Line | None) -> str:
+    """An edit as a line of the user's program; '' if it is no option. Args: line: of the program."""
+    found = _OPTION.fullmatch(edit)
+    if found is not None:
+        return f"{_options_at(line)}.{found[1]} = {(found[2] or found[3]).replace(',', '')}"
+    found = _BATCHES.fullmatch(edit)
+    return "" if found is None else f"popart.DataFlow({found[1].replace(',', '')}, ...)"
+
+
+def _options_at(line: Line | None) -> str:
+    """What the user calls the session's options: the only name that the file gives some."""
+    nodes = nodes_of(source_text(line.file) or "") if line is not None else ()
+    names = {
+        last_name(node.targets[0])
+        for node in nodes
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and last_name(node.value.func) == "SessionOptions"
+    }
+    return names.pop() if len(names) == 1 else "options"
+
+
+def full_tiles(figures: Figures, evidence: Evidence | None, *, is_staged: bool = True) -> Iterator[Proposal]:
+    """IPUs whose tiles the session's programs fill. Args: is_staged: whether the session has several stages."""
+    tile_bytes = figures.machine.tile_sram_bytes
+    state = "optimiser state in streaming memory (SessionOptions.optimizerStateTensorLocationSettings)"
+    last = state if is_staged else "several IPUs (builder.virtualGraph)"
+    for group in figures.groups:
+        if group.peak_tile_bytes > NEARLY_FULL * tile_bytes:
+            over = group.peak_tile_bytes > tile_bytes
+            text = (
+                f"The programs of IPU {group.ipu} {'do not fit: they need' if over else 'nearly fill it: they take'} "
+                f"{share_text(group.peak_tile_bytes, tile_bytes)} of a tile ({bytes_text(group.peak_tile_bytes)} of "
+                f"{bytes_text(tile_bytes)}). Try: a smaller microbatch, FLOAT16, recomputation (SessionOptions.autoRecomputation) in "
+                f"training, or {last}."
+            )
+            yield Proposal(finding=Finding(kind="memory", text=text, urgent=over))
+
+
+def half_partials(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+    """Sums of FLOAT16 products, where the longest program has any: the option is about matrix products."""
+    longest = longest_program(figures, evidence)
+    if longest is None or not any(family.family == "matmul" for family in longest.families):
+        return
+    yield from partials(figures, evidence, PRECISION)

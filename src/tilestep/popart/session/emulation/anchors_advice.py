@@ -1,0 +1,161 @@
+"""Advice on anchors that leave the device after each microbatch, where one value of a call may do."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Final
+
+from tilestep.plan.steps import Branch, HostCall, Loop, Node, Program, Result, Series
+from tilestep.popart.enums import AnchorReturnTypeId
+from tilestep.popart.session.plan import Plan
+from tilestep.record.edits.programs import with_leaves
+from tilestep.record.edits.script import with_changed
+from tilestep.record.source_lines import source_text
+from tilestep.report.advice.evidence import Evidence
+from tilestep.report.advice.finding import Finding, Line
+from tilestep.report.advice.phrases import one_or
+from tilestep.report.advice.proposal import Proposal, Rule, Way
+from tilestep.report.advice.written import last_name, nodes_of
+from tilestep.report.figures import Figures
+from tilestep.report.quantities import bytes_text, count_text, names_text
+
+_LEAST_BYTES: Final = 1024  # of one value: a loss of each microbatch is what people train with
+_LEAST_PART: Final = 0.1  # of the largest anchor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Returned:
+    """An anchor of which each microbatch's value leaves.
+
+    Attributes:
+        name: of the tensor.
+        size_bytes: of one value, on one IPU.
+        rows: values that one run of the model's program gives.
+        batches: of a call of the session.
+        calls_rows: values of a call of the session, of each replica.
+        replicas: that have values of their own.
+    """
+
+    name: str
+    size_bytes: int
+    rows: int
+    batches: int
+    calls_rows: int
+    replicas: int = 1
+
+
+def returned_of(plan: Plan, *, rows: int) -> tuple[Returned, ...]:
+    """The anchors of a session with AnchorReturnType "All". Args: rows: microbatches that its program runs for."""
+    found: list[Returned] = []
+    for anchor in plan.anchors:
+        kind = plan.type_of(anchor.name)
+        if anchor.kind is AnchorReturnTypeId.All and kind is not None:
+            size = prod(kind.shape) * kind.dtype.itemsize
+            each = plan.batches * plan.accumulation
+            found.append(
+                Returned(
+                    name=anchor.name,
+                    size_bytes=size,
+                    rows=rows,
+                    batches=plan.batches,
+                    calls_rows=each,
+                    replicas=plan.replication.count,
+                )
+            )
+    return tuple(found)
+
+
+def anchors(returned: Iterable[Returned], line: Line | None, *, program: str = "") -> Rule:
+    """The rule about anchors that leave with each microbatch.
+
+    Args: line: of the user's program that prepared the session. program: the name of those from which they leave; '': any.
+    """
+    large = [each for each in returned if each.rows > 1 and each.size_bytes >= _LEAST_BYTES]
+    largest = max((each.size_bytes for each in large), default=0)
+    told = sorted((each for each in large if each.size_bytes >= _LEAST_PART * largest), key=lambda each: -each.size_bytes)
+
+    def rule(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+        if evidence is None or not told:
+            return
+        rows = {each.size_bytes * each.rows: each.rows for each in told}
+        named = {key: each for key, each in evidence.programs.items() if program in ("", each.name)}
+        keys = [key for key, each in named.items() if any(_is_one(result, rows) for result in each.results)]
+        if not keys:
+            return
+        names, count = names_text([each.name for each in told], most=3), told[0].calls_rows * told[0].replicas
+        size = bytes_text(sum(each.size_bytes for each in told) * count)
+        text = (
+            f"{names} of each microbatch {one_or(told, 'leaves', 'leave')} the IPU (AnchorReturnType All: {count_text(count, 'value')}, "
+            f"{size} a call). Where the last value or the sum is enough, return that: Final or Sum; EveryN returns one of N batches."
+        )
+        way = Way(
+            edit=f"return {names} as Final in place of All",
+            change=with_changed(keys, lambda program: _last_only(program, rows)),
+            how="about",
+            basis="with the bytes of one value",
+            code=_code(told),
+        )
+        finding = Finding(kind="results", text=text, line=said_at(line))
+        yield Proposal(finding=finding, ways=(way,), only_with_gain=True)
+
+    return rule
+
+
+def _code(told: Sequence[Returned]) -> str:
+    named = ", ".join(f'{json.dumps(each.name, ensure_ascii=False)}: popart.AnchorReturnType("Final")' for each in told)
+    return f"popart.DataFlow({told[0].batches}, {{{named}}})  # and the other anchors as they are"
+
+
+def said_at(line: Line | None) -> Line | None:
+    """The only line of the user's file that says "All", or else the only one with a DataFlow; `line` if there is none."""
+    if line is None:
+        return None
+    calls = [node for node in nodes_of(source_text(line.file) or "") if isinstance(node, ast.Call)]
+    all_of = [node for node in calls if last_name(node.func) == "AnchorReturnType" and _is_all(node)]
+    flows = [node for node in calls if last_name(node.func) == "DataFlow"]
+    for found in (all_of, flows):
+        if len(found) == 1:
+            return Line(file=line.file, number=found[0].lineno)
+    return line
+
+
+def _is_all(node: ast.Call) -> bool:
+    first = node.args[0] if node.args else None
+    return first is None or (isinstance(first, ast.Constant) and str(first.value).lower() == "all")
+
+
+def _last_only(program: Program, rows: Mapping[int, int]) -> Program:
+    """The program of which one value leaves behind the last microbatch. Args: rows: bytes of all values -> how many they are."""
+    sizes = {result.size_bytes: rows[result.size_bytes] for result in program.results if _is_one(result, rows)}
+    inner = _streamed(program.body, sizes) or _streamed(program.body, {size // 2: count for size, count in sizes.items()})  # as FLOAT16
+    without = with_leaves(program, lambda leaf: None if isinstance(leaf, HostCall) and leaf.name in inner else leaf)
+    results = tuple(replace(r, size_bytes=r.size_bytes // rows[r.size_bytes]) if _is_one(r, rows) else r for r in program.results)
+    return replace(without, body=Series(nodes=(*without.body.nodes, *inner.values())), results=results)
+
+
+def _is_one(result: Result, rows: Collection[int]) -> bool:
+    """Whether a result is what all microbatches have given of an anchor. Args: rows: bytes of those that count."""
+    return result.argument is None and result.size_bytes in rows
+
+
+def _streamed(node: Node, sizes: Mapping[int, int], times: int = 1) -> dict[str, HostCall]:
+    """The steps of loops that send so many bytes together to the host's memory, by name: each as it sends one of its values.
+
+    Args: sizes: bytes -> how many values they are. times: that the node runs.
+    """
+    match node:
+        case Series(nodes=nodes):
+            return {name: found for child in nodes for name, found in _streamed(child, sizes, times).items()}
+        case Loop(body=body, trips=trips):
+            return _streamed(body, sizes, times * (trips or 1))
+        case Branch(arms=arms):
+            return {name: found for arm in arms for name, found in _streamed(arm, sizes, times).items()}
+        case HostCall() if node.in_memory and times > 1 and times * node.bytes_to_host in sizes:
+            size = times * node.bytes_to_host
+            return {node.name: replace(node, bytes_to_host=size // sizes[size])}
+        case _:
+            return {}
