@@ -74,7 +74,7 @@ def pipelines(figures: Figures, evidence: Evidence) -> Iterator[Stages]:
         first = [task.microbatch for task in tasks if task.entry == tasks[0].entry and task.microbatch >= 0]
         starts = evidence.entries(group)
         warm = evidence.turns(starts, sums=True)  # before, parameters come, which a short run would take for work of each microbatch
-        sums = {} if warm is None or warm.sums is None else warm.sums
+        sums: Mapping[int, ProgramTotals] = {} if warm is None or warm.sums is None else warm.sums
         whole = {**all_runs, **{key: _busy(totals) for key, totals in sums.items() if totals.runs}}
         lines = (evidence.line_of_call(key) for of_stage in keys for key in sorted(of_stage))
         yield Stages(
