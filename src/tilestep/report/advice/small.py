@@ -123,7 +123,7 @@ def _number(evidence: Evidence, key: int, batch: int, larger: int) -> tuple[Line
     frames, call = evidence.programs[key].frames, evidence.line_of_call(key)
     files = [frames[n - 1].file for n in own_frames(frames)]
     found = constants([*files, *([] if call is None else [call.file])], batch)
-    named = [each for each in found if "batch" in f"{each[2]} {each[1]}".lower()]
+    named = [each for each in found if "batch" in f"{each[2]} {each[1]}".lower() and not each[2].lower().endswith("batches")]  # a count
     if len(named) != 1:
         return None, ""
     line, code, _ = named[0]
