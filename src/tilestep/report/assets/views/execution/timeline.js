@@ -168,7 +168,8 @@ export class Timeline {
       context.fillRect(x, bottom - 6, 1, 6);
       context.fillStyle = themeColor("ink");
       const width = context.measureText(words).width;
-      if (x - width / 2 >= area.left - 4 && x + width / 2 <= area.left + area.width + 6) context.fillText(words, x - width / 2, bottom - 13);
+      const begin = Math.max(x - width / 2, area.left - 4);
+      if (begin + width <= area.left + area.width + 6) context.fillText(words, begin, bottom - 13);
     }
     context.fillStyle = themeColor("faint");
     context.fillText(cut(context, `${text(to - from, this.model.side.cycles)} shown`, area.left - 10), 4, bottom - 12);
