@@ -242,8 +242,11 @@ def test_keys_zoom_and_move_and_the_url_keeps_the_window(mnist_plain: Path, open
     press(page, "a", "d")
     again = state(page)
     assert abs(int(again["from"]) - int(wider["from"])) <= 2
-    press(page, "Home")
+    said = press(page, "Home")
     assert "from" not in state(page)
+    execution = whole(mnist_plain).execution
+    last = max(event.cycles_to for lane in execution.lanes for event in execution.events_of(lane))
+    assert said.endswith(f" shown, from cycle 0 to {last:,}"), "not to the margin behind it"
 
 
 def test_the_field_of_the_search_shows_its_words(mnist_plain: Path, open_page: OpenPage) -> None:
@@ -492,10 +495,10 @@ def test_two_recordings_stand_on_one_scale_with_their_difference(mnist_plain: Pa
 
 def test_recordings_of_two_clocks_share_a_window_in_time(open_page: OpenPage) -> None:
     reports = [report_of(two_stages(), runs=2, clock_hz=clock) for clock in (2e6, 3e6)]
-    page = open_page(reports, "execution", to=90, **{"from": 30})
+    page = open_page(reports, "execution", to=900, **{"from": 300})
     shown = [press(page, "+", nth=nth).partition(" shown")[0] for nth in range(2)]
-    assert shown[0] == "18.0 µs", "0.6 of 60 cycles of A"
-    assert shown[1] == "10.7 µs", "0.6 of that"
+    assert shown[0] == "180 µs", "0.6 of 600 cycles of A"
+    assert shown[1] == "108 µs", "0.6 of that"
     press(page, "Home")
     execution = reports[1].execution
     first, *between, last = execution.events_of(execution.lane("host"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tilestep.record.tables import json_text
 from tilestep.report.advice import Finding, Gain, Line, Other, Together
 from tilestep.report.overview import overview
 from tilestep.report.page.terms import TERMS
+from tilestep.report.quantities import bytes_text
 from tilestep.report.reader import Report
 
 
@@ -160,6 +162,9 @@ def test_a_finding_about_memory_leads_to_its_program(open_page: OpenPage) -> Non
     [shown] = entries(page)
     assert shown["gains"] == [32]
     assert "on the fullest tile (as planned)" in shown["said"][0]
+    prefix = "getComputedStyle(document.querySelector('.urgent h3'), '::before').content"
+    assert page.evaluate(prefix) == '"does not fit: "'
+    assert open_page(said(replace(full, edit="")), "findings").evaluate(prefix) == "none", "its text says so"
     assert shown["links"][-1] == "#memory?program=a0"
     page.get_by_text("see Memory").click()
     wait_for(page, "memory")
@@ -188,6 +193,9 @@ def test_a_finding_about_a_group_leads_to_its_largest_program_and_what_the_group
     builder.put_json("profile", profile)
     tables: Any = Replaced(report.tables, "profile", builder.tables().text("profile"))
     page = open_page(Report(tables), "findings")
+    go(page, "memory")
+    assert f"needs {bytes_text(group['peak_tile_bytes'])} of" in page.inner_text("p.group"), "without a choice it shows what is fullest"
+    go(page, "findings")
     page.get_by_text("see Memory").click()
     wait_for(page, "memory")
     members = [each for each in report.compilation.programs if each.group == group["name"] and each.name in group["programs"]]

@@ -177,11 +177,12 @@ export function rowsFigure(options) {
       const x = xOf(value);
       context.fillStyle = themeColor("grid");
       context.fillRect(x, AXIS - 5, 1, bottom - AXIS + 5);
-      const half = context.measureText(words).width / 2;
-      if (x - half < free || x + half > area.left + area.width + 8) continue;
+      const wide = context.measureText(words).width;
+      const begin = Math.max(x - wide / 2, area.left);
+      if (begin < free || begin + wide > area.left + area.width + 8) continue;
       context.fillStyle = themeColor("ink");
-      context.fillText(words, x - half, AXIS / 2 - 1);
-      free = x + half + 8;
+      context.fillText(words, begin, AXIS / 2 - 1);
+      free = begin + wide + 8;
     }
   }
 

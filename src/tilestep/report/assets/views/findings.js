@@ -96,7 +96,7 @@ function entry(side, finding, most) {
     proof(side, finding),
   ];
   return [
-    h("h3", { class: !edit && part !== "first" && "told" }, edit ? edit : text),
+    h("h3", { class: edit ? "edit-title" : part !== "first" && "told" }, edit ? edit : text),
     gain(side, finding, most),
     unknown ? h("p", { class: "unknown" }, `What that saves is not known: ${unknown}.`) : null,
     code ? h("pre", { class: "edit", tabindex: "0", "aria-label": "the edit as code" }, h("code", {}, code)) : null,

@@ -103,9 +103,8 @@ function middle({ scene, model }, selected) {
 
 /** @param {Timeline} timeline @returns {string} */
 function shown({ scene, model }) {
-  const window = scene.windowOf(model);
-  const from = Math.max(0, Math.round(window.from));
-  return `${text(Math.round(window.to) - from, model.side.cycles)} shown, from cycle ${count(from)} to ${count(window.to)}`;
+  const [from, to] = scene.seenBy(model);
+  return `${text(to - from, model.side.cycles)} shown, from cycle ${count(from)} to ${count(to)}`;
 }
 
 /** The event of a lane at a cycle, or nearest to it; -1: none is shown. @param {Timeline} timeline @param {import("./model.js").Lane} lane @param {number} cycle @returns {number} */

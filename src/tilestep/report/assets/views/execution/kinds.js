@@ -60,8 +60,8 @@ export function windowSection(models, scene) {
   const place = h("div", {});
   const sides = models.map(({ side }) => side);
   const draw = () => {
-    const ranges = models.map((model) => scene.rangeOf(model) ?? wholeCycles(scene.windowOf(model)));
-    const [from, to] = scene.range ?? [Math.max(0, scene.from), scene.to];
+    const ranges = models.map((model) => scene.rangeOf(model) ?? scene.seenBy(model));
+    const [from, to] = scene.range ?? [Math.max(0, scene.from), Math.min(scene.to, scene.last)];
     const said = (/** @type {number} */ cycle) => text(cycle * (models[0]?.pace ?? 1), sides[0]?.cycles ?? "cycles");
     title.textContent = `Time by kind from ${said(from)} to ${said(to)}${scene.range ? ", as measured" : ", as shown"}`;
     const of = models.map((model, place) => {
@@ -93,11 +93,6 @@ export function windowSection(models, scene) {
   draw();
   whenSettled(scene, draw);
   return [title, place];
-}
-
-/** The cycles of which a part is in a stretch. @param {{from: number, to: number}} stretch @returns {[number, number]} */
-function wholeCycles({ from, to }) {
-  return [Math.max(0, Math.floor(from)), Math.ceil(to)];
 }
 
 /** The lane of the selection, or the busiest IPU. @param {Model} model @param {import("./scene.js").Scene} scene @returns {Lane | undefined} */

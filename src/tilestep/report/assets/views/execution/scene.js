@@ -17,6 +17,7 @@ export class Scene {
     this.models = models;
     const [from, to] = [Math.min(...models.map((model) => model.from / model.pace)), Math.max(...models.map((model) => model.to / model.pace))];
     const room = Math.max(1, (to - from) * AROUND);
+    this.last = to; // cycle of the latest event
     /** The whole. */
     this.whole = { from: from - room, to: Math.max(to, from + LEAST_WINDOW) + room };
     this.from = this.whole.from;
@@ -53,6 +54,12 @@ export class Scene {
   /** The window in cycles of a recording. @param {Model} model @returns {{from: number, to: number}} */
   windowOf({ pace }) {
     return { from: this.from * pace, to: this.to * pace };
+  }
+
+  /** The part of the window in which something may be, in whole cycles of a recording. @param {Model} model @returns {[number, number]} */
+  seenBy({ pace }) {
+    const to = Math.min(this.to, Math.max(this.last, this.from)) * pace;
+    return [Math.max(0, Math.floor(this.from * pace)), Math.ceil(to - 1e-6)]; // 1e-6: a quotient of clocks is not exact
   }
 
   /** What is measured, in whole cycles of a recording. @param {Model} model @returns {[number, number] | null} */

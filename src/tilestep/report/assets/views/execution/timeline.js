@@ -160,6 +160,7 @@ export class Timeline {
     context.font = FONT;
     context.textBaseline = "middle";
     context.fillStyle = themeColor("ink");
+    const [from, to] = this.scene.seenBy(this.model);
     const marks = ticks(Math.max(0, area.from), area.to, Math.floor(area.width / 110), this.model.side.head.clock_hz);
     for (const { at: cycle, words } of marks) {
       const x = area.left + (cycle - area.from) * zoom;
@@ -167,10 +168,11 @@ export class Timeline {
       context.fillRect(x, bottom - 6, 1, 6);
       context.fillStyle = themeColor("ink");
       const width = context.measureText(words).width;
-      if (x - width / 2 >= area.left - 4 && x + width / 2 <= area.left + area.width + 6) context.fillText(words, x - width / 2, bottom - 13);
+      const begin = Math.max(x - width / 2, area.left - 4);
+      if (begin + width <= area.left + area.width + 6) context.fillText(words, begin, bottom - 13);
     }
     context.fillStyle = themeColor("faint");
-    context.fillText(cut(context, `${text(Math.round(area.to - area.from), this.model.side.cycles)} shown`, area.left - 10), 4, bottom - 12);
+    context.fillText(cut(context, `${text(to - from, this.model.side.cycles)} shown`, area.left - 10), 4, bottom - 12);
     context.fillStyle = themeColor("grid");
     context.fillRect(area.left, area.top - 1, area.width, 1);
   }

@@ -104,8 +104,13 @@ function chosen(key, most) {
   return Number.isInteger(value) && value >= 0 && most > 0 ? Math.min(value, most - 1) : null;
 }
 
+/** Bytes of the fullest tile: of a member of a program group, with the group's other programs. @param {Pair} pair @returns {number} */
+function together(pair) {
+  return Math.max(...members(pair).map(({ facts }) => Math.max(facts.peak_bytes ?? -1, facts.group?.bytes ?? -1)));
+}
+
 /**
- * The field to choose a program, the fullest first, and a place for what is chosen.
+ * The field to choose a program, the fullest first, and a place for what is chosen: at first what is fullest with its group.
  * @param {Pair[]} pairs
  * @param {(pair: Pair) => HTMLElement[]} draw
  * @returns {HTMLElement[]}
@@ -117,7 +122,9 @@ export function chooser(pairs, draw) {
   const key = (/** @type {Pair} */ pair) => members(pair).map((program) => `${program.side}${program.facts.row}`).join("");
   const wanted = get("program");
   const show = (/** @type {Pair | undefined} */ pair) => place.replaceChildren(...(pair ? draw(pair) : []));
-  field.value = String(Math.max(0, pairs.findIndex((pair) => key(pair) === wanted || key(pair).split(/(?=[ab])/).includes(wanted) || key(pair) === `a${wanted}`)));
+  const most = Math.max(...pairs.map(together));
+  const found = pairs.findIndex((pair) => key(pair) === wanted || key(pair).split(/(?=[ab])/).includes(wanted) || key(pair) === `a${wanted}`);
+  field.value = String(Math.max(0, found < 0 ? pairs.findIndex((pair) => together(pair) === most) : found));
   field.addEventListener("change", () => {
     const pair = pairs[Number(field.value)];
     set({ program: pair ? key(pair) : null, tick: null, tile: null, mark: null, valuea: null, valueb: null, from: null, to: null });

@@ -128,10 +128,10 @@ export function waitsSection(models) {
       empty: "no device waits",
       columns: [
         { name: "device", of: either(({ device }) => device) },
-        { name: "kind", of: either(({ why }) => waitLook(why).words) },
-        { name: "reason", of: either(({ reason }) => reason) },
         ...columnsOf(sides, { name: "waited", unit: "cycles", origin: "pipeline.happened", of: (/** @type {{cycles: number}} */ row) => row.cycles }),
         ...columnsOf(sides, { name: "times", unit: "count", origin: "pipeline.happened", of: (/** @type {{times: number}} */ row) => row.times }),
+        { name: "kind", of: either(({ why }) => waitLook(why).words) },
+        { name: "reason", of: either(({ reason }) => reason) },
       ],
     }),
   ];
