@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.processes import QUICKLY_COMPILED
 
@@ -19,6 +20,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jo
 
 from tests import compiled_once, rebuilt_peak
 
+settings.register_profile("untimed", deadline=None)  # a machine may be slow
+settings.load_profile("untimed")
 compiled_once.share()
 rebuilt_peak.check_every_plan()
 

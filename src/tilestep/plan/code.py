@@ -16,7 +16,7 @@ from tilestep.cost.dtypes import VECTOR_BYTES
 from tilestep.cost.step import Footprint
 from tilestep.machine.spec import IpuSpec
 from tilestep.plan.conv import convolution_of
-from tilestep.plan.steps import Branch, Collective, HostCall, Loop, Node, Series, Superstep
+from tilestep.plan.steps import Branch, Collective, HostCall, Loop, Node, Program, Series, Superstep, leaves
 from tilestep.plan.tile_layout import even_layout
 from tilestep.program.work import DTYPE_BITS, Work
 from tilestep.units import ceil_div
@@ -42,6 +42,7 @@ OPERATION_BYTES = 32
 # The strided copies of Poplar's runtime bring operands into the order that a codelet needs. Their code is not published; the mean
 # above is taken for all of them together.
 COPY_CODELETS_BYTES = OTHER_CODELET_BYTES
+_COPIES = "strided copies"  # among the names of codelets
 
 # Poplar's report of a program that adds two numbers, of 1,216 tiles (graphcore/tensorflow docs, "Reading the Poplar textual
 # summary report"): control code 851,272 B, host exchange code 351,328 B and packet headers 10,512 B.
@@ -179,6 +180,17 @@ def code_bytes(nodes: Sequence[Node], *, streams: int) -> dict[str, int]:
         "vertex state": sum(step.vertex_state_bytes for step in seen),
         "host exchange code": host,
     }
+
+
+def codelets_of(program: Program) -> dict[str, int]:
+    """Bytes of the codelets that a program runs, by name: a tile has each once, in all programs that are loaded together."""
+    found: dict[str, int] = {}
+    for leaf in leaves(program.body):
+        if isinstance(leaf, Superstep):
+            found[leaf.codelet] = leaf.codelet_bytes
+        if isinstance(leaf, Collective) or (isinstance(leaf, Superstep) and leaf.exchange_code_bytes):
+            found[_COPIES] = COPY_CODELETS_BYTES
+    return found
 
 
 def fixed_bytes(ipu: IpuSpec) -> dict[str, int]:

@@ -6,9 +6,8 @@ that a report can show them and data-dependent ones can be counted when the prog
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Literal
 
 from tilestep.program.frames import Frame as Frame
@@ -283,11 +282,6 @@ class Program:
     def sites(self) -> tuple[int, ...]:
         """Numbers of the loops and branches that have to be counted at run time, ascending."""
         return tuple(sorted(_sites(self.body)))
-
-    @cached_property
-    def codelets(self) -> Mapping[str, int]:
-        """Bytes of the codelets that its steps run, by name: a tile has each once, in all programs that are loaded together."""
-        return {leaf.codelet: leaf.codelet_bytes for leaf in leaves(self.body) if isinstance(leaf, Superstep)}
 
 
 @dataclass(frozen=True, kw_only=True)

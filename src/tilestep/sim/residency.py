@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final, final
 
+from tilestep.plan.code import codelets_of
 from tilestep.plan.steps import Program
 from tilestep.sim.channel import Channel
 from tilestep.sim.ledger import ProgramLedger
@@ -160,7 +161,7 @@ class Group:
 
     def note(self, program: Program) -> int:
         """Notes the codelets of a member; returns bytes of those that are there already."""
-        own = program.codelets
+        own = codelets_of(program)
         shared = sum(size for name, size in own.items() if name in self.codelets)
         self.codelets.update(own)
         return shared

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.cost.machines import BOW, tiles, work
+from tests.unit.sim.toy import program
 from tilestep.cost import elementwise_pass
 from tilestep.options import PlanOptions
-from tilestep.plan.code import code_bytes, code_of, code_of_pass, fixed_bytes
+from tilestep.plan.code import code_bytes, code_of, code_of_pass, codelets_of, fixed_bytes
 from tilestep.plan.price import price, superstep
 from tilestep.plan.steps import Branch, Collective, HostCall, Loop, Node, Series, Superstep
 from tilestep.program.work import ArrayShape, Work
@@ -58,6 +59,19 @@ def test_steps_of_another_size_share_their_codelet_only() -> None:
     assert both["vertex state"] == 2 * small["vertex state"]
     assert both["control code"] == small["control code"] + 36
     assert kinds(pass_of("add"), pass_of("multiply"))["vertex code"] == 2 * small["vertex code"]
+
+
+def test_the_codelets_of_a_program_are_all_its_vertex_code() -> None:
+    exchange = Collective(name="sum", scope="", kind="all-reduce", size_bytes=4, groups=((0, 1),))
+    for nodes in (
+        (pass_of("add"), pass_of("add", size=65536)),
+        (DOT, pass_of("add")),
+        (Loop(name="", scope="", body=Series(nodes=(DOT,)), trips=2),),
+        (exchange,),
+    ):
+        assert sum(codelets_of(program(*nodes)).values()) == kinds(*nodes)["vertex code"]
+    copies = codelets_of(program(DOT)).keys() & codelets_of(program(exchange)).keys()
+    assert copies == {"strided copies"}, "a tile has them once for all programs that are loaded together"
 
 
 def test_exchange_code_grows_with_messages() -> None:
