@@ -374,6 +374,10 @@ def test_a_program_with_the_code_does_what_was_promised(name: str, tmp_path: Pat
     [
         ("grads = jax.lax.pmean(grads, 'i')", "grads = jax.lax.pmean(jax.tree.map(lambda each: each / 16, total), 'i')"),
         ("grads = jax.tree.map(lambda each: jax.lax.pmean(each, 'i'), grads)", ""),  # what it exchanges has no name here
+        ("[grads] = [jax.lax.pmean(each, 'i') for each in [grads]]", ""),  # nor here
+        ("tree = [grads]\n        [grads] = [jax.lax.pmean(each + 1, 'i') for each in tree]", ""),  # another sum
+        ("[grads] = {k: jax.lax.pmean(each, 'i') for k, each in enumerate([grads])}.values()", ""),
+        ("grads, _ = jax.lax.pmean(grads, 'i'), jax.lax.pmean(grads.sum(), 'i')", ""),  # the second is a loss
     ],
 )
 def test_a_sum_over_batches_is_exchanged_where_the_line_exchanges(row: str, code: str, tmp_path: Path) -> None:
@@ -383,7 +387,42 @@ def test_a_sum_over_batches_is_exchanged_where_the_line_exchanges(row: str, code
         "for _ in range(60):\n    x = step(x)\n"
     )
     [found] = of_kind(run(source, tmp_path / "train.py", is_dry=True), "collectives")
-    assert found.code.splitlines()[1:] == [code][: bool(code)]
+    assert found.code.splitlines()[3:] == [code][: bool(code)]
+
+
+EXCHANGING = """
+def step(weights, x):
+    own = [jax.lax.pcast(w, 'i', to='varying') for w in weights]
+    def gradients(x):
+        return jax.grad(lambda weights: jnp.tanh(x @ weights[0] @ weights[1]).mean())(own)
+    GRADS
+    grads = [jax.lax.pmean(w, 'i') for w in grads]
+    return [w - g for w, g in zip(weights, grads)]
+mesh = Mesh(np.array(jax.devices('ipu')), ('i',))
+step = jax.jit(jax.shard_map(step, mesh=mesh, in_specs=(PartitionSpec(), PartitionSpec(SPEC)), out_specs=PartitionSpec()), donate_argnums=0)
+weights = [np.full((256, 1024), 0.01, np.float32), np.full((1024, 512), 0.02, np.float32)]
+"""
+
+
+def test_a_list_of_gradients_is_exchanged_after_several_batches_with_the_code(tmp_path: Path) -> None:
+    before = EXCHANGING.replace("GRADS", "grads = gradients(x)").replace("SPEC", "'i'")
+    steps = "weights = jax.device_put(weights, NamedSharding(mesh, PartitionSpec()))\nfor _ in range(60):\n    weights = step(weights, np.ones((8, 256), np.float32))\n"
+    [found] = of_kind(run(before + steps, tmp_path / "before.py", is_dry=True), "collectives")
+    _, _, scan, exchange = found.code.splitlines()
+    count = int(found.edit.split()[1])
+    assert exchange == f"grads = [jax.lax.pmean(w / {count}, 'i') for w in total]"
+    assert found.code.startswith(
+        f"# to be written: gradients(batch), what the line exchanges, of one batch; batches, {count} of them, stacked;"
+    )
+    own = "zeros = jax.tree.map(jnp.zeros_like, own)\n    batches = x\n    "
+    after = EXCHANGING.replace("GRADS", own + scan).replace("grads = [jax.lax.pmean(w, 'i') for w in grads]", exchange)
+    x = np.random.default_rng(0).normal(size=(count, 8, 256)).astype(np.float32)
+    one, several = {**NAMES}, {**NAMES}
+    exec(before, one)
+    exec(after.replace("SPEC", "None, 'i'"), several)
+    of_each = [one["step"](one["weights"], batch) for batch in x]
+    for expected, made in zip(zip(*of_each, strict=True), several["step"](one["weights"], x), strict=True):
+        np.testing.assert_allclose(made, np.mean(expected, axis=0), rtol=1e-5)
 
 
 def test_a_function_that_takes_more_than_its_parameters_is_not_told_to_be_in_half(tmp_path: Path) -> None:
