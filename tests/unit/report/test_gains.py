@@ -135,6 +135,30 @@ def test_set_up_that_dominates_is_told_with_how_often_it_pays() -> None:
     assert runs[2] == share_text(many.steady.set_up_cycles, many.emulated_cycles)
 
 
+@pytest.mark.parametrize("by_turns", [True, False])
+def test_set_up_that_edits_spare_is_told_with_what_they_leave(by_turns: bool) -> None:
+    host = Host()
+    begin = begin_history(host.system)
+    first, second = (program(superstep(5), name=name) for name in ("jit_f", "jit_g"))
+    for _ in range(20 if by_turns else 0):
+        host.run(first)
+        host.run(second)
+    state = host.put(BIG)
+    for _ in range(12):
+        state, _ = host.run(DONATING, state, host.put(30))
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    [finding] = [finding for finding in profile.findings if finding.kind == "set-up"]
+    assert finding.part == "fixed"
+    assert ("With the edits above" in finding.text) == by_turns
+    if by_turns:
+        [loads] = [finding for finding in profile.findings if finding.part == "first"]
+        assert loads.gain is not None
+        assert profile.steady is not None
+        left = profile.emulated_cycles - loads.gain.cycles - 12 * profile.steady.turn_cycles
+        assert 0 < left < profile.steady.set_up_cycles
+        assert finding.text.endswith(f" With the edits above, set-up takes about {time_text(left * 1e-6)}.")
+
+
 @pytest.mark.parametrize(("count", "others"), [(2, "the other"), (3, "the other 2")])
 def test_a_first_run_that_takes_most_is_told_where_runs_are_too_few_for_a_steady_state(count: int, others: str) -> None:
     """Unless its load is what takes long, which is told as such."""
