@@ -94,6 +94,32 @@ for n in range(6):
 """,
         0.03,
     ),
+    "a smaller last batch of images and labels": Case(
+        "loads",
+        """
+train = jax.jit(lambda w, x, labels: w - 0.1 * jax.grad(lambda w: ((x @ w - labels) ** 2).mean())(w))
+w, images, labels = np.ones(64, np.float32), np.ones((80, 64), np.float32), np.ones(80, np.float32)
+for n in range(8):
+    begin = n % 3 * 32
+    w = train(w, images[begin:begin + 32], labels[begin:begin + 32])
+""",
+        """
+train = jax.jit(lambda w, x, labels, mask: w - 0.1 * jax.grad(
+    lambda w: jnp.where(mask, (x @ w - labels) ** 2, 0).sum() / mask.sum())(w))
+w, images, labels = np.ones(64, np.float32), np.ones((80, 64), np.float32), np.ones(80, np.float32)
+for n in range(8):
+    begin = n % 3 * 32
+    # to be written: train takes mask, too, and leaves what is added out of its sums:
+    # jnp.where(mask, each, 0).sum() / mask.sum() for each.mean()
+    x = images[begin:begin + 32]
+    padded_labels = labels[begin:begin + 32]
+    mask = np.arange(32) < len(x)
+    x = np.pad(x, ((0, 32 - len(x)), (0, 0)))
+    padded_labels = np.pad(padded_labels, ((0, 32 - len(padded_labels)),))
+    w = train(w, x, padded_labels, mask)
+""",
+        0.03,
+    ),
     "two functions by turns": Case(
         "loads",
         """
@@ -401,12 +427,13 @@ def step(weights, x):
 mesh = Mesh(np.array(jax.devices('ipu')), ('i',))
 step = jax.jit(jax.shard_map(step, mesh=mesh, in_specs=(PartitionSpec(), PartitionSpec(SPEC)), out_specs=PartitionSpec()), donate_argnums=0)
 weights = [np.full((256, 1024), 0.01, np.float32), np.full((1024, 512), 0.02, np.float32)]
+weights = jax.device_put(weights, NamedSharding(mesh, PartitionSpec()))
 """
 
 
 def test_a_list_of_gradients_is_exchanged_after_several_batches_with_the_code(tmp_path: Path) -> None:
     before = EXCHANGING.replace("GRADS", "grads = gradients(x)").replace("SPEC", "'i'")
-    steps = "weights = jax.device_put(weights, NamedSharding(mesh, PartitionSpec()))\nfor _ in range(60):\n    weights = step(weights, np.ones((8, 256), np.float32))\n"
+    steps = "for _ in range(60):\n    weights = step(weights, np.ones((8, 256), np.float32))\n"
     [found] = of_kind(run(before + steps, tmp_path / "before.py", is_dry=True), "collectives")
     _, _, scan, exchange = found.code.splitlines()
     count = int(found.edit.split()[1])
@@ -420,8 +447,9 @@ def test_a_list_of_gradients_is_exchanged_after_several_batches_with_the_code(tm
     one, several = {**NAMES}, {**NAMES}
     exec(before, one)
     exec(after.replace("SPEC", "None, 'i'"), several)
-    of_each = [one["step"](one["weights"], batch) for batch in x]
-    for expected, made in zip(zip(*of_each, strict=True), several["step"](one["weights"], x), strict=True):
+    weights = [np.asarray(each) for each in one["weights"]]
+    of_each = [one["step"](weights, batch) for batch in x]
+    for expected, made in zip(zip(*of_each, strict=True), several["step"](weights, x), strict=True):
         np.testing.assert_allclose(made, np.mean(expected, axis=0), rtol=1e-5)
 
 
@@ -481,3 +509,45 @@ def test_a_lambda_around_the_program_is_not_taken_for_its_function(tmp_path: Pat
     within = "\n".join(f"    {line}" for line in case.before.strip().splitlines())
     profile = run(f"def main():\n{within}\nstart = lambda: main()\nstart()\n", tmp_path / "train.py", is_dry=case.is_dry)
     assert "jax.lax.scan(lambda w, x: step(w, x), w, x)" in coded(profile, case.kind).code
+
+
+BATCHES = """
+train = jax.jit(lambda w, x, labels: w - 0.1 * jax.grad(lambda w: ((x @ w - labels) ** 2).mean())(w))
+w, images, truth = np.ones(64, np.float32), np.random.default_rng(0).normal(size=(80, 64)).astype(np.float32), np.ones(80, np.float32)
+for begin in (0, 32, 64) * 3:
+    CALL
+"""
+
+
+def test_what_is_padded_with_the_code_trains_as_before(tmp_path: Path) -> None:
+    before = BATCHES.replace("CALL", "w = train(w, images[begin:begin + 32], truth[begin:begin + 32])")
+    found = coded(run(before, tmp_path / "before.py"), "loads")
+    assert found.edit == "pad x, labels of jit__lambda"
+    after = BATCHES.replace("CALL", found.code.replace("\n", "\n    ")).replace("x, labels:", "x, labels, mask:")
+    after = after.replace("((x @ w - labels) ** 2).mean()", "jnp.where(mask, (x @ w - labels) ** 2, 0).sum() / mask.sum()")
+    one, other = {**NAMES}, {**NAMES}
+    exec(before, one)
+    exec(after, other)
+    np.testing.assert_allclose(one["w"], other["w"], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        ("x, y = images[:n], truth[:n]\n    w = train(w, x, labels=y)", "w = train(w, x, labels=y, mask=mask)"),
+        ("w = [train(w, images[:n], truth[:n]) for _ in 'a'][0]", ""),  # w changes inside
+        ("w = train(w, *(images[:n], truth[:n]))", ""),  # what is given has no names
+    ],
+)
+def test_what_is_padded_is_what_the_call_names(call: str, code: str, tmp_path: Path) -> None:
+    source = BATCHES.replace("CALL", call).replace("begin in (0, 32, 64)", "n in (32, 32, 16)")
+    [found] = of_kind(run(source, tmp_path / "train.py", is_dry=True), "loads")
+    assert found.edit == "pad x, labels of jit__lambda"
+    assert found.code.splitlines()[-1:] == [code][: bool(code)]
+
+
+def test_an_argument_that_keeps_its_shape_is_not_padded(tmp_path: Path) -> None:
+    source = BATCHES.replace("CALL", "w = train(w, images[:n], truth[:1])").replace("begin in (0, 32, 64)", "n in (32, 32, 16)")
+    [found] = of_kind(run(source, tmp_path / "train.py", is_dry=True), "loads")
+    assert found.edit == "pad x of jit__lambda"
+    assert "labels" not in found.code
