@@ -22,8 +22,12 @@ from tilestep.report.quantities import bytes_text, names_text
 
 
 def rules_of(program: StagedProgram, line: Line | None) -> tuple[Rule, ...]:
-    """The rules for a session. Args: line: of the user's program, where nearly all findings are."""
+    """The rules for a session. Args: line: of the user's program, where findings are that are of no operator."""
     words = words_of(program)
+
+    def limits(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+        return limit(figures, evidence, LIMITS, line)
+
     rules: tuple[Rule, ...] = (
         full_tiles,
         lambda figures, evidence: unbalanced(figures, evidence, words),
@@ -31,10 +35,10 @@ def rules_of(program: StagedProgram, line: Line | None) -> tuple[Rule, ...]:
         lambda figures, evidence: _inputs(figures, evidence, frozenset(program.stages.inputs)),
         lambda figures, evidence: halves(figures, evidence, PRECISION),
         half_partials,
-        lambda figures, evidence: limit(figures, evidence, LIMITS),
+        limits,
         fallbacks,
     )
-    return (*(at_line(rule, line) for rule in rules), anchors(program.returned, line, program=ANCHORS))
+    return (*(at_line(rule, line, of_operators=rule is limits) for rule in rules), anchors(program.returned, line, program=ANCHORS))
 
 
 def words_of(program: StagedProgram) -> PipelineWords:
