@@ -68,6 +68,7 @@ def _share_contexts() -> Any:
         if shared is None or turns == _TURNS:
             shared, turns = make(), 0
         turns += 1
+        shared.allow_unregistered_dialects = False  # who asked before may have allowed them
         return shared
 
     def apart(module: Any) -> Any:

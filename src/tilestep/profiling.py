@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
+from tilestep.errors import RecordingError, TilestepError
 from tilestep.hints import nothing_computed
 from tilestep.messages import shown
 
@@ -106,7 +107,6 @@ def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]
 
     Warns: RuntimeWarning after the block if only the page could not be made or written; it can be made of the recording later.
     """
-    from tilestep.errors import RecordingError
     from tilestep.files import writable_directory
     from tilestep.report.files import unwritten, write_report
 
@@ -159,7 +159,7 @@ def profiled(target: Path | None, *, lines: bool = True, refused: bool = False) 
 def _of_refused(measurement: Measurement) -> Tables | None:
     try:
         return measurement.of_refused()
-    except Exception:  # a run does not fail for its advice, of which it has said the gist when the program was refused
+    except TilestepError:  # its tables are too large, or its text is not read; the gist was said when the program was refused
         return None
 
 

@@ -53,6 +53,15 @@ class Shape:
         return f"({', '.join(map(str, self.elements))})"
 
 
+def array_of(text: str) -> ArrayShape | None:
+    """The array whose shape a text is; None if it is the shape of none, or of several."""
+    try:
+        found = parse_shape(text)
+    except (HloError, ValueError):  # of a number with thousands of digits
+        return None
+    return found.leaves[0] if found.elements is None else None
+
+
 EMPTY_TUPLE = Shape(leaves=(), elements=())
 
 

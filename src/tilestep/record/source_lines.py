@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final
 
 from tilestep.files import read_file
@@ -12,6 +14,7 @@ from tilestep.plan.steps import Program
 
 MOST_FILE_BYTES: Final = 200_000  # a larger file is left out
 MOST_BYTES: Final = 1_000_000  # of all files together
+_READ: Final[ContextVar[dict[str, str | None] | None]] = ContextVar("_READ", default=None)  # text by path; None: files are read each time
 
 
 def source_files(programs: Iterable[Program]) -> dict[str, str]:
@@ -34,8 +37,27 @@ def _files_of(program: Program) -> set[str]:
     return {frames[number - 1].file for number in own_frames(frames)}
 
 
+@contextmanager
+def each_read_once() -> Iterator[None]:
+    """Inside, no file is read twice, so that all that is said of it is said of the same text."""
+    token = _READ.set({} if (known := _READ.get()) is None else known)
+    try:
+        yield
+    finally:
+        _READ.reset(token)
+
+
 def source_text(path: str) -> str | None:
     """The text of a source file, or of a notebook's cell; None if it cannot be read, or is too large."""
+    known = _READ.get()
+    if known is None:
+        return _read(path)
+    if path not in known:
+        known[path] = _read(path)
+    return known[path]
+
+
+def _read(path: str) -> str | None:
     try:
         return read_file(path, most_bytes=MOST_FILE_BYTES).decode(errors="replace")
     except (FileNotFoundError, NotADirectoryError):

@@ -12,6 +12,7 @@ from tilestep.errors import TilestepError
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.liveness import fits
 from tilestep.plan.steps import Program
+from tilestep.program.shapes import array_of
 from tilestep.record.edits.larger import enlarged
 from tilestep.record.edits.script import ImpossibleEditError
 from tilestep.record.sources import Source, planned_again
@@ -144,8 +145,8 @@ def scales(larger: Program, program: Program, times: int) -> bool:
 
 
 def _dims(shape: str) -> tuple[int, ...]:
-    inner = shape.partition("[")[2].rstrip("]")
-    return tuple(int(dim) for dim in inner.split(",") if dim.isdigit())
+    found = array_of(shape)
+    return () if found is None else found.dims
 
 
 @final

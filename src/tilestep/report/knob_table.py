@@ -16,12 +16,12 @@ from tilestep.plan.steps import Superstep
 from tilestep.record.edits.script import without_forgets
 from tilestep.record.history import History
 from tilestep.record.replay import replay_of_file
-from tilestep.report.advice.evidence import MOST_PLAYED, Evidence, Played, begin_of, work_of
+from tilestep.report.advice.evidence import MOST_PLAYED, PATTERN_PLAYS, Evidence, Played, begin_of, work_of
 from tilestep.report.collected import collected_seldom
 from tilestep.report.knobs import FAMILY, KNOBS, TURNED, Knob, Setting, family_knob, setting_of, turned, with_family
 from tilestep.report.quantities import share_text, time_text
 from tilestep.sim.calls import Dispatch
-from tilestep.sim.system import System
+from tilestep.sim.mark import Mark
 from tilestep.sim.trace import EventKind
 
 WHY_UNKNOWN: Final = "To play this recording takes long, so what may save time was played first. What is unknown was not played:"
@@ -33,7 +33,6 @@ _LEAST: Final = 0.0001  # of emulated time: a knob that changes less is named wi
 _COVERED: Final = 0.9  # of emulated time: runs that stand for less are not taken for the others, if all can be played
 _MOST_FAMILIES: Final = 8  # of supersteps, those that take most
 _MOST_LONG: Final = 4 * MOST_PLAYED  # work of the replays of runs that are too long for `most`: some settings are not played then
-_PATTERN_PLAYS: Final = 2  # replays that one with another sync pattern takes, because entries are played in two orders
 
 _BY_HOST: Final[tuple[EventKind, ...]] = ("load", "save", "stream-in", "host-call", "stream-out", "read", "io-in", "io-out")
 _SPENT_ON: Final[Mapping[str, tuple[EventKind, ...]]] = MappingProxyType(
@@ -169,14 +168,13 @@ def knob_table(history: History, *, most: int | None = None, cycles: int | None 
         try:
             evidence = Evidence(history, {}, emulated_cycles=0, runs=0)
             evidence.runs = len(evidence.dispatches) if evidence.is_whole else sum(isinstance(call, Dispatch) for call in history.calls)
-            played = replay_of_file(history, calls=evidence.calls)
-            spent = _spent(played, evidence.dispatches)
+            spent = _spent(evidence.end, evidence.dispatches)
             knobs = _knobs(history.machine, spent)
             parts, basis = evidence.ends_for(sum(map(len, knobs.values())), most=most)
         except (ValueError, ArithmeticError, LookupError, AssertionError, TypeError) as error:
             raise RecordingError(f"the journal of the recording cannot be played: {error or type(error).__name__}") from None
         if cycles is None:
-            cycles = (played if evidence.is_whole else replay_of_file(history)).end_cycle - begin_of(history.snapshot)
+            cycles = (evidence.end.cycle if evidence.is_whole else replay_of_file(history).end_cycle) - begin_of(history.snapshot)
         told = sum(part.times * part.cycles for part in parts)
         stands = not basis or told >= _COVERED * cycles  # else the runs between are not as the last ones
         if not evidence.is_whole:
@@ -229,7 +227,7 @@ class _Replays:
         """Notes the changes of settings until their replays are so much work; returns how much they were."""
         done = 0
         for setting in settings:
-            work = self._work * (_PATTERN_PLAYS if setting.knob.name == "sync.pattern" else 1)
+            work = self._work * (PATTERN_PLAYS if setting.knob.name == "sync.pattern" else 1)
             if done + work > most:
                 break
             changes[setting] = self._change(setting)
@@ -274,12 +272,12 @@ def _may_be(machine: MachineSpec, setting: Setting) -> bool:
     return True
 
 
-def _spent(system: System, dispatches: Sequence[Dispatch]) -> Counter[str]:
-    """Cycles of all IPUs that a knob may change, by its name. Args: dispatches: that the system has played."""
+def _spent(end: Mark, dispatches: Sequence[Dispatch]) -> Counter[str]:
+    """Cycles of all IPUs that a knob may change, by its name. Args: end: behind all dispatches."""
     found, runs = Counter[str](), Counter[int]()
     for call in dispatches:
         runs[call.key] += len(call.ipus)
-    for key, totals in system.mark().programs.items():
+    for key, totals in end.programs.items():
         kinds = Counter[EventKind]()
         for row in totals.cycles.values():
             kinds.update(row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from tilestep.machine.assemble import describe
@@ -26,6 +26,7 @@ from tilestep.report.figures import (
     StepProfile,
     StreamedArgument,
 )
+from tilestep.report.gradients import could_recompute
 from tilestep.report.profile import Profile
 from tilestep.report.quantities import names_text
 from tilestep.report.replaceable import could_be_donated, free_results
@@ -298,11 +299,6 @@ def _groups(end: Mark, ran: set[int]) -> tuple[GroupProfile, ...]:
 def _could_recompute(totals: ProgramTotals) -> bool:
     """By the scopes that JAX gives to what `jax.grad` and `jax.checkpoint` make."""
     return could_recompute(_scopes(totals))
-
-
-def could_recompute(scopes: Collection[str]) -> bool:
-    """Whether steps of these scopes go backward, and nothing is recomputed for them."""
-    return any("transpose(jvp" in scope for scope in scopes) and not any("rematted_computation" in scope for scope in scopes)
 
 
 def _scopes(totals: ProgramTotals) -> frozenset[str]:

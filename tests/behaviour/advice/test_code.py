@@ -128,7 +128,7 @@ for n in range(6):
     w = step(w, np.float32(n))
 """,
         """
-with jax.default_device(jax.devices("cpu")[0]):
+with jax.default_device(jax.devices('cpu')[0]):
     w = jnp.ones((64, 64)) * 0.5 + jnp.arange(64)
 step = jax.jit(lambda w, x: w * x, donate_argnums=0)
 for n in range(6):
@@ -395,7 +395,9 @@ def test_a_function_that_takes_more_than_its_parameters_is_not_told_to_be_in_hal
     assert found.code == ""
 
 
-@pytest.mark.parametrize("row", ["x = np.full((64, 512), n, np.float32)", "BATCH, OTHER_BATCH = 64, 64", "BATCH = 64\nOTHER_BATCH = 64"])
+@pytest.mark.parametrize(
+    "row", ["x = np.full((64, 512), n, np.float32)", "BATCH, OTHER_BATCH = 64, 64", "BATCH = 64\nOTHER_BATCH = 64", "MICROBATCHES = 64"]
+)
 def test_a_batch_that_no_line_says_or_several_has_no_code(row: str, tmp_path: Path) -> None:
     body = "@jax.jit\ndef step(w, x):\n    for _ in range(24):\n        w = w - 1e-3 * x.T @ jnp.tanh(x @ w)\n    return w\n"
     steps = "w = np.ones((512, 512), np.float32)\nfor n in range(12):\n    w = step(w, np.full((64, 512), n, np.float32))\n"

@@ -58,7 +58,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
             question = json.dumps({"side": "a", "settings": ["host.load=/2"]}).encode()
             request = urllib.request.Request(f"{server.url}what-if", question, {"Content-Type": "application/json"})
             try:
-                with urllib.request.urlopen(server.url, timeout=10) as page, urllib.request.urlopen(request, timeout=10) as answer:
+                with urllib.request.urlopen(server.url, timeout=60) as page, urllib.request.urlopen(request, timeout=60) as answer:
                     found.page, found.answer = page.read().decode(), json.load(answer)
             finally:
                 server.close()
@@ -66,7 +66,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Seen:
         thread = threading.Thread(target=ask)
         thread.start()
         serve(server)
-        thread.join(10)
+        thread.join(60)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(PageServer, "serve", once)
@@ -142,13 +142,13 @@ sys.exit(main(["view", {str(recording)!r}, "--no-browser"]))
         url = process.stdout.readline().strip()
         assert process.stdout.readline() == "Ctrl-C ends it.\n"
         host, port = url.split("/")[2].split(":")
-        with socket.create_connection((host, int(port)), timeout=10) as connection:
+        with socket.create_connection((host, int(port)), timeout=60) as connection:
             body = b'{"side": "a", "settings": ["host.load=/2"]}'
             head = f"POST /{url.split('/')[3]}/what-if HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
             connection.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
             assert process.stdout.readline() == "plays\n"
             process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=20)
+            out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, "\n", "")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tilestep.plan.steps import Frame, Program, Series, TileMemory
 from tilestep.record import source_lines
-from tilestep.record.source_lines import source_files
+from tilestep.record.source_lines import each_read_once, source_files, source_text
 
 
 def program(*files: str) -> Program:
@@ -51,3 +51,14 @@ def test_large_files_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (tmp_path / name).write_text("#" * size)
     found = source_files([program(*(str(tmp_path / f"{name}.py") for name in "abcd"))])
     assert [Path(path).name for path in found] == ["a.py", "d.py"]
+
+
+def test_a_file_is_read_once_while_asked_for_that_and_anew_later(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text("x = 1\n")
+    with each_read_once():
+        first = source_text(str(path))
+        path.write_text("x = 2\n")
+        with each_read_once():
+            assert source_text(str(path)) == first == "x = 1\n"
+    assert source_text(str(path)) == "x = 2\n"

@@ -18,8 +18,10 @@ from tilestep.report import Finding, Profile, profile_between
 from tilestep.report.advice import Gain, Line, evidence_of
 from tilestep.report.advice import evidence as evidence_module
 from tilestep.report.advice.donation import donation
+from tilestep.report.advice.evidence import PATTERN_PLAYS, Evidence, Played
 from tilestep.report.advice.lines import line_of, line_of_call
 from tilestep.report.advice.phrases import left_texts
+from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.advice.repeated import never_new
 from tilestep.report.advice.results import results
 from tilestep.report.advice.worth import ranked
@@ -515,3 +517,20 @@ def test_a_gain_of_the_last_runs_is_of_as_many_runs_as_there_are(monkeypatch: py
     assert last is not None
     assert last.basis.startswith("of the last ")
     assert last.cycles == pytest.approx(whole.cycles, rel=0.25)
+
+
+def test_the_bound_on_work_counts_all_replays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of each way by itself, and those of one way of each finding behind the others, any of which may turn what takes two."""
+    profile = two_faults(donates=True, returns=False)
+    evidence, played_for = evidence_of(profile), Evidence.played_for
+    asked: list[int] = []
+
+    def noted(evidence: Evidence, changes: int) -> Played:
+        asked.append(changes)
+        return played_for(evidence, changes)
+
+    monkeypatch.setattr(Evidence, "played_for", noted)
+    one = Way(edit="", change=lambda script: script, how="replayed")
+    two = Proposal(finding=Finding(kind="sync", text=""), ways=(one, replace(one, plays=PATTERN_PLAYS)))
+    ranked([two, replace(two, ways=(one,)), replace(two, ways=())], evidence)
+    assert asked == [(1 + 2 + 1) + 2 * 2]

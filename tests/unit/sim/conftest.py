@@ -1,4 +1,4 @@
-"""Every system that a test of this folder simulates is played again from its calls, and each of its events must have a cause."""
+"""Systems that a test of this folder simulates are played again from their calls, and each of their events must have a cause."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tilestep.sim.system import System
 from tilestep.sim.trace import KINDS, TRANSFER, WAIT, Rows
 
 BESIDE = (KINDS.index("io-in"), KINDS.index("io-out"), TRANSFER)
+_MOST = 60  # systems of one test that are played again: of more, every second or third one, and so on
 _SNAPSHOT_AT = 3  # the dispatch behind which a second history begins
 
 
@@ -37,7 +38,7 @@ def played_again(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(System, "dispatch", dispatched)
     yield
     monkeypatch.undo()
-    for system, begins in systems:
+    for system, begins in systems[:: len(systems) // _MOST + 1]:
         for begin in begins:
             again = replay(history_since(system, begin), record=True, links=True)
             assert (again.host_cycle, again.end_cycle) == (system.host_cycle, system.end_cycle)

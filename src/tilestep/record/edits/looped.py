@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Final
 
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.code import code_bytes
 from tilestep.plan.lower import lower
 from tilestep.plan.steps import Loop, Node, Program, Series
 from tilestep.program.hlo import parse_hlo
+from tilestep.program.shapes import array_of
 from tilestep.record.edits.fewer import in_fewer_calls
 from tilestep.record.edits.script import Change, ImpossibleEditError, Script
 from tilestep.sim.calls import Dispatch, Put
-
-_SHAPE: Final = re.compile(r"(\w+)\[([\d,]*)\]")
 
 
 def in_loops(key: int, times: int, machine: MachineSpec, *, fresh: Collection[int], states: Collection[int]) -> Change:
@@ -73,13 +70,11 @@ def _code_bytes(nodes: Sequence[Node]) -> int:
 
 def _text(taken: Sequence[str], given: Sequence[str], times: int) -> str:
     """The HLO of a loop that cuts arrays and fills others, and does nothing else."""
-    shapes = [_SHAPE.match(shape) for shape in (*taken, *given)]
     rows: list[tuple[str, str, str]] = []  # dtype, dimensions, those of one trip
-    for shape in shapes:
+    for shape in map(array_of, (*taken, *given)):
         if shape is None:
             raise ImpossibleEditError("an array has no shape")
-        dims = shape[2].split(",") if shape[2] else []
-        rows.append((shape[1], ",".join([str(times), *dims]), ",".join(["1", *dims])))
+        rows.append((shape.dtype, ",".join(map(str, (times, *shape.dims))), ",".join(map(str, (1, *shape.dims)))))
     whole = [f"{dtype}[{dims}]" for dtype, dims, _ in rows]
     parts = [f"{dtype}[{dims}]" for dtype, _, dims in rows[len(taken) :]]
     state = f"({', '.join(['s32[]', *whole, *parts])})"

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Final
 
 from tilestep.record.edits.donation import donatable, donated, kept, pairs_of
 from tilestep.record.edits.script import Change, in_turn
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import LEAST_SHARE, Finding
-from tilestep.report.advice.jits import Jit, is_leaf, jit_of
+from tilestep.report.advice.jits import Jit, is_leaf, jit_of, root_of
 from tilestep.report.advice.phrases import one_or
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures, ProgramProfile, StreamedArgument
 from tilestep.report.quantities import bytes_text, count_text, names_text
 
 _STREAMING_NAMED: Final = 3  # programs; a script of short functions has hundreds that stream some bytes
-_STARS: Final = ("args", "flat_args")  # JAX's names of arguments that it knows by their places only
 
 
 def donation(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
@@ -113,13 +112,6 @@ def not_whole(evidence: Evidence, key: int, indices: Sequence[int]) -> tuple[str
     return tuple(root for root in roots if root in kept_roots)
 
 
-def root_of(name: str) -> str:
-    """The function's own argument, of which this is a part: 'params' of 'params[0][1]', and 'args[0]' of 'args[0].mu'."""
-    root = re.split(r"[\[.]", name)[0]
-    place = re.match(r"\[\d+\]", name.removeprefix(root)) if root in _STARS else None
-    return root + (place[0] if place is not None else "")
-
-
 def _apart(part: Sequence[StreamedArgument], others: Sequence[str]) -> str:
     """Why they have to become arguments of their own."""
     if not others:
@@ -161,7 +153,7 @@ def donating(jit: Jit, names: Sequence[str]) -> str:
     Args: names: of arguments, or of parts of some: 'params[0]', 'args[1].mu'.
     """
     try:
-        numbers, named = listed(jit.option("donate_argnums")), listed(jit.option("donate_argnames"))
+        numbers, named = jit.options("donate_argnums"), jit.options("donate_argnames")
     except (TypeError, ValueError):  # a variable
         return ""
     given = jit.positional
@@ -187,11 +179,6 @@ def donating(jit: Jit, names: Sequence[str]) -> str:
         every = tuple(dict.fromkeys([*(given[number] for number in sorted(by_number)), *by_name]))
         return jit.with_options({"donate_argnums": None, "donate_argnames": every})
     return ""
-
-
-def listed(option: object) -> tuple[Any, ...]:
-    """The values of an option that takes one or several."""
-    return () if option is None else (option,) if isinstance(option, int | str) else tuple(cast("Iterable[Any]", option))
 
 
 def _possible(evidence: Evidence, program: ProgramProfile, arguments: list[StreamedArgument]) -> list[StreamedArgument]:

@@ -5,10 +5,10 @@ All work is bounded in numbers of calls, and not in seconds, so that the advice 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, final
+from typing import Final, TypeVar, final
 
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Program
@@ -20,16 +20,20 @@ from tilestep.report.advice.finding import Line
 from tilestep.report.advice.host_lines import HostLines, host_lines, most
 from tilestep.report.advice.lines import line_of_call
 from tilestep.sim.calls import Call, Copy, Dispatch, Forget, MomentCall, Put
+from tilestep.sim.ledger import ProgramTotals
+from tilestep.sim.mark import Mark
 from tilestep.sim.snapshot import Snapshot
 from tilestep.sim.system import System
 from tilestep.units import seconds_from_cycles
 
 MOST_READ: Final = 1_000_000  # work of the calls that are looked at: a second on a slow computer
 MOST_PLAYED: Final = 2_000_000  # work of the calls that are played for all findings together: two seconds there
+PATTERN_PLAYS: Final = 2  # replays that one with another sync pattern takes, because entries are played in two orders
 _CALL_WORK: Final = 12  # numbers that take as long as a call does beside its own
 _FORGET_WORK: Final = 3  # of a call that forgets a value
 LEAST_TURNS: Final = 4  # of which half are taken to be warm
 _WARM: Final = 0.25  # of the runs that are looked at: those before are the way to a warm system, if not all are looked at
+_Noted = TypeVar("_Noted")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,11 +80,13 @@ class Turns:
         cycles: from the begin of the first to the end of the last.
         count: how many.
         loads: key -> runs of that program between the two that had to load it.
+        sums: key -> all sums of that program between the two; None if they were not asked for.
     """
 
     cycles: int
     count: int
     loads: Mapping[int, int]
+    sums: Mapping[int, ProgramTotals] | None = None
 
 
 @final
@@ -148,9 +154,14 @@ class Evidence:
         return (told or kept) if key in self.host_lines.in_groups else (kept or told)
 
     @cached_property
+    def end(self) -> Mark:
+        """The system behind all of the calls."""
+        return replay(self.history, calls=self.calls).mark()
+
+    @cached_property
     def whole(self) -> Played:
         """All of the calls."""
-        return _played(self.history, self.calls, "")
+        return _played(self.history, self.calls, self.end.cycle)
 
     def played_for(self, changes: int, *, most: int | None = None) -> Played:
         """The part of the calls that may be played so often: all of them, or the last runs.
@@ -171,7 +182,8 @@ class Evidence:
             basis = f"of the last {runs:,} of {self.runs:,} runs" if before else ""
         else:
             basis = f"of runs {before + 1:,} to {before + runs:,} of {self.runs:,}"
-        return _played(replace(self.history, snapshot=system.snapshot()), rest, basis, max(self.runs, 1) / max(runs, 1))
+        history = replace(self.history, snapshot=system.snapshot())
+        return _played(history, rest, replay(history, calls=rest).end_cycle, basis, max(self.runs, 1) / max(runs, 1))
 
     def ends_for(self, changes: int, *, most: int | None = None) -> tuple[tuple[Played, ...], str]:
         """The parts of the calls that may be played so often: all of them, or the first and the last runs; and which, in words.
@@ -198,7 +210,8 @@ class Evidence:
         last = replace(last, times=(self.runs - first) / max(runs, 1))
         if not first or first > len(self.dispatches) - runs:
             return (last,), f"estimated from the last {runs:,} of {self.runs:,} runs"
-        return (_played(self.history, head, ""), last), f"estimated from the first {first:,} and the last {runs:,} of {self.runs:,} runs"
+        start = _played(self.history, head, replay(self.history, calls=head).end_cycle)
+        return (start, last), f"estimated from the first {first:,} and the last {runs:,} of {self.runs:,} runs"
 
     def entries(self, group: str, key: int | None = None) -> tuple[int, ...]:
         """Positions in the calls at which the host enters a program group. Args: key: only entries that run this program of it."""
@@ -240,14 +253,17 @@ class Evidence:
         turns = self.turns(starts)
         return None if turns is None else turns.cycles / turns.count
 
-    def turns(self, starts: Sequence[int]) -> Turns | None:
-        """The second half of some turns, of which `turn` is the mean; None if they are too few. Args: starts: as for `turn`."""
+    def turns(self, starts: Sequence[int], *, sums: bool = False) -> Turns | None:
+        """The second half of some turns, of which `turn` is the mean; None if they are too few.
+
+        Args: starts: as for `turn`. sums: whether it has those of programs, which take longer.
+        """
         known = tuple(starts)
-        if known not in self._turns:
-            self._turns[known] = self._second_half(starts)
+        if known not in self._turns or (sums and (found := self._turns[known]) is not None and found.sums is None):
+            self._turns[known] = self._second_half(starts, sums=sums)
         return self._turns[known]
 
-    def _second_half(self, starts: Sequence[int]) -> Turns | None:
+    def _second_half(self, starts: Sequence[int], *, sums: bool) -> Turns | None:
         work, ends = 0, 0
         for index, call in enumerate(self.calls):
             work += _work(call)
@@ -258,20 +274,40 @@ class Evidence:
         if len(starts) < LEAST_TURNS:
             return None
         middle, last = starts[len(starts) // 2], starts[-1]
-        history, marks = self.history, list[tuple[int, dict[int, int]]]()
-        system = System.restored(history.snapshot, history.machine, history.programs, record=False)
+        count = len(starts) - 1 - len(starts) // 2
+        if sums:
+            first, end = self._at(middle, last, System.mark, self.machine, self.programs)
+            programs = {key: totals.since(first.programs.get(key)) for key, totals in end.programs.items()}
+            loads = {key: totals.loads for key, totals in programs.items()}
+            return Turns(cycles=end.cycle - first.cycle, count=count, loads=loads, sums=programs)
+        (begin, before), (then, after) = self._at(middle, last, _loaded, self.machine, self.programs)
+        loads = {key: times - before.get(key, 0) for key, times in after.items()}
+        return Turns(cycles=then - begin, count=count, loads=loads)
+
+    def without_loads(self, begin: int, end: int) -> int:
+        """Cycles from one position in the calls to a later one, if loads took no time."""
+        machine = replace(self.machine, host=replace(self.machine.host, load_seconds=0.0))
+        programs = {key: replace(each, memory=replace(each.memory, code_bytes=0)) for key, each in self.programs.items()}
+        first, last = self._at(begin, end, _end_cycle, machine, programs)
+        return last - first
+
+    def _at(
+        self, begin: int, end: int, noted: Callable[[System], _Noted], machine: MachineSpec, programs: Mapping[int, Program]
+    ) -> tuple[_Noted, _Noted]:
+        """What is noted of a system at two positions in the calls."""
+        system = System.restored(self.history.snapshot, machine, programs, record=False)
+        found: list[_Noted] = []
 
         def watched() -> Iterator[Call]:
-            for index, call in enumerate(self.calls[: last + 1]):
-                if index in (middle, last):
-                    marks.append((system.end_cycle, system.loads()))
-                if index < last:
+            for index, call in enumerate(self.calls[: end + 1]):
+                if index in (begin, end):
+                    found.append(noted(system))
+                if index < end:
                     yield call
 
-        play(system, watched(), history.programs)
-        (begin, before), (end, after) = marks
-        loads = {key: times - before.get(key, 0) for key, times in after.items()}
-        return Turns(cycles=end - begin, count=len(starts) - 1 - len(starts) // 2, loads=loads)
+        play(system, watched(), programs)
+        first, last = found
+        return first, last
 
     def until(self, start: int) -> int | None:
         """Cycles until all that was called before a position has ended; None if that is long to play, or not kept."""
@@ -285,6 +321,14 @@ class Evidence:
         return seconds_from_cycles(round(cycles), self.machine.ipu.clock_hz)
 
 
+def _end_cycle(system: System) -> int:
+    return system.end_cycle
+
+
+def _loaded(system: System) -> tuple[int, dict[int, int]]:
+    return system.end_cycle, system.loads()
+
+
 def work_of(calls: Iterable[Call]) -> int:
     """How long it takes to read or to play calls, in numbers."""
     return sum(map(_work, calls))
@@ -295,12 +339,10 @@ def begin_of(snapshot: Snapshot) -> int:
     return max(snapshot.horizon, snapshot.host_cycle)
 
 
-def _played(history: History, calls: tuple[Call, ...], basis: str, times: float = 1.0) -> Played:
-    system = replay(history, calls=calls)
+def _played(history: History, calls: tuple[Call, ...], end: int, basis: str = "", times: float = 1.0) -> Played:
+    """A part. Args: end: the cycle behind its calls."""
     script = Script(calls=calls, programs=history.programs)
-    return Played(
-        history=history, script=script, cycles=system.end_cycle - begin_of(history.snapshot), basis=basis, times=times if basis else 1.0
-    )
+    return Played(history=history, script=script, cycles=end - begin_of(history.snapshot), basis=basis, times=times if basis else 1.0)
 
 
 def _first_of_last(calls: Sequence[Call], work: int) -> int:

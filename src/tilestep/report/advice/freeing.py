@@ -18,12 +18,11 @@ from tilestep.record.sources import MOST_TEXT, Source, planned_again
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Gain, How, Line
 from tilestep.report.figures import Figures, ProgramProfile
+from tilestep.report.gradients import goes_backward, of_gradient
 from tilestep.report.quantities import bytes_text, names_text, time_text
 from tilestep.sim.body import body_cost
 from tilestep.units import ceil_div, seconds_from_cycles
 
-_GRADIENT: Final = "transpose(jvp"  # in the scope of what jax.grad makes to go backward
-_FORWARD: Final = "jvp("
 _SILENT: Final = ("tuple", "copy", "bitcast", "get-tuple-element", "opt-barrier")
 _NAMED: Final = 2  # values
 _LONG: Final = 0.25  # of a program's ticks: values that live longer are worth a recomputation
@@ -110,13 +109,13 @@ def _recomputed(machine: MachineSpec, program: Program, detail: Liveness) -> Ite
         life
         for life in detail.lives
         if life.category == "temporary" and life.first <= peak <= life.last and life.last - life.first > _LONG * len(detail.steps)
-        if _GRADIENT in scopes[life.last] and _GRADIENT not in scopes[life.first]
+        if goes_backward(scopes[life.last]) and not goes_backward(scopes[life.first])
     ]
     sizes = [life.tile_bytes for life in _on_tile(waiting, program.memory.tile, detail.num_tiles)]
     if len(sizes) > 1:
         edit = "recompute the forward pass (jax.checkpoint)"
         uses = body_cost(program, machine, range(program.num_ipus)).uses
-        again = sum(use.times * use.cycles.total for use in uses if _FORWARD in use.leaf.scope and _GRADIENT not in use.leaf.scope)
+        again = sum(use.times * use.cycles.total for use in uses if of_gradient(use.leaf.scope) and not goes_backward(use.leaf.scope))
         price = f"at most {_time(machine, again)} more work a run"
         yield Freed("jax.checkpoint", edit, sum(sizes) - max(sizes), "about", _line(program, waiting), price=price)
 
@@ -136,9 +135,9 @@ def _offloaded(machine: MachineSpec, program: Program, module: HloModule, detail
     apart = [
         argument
         for argument, parameter in zip(program.arguments, module.entry.parameters, strict=True)
-        if not argument.on_host and not any(_FORWARD in reader.op_name for reader in _readers(users, parameter))
+        if not argument.on_host and not any(of_gradient(reader.op_name) for reader in _readers(users, parameter))
     ]
-    if not any(_GRADIENT in leaf.scope for leaf in leaves(program.body)):
+    if not any(goes_backward(leaf.scope) for leaf in leaves(program.body)):
         return
     names = {argument.name for argument in apart}
     lives = [life for life in detail.lives if life.name in names and life.category in ("argument", "resident")]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, cast
 
 from tilestep.plan.frames import own_frames
 from tilestep.plan.steps import Frame, Program
 from tilestep.record.source_lines import source_text
 from tilestep.report.advice.finding import Line
-from tilestep.report.advice.written import last_name, nodes_of
+from tilestep.report.advice.lines import plain
+from tilestep.report.advice.written import LONGEST, last_name, nodes_of
 
 PARTIAL: Final = "functools.partial"
 IMPORT: Final = "import functools"
@@ -20,8 +21,8 @@ _JITS: Final = frozenset({"jit", "pjit"})
 _PMAP: Final = "pmap"
 _LEAVES: Final = "flat_args"  # what jax.pmap calls the leaves of its arguments
 _MAPPED: Final = "fun"  # and their programs
+_STARS: Final = ("args", _LEAVES)  # JAX's names of arguments that it knows by their places only
 _LEAF: Final = re.compile(rf"{_LEAVES}\[(\d+)\].*")
-_LONGEST: Final = 160  # characters of a line of code
 _MOST_NESTED: Final = 8  # functions of one name that call each other, of which one is looked for that is jitted
 
 
@@ -124,6 +125,14 @@ class Jit(NamedTuple):
         found = [each.value for each in self.call.keywords if each.arg == name] if self.call is not None else []
         return ast.literal_eval(found[0]) if found else None
 
+    def options(self, name: str) -> tuple[Any, ...]:
+        """The values of an option that takes one or several.
+
+        Raises: TypeError, ValueError if they are not written out.
+        """
+        option = self.option(name)
+        return () if option is None else (option,) if isinstance(option, int | str) else tuple(cast("Iterable[Any]", option))
+
     def with_options(self, options: Mapping[str, object]) -> str:
         """The line that jits it, with more options: 'jax.jit(update, donate_argnames=("params",))'. One whose value is None goes.
 
@@ -144,7 +153,7 @@ class Jit(NamedTuple):
         changed = ast.Call(func=function, args=arguments, keywords=[ast.keyword(arg=name, value=value) for name, value in keywords.items()])
         text = ast.unparse(changed)
         head = f"{IMPORT}\n" if needs_partial and not self.partial else ""
-        return head + ("@" if self.is_decorator else "") + (text if len(text) <= _LONGEST else "…" + text[-_LONGEST:])
+        return head + ("@" if self.is_decorator else "") + (text if len(text) <= LONGEST else "…" + text[-LONGEST:])
 
 
 def jit_of(program: Program, text_of: Callable[[str], str | None] = source_text) -> Jit:
@@ -154,9 +163,9 @@ def jit_of(program: Program, text_of: Callable[[str], str | None] = source_text)
 
 
 def _jit_of(program: Program, text_of: Callable[[str], str | None]) -> Jit:
-    name = _plain(program.name.removeprefix("jit_"))
+    name = plain(program.name.removeprefix("jit_"))
     own = own_frames(program.frames)
-    inside = [n for n in own if _plain(program.frames[n - 1].function.rpartition(".")[2]) == name][:_MOST_NESTED]
+    inside = [n for n in own if plain(program.frames[n - 1].function.rpartition(".")[2]) == name][:_MOST_NESTED]
     found = [_jit_inside(program, text_of, name, own, frame) for frame in inside or [0]]
     return next((jit for jit in found if jit.call is not None or jit.is_decorator), found[0])  # a caller may have that name, too
 
@@ -169,7 +178,7 @@ def _jit_inside(program: Program, text_of: Callable[[str], str | None], name: st
     within = frames[inside - 1] if inside else None
     definition, home = None, ""
     for file, (definitions, _) in found.items():
-        places = [each for each in definitions if _plain(getattr(each, "name", "lambda")) == name]
+        places = [each for each in definitions if plain(getattr(each, "name", "lambda")) == name]
         if within is not None and file == within.file:
             places = [each for each in places if each.lineno <= within.line <= (each.end_lineno or each.lineno)]
             places = ([each for each in places if _has(each, within)] or places)[-1:]
@@ -190,6 +199,13 @@ def _jit_inside(program: Program, text_of: Callable[[str], str | None], name: st
 def is_leaf(name: str) -> bool:
     """Whether an argument's name is the place of a leaf, as jax.pmap has it."""
     return _LEAF.fullmatch(name) is not None
+
+
+def root_of(name: str) -> str:
+    """The function's own argument, of which this is a part: 'params' of 'params[0][1]', and 'args[0]' of 'args[0].mu'."""
+    root = re.split(r"[\[.]", name)[0]
+    place = re.match(r"\[\d+\]", name.removeprefix(root)) if root in _STARS else None
+    return root + (place[0] if place is not None else "")
 
 
 def _mapped(found: Mapping[str, tuple[Sequence[_Function], Sequence[_Made]]]) -> Jit:
@@ -253,12 +269,12 @@ def _jits(made: ast.expr, decorated: ast.FunctionDef | None, name: str, definiti
     if _makes(made, frozenset({_PMAP})):
         return False
     if decorated is not None:
-        return decorated is definition or (definition is None and _plain(decorated.name) == name)
+        return decorated is definition or (definition is None and plain(decorated.name) == name)
     assert isinstance(made, ast.Call)
     [given] = made.args[:1]
     if isinstance(given, ast.Call) and last_name(given.func) == "partial" and given.args:
         given = given.args[0]
-    return given is definition if isinstance(given, ast.Lambda) else _plain(last_name(given)) == name
+    return given is definition if isinstance(given, ast.Lambda) else plain(last_name(given)) == name
 
 
 def _own(function: ast.FunctionDef) -> Iterator[ast.AST]:
@@ -290,11 +306,6 @@ def _partial_in(text: str) -> str:
                 if isinstance(node, ast.ImportFrom) and (node.module, each.name) == ("functools", "partial"):
                     return each.asname or each.name
     return ""
-
-
-def _plain(name: str) -> str:
-    """A function's name as programs spell it: without the characters that HLO does not allow."""
-    return "".join(character for character in name if character.isalnum())
 
 
 def made_at(program: Program, makers: frozenset[str]) -> Line | None:

@@ -18,8 +18,8 @@ def line_of(program: Program, frame: int) -> Line | None:
 def line_of_call(program: Program) -> Line | None:
     """Where the user calls the program's function; the function itself if its caller is unknown; None if both are."""
     path = _common_path(program)
-    name = _plain(program.name.removeprefix("jit_"))
-    own = [_plain(program.frames[number - 1].function.rpartition(".")[2]) == name for number in path]
+    name = plain(program.name.removeprefix("jit_"))
+    own = [plain(program.frames[number - 1].function.rpartition(".")[2]) == name for number in path]
     place = len(path) - 1
     if True in own:
         place -= own[::-1].index(True)
@@ -52,6 +52,6 @@ def _line(program: Program, number: int) -> Line:
     return Line(file=frame.file, number=frame.line)
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
     """A function's name as programs spell it: without the characters that HLO does not allow."""
     return "".join(character for character in name if character.isalnum())

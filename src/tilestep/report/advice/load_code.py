@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tilestep.plan.steps import Program
+from tilestep.program.shapes import array_of
 from tilestep.record.edits.script import used
-from tilestep.report.advice.donation import listed, root_of
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Line
-from tilestep.report.advice.jits import IMPORT, PARTIAL, Jit, jit_of
+from tilestep.report.advice.jits import IMPORT, PARTIAL, Jit, jit_of, root_of
 from tilestep.report.advice.written import calls_of, changed, in_loop, last_name, statement
 from tilestep.report.figures import ShapesProfile
 from tilestep.sim.calls import Dispatch
 
-_SHAPE: Final = re.compile(r"(\w+)\[([\d,]*)\]")
 _NUMBERS: Final[Mapping[str, str]] = {"f32": "float32", "s32": "int32", "f16": "float16", "bf16": "bfloat16", "u32": "uint32"}
 
 
@@ -27,15 +25,14 @@ def padded(evidence: Evidence, function: ShapesProfile, largest: int, *, mask: b
     found = next((a for a in program.arguments if a.name == function.argument), None)
     if found is None or not found.name.isidentifier():
         return ""
-    before = [_SHAPE.match(a.shape) for key in function.keys for a in evidence.programs[key].arguments if a.name == found.name]
-    shape = _SHAPE.match(found.shape)
+    before = [array_of(a.shape) for key in function.keys for a in evidence.programs[key].arguments if a.name == found.name]
+    shape = array_of(found.shape)
     if shape is None or None in before:
         return ""
     if function.differs == "dtype":
-        dtype = _NUMBERS.get(shape[1])
+        dtype = _NUMBERS.get(shape.dtype)
         return _with_argument(evidence, largest, found.name, "np.asarray({}, np." + dtype + ")") if dtype else ""
-    dims = [[int(size) for size in each[2].split(",") if size] for each in before if each is not None]
-    whole = [int(size) for size in shape[2].split(",") if size]
+    dims, whole = [each.dims for each in before if each is not None], shape.dims
     if any(len(each) != len(whole) or any(size > most for size, most in zip(each, whole, strict=True)) for each in dims):
         return ""
     widths = [
@@ -54,7 +51,7 @@ def one_program(evidence: Evidence, keys: Sequence[int]) -> tuple[str, Line | No
     jit, line = jit_of(program), evidence.line_of_call(keys[0])
     try:
         static = [name for name in ("static_argnums", "static_argnames") if jit.option(name) is not None]
-        places, names = listed(jit.option("static_argnums")), listed(jit.option("static_argnames"))
+        places, names = jit.options("static_argnums"), jit.options("static_argnames")
     except (TypeError, ValueError):  # a variable
         return "", None
     if static:

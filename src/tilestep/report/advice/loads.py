@@ -9,6 +9,7 @@ from typing import Final
 
 from tilestep.plan.frames import user_frames
 from tilestep.plan.steps import Program, leaves
+from tilestep.program.shapes import array_of
 from tilestep.record.edits.moved import called_as, merged, on_cpu
 from tilestep.record.edits.script import Script
 from tilestep.record.sources import MOST_TEXT, Source
@@ -26,7 +27,6 @@ from tilestep.report.figures import Figures, ShapesProfile
 from tilestep.report.quantities import count_text, names_text, share_text
 
 _METADATA: Final = re.compile(r", metadata=\{[^}]*\}")
-_SIZE: Final = re.compile(r"\d+")
 LOADS_DOMINATE: Final = 0.1  # of emulated time
 
 
@@ -269,7 +269,8 @@ def _needs_mask(function: ShapesProfile, evidence: Evidence | None) -> bool | No
 
 
 def _sizes(shape: str) -> tuple[int, ...]:
-    return tuple(map(int, _SIZE.findall(shape.partition("[")[2])))
+    found = array_of(shape)
+    return () if found is None else found.dims
 
 
 def _other_shapes(function: ShapesProfile, evidence: Evidence | None) -> str:

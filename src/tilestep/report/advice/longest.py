@@ -8,6 +8,7 @@ from tilestep.report.advice.evidence import Evidence
 from tilestep.report.figures import Figures, ProgramProfile
 
 MOST_TEXT: Final = 400_000  # characters of the HLO of a program that is planned again for advice: a second of planning
+PRODUCTS: Final = ("matmul", "convolution")  # families on the matrix unit
 
 
 def superstep_cycles(program: ProgramProfile) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from math import ceil
 from typing import Final, NamedTuple
 
 from tilestep.cuts import best_cuts, stage_costs
@@ -11,7 +12,7 @@ from tilestep.plan.steps import Program, Superstep
 from tilestep.record.edits.programs import Leaf, shorter, with_leaves
 from tilestep.record.edits.script import Change, Script
 from tilestep.report.advice.evidence import Evidence
-from tilestep.report.advice.finding import Finding, Gain
+from tilestep.report.advice.finding import LEAST_SHARE, Finding, Gain
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.advice.stages import MOST_PARTS, Stages, parts_of, pipelines
 from tilestep.report.figures import Figures
@@ -113,23 +114,42 @@ def bubbles(figures: Figures, evidence: Evidence | None, words: PipelineWords = 
     """Steps of a pipeline that are too short for it to fill, or in which one microbatch follows the other."""
     for pipeline in () if evidence is None else pipelines(figures, evidence):
         assert evidence is not None  # else there would be no pipeline
-        step = evidence.turn(pipeline.starts)
-        if step is None:
+        warm = evidence.turns(pipeline.starts)
+        if warm is None:
             continue
-        found = _overlapped(pipeline, step, words) if pipeline.in_turn else _filled(pipeline, step, words)
+        step = warm.cycles / warm.count
+        found = _overlapped(pipeline, step, words) if pipeline.in_turn else _filled(pipeline, step, evidence, words)
         if found is None:
             continue
-        edit, way_out, shorter_step, basis = found
-        saved = round(pipeline.steps * (step - shorter_step))
+        saved = round(pipeline.steps * (step - found.step) - found.once)
         share = share_text(pipeline.microbatches * max(pipeline.busy), step)
         takes = time_text(evidence.seconds(step))
-        text = f"A step of {pipeline.group} takes {takes}, and its longest stage works for {share} of that: {way_out}."
-        gain = Gain(cycles=saved, share=saved / figures.emulated_cycles, seconds=evidence.seconds(saved), how="about", basis=basis)
-        yield Proposal(finding=Finding(kind="bubbles", text=text, edit=edit, line=pipeline.line, gain=gain))
+        text = f"A step of {pipeline.group} takes {takes}, and its longest stage works for {share} of that: {found.way_out}."
+        gain = Gain(cycles=saved, share=saved / figures.emulated_cycles, seconds=evidence.seconds(saved), how="about", basis=found.basis)
+        if found.once and gain.share < LEAST_SHARE:
+            least = ceil(found.once / (step - found.step))
+            text += (
+                " The first step takes longer then, because parameters come with each of its microbatches: that pays off after about "
+                f"{least:,} steps of {pipeline.microbatches:,}."
+            )
+            finding = Finding(kind="bubbles", text=text, edit=found.edit, line=pipeline.line, unknown="it depends on how many steps follow")
+        else:
+            finding = Finding(kind="bubbles", text=text, edit=found.edit, line=pipeline.line, gain=gain)
+        yield Proposal(finding=finding)
 
 
-def _filled(pipeline: Stages, step: float, words: PipelineWords) -> tuple[str, str, float, str] | None:
-    """(edit, way out, cycles of the shorter step, basis) of more microbatches; None if the pipeline is hardly empty."""
+class _Shorter(NamedTuple):
+    """What makes the steps of a pipeline shorter."""
+
+    edit: str
+    way_out: str
+    step: float  # its cycles, for as many microbatches as before
+    basis: str
+    once: float = 0.0  # cycles that the first step takes longer
+
+
+def _filled(pipeline: Stages, step: float, evidence: Evidence, words: PipelineWords) -> _Shorter | None:
+    """More microbatches; None if the pipeline is hardly empty."""
     work, now = pipeline.microbatches * max(pipeline.busy), pipeline.microbatches
     empty = step - work
     if words.more is None or empty < _EMPTY * step or step > _DENSE * (now + len(pipeline.busy) - 1) * max(pipeline.busy):
@@ -140,19 +160,20 @@ def _filled(pipeline: Stages, step: float, words: PipelineWords) -> tuple[str, s
         "samples"
     )
     edit = words.more.format(more=now * factor, now=now, group=pipeline.group)
-    return edit, way_out, work + empty / factor, "for as many samples, by the time in which the longest stage does not work"
+    basis = "for as many samples, by the time in which the longest stage does not work"
+    longer = max(evidence.without_loads(*pipeline.starts[:2]) - step, 0.0)  # the first step, in which parameters come
+    return _Shorter(edit, way_out, work + empty / factor, basis, once=(factor - 1) * longer)
 
 
-def _overlapped(pipeline: Stages, step: float, words: PipelineWords) -> tuple[str, str, float, str] | None:
-    """The same for a schedule in which the stages work at once; None if it would save little."""
+def _overlapped(pipeline: Stages, step: float, words: PipelineWords) -> _Shorter | None:
+    """A schedule in which the stages work at once; None if it would save little."""
     longest, count = max(pipeline.busy), len(pipeline.busy)
     beside = step - pipeline.microbatches * sum(pipeline.busy)  # updates
     overlapped = (pipeline.microbatches + count - 1) * longest + max(beside, 0.0)
     if words.overlap is None or overlapped > (1 - _LEFT) * step:
         return None
     way_out = f"each microbatch goes through all stages before the next begins; {words.overlapped}"
-    edit = words.overlap.format(group=pipeline.group)
-    return edit, way_out, overlapped, "by the work of the longest stage"
+    return _Shorter(words.overlap.format(group=pipeline.group), way_out, overlapped, "by the work of the longest stage")
 
 
 def _longest(evidence: Evidence, pipeline: Stages) -> str:

@@ -14,15 +14,14 @@ from tilestep.record.sources import planned_again
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding, Line
 from tilestep.report.advice.jits import jit_of
-from tilestep.report.advice.longest import longest_program
+from tilestep.report.advice.longest import PRODUCTS, longest_program
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.advice.written import last_name, nodes_of
 from tilestep.report.figures import Figures
+from tilestep.report.gradients import goes_backward
 from tilestep.report.quantities import names_text
 from tilestep.report.replaceable import may_be_states
 
-_PRODUCTS: Final = ("matmul", "convolution")  # families on the matrix unit
-_GRADIENT: Final = "transpose(jvp"  # in the scope of what jax.grad makes to go backward
 _GRADIENTS: Final = frozenset({"grad", "value_and_grad", "vjp"})
 _HALF: Final = "lambda each: each.astype(jnp.float16) if each.dtype == jnp.float32 else each"
 _LEAST_SHARE: Final = 0.05  # of emulated time: precision is not given away for less
@@ -63,7 +62,7 @@ JAX: Final = PrecisionWords(
 def halves(figures: Figures, evidence: Evidence | None, words: PrecisionWords = JAX) -> Iterator[Proposal]:
     """What the program with the longest supersteps would save with float16 in the place of float32."""
     profile = longest_program(figures, evidence)
-    if evidence is None or profile is None or not any(family.family in _PRODUCTS for family in profile.families):
+    if evidence is None or profile is None or not any(family.family in PRODUCTS for family in profile.families):
         return
     source, machine, label = evidence.sources[profile.key], evidence.machine, figures.label(profile.key)
     if "f32[" not in source.text():
@@ -100,7 +99,7 @@ def _in_half(program: Program) -> tuple[str, Line | None]:
         return "", None
     of_file = [node for node in nodes_of(source_text(jit.line.file) or "") if isinstance(node, ast.FunctionDef | ast.Call)]
     function = jit.definition
-    if any(_GRADIENT in leaf.scope for leaf in leaves(program.body)):
+    if any(goes_backward(leaf.scope) for leaf in leaves(program.body)):
         taken = {
             last_name(node.args[0]) for node in of_file if isinstance(node, ast.Call) and last_name(node.func) in _GRADIENTS and node.args
         }
@@ -157,7 +156,7 @@ def _text_of(evidence: Evidence, key: int) -> str:
 def partials(figures: Figures, evidence: Evidence | None, words: PrecisionWords = JAX) -> Iterator[Proposal]:
     """What the program with the longest supersteps would save with sums of halves in 16 bits."""
     profile = longest_program(figures, evidence)
-    if evidence is None or profile is None or not any(family.family in _PRODUCTS for family in profile.families):
+    if evidence is None or profile is None or not any(family.family in PRODUCTS for family in profile.families):
         return
     source, machine, label = evidence.sources[profile.key], evidence.machine, figures.label(profile.key)
     if source.options.partials_type == "half" or "f16[" not in source.text():

@@ -15,7 +15,7 @@ from tilestep.report.advice.freeing import Freed, freed_of
 from tilestep.report.advice.jits import jit_of
 from tilestep.report.advice.lines import line_of_call
 from tilestep.report.batch import smaller
-from tilestep.report.measure import could_recompute
+from tilestep.report.gradients import could_recompute
 from tilestep.report.quantities import bytes_text
 from tilestep.report.replaceable import could_be_donated, may_be_states
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tilestep.record.source_lines import each_read_once
 from tilestep.report.advice.collectives import collectives
 from tilestep.report.advice.donation import donation
 from tilestep.report.advice.evidence import Evidence
@@ -81,7 +82,8 @@ def advice(figures: Figures, *, all: bool = False, evidence: Evidence | None = N
         rules: that look for them.
     """
     evidence = evidence or evidence_of(figures)
-    return ranked([proposal for rule in rules for proposal in rule(figures, evidence)], evidence, all=all)
+    with each_read_once():
+        return ranked([proposal for rule in rules for proposal in rule(figures, evidence)], evidence, all=all)
 
 
 def findings(

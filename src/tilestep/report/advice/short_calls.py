@@ -13,10 +13,9 @@ from tilestep.record.edits.looped import in_loops
 from tilestep.record.edits.moved import LOOP_STEPS
 from tilestep.record.edits.reads import read_at_the_end
 from tilestep.record.edits.script import in_turn
-from tilestep.report.advice.donation import root_of
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
-from tilestep.report.advice.jits import Jit, jit_of
+from tilestep.report.advice.jits import Jit, jit_of, root_of
 from tilestep.report.advice.longest import superstep_cycles
 from tilestep.report.advice.phrases import times_text
 from tilestep.report.advice.proposal import Proposal, Way

@@ -17,7 +17,7 @@ from tilestep.record.sources import MOST_TEXT, Source, planned_again
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding, Line
 from tilestep.report.advice.lines import line_of
-from tilestep.report.advice.longest import longest_program, superstep_cycles
+from tilestep.report.advice.longest import PRODUCTS, longest_program, superstep_cycles
 from tilestep.report.advice.phrases import group_text, is_loop
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.advice.repeated import never_new
@@ -27,7 +27,6 @@ from tilestep.report.batch import batches, scales
 from tilestep.report.figures import Figures, ProgramProfile
 from tilestep.report.quantities import share_text
 
-_PRODUCTS: Final = ("matmul", "convolution")
 _FILLED: Final = 0.3  # of the matrix units' products: below that they are thin
 _SYNC: Final = 0.3  # of the supersteps: above that they are small
 _FACTORS: Final = (2, 4, 8, 16)
@@ -50,7 +49,7 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         return
     program, source = evidence.programs[profile.key], evidence.sources[profile.key]
     filled = _filled(evidence, profile)
-    thin = profile.families[0].family in _PRODUCTS and filled < _FILLED
+    thin = profile.families[0].family in PRODUCTS and filled < _FILLED
     if not thin and sum(family.sync for family in profile.families) < _SYNC * superstep_cycles(profile):
         return
     larger = _larger(evidence, profile, program, source)
@@ -124,7 +123,7 @@ def _number(evidence: Evidence, key: int, batch: int, larger: int) -> tuple[Line
     frames, call = evidence.programs[key].frames, evidence.line_of_call(key)
     files = [frames[n - 1].file for n in own_frames(frames)]
     found = constants([*files, *([] if call is None else [call.file])], batch)
-    named = [each for each in found if "batch" in f"{each[2]} {each[1]}".lower()]
+    named = [each for each in found if "batch" in f"{each[2]} {each[1]}".lower() and not each[2].lower().endswith("batches")]  # a count
     if len(named) != 1:
         return None, ""
     line, code, _ = named[0]
@@ -134,7 +133,7 @@ def _number(evidence: Evidence, key: int, batch: int, larger: int) -> tuple[Line
 def _filled(evidence: Evidence, profile: ProgramProfile) -> float:
     """The share of the matrix units' products that the program's products are, while they run."""
     ipu = evidence.machine.ipu
-    products = [leaf for leaf in leaves(evidence.programs[profile.key].body) if isinstance(leaf, Superstep) and leaf.family in _PRODUCTS]
+    products = [leaf for leaf in leaves(evidence.programs[profile.key].body) if isinstance(leaf, Superstep) and leaf.family in PRODUCTS]
     cycles = sum(leaf.compute_cycles + leaf.exchange_cycles + leaf.sync_cycles for leaf in products)
     possible = 2 * ipu.macs_per_cycle_float * ipu.num_tiles * cycles
     return sum(leaf.flops for leaf in products) / possible if possible else 1.0

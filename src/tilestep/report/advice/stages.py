@@ -10,12 +10,15 @@ from typing import Final, NamedTuple, get_args
 from tilestep.plan.steps import CollectiveKind, Loop, Node, Series, Superstep
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Line
+from tilestep.report.advice.longest import PRODUCTS
 from tilestep.report.figures import Figures
+from tilestep.report.gradients import goes_backward
+from tilestep.sim.ledger import ProgramTotals
+from tilestep.sim.trace import BESIDE
 
 MOST_PARTS: Final = 200  # of all stages together
-_PRODUCTS: Final = ("matmul", "convolution")
-_GRADIENT: Final = "transpose(jvp"
 _BETWEEN_IPUS: Final = get_args(CollectiveKind)
+_NO_WORK: Final = (*BESIDE, "load", "read")
 
 
 class _Task(NamedTuple):
@@ -37,7 +40,7 @@ class Stages:
         steps: that it did.
         keys: by stage, of the programs that do its tasks.
         costs: by stage, cycles of supersteps for a microbatch.
-        busy: by stage, the same with what its IPU passes on and streams.
+        busy: by stage, the same with what its IPU passes on and streams once the system is warm, if the history tells that.
         in_turn: whether a microbatch is through all stages before the next begins.
         starts: positions in the calls at which the steps begin.
         line: where the user calls it.
@@ -58,7 +61,7 @@ def pipelines(figures: Figures, evidence: Evidence) -> Iterator[Stages]:
     """The pipelines of a profile: program groups whose dispatches are tasks of stages."""
     ran = [p for p in figures.programs if p.runs]
     own = {p.key: sum(f.total for f in p.families if f.family not in _BETWEEN_IPUS) / p.runs for p in ran}
-    whole = {p.key: (p.cycles.total - p.cycles.load - p.cycles.read) / p.runs for p in ran}
+    all_runs = {p.key: (p.cycles.total - p.cycles.load - p.cycles.read) / p.runs for p in ran}
     for group, tasks in _tasks(evidence).items():
         count = max(task.stage for task in tasks) + 1
         keys = tuple(frozenset(task.key for task in tasks if task.stage == stage) for stage in range(count))
@@ -69,6 +72,10 @@ def pipelines(figures: Figures, evidence: Evidence) -> Iterator[Stages]:
         seen = sum(task.stage == 0 and task.microbatch >= 0 for task in tasks)
         runs = sum(p.runs for p in ran if any(task.key == p.key and task.stage == 0 and task.microbatch >= 0 for task in tasks))
         first = [task.microbatch for task in tasks if task.entry == tasks[0].entry and task.microbatch >= 0]
+        starts = evidence.entries(group)
+        warm = evidence.turns(starts, sums=True)  # before, parameters come, which a short run would take for work of each microbatch
+        sums: Mapping[int, ProgramTotals] = {} if warm is None or warm.sums is None else warm.sums
+        whole = {**all_runs, **{key: _busy(totals) for key, totals in sums.items() if totals.runs}}
         lines = (evidence.line_of_call(key) for of_stage in keys for key in sorted(of_stage))
         yield Stages(
             group=group,
@@ -78,7 +85,7 @@ def pipelines(figures: Figures, evidence: Evidence) -> Iterator[Stages]:
             costs=_of_microbatch(tasks, own, count, done),
             busy=_of_microbatch(tasks, whole, count, done),
             in_turn=microbatches > 1 and all(before <= after for before, after in pairwise(first)),
-            starts=evidence.entries(group),
+            starts=starts,
             line=next((line for line in lines if line is not None), None),
         )
 
@@ -102,6 +109,11 @@ def _tasks(evidence: Evidence) -> dict[str, list[_Task]]:
     return found
 
 
+def _busy(totals: ProgramTotals) -> float:
+    """Mean cycles of a run on the slowest IPU, without loads and what the host reads."""
+    return max(sum(cycles for kind, cycles in kinds.items() if kind not in _NO_WORK) for kinds in totals.cycles.values()) / totals.runs
+
+
 def _of_microbatch(tasks: Sequence[_Task], cycles: Mapping[int, float], count: int, microbatches: int) -> tuple[float, ...]:
     """By stage, the mean cycles of its tasks that are of one microbatch."""
     spent = [0.0] * count
@@ -117,7 +129,7 @@ def _of_node(node: Node) -> list[int]:
             return [part for child in node.nodes for part in _of_node(child)]
         case Loop():
             return _of_node(node.body) * min(node.trips or 1, MOST_PARTS)
-        case Superstep() if node.family in _PRODUCTS and _GRADIENT not in node.scope:
+        case Superstep() if node.family in PRODUCTS and not goes_backward(node.scope):
             return [node.compute_cycles + node.exchange_cycles + node.sync_cycles]
         case _:
             return []

@@ -8,7 +8,7 @@ from typing import Final
 
 from tilestep.machine.fields import SYNC_PATTERNS
 from tilestep.record.edits.script import on_machine
-from tilestep.report.advice.evidence import Evidence
+from tilestep.report.advice.evidence import PATTERN_PLAYS, Evidence
 from tilestep.report.advice.finding import Finding
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures
@@ -30,6 +30,7 @@ def sync(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
             edit=f"run with the sync pattern {pattern}",
             change=on_machine(replace(machine, sync_pattern=pattern)),
             how="replayed",
+            plays=PATTERN_PLAYS,
             code=_COMMAND.format(pattern=pattern),
         )
         for pattern in SYNC_PATTERNS

@@ -40,8 +40,7 @@ def ranked(proposals: Sequence[Proposal], evidence: Evidence | None, *, all: boo
         return Advice(
             findings=tuple(sorted((p.finding for p in proposals if not p.only_with_gain), key=lambda finding: _rank(finding, 1.0)))
         )
-    asked = [proposal for proposal in proposals if proposal.ways]
-    played = evidence.played_for(sum(len(proposal.ways) for proposal in asked) + len(asked)) if asked else None
+    played = evidence.played_for(_plays(proposals)) if any(proposal.ways for proposal in proposals) else None
     found: list[tuple[Finding, Way | None]] = []
     for proposal in proposals:
         finding, chosen = proposal.finding, None
@@ -61,10 +60,18 @@ def ranked(proposals: Sequence[Proposal], evidence: Evidence | None, *, all: boo
         found = [each for each in found if each[0].kind != "fixed"]
     elif any(finding.kind == "fixed" for finding, _ in found):  # it says more than that the first of a few runs takes longest
         found = [each for each in found if each[0].kind != "set-up"]
-    empty = any(finding.kind == "bubbles" for finding, _ in found)  # a pipeline is filled before its microbatches grow
+    empty = any(
+        finding.kind == "bubbles" and finding.gain is not None for finding, _ in found
+    )  # a pipeline is filled before its microbatches grow
     found.sort(key=lambda each: _rank(each[0], 0.0 if empty else _OTHERWISE))
     together = None if played is None else _together(found, played, evidence)
     return Advice(findings=tuple(finding for finding, _ in found), together=together)
+
+
+def _plays(proposals: Sequence[Proposal]) -> int:
+    """Replays that all ways take, each by itself and one of each finding behind the others."""
+    plays = [way.plays for proposal in proposals for way in proposal.ways]
+    return sum(plays) + max(plays, default=0) * sum(bool(proposal.ways) for proposal in proposals)
 
 
 def _by_gain(ways: Iterable[Way], played: Played, evidence: Evidence) -> list[tuple[Way, Gain]]:

@@ -10,9 +10,9 @@ from typing import Final
 
 from tilestep.record.source_lines import source_text
 from tilestep.report.advice.finding import Line
+from tilestep.report.advice.phrases import CPU_DEFAULT
 
-CPU_CODE: Final = 'with jax.default_device(jax.devices("cpu")[0]):'
-_LONGEST: Final = 160  # characters of a line of code
+LONGEST: Final = 160  # characters of a line of code
 _MOST_LINES: Final = 4  # of a statement
 _COMPOUND: Final = (ast.For, ast.While, ast.If, ast.With, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Match)
 _COPIES: Final = frozenset({"asarray", "array"})  # of an array of the host, by jax.numpy
@@ -45,7 +45,7 @@ def on_cpu(lines: Sequence[Line]) -> str:
     if not code:
         return ""
     more = "  # and so the other lines" if len(lines) > 1 else ""
-    return f"{CPU_CODE}{more}\n" + "\n".join(f"    {row}" for row in code.splitlines())
+    return f"with {CPU_DEFAULT}:{more}\n" + "\n".join(f"    {row}" for row in code.splitlines())
 
 
 def without_copies(line: Line | None) -> str:
@@ -173,7 +173,7 @@ def _copies(node: ast.Call) -> bool:
 
 def _short(code: str) -> str:
     rows = code.splitlines()
-    return code if len(rows) <= _MOST_LINES and all(len(row) <= _LONGEST for row in rows) else ""
+    return code if len(rows) <= _MOST_LINES and all(len(row) <= LONGEST for row in rows) else ""
 
 
 _NO_ARGUMENTS: Final = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])

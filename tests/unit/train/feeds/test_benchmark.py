@@ -222,8 +222,9 @@ def test_closing_a_queue_ends_its_benchmark() -> None:
     def waiting() -> Iterator[np.ndarray]:
         yield np.ones(2, np.float32)
         asked.set()
-        time.sleep(0.05)
-        yield from itertools.repeat(np.ones(2, np.float32), 10)
+        while True:  # it would take five seconds for all that are asked for
+            time.sleep(0.05)
+            yield np.ones(2, np.float32)
 
     queue = InfeedQueue(waiting)
     closer = threading.Thread(target=lambda: (asked.wait(), queue.close()))
