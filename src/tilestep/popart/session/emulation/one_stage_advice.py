@@ -8,6 +8,7 @@ from typing import Final
 
 from tilestep.popart.session.emulation.advice_words import LIMITS, PRECISION, at_line, full_tiles, half_partials
 from tilestep.popart.session.emulation.anchors_advice import Returned, anchors
+from tilestep.popart.session.emulation.weights_advice import WeightReads, weights
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Line
 from tilestep.report.advice.limits import fallbacks, limit
@@ -23,8 +24,11 @@ _STREAMS: Final = LIMITS._replace(
 )
 
 
-def rules_of(returned: Iterable[Returned], line: Line | None) -> tuple[Rule, ...]:
-    """The rules for a session. Args: returned: of its anchors. line: of the user's program that prepared it; None if that is unknown."""
+def rules_of(returned: Iterable[Returned], line: Line | None, reads: WeightReads) -> tuple[Rule, ...]:
+    """The rules for a session.
+
+    Args: returned: of its anchors. line: of the user's program that prepared it; None if that is unknown. reads: of the weights.
+    """
 
     def limits(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         return limit(figures, evidence, _STREAMS, line)
@@ -42,4 +46,4 @@ def rules_of(returned: Iterable[Returned], line: Line | None) -> tuple[Rule, ...
         limits,
         fallbacks,
     )
-    return (*(at_line(rule, line, of_operators=rule is limits) for rule in rules), anchors(returned, line), batches)
+    return (*(at_line(rule, line, of_operators=rule is limits) for rule in rules), anchors(returned, line), weights(reads), batches)
