@@ -7,6 +7,7 @@ from typing import Final
 
 from tilestep.popart.session.emulation.advice_words import LIMITS, PRECISION, at_line, full_tiles, half_partials
 from tilestep.popart.session.emulation.anchors_advice import Returned, anchors
+from tilestep.popart.session.emulation.weights_advice import WeightReads, weights
 from tilestep.report.advice.finding import Line
 from tilestep.report.advice.limits import fallbacks, limit
 from tilestep.report.advice.loads import loads
@@ -20,8 +21,11 @@ _STREAMS: Final = LIMITS._replace(
 )
 
 
-def rules_of(returned: Iterable[Returned], line: Line | None) -> tuple[Rule, ...]:
-    """The rules for a session. Args: returned: of its anchors. line: of the user's program that prepared it; None if that is unknown."""
+def rules_of(returned: Iterable[Returned], line: Line | None, reads: WeightReads) -> tuple[Rule, ...]:
+    """The rules for a session.
+
+    Args: returned: of its anchors. line: of the user's program that prepared it; None if that is unknown. reads: of the weights.
+    """
     rules: tuple[Rule, ...] = (
         lambda figures, evidence: full_tiles(figures, evidence, is_staged=False),
         lambda figures, evidence: halves(figures, evidence, PRECISION),
@@ -31,4 +35,4 @@ def rules_of(returned: Iterable[Returned], line: Line | None) -> tuple[Rule, ...
         lambda figures, evidence: limit(figures, evidence, _STREAMS),
         fallbacks,
     )
-    return (*(at_line(rule, line) for rule in rules), anchors(returned, line), small)
+    return (*(at_line(rule, line) for rule in rules), anchors(returned, line), weights(reads), small)

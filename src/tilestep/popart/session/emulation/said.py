@@ -43,7 +43,7 @@ def program_name(name: str) -> str:
     return _NAMES.get(plain) or plain.strip("_").replace("_", " ")
 
 
-def prepared_at() -> Line | None:
+def line_now() -> Line | None:
     """The line of the user's program that is being run; None if there is none."""
     line = current_line()
     return None if line is None or PurePath(line[0]).name in _CONSOLE else Line(file=line[0], number=line[1])
