@@ -16,6 +16,7 @@ from tilestep.report.page.assets import asset
 from tilestep.report.page.block import MOST_EXACT, Block, packed
 from tilestep.report.page.modules import joined
 from tilestep.report.quantities import bytes_text, share_text, time_text
+from tilestep.report.scopes import parts_of
 
 ENTRY = """
 import * as data from "./core/data.js";
@@ -23,10 +24,11 @@ import * as dom from "./core/dom.js";
 import * as format from "./core/format.js";
 import * as pairs from "./core/pairs.js";
 import * as state from "./core/state.js";
+import { partsOf } from "./views/steps/read.js";
 import * as table from "./core/table.js";
 import { startTips } from "./core/tip.js";
 import * as value from "./core/value.js";
-Object.assign(window, { data, dom, format, pairs, state, startTips, table, value });
+Object.assign(window, { data, dom, format, pairs, partsOf, state, startTips, table, value });
 """
 MINUS, NONE = "\u2212", "\u2013"
 TIMES = [0, 1e-12, 1e-9, 9.994e-9, 1e-6, 0.9996, 1, 59.9, 99.95, 119.99, 120, 7199, 7200, 1e6, 0.125, 1.125, 62.25, 180, 13.25, 135]
@@ -78,6 +80,11 @@ def some(count: int, low: float, high: float) -> list[float]:
 def different(page: Page, function: str, arguments: list[Any], expected: list[str]) -> list[tuple[Any, str, str]]:
     found = page.evaluate(f"(all) => all.map((each) => {function})", arguments)
     return [row for row in zip(arguments, found, expected, strict=True) if row[1] != row[2]]
+
+
+def test_parts_of_scopes_are_those_of_the_command_line(core: Page) -> None:
+    scopes = ["", "add", "jit(f)/transpose(jvp(enc/MatMul))/dot_general", "jvp(a/b(c/d))/add", "jvp(a/b/add", "a)/(b/add"]
+    assert core.evaluate("(all) => all.map(partsOf)", scopes) == [parts_of(scope) for scope in scopes]
 
 
 def test_times_are_those_of_the_command_line(core: Page) -> None:

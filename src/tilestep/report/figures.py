@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from tilestep.record.history import History
 from tilestep.record.sources import Source
+from tilestep.report.scopes import short_scope
 from tilestep.sim.trace import Event, EventKind
 from tilestep.units import seconds_from_cycles
 
@@ -220,7 +221,7 @@ class MachineProfile:
 class Figures:
     """The fields and sums of a `Profile`, whose docstring explains the fields (report/profile.py).
 
-    It has 18 fields, because it is the document that `Profile.to_json` writes, and the evidence for its findings.
+    It has 19 fields, because it is the document that `Profile.to_json` writes, and the evidence for its findings.
     """
 
     machine: MachineProfile
@@ -241,6 +242,7 @@ class Figures:
     assumptions: tuple[str, ...]
     history: History | None = field(default=None, repr=False, compare=False)
     sources: Mapping[int, Source] = field(default_factory=dict[int, Source], repr=False, compare=False)
+    operation_of: Callable[[str], str] = field(default=short_scope, repr=False, compare=False)
 
     @property
     def emulated_s(self) -> float:

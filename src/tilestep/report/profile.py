@@ -39,6 +39,7 @@ class Profile(Figures):
         assumptions: sentences.
         history: what the host program did, so that the gains of findings can be worked out; None: it was not kept.
         sources: what the programs were planned from, by key.
+        operation_of: what a summary calls the operation of a scope. A front end has words of its own.
         rules: that look for findings. A front end has its own, in the words of its programs.
     """
 

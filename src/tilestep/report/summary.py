@@ -245,7 +245,7 @@ def _steps_table(figures: Figures, steps: Sequence[StepProfile]) -> Table:
     def row(step: StepProfile) -> list[str]:
         return [
             ("~" if step.fallback else "") + step.name,
-            _tail(step.scope) or step.family,
+            figures.operation_of(step.scope) or step.family,
             figures.label(step.key),
             f"{step.executions:,}",
             _time(figures, step.total),
@@ -259,11 +259,6 @@ def _steps_table(figures: Figures, steps: Sequence[StepProfile]) -> Table:
 def _text(text: str, style: str = "") -> Text:
     """What a summary prints, but for code: names in it are anybody's."""
     return Text(sentences(text), style=style)
-
-
-def _tail(scope: str) -> str:
-    """The end of 'jit(step)/jvp(loss)/dot_general', where the operation stands."""
-    return "/".join(scope.split("/")[-2:])
 
 
 def _time(figures: Figures, cycles: int) -> str:

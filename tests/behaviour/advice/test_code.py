@@ -94,6 +94,32 @@ for n in range(6):
 """,
         0.03,
     ),
+    "a smaller last batch of images and labels": Case(
+        "loads",
+        """
+train = jax.jit(lambda w, x, labels: w - 0.1 * jax.grad(lambda w: ((x @ w - labels) ** 2).mean())(w))
+w, images, labels = np.ones(64, np.float32), np.ones((80, 64), np.float32), np.ones(80, np.float32)
+for n in range(8):
+    begin = n % 3 * 32
+    w = train(w, images[begin:begin + 32], labels[begin:begin + 32])
+""",
+        """
+train = jax.jit(lambda w, x, labels, mask: w - 0.1 * jax.grad(
+    lambda w: jnp.where(mask, (x @ w - labels) ** 2, 0).sum() / mask.sum())(w))
+w, images, labels = np.ones(64, np.float32), np.ones((80, 64), np.float32), np.ones(80, np.float32)
+for n in range(8):
+    begin = n % 3 * 32
+    # to be written: train takes mask, too, and leaves what is added out of its sums:
+    # jnp.where(mask, each, 0).sum() / mask.sum() for each.mean()
+    x = images[begin:begin + 32]
+    padded_labels = labels[begin:begin + 32]
+    mask = np.arange(32) < len(x)
+    x = np.pad(x, ((0, 32 - len(x)), (0, 0)))
+    padded_labels = np.pad(padded_labels, ((0, 32 - len(padded_labels)),))
+    w = train(w, x, padded_labels, mask)
+""",
+        0.03,
+    ),
     "two functions by turns": Case(
         "loads",
         """
@@ -374,6 +400,10 @@ def test_a_program_with_the_code_does_what_was_promised(name: str, tmp_path: Pat
     [
         ("grads = jax.lax.pmean(grads, 'i')", "grads = jax.lax.pmean(jax.tree.map(lambda each: each / 16, total), 'i')"),
         ("grads = jax.tree.map(lambda each: jax.lax.pmean(each, 'i'), grads)", ""),  # what it exchanges has no name here
+        ("[grads] = [jax.lax.pmean(each, 'i') for each in [grads]]", ""),  # nor here
+        ("tree = [grads]\n        [grads] = [jax.lax.pmean(each + 1, 'i') for each in tree]", ""),  # another sum
+        ("[grads] = {k: jax.lax.pmean(each, 'i') for k, each in enumerate([grads])}.values()", ""),
+        ("grads, _ = jax.lax.pmean(grads, 'i'), jax.lax.pmean(grads.sum(), 'i')", ""),  # the second is a loss
     ],
 )
 def test_a_sum_over_batches_is_exchanged_where_the_line_exchanges(row: str, code: str, tmp_path: Path) -> None:
@@ -383,7 +413,44 @@ def test_a_sum_over_batches_is_exchanged_where_the_line_exchanges(row: str, code
         "for _ in range(60):\n    x = step(x)\n"
     )
     [found] = of_kind(run(source, tmp_path / "train.py", is_dry=True), "collectives")
-    assert found.code.splitlines()[1:] == [code][: bool(code)]
+    assert found.code.splitlines()[3:] == [code][: bool(code)]
+
+
+EXCHANGING = """
+def step(weights, x):
+    own = [jax.lax.pcast(w, 'i', to='varying') for w in weights]
+    def gradients(x):
+        return jax.grad(lambda weights: jnp.tanh(x @ weights[0] @ weights[1]).mean())(own)
+    GRADS
+    grads = [jax.lax.pmean(w, 'i') for w in grads]
+    return [w - g for w, g in zip(weights, grads)]
+mesh = Mesh(np.array(jax.devices('ipu')), ('i',))
+step = jax.jit(jax.shard_map(step, mesh=mesh, in_specs=(PartitionSpec(), PartitionSpec(SPEC)), out_specs=PartitionSpec()), donate_argnums=0)
+weights = [np.full((256, 1024), 0.01, np.float32), np.full((1024, 512), 0.02, np.float32)]
+weights = jax.device_put(weights, NamedSharding(mesh, PartitionSpec()))
+"""
+
+
+def test_a_list_of_gradients_is_exchanged_after_several_batches_with_the_code(tmp_path: Path) -> None:
+    before = EXCHANGING.replace("GRADS", "grads = gradients(x)").replace("SPEC", "'i'")
+    steps = "for _ in range(60):\n    weights = step(weights, np.ones((8, 256), np.float32))\n"
+    [found] = of_kind(run(before + steps, tmp_path / "before.py", is_dry=True), "collectives")
+    _, _, scan, exchange = found.code.splitlines()
+    count = int(found.edit.split()[1])
+    assert exchange == f"grads = [jax.lax.pmean(w / {count}, 'i') for w in total]"
+    assert found.code.startswith(
+        f"# to be written: gradients(batch), what the line exchanges, of one batch; batches, {count} of them, stacked;"
+    )
+    own = "zeros = jax.tree.map(jnp.zeros_like, own)\n    batches = x\n    "
+    after = EXCHANGING.replace("GRADS", own + scan).replace("grads = [jax.lax.pmean(w, 'i') for w in grads]", exchange)
+    x = np.random.default_rng(0).normal(size=(count, 8, 256)).astype(np.float32)
+    one, several = {**NAMES}, {**NAMES}
+    exec(before, one)
+    exec(after.replace("SPEC", "None, 'i'"), several)
+    weights = [np.asarray(each) for each in one["weights"]]
+    of_each = [one["step"](weights, batch) for batch in x]
+    for expected, made in zip(zip(*of_each, strict=True), several["step"](weights, x), strict=True):
+        np.testing.assert_allclose(made, np.mean(expected, axis=0), rtol=1e-5)
 
 
 def test_a_function_that_takes_more_than_its_parameters_is_not_told_to_be_in_half(tmp_path: Path) -> None:
@@ -442,3 +509,45 @@ def test_a_lambda_around_the_program_is_not_taken_for_its_function(tmp_path: Pat
     within = "\n".join(f"    {line}" for line in case.before.strip().splitlines())
     profile = run(f"def main():\n{within}\nstart = lambda: main()\nstart()\n", tmp_path / "train.py", is_dry=case.is_dry)
     assert "jax.lax.scan(lambda w, x: step(w, x), w, x)" in coded(profile, case.kind).code
+
+
+BATCHES = """
+train = jax.jit(lambda w, x, labels: w - 0.1 * jax.grad(lambda w: ((x @ w - labels) ** 2).mean())(w))
+w, images, truth = np.ones(64, np.float32), np.random.default_rng(0).normal(size=(80, 64)).astype(np.float32), np.ones(80, np.float32)
+for begin in (0, 32, 64) * 3:
+    CALL
+"""
+
+
+def test_what_is_padded_with_the_code_trains_as_before(tmp_path: Path) -> None:
+    before = BATCHES.replace("CALL", "w = train(w, images[begin:begin + 32], truth[begin:begin + 32])")
+    found = coded(run(before, tmp_path / "before.py"), "loads")
+    assert found.edit == "pad x, labels of jit__lambda"
+    after = BATCHES.replace("CALL", found.code.replace("\n", "\n    ")).replace("x, labels:", "x, labels, mask:")
+    after = after.replace("((x @ w - labels) ** 2).mean()", "jnp.where(mask, (x @ w - labels) ** 2, 0).sum() / mask.sum()")
+    one, other = {**NAMES}, {**NAMES}
+    exec(before, one)
+    exec(after, other)
+    np.testing.assert_allclose(one["w"], other["w"], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        ("x, y = images[:n], truth[:n]\n    w = train(w, x, labels=y)", "w = train(w, x, labels=y, mask=mask)"),
+        ("w = [train(w, images[:n], truth[:n]) for _ in 'a'][0]", ""),  # w changes inside
+        ("w = train(w, *(images[:n], truth[:n]))", ""),  # what is given has no names
+    ],
+)
+def test_what_is_padded_is_what_the_call_names(call: str, code: str, tmp_path: Path) -> None:
+    source = BATCHES.replace("CALL", call).replace("begin in (0, 32, 64)", "n in (32, 32, 16)")
+    [found] = of_kind(run(source, tmp_path / "train.py", is_dry=True), "loads")
+    assert found.edit == "pad x, labels of jit__lambda"
+    assert found.code.splitlines()[-1:] == [code][: bool(code)]
+
+
+def test_an_argument_that_keeps_its_shape_is_not_padded(tmp_path: Path) -> None:
+    source = BATCHES.replace("CALL", "w = train(w, images[:n], truth[:1])").replace("begin in (0, 32, 64)", "n in (32, 32, 16)")
+    [found] = of_kind(run(source, tmp_path / "train.py", is_dry=True), "loads")
+    assert found.edit == "pad x of jit__lambda"
+    assert "labels" not in found.code

@@ -12,6 +12,7 @@ from tests.unit.sim.toy import MACHINE, Host, program, superstep
 from tilestep.options import PlanOptions
 from tilestep.plan.steps import Frame, HostCall, Program, Series
 from tilestep.record.edits.fewer import in_fewer_calls
+from tilestep.record.edits.script import Script
 from tilestep.record.history import begin_history, history_since
 from tilestep.record.sources import Source
 from tilestep.report import Finding, Profile, profile_between
@@ -450,6 +451,31 @@ def test_an_edit_that_is_not_played_with_the_others_says_why() -> None:
     shifted = {why: number + 1 for number, why in left.items()}  # behind the finding that comes before them
     assert f"  Not in it: {shifted['same line']}, another edit at a line that one of them changes\n" in text
     assert f"  Not in it: {shifted['not played']}, which cannot be played with them\n" in text
+
+
+@pytest.mark.parametrize("spoils", [True, False])
+def test_an_edit_that_makes_the_best_one_impossible_is_left_and_all_together_save_no_less_than_one(spoils: bool) -> None:
+    profile = two_faults(donates=False, returns=True)
+    evidence = evidence_of(profile)
+    assert evidence is not None
+    [donate], [leave] = donation(profile, evidence), results(profile, evidence)
+    [key], [program_before] = evidence.programs.keys(), evidence.programs.values()
+    quicker = replace(program_before, body=Series(nodes=(superstep(40),)))
+
+    def donated(script: Script) -> Script:
+        if spoils and script.programs[key] == quicker:
+            raise ValueError("there is no such argument any more")
+        return donate.ways[0].change(script)
+
+    first = replace(donate, ways=(replace(donate.ways[0], change=donated),))
+    way = Way(edit="plan again", change=lambda script: script.with_programs({key: quicker}), how="replayed", plans=True)
+    planned = Proposal(finding=Finding(kind="steps", text="The steps are short."), ways=(way,), least_share=0)
+    told = ranked([first, leave, planned], evidence, all=True)
+    assert [finding.kind for finding in told.findings] == ["donation", "results", "steps"]
+    assert told.together is not None
+    assert all(finding.gain is None or finding.gain.cycles <= told.together.gain.cycles for finding in told.findings)
+    assert told.together.numbers == ((1, 2) if spoils else (1, 2, 3))
+    assert (told.together.left, told.together.why) == (((3,), ("saves nothing",)) if spoils else ((), ()))
 
 
 def test_reasons_are_told_once_for_all_findings_that_have_them() -> None:

@@ -15,6 +15,7 @@ from tilestep.messages import plain, shown
 from tilestep.report.comparison import Change, Comparison, ProgramChange, compare
 from tilestep.report.quantities import count_text, time_text
 from tilestep.report.reader import open_report
+from tilestep.report.scopes import short_scope
 
 _COMMAND: Final = "tilestep report compare"
 _MOST: Final = 20  # rows of a table without --all
@@ -105,7 +106,7 @@ def _print(found: Comparison, *, everything: bool) -> None:
     rows = [
         (
             line_text(step.line),
-            plain("/".join(step.scope.split("/")[-2:])) or "-",
+            plain(short_scope(step.scope)) or "-",
             plain(step.family),
             plain(step.program),
             *(_cells(step.cycles_per_run) if found.one_clock else _cells(step.emulated_s_per_run, time_text)),

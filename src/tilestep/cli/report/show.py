@@ -11,6 +11,7 @@ from tilestep.messages import plain
 from tilestep.report.lane_names import KIND_TEXTS
 from tilestep.report.overview import Overview, overview
 from tilestep.report.quantities import bytes_text, count_text, share_text, time_text
+from tilestep.report.scopes import short_scope
 
 _COMMAND: Final = "tilestep report show"
 _MOST: Final = 15  # rows of a table
@@ -113,7 +114,7 @@ def _print_steps(found: Overview) -> None:
     rows = [
         (
             line_text(step.line),
-            plain("/".join(step.scope.split("/")[-2:])) or plain(step.family),
+            plain(short_scope(step.scope)) or plain(step.family),
             plain(step.family),
             plain(step.program),
             f"{step.executions:,}",

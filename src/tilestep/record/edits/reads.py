@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from tilestep.plan.steps import Program
 from tilestep.record.edits.script import Change, Script, made, with_changed
@@ -79,3 +80,40 @@ def _reads_of(script: Script, key: int) -> Iterator[tuple[int, int]]:
             case _:
                 for value in made(call):  # its number is given again
                     makers.pop(value, None)
+
+
+def last_state_reads(script: Script) -> Script:
+    """The edit that reads what stays on the devices only the last time that it was read: behind the last of these dispatches."""
+    found = list(_state_reads(script))
+    last = found[-1].turn if found else 0
+    dropped = {read.position for read in found if read.turn != last}
+    return replace(script, calls=tuple(call for position, call in enumerate(script.calls) if position not in dropped))
+
+
+def state_bytes_read(script: Script) -> int:
+    """Bytes of what stays on the devices, as they were read last; 0 if that was read once at most."""
+    found = list(_state_reads(script))
+    return sum(read.size_bytes for read in found if read.turn == found[-1].turn) if len({read.turn for read in found}) > 1 else 0
+
+
+class _StateRead(NamedTuple):
+    position: int  # among the calls
+    turn: int  # dispatches before it
+    size_bytes: int
+
+
+def _state_reads(script: Script) -> Iterator[_StateRead]:
+    """The reads of values that took over the memory of an argument."""
+    kept = {key: [(r.index, r.size_bytes) for r in program.results if r.argument is not None] for key, program in script.programs.items()}
+    sizes: dict[int, int] = {}
+    turn = 0
+    for position, call in enumerate(script.calls):
+        match call:
+            case Read() if call.value in sizes:
+                yield _StateRead(position, turn, sizes[call.value])
+            case _:
+                for value in made(call):  # its number is given again
+                    sizes.pop(value, None)
+        if isinstance(call, Dispatch):
+            turn += 1
+            sizes.update({row[index]: size for row in call.results for index, size in kept.get(call.key, ())})

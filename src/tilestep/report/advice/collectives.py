@@ -24,6 +24,10 @@ _COUNTS: Final = (2, 4, 8, 16, 32, 64)  # of steps after which gradients would b
 _EXCHANGES: Final = frozenset(
     {"psum", "pmean", "psum_scatter", "all_gather", "cross_replica_sum", "cross_replica_mean"}
 )  # as one writes them
+_COMPREHENSIONS: Final = (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
+_TO_WRITE: Final = """\
+# to be written: gradients(batch), what the line exchanges, of one batch; batches, {} of them, stacked;
+# zeros, jax.tree.map(jnp.zeros_like, ...) of what these are gradients of"""
 _SUMS: Final = ("all-reduce", "reduce-scatter", "all-gather")
 
 
@@ -72,21 +76,42 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
 
 
 def _accumulated(line: Line | None, count: int) -> str:
-    """The exchange on a line, of a sum over several batches; '' if no line says that it exchanges."""
+    """The exchange on a line, of a sum over several batches; '' if no line says that it exchanges, or it cannot be rewritten safely."""
+    found = statement(line)
+    nodes = [] if found is None else list(ast.walk(found))
+    if sum(_exchanges(node) for node in nodes if isinstance(node, ast.expr)) != 1 or any(isinstance(node, ast.Lambda) for node in nodes):
+        return ""  # one of several is not known, nor what another function gives
+    loops = [node for node in nodes if isinstance(node, _COMPREHENSIONS)]
+    each = _each(loops[0]) if loops else ""
+    if (loops and not each) or len(loops) > 1:
+        return ""
+    mean = ast.parse(f"{each} / {count}" if each else f"jax.tree.map(lambda each: each / {count}, total)", mode="eval").body
 
     def of_total(node: ast.expr) -> ast.expr | None:
+        if isinstance(node, ast.ListComp | ast.GeneratorExp):
+            [loop] = node.generators
+            loop.iter = ast.Name("total")
+            return node
         if not _exchanges(node):
             return None
         assert isinstance(node, ast.Call)
-        mean = ast.parse(f"jax.tree.map(lambda each: each / {count}, total)", mode="eval").body
         return ast.Call(func=node.func, args=[mean, *node.args[1:]], keywords=node.keywords)
 
-    found = statement(line)
-    if found is None or any(isinstance(node, ast.Lambda) for node in ast.walk(found)):
-        return ""  # it exchanges what another function gives
     code = changed(found, of_total)
     step = "lambda total, batch: (jax.tree.map(jnp.add, total, gradients(batch)), None)"
-    return f"total, _ = jax.lax.scan({step}, zeros, batches)  # of {count} batches\n{code}" if code else ""
+    return f"{_TO_WRITE.format(count)}\ntotal, _ = jax.lax.scan({step}, zeros, batches)\n{code}" if code else ""
+
+
+def _each(loop: ast.expr) -> str:
+    """What a comprehension exchanges each of: 'w' of '[pmean(w, 'd') for w in g]'; '' if it is of another form."""
+    if not isinstance(loop, ast.ListComp | ast.GeneratorExp) or len(loop.generators) != 1 or not _exchanges(loop.elt):
+        return ""
+    [over] = loop.generators
+    assert isinstance(loop.elt, ast.Call)
+    if over.ifs or over.is_async or not isinstance(over.target, ast.Name) or not isinstance(over.iter, ast.Name):
+        return ""
+    given = loop.elt.args[0]
+    return over.target.id if isinstance(given, ast.Name) and given.id == over.target.id else ""
 
 
 def _exchanges(node: ast.expr) -> bool:

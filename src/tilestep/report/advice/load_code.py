@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Final
 
 from tilestep.plan.steps import Program
@@ -12,37 +12,55 @@ from tilestep.record.edits.script import used
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Line
 from tilestep.report.advice.jits import IMPORT, PARTIAL, Jit, jit_of, root_of
-from tilestep.report.advice.written import calls_of, changed, in_loop, last_name, statement
+from tilestep.report.advice.written import calls_of, changed, in_loop, last_name, names_around, statement
 from tilestep.report.figures import ShapesProfile
 from tilestep.sim.calls import Dispatch
 
 _NUMBERS: Final[Mapping[str, str]] = {"f32": "float32", "s32": "int32", "f16": "float16", "bf16": "bfloat16", "u32": "uint32"}
+_INSIDE: Final = (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
+_TO_MASK: Final = """\
+# to be written: {function} takes {mask}, too, and leaves what is added out of its sums:
+# jnp.where({mask}, each, 0).sum() / {mask}.sum() for each.mean()"""
+
+
+def differing(evidence: Evidence, function: ShapesProfile) -> tuple[str, ...]:
+    """The arguments whose shapes differ from call to call."""
+    columns = zip(*(evidence.programs[key].arguments for key in function.keys), strict=True)
+    return tuple(column[0].name for column in columns if len({argument.shape for argument in column}) > 1)
 
 
 def padded(evidence: Evidence, function: ShapesProfile, largest: int, *, mask: bool | None) -> str:
-    """An argument that is filled up to its largest shape, or has one dtype, on the line that calls a function; '' if it is not named."""
-    program = evidence.programs[largest]
-    found = next((a for a in program.arguments if a.name == function.argument), None)
-    if found is None or not found.name.isidentifier():
-        return ""
-    before = [array_of(a.shape) for key in function.keys for a in evidence.programs[key].arguments if a.name == found.name]
-    shape = array_of(found.shape)
-    if shape is None or None in before:
-        return ""
+    """Arguments filled up to their largest shapes, or one that has one dtype, where a function is called; '' if they have no names.
+
+    Args: mask: whether the function has to know what was added.
+    """
     if function.differs == "dtype":
-        dtype = _NUMBERS.get(shape.dtype)
-        return _with_argument(evidence, largest, found.name, "np.asarray({}, np." + dtype + ")") if dtype else ""
-    dims, whole = [each.dims for each in before if each is not None], shape.dims
-    if any(len(each) != len(whole) or any(size > most for size, most in zip(each, whole, strict=True)) for each in dims):
-        return ""
-    widths = [
-        f"(0, {most:d} - {'len({})' if place == 0 else '{}.shape[' + str(place) + ']'})"
-        if any(each[place] != most for each in dims)
-        else "(0, 0)"
-        for place, most in enumerate(whole)
-    ]
-    code = _with_argument(evidence, largest, found.name, f"np.pad({{}}, ({', '.join(widths)}{',' * (len(widths) == 1)}))")
-    return code + ("" if mask is False or not code else "  # and leave what is added out of sums")
+        found = next((a for a in evidence.programs[largest].arguments if a.name == function.argument), None)
+        shape = None if found is None else array_of(found.shape)
+        dtype = None if shape is None else _NUMBERS.get(shape.dtype)
+        return _with_argument(evidence, largest, function.argument, f"np.asarray({{}}, np.{dtype})") if dtype else ""
+    pads: dict[str, str] = {}
+    masks: dict[tuple[int, ...], tuple[str, str]] = {}  # by the sizes of a dimension: the first argument that has it, and its own part
+    for name in differing(evidence, function):
+        shapes = [array_of(a.shape) for key in function.keys for a in evidence.programs[key].arguments if a.name == name]
+        dims = [shape.dims for shape in shapes if shape is not None]
+        whole = dims[function.keys.index(largest)] if len(dims) == len(function.keys) else ()
+        if not name.isidentifier() or any(len(each) != len(whole) for each in dims) or not whole:
+            return ""
+        columns = list(zip(*dims, strict=True))
+        if any(max(column) > most for column, most in zip(columns, whole, strict=True)):
+            return ""
+        of = ["len({})" if place == 0 else f"{{}}.shape[{place}]" for place in range(len(whole))]
+        widths = [
+            f"(0, {most} - {length})" if len(set(column)) > 1 else "(0, 0)" for column, most, length in zip(columns, whole, of, strict=True)
+        ]
+        pads[name] = f"np.pad({{}}, ({', '.join(widths)}{',' * (len(widths) == 1)}))"
+        for column, most, length in zip(columns, whole, of, strict=True):
+            if len(set(column)) > 1:
+                masks.setdefault(column, (name, f"np.arange({most}) < {length}"))
+    if mask is False:
+        return _with_padding(evidence, largest, pads)
+    return _with_padding(evidence, largest, pads, mask=next(iter(masks.values()))) if len(masks) == 1 else ""
 
 
 def one_program(evidence: Evidence, keys: Sequence[int]) -> tuple[str, Line | None]:
@@ -168,30 +186,73 @@ def _results(jit: Jit, call: Dispatch) -> list[tuple[int, ...]]:
     return [tuple(values)] if found is not None else []
 
 
-def _fresh(name: str, taken: Mapping[str, object]) -> str:
-    return name if name not in taken else f"new_{name}"
+def _fresh(name: str, taken: Container[str], head: str = "new_") -> str:
+    return name if name not in taken else f"{head}{name}"
 
 
-def _with_argument(evidence: Evidence, key: int, parameter: str, form: str) -> str:
-    """The line that calls a program, with an argument in another form ('np.pad({}, …)'); the argument alone if that is not one call."""
+def _with_padding(evidence: Evidence, key: int, pads: Mapping[str, str], *, mask: tuple[str, str] | None = None) -> str:
+    """The lines that call a program with arguments filled up; '' if that is not one call.
+
+    Args:
+        pads: by parameter, what it becomes, such as 'np.pad({}, …)'.
+        mask: a parameter, and what tells its own part from what is added, such as 'np.arange(32) < len({})'; None if none is needed.
+    """
     jit, line = jit_of(evidence.programs[key]), evidence.line_of_call(key)
     found = statement(line)
     calls = calls_of(found, jit.names)
-    if len(calls) == 1 and parameter in jit.positional:
-        place = jit.positional.index(parameter)
-        given = calls[0].args[place] if place < len(calls[0].args) else None
-        text = "" if given is None else ast.unparse(given)
-        if text.isidentifier() or "{}" not in form.replace("{}", "", 1):
-            after = ast.parse(form.replace("{}", text), mode="eval").body if text else None
+    if line is None or len(calls) != 1 or any(isinstance(each, ast.Starred) for each in calls[0].args):
+        return ""
+    [call] = calls
+    given = dict(zip(jit.positional, call.args, strict=False)) | {each.arg: each.value for each in call.keywords if each.arg}
+    if not pads.keys() <= given.keys():
+        return ""
+    texts = {name: ast.unparse(given[name]) for name in pads}
+    if all(text.isidentifier() for text in texts.values()) and mask is None:
+        forms = {text: ast.parse(pads[name].replace("{}", text), mode="eval").body for name, text in texts.items()}
+        return changed(found, lambda node: _called_with(node, jit, forms))
+    if found is None or any(isinstance(node, _INSIDE) and call in ast.walk(node) for node in ast.walk(found)):
+        return ""  # what it is called with has its values there only
+    taken = names_around(line)
+    names = {name: text if text.isidentifier() else _fresh(name, taken, "padded_") for name, text in texts.items()}
+    own = _fresh("mask", taken | {*jit.parameters}, "row_")
+    forms = {text: ast.Name(names[name]) for name, text in texts.items()}
+    more = () if mask is None else (ast.Name(own),)
+    code = changed(found, lambda node: _called_with(node, jit, forms, more))
+    rows = [f"{name} = {texts[parameter]}" for parameter, name in names.items() if name != texts[parameter]]
+    if mask is not None:
+        parameter, test = mask
+        rows = [*_TO_MASK.format(function=jit.name or jit.names[0], mask=own).splitlines(), *rows]
+        rows.append(f"{own} = {test.format(names[parameter])}")
+    rows += dict.fromkeys(f"{name} = {pads[parameter].replace('{}', name)}" for parameter, name in names.items())
+    return "\n".join([*rows, code]) if code else ""
 
-            def edited(node: ast.expr) -> ast.expr | None:
-                if after is None or not isinstance(node, ast.Call) or last_name(node.func) not in jit.names or len(node.args) <= place:
-                    return None
-                return ast.Call(func=node.func, args=[*node.args[:place], after, *node.args[place + 1 :]], keywords=node.keywords)
 
-            code = changed(found, edited)
-            if code:
-                return code
-        elif text:
-            return f"{parameter} = {text}\n{parameter} = {form.replace('{}', parameter)}"
-    return ""
+def _called_with(node: ast.expr, jit: Jit, forms: Mapping[str, ast.expr], more: Sequence[ast.Name] = ()) -> ast.expr | None:
+    """A call of a function with arguments in other forms, by what they were, and with more behind them; None if it is none."""
+    if not isinstance(node, ast.Call) or last_name(node.func) not in jit.names:
+        return None
+    keywords = [ast.keyword(arg=each.arg, value=forms.get(ast.unparse(each.value), each.value)) for each in node.keywords]
+    arguments = [forms.get(ast.unparse(each), each) for each in node.args]
+    if keywords or len(arguments) < len(jit.positional):  # what comes behind them has to be named
+        return ast.Call(func=node.func, args=arguments, keywords=[*keywords, *(ast.keyword(arg=each.id, value=each) for each in more)])
+    return ast.Call(func=node.func, args=[*arguments, *more], keywords=keywords)
+
+
+def _with_argument(evidence: Evidence, key: int, parameter: str, form: str) -> str:
+    """The line that calls a program, with an argument in another form ('np.float32({})'); '' if that is not one call."""
+    jit, line = jit_of(evidence.programs[key]), evidence.line_of_call(key)
+    found = statement(line)
+    calls = calls_of(found, jit.names)
+    if len(calls) != 1 or parameter not in jit.positional:
+        return ""
+    place = jit.positional.index(parameter)
+    if len(calls[0].args) <= place:
+        return ""
+    after = ast.parse(form.replace("{}", ast.unparse(calls[0].args[place])), mode="eval").body
+
+    def edited(node: ast.expr) -> ast.expr | None:
+        if not isinstance(node, ast.Call) or last_name(node.func) not in jit.names or len(node.args) <= place:
+            return None
+        return ast.Call(func=node.func, args=[*node.args[:place], after, *node.args[place + 1 :]], keywords=node.keywords)
+
+    return changed(found, edited)

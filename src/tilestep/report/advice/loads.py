@@ -16,7 +16,7 @@ from tilestep.record.sources import MOST_TEXT, Source
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
 from tilestep.report.advice.jits import jit_of
-from tilestep.report.advice.load_code import one_program, padded, placed, together
+from tilestep.report.advice.load_code import differing, one_program, padded, placed, together
 from tilestep.report.advice.loaded import Loaded, loaded
 from tilestep.report.advice.phrases import AS_ONE, CPU_DEFAULT, CPU_FREE, times_text
 from tilestep.report.advice.proposal import Proposal, Way
@@ -96,13 +96,16 @@ def _ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) 
         others = [key for key in function.keys if key != largest]
         if set(function.keys) & set(keys):
             mask = _needs_mask(function, evidence)
-            edit = {"batch": f"pad {function.argument} of {function.name}", "dtype": f"call {function.name} with one dtype"}
+            exact = function.differs == "batch" and not mask
+            basis = "without the mask's own work" if mask and function.differs == "batch" else "as if all calls had the largest shapes"
+            names = names_text(differing(evidence, function), most=3)
+            edit = {"batch": f"pad {names} of {function.name}", "dtype": f"call {function.name} with one dtype"}
             ways.append(
                 Way(
-                    edit=edit.get(function.differs, f"pad {function.argument} of {function.name} to one shape"),
+                    edit=edit.get(function.differs, f"pad {names} of {function.name} to one shape"),
                     change=called_as(others, largest),
-                    how="replayed" if function.differs == "batch" else "about",
-                    basis="" if function.differs == "batch" else "as if all calls had the largest shapes",
+                    how="replayed" if exact else "about",
+                    basis="" if exact else basis,
                     code=padded(evidence, function, largest, mask=mask),
                     line=evidence.line_of_call(largest),
                 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -112,18 +112,49 @@ def _gain_of(saved: float, played: Played, evidence: Evidence) -> Gain:
     return Gain(cycles=cycles, share=cycles / evidence.emulated_cycles, seconds=evidence.seconds(cycles), how="about", basis=played.basis)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Chain:
+    """Edits that are played one after the other: the cycles that they save, their numbers, and why others are left."""
+
+    saved: float
+    numbers: tuple[int, ...]
+    left: Mapping[int, Left]
+
+
 def _together(found: Sequence[tuple[Finding, Way | None]], played: Played, evidence: Evidence) -> Together | None:
     """The edits one after the other, those that plan again before the others, and the best first of each.
 
-    One that cannot be made with those before, or saves nothing more, is left.
+    One that cannot be made with those before, or saves nothing more, is left. So are those that plan again if the best of the others saves
+    more by itself.
     """
+    counted = {number: each for number, each in enumerate(found, 1) if _is_counted(each[0])}
+    chain = _chain(counted, sorted(counted, key=lambda number: not _plans(counted[number])), played, evidence)
+    by_gain = sorted(counted, key=lambda number: -_cycles_of(counted[number][0]))
+    if by_gain and _gain_of(chain.saved, played, evidence).cycles < _cycles_of(counted[by_gain[0]][0]):
+        others = _chain(counted, [number for number in by_gain if not _plans(counted[number])], played, evidence)
+        beside: dict[int, Left] = {number: "saves nothing" for number in chain.numbers if _plans(counted[number])}
+        chain = replace(others, left={**chain.left, **others.left, **beside}) if others.saved > chain.saved else chain
+    numbers = chain.numbers
+    left: dict[int, Left] = {number: why for number, why in chain.left.items() if number not in numbers}
+    if len(numbers) < 2:
+        return None
+    lines = {found[number - 1][0].line for number in numbers} - {None}
+    for number in left:
+        finding, way = found[number - 1]
+        left[number] = "same line" if way is not None and finding.line in lines else left[number]
+    sure = all(finding.gain is not None and finding.gain.how != "about" for finding, _ in (found[number - 1] for number in numbers))
+    gain = replace(_gain_of(chain.saved, played, evidence), how="within 2 %" if sure else "about")
+    return Together(gain=gain, numbers=tuple(sorted(numbers)), left=tuple(sorted(left)), why=tuple(left[number] for number in sorted(left)))
+
+
+def _chain(found: Mapping[int, tuple[Finding, Way | None]], order: Iterable[int], played: Played, evidence: Evidence) -> _Chain:
+    """Edits in an order, without those that cannot be made with those before, or save nothing more."""
     script, cycles, saved, times = played.script, float(played.cycles), 0.0, 1
     fixed = 0.0
     numbers: list[int] = []
     left: dict[int, Left] = {}
-    for number, (finding, way) in sorted(enumerate(found, 1), key=lambda each: each[1][1] is None or not each[1][1].plans):
-        if finding.is_aside or finding.gain is None or finding.gain.tile_bytes:
-            continue
+    for number in order:
+        _, way = found[number]
         after = None if way is None else played.after(way.change, script)
         if way is None or after is None:
             left[number] = "not played"
@@ -137,15 +168,19 @@ def _together(found: Sequence[tuple[Finding, Way | None]], played: Played, evide
         script, cycles = after[0], needed
         times, fixed = now
         numbers.append(number)
-    if len(numbers) < 2:
-        return None
-    lines = {found[number - 1][0].line for number in numbers} - {None}
-    for number in left:
-        finding, way = found[number - 1]
-        left[number] = "same line" if way is not None and finding.line in lines else left[number]
-    sure = all(finding.gain is not None and finding.gain.how != "about" for finding, _ in (found[number - 1] for number in numbers))
-    gain = replace(_gain_of(saved, played, evidence), how="within 2 %" if sure else "about")
-    return Together(gain=gain, numbers=tuple(sorted(numbers)), left=tuple(sorted(left)), why=tuple(left[number] for number in sorted(left)))
+    return _Chain(saved=saved, numbers=tuple(numbers), left=left)
+
+
+def _is_counted(finding: Finding) -> bool:
+    return not finding.is_aside and finding.gain is not None and not finding.gain.tile_bytes
+
+
+def _plans(found: tuple[Finding, Way | None]) -> bool:
+    return found[1] is not None and found[1].plans
+
+
+def _cycles_of(finding: Finding) -> int:
+    return 0 if finding.gain is None else finding.gain.cycles
 
 
 def _is_worth_it(finding: Finding, least_share: float) -> bool:

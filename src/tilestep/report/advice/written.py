@@ -15,6 +15,7 @@ from tilestep.report.advice.phrases import CPU_DEFAULT
 LONGEST: Final = 160  # characters of a line of code
 _MOST_LINES: Final = 4  # of a statement
 _COMPOUND: Final = (ast.For, ast.While, ast.If, ast.With, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Match)
+_SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COPIES: Final = frozenset({"asarray", "array"})  # of an array of the host, by jax.numpy
 _JNP: Final = frozenset({"jnp", "jax"})  # what comes before them
 
@@ -79,6 +80,22 @@ def function_of(lines: Iterable[Line]) -> ast.FunctionDef | None:
         if each.body[0].lineno <= min(numbers) and max(numbers) <= (each.end_lineno or each.lineno)
     ]
     return found[-1] if found and not found[-1].decorator_list else None
+
+
+def names_around(line: Line) -> frozenset[str]:
+    """The names in the innermost function around a line, or in its file outside of functions."""
+    nodes = nodes_of(source_text(line.file) or "")
+    scopes = [node for node in nodes if isinstance(node, _SCOPES) and node.lineno <= line.number <= (node.end_lineno or node.lineno)]
+    waiting: list[ast.AST] = list(scopes[-1].body) if scopes else list(nodes[:1])
+    found: set[str] = set()
+    while waiting:
+        node = waiting.pop()
+        found |= {node.id} if isinstance(node, ast.Name) else set()
+        if isinstance(node, _SCOPES):
+            found.add(node.name)
+        elif not isinstance(node, ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
+    return frozenset(found | {each.arg for scope in scopes[-1:] for each in ast.walk(scope.args) if isinstance(each, ast.arg)})
 
 
 def lines_of(lines: Iterable[Line | None]) -> list[Line]:

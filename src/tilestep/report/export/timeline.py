@@ -18,6 +18,7 @@ from tilestep.report.reader import Event, Lane, Report, Run, SourceLine
 from tilestep.report.reader.runs import RunOnIpu
 from tilestep.report.reader.spans import WAIT, Span
 from tilestep.report.reader.system import Thread
+from tilestep.report.scopes import parts_of
 from tilestep.units import seconds_from_cycles
 
 Clock = Literal["emulated", "wall"]
@@ -255,7 +256,7 @@ class _Emulated:
             if leaf.scope:
                 arguments["scope"] = leaf.scope
         return Slice(
-            name=WAIT if span.kind == WAIT else span.kind if leaf is None else f"{span.kind} {leaf.scope.rpartition('/')[2] or leaf.name}",
+            name=WAIT if span.kind == WAIT else span.kind if leaf is None else f"{span.kind} {parts_of(leaf.scope)[-1] or leaf.name}",
             category=span.kind,
             begin_ns=self._ns(span.cycles_from),
             end_ns=self._ns(span.cycles_to),

@@ -13,6 +13,7 @@ from tilestep.messages import plain, shown
 from tilestep.report.reader.layout import Laid, executions
 from tilestep.report.reader.programs import ProgramLeaf
 from tilestep.report.reader.runs import Run, RunOnIpu
+from tilestep.report.scopes import parts_of
 
 MOST_BLOCKS: Final = 200_000
 LONGEST_SCOPE: Final = 10_000  # characters
@@ -100,7 +101,8 @@ def scopes_of(scope: str) -> tuple[str, ...]:
     """
     if len(scope) > LONGEST_SCOPE:
         raise RecordingError(f"an operation has the scope {shown(scope)} of {len(scope):,} characters: at most {LONGEST_SCOPE:,} are read")
-    return tuple(name for part in scope.split("/")[:-1] if not _NOT_NAMED.fullmatch(name := _bare(part)))
+    names = (name for part in parts_of(scope)[:-1] for name in _bare(part).split("/"))
+    return tuple(name for name in names if not _NOT_NAMED.fullmatch(name))
 
 
 def _bare(part: str) -> str:

@@ -19,6 +19,7 @@ from tilestep.report.advice.proposal import Proposal, Rule
 from tilestep.report.advice.written import last_name, nodes_of
 from tilestep.report.figures import Figures
 from tilestep.report.quantities import bytes_text, share_text
+from tilestep.report.scopes import parts_of, short_scope
 
 _CALL: Final = re.compile(r"[a-z_]+\((.*)\)")  # of a scope's part: transpose(jvp(loss)), jit(step)
 _STRUCTURE: Final = re.compile(r"while|body|cond|branch_\d+_fun|closed_call|shard_map|checkpoint|rematted_computation")  # of JAX's own
@@ -27,16 +28,26 @@ _BATCHES: Final = re.compile(r"batchesPerStep of DataFlow: ([\d,]+) in place of 
 
 
 def operator_of(scope: str) -> str:
-    """The operator of a scope: 'gradient of loss' for 'jit(stage_1_forward_and_backward)/transpose(jvp(loss))/div'; '' if there is none."""
-    for part in scope.split("/")[:-1]:
-        if part.startswith("jit(") or _STRUCTURE.fullmatch(part):
-            continue
-        name = part
-        while found := _CALL.fullmatch(name):
-            name = found[1]
-        if name:
-            return f"gradient of {name}" if part.startswith("transpose(") else name
-    return ""
+    """The operator of a scope, '' if there is none.
+
+    'gradient of layer/MatMul' for 'jit(stage_1_forward_and_backward)/transpose(jvp(layer/MatMul))/dot_general'.
+    """
+    parts = [part for part in parts_of(scope)[:-1] if not part.startswith("jit(")]
+    names = [name for part in parts for name in _bare(part).split("/") if name and not _STRUCTURE.fullmatch(name)]
+    gradient = "gradient of " if names and any(part.startswith("transpose(") for part in parts) else ""
+    return gradient + "/".join(names)
+
+
+def operation_of(scope: str) -> str:
+    """What a table calls a step of a scope: its operator, or else the end of the scope."""
+    return operator_of(scope) or short_scope(scope)
+
+
+def _bare(part: str) -> str:
+    """A part of a scope without the calls around it."""
+    while found := _CALL.fullmatch(part):
+        part = found[1]
+    return part
 
 
 _LARGER: Final = "more samples in an input, fewer and larger operators"
@@ -52,12 +63,16 @@ PRECISION: Final = PrecisionWords(
 )
 
 
-def at_line(rule: Rule, line: Line | None) -> Rule:
-    """A rule whose findings are all at a line of the user's program, with their options as code."""
+def at_line(rule: Rule, line: Line | None, *, of_operators: bool = False) -> Rule:
+    """A rule whose findings are at a line of the user's program, with their options as code.
+
+    Args: of_operators: whether findings are at the line of an operator where that is known.
+    """
 
     def placed(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         for proposal in rule(figures, evidence):
-            finding = replace(proposal.finding, line=line, code=code_of(proposal.finding.edit, line))
+            where = (proposal.finding.line if of_operators else None) or line
+            finding = replace(proposal.finding, line=where, code=code_of(proposal.finding.edit, line))
             ways = tuple(replace(way, code=code_of(way.edit, line)) for way in proposal.ways)
             yield replace(proposal, finding=finding, ways=ways)
 

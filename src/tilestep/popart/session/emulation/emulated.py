@@ -19,7 +19,7 @@ from tilestep.popart.session.emulation.arguments import Kept, Layout, Path, layo
 from tilestep.popart.session.emulation.calls import FromHost, Notes, Ran, SessionProgram, SessionSystem, ToHost
 from tilestep.popart.session.emulation.options import EmulationOptions
 from tilestep.popart.session.emulation.out_of_memory import out_of_memory
-from tilestep.popart.session.emulation.said import prepared_at
+from tilestep.popart.session.emulation.said import line_now
 from tilestep.popart.session.emulation.spent import OUTSIDE, ByIpu, cycles_between, inner_cycles, no_run
 from tilestep.popart.session.emulation.watched import begun
 from tilestep.report.reader import Report
@@ -80,7 +80,7 @@ class Emulation:
             ValueError: if an argument and the result that replaces it differ.
         """
         before = self._keys.get(label)
-        self._notes.line, self._notes.returned = prepared_at(), returned
+        self._notes.line, self._notes.returned = line_now(), returned
         self._keys[label] = self._plan(label, jitted, arguments, kept, in_slices=in_slices)
         if before is not None and not any(isinstance(call, Ran) and before in call.keys for call in self._notes.calls):
             del self._notes.programs[before]
@@ -142,6 +142,7 @@ class Emulation:
     def weights_to_host(self, select: Callable[[Path], bool] | None = None) -> None:
         """Notes that the host reads arrays that stay on the device. Args: select: by their paths; None: all."""
         if paths := self._selected(select):
+            self._notes.reads_at = self._notes.reads_at or line_now()
             self._notes.calls.append(ToHost(paths))
 
     def _selected(self, select: Callable[[Path], bool] | None) -> tuple[Path, ...]:

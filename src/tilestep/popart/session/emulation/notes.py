@@ -9,6 +9,7 @@ from pathlib import Path
 from tilestep.engine_options import EngineOptions
 from tilestep.machine.spec import MachineSpec
 from tilestep.popart.session.emulation.options import EmulationOptions
+from tilestep.report.advice.finding import Line
 from tilestep.report.file_names import RUN_FILE
 
 
@@ -23,6 +24,7 @@ class SessionNotes:
         first: number of the first call that reports count.
         directory: of its report; None: it writes none, or takes one now.
         page: of the report, once it is written.
+        reads_at: the line of the user's program at which the host reads the weights first; None if that is unknown.
     """
 
     machine: MachineSpec
@@ -31,6 +33,7 @@ class SessionNotes:
     first: int = 0
     directory: Path | None = None
     page: Path | None = None
+    reads_at: Line | None = None
 
     def __post_init__(self) -> None:
         if self.directory is None:

@@ -12,9 +12,11 @@ from tilestep.files import writable_directory
 from tilestep.pjrt.running.journal import Begin
 from tilestep.pjrt.running.measurement import Measurement, measurement_of
 from tilestep.pjrt.running.program_reports import ProgramReports
-from tilestep.popart.session.emulation.calls import Notes, SessionProgram, SessionSystem
+from tilestep.popart.session.emulation.advice_words import operation_of
+from tilestep.popart.session.emulation.calls import Notes, SessionProgram, SessionSystem, ToHost
 from tilestep.popart.session.emulation.notes import SessionNotes
 from tilestep.popart.session.emulation.one_stage_advice import rules_of
+from tilestep.popart.session.emulation.weights_advice import WeightReads
 from tilestep.record.tables import Tables
 from tilestep.report.file_names import MEMORY_FILE, PAGE_FILE, PROGRAM_FILE
 from tilestep.report.files import tell_unwritten, unwritten, write_report
@@ -48,7 +50,9 @@ def measured(notes: Notes) -> Measurement:
     played.play(len(notes.calls))
     sources = {key: program.planned.source for key, program in notes.programs.items()}
     found = measurement_of(played.system, begin, played.system.mark(), notes.engine, sources)
-    return replace(found, profile=replace(found.profile, rules=rules_of(notes.returned, notes.line)))
+    reads = WeightReads(sum(isinstance(call, ToHost) for call in notes.calls[notes.first :]), notes.reads_at)
+    profile = replace(found.profile, rules=rules_of(notes.returned, notes.line, reads), operation_of=operation_of)
+    return replace(found, profile=profile)
 
 
 def tables_of(measurement: Measurement) -> Tables:

@@ -12,7 +12,7 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.pjrt.plugin import initialize
 from tilestep.popart.session.emulation import reports
 from tilestep.popart.session.emulation.options import EmulationOptions
-from tilestep.popart.session.emulation.said import prepared_at
+from tilestep.popart.session.emulation.said import line_now
 from tilestep.popart.session.emulation.spent import inner_cycles
 from tilestep.popart.session.emulation.staged_calls import FromHost, Ran, StagedNotes, ToHost
 from tilestep.popart.session.emulation.staged_plays import Plays
@@ -49,7 +49,7 @@ class StagedEmulation:
 
     def prepare(self, program: StagedProgram) -> None:
         """Plans the session's programs, by one dry run. Raises: OutOfMemoryException if an IPU's tiles do not hold them."""
-        self._notes.program, self._notes.line = program, prepared_at()
+        self._notes.program, self._notes.line = program, line_now()
         self._plays.forget()
         self._plays.require_fits()
 
@@ -63,6 +63,7 @@ class StagedEmulation:
 
     def weights_to_host(self) -> None:
         """Notes that the host reads the weights and the optimiser's state."""
+        self._notes.reads_at = self._notes.reads_at or line_now()
         self._notes.calls.append(ToHost())
 
     def cycles(self) -> int:

@@ -8,6 +8,7 @@ from tilestep.popart.session.emulation.advice_words import LIMITS, PRECISION, at
 from tilestep.popart.session.emulation.anchors_advice import anchors
 from tilestep.popart.session.emulation.said import ANCHORS
 from tilestep.popart.session.emulation.staged_program import StagedProgram
+from tilestep.popart.session.emulation.weights_advice import WeightReads, weights
 from tilestep.record.edits.programs import on_fewer_tiles
 from tilestep.record.edits.script import with_changed
 from tilestep.report.advice.evidence import Evidence
@@ -21,9 +22,13 @@ from tilestep.report.figures import Figures
 from tilestep.report.quantities import bytes_text, names_text
 
 
-def rules_of(program: StagedProgram, line: Line | None) -> tuple[Rule, ...]:
-    """The rules for a session. Args: line: of the user's program, where nearly all findings are."""
+def rules_of(program: StagedProgram, line: Line | None, reads: WeightReads) -> tuple[Rule, ...]:
+    """The rules for a session. Args: line: of the user's program, where findings are that are of no operator. reads: of the weights."""
     words = words_of(program)
+
+    def limits(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+        return limit(figures, evidence, LIMITS, line)
+
     rules: tuple[Rule, ...] = (
         full_tiles,
         lambda figures, evidence: unbalanced(figures, evidence, words),
@@ -31,10 +36,14 @@ def rules_of(program: StagedProgram, line: Line | None) -> tuple[Rule, ...]:
         lambda figures, evidence: _inputs(figures, evidence, frozenset(program.stages.inputs)),
         lambda figures, evidence: halves(figures, evidence, PRECISION),
         half_partials,
-        lambda figures, evidence: limit(figures, evidence, LIMITS),
+        limits,
         fallbacks,
     )
-    return (*(at_line(rule, line) for rule in rules), anchors(program.returned, line, program=ANCHORS))
+    return (
+        *(at_line(rule, line, of_operators=rule is limits) for rule in rules),
+        anchors(program.returned, line, program=ANCHORS),
+        weights(reads),
+    )
 
 
 def words_of(program: StagedProgram) -> PipelineWords:

@@ -11,13 +11,15 @@ from tilestep.errors import StreamingMemoryError, TileMemoryError
 from tilestep.pjrt.running.measurement import Measurement, measurement_of
 from tilestep.popart.exceptions import popart_runtime_error
 from tilestep.popart.session.emulation import reports
+from tilestep.popart.session.emulation.advice_words import operation_of
 from tilestep.popart.session.emulation.out_of_memory import out_of_memory
 from tilestep.popart.session.emulation.spent import no_run
 from tilestep.popart.session.emulation.staged_advice import rules_of
-from tilestep.popart.session.emulation.staged_calls import Ran, Spent, StagedNotes, StagedPlay
+from tilestep.popart.session.emulation.staged_calls import Ran, Spent, StagedNotes, StagedPlay, ToHost
 from tilestep.popart.session.emulation.staged_memory import require_fits, way_out_of_stash
 from tilestep.popart.session.emulation.staged_program import StagedProgram
 from tilestep.popart.session.emulation.staged_table import told
+from tilestep.popart.session.emulation.weights_advice import WeightReads
 
 
 @final
@@ -65,9 +67,10 @@ class Plays:
         notes, play = self._notes, self._recorded
         play.play(len(notes.calls))
         journal, begin = play.journal, play.begin(0 if whole else notes.first)
-        rules = rules_of(self.program, notes.line)
+        counted = notes.calls[0 if whole else notes.first :]
+        rules = rules_of(self.program, notes.line, WeightReads(sum(isinstance(call, ToHost) for call in counted), notes.reads_at))
         found = measurement_of(journal.system, begin, journal.mark(), notes.engine, dict(journal.sources))
-        return replace(found, profile=replace(found.profile, rules=rules))
+        return replace(found, profile=replace(found.profile, rules=rules, operation_of=operation_of))
 
     def summary(self) -> str:
         """The figures of the whole session as text; '' if it was not prepared."""

@@ -8,7 +8,7 @@ import { changeOf } from "../core/pairs.js";
 import { link } from "../core/state.js";
 import { table } from "../core/table.js";
 import { alike, differenceOf, ofSide, valueOf } from "../core/value.js";
-import { NAMES } from "./steps/read.js";
+import { NAMES, shortScope } from "./steps/read.js";
 
 /** @typedef {import("../core/value.js").Unit} Unit */
 /** @typedef {{a: number | null, b: number | null}} Change */
@@ -149,7 +149,7 @@ function steps(found) {
   /** @type {import("../core/table.js").Column<any>[]} */
   const columns = [
     { name: "line", of: (row) => row.line || "–" },
-    { name: "operation", of: (row) => row.scope.split("/").slice(-2).join("/") || "–" },
+    { name: "operation", of: (row) => shortScope(row.scope) || "–" },
     { name: "family", of: (row) => row.family },
     { name: "program", of: (row) => row.program },
     { name: `${NAMES.ofRun}, A`, unit: "cycles", origin: "comparison.step", of: (row) => row.cycles_per_run.a },

@@ -12,7 +12,7 @@ from tests.unit.popart.session.emulation.models import Chain, emulated, options
 from tilestep.options import PlanOptions
 from tilestep.popart.session.emulation import EmulationOptions
 from tilestep.popart.session.emulation.advice_words import code_of, operator_of
-from tilestep.popart.session.emulation.said import prepared_at, program_name
+from tilestep.popart.session.emulation.said import line_now, program_name
 from tilestep.report.advice import Line
 
 CHAIN = Chain(ipus=range(2))
@@ -75,6 +75,9 @@ def test_all_programs_of_a_session_are_said_so() -> None:
         ("jit(stage_1_forward_and_backward)/transpose(jvp(loss))/div", "gradient of loss"),
         ("jit(stage_0_forward)/jvp(gemm_x1)/dot_general", "gemm_x1"),
         ("jit(stage_0_forward)/MatMul/dot_general", "MatMul"),
+        ("jit(stage_2_backward)/transpose(jvp(enc2_2/MatMul))/dot_general", "gradient of enc2_2/MatMul"),
+        ("jit(stage_0_forward)/enc0/MatMul/dot_general", "enc0/MatMul"),
+        ("jit(step)/while/body/closed_call/jvp(Nll)/jit(take_along_axis)/gather", "Nll"),
         ("jit(stage_0_update)/add", ""),
         ("jit(step)/while/body/closed_call/transpose(jvp(MatMul))/dot_general", "gradient of MatMul"),
         ("jit(step)/shard_map/while/body/jit(dynamic_index_in_dim)/dynamic_slice", ""),
@@ -136,11 +139,11 @@ def test_a_session_without_runs_has_no_slowest_stage() -> None:
 
 
 def test_the_line_is_the_users_and_never_that_of_the_command() -> None:
-    line = prepared_at()
+    line = line_now()
     assert line is not None
     assert Path(line.file).name == Path(__file__).name
-    found: dict[str, object] = {"prepared_at": prepared_at}
-    exec(compile("line = prepared_at()", "/usr/local/bin/tilestep", "exec"), found)  # the script of the command is nobody's program
+    found: dict[str, object] = {"line_now": line_now}
+    exec(compile("line = line_now()", "/usr/local/bin/tilestep", "exec"), found)  # the script of the command is nobody's program
     assert found["line"] is None
 
 

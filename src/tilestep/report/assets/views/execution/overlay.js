@@ -1,6 +1,7 @@
 /** What is drawn over the bars: words in them, the critical path, the selection and the measured range. */
 
 import { fillOf, isDark, isDarkTheme, lookOf, programLook, themeColor } from "../../core/colors.js";
+import { partsOf } from "../steps/read.js";
 import { at, called, lowerBound, rowAt } from "./model.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -78,7 +79,7 @@ function drawSteps(context, model, bars, track, [first, behind], area, y, left) 
       const x1 = Math.min(area.left + area.width, area.left + (span.to - area.from) * zoom);
       const kind = model.kinds[span.kind] ?? "";
       if (x1 - x0 < LEAST_TEXT || bars.hidden[span.kind]) continue;
-      label(context, called(kind, span.leaf ? span.leaf.scope.split("/").pop() || span.leaf.name : ""), x0, x1, y, lookOf(kind).color);
+      label(context, called(kind, span.leaf ? partsOf(span.leaf.scope).pop() || span.leaf.name : ""), x0, x1, y, lookOf(kind).color);
       left--;
     }
   }

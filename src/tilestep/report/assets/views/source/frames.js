@@ -1,6 +1,6 @@
 /** Trees of frames, whose widths are cycles: by Python stack, by named scope, and by program. */
 
-import { KIND, ownStack, shortScope } from "../steps/read.js";
+import { KIND, ownStack, partsOf } from "../steps/read.js";
 
 /** @typedef {import("../steps/read.js").Steps} Steps */
 /** @typedef {import("../steps/read.js").Leaf} Leaf */
@@ -106,7 +106,7 @@ function stackPath(steps, leaf) {
 
 /** @param {Leaf} leaf @returns {string} */
 function operation(leaf) {
-  return `${leaf.family}: ${shortScope(leaf.scope).split("/").pop() || leaf.name}`;
+  return `${leaf.family}: ${partsOf(leaf.scope).pop() || leaf.name}`;
 }
 
 /** @param {string} name @param {Frame | null} parent @returns {Frame} */

@@ -237,7 +237,21 @@ export function ownStack(steps, line) {
 
 /** The last parts of an operation's path, which tell it from others. @param {string} scope @returns {string} */
 export function shortScope(scope) {
-  return scope.split("/").slice(-2).join("/");
+  return partsOf(scope).slice(-2).join("/");
+}
+
+/** The parts of an operation's path: a "/" inside of parentheses ends none. @param {string} scope @returns {string[]} */
+export function partsOf(scope) {
+  /** @type {string[]} */
+  const parts = [];
+  let depth = 0;
+  for (const piece of scope.split("/")) {
+    if (depth) parts.push(`${parts.pop()}/${piece}`);
+    else parts.push(piece);
+    depth += piece.split("(").length - piece.split(")").length;
+    if (depth < 0) break;
+  }
+  return depth ? scope.split("/") : parts;
 }
 
 /**
