@@ -144,7 +144,8 @@ def _advice(advice: Sequence[Finding], together: Together | None) -> list[Render
         for number, finding in told:
             head = f"{sentences(finding.headline)}\n" if finding.headline else ""
             code = Text(f"{printable(finding.code)}\n" if finding.code else "", style="cyan")
-            parts.append(Padding(_bullet(f"{number}.", Text.assemble((head, "bold"), code, sentences(finding.text))), (0, 0, 0, 2)))
+            ways = "".join(f"\n{sentences(f'or {other}')}" for other in finding.others)
+            parts.append(Padding(_bullet(f"{number}.", Text.assemble((head, "bold"), code, sentences(finding.text), ways)), (0, 0, 0, 2)))
         if told:
             parts.append(Text())
     return parts

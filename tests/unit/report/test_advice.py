@@ -304,7 +304,10 @@ def test_single_operations_are_told_apart_from_the_user_s_programs() -> None:
     names = tuple(called.name for called in operations)
     first, second = told(profile_of(host, names), "loads")
     assert first.startswith("14 program loads took 96 % of emulated time")
-    assert "; 10 of them are of single operations outside of jit: each is a program of its own (jax0, jax1 and 3 more). Put " in first
+    assert (
+        "; 10 of them are of single operations outside of jit: each is a program of its own, "
+        "5 programs in 10 calls (jax0, jax1 and 3 more). Put " in first
+    )
     assert second.startswith("4 of the 14 program loads are of jitted functions: an IPU keeps one program and switching reloads. ")
     assert second.count("jax") == second.count("jax.d")  # none of JAX's among those with most loads
     [alone] = told(profile_of(host, (*names, "f", "g")), "loads")

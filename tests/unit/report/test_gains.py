@@ -309,6 +309,10 @@ def test_one_function_for_two_is_played_for_a_turn_and_a_loop_over_turns_says_so
     assert turn.cycles == pytest.approx(two.emulated_cycles - together.emulated_cycles, rel=0.02)
     loops = [gain for edit, gain in gains.items() if "one jitted function that loops over all turns on the IPU" in edit]
     assert [gain.basis for gain in loops] == ([] if reads else ["played as one program over all turns"])
+    told = two.summary(width=200).splitlines()
+    assert [line.strip() for line in told if line.startswith("     or ")] == [f"or {other}" for other in finding.others]
+    assert bool(finding.others) is not reads
+    assert "\n     or " not in together.summary(width=200)
 
 
 def test_a_state_that_is_used_again_later_comes_not_with_each_call() -> None:

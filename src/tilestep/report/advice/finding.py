@@ -12,7 +12,7 @@ from tilestep.report.quantities import bytes_text, share_text, time_text
 FindingKind = Literal[
     "memory",  # tiles that are too full, or nearly full
     "loads",  # of programs
-    "fixed",  # costs that no edit spares, such as the first load of a program
+    "fixed",  # costs that are paid once, such as the first load of a program
     "save",  # of values in the SRAM of programs that are evicted
     "donation",  # of arguments that stream in again
     "streaming",  # of arguments that are new at each call
@@ -121,7 +121,7 @@ class Together:
 
 @dataclass(frozen=True, kw_only=True)
 class Other:
-    """Another edit for the same finding, which saves less.
+    """Another edit for the same finding, which saves less, or up to a tenth more than one that comes first.
 
     Attributes:
         edit: what to change, as one line.
@@ -149,7 +149,7 @@ class Finding:
         shares: lines that make what it is about, with their shares of it, the largest first; () where it is about one line.
         gain: what the edit saves; None if nobody knows.
         unknown: why nobody knows; '' with a gain.
-        others: edits that save less, the best first.
+        others: other edits for the same, the best first.
         urgent: whether the program cannot run on a real machine as it is.
     """
 
@@ -171,7 +171,7 @@ class Finding:
 
     @property
     def part(self) -> Literal["first", "fixed", "aside"]:
-        """Among which it stands: what to do, costs that no edit spares, or what is worth knowing."""
+        """Among which it stands: what to do, costs that are paid once, or what is worth knowing."""
         return "first" if not self.is_aside else "fixed" if self.kind in FIXED else "aside"
 
     @property

@@ -67,16 +67,17 @@ def single_text(units: Sequence[Loaded], shares: Shares) -> str:
             + where.replace("They are", "It is")
         )
     names = names_text(list(dict.fromkeys(unit.name for unit in units)), most=2)
+    count = f"{len(units):,} programs in {sum(unit.runs for unit in units):,} calls"
     return (
-        f"each is a program of its own ({names}). Put those that belong together, such as a model's initialisation, into one jitted "
-        f"function, or run them under {CPU_DEFAULT}.{copies}{where}"
+        f"each is a program of its own, {count} ({names}). Put those that belong together, such as a model's initialisation, into one "
+        f"jitted function, or run them under {CPU_DEFAULT}.{copies}{where}"
     )
 
 
 def single_ways(units: Sequence[Loaded], shares: Shares, evidence: Evidence) -> tuple[Way, ...]:
     """The edits that spare loads of single operations: one program in place of several, or none on the IPU."""
     keys = [key for unit in units for key in unit.keys]
-    count = f"{len(keys):,} operations" if len(keys) > 1 else units[0].label
+    count = f"{len(keys):,} programs of single operations" if len(keys) > 1 else units[0].label
     lines = [line for line, _ in shares]
     on_one, elsewhere = f"put {count} into one jitted function", f"run {count} under {CPU_DEFAULT}"
     ways: list[Way] = []

@@ -83,7 +83,10 @@ def _plays(proposals: Sequence[Proposal]) -> int:
 
 
 def _by_gain(ways: Iterable[Way], played: Played, evidence: Evidence) -> list[tuple[Way, Gain]]:
-    """The ways that are possible and save something, the best first. One that comes later has to save clearly more to be the best."""
+    """The ways that are possible and save something, the best first.
+
+    One that comes later has to save clearly more to be the best: rules give those first that they prefer.
+    """
     found: list[tuple[Way, Gain]] = []
     best = 0.0
     for way in ways:
