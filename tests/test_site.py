@@ -54,7 +54,7 @@ def wrongly_documented(documented: list[str]) -> list[str]:
     return [f"{' = '.join(names)}: {count}" for names in names_of.values() if (count := sum(times[name] for name in names)) != 1]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 def test_the_site_is_whole(tmp_path: Path) -> None:
     site = tmp_path / "site"
     options = ("--quiet", "--fail-on-warning", "--keep-going", "--conf-dir", "docs", "--doctree-dir", str(tmp_path / "doctrees"))

@@ -15,23 +15,24 @@ from .several import Ended, free_port, started
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("pipelines_program.py")
 LIMIT_WALL_S = 280.0
-TIMEOUT_S = 8.0
+TIMEOUT_S = 8.0  # until a process that has died, or stopped, is found
+PATIENT_S = 120.0  # where none of them does, however busy the machine is
 
 
-def run(count: int, *parts: str) -> list[Ended]:
-    """Runs parts of the program in `count` processes."""
+def run(count: int, *parts: str, timeout_s: float = TIMEOUT_S) -> list[Ended]:
+    """Runs parts of the program in `count` processes. Args: timeout_s: that they wait for each other."""
     port = free_port()
     options = ["-u", str(PROGRAM)]
     return started(
-        [[sys.executable, *options, *map(str, (own, count, port, TIMEOUT_S)), *parts] for own in range(count)], limit_wall_s=LIMIT_WALL_S
+        [[sys.executable, *options, *map(str, (own, count, port, timeout_s)), *parts] for own in range(count)], limit_wall_s=LIMIT_WALL_S
     )
 
 
 def require_values_of_one_process(count: int, *parts: str) -> None:
     """To the bit; each array of the state is in one process, and the losses are in all."""
-    (alone,) = run(1, *parts)
+    (alone,) = run(1, *parts, timeout_s=PATIENT_S)
     assert alone.lines[-1:] == ["end"], alone
-    ended = run(count, *parts)
+    ended = run(count, *parts, timeout_s=PATIENT_S)
     together: dict[str, int] = {}
     for end in ended:
         assert (end.status, end.lines[-1:]) == (0, ["end"]), end
@@ -136,7 +137,7 @@ def test_ctrl_c_in_all_processes_is_ctrl_c_in_each() -> None:
 
 @pytest.mark.slow
 def test_runs_that_ctrl_c_has_ended_in_all_processes_go_on_with_each_element_once() -> None:
-    for end in run(2, "resumed"):
+    for end in run(2, "resumed", timeout_s=PATIENT_S):
         assert (end.status, end.lines) == (0, [*["equal True"] * 4, "end"]), end
 
 

@@ -100,7 +100,8 @@ def test_a_job_goes_on_whatever_strangers_send_and_listens_at_one_address() -> N
         strangers += flood(next(iter(hub)), 200)
         for end in running.ended():
             assert (end.status, end.lines[-1:]) == (0, ["end 1.0"]), end
-            assert "tilestep" not in end.err, end
+            said = [line for line in end.err.splitlines() if "for JAX to join all processes" not in line]  # on a busy machine
+            assert "tilestep" not in "\n".join(said), end
     for stranger in strangers:
         stranger.close()
 

@@ -79,6 +79,30 @@ print(cycles[2] - cycles[1] == 9 * (cycles[1] - cycles[0]) > 0, any("trip_count"
     assert out == ["0.0 0.0 0.0 True True"]
 
 
+def test_a_run_that_ends_behind_the_last_cycle_is_refused_and_what_ran_before_is_kept() -> None:
+    out = lines(
+        IPU
+        + """
+def loop(f, trips): return lambda x: jax.lax.fori_loop(0, trips, lambda i, x: f(x), x)
+with tilestep.profile() as p, tilestep.dry_run("zeros"):
+    jax.jit(lambda x: x * 2)(np.ones(4, np.float32))
+    try: jax.jit(loop(loop(jnp.sin, 2**31 - 1), 2**31 - 1))(np.ones(4, np.float32))
+    except Exception as error: print(error)
+    years = jax.jit(loop(loop(jnp.sin, 2**29), 2**20))
+    ran = 0
+    try:
+        for _ in range(100): years(np.ones(4, np.float32)); ran += 1
+    except Exception: pass
+print(ran, [program.runs for program in p.programs], p.emulated_cycles < 2**62)
+"""
+    )
+    assert "takes" in out[0]
+    assert "years, together. Let its loops make fewer trips" in out[0]
+    ran = int(out[1].split()[0])
+    assert 0 < ran < 100
+    assert out[1] == f"{ran} [1, {ran}] True"
+
+
 def test_a_function_that_was_compiled_dry_computes_values_afterwards() -> None:
     out = lines(
         IPU

@@ -67,11 +67,20 @@ def run(args: argparse.Namespace) -> int:
     except DatasetError as error:
         tell(_COMMAND, f"{plain(args.dataset)}: {error}")
         return 1
-    except Terminated as ended:
-        tell(_COMMAND, f"{ended.name} came when {len(measured):,} of {count_text(args.epochs, 'epoch')} were measured")
+    except (SystemExit, KeyboardInterrupt) as ended:
+        done = f"when {len(measured):,} of {count_text(args.epochs, 'epoch')} were measured"
+        match ended:
+            case Terminated(name=name):
+                tell(_COMMAND, f"{name} came {done}")
+            case SystemExit(code=code):
+                tell(_COMMAND, f"{plain(args.dataset)}: its code called sys.exit({plain(repr(code))}) {done}")
+            case _:
+                tell(_COMMAND, f"Ctrl-C came {done}")
         if measured:
             _show(json.loads(benchmark_text(measured)), args)
-        end(ended.status)
+        if isinstance(ended, Terminated):
+            end(ended.status)
+        raise
     _show(json.loads(benchmark_text(measured)), args)
     return 0
 

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +17,7 @@ from rich.table import Table
 
 from tilestep.cli.run import choose_platform, output_paths
 from tilestep.cli.terminated import Terminated, end, told_first
-from tilestep.cli.usage import UsageError, given_path, print_table, stdout_errors_told, tell, whole_number
+from tilestep.cli.usage import Once, UsageError, given_path, print_table, stdout_errors_told, tell, whole_number
 from tilestep.errors import SettingsError, SpecError
 from tilestep.files import write_file
 from tilestep.machine.catalog import DEFAULT_MACHINE, machine_names
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _COMMAND: Final = "tilestep onnx"
 _PIPE_WIDTH: Final = 140  # columns where stdout is no terminal
 _MOST: Final = 10**9  # of a size
+_MOST_ELEMENTS: Final = 2**40  # of an input: several TiB, more than any machine holds
 _MOST_TRIPS: Final = 2**31 - 1
 _SCHEMA_VERSION: Final = 1
 _Settings = Mapping[tuple[str, int | None], str]  # (name, axis) or (name, None) -> what --set gives
@@ -67,8 +69,10 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("--train", action="store_true", help="price a training step: gradients, and plain gradient descent")
     parser.add_argument("--loss", metavar="NAME", help="output to differentiate, with --train (default: the mean of all outputs)")
     parser.add_argument("--trip-count", type=whole_number(_MOST_TRIPS), metavar="N", help="trips of each loop whose end depends on data")
-    parser.add_argument("--json", type=given_path, metavar="FILE", help="also write the figures to FILE as JSON")
-    parser.add_argument("--report", type=given_path, metavar="DIR", help="also write a profile for each row into a folder of DIR")
+    parser.add_argument("--json", type=given_path, action=Once, metavar="FILE", help="also write the figures to FILE as JSON")
+    parser.add_argument(
+        "--report", type=given_path, action=Once, metavar="DIR", help="also write a profile for each row into a folder of DIR"
+    )
     parser.set_defaults(run=run)
 
 
@@ -248,7 +252,12 @@ def _inputs(model: OnnxModel, settings: _Settings, batch: int | None) -> list[An
                 what = f"'{plain(size)}'" if size else f"dimension {axis}"
                 way = f"--set {plain(size)}=N" if size else f"--set '{plain(spec.name)}[{axis}]=N'"
                 raise UsageError(f"{what} of input '{plain(spec.name)}' ({spec}) has no size: give {way}")
-    return input_shapes([replace(spec, shape=shapes[spec.name]) for spec in model.inputs], model.static_inputs, sizes)
+    found = input_shapes([replace(spec, shape=shapes[spec.name]) for spec in model.inputs], model.static_inputs, sizes)
+    for name, given in zip((spec.name for spec in model.inputs if spec.name not in model.static_inputs), found, strict=True):
+        if (elements := prod(given.shape)) > _MOST_ELEMENTS:
+            shape = ",".join(map(str, given.shape))
+            raise UsageError(f"input '{plain(name)}' [{shape}] has {elements:,} elements: {_MOST_ELEMENTS:,} are the most that is priced")
+    return found
 
 
 def _size(text: str) -> int:

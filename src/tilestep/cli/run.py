@@ -16,7 +16,7 @@ from typing import Any, Final, TextIO
 from tilestep.cli.program import CodeProgram, InputProgram, ModuleProgram, Program, ScriptProgram, run_whole
 from tilestep.cli.run_popart import require_fitting, run_popart, with_reports
 from tilestep.cli.terminated import end
-from tilestep.cli.usage import Parser, UsageError, discard, given_path, tell, whole_number, working_directory
+from tilestep.cli.usage import Once, Parser, UsageError, discard, given_path, tell, whole_number, working_directory
 from tilestep.cuts import MAX_STAGES
 from tilestep.engine_options import VARIABLE
 from tilestep.errors import RecordingError, SettingsError, SpecError
@@ -28,6 +28,7 @@ from tilestep.messages import plain, shown
 from tilestep.profiling import Recording, dry_run, profiled
 from tilestep.report.file_names import PAGE_FILE, REPORT_FILES, RUN_FILE
 from tilestep.report.files import require_report_directory, unfit, write_report
+from tilestep.report.quantities import names_text
 from tilestep.settings import MAX_IPUS, MAX_TILES, read_settings
 
 _COMMAND: Final = "tilestep run"
@@ -96,12 +97,14 @@ def _option_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--json",
         type=given_path,
+        action=Once,
         metavar="FILE",
         help="also write the profile to FILE as JSON; with --popart only the proposals of --propose-stages",
     )
     parser.add_argument(
         "--report",
         type=given_path,
+        action=Once,
         metavar="DIR",
         help="also write report.html, run.tilestep, profile.json and summary.txt into DIR, made if it is missing",
     )
@@ -158,6 +161,18 @@ def run(args: argparse.Namespace) -> int:
     if report_path is not None and options.no_source:
         environ = _without_lines(environ, report_path)
     os.environ.update(environ)
+    process = os.getpid()
+    try:
+        return _run_emulated(program, options, json_path, report_path)
+    except KeyboardInterrupt:  # the program's own does not come here
+        written = [plain(path) for path in (json_path, report_path) if path is not None]
+        if written and os.getpid() == process:
+            tell(_COMMAND, f"Ctrl-C came while the run was summed up: {names_text(written)} may be missing or incomplete")
+        raise
+
+
+def _run_emulated(program: Program, options: argparse.Namespace, json_path: Path | None, report_path: Path | None) -> int:
+    """Raises: KeyboardInterrupt if Ctrl-C comes when the program has ended, and is summed up."""
     choose_platform()
     stderr, process = sys.stderr, os.getpid()
     forks: list[int] = []

@@ -56,6 +56,18 @@ def given_path(text: str) -> Path:
     return Path(text)
 
 
+class Once(argparse.Action):
+    """An option that names a place to write to: the second of two would leave the first without a word."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: str | None = None
+    ) -> None:
+        """Raises: argparse.ArgumentError if the option was given before."""
+        if getattr(namespace, self.dest) is not self.default:
+            raise argparse.ArgumentError(self, f"it is given twice: {shown(str(getattr(namespace, self.dest)))} and {shown(str(values))}")
+        setattr(namespace, self.dest, values)
+
+
 def working_directory() -> Path:
     """Raises: UsageError if it has been deleted."""
     try:

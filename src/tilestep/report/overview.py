@@ -19,6 +19,7 @@ class ProgramRow:
 
     name: str
     key: int
+    label: str  # its name, with its key where another program has the same name
     fingerprint: str
     origin: str
     num_ipus: int
@@ -36,7 +37,7 @@ class ProgramRow:
 class StepRow:
     """All steps of one kind that one line of the user's program became, in all runs of one program, on the first of its IPUs."""
 
-    program: str
+    program: str  # label
     line: str  # 'train.py:41'; '' if unknown
     function: str
     scope: str
@@ -55,7 +56,7 @@ class StepRow:
 class RunRow:
     """The runs of one program."""
 
-    program: str
+    program: str  # label
     runs: int
     in_detail: int
     first_cycle: int  # at which the host had dispatched the first
@@ -140,7 +141,7 @@ def step_rows(report: Report, programs: Sequence[CompiledProgram], relative: Rel
                 rows.setdefault((program.row, line, leaf.scope, leaf.family), []).append(total)
     made = [
         StepRow(
-            program=report.compilation.programs[row].name,
+            program=report.compilation.programs[row].label,
             line=line,
             function=totals[0].leaf.line.function if totals[0].leaf.line else "",
             scope=scope,
@@ -182,6 +183,7 @@ def _program(report: Report, program: CompiledProgram) -> ProgramRow:
     return ProgramRow(
         name=program.name,
         key=program.key,
+        label=program.label,
         fingerprint=program.fingerprint,
         origin=program.origin,
         num_ipus=program.num_ipus,
@@ -208,7 +210,7 @@ def _runs(report: Report, programs: Sequence[CompiledProgram]) -> list[RunRow]:
         if runs:
             rows.append(
                 RunRow(
-                    program=program.name,
+                    program=program.label,
                     runs=len(runs),
                     in_detail=sum(run.index in detailed for run in runs),
                     first_cycle=runs[0].host_cycle,

@@ -223,7 +223,7 @@ def choosing(*, by_turns: bool, other_shape: bool = False) -> Callable[[], Any]:
 
 def test_functions_that_are_alternatives_can_be_one_with_a_condition() -> None:
     [found] = of_kind(profiled(choosing(by_turns=False)), "loads")
-    assert "put them into one jitted function with lax.cond, if only one of them is needed at a time." in found.text
+    assert "Put them into one jitted function with lax.cond, if only one of them is needed at a time." in found.text
 
 
 @pytest.mark.parametrize(("by_turns", "other_shape"), [(True, False), (False, True)])
@@ -242,3 +242,35 @@ def test_padding_needs_a_mask_where_results_sum_over_it(summed: bool) -> None:
     [found] = of_kind(profiled(program), "loads")
     mask = " (with a mask, because its results sum over what would be padded)"
     assert f"pad to one shape{mask if summed else ''}, or make" in found.text
+
+
+def test_a_training_step_with_a_smaller_batch_is_padded_and_not_moved_to_the_cpu() -> None:
+    def program() -> Any:
+        draw = jax.jit(lambda seed: jnp.ones((64, 64)) * seed)  # goes to the CPU alone
+        train = jax.jit(lambda w, x: w - 0.1 * jnp.tanh(x @ w).mean(), donate_argnums=0)
+        w = draw(np.float32(0.1))
+        for size in (32, 32, 12) * 3:
+            w = train(w, np.ones((size, 64), np.float32))
+        return w
+
+    [found] = of_kind(profiled(program), "loads")
+    assert found.edit == "pad x of jit__lambda"
+    edits = [found.edit, *(other.edit for other in found.others)]
+    [moved] = [edit for edit in edits if "jax.default_device" in edit]
+    assert moved.startswith("run jit__lambda")
+    assert "," not in moved.partition(" under ")[0]  # what draws alone
+
+
+def test_a_function_that_is_jitted_for_a_device_is_not_moved_to_the_cpu() -> None:
+    def program(first: Any, second: Any) -> Callable[[], Any]:
+        return lambda: [f(np.ones(8, np.float32)) for _ in range(4) for f in (first, second)]
+
+    with pytest.warns(DeprecationWarning, match="backend and device argument"):
+        fixed = program(jax.jit(lambda x: x + 2, backend="ipu"), jax.jit(lambda x: (x * 4).sum(), backend="ipu"))
+    free_to_go = program(jax.jit(lambda x: x + 1), jax.jit(lambda x: (x * 3).sum()))
+    [free], [own] = of_kind(profiled(free_to_go), "loads"), of_kind(profiled(fixed), "loads")
+    for found, moves in ((free, True), (own, False)):
+        edits = [found.edit, *(other.edit for other in found.others)]
+        assert any("jax.default_device" in edit for edit in edits) == moves
+        assert ("Run short functions under" in found.text) == moves
+        assert ("Put them into one jitted function" in found.text) != moves

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 import onnx
 from onnx.backend.base import BackendRep
+from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
 
 from tilestep.onnx import OnnxModel, import_onnx
@@ -75,6 +76,13 @@ def tests_of(backend: type[TilestepBackend]) -> dict[str, type[unittest.TestCase
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the functions that compute what is expected
         return Runner(backend).test_cases
+
+
+def models_of_nodes() -> dict[str, onnx.ModelProto]:
+    """The models of onnx's tests of operators, by the test's name."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as above: whoever asks first has them made
+        return {test.name: test.model for test in load_model_tests(kind="node")}  # pyright: ignore[reportReturnType]
 
 
 def names_of(backend: type[TilestepBackend], kinds: Iterable[str] = (NODES,)) -> list[str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from onnx.backend.test.loader import load_model_tests
 
 from tests.conformance.onnx.differences import AS_A_PROGRAM, MODELS_AS_PROGRAMS, MODELS_IN_FILES, NODE_BY_NODE, TESTS_OF_OPERATORS
 from tests.conformance.onnx.profile import is_for_accelerators
-from tests.conformance.onnx.runner import FOLDERS, OneProgramBackend, failures, names_of
+from tests.conformance.onnx.runner import FOLDERS, OneProgramBackend, failures, models_of_nodes, names_of
 from tilestep.onnx.backend import TilestepBackend
 
 SAMPLED = 17  # one of so many runs in `make test`
@@ -35,7 +34,7 @@ def test_all_of_the_operators_tests_pass_but_those_with_a_reason(backend: type[T
 
 
 def test_nearly_all_tests_that_accelerators_can_run_are_expected_to_pass() -> None:
-    profile = {test.name for test in load_model_tests(kind="node") if is_for_accelerators(test.model)}  # pyright: ignore[reportArgumentType]
+    profile = {name for name, model in models_of_nodes().items() if is_for_accelerators(model)}
     assert len(profile) == FOR_ACCELERATORS
     eager, compiled = profile - NODE_BY_NODE.keys(), profile - AS_A_PROGRAM.keys()
     assert len(eager) == FOR_ACCELERATORS - 4  # of training's dropout

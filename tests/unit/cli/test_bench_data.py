@@ -136,3 +136,27 @@ def test_a_signal_ends_it_with_the_epochs_that_are_measured(name: str, epochs: i
     )
     assert len(json.loads(done.stdout)["epochs"] if epochs else []) == epochs
     assert bool(done.stdout) is bool(epochs)
+
+
+@pytest.mark.parametrize(
+    ("ends", "code", "said"),
+    [
+        ("sys.exit(4)", 4, "{target}: its code called sys.exit(4) when 1 of 3 epochs were measured"),
+        ("os.kill(os.getpid(), signal.SIGINT), time.sleep(60)", 130, "Ctrl-C came when 1 of 3 epochs were measured"),
+    ],
+)
+def test_a_dataset_that_ends_the_process_leaves_the_epochs_that_are_measured(ends: str, code: int, said: str, tmp_path: Path) -> None:
+    source = f"""
+        import os, signal, sys, time
+        import numpy as np
+
+        def batches():
+            for _ in range(7):
+                yield np.ones(3)
+            {ends}
+    """
+    (tmp_path / "ends.py").write_text(textwrap.dedent(source))
+    target = str(tmp_path / "ends.py:batches")
+    done = run_python("-m", "tilestep", "bench-data", target, "--json", "--elements", "5")
+    assert (done.returncode, done.stderr) == (code, f"tilestep bench-data: {said.format(target=target)}\n")
+    assert len(json.loads(done.stdout)["epochs"]) == 1

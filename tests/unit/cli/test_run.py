@@ -73,6 +73,9 @@ def both(folder: Path, *words: str) -> tuple[CompletedProcess[str], CompletedPro
     return start(*words), start("-m", "tilestep", "run", *words)
 
 
+LATE = "tilestep run: --json stands after the program, so it is the program's own; where `tilestep run` is meant, put it before\n"
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -92,7 +95,8 @@ def test_a_program_sees_what_python_shows_it(folder: Path, words: list[str]) -> 
     plain, ours = both(folder, *words)
     assert (plain.returncode, plain.stderr) == (0, "")
     assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout)
-    assert ours.stderr.startswith(f"\n{NOTHING_RAN}")
+    said, _, _ = ours.stderr.partition(f"\n{NOTHING_RAN}")
+    assert said == (LATE if "--json" in words else "")
 
 
 ENDS = {
@@ -189,7 +193,7 @@ def test_a_terminal_that_goes_leaves_time_for_the_summary() -> None:
     assert (done.returncode, done.stderr.count(NOTHING_RAN), done.stderr.count("Traceback")) == (-signal.SIGHUP, 1, 0)
 
 
-def test_ctrl_c_while_the_summary_prints_ends_it_without_a_traceback() -> None:
+def test_ctrl_c_while_the_summary_prints_ends_it_without_a_traceback(tmp_path: Path) -> None:
     interrupted = """
         import os, signal, time
         from tilestep.report import Profile
@@ -200,6 +204,17 @@ def test_ctrl_c_while_the_summary_prints_ends_it_without_a_traceback() -> None:
     """
     done = tilestep_run("-c", textwrap.dedent(interrupted))
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+    done = tilestep_run("--report", str(tmp_path / "report"), "-c", textwrap.dedent(interrupted))
+    said = f"tilestep run: Ctrl-C came while the run was summed up: {tmp_path / 'report'} may be missing or incomplete\n"
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", said)
+
+
+@pytest.mark.parametrize("option", ["--report", "--json"])
+def test_an_output_that_is_named_twice_is_refused(option: str, tmp_path: Path) -> None:
+    done = tilestep_run(option, str(tmp_path / "a"), option, str(tmp_path / "b"), "-c", "print(1)")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"argument {option}: it is given twice: '{tmp_path / 'a'}' and '{tmp_path / 'b'}'" in done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_ctrl_c_while_threads_of_the_program_end_prints_the_summary() -> None:

@@ -77,7 +77,7 @@ def _print_programs(found: Overview) -> None:
     programs = sorted(found.programs, key=lambda program: -program.cycles)
     rows = [
         (
-            plain(program.name),
+            plain(program.label),
             f"{program.runs:,}",
             f"{program.loads:,}",
             f"{program.num_ipus:,}",
@@ -101,7 +101,7 @@ def _print_memory(found: Overview) -> None:
         total = sum(fullest.memory.values())
         parts = sorted(fullest.memory.items(), key=lambda part: -part[1])
         rows = [(plain(kind), f"{size:,}", share_text(size, found.tile_sram_bytes)) for kind, size in (*parts, ("together", total))]
-        title = f"Memory of the fullest tile of '{plain(fullest.name)}', which has {bytes_text(found.tile_sram_bytes)}"
+        title = f"Memory of the fullest tile of '{plain(fullest.label)}', which has {bytes_text(found.tile_sram_bytes)}"
         print_rows(title, ("what",), ("bytes", "of the tile"), rows)
     detailed = sum(program.detailed for program in found.programs)
     if 0 < detailed < len(found.programs):

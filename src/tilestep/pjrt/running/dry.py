@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 
@@ -14,6 +14,12 @@ from tilestep.pjrt import _native
 from tilestep.pjrt.running.entries import PlannedRun
 from tilestep.pjrt.running.journal import Journal
 from tilestep.plan.steps import Branch, Loop, Node, Program, Series
+from tilestep.sim.body import body_cost
+from tilestep.units import seconds_from_cycles
+
+_LAST_CYCLE: Final = 2**62  # of all dry runs together, so that the cycles of a clock stay in 64 bits
+_LONG: Final = 2**32  # cycles of a run that counts: shorter ones would take the host thousands of years to dispatch
+_YEAR_S: Final = 365.25 * 86_400
 
 Values = Literal["error", "zeros"]
 
@@ -118,6 +124,7 @@ class DryRuns:
         self._results = results
         self._new_key = new_key
         self._by_mode: dict[DryMode, PlannedRun] = {}
+        self._cycles: dict[DryMode, int] = {}  # of the body of one run
 
     def run(
         self,
@@ -130,12 +137,14 @@ class DryRuns:
     ) -> tuple[list[list[DryArray]], None]:
         """Notes the run and computes nothing. Arguments and result are those of LoadedExecutable.run.
 
-        Raises: UnsupportedError if an argument is a real value, if one is dry outside of a dry run, or as `without_counters`.
+        Raises: UnsupportedError if an argument is a real value, if one is dry outside of a dry run, if the clock cannot show when the run
+            would end, or as `without_counters`.
         """
         arguments = self._planned.program.arguments
         require_one_kind(columns, [argument.name for argument in arguments], mode)
         assert mode is not None  # else the arguments were of the wrong kind
         planned = self._planned_in(mode)
+        self._add_time(planned, mode)
         for argument, column in zip(arguments, columns, strict=True):
             if argument.result is not None and argument.index not in undonated:
                 for array in column if isinstance(column, list) else [column]:
@@ -150,6 +159,22 @@ class DryRuns:
             key = self._planned.key if program is self._planned.program else self._new_key()
             self._by_mode[mode] = self._planned._replace(program=program, key=key, counted=())
         return self._by_mode[mode]
+
+    def _add_time(self, planned: PlannedRun, mode: DryMode) -> None:
+        journal, program = self._journal(), planned.program
+        machine = journal.settings.machine
+        if mode not in self._cycles:
+            self._cycles[mode] = body_cost(program, machine, planned.ipus).fixed.total
+        cycles = self._cycles[mode]
+        if cycles <= _LONG:
+            return
+        if journal.dry_cycles + cycles > _LAST_CYCLE:
+            took, most = (seconds_from_cycles(each, machine.ipu.clock_hz) / _YEAR_S for each in (cycles, _LAST_CYCLE))
+            raise UnsupportedError(
+                f"a run of {program.name!r} takes {cycles:.3g} cycles, {took:,.3g} years: dry runs end at {_LAST_CYCLE:.3g} cycles, "
+                f"{most:,.3g} years, together. Let its loops make fewer trips (trip_count), or its arrays be smaller"
+            )
+        journal.dry_cycles += cycles
 
 
 def any_dry(columns: Sequence[Any]) -> bool:

@@ -11,6 +11,7 @@ from tilestep.popart.builder.attribute_names import DEBUG_INFO_ID
 from tilestep.popart.builder.attributes import AttributeValue
 from tilestep.popart.builder.inference import infer
 from tilestep.popart.builder.model import GraphModel
+from tilestep.popart.builder.origins import note_origin
 from tilestep.popart.debug import note
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.log import Level, log, logged
@@ -76,7 +77,9 @@ def add_operator(
     node = model.proto.graph.node.add(op_type=operator.name, domain="" if operator.domain == "ai.onnx" else operator.domain)
     node.input.extend(inputs)
     node.output.extend(names)
-    for key, value in sorted({**attributes, DEBUG_INFO_ID: _debug_number(operator, name, inputs, names)}.items()):
+    number = _debug_number(operator, name, inputs, names)
+    note_origin(number, names)
+    for key, value in sorted({**attributes, DEBUG_INFO_ID: number}.items()):
         model.set_attribute(node, key, value)
     if name or model.scope:
         node.name = model.scoped(name or operator.name)

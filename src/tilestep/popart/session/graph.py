@@ -21,6 +21,7 @@ from tilestep.onnx.load import Loaded, load
 from tilestep.onnx.specs import ValueSpec, specs_of
 from tilestep.popart import ops as _graphcore_ops  # registers Graphcore's  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from tilestep.popart.builder import external
+from tilestep.popart.builder.origins import Origin, origins_of
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.checks import DIALECT
 from tilestep.popart.ops.describing import kind_text
@@ -60,6 +61,7 @@ class SessionGraph:
         draws: whether it draws random numbers.
         training: whether dropouts drop and batch norms keep statistics.
         tuning: operators that are planned in a way of their own.
+        origins: of operators that a builder of this process has made.
     """
 
     model: Model
@@ -73,6 +75,7 @@ class SessionGraph:
     draws: bool
     training: bool
     tuning: Tuning
+    origins: Mapping[str, Origin]
 
     @property
     def read(self) -> frozenset[str]:
@@ -132,7 +135,7 @@ class SessionGraph:
         return dict(zip(stage.gives, outputs, strict=True)), run.state
 
     def _run(self, key: Any, mark: Callable[[str, Any], Any]) -> Run:
-        return Run(training=self.training, key=key if self.draws else None, mark=mark, around=around(self.tuning) if self.tuning else None)
+        return Run(training=self.training, key=key if self.draws else None, mark=mark, around=around(self.tuning, self.origins))
 
 
 def session_graph(
@@ -189,6 +192,7 @@ def session_graph(
         draws=draws(loaded.graph),
         training=training,
         tuning=tuning_by_output(model.proto, options),
+        origins=origins_of(model.proto.graph) if model.folder is None else {},
     )
 
 

@@ -1,4 +1,4 @@
-"""How single operators of a model are planned: their attributes, else the session's options for their type."""
+"""How single operators of a model are planned, by their attributes, else the session's options for their type; and their lines."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tilestep.errors import SettingsError
 from tilestep.messages import shown
 from tilestep.onnx.graph import Node
 from tilestep.options import PREFIX, PlanOptions
+from tilestep.popart.builder.origins import Origin, made_at
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import SessionOptions, tuning_of
 from tilestep.train import tuned
@@ -39,12 +40,16 @@ def tuning_by_output(proto: onnx.ModelProto, options: SessionOptions) -> Tuning:
     return found
 
 
-def around(tuning: Tuning) -> Callable[[Node], AbstractContextManager[None]]:
-    """What is entered around each operator while the program is traced."""
+def around(tuning: Tuning, origins: Mapping[str, Origin]) -> Callable[[Node], AbstractContextManager[None]]:
+    """What is entered around each operator while the program is traced. Args: origins: as `origins_of` gives them."""
 
-    def enter(node: Node) -> AbstractContextManager[None]:
-        options = tuning.get(next((name for name in node.outputs if name), ""))
-        return tuned(**options) if options else contextlib.nullcontext()
+    @contextlib.contextmanager
+    def enter(node: Node) -> Iterator[None]:
+        name = next(filter(None, node.outputs), "")
+        options, origin = tuning.get(name), origins.get(name)
+        planned = tuned(**options) if options else contextlib.nullcontext()
+        with planned, contextlib.nullcontext() if origin is None else made_at(origin):
+            yield
 
     return enter
 

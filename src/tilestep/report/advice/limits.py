@@ -11,7 +11,7 @@ from tilestep.plan.steps import Collective, CollectiveKind, HostCall, Program, S
 from tilestep.record.edits.programs import Leaf, shorter, with_leaves
 from tilestep.record.edits.script import with_changed
 from tilestep.report.advice.evidence import Evidence
-from tilestep.report.advice.finding import LEAST_SHARE, Finding
+from tilestep.report.advice.finding import LEAST_SHARE, Finding, Line
 from tilestep.report.advice.lines import line_of
 from tilestep.report.advice.longest import superstep_cycles
 from tilestep.report.advice.phrases import named, one_or
@@ -54,8 +54,11 @@ JAX: Final = LimitWords(
 )
 
 
-def limit(figures: Figures, evidence: Evidence | None, words: LimitWords = JAX) -> Iterator[Proposal]:
-    """What the supersteps of the program with the longest ones are limited by, and what the half of that would save."""
+def limit(figures: Figures, evidence: Evidence | None, words: LimitWords = JAX, call: Line | None = None) -> Iterator[Proposal]:
+    """What the supersteps of the program with the longest ones are limited by, and what the half of that would save.
+
+    Args: call: where the user calls all programs; None: where the program's steps tell.
+    """
     longest = max(figures.programs, key=superstep_cycles, default=None)
     if longest is None or not longest.families or not longest.families[0].total:
         return
@@ -80,7 +83,7 @@ def limit(figures: Figures, evidence: Evidence | None, words: LimitWords = JAX) 
         return
     program = evidence.programs[longest.key]
     line = next((line_of(program, leaf.frame) for leaf in leaves(program.body) if steps and leaf.name == steps[0].name), None)
-    line = line or evidence.line_of_call(longest.key)
+    line = line or call or evidence.line_of_call(longest.key)
     calls_host = family.family in (PINNED_HOST, "host call")
     way = Way(
         edit=f"if {name} in {figures.label(longest.key)} took half",

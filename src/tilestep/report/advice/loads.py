@@ -18,6 +18,7 @@ from tilestep.report.advice.finding import Finding
 from tilestep.report.advice.jits import jit_of
 from tilestep.report.advice.load_code import differing, one_program, padded, placed, together
 from tilestep.report.advice.loaded import Loaded, loaded
+from tilestep.report.advice.movable import is_movable
 from tilestep.report.advice.phrases import AS_ONE, CPU_DEFAULT, CPU_FREE, times_text
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.advice.single import Shares, shares_of, single_text, single_ways, staged, staged_text, staged_ways
@@ -92,7 +93,7 @@ def _ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) 
         return ()
     ways: list[Way] = []
     for function in figures.reshaped:
-        largest = max(function.keys, key=lambda key: sum(a.size_bytes for a in evidence.programs[key].arguments))
+        largest = _largest(function, evidence)
         others = [key for key in function.keys if key != largest]
         if set(function.keys) & set(keys):
             mask = _needs_mask(function, evidence)
@@ -121,13 +122,10 @@ def _ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) 
             edit = f"put {named} with its sharding before the first call (jax.device_put(…, NamedSharding(mesh, spec)))"
         change = called_as([key for unit in others for key in unit.keys], first.keys[0])
         ways.append(Way(edit=edit, change=change, how="about", basis="as if all calls were of one program", code=code, line=line))
-    surplus = _surplus(alone, evidence)
-    alone = [unit for unit in alone if unit not in surplus]
+    alone = _distinct(figures, alone, evidence)
     keys = [key for unit in alone for key in unit.keys]
     if len({unit.function for unit in alone}) > 1:
         names = names_text([unit.label for unit in alone], most=3)
-        short = [key for unit in sorted(alone, key=lambda unit: unit.work)[:-1] for key in unit.keys]
-        labels = names_text([figures.label(key) for key in short], most=3)
         turn, loop = merged(keys, by_turns=True), merged(keys)
         script = Script(calls=evidence.calls, programs=evidence.programs)
         code = together(evidence, keys)
@@ -135,12 +133,33 @@ def _ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) 
         if turn(script).calls != loop(script).calls:
             edit = f"put {names} into one jitted function that loops over all turns on the IPU (lax.fori_loop, lax.scan)"
             ways.append(Way(edit=edit, change=loop, how="about", basis=f"{AS_ONE} over all turns"))
-        if any(evidence.programs[key].num_ipus > 1 for key in short):
-            return tuple(ways)  # what runs on several devices goes where its arrays are
+        short = _movable(alone, evidence)
+        if not short:
+            return tuple(ways)
         lines = lines_of(evidence.line_of_call(key) for key in short)
+        labels = names_text([figures.label(key) for key in short], most=3)
         edit, code = f"run {labels} under {CPU_DEFAULT}", under_cpu(lines)
         ways.append(Way(edit=edit, change=on_cpu(short), how="about", basis=CPU_FREE, code=code, line=lines[0] if lines else None))
     return tuple(ways)
+
+
+def _largest(function: ShapesProfile, evidence: Evidence) -> int:
+    """The program of a function whose arguments have most bytes."""
+    return max(function.keys, key=lambda key: sum(a.size_bytes for a in evidence.programs[key].arguments))
+
+
+def _distinct(figures: Figures, units: Sequence[Loaded], evidence: Evidence) -> list[Loaded]:
+    """Without copies of functions, and without those for a smaller batch, which is to be padded or dropped."""
+    batches = [function for function in figures.reshaped if function.differs == "batch"]
+    smaller = {key for function in batches for key in function.keys if key != _largest(function, evidence)}
+    surplus = _surplus(units, evidence)
+    return [unit for unit in units if unit not in surplus and smaller.isdisjoint(unit.keys)]
+
+
+def _movable(units: Sequence[Loaded], evidence: Evidence) -> list[int]:
+    """The programs of all units but the longest that can run on the CPU; [] if one of them goes where its arrays are, on several IPUs."""
+    short = [key for unit in sorted(units, key=lambda unit: unit.work)[:-1] for key in unit.keys]
+    return [] if any(evidence.programs[key].num_ipus > 1 for key in short) else [key for key in short if is_movable(evidence, key)]
 
 
 def _copies(units: Sequence[Loaded], evidence: Evidence | None) -> list[list[Loaded]]:
@@ -235,7 +254,15 @@ def _switching(figures: Figures, units: list[Loaded], evidence: Evidence | None)
     ]
     shapes += [f"{_several(copies, evidence)} " for copies in _copies(alone, evidence)]
     cond = " with lax.cond, if only one of them is needed at a time" if _are_alternatives(alone, evidence) else ""
-    way_out = f"Run short functions under {CPU_DEFAULT}, or put them into one jitted function{cond}." if len(alone) > 1 else ""
+    put = f"put them into one jitted function{cond}."
+    elsewhere = f"Run short functions under {CPU_DEFAULT}, or {put}"
+    way_out = (
+        ""
+        if len(alone) < 2
+        else elsewhere
+        if evidence is None or _movable(_distinct(figures, alone, evidence), evidence)
+        else f"P{put[1:]}"
+    )
     if shapes and len({unit.function for unit in alone}) == 1 + len(_surplus(alone, evidence)):
         way_out = ""  # they are one jitted function
     if any(unit.loads > 1 for unit in units):

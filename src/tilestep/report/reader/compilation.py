@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -144,6 +145,11 @@ class CompiledProgram:
         return f"<program '{plain(self.name)}' of {self.num_ipus} IPUs, {self.runs:,} runs>"
 
     @property
+    def label(self) -> str:
+        """Its name, with its key where another program has the same name."""
+        return f"{self.name} #{self.key}" if self._compilation.names[self.name] > 1 else self.name
+
+    @property
     def grouped(self) -> Grouped:
         """Rows of the recording's tables, by program."""
         return self._compilation.grouped
@@ -260,6 +266,11 @@ class Compilation:
     def programs(self) -> tuple[CompiledProgram, ...]:
         """In order of first dispatch, then those that never ran."""
         return tuple(CompiledProgram(self, row) for row in range(self.tables.rows("programs")))
+
+    @cached_property
+    def names(self) -> Counter[str]:
+        """How many programs have each name."""
+        return Counter(program.name for program in self.programs)
 
     def first_trips(self, row: int) -> NDArray[np.int64]:
         """Rows of table `trips` of the first IPU in the runs of a program."""

@@ -63,12 +63,16 @@ PRECISION: Final = PrecisionWords(
 )
 
 
-def at_line(rule: Rule, line: Line | None) -> Rule:
-    """A rule whose findings are all at a line of the user's program, with their options as code."""
+def at_line(rule: Rule, line: Line | None, *, of_operators: bool = False) -> Rule:
+    """A rule whose findings are at a line of the user's program, with their options as code.
+
+    Args: of_operators: whether findings are at the line of an operator where that is known.
+    """
 
     def placed(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         for proposal in rule(figures, evidence):
-            finding = replace(proposal.finding, line=line, code=code_of(proposal.finding.edit, line))
+            where = (proposal.finding.line if of_operators else None) or line
+            finding = replace(proposal.finding, line=where, code=code_of(proposal.finding.edit, line))
             ways = tuple(replace(way, code=code_of(way.edit, line)) for way in proposal.ways)
             yield replace(proposal, finding=finding, ways=ways)
 

@@ -179,7 +179,7 @@ class _Single:
             initializers=known,
             outer=frozenset(),
         )
-        self._run = Run(training=graph.training, around=around(graph.tuning) if graph.tuning else None)
+        self._run = Run(training=graph.training, around=around(graph.tuning, {}) if graph.tuning else None)
         self._draws = draws(self._graph)
         self._slopes = [name for name in self._inputs if name in differentiable]
         key = jax.eval_shape(lambda: jax.random.key(0))

@@ -1,4 +1,4 @@
-"""The programs of a session of several stages as a PopART user knows them: their names, their tensors, and the line that prepared them."""
+"""The programs of a session of several stages as a PopART user knows them: their names, their tensors, and their lines."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Final, final
 
 from tilestep.pjrt.running.entries import PlannedRun
 from tilestep.pjrt.running.host_notes import current_line
-from tilestep.plan.frames import rank_of_file
+from tilestep.plan.frames import rank_of_file, stack
 from tilestep.plan.steps import Argument, Program
+from tilestep.popart.builder.origins import note_origin
 from tilestep.popart.session.emulation.stage_functions import Specs, StageFunctions
 from tilestep.program.frames import Frame
 from tilestep.report.advice.finding import Line
@@ -33,6 +34,7 @@ _OF_STAGES: Final = (
 )
 _STAGE: Final = re.compile(r"jit_stage_(\d+)_forward")
 _PLACE: Final = re.compile(r"args\[(\d+)\]\[(\d+)\]")
+_NOTES: Final = (note_origin.__qualname__, PurePath(note_origin.__code__.co_filename).name)  # function and file
 _CONSOLE: Final = ("tilestep", "tilestep.exe")  # the script of this package's command
 
 
@@ -60,7 +62,10 @@ def line_now() -> Line | None:
 
 @final
 class Said:
-    """A session's programs in its user's words. All their lines are the one that prepared the session. Args: line: that one, if known."""
+    """A session's programs in its user's words. Lines that made no operator are the one that prepared the session.
+
+    Args: line: that one, if known.
+    """
 
     def __init__(self, stages: StageFunctions, line: Line | None) -> None:
         self._stages, self._line = stages, line
@@ -70,10 +75,11 @@ class Said:
         """The program of a run."""
         if planned.key not in self._known:
             program = planned.program
+            made = _of_operators(program.frames)
             self._known[planned.key] = replace(
                 program,
                 name=_at_ipus(program_name(program.name), planned.ipus),
-                frames=tuple(self._frame(frame) for frame in program.frames),
+                frames=tuple(frame if number in made else self._frame(frame) for number, frame in enumerate(program.frames, 1)),
                 arguments=self._arguments(program),
             )
         return self._known[planned.key]
@@ -95,6 +101,13 @@ class Said:
             inputs = list(zip(self._stages.inputs, (spec.shape for spec in self._stages.elements), strict=True))
             named[2 if self._stages.aux[0] else 1] = inputs
         return tuple(_named(argument, named) for argument in program.arguments)
+
+
+def _of_operators(frames: Sequence[Frame]) -> frozenset[int]:
+    """The numbers of the frames of the user's program that called the builder. Args: frames: of a program."""
+    made = [number for number, frame in enumerate(frames, 1) if (frame.function, PurePath(frame.file).name) == _NOTES]
+    callers = frozenset(number for each in made for number in stack(frames, each))
+    return frozenset(number for number in callers if PurePath(frames[number - 1].file).name not in _CONSOLE)
 
 
 def _named(argument: Argument, tensors: dict[int, list[tuple[str, Sequence[int]]]]) -> Argument:

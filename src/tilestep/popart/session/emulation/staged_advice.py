@@ -24,8 +24,12 @@ from tilestep.report.quantities import bytes_text, names_text
 
 
 def rules_of(program: StagedProgram, line: Line | None, reads: WeightReads) -> tuple[Rule, ...]:
-    """The rules for a session. Args: line: of the user's program, where nearly all findings are. reads: of the weights."""
+    """The rules for a session. Args: line: of the user's program, where findings are that are of no operator. reads: of the weights."""
     words = words_of(program)
+
+    def limits(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+        return limit(figures, evidence, LIMITS, line)
+
     rules: tuple[Rule, ...] = (
         full_tiles,
         lambda figures, evidence: unbalanced(figures, evidence, words),
@@ -34,10 +38,14 @@ def rules_of(program: StagedProgram, line: Line | None, reads: WeightReads) -> t
         lambda figures, evidence: halves(figures, evidence, PRECISION),
         half_partials,
         set_up,
-        lambda figures, evidence: limit(figures, evidence, LIMITS),
+        limits,
         fallbacks,
     )
-    return (*(at_line(rule, line) for rule in rules), anchors(program.returned, line, program=ANCHORS), weights(reads))
+    return (
+        *(at_line(rule, line, of_operators=rule is limits) for rule in rules),
+        anchors(program.returned, line, program=ANCHORS),
+        weights(reads),
+    )
 
 
 def words_of(program: StagedProgram) -> PipelineWords:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
 from types import MappingProxyType
@@ -11,7 +10,7 @@ from typing import Final
 from tilestep.machine.assemble import describe
 from tilestep.report.overview import files_of, overview
 from tilestep.report.page.block import Block
-from tilestep.report.reader import CompiledProgram, Report
+from tilestep.report.reader import Report
 
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -26,7 +25,7 @@ def head(report: Report) -> Block:
 
     Its JSON: tilestep (version), parts, emulated (whether something ran), machine ('' without one), num_ipus, clock_hz, tile_sram_bytes,
     num_tiles, emulated_cycles, busiest_ipu, cycles_by_kind, popart (whether PopART calls its lines), fields (of the machine, with unit,
-    source and basis), programs (rows of `tilestep report show`, with row and label).
+    source and basis), programs (rows of `tilestep report show`, with row).
     """
     found = overview(report)
     programs = report.compilation.programs if "compilation" in report.parts else ()
@@ -46,15 +45,6 @@ def head(report: Report) -> Block:
             "cycles_by_kind": found.cycles_by_kind,
             "popart": any("/tilestep/popart/" in file for file in files_of(report)),
             "fields": [asdict(field) for field in describe(machine)] if machine else [],
-            "programs": [
-                {**asdict(row), "row": program.row, "label": label}
-                for row, program, label in zip(found.programs, programs, labels(programs), strict=True)
-            ],
+            "programs": [{**asdict(row), "row": program.row} for row, program in zip(found.programs, programs, strict=True)],
         }
     )
-
-
-def labels(programs: tuple[CompiledProgram, ...]) -> list[str]:
-    """The name of each program, with its number where another has the same name."""
-    names = Counter(program.name for program in programs)
-    return [program.name if names[program.name] == 1 else f"{program.name} #{program.key}" for program in programs]

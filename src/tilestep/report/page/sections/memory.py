@@ -18,7 +18,6 @@ from tilestep.record.tables import Tables
 from tilestep.report.advice.phrases import group_text
 from tilestep.report.overview import relative_lines
 from tilestep.report.page.block import Block
-from tilestep.report.page.sections.head import labels
 from tilestep.report.page.sections.rooms import Rooms
 from tilestep.report.page.untrusted import number_in, records_in, text_in, texts_in
 from tilestep.report.reader import CompiledProgram, Report
@@ -60,7 +59,6 @@ def memory(report: Report) -> Block | None:
     if "compilation" not in report.parts:
         return None
     found = report.compilation
-    named = dict(zip(found.programs, labels(found.programs), strict=True))
     tile = found.target.machine.ipu.tile
     tables = report.tables
     strings, known_lines, relative = (*tables.strings, ""), found.lines, relative_lines(report)  # string -1 is none
@@ -78,7 +76,7 @@ def memory(report: Report) -> Block | None:
     counts = [0, 0]
     programs: list[dict[str, Any]] = []
     for program in sorted(found.programs, key=_fullest_first):
-        row = {**_row(program, named[program]), "group": _group(program, groups), "sram_bytes": tile.sram_bytes, **rooms.of(program)}
+        row = {**_row(program), "group": _group(program, groups), "sram_bytes": tile.sram_bytes, **rooms.of(program)}
         detail, row["why"] = _detail(program, counts)
         if detail is not None:
             life, tick = _lives(program, detail, tables, texts, lines), _ticks(program, tables, texts)
@@ -108,13 +106,13 @@ def _fullest_first(program: CompiledProgram) -> tuple[int, int]:
     return (-program.planned.memory.peak_bytes if program.has_tree else 1, program.row)
 
 
-def _row(program: CompiledProgram, label: str) -> dict[str, Any]:
+def _row(program: CompiledProgram) -> dict[str, Any]:
     """What is known of any program."""
     planned = program.planned if program.has_tree else None
     host = sorted(streaming_parts(planned), key=lambda part: (-part[1], part[0])) if planned else []
     return {
         "row": program.row,
-        "label": label,
+        "label": program.label,
         "name": program.name,
         "fingerprint": program.fingerprint,
         "num_ipus": program.num_ipus,

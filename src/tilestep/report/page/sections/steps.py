@@ -13,7 +13,6 @@ from tilestep.plan.steps import Superstep
 from tilestep.record.sources import options_of
 from tilestep.report.overview import relative_files
 from tilestep.report.page.block import Block, columns_of
-from tilestep.report.page.sections.head import labels
 from tilestep.report.page.sections.interned import Lines, Texts
 from tilestep.report.page.sections.roofs import UNKNOWN, dtype_of, exchange_roofs, flop_roofs, overhead_of, roof_of
 from tilestep.report.reader import (
@@ -151,7 +150,7 @@ def steps(report: Report) -> Block | None:
             "programs": [
                 {
                     "row": program.row,
-                    "label": label,
+                    "label": program.label,
                     "runs": program.runs,
                     "num_ipus": program.num_ipus,
                     "left_out": ""
@@ -160,7 +159,7 @@ def steps(report: Report) -> Block | None:
                     if program.has_tree
                     else "The recording has no tree of this program.",
                 }
-                for program, label in zip(programs, labels(programs), strict=True)
+                for program in programs
             ],
             "roofs": {
                 "flops": [asdict(roof) for roof in flop_roofs(report.target.machine)],
