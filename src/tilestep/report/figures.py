@@ -218,6 +218,16 @@ class MachineProfile:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Loading:
+    """What one IPU loaded."""
+
+    ipu: int
+    load_cycles: int
+    save_cycles: int  # of values of the programs that were evicted
+    keys: tuple[int, ...]  # of programs that it loaded, whole or in part
+
+
+@dataclass(frozen=True, kw_only=True)
 class Figures:
     """The fields and sums of a `Profile`, whose docstring explains the fields (report/profile.py).
 
@@ -234,6 +244,7 @@ class Figures:
     busiest_ipu: int
     num_ipus_used: int
     loaded_on_busiest: tuple[int, ...]
+    loaded_elsewhere: tuple[Loading, ...]
     cycles_by_kind: Mapping[EventKind, int]
     io_tiles_cycles: int
     dispatches: int

@@ -18,6 +18,7 @@ from tilestep.report.figures import (
     BatchProfile,
     FamilyCycles,
     GroupProfile,
+    Loading,
     MachineProfile,
     Origin,
     ProgramCycles,
@@ -103,7 +104,8 @@ def profile_between(
         supersteps=tuple(largest[:NUM_LARGEST_STEPS]),
         busiest_ipu=busiest,
         num_ipus_used=len({ipu for totals in ran for ipu in totals.cycles}),
-        loaded_on_busiest=tuple(totals.key for totals in ran if totals.cycles.get(busiest, {}).get("load")),
+        loaded_on_busiest=_loaded_on(busiest, ran),
+        loaded_elsewhere=_loaded_elsewhere(busiest, ran),
         cycles_by_kind=by_kind,
         io_tiles_cycles=sum(beside.values()),
         dispatches=dispatches,
@@ -285,6 +287,20 @@ def _busiest(ran: Sequence[ProgramTotals]) -> tuple[int, dict[EventKind, int]]:
     busiest = max(sorted(by_ipu), key=lambda ipu: _own_cycles(by_ipu[ipu]), default=0)
     spent = by_ipu.get(busiest, Counter())
     return busiest, {kind: spent[kind] for kind in KINDS if spent[kind]}
+
+
+def _loaded_on(ipu: int, ran: Sequence[ProgramTotals]) -> tuple[int, ...]:
+    return tuple(totals.key for totals in ran if totals.cycles.get(ipu, {}).get("load"))
+
+
+def _loaded_elsewhere(busiest: int, ran: Sequence[ProgramTotals]) -> tuple[Loading, ...]:
+    loads, saves = Counter[int](), Counter[int]()
+    for totals in ran:
+        for ipu, kinds in totals.cycles.items():
+            loads[ipu] += kinds.get("load", 0)
+            saves[ipu] += kinds.get("save", 0)
+    others = sorted((ipu for ipu in loads if loads[ipu] and ipu != busiest), key=lambda ipu: (-loads[ipu] - saves[ipu], ipu))
+    return tuple(Loading(ipu=ipu, load_cycles=loads[ipu], save_cycles=saves[ipu], keys=_loaded_on(ipu, ran)) for ipu in others)
 
 
 def _groups(end: Mark, ran: set[int]) -> tuple[GroupProfile, ...]:

@@ -31,6 +31,7 @@ class Profile(Figures):
         busiest_ipu: index of the IPU that did most.
         num_ipus_used: how many IPUs ran programs.
         loaded_on_busiest: keys of the programs that it loaded, whole or in part.
+        loaded_elsewhere: what each other IPU loaded, that with the longest loads first.
         cycles_by_kind: of the busiest IPU.
         io_tiles_cycles: of its I/O tiles, beside the others.
         dispatches: by the host, of programs outside of groups.

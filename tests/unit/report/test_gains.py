@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.sim.toy import MACHINE, Host, program, superstep
+from tests.unit.sim.toy import LOADED, MACHINE, Host, program, superstep
 from tilestep.options import PlanOptions
 from tilestep.plan.steps import Frame, HostCall, Program, Series
 from tilestep.record.edits.fewer import in_fewer_calls
@@ -133,6 +133,30 @@ def test_set_up_that_dominates_is_told_with_how_often_it_pays() -> None:
     assert all(finding.kind != "set-up" for finding in many.findings)
     assert many.steady is not None
     assert runs[2] == share_text(many.steady.set_up_cycles, many.emulated_cycles)
+
+
+@pytest.mark.parametrize("by_turns", [True, False])
+def test_set_up_that_edits_spare_is_told_with_what_they_leave(by_turns: bool) -> None:
+    host = Host()
+    begin = begin_history(host.system)
+    first, second = (program(superstep(5), name=name) for name in ("jit_f", "jit_g"))
+    for _ in range(20 if by_turns else 0):
+        host.run(first)
+        host.run(second)
+    state = host.put(BIG)
+    for _ in range(12):
+        state, _ = host.run(DONATING, state, host.put(30))
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    [finding] = [finding for finding in profile.findings if finding.kind == "set-up"]
+    assert finding.part == "fixed"
+    assert ("With the edits above" in finding.text) == by_turns
+    if by_turns:
+        [loads] = [finding for finding in profile.findings if finding.part == "first"]
+        assert loads.gain is not None
+        assert profile.steady is not None
+        left = profile.emulated_cycles - loads.gain.cycles - 12 * profile.steady.turn_cycles
+        assert 0 < left < profile.steady.set_up_cycles
+        assert finding.text.endswith(f" With the edits above, set-up takes about {time_text(left * 1e-6)}.")
 
 
 @pytest.mark.parametrize(("count", "others"), [(2, "the other"), (3, "the other 2")])
@@ -518,6 +542,37 @@ def test_a_first_load_is_a_fixed_cost_and_loads_by_turns_are_not() -> None:
     assert loads.part == "first"
     assert loads.gain is not None
     assert not [finding for finding in by_turns.findings if finding.kind == "fixed"]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_loads_of_another_ipu_than_the_busiest_are_told_where_an_edit_spares_time(waits: bool) -> None:
+    """IPU 0 steps for long, and waits for two programs that evict each other on IPU 1, or does not."""
+    step, first, second = (
+        program(superstep(work), name=f"jit_{name}", takes=(4,), gives=(4,)) for work, name in ((600, "s"), (5, "f"), (5, "g"))
+    )
+    host = Host(2)
+    begin = begin_history(host.system)
+    here, there = host.put(4), host.put(4, ipu=1)
+    for _ in range(10):
+        [here] = host.run(step, here)
+        [there] = host.run(second, *host.run(first, host.copy(here, ipu=1) if waits else there, ipu=1), ipu=1)
+        here = host.copy(there) if waits else here
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    [elsewhere] = profile.loaded_elsewhere
+    loads = sum(found.cycles.load for found in profile.programs if found.name != "jit_s")
+    assert loads >= 20 * LOADED
+    assert (profile.busiest_ipu, elsewhere.ipu, elsewhere.load_cycles, elsewhere.save_cycles) == (0, 1, loads, 0)
+    assert [profile.label(key) for key in elsewhere.keys] == ["jit_f", "jit_g"]
+    found = [finding for finding in profile.findings if finding.kind == "loads"]
+    assert len(found) == waits
+    if waits:
+        share = share_text(loads, profile.emulated_cycles)
+        assert found[0].text.startswith(
+            f"20 program loads on IPU 1 took {share} of emulated time, though it is not the busiest, all of jitted functions: "
+        )
+        gains = [found[0].gain, *(other.gain for other in found[0].others)]
+        assert all(gain is not None and gain.cycles > 8 * LOADED for gain in gains)
+    assert not [finding for finding in replace(profile, history=None).findings if finding.kind == "loads"]  # nobody knows whether it pays
 
 
 def test_a_gain_of_the_last_runs_is_of_as_many_runs_as_there_are(monkeypatch: pytest.MonkeyPatch) -> None:

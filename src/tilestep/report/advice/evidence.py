@@ -244,6 +244,13 @@ class Evidence:
         """Positions in the calls at which a program is dispatched."""
         return tuple(index for index, call in enumerate(self.calls) if isinstance(call, Dispatch) and call.key == key)
 
+    def edited(self, script: Script, cycles: int) -> Evidence:
+        """The evidence if edits had been made. Args: script: all calls with them. cycles: that these take."""
+        history = replace(self.history, machine=script.machine or self.machine, programs=script.programs)
+        found = Evidence(history, self.sources, emulated_cycles=cycles, runs=self.runs)
+        found.calls = tuple(script.calls)
+        return found
+
     def turn(self, starts: Sequence[int]) -> float | None:
         """Cycles of one turn once the system is warm: a mean over the second half of some turns; None if they are too few.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from tilestep.report.advice.phrases import group_text
@@ -28,9 +29,12 @@ class Loaded:
         return self.label.partition(" #")[0]
 
 
-def loaded(figures: Figures) -> list[Loaded]:
-    """Of the busiest IPU, those with most loads first. The first member of a group that runs loads it; later ones bring their code."""
-    brought = [program for program in figures.programs if program.key in figures.loaded_on_busiest]
+def loaded(figures: Figures, keys: Collection[int]) -> list[Loaded]:
+    """Those with most loads first. The first member of a group that runs loads it; later ones bring their code.
+
+    Args: keys: of the programs that an IPU loaded.
+    """
+    brought = [program for program in figures.programs if program.key in keys]
     functions = {key: f"{function.name} {number}" for number, function in enumerate(figures.reshaped) for key in function.keys}
     units = [
         Loaded(

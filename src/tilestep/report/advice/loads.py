@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -24,24 +26,49 @@ from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.advice.single import Shares, shares_of, single_text, single_ways, staged, staged_text, staged_ways
 from tilestep.report.advice.written import lines_of
 from tilestep.report.advice.written import on_cpu as under_cpu
-from tilestep.report.figures import Figures, ShapesProfile
+from tilestep.report.figures import Figures, Loading, ShapesProfile
 from tilestep.report.quantities import count_text, names_text, share_text
 
 _METADATA: Final = re.compile(r", metadata=\{[^}]*\}")
 LOADS_DOMINATE: Final = 0.1  # of emulated time
+_MOST_IPUS: Final = 4  # beside the busiest one, that are looked at
+_SINGLE: Final = "single operations outside of jit"
+_JITTED: Final = "jitted functions"
+_COPIES: Final = "copies of arrays of the host"
 
 
 def loads(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
-    """The larger part of the loads first, of operations outside of jit or of the others; the smaller part if it matters as well."""
+    """Of the busiest IPU, and of others on which programs evict each other, because the others may wait for them."""
     saving = figures.cycles_by_kind.get("save", 0)
     spent = figures.cycles_by_kind.get("load", 0) + saving
-    if spent <= LOADS_DOMINATE * figures.emulated_cycles:
-        return
-    units = loaded(figures)
-    copies = staged(figures, units, evidence)
-    single = [unit for unit in units if unit.origin == "jax" and unit not in copies]
-    others = [unit for unit in units if unit.origin != "jax"]
-    parts = [(part, _cycles(part)) for part in (single, others, copies) if part]
+    if spent > LOADS_DOMINATE * figures.emulated_cycles:
+        yield from _on_busiest(figures, evidence, spent, saving)
+    told = set(figures.loaded_on_busiest)
+    for loading in figures.loaded_elsewhere[:_MOST_IPUS]:
+        if evidence is not None and loading.load_cycles + loading.save_cycles > LOADS_DOMINATE * figures.emulated_cycles:
+            yield from _elsewhere(figures, evidence, loading, told)
+            told.update(loading.keys)
+
+
+def _elsewhere(figures: Figures, evidence: Evidence, loading: Loading, told: AbstractSet[int]) -> Iterator[Proposal]:
+    """Of an IPU that is not the busiest: programs that it loads again and again, and nobody has been told of, if an edit spares that."""
+    units = loaded(figures, loading.keys)
+    total = sum(unit.loads for unit in units)
+    saved = "and the values saved for them " if loading.save_cycles else ""
+    share = share_text(loading.load_cycles + loading.save_cycles, figures.emulated_cycles)
+    head = f"{count_text(total, 'program load')} {saved}on IPU {loading.ipu} took {share} of emulated time, though it is not the busiest"
+    again = [unit for unit in units if unit.loads > 1 and told.isdisjoint(unit.keys)]
+    for part, what in _parts(figures, again, evidence):
+        text, shares, ways = _said(figures, part, what, evidence)
+        count = sum(unit.loads for unit in part)
+        of = f", all of {what}" if count == total else f"; {count:,} of them are of {what}"
+        yield replace(_proposal(f"{head}{of}: {text}", part, shares, ways, evidence), only_with_gain=True)
+
+
+def _on_busiest(figures: Figures, evidence: Evidence | None, spent: int, saving: int) -> Iterator[Proposal]:
+    """The larger part of the loads first, of operations outside of jit or of the others; the smaller part if it matters as well."""
+    units = loaded(figures, figures.loaded_on_busiest)
+    parts = [(part, what, _cycles(part)) for part, what in _parts(figures, units, evidence)]
     total = sum(unit.loads for unit in units)
     if units and not total:
         brought = sorted((p for p in figures.programs if p.key in figures.loaded_on_busiest), key=lambda p: -p.cycles.load)
@@ -52,26 +79,34 @@ def loads(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         return
     saved = "and the values saved for them " if saving else ""
     head = f"{count_text(total, 'program load')} {saved}took {share_text(spent, figures.emulated_cycles)} of emulated time"
-    for part, cycles in sorted(parts, key=lambda part: -part[1]):
+    for part, what, cycles in sorted(parts, key=lambda part: -part[2]):
         count = sum(unit.loads for unit in part)
         are = "is" if count == 1 else "are"
-        shares: Shares = () if part is others else shares_of(part, evidence)
-        if part is copies:
-            what, text, ways = "copies of arrays of the host", staged_text(part, shares), staged_ways(part, shares)
-        elif part is single:
-            what, text, ways = (
-                "single operations outside of jit",
-                single_text(part, shares),
-                single_ways(part, shares, evidence) if evidence else (),
-            )
-        else:
-            what, text, ways = "jitted functions", _switching(figures, part, evidence), _ways(figures, part, evidence)
+        text, shares, ways = _said(figures, part, what, evidence)
         if len(parts) == 1:
-            yield _proposal(f"{head}: {text}" if part is others else f"{head}, all of {what}: {text}", part, shares, ways, evidence)
-        elif cycles == max(of for _, of in parts):
+            yield _proposal(f"{head}: {text}" if what == _JITTED else f"{head}, all of {what}: {text}", part, shares, ways, evidence)
+        elif cycles == max(of for _, _, of in parts):
             yield _proposal(f"{head}; {count:,} of them {are} of {what}: {text}", part, shares, ways, evidence)
-        elif cycles > LOADS_DOMINATE * figures.emulated_cycles and (part is not others or len({unit.function for unit in part}) < count):
+        elif cycles > LOADS_DOMINATE * figures.emulated_cycles and (what != _JITTED or len({unit.function for unit in part}) < count):
             yield _proposal(f"{count:,} of the {total:,} program loads {are} of {what}: {text}", part, shares, ways, evidence)
+
+
+def _parts(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) -> Iterator[tuple[list[Loaded], str]]:
+    """Programs that one edit spares, and what they are."""
+    copies = staged(figures, units, evidence)
+    single = [unit for unit in units if unit.origin == "jax" and unit not in copies]
+    others = [unit for unit in units if unit.origin != "jax"]
+    yield from ((part, what) for part, what in ((single, _SINGLE), (others, _JITTED), (copies, _COPIES)) if part)
+
+
+def _said(figures: Figures, part: list[Loaded], what: str, evidence: Evidence | None) -> tuple[str, Shares, tuple[Way, ...]]:
+    """What a sentence goes on with about a part, the lines that make it with their shares, and the edits."""
+    if what == _JITTED:
+        return _switching(figures, part, evidence), (), _ways(figures, part, evidence)
+    shares = shares_of(part, evidence)
+    if what == _COPIES:
+        return staged_text(part, shares), shares, staged_ways(part, shares)
+    return single_text(part, shares), shares, single_ways(part, shares, evidence) if evidence else ()
 
 
 def _proposal(text: str, units: Sequence[Loaded], shares: Shares, ways: tuple[Way, ...], evidence: Evidence | None) -> Proposal:

@@ -51,12 +51,14 @@ class Proposal:
         ways: to follow it; the best that is possible counts. Without any, the finding is as it is.
         only_with_gain: whether nobody is told of it where gains are not worked out.
         least_share: of emulated time, that it has to save.
+        edited: a sentence more for the evidence with the edits of all findings that can be played together, or ''; None: it has none.
     """
 
     finding: Finding
     ways: tuple[Way, ...] = ()
     only_with_gain: bool = False
     least_share: float = LEAST_SHARE
+    edited: Callable[[Evidence], str] | None = None
 
 
 Rule = Callable[[Figures, Evidence | None], Iterable[Proposal]]

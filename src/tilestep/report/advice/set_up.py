@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from tilestep.report.advice.evidence import LEAST_TURNS, Evidence
@@ -17,6 +18,7 @@ _DOMINATES: Final = 0.5  # of emulated time
 _LEFT: Final = 0.1  # of emulated time, that set-up would take in a longer run
 _RELOADS: Final = 0.5  # of the turns: a program that loads more often is never warm
 _MOST: Final = 1024  # times as many steps
+_NOTICED: Final = 0.99  # of set-up: edits that leave more of it do not spare any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +110,18 @@ def set_up(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         how="about",
         basis="for as many runs, in a longer program",
     )
-    yield Proposal(finding=Finding(kind="set-up", text=text, line=evidence.line_of_call(steady.key), gain=gain))
+    finding = Finding(kind="set-up", text=text, line=evidence.line_of_call(steady.key), gain=gain)
+    yield Proposal(finding=finding, edited=partial(_left, figures, steady))
+
+
+def _left(figures: Figures, steady: Steady, edited: Evidence) -> str:
+    """How much of set-up the edits of other findings leave; '' if all of it, or if nobody knows."""
+    turns = _turns(figures, edited)
+    half = None if turns is None or turns.key != steady.key else edited.turns(turns.starts)
+    if turns is None or half is None:
+        return ""
+    left = max(edited.emulated_cycles - round(len(turns.starts) * half.cycles / half.count), 0)
+    return "" if left > _NOTICED * steady.set_up_cycles else f" With the edits above, set-up takes about {time_text(edited.seconds(left))}."
 
 
 def _first_turn(figures: Figures, evidence: Evidence) -> Iterator[Proposal]:

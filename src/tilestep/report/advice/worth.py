@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from tilestep.record.edits.script import Script
 from tilestep.report.advice.evidence import Evidence, Played
-from tilestep.report.advice.finding import ASIDE, LEARNS_OTHERWISE, LEAST_SHARE, Finding, Gain, Left, Other, Together
+from tilestep.report.advice.finding import ASIDE, LEARNS_OTHERWISE, LEAST_SHARE, Finding, FindingKind, Gain, Left, Other, Together
 from tilestep.report.advice.proposal import Proposal, Way
 
 _CLEARLY: Final = 1.1  # times as much
@@ -64,8 +65,15 @@ def ranked(proposals: Sequence[Proposal], evidence: Evidence | None, *, all: boo
         finding.kind == "bubbles" and finding.gain is not None for finding, _ in found
     )  # a pipeline is filled before its microbatches grow
     found.sort(key=lambda each: _rank(each[0], 0.0 if empty else _OTHERWISE))
-    together = None if played is None else _together(found, played, evidence)
-    return Advice(findings=tuple(finding for finding, _ in found), together=together)
+    if played is None:
+        return Advice(findings=tuple(finding for finding, _ in found))
+    chain = _best_chain(found, played, evidence)
+    more: dict[FindingKind, str] = {}
+    if chain.numbers and chain.times == 1 and not played.basis:
+        edited = evidence.edited(chain.script, round(chain.cycles))
+        more = {proposal.finding.kind: proposal.edited(edited) for proposal in proposals if proposal.edited is not None}
+    findings = tuple(replace(finding, text=finding.text + more.get(finding.kind, "")) for finding, _ in found)
+    return Advice(findings=findings, together=_together(found, chain, played, evidence))
 
 
 def _plays(proposals: Sequence[Proposal]) -> int:
@@ -114,14 +122,26 @@ def _gain_of(saved: float, played: Played, evidence: Evidence) -> Gain:
 
 @dataclass(frozen=True, kw_only=True)
 class _Chain:
-    """Edits that are played one after the other: the cycles that they save, their numbers, and why others are left."""
+    """Edits that are played one after the other.
 
+    Attributes:
+        script: with all of them.
+        cycles: that it takes.
+        times: as much work as before, that it does.
+        saved: cycles that count.
+        numbers: of the findings whose edits they are.
+        left: why others are left.
+    """
+
+    script: Script
+    cycles: float
+    times: int
     saved: float
     numbers: tuple[int, ...]
     left: Mapping[int, Left]
 
 
-def _together(found: Sequence[tuple[Finding, Way | None]], played: Played, evidence: Evidence) -> Together | None:
+def _best_chain(found: Sequence[tuple[Finding, Way | None]], played: Played, evidence: Evidence) -> _Chain:
     """The edits one after the other, those that plan again before the others, and the best first of each.
 
     One that cannot be made with those before, or saves nothing more, is left. So are those that plan again if the best of the others saves
@@ -133,7 +153,11 @@ def _together(found: Sequence[tuple[Finding, Way | None]], played: Played, evide
     if by_gain and _gain_of(chain.saved, played, evidence).cycles < _cycles_of(counted[by_gain[0]][0]):
         others = _chain(counted, [number for number in by_gain if not _plans(counted[number])], played, evidence)
         beside: dict[int, Left] = {number: "saves nothing" for number in chain.numbers if _plans(counted[number])}
-        chain = replace(others, left={**chain.left, **others.left, **beside}) if others.saved > chain.saved else chain
+        return replace(others, left={**chain.left, **others.left, **beside}) if others.saved > chain.saved else chain
+    return chain
+
+
+def _together(found: Sequence[tuple[Finding, Way | None]], chain: _Chain, played: Played, evidence: Evidence) -> Together | None:
     numbers = chain.numbers
     left: dict[int, Left] = {number: why for number, why in chain.left.items() if number not in numbers}
     if len(numbers) < 2:
@@ -168,7 +192,7 @@ def _chain(found: Mapping[int, tuple[Finding, Way | None]], order: Iterable[int]
         script, cycles = after[0], needed
         times, fixed = now
         numbers.append(number)
-    return _Chain(saved=saved, numbers=tuple(numbers), left=left)
+    return _Chain(script=script, cycles=cycles, times=times, saved=saved, numbers=tuple(numbers), left=left)
 
 
 def _is_counted(finding: Finding) -> bool:

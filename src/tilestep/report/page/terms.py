@@ -65,7 +65,7 @@ TERMS: Final[Mapping[str, str]] = MappingProxyType(
         "flame": "A picture of costs in which each frame is a bar above those that it called. The width is the cost.",
         "scope": "A jax.named_scope.",
         "fixed cost": "The cycles that any superstep takes, whatever its work.",
-        "fixed costs": "What you pay once, however often a program runs, such as its first load. No edit spares it.",
+        "fixed costs": "What you pay once, however often a program runs, such as its first load. It weighs less in a longer program.",
         "exchange bytes": "The bytes that the busiest tile receives in a step.",
         "flop": "A floating-point operation. A multiply-add counts as two.",
         "busiest IPU": "The IPU that is at work for the most cycles.",

@@ -44,7 +44,7 @@ async function ofSide(side, named) {
     together(side, found?.together),
     steady(side, found?.steady),
     first.length ? [named ? null : h("h2", {}, "First of all"), list(side, first, most)] : h("p", { class: "absent" }, side.head.emulated ? nothing : `Nothing ran. ${found ? "" : nothing}`),
-    fixed.length ? [h("h2", {}, "Fixed costs"), h("p", { class: "note" }, "No edit spares them: they weigh less the longer the program runs."), list(side, fixed, 0)] : null,
+    fixed.length ? [h("h2", {}, "Fixed costs"), h("p", { class: "note" }, "What no edit above spares weighs less the longer the program runs."), list(side, fixed, 0)] : null,
     aside.length ? [h("h2", {}, "Worth knowing"), list(side, aside, 0)] : null,
     kinds(side, found?.idle_cycles ?? 0),
   );
