@@ -180,7 +180,8 @@ def test_stages_that_no_cut_makes_alike_are_told_with_what_they_work_and_a_bound
     [found] = of_kind(profile, "pipeline")
     assert re.fullmatch(r"make the stages of pipeline \d+ equally long", found.edit)
     assert re.search(
-        r"Stage 3 of pipeline \d+ takes .* Of a step, stage 0 for .* %, stage 1 for .* %, .*stage 3 for \d+ % works", found.text
+        r"The supersteps of stage 3 of pipeline \d+ take .* Of a step, stage 0 for .* %, stage 1 for .* %, .*stage 3 for \d+ % works",
+        found.text,
     )
     assert found.gain is not None
     assert found.gain.basis.startswith("at most")

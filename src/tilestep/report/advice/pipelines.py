@@ -89,10 +89,11 @@ def _cut(pipeline: Stages, evidence: Evidence, words: PipelineWords) -> Proposal
 
 def _differing(pipeline: Stages, evidence: Evidence, words: PipelineWords) -> Proposal | None:
     """What equal stages would save at most: nobody can cut all programs so."""
-    costs, step = pipeline.costs, evidence.turn(pipeline.starts)
+    costs, turn = pipeline.costs, evidence.turn(pipeline.starts)
     mean = sum(costs) / len(costs)
-    if words.cut is None or step is None or not mean or max(costs) <= _UNEQUAL * mean or not all(costs):
+    if words.cut is None or turn is None or not mean or max(costs) <= _UNEQUAL * mean or not all(costs):
         return None
+    step = turn / pipeline.steps_each
     shares = ", ".join(
         f"stage {stage} for {share_text(pipeline.microbatches * cycles, step)}" for stage, cycles in enumerate(costs[:_MOST_STAGES])
     )
@@ -117,7 +118,7 @@ def bubbles(figures: Figures, evidence: Evidence | None, words: PipelineWords = 
         warm = evidence.turns(pipeline.starts)
         if warm is None:
             continue
-        step = warm.cycles / warm.count
+        step = warm.cycles / (warm.count * pipeline.steps_each)
         found = _overlapped(pipeline, step, words) if pipeline.in_turn else _filled(pipeline, step, evidence, words)
         if found is None:
             continue
@@ -161,7 +162,7 @@ def _filled(pipeline: Stages, step: float, evidence: Evidence, words: PipelineWo
     )
     edit = words.more.format(more=now * factor, now=now, group=pipeline.group)
     basis = "for as many samples, by the time in which the longest stage does not work"
-    longer = max(evidence.without_loads(*pipeline.starts[:2]) - step, 0.0)  # the first step, in which parameters come
+    longer = max(evidence.without_loads(*pipeline.starts[:2]) - pipeline.steps_each * step, 0.0)  # the first step, in which parameters come
     return _Shorter(edit, way_out, work + empty / factor, basis, once=(factor - 1) * longer)
 
 
@@ -181,7 +182,10 @@ def _longest(evidence: Evidence, pipeline: Stages) -> str:
     longest = max(range(len(costs)), key=lambda stage: costs[stage])
     mean = (sum(costs) - costs[longest]) / (len(costs) - 1)
     times = [time_text(evidence.seconds(cycles)) for cycles in (costs[longest], mean)]
-    return f"Stage {longest} of {pipeline.group} takes {times[0]} for a microbatch, the others {times[1]} on average, and they wait for it"
+    return (
+        f"The supersteps of stage {longest} of {pipeline.group} take {times[0]} for a microbatch, those of the others {times[1]} on "
+        "average, and they wait for it"
+    )
 
 
 def _scaled(pipeline: Stages, costs: Sequence[float]) -> Change:

@@ -66,10 +66,10 @@ def _turns(figures: Figures, evidence: Evidence) -> _Turns | None:
     longest = max((p for p in figures.programs if p.runs), key=lambda program: program.cycles.total, default=None)
     if longest is None:
         return None
-    if longest.group:  # the helper that is loaded first is not what the group is for
+    if longest.group:  # neither is a helper that is loaded first, or runs once, what the group is for
         members = [p for p in figures.programs if p.runs and p.group == longest.group]
         keys = tuple(p.key for p in members)
-        longest = max(members, key=lambda program: program.cycles.total - program.cycles.load)
+        longest = max(members, key=lambda program: (program.runs > 1, program.cycles.total - program.cycles.load))
         starts = evidence.entries(longest.group, longest.key)
         of_key = sum(call.key == longest.key for call in evidence.dispatches)
         count = len(starts) * longest.runs // of_key if of_key else 0

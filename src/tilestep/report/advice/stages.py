@@ -13,6 +13,7 @@ from tilestep.report.advice.finding import Line
 from tilestep.report.advice.longest import PRODUCTS
 from tilestep.report.figures import Figures
 from tilestep.report.gradients import goes_backward
+from tilestep.sim.calls import Dispatch
 from tilestep.sim.ledger import ProgramTotals
 from tilestep.sim.trace import BESIDE
 
@@ -22,9 +23,9 @@ _NO_WORK: Final = (*BESIDE, "load", "read")
 
 
 class _Task(NamedTuple):
-    """One dispatch of a pipeline."""
+    """One dispatch of a pipeline. A step is an update, or a round of inference: one entry into the group may have several."""
 
-    entry: int
+    step: int
     stage: int
     microbatch: int
     key: int
@@ -42,7 +43,8 @@ class Stages:
         costs: by stage, cycles of supersteps for a microbatch.
         busy: by stage, the same with what its IPU passes on and streams once the system is warm, if the history tells that.
         in_turn: whether a microbatch is through all stages before the next begins.
-        starts: positions in the calls at which the steps begin.
+        starts: positions in the calls at which the host enters the group.
+        steps_each: of such an entry: a call of a PopART session has several updates.
         line: where the user calls it.
     """
 
@@ -54,6 +56,7 @@ class Stages:
     busy: tuple[float, ...]
     in_turn: bool
     starts: tuple[int, ...]
+    steps_each: float
     line: Line | None
 
 
@@ -62,17 +65,17 @@ def pipelines(figures: Figures, evidence: Evidence) -> Iterator[Stages]:
     ran = [p for p in figures.programs if p.runs]
     own = {p.key: sum(f.total for f in p.families if f.family not in _BETWEEN_IPUS) / p.runs for p in ran}
     all_runs = {p.key: (p.cycles.total - p.cycles.load - p.cycles.read) / p.runs for p in ran}
-    for group, tasks in _tasks(evidence).items():
+    for group, steps in _tasks(evidence).items():
+        tasks, starts = steps.tasks, tuple(steps.starts)
         count = max(task.stage for task in tasks) + 1
         keys = tuple(frozenset(task.key for task in tasks if task.stage == stage) for stage in range(count))
         microbatches = max(task.microbatch for task in tasks) + 1
         if count < 2 or microbatches < 1 or not all(keys) or not frozenset().union(*keys) <= own.keys():
             continue
-        done = len({task.entry for task in tasks}) * microbatches
+        done = steps.count * microbatches
         seen = sum(task.stage == 0 and task.microbatch >= 0 for task in tasks)
         runs = sum(p.runs for p in ran if any(task.key == p.key and task.stage == 0 and task.microbatch >= 0 for task in tasks))
-        first = [task.microbatch for task in tasks if task.entry == tasks[0].entry and task.microbatch >= 0]
-        starts = evidence.entries(group)
+        first = [task.microbatch for task in tasks if not task.step and task.microbatch >= 0]
         warm = evidence.turns(starts, sums=True)  # before, parameters come, which a short run would take for work of each microbatch
         sums: Mapping[int, ProgramTotals] = {} if warm is None or warm.sums is None else warm.sums
         whole = {**all_runs, **{key: _busy(totals) for key, totals in sums.items() if totals.runs}}
@@ -86,6 +89,7 @@ def pipelines(figures: Figures, evidence: Evidence) -> Iterator[Stages]:
             busy=_of_microbatch(tasks, whole, count, done),
             in_turn=microbatches > 1 and all(before <= after for before, after in pairwise(first)),
             starts=starts,
+            steps_each=steps.count / len(starts),
             line=next((line for line in lines if line is not None), None),
         )
 
@@ -100,13 +104,49 @@ def parts_of(evidence: Evidence, keys: frozenset[int]) -> list[int]:
     return found
 
 
-def _tasks(evidence: Evidence) -> dict[str, list[_Task]]:
-    """By program group, in the order of dispatch."""
-    found: dict[str, list[_Task]] = {}
-    for call in evidence.dispatches:
-        if call.group is not None and call.task is not None and call.task.stage >= 0:
-            found.setdefault(call.group[0], []).append(_Task(call.group[1], call.task.stage, call.task.microbatch, call.key))
-    return found
+def _tasks(evidence: Evidence) -> dict[str, _Steps]:
+    """By program group that has any."""
+    found: dict[str, _Steps] = {}
+    for position, call in enumerate(evidence.calls):
+        if isinstance(call, Dispatch) and call.group is not None:
+            steps = found.setdefault(call.group[0], _Steps())
+            steps.enter(call.group[1], position)
+            if call.task is not None and call.task.stage >= 0:
+                steps.add(call.task.stage, call.task.microbatch, call.key)
+    return {group: steps for group, steps in found.items() if steps.tasks}
+
+
+class _Steps:
+    """The steps of a group, as its dispatches tell them: within an entry a task that comes again begins another one.
+
+    Attributes:
+        tasks: in the order of dispatch.
+        starts: positions in the calls at which the entries begin that have tasks.
+        count: of steps.
+    """
+
+    def __init__(self) -> None:
+        self.tasks: list[_Task] = []
+        self.starts: list[int] = []
+        self.count = 0
+        self._entry: int | None = None
+        self._begin: int | None = None  # of an entry whose first task has not come
+        self._seen: set[tuple[int, int, int]] = set()
+
+    def enter(self, entry: int, position: int) -> None:
+        if entry != self._entry:
+            self._entry, self._begin = entry, position
+
+    def add(self, stage: int, microbatch: int, key: int) -> None:
+        task = (stage, microbatch, key)
+        if self._begin is not None:
+            self.starts.append(self._begin)
+        if self._begin is not None or (microbatch >= 0 and task in self._seen):
+            self._begin = None
+            self._seen.clear()
+            self.count += 1
+        self._seen.add(task)
+        self.tasks.append(_Task(self.count - 1, *task))
 
 
 def _busy(totals: ProgramTotals) -> float:

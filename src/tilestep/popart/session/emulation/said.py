@@ -16,10 +16,12 @@ from tilestep.popart.builder.origins import note_origin
 from tilestep.popart.session.emulation.stage_functions import Specs, StageFunctions
 from tilestep.program.frames import Frame
 from tilestep.report.advice.finding import Line
+from tilestep.report.quantities import names_text
 
 ANCHORS: Final = "anchors"  # the program from which all values of an anchor leave
+WEIGHTS: Final = "weights from host"
 _NAMES: Final = {
-    "_take_weights": "weights from host",
+    "_take_weights": WEIGHTS,
     "watched_rows": ANCHORS,
     "watched_copy": "anchors of weights",
     "watched_sum": "sums of anchors",
@@ -43,6 +45,13 @@ def program_name(name: str) -> str:
         if found := pattern.fullmatch(plain):
             return said.format(found[1])
     return _NAMES.get(plain) or plain.strip("_").replace("_", " ")
+
+
+def _at_ipus(name: str, ipus: Sequence[int]) -> str:
+    """The weights come to each stage's IPUs in a program of its own."""
+    if name != WEIGHTS:
+        return name
+    return f"weights to {'IPU' if len(ipus) == 1 else 'IPUs'} {names_text(list(map(str, ipus)), most=4)}"
 
 
 def line_now() -> Line | None:
@@ -69,7 +78,7 @@ class Said:
             made = _of_operators(program.frames)
             self._known[planned.key] = replace(
                 program,
-                name=program_name(program.name),
+                name=_at_ipus(program_name(program.name), planned.ipus),
                 frames=tuple(frame if number in made else self._frame(frame) for number, frame in enumerate(program.frames, 1)),
                 arguments=self._arguments(program),
             )

@@ -17,6 +17,7 @@ from tilestep.report.advice.limits import fallbacks, limit
 from tilestep.report.advice.pipelines import PipelineWords, bubbles, unbalanced
 from tilestep.report.advice.precision import halves
 from tilestep.report.advice.proposal import Proposal, Rule, Way
+from tilestep.report.advice.set_up import set_up
 from tilestep.report.advice.streaming import IO_TILES, halved_arguments, longest_streaming
 from tilestep.report.figures import Figures
 from tilestep.report.quantities import bytes_text, names_text
@@ -36,6 +37,7 @@ def rules_of(program: StagedProgram, line: Line | None, reads: WeightReads) -> t
         lambda figures, evidence: _inputs(figures, evidence, frozenset(program.stages.inputs)),
         lambda figures, evidence: halves(figures, evidence, PRECISION),
         half_partials,
+        set_up,
         limits,
         fallbacks,
     )

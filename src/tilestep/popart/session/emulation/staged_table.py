@@ -58,5 +58,7 @@ def _slowest(measurement: Measurement) -> list[str]:
         slowest = max(range(len(pipeline.busy)), key=lambda stage: pipeline.busy[stage])
         times = ", ".join(f"{time_text(evidence.seconds(cycles))} for stage {stage}" for stage, cycles in enumerate(pipeline.busy[:16]))
         more = f" and {len(pipeline.busy) - 16} more" if len(pipeline.busy) > 16 else ""
-        lines.append(f"  Stage {slowest} is the slowest. A microbatch takes {times}{more}.")
+        lines.append(
+            f"  Stage {slowest} is the slowest. Supersteps, streams and exchanges between IPUs of a microbatch take {times}{more}."
+        )
     return lines

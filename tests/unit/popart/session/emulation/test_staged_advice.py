@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -65,7 +66,7 @@ def test_programs_have_names_that_a_session_explains(name: str, said: str) -> No
 
 def test_all_programs_of_a_session_are_said_so() -> None:
     names = {program["name"] for program in profile(CHAIN, options(accumulation=4))["programs"]}
-    assert {"stage 0 forward", "stage 1 forward and backward", "weights from host"} <= names
+    assert {"stage 0 forward", "stage 1 forward and backward", "weights to IPU 0", "weights to IPU 1"} <= names
     assert not [name for name in names if "jit" in name or "_" in name]
 
 
@@ -132,6 +133,26 @@ def test_the_summary_says_what_each_ipu_does() -> None:
     table = text.partition("Stages, and what their IPUs do\n")[2].splitlines()
     assert [row.split()[:3] for row in table[1:3]] == [["0", "0,", "2"], ["1", "1", *table[2].split()[2:3]]]
     assert "is the slowest" in table[3]
+
+
+def test_what_a_microbatch_takes_does_not_depend_on_the_updates_of_a_call() -> None:
+    def takes(batches: int) -> str:
+        text = emulated(CHAIN, options(accumulation=4), batches=batches, calls=3).summary()
+        found = re.search(r"Supersteps, streams and exchanges between IPUs of a microbatch take .*, (.*) for stage 1\.", text)
+        assert found is not None
+        return found[1]
+
+    assert takes(1) == takes(3)
+
+
+def test_set_up_stands_apart_from_what_a_run_takes_once_warm() -> None:
+    """The weights take longer to come than a run takes, and yet the run is what the session is for."""
+    large = Chain(ipus=range(2), width=1024)
+    warm = emulated(large, options(accumulation=4), tiles=256, calls=4).summary()
+    assert "Once warm, a run of program group 'session' takes" in warm.replace("\n", " ")
+    few = emulated(large, options(accumulation=4), tiles=256, calls=3).summary()
+    assert "The first of 3 runs of program group 'session', with all before it, takes" in " ".join(few.split())
+    assert "Once warm" not in few
 
 
 def test_a_session_without_runs_has_no_slowest_stage() -> None:
