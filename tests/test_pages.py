@@ -29,6 +29,12 @@ def test_a_page_is_short(path: Path) -> None:
     assert num_words(path.read_text(encoding="utf-8")) <= MOST_WORDS
 
 
+def test_no_page_has_both_sides_of_a_merge() -> None:
+    marks = re.compile(r"^(<{7} |={7}$|>{7} )", re.MULTILINE)
+    assert marks.search("one\n<<<<<<< HEAD\ntwo\n")
+    assert [name_of(path) for path in documents(ROOT) if marks.search(path.read_text(encoding="utf-8"))] == []
+
+
 def test_pages_to_look_something_up_may_be_long() -> None:
     assert ROOT / "docs" / "explanation" / "accuracy.md" in PAGES
     assert ROOT / "docs" / "reference" / "cost-model.md" not in PAGES
