@@ -122,8 +122,14 @@ def evaluating(*, on_cpu: bool) -> Callable[[], Any]:
 def started(where: str) -> Callable[[], Any]:
     """Training on weights that a jitted function has made: on the IPU, in a block of which CPU is the default, or jitted for the CPU."""
 
+    def normal(key: Any) -> Any:
+        return jax.random.normal(jax.random.wrap_key_data(key), (512, 512))
+
+    def free() -> Any:
+        return jax.jit(lambda key: normal(key))
+
     def program() -> Any:
-        draw = jax.jit(lambda key: jax.random.normal(jax.random.wrap_key_data(key), (512, 512)), backend="cpu" if where == "jit" else None)
+        draw = jax.jit(normal, backend="cpu") if where == "jit" else free()
         step = jax.jit(partial(train), donate_argnums=0)
         with jax.default_device(jax.devices("cpu" if where == "default_device" else "ipu")[0]):
             state = draw(np.zeros(2, np.uint32))
@@ -280,7 +286,7 @@ GOES: dict[str, Case] = {
         r"streams state f32\[512,512\] in at every call \(1\.00 MiB each time\)",
     ),
     "same value": (predicting(kept=False), predicting(kept=True), r"with the same value: return it unchanged and donate it"),
-    "switching": (alternating(together=False), alternating(together=True), r"switching reloads.*put them into one jitted function"),
+    "switching": (alternating(together=False), alternating(together=True), r"switching reloads.*Put them into one jitted function"),
     "switching, with one of them on cpu": (evaluating(on_cpu=False), evaluating(on_cpu=True), rf"switching reloads.*short {ON_CPU}"),
     "several programs": (
         initialising(together=False),

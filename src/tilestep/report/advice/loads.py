@@ -192,9 +192,17 @@ def _distinct(figures: Figures, units: Sequence[Loaded], evidence: Evidence) -> 
 
 
 def _movable(units: Sequence[Loaded], evidence: Evidence) -> list[int]:
-    """The programs of all units but the longest that can run on the CPU; [] if one of them goes where its arrays are, on several IPUs."""
-    short = [key for unit in sorted(units, key=lambda unit: unit.work)[:-1] for key in unit.keys]
-    return [] if any(evidence.programs[key].num_ipus > 1 for key in short) else [key for key in short if is_movable(evidence, key)]
+    """The programs that can run on the CPU; [] if one of them goes where its arrays are, on several IPUs.
+
+    The unit that works longest stays, but where another has to stay and its loads take longer than its work.
+    """
+    *others, longest = sorted(units, key=lambda unit: unit.work)
+    keys = [key for unit in others for key in unit.keys]
+    found = [key for key in keys if is_movable(evidence, key)]
+    if len(found) < len(keys) and longest.work < longest.cycles:
+        keys += longest.keys
+        found += [key for key in longest.keys if is_movable(evidence, key)]
+    return [] if any(evidence.programs[key].num_ipus > 1 for key in keys) else found
 
 
 def _copies(units: Sequence[Loaded], evidence: Evidence | None) -> list[list[Loaded]]:

@@ -12,12 +12,13 @@ from tilestep.sim.calls import Copy, Dispatch
 def is_movable(evidence: Evidence, key: int) -> bool:
     """Whether jax.default_device can move a program, and should.
 
-    It doesn't move one that is jitted for a device, and a training step, or whatever works on its state, has that on the IPU.
+    It doesn't move one that is jitted for a device. A training step, or whatever makes a part of its state, has that on the IPU. What only
+    reads the state, as an evaluation does, can go.
     """
     if jit_of(evidence.programs[key]).has_device:
         return False
-    given = {value for call in evidence.dispatches if call.key == key for row in call.arguments for value in row}
-    return given.isdisjoint(evidence.states) and not _comes_back(_takers(evidence), key)
+    made = {value for call in evidence.dispatches if call.key == key for row in call.results for value in row}
+    return made.isdisjoint(evidence.states) and not _comes_back(_takers(evidence), key)
 
 
 def _takers(evidence: Evidence) -> Mapping[int, set[int]]:
