@@ -51,10 +51,10 @@ export function press(timeline, key, event) {
       return shown(timeline);
     case "c": {
       if (selected < 0) return "no event is selected";
-      const cause = at(model.cause, selected);
-      if (cause >= 0) return choose(timeline, cause, "Its cause: ");
       const whole = model.wholeOf(selected);
       if (whole >= 0) return choose(timeline, whole, "Part of: ");
+      const cause = at(model.cause, selected);
+      if (cause >= 0) return choose(timeline, cause, "Its cause: ");
       return cause === -1 ? "nothing in the recording decided when it began" : "its cause is not on this page";
     }
     case "e": {

@@ -237,13 +237,14 @@ export class Model {
     return this.effects.rows.subarray(at(this.effects.offsets, row), at(this.effects.offsets, row + 1));
   }
 
-  /** What an event without a cause is a part of, as a transfer is of the load of its program; -1: of nothing. @param {number} row @returns {number} */
+  /** What an event without a cause of its own is a part of, as a transfer is of the load of its program; -1: of nothing. @param {number} row @returns {number} */
   wholeOf(row) {
-    const run = at(this.run, row);
-    if (run < 0 || at(this.cause, row) !== -1 || this.kindOf(row) !== "transfer") return -1;
+    const [run, cause] = [at(this.run, row), at(this.cause, row)];
+    if (run < 0 || this.kindOf(row) !== "transfer") return -1;
+    const isOf = (/** @type {number} */ place) => cause === -1 || (this.kindOf(place) === "load" && cause === at(this.cause, place));
     for (const { kind, begin, end } of this.lanes) {
       const place = kind === "ipu" ? lowerBound(this.end, begin, end, at(this.end, row)) : end;
-      if (place < end && at(this.run, place) === run && at(this.start, place) <= at(this.start, row)) return place;
+      if (place < end && at(this.run, place) === run && at(this.start, place) <= at(this.start, row) && isOf(place)) return place;
     }
     return -1;
   }
