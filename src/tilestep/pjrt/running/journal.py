@@ -103,7 +103,7 @@ class Journal:
         self._keep_notes(keeps)
         self._replay_at = _REPLAY_EVERY
         self.said: Callable[[PlannedRun], Program] | None = None  # programs under the names that a front end gives them
-        self.dry_cycles = 0  # of long dry runs, for their bound
+        self.dry_cycles = 0  # of all dry runs, for their bound
         self._next_copy = -1  # numbers of copies that no buffer stands for
         self._ranks: dict[int, int] = {}  # by value that a copy has made: its rank among the values when copies are ordered
         _journals.add(self)

@@ -15,7 +15,7 @@ from tilestep.report.advice.finding import Finding, Line
 from tilestep.report.advice.lines import line_of
 from tilestep.report.advice.phrases import named
 from tilestep.report.advice.proposal import Proposal, Way
-from tilestep.report.advice.written import changed, last_name, statement
+from tilestep.report.advice.written import COMPREHENSIONS, changed, last_name, statement
 from tilestep.report.figures import Figures
 from tilestep.report.quantities import bytes_text, share_text
 
@@ -24,7 +24,6 @@ _COUNTS: Final = (2, 4, 8, 16, 32, 64)  # of steps after which gradients would b
 _EXCHANGES: Final = frozenset(
     {"psum", "pmean", "psum_scatter", "all_gather", "cross_replica_sum", "cross_replica_mean"}
 )  # as one writes them
-_COMPREHENSIONS: Final = (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
 _TO_WRITE: Final = """\
 # to be written: gradients(batch), what the line exchanges, of one batch; batches, {} of them, stacked;
 # zeros, jax.tree.map(jnp.zeros_like, ...) of what these are gradients of"""
@@ -81,7 +80,7 @@ def _accumulated(line: Line | None, count: int) -> str:
     nodes = [] if found is None else list(ast.walk(found))
     if sum(_exchanges(node) for node in nodes if isinstance(node, ast.expr)) != 1 or any(isinstance(node, ast.Lambda) for node in nodes):
         return ""  # one of several is not known, nor what another function gives
-    loops = [node for node in nodes if isinstance(node, _COMPREHENSIONS)]
+    loops = [node for node in nodes if isinstance(node, COMPREHENSIONS)]
     each = _each(loops[0]) if loops else ""
     if (loops and not each) or len(loops) > 1:
         return ""

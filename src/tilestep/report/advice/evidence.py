@@ -225,6 +225,21 @@ class Evidence:
         return tuple(index for entry, index in found.items() if entry in with_key)
 
     @cached_property
+    def takers(self) -> Mapping[int, set[int]]:
+        """By program, those that take what it makes."""
+        makers: dict[int, int] = {}
+        found: dict[int, set[int]] = {}
+        for call in self.calls:
+            if isinstance(call, Copy) and call.source in makers:
+                makers[call.target] = makers[call.source]
+            elif isinstance(call, Dispatch):
+                for value in (value for row in call.arguments for value in row):
+                    if value in makers:
+                        found.setdefault(makers[value], set()).add(call.key)
+                makers.update((value, call.key) for row in call.results for value in row)
+        return found
+
+    @cached_property
     def states(self) -> frozenset[int]:
         """Values that a program makes and takes again in a later call: parameters, and the like."""
         makers: dict[int, int] = {}  # the key of the program that has made a value, or what it is a copy of

@@ -12,12 +12,12 @@ from tilestep.record.edits.script import used
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Line
 from tilestep.report.advice.jits import IMPORT, PARTIAL, Jit, jit_of, root_of
-from tilestep.report.advice.written import calls_of, changed, in_loop, last_name, names_around, statement
+from tilestep.report.advice.written import COMPREHENSIONS, calls_of, changed, in_loop, last_name, names_around, statement
 from tilestep.report.figures import ShapesProfile
 from tilestep.sim.calls import Dispatch
 
 _NUMBERS: Final[Mapping[str, str]] = {"f32": "float32", "s32": "int32", "f16": "float16", "bf16": "bfloat16", "u32": "uint32"}
-_INSIDE: Final = (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
+_INSIDE: Final = (ast.Lambda, *COMPREHENSIONS)
 _TO_MASK: Final = """\
 # to be written: {function} takes {mask}, too, and leaves what is added out of its sums:
 # jnp.where({mask}, each, 0).sum() / {mask}.sum() for each.mean()"""

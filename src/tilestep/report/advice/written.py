@@ -13,6 +13,7 @@ from tilestep.report.advice.finding import Line
 from tilestep.report.advice.phrases import CPU_DEFAULT
 
 LONGEST: Final = 160  # characters of a line of code
+COMPREHENSIONS: Final = (ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
 _MOST_LINES: Final = 4  # of a statement
 _COMPOUND: Final = (ast.For, ast.While, ast.If, ast.With, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Match)
 _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
