@@ -73,6 +73,16 @@ def test_each_operator_has_its_cycles() -> None:
     assert prices.host(0, 2, 1) == (0, {0, 1})
 
 
+def test_an_operator_that_is_tuned_by_itself_has_cycles_of_its_own() -> None:
+    builder, _ = chain()
+    [product] = [node.output[0] for node in onnx.load_from_string(builder.getModelProto()).graph.node if "w1" in node.input]
+    builder.setAvailableMemoryProportion(product, 0.001)
+    costs = [cost.forward for cost in Prices(machine()).operators(graph_of(builder))[:4]]
+    forward = [cycles for cycles, _ in MATMULS]
+    assert costs[1] > forward[1]  # the others are as they were, one of the same shapes among them
+    assert (costs[0], *costs[2:]) == (forward[0], *forward[2:])
+
+
 def test_nobody_needs_the_gradient_of_an_input() -> None:
     builder, loss = chain((8, 4))
     graph = graph_of(builder)
