@@ -25,7 +25,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tests.behaviour.several import end
-from tests.unit.train.moments import After, Moment, Never
+from tests.unit.train.moments import After, Moment, Never, send_ctrl_c
 from tests.unit.train.pipeline.pipelines import CLASSES, WIDTH, batches, dense, embed, head, joined, left, matrix, right
 from tests.unit.train.pipeline.pipelines_random import centred, noisy, output
 from tilestep.errors import DatasetError, NotFiniteError, ProcessFailedError
@@ -449,7 +449,7 @@ def interrupted() -> None:
     def elements() -> Any:
         yield np.float32(1)
         time.sleep(1 + 0.01 * PROCESS)
-        os.kill(os.getpid(), signal.SIGINT)
+        send_ctrl_c()
         while True:
             yield np.float32(1)
 

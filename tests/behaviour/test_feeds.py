@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
@@ -17,6 +16,7 @@ from jax import lax
 
 import tilestep
 from tests.behaviour.process import attempt
+from tests.unit.train.moments import send_ctrl_c
 from tilestep import Profile, train
 from tilestep.machine import load_machine
 from tilestep.units import cycles_from_bytes, cycles_from_seconds
@@ -170,7 +170,7 @@ def wait_in_vain(program: Any, device: jax.Device, wait: Callable[[Any], Any]) -
 @pytest.mark.parametrize("wait", [jax.block_until_ready, float])
 def test_ctrl_c_ends_the_waiting(device: jax.Device, wait: Callable[[Any], Any]) -> None:
     program = jax.jit(lambda value: value - taken())
-    waiting = threading.Timer(1, os.kill, (os.getpid(), signal.SIGINT))  # between two looks of who waits
+    waiting = threading.Timer(1, send_ctrl_c)  # between two looks of who waits
     feed(device, 1)
     jax.block_until_ready(program(zero(device)))
     begun = time.monotonic()

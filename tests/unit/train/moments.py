@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import signal
 import sys
@@ -12,6 +11,16 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any, Protocol
+
+_MAIN = threading.main_thread().ident or 0  # known from the start: no call, at which another thread may go on, comes before the sending
+
+
+def send_ctrl_c() -> None:
+    """Sends this process a Ctrl-C that the main thread hears before it runs anything further, whichever thread sends it.
+
+    One that `os.kill` sends may be given to any thread, and is heard when that one gets a core. It may be long, and the test over.
+    """
+    signal.pthread_kill(_MAIN, signal.SIGINT)
 
 
 class Moment(Protocol):
@@ -34,7 +43,7 @@ class After:
     """One comes after so many seconds. The end is when it has come."""
 
     def __init__(self, wall_s: float) -> None:
-        self._timer = threading.Timer(wall_s, os.kill, (os.getpid(), signal.SIGINT))
+        self._timer = threading.Timer(wall_s, send_ctrl_c)
         self._has_begun = False
 
     def begin(self) -> None:
@@ -44,7 +53,6 @@ class After:
 
     def end(self) -> None:
         self._timer.join()
-        time.sleep(0.02)
 
 
 class Several:
@@ -68,10 +76,11 @@ class Several:
         self._thread.join()
 
     def _send(self) -> None:
+        kill = signal.pthread_kill
         for gap in self._gaps:
             time.sleep(gap)
-            if self.inside:  # Python's lock is held from here on
-                os.kill(os.getpid(), signal.SIGINT)
+            if self.inside:  # Python's lock is held from here on, because no call comes before that which sends
+                kill(_MAIN, signal.SIGINT)
 
 
 class At:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from tests.unit.train.moments import send_ctrl_c
 from tilestep.errors import DatasetError, LoopInterrupt, NotFiniteError
 from tilestep.train import InfeedQueue
 from tilestep.train.pipeline.pipeline import Pipeline
@@ -116,7 +116,7 @@ def test_ctrl_c_waits_for_the_end_of_an_update() -> None:
     def elements() -> Any:
         for k in range(40):
             if k == 9:
-                os.kill(os.getpid(), signal.SIGINT)
+                send_ctrl_c()
             yield np.float32(k)
 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
