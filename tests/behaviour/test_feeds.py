@@ -156,9 +156,10 @@ def test_a_failure_is_not_passed_on_to_the_next_program(device: jax.Device) -> N
     jax.effects_barrier()
 
 
-def wait_in_vain(program: Any, device: jax.Device, wait: Callable[[Any], Any]) -> None:
+def wait_in_vain(program: Any, device: jax.Device, wait: Callable[[Any], Any], interrupt: threading.Timer) -> None:
     """JAX may say first that the program failed, and why; the interrupt itself is due then."""
     failed = None
+    interrupt.start()
     try:
         wait(program(zero(device)))
     except jax.errors.JaxRuntimeError as error:
@@ -170,15 +171,14 @@ def wait_in_vain(program: Any, device: jax.Device, wait: Callable[[Any], Any]) -
 @pytest.mark.parametrize("wait", [jax.block_until_ready, float])
 def test_ctrl_c_ends_the_waiting(device: jax.Device, wait: Callable[[Any], Any]) -> None:
     program = jax.jit(lambda value: value - taken())
-    waiting = threading.Timer(1, send_ctrl_c)  # between two looks of who waits
+    interrupt = threading.Timer(1, send_ctrl_c)  # between two looks of who waits
     feed(device, 1)
     jax.block_until_ready(program(zero(device)))
     begun = time.monotonic()
-    waiting.start()
     with pytest.raises(KeyboardInterrupt):
-        wait_in_vain(program, device, wait)
+        wait_in_vain(program, device, wait, interrupt)
     assert time.monotonic() - begun < 20
-    waiting.join()
+    interrupt.join()
     feed(device, 5)
     assert program(zero(device)) == -5
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

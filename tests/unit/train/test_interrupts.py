@@ -397,7 +397,10 @@ def test_a_loop_that_waits_for_its_dataset_is_interrupted_at_once() -> None:
 
     def dataset() -> Iterator[Any]:
         yield from (np.float32(k) for k in range(5))
-        threading.Timer(0.1, send_ctrl_c).start()
+        while infeed.consumed < 4:
+            time.sleep(0.001)
+        time.sleep(0.1)  # the loop waits
+        send_ctrl_c()
         held.wait(60)
 
     infeed = InfeedQueue(dataset)
@@ -417,7 +420,13 @@ def test_a_loop_that_waits_for_room_is_interrupted_at_once() -> None:
         outfeed.enqueue(c)
         return c + 1
 
-    threading.Timer(0.3, send_ctrl_c).start()
+    def interrupt() -> None:
+        while len(outfeed) < 4:
+            time.sleep(0.001)
+        time.sleep(0.1)  # the loop waits
+        send_ctrl_c()
+
+    threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(LoopInterrupt) as caught:
         repeat(8, body, 0, outfeed=outfeed)
     assert (caught.value.steps, int(caught.value.carry)) == (4, 4)
