@@ -278,7 +278,7 @@ def offloading(times: int) -> Callable[[], Any]:
 Case = tuple[Callable[[], Any], Callable[[], Any], str]
 ON_CPU = r"functions under jax\.default_device\(jax\.devices\('cpu'\)\[0\]\)"
 SMALLER_BATCH = r"jit__lambda is 2 programs, because its argument x was f32\[128,64\] and f32\[30,64\]: pad .* or drop the smaller batch"
-SINGLE_OPERATIONS = r"operations outside of jit: each is .*, \d+ programs in \d+ calls \(jit_\w+, .*into one jitted function, or run them"
+SINGLE_OPERATIONS = r"operations outside of jit: each is .*, 11 programs in \d+ calls \(jit_\w+, .*into one jitted function, or run them"
 GOES: dict[str, Case] = {
     "own result": (
         training(donated=False),

@@ -75,11 +75,11 @@ def profile_between(
     trace = system.trace_between(start, end)
     largest = sorted((step for of_program in steps.values() for step in of_program), key=lambda step: -step.total)
     spec = system.machine
-    grouped = {key: name for (name, _), group in end.groups.items() for key in group.members}
-    dispatches = sum(totals.runs for totals in ran if totals.key not in grouped)
+    groups = {totals.key: _group(totals, end) for totals in ran}
+    dispatches = sum(totals.runs - sum(totals.runs_by_group.values()) for totals in ran)  # a member is dispatched with its group
 
     def origin(totals: ProgramTotals) -> Origin:
-        if totals.key in grouped:
+        if groups[totals.key]:
             return "group"
         return "jax" if of_jax(totals.program.name) else "user"
 
@@ -95,10 +95,8 @@ def profile_between(
             streaming_memory_bytes=spec.host.streaming_memory_bytes,
         ),
         emulated_cycles=end.cycle - start.cycle,
-        programs=tuple(
-            _program(totals, origin(totals), grouped.get(totals.key, ""), steps[totals.key], start, end, spec) for totals in ran
-        ),
-        groups=_groups(end, {totals.key for totals in ran}),
+        programs=tuple(_program(totals, origin(totals), groups[totals.key], steps[totals.key], start, end, spec) for totals in ran),
+        groups=_groups(end, set(groups.values())),
         reshaped=tuple(_reshaped([totals for totals in ran if origin(totals) == "user"])),
         batches=_batches(start, end),
         supersteps=tuple(largest[:NUM_LARGEST_STEPS]),
@@ -303,11 +301,16 @@ def _loaded_elsewhere(busiest: int, ran: Sequence[ProgramTotals]) -> tuple[Loadi
     return tuple(Loading(ipu=ipu, load_cycles=loads[ipu], save_cycles=saves[ipu], keys=_loaded_on(ipu, ran)) for ipu in others)
 
 
-def _groups(end: Mark, ran: set[int]) -> tuple[GroupProfile, ...]:
+def _group(totals: ProgramTotals, end: Mark) -> str:
+    """The program group as whose member a program ran, ever if only its results were read; '' if as none's."""
+    return next(iter((totals if totals.runs else end.programs[totals.key]).runs_by_group), "")
+
+
+def _groups(end: Mark, ran: set[str]) -> tuple[GroupProfile, ...]:
     fullest: dict[str, GroupProfile] = {}
     for (name, ipu), group in end.groups.items():
         peak = group.use.peak_bytes
-        if ran.intersection(group.members) and (name not in fullest or peak > fullest[name].peak_tile_bytes):
+        if name in ran and (name not in fullest or peak > fullest[name].peak_tile_bytes):
             fullest[name] = GroupProfile(name=name, ipu=ipu, programs=tuple(group.members.values()), peak_tile_bytes=peak)
     return tuple(fullest.values())
 

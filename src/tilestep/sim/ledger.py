@@ -68,6 +68,7 @@ class ProgramTotals:
         sizes: bytes that single runs streamed.
         refed: per argument, runs in which it streamed in although this program had made it and had stayed loaded.
         repeated: per argument, runs in which it streamed in again although the program had stayed loaded.
+        runs_by_group: program group -> runs as its member.
     """
 
     program: Program
@@ -81,6 +82,7 @@ class ProgramTotals:
     sizes: RunSizes
     refed: tuple[int, ...]
     repeated: tuple[int, ...]
+    runs_by_group: Mapping[str, int]
 
     def since(self, earlier: ProgramTotals | None) -> ProgramTotals:
         """The sums of everything after `earlier`."""
@@ -98,6 +100,7 @@ class ProgramTotals:
             sizes=self.sizes.since(earlier.sizes),
             refed=tuple(a - b for a, b in zip(self.refed, earlier.refed, strict=True)),
             repeated=tuple(a - b for a, b in zip(self.repeated, earlier.repeated, strict=True)),
+            runs_by_group=_minus(self.runs_by_group, earlier.runs_by_group),
         )
 
 
@@ -123,6 +126,7 @@ class ProgramLedger:
         "runs",
         "runs_by_bytes_in",
         "runs_by_bytes_out",
+        "runs_by_group",
     )
 
     def __init__(self, program: Program, key: int, price: Callable[[], BodyCost]) -> None:
@@ -140,6 +144,7 @@ class ProgramLedger:
         self.first_runs: list[tuple[int, int, int]] = []
         self.refed = [0] * len(program.arguments)
         self.repeated = [0] * len(program.arguments)
+        self.runs_by_group: Counter[str] = Counter()
 
     @property
     def body(self) -> BodyCost:
@@ -161,8 +166,8 @@ class ProgramLedger:
         for site in self.body.counted:
             total[site] += counts.times[site]
 
-    def ran(self, *, mark: int, bytes_in: int, bytes_out: int, bytes_saved: int, bytes_restored: int, loaded: bool) -> None:
-        """Adds one run on all its IPUs; `mark` is the number of the latest mark before it."""
+    def ran(self, *, mark: int, group: str, bytes_in: int, bytes_out: int, bytes_saved: int, bytes_restored: int, loaded: bool) -> None:
+        """Adds one run on all its IPUs; `mark` is the number of the latest mark before it, `group` the program group around it, or ''."""
         if self.runs:
             self.runs_by_bytes_in[bytes_in] += 1
             self.runs_by_bytes_out[bytes_out] += 1
@@ -170,6 +175,8 @@ class ProgramLedger:
             self.first_runs.append((mark, bytes_in, bytes_out))
         self.runs += 1
         self.loads += loaded
+        if group:
+            self.runs_by_group[group] += 1
         host = self.host
         host.arguments += bytes_in
         host.results += bytes_out
@@ -194,6 +201,7 @@ class ProgramLedger:
             ),
             refed=tuple(self.refed),
             repeated=tuple(self.repeated),
+            runs_by_group=dict(self.runs_by_group),
         )
 
 

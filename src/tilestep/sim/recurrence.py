@@ -187,6 +187,7 @@ def _sums(ledger: ProgramLedger) -> Iterator[tuple[tuple[Any, ...], int]]:
     yield from ((("host", name), getattr(ledger.host, name)) for name in HostBytes.__slots__)
     for name, sizes in _sizes(ledger):
         yield from (((name, size), runs) for size, runs in sizes.items())
+    yield from ((("group", name), runs) for name, runs in ledger.runs_by_group.items())
     for name, row in (("refed", ledger.refed), ("repeated", ledger.repeated)):
         yield from (((name, index), runs) for index, runs in enumerate(row))
 
@@ -207,6 +208,8 @@ def _add(ledger: ProgramLedger, grown: Sums) -> None:
                 ledger.counted[place[0]][place[1]] += value
             case "host":
                 setattr(ledger.host, place[0], getattr(ledger.host, place[0]) + value)
+            case "group":
+                ledger.runs_by_group[place[0]] += value
             case "bytes in" | "bytes out":
                 sizes[name][place[0]] += value
             case _:

@@ -80,10 +80,23 @@ class Part:
 class Run:
     """One dispatch of a program."""
 
-    __slots__ = ("bytes_in", "bytes_restored", "bytes_saved", "host", "host_event", "loads", "number", "parts", "prepared", "reloads")
+    __slots__ = (
+        "bytes_in",
+        "bytes_restored",
+        "bytes_saved",
+        "group",
+        "host",
+        "host_event",
+        "loads",
+        "number",
+        "parts",
+        "prepared",
+        "reloads",
+    )
 
-    def __init__(self, prepared: Prepared, host: int, loads: tuple[Load, ...], number: int, host_event: int) -> None:
+    def __init__(self, prepared: Prepared, group: str, host: int, loads: tuple[Load, ...], number: int, host_event: int) -> None:
         self.prepared = prepared
+        self.group = group  # the program group around it, or ""
         self.number = number  # of the dispatch, from 0
         self.host_event = host_event  # of the dispatch, as far as events are kept
         self.bytes_in = 0  # of all its parts
@@ -101,6 +114,7 @@ class Run:
             bytes_out += part.bytes_to_host
         self.prepared.ledger.ran(
             mark=mark,
+            group=self.group,
             bytes_in=self.bytes_in - self.bytes_restored,
             bytes_out=bytes_out,
             bytes_saved=self.bytes_saved,

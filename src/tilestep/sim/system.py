@@ -416,7 +416,7 @@ class System:
         recorder = self._recorder
         if recorder.enabled:
             note_dispatch(recorder, prepared, self._dispatches, (host, self._host), group, task, counts)
-        run = Run(prepared, self._host, loads, self._dispatches, recorder.host_event)
+        run = Run(prepared, "" if group is None else group[0], self._host, loads, self._dispatches, recorder.host_event)
         for position, (state, values) in enumerate(zip(prepared.states, taken, strict=True)):
             if state.partition is not partition:
                 state.join(partition)

@@ -11,6 +11,7 @@ from tests.unit.sim.toy import CODE, DISPATCH, LATENCY, LOADED, NUM_TILES, Host,
 from tilestep.plan.steps import Branch, Counts, HostCall, Loop, Series
 from tilestep.report import Profile, profile_between
 from tilestep.report.figures import ProgramCycles
+from tilestep.sim import Mark
 
 # step(state, batch) -> state', loss
 STEP = program(superstep(50, 20, 10), name="step", takes=(200, 30), gives=(200, 4), donates={0: 0})
@@ -31,6 +32,28 @@ def test_nothing_happened() -> None:
     profile = profile_of(Host(2))
     assert (profile.emulated_s, profile.programs, profile.timeline, profile.assumptions) == (0, (), (), ())
     assert profile.summary() == ("tilestep: nothing ran on toy (2 IPUs of 4 tiles, 0.001 GHz): no program ran on an IPU.")
+
+
+def test_a_program_is_a_member_of_the_groups_it_ran_in_since_the_profile_began() -> None:
+    """Earlier runs in a group, and later ones outside of it, say nothing about those between."""
+    host, called = Host(), program(superstep(5), takes=(200,), gives=(200,), donates={0: 0})
+
+    def since(start: Mark) -> tuple[str, str, int, list[str]]:
+        profile = profile_between(host.system, start, host.system.mark())
+        [found] = profile.programs
+        return found.origin, found.group, profile.dispatches, [group.name for group in profile.groups]
+
+    [result] = host.run(called, host.put(200), group=("loop", 1))
+    assert since(host.start) == ("group", "loop", 0, ["loop"])
+    start = host.system.mark()
+    host.system.read(result)
+    assert since(start) == ("group", "loop", 0, ["loop"]), "only its result was read"
+    start = host.system.mark()
+    for _ in range(3):
+        host.run(called, host.put(200))
+    assert since(start) == ("user", "", 3, [])
+    host.run(called, host.put(200), group=("loop", 2))
+    assert since(start) == ("group", "loop", 3, ["loop"])
 
 
 def test_a_program_in_steady_state() -> None:
