@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.behaviour import process
+from tests import forked
 
 BEGIN = """
 import jax, jax.numpy as jnp, numpy as np, optax, tilestep
@@ -33,7 +33,7 @@ def pipeline(optimizer=optax.adam(1e-3), **options): return Pipeline([stage, sta
 
 
 def lines(code: str, **settings: str) -> list[str]:
-    return process.python(BEGIN + code, **settings).stdout.splitlines()
+    return forked.python(BEGIN + code, **settings).stdout.splitlines()
 
 
 def test_an_optimizers_first_state_is_one_program() -> None:

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import tilestep
-
-from .process import python
+from tests.forked import python
 
 BITS = (np.uint8, np.uint16, np.uint32)
 

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import ROOT, run_python
+from tests import processes
+from tests.forked import run_python
+from tests.processes import ROOT
 
 NOTHING_RAN = "tilestep: nothing ran on bow-2000"
 LEFT = {  # programs that leave something behind
@@ -102,7 +104,7 @@ LEFT = {  # programs that leave something behind
 def test_a_program_that_leaves_something_ends_as_under_python(what: str, tmp_path: Path) -> None:
     script = tmp_path / "leaves.py"
     script.write_text(textwrap.dedent(LEFT[what]))
-    plain, ours = run_python(str(script)), run_python("-m", "tilestep", "run", str(script))
+    plain, ours = processes.run_python(str(script)), run_python("-m", "tilestep", "run", str(script))
     assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout)
     told, _, summary = ours.stderr.partition(f"\n{NOTHING_RAN}")
     assert told == plain.stderr
