@@ -36,6 +36,8 @@ EMULATOR: Final = (
     "tilestep.pjrt.table.client",
     "tilestep.report.page",
     "tilestep.report.xspace",
+    "onnx",
+    "optax",
 )
 _READ_LATE: Final = re.compile("TILESTEP_.*|JAX_IPU_.*|POPLAR_ENGINE_OPTIONS|JAX_PLATFORMS|PYTEST_.*")  # when a platform starts, or later
 _READ_BY_TILESTEP: Final = re.compile("PVTI_OPTIONS")  # when it is imported
@@ -49,7 +51,16 @@ class _Template:
         own, its = socket.socketpair()
         words = (sys.executable, "-X", "faulthandler", "-c", Path(__file__).with_name("template.py").read_text(), str(its.fileno()))
         with its:
-            self._process = subprocess.Popen((*words, *modules), cwd=ROOT, env=environ, stdin=subprocess.DEVNULL, pass_fds=[its.fileno()])
+            self._process = subprocess.Popen(
+                (*words, *modules),
+                cwd=ROOT,
+                env=environ,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                pass_fds=[its.fileno()],
+            )  # pipes, as its forks have them: Python's streams know what they are
         self._connection = own
         self.environ = dict(environ)
         self.busy = threading.Lock()
@@ -86,11 +97,11 @@ class _Template:
     def _end(self, owner: int) -> None:
         if os.getpid() == owner:
             self._connection.close()
-            self._process.wait()
+            self._process.communicate()
 
     def _number(self) -> int:
         answer = self._connection.recv(8, socket.MSG_WAITALL)
-        assert answer, f"the template of forks has ended: {self._process.wait()}"
+        assert answer, f"the template of forks has ended: {self._process.communicate()[1]}"
         return int.from_bytes(answer, "little", signed=True)
 
 
