@@ -61,38 +61,39 @@ class _Template:
                 text=True,
                 pass_fds=[its.fileno()],
             )  # pipes, as its forks have them: Python's streams know what they are
+        own.settimeout(PROCESS_TIMEOUT_WALL_S)
         self._connection = own
+        self._fork = 0  # that is under way
         self.environ = dict(environ)
         self.busy = threading.Lock()
         atexit.register(self._end, os.getpid())
 
     def run(self, request: Mapping[str, object], text_in: str | None) -> tuple[int, str, str]:
-        """Exit status, output and errors of a fork. Raises: TimeoutError, after which the fork is gone."""
+        """Exit status, output and errors of a fork. After whatever it raises, `kill` must be called. Raises: TimeoutError."""
         (stdin, write), (read_out, stdout), (read_errors, stderr) = (os.pipe() for _ in range(3))
         message = json.dumps(request).encode()
         socket.send_fds(self._connection, [len(message).to_bytes(8, "little")], [stdin, stdout, stderr])
         for number in (stdin, stdout, stderr):
             os.close(number)
         self._connection.sendall(message)
-        process = self._number()
+        self._fork = self._number()
         texts: dict[int, str] = {}
         readers = [threading.Thread(target=_read, args=(number, texts), daemon=True) for number in (read_out, read_errors)]
         for reader in readers:
             reader.start()
         with contextlib.suppress(BrokenPipeError), open(write, "w") as given:
             given.write(text_in or "")
-        self._connection.settimeout(PROCESS_TIMEOUT_WALL_S)
-        try:
-            status = self._number()
-        except TimeoutError:
-            os.kill(process, signal.SIGKILL)
-            self._connection.settimeout(None)
-            self._number()
-            raise
-        self._connection.settimeout(None)
+        status, self._fork = self._number(), 0
         for reader in readers:
             reader.join(PROCESS_TIMEOUT_WALL_S)
         return status, texts[read_out], texts[read_errors]
+
+    def kill(self) -> None:
+        """Ends the process, and the fork that is under way."""
+        self._process.kill()
+        if self._fork:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._fork, signal.SIGKILL)
 
     def _end(self, owner: int) -> None:
         if os.getpid() == owner:
@@ -134,6 +135,10 @@ def _run(
             try:
                 request = {"words": words, "environ": dict(environ), "folder": str(folder), "strict": strict}
                 return subprocess.CompletedProcess([sys.executable, *words], *template.run(request, text_in))
+            except BaseException:
+                template.kill()
+                _template.cache_clear()
+                raise
             finally:
                 template.busy.release()
     options = ["-W", "error"] if strict else []
