@@ -39,7 +39,9 @@ EMULATOR: Final = (
     "onnx",
     "optax",
 )
-_READ_LATE: Final = re.compile("TILESTEP_.*|JAX_IPU_.*|POPLAR_ENGINE_OPTIONS|JAX_PLATFORMS|PYTEST_.*")  # when a platform starts, or later
+_READ_LATE: Final = re.compile(
+    "TILESTEP_.*|JAX_IPU_.*|POPLAR_ENGINE_OPTIONS|JAX_PLATFORMS|XLA_FLAGS|PYTEST_.*"
+)  # when a platform starts, or later
 _READ_BY_TILESTEP: Final = re.compile("PVTI_OPTIONS")  # when it is imported
 
 
