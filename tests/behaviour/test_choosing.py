@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from .process import attempt, python
+from tests import forked
+
+from . import process
+
+attempt, python = (partial(function, modules=forked.JAX) for function in (forked.attempt, forked.python))  # tilestep is not imported
 
 CPU_PROGRAM = """
     import jax, jax.numpy as jnp
@@ -74,7 +80,7 @@ def test_platform_name_sets_the_default_only(name: str, how: str) -> None:
 @pytest.mark.parametrize(("platforms", "default", "count"), [("cpu,ipu", "cpu", 1), ("ipu,cpu", "ipu", 4), ("ipu", "ipu", 4)])
 def test_platforms_is_an_ordered_list(platforms: str, default: str, count: int) -> None:
     """With `ipu` alone, JAX's own CPU platform is not started."""
-    python(
+    process.python(
         f"""
         import jax
         assert (jax.default_backend(), jax.device_count(), len(jax.devices("ipu"))) == ("{default}", {count}, 4)

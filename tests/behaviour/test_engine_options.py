@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.forked import attempt, python, run_python
 from tilestep import open_report
 from tilestep.record.container import Tables, read_recording
 from tilestep.record.schema import EVENT_KINDS
-
-from .process import LIMIT_WALL_S, environment, forks, python
 
 RUN = ["profile.json", "report.html", "run.tilestep", "summary.txt"]
 SQUARE = """
@@ -51,19 +48,18 @@ def files(folder: Path) -> list[str]:
 def run(code: str, folder: Path, text: str | None = None, **options: object) -> str:
     """Output of a process in a folder. Args: text: of POPLAR_ENGINE_OPTIONS as it is."""
     stated = json.dumps({key.replace("_", ".", 1): value for key, value in options.items()}) if text is None else text
-    settings = environment({"POPLAR_ENGINE_OPTIONS": stated})
-    command = (sys.executable, "-W", "error", "-c", code)
-    ended = subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, timeout=LIMIT_WALL_S, check=False)
+    ended = attempt(code, folder=folder, POPLAR_ENGINE_OPTIONS=stated)
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
     return ended.stdout
 
 
 def run_each(code: str, folder: Path, options: Sequence[Mapping[str, object]]) -> list[Path]:
     """Folders, each with what a process with its options has left there."""
-    texts = [json.dumps({key.replace("_", ".", 1): value for key, value in each.items()}) for each in options]
-    for ended in forks(code, folder, [{"POPLAR_ENGINE_OPTIONS": text} for text in texts]):
-        assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
-    return [folder / str(number) for number in range(len(options))]
+    folders = [folder / str(number) for number in range(len(options))]
+    for path, each in zip(folders, options, strict=True):
+        path.mkdir()
+        run(code, path, **each)
+    return folders
 
 
 def program_in(folder: Path, name: str = "jit_simple_net") -> Path:
@@ -242,9 +238,7 @@ def test_calls_and_the_variable_write_side_by_side(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_written_is_one_line_and_the_program_goes_on(tmp_path: Path) -> None:
     (tmp_path / "programs").touch()
-    settings = environment({"POPLAR_ENGINE_OPTIONS": '{"autoReport.all":"true"}'})
-    command = (sys.executable, "-c", f"{SQUARE}f(np.full((3, 3), 10))")
-    ended = subprocess.run(command, cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=LIMIT_WALL_S, check=False)
+    ended = attempt(f"{SQUARE}f(np.full((3, 3), 10))", folder=tmp_path, POPLAR_ENGINE_OPTIONS='{"autoReport.all":"true"}')
     assert (ended.returncode, ended.stdout) == (0, "400\n")
     assert ended.stderr.count("\n") == 1
     assert ended.stderr.startswith(f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {tmp_path}/programs/jit_simple_net-")
@@ -282,8 +276,7 @@ def test_a_profile_under_way_gets_the_report_too(tmp_path: Path) -> None:
 def test_a_run_of_the_command_and_a_dry_run_leave_it_too(tmp_path: Path) -> None:
     (tmp_path / "huge.py").write_text(f"{HUGE}print(attempt())")
     for options, told in ((["--report", "run"], "memory.txt\n"), (["--report", "dry", "--dry-run"], "None\n")):
-        command = (sys.executable, "-m", "tilestep", "run", *options, "huge.py")
-        ended = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=LIMIT_WALL_S, check=False)
+        ended = run_python("-m", "tilestep", "run", *options, "huge.py", folder=tmp_path)
         assert (ended.returncode, ended.stdout[-len(told) :]) == (0, told), ended.stderr
         assert (program_in(tmp_path / options[1], "jit_no_room") / "memory.txt").is_file()
 

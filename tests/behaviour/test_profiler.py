@@ -5,9 +5,8 @@ from __future__ import annotations
 import jaxlib.version
 import pytest
 
+from tests.forked import python
 from tilestep.pjrt.jax_private.versions import PROFILED
-
-from .process import python
 
 # what the processes share: sessions and what they left
 SHARED = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import logging
 import os
 import random
@@ -185,8 +186,10 @@ def test_threads_with_callbacks_donation_errors_and_garbage_collection(
     with tilestep.profile() as profile:
         for thread in threads:
             thread.start()
-        while any(thread.is_alive() for thread in threads):
-            gc.collect()
+        for turn in itertools.count():
+            if not any(thread.is_alive() for thread in threads):
+                break
+            gc.collect(2 if turn % 20 == 0 else 1)  # what is new; all that there is, sometimes
             time.sleep(0.01)
     if failures:
         raise failures[0]
@@ -233,9 +236,9 @@ def test_the_process_ends_with_work_in_flight() -> None:
     result = python(
         """
         import jax, jax.numpy as jnp, numpy as np
-        step = jax.jit(lambda x: jax.lax.fori_loop(0, 300, lambda _, v: jnp.tanh(v @ v), x))
+        step = jax.jit(lambda x: jax.lax.fori_loop(0, 100, lambda _, v: jnp.tanh(v @ v), x))
         x = step(jnp.eye(300))
-        for _ in range(5):
+        for _ in range(3):
             x = step(x)
         print("ends now")
         """,

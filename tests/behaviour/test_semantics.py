@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import tilestep
-
-from .process import python
+from tests.forked import python
 
 BITS = (np.uint8, np.uint16, np.uint32)
 
@@ -58,7 +57,7 @@ def test_dispatch_returns_before_the_work_is_done(ipu: jax.Device) -> None:
         y.block_until_ready()
         return (dispatched - start) / (time.perf_counter() - start)
 
-    assert min(dispatched_part() for _ in range(5)) < 0.1
+    assert any(dispatched_part() < 0.1 for _ in range(5))
 
 
 def test_blocking_reading_and_going_on_elsewhere(ipu: jax.Device, cpu: jax.Device) -> None:

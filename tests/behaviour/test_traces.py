@@ -8,15 +8,19 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import forked
 from tilestep import open_report
 from tilestep.record.container import Tables, read_recording
 
-from .process import LIMIT_WALL_S, attempt, environment, python
+from .process import LIMIT_WALL_S, environment
+
+attempt, python = (partial(function, modules=forked.JAX) for function in (forked.attempt, forked.python))  # tilestep is not imported
 
 TRACES = """
     import tilestep

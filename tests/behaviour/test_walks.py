@@ -27,7 +27,7 @@ def recorded(folder: Path) -> Report:
     step = jax.jit(jax.grad(loss))
     with tilestep.profile(folder), jax.default_device(jax.devices("ipu")[0]):
         for _ in range(3):
-            step([np.ones((32, 256), np.float32)] * 4, np.ones((4096, 32), np.float32))[0].block_until_ready()
+            step([np.ones((32, 256), np.float32)] * 4, np.ones((1024, 32), np.float32))[0].block_until_ready()
     return tilestep.open_report(folder)
 
 

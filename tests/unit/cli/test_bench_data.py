@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import WITHOUT_NOHUP, run_python
+from tests.forked import run_python
+from tests.processes import WITHOUT_NOHUP
 from tilestep.cli import bench_data
 
 DATA = """

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import tilestep
-from tests.processes import run_python
+from tests.forked import run_python
 from tilestep.cli import bench_data, machines, main, make_parser, run
 
 

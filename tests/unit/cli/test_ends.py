@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import ROOT, run_python
+from tests import processes
+from tests.forked import run_python
+from tests.processes import ROOT
 
 NOTHING_RAN = "tilestep: nothing ran on bow-2000"
 LEFT = {  # programs that leave something behind
@@ -102,7 +104,7 @@ LEFT = {  # programs that leave something behind
 def test_a_program_that_leaves_something_ends_as_under_python(what: str, tmp_path: Path) -> None:
     script = tmp_path / "leaves.py"
     script.write_text(textwrap.dedent(LEFT[what]))
-    plain, ours = run_python(str(script)), run_python("-m", "tilestep", "run", str(script))
+    plain, ours = processes.run_python(str(script)), run_python("-m", "tilestep", "run", str(script))
     assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout)
     told, _, summary = ours.stderr.partition(f"\n{NOTHING_RAN}")
     assert told == plain.stderr
@@ -129,10 +131,19 @@ def test_callbacks_at_exit_come_after_the_summary() -> None:
     assert done.stderr.startswith(f"\n{NOTHING_RAN}")
 
 
+LOCALES = ({"LC_ALL": "C"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}, {"LC_ALL": "C.UTF-8"}, {"LC_ALL": "POSIX", "PYTHONUTF8": "1"})
+CODES = ("print('é', '\U0001f600')".encode(), b"print('\xff')", b"# -*- coding: latin-1 -*-\nprint('\xc3\xa9')")
+FAST = {(0, 0), (0, 1), (1, 0), (1, 1), (1, 2), (2, 2), (3, 1)}  # of (locale, code): each of both, and all in the one without UTF-8
+
+
 @pytest.mark.parametrize(
-    "environ", [{"LC_ALL": "C"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}, {"LC_ALL": "C.UTF-8"}, {"LC_ALL": "POSIX", "PYTHONUTF8": "1"}]
+    ("environ", "code"),
+    [
+        pytest.param(environ, code, marks=[] if (i, j) in FAST else [pytest.mark.slow])
+        for i, environ in enumerate(LOCALES)
+        for j, code in enumerate(CODES)
+    ],
 )
-@pytest.mark.parametrize("code", ["print('é', '\U0001f600')".encode(), b"print('\xff')", b"# -*- coding: latin-1 -*-\nprint('\xc3\xa9')"])
 def test_code_in_any_locale_runs_as_under_python(environ: dict[str, str], code: bytes) -> None:
     def run(*words: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(

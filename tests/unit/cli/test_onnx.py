@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 import pytest
 
-from tests.processes import run_python
+from tests.forked import run_python
 from tests.unit.onnx import crafted
 from tests.unit.onnx.models import linear, model, uniform
 

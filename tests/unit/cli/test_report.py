@@ -383,8 +383,18 @@ def test_the_name_of_a_file_does_not_reach_the_terminal_as_it_is(capsys: pytest.
     assert capsys.readouterr().err == "tilestep report show: no\\x1b[31m\\nfile: No such file or directory\n"
 
 
-@pytest.mark.parametrize("variables", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}])
-@pytest.mark.parametrize("arguments", [(), ("--json",)])
+STATED, OF_THE_LOCALE = {"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.mark.parametrize(
+    ("variables", "arguments"),
+    [
+        (STATED, ()),
+        (OF_THE_LOCALE, ("--json",)),
+        pytest.param(STATED, ("--json",), marks=pytest.mark.slow),
+        pytest.param(OF_THE_LOCALE, (), marks=pytest.mark.slow),
+    ],
+)
 def test_show_prints_to_a_terminal_that_knows_ascii_alone(
     runs: dict[str, str], variables: dict[str, str], arguments: tuple[str, ...]
 ) -> None:

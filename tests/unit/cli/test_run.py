@@ -17,7 +17,9 @@ from typing import Any
 
 import pytest
 
-from tests.processes import ROOT, WITHOUT_NOHUP, clean_environ, run_python
+from tests import processes
+from tests.forked import run_python
+from tests.processes import ROOT, WITHOUT_NOHUP, clean_environ
 from tests.unit.report.page.test_block import unpacked
 from tests.unit.report.page.test_document import parts
 from tilestep.cli import main, make_parser
@@ -56,21 +58,7 @@ def folder(tmp_path: Path) -> Path:
 
 def both(folder: Path, *words: str) -> tuple[CompletedProcess[str], CompletedProcess[str]]:
     """The same words given to python and to tilestep run, in `folder`."""
-
-    def start(*command: str) -> CompletedProcess[str]:
-        environ = clean_environ(os.environ) | {"PYTHONPATH": str(ROOT / "src") + os.pathsep + os.environ.get("PYTHONPATH", "")}
-        paths = os.pathsep.join(str(Path(entry).resolve()) for entry in environ["PYTHONPATH"].split(os.pathsep) if entry)
-        return subprocess.run(
-            (sys.executable, *command),
-            cwd=folder,
-            env=environ | {"PYTHONPATH": paths},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-
-    return start(*words), start("-m", "tilestep", "run", *words)
+    return processes.run_python(*words, folder=folder), run_python("-m", "tilestep", "run", *words, folder=folder)
 
 
 LATE = "tilestep run: --json stands after the program, so it is the program's own; where `tilestep run` is meant, put it before\n"

@@ -9,7 +9,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from tests.processes import run_python
+from tests.forked import run_python
 from tests.unit.cli.test_run import assert_nothing_is_named
 from tilestep.record.container import read_recording
 from tilestep.report.overview import overview

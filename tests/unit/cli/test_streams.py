@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import PROCESS_TIMEOUT_WALL_S, clean_environ, run_python
+from tests.forked import run_python
+from tests.processes import PROCESS_TIMEOUT_WALL_S, clean_environ
 from tilestep.cli import main
 
 NOTHING_RAN = "tilestep: nothing ran on bow-2000"
