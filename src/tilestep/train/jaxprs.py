@@ -41,7 +41,13 @@ MOVES: Final = frozenset({
 
 def flat_jaxpr(function: Callable[..., Pytree], *args: Pytree) -> ClosedJaxpr:
     """The traced function, with the equations of called functions in place of the calls."""
-    return _jax.make_jaxpr(inlined(_jax.make_jaxpr(function)(*args)))(*_jax.tree.leaves(args))
+    return flat_jaxpr_and_structure(function, *args)[0]
+
+
+def flat_jaxpr_and_structure(function: Callable[..., Pytree], *args: Pytree) -> tuple[ClosedJaxpr, Any]:
+    """(the function as `flat_jaxpr` has it, the structure of its result)."""
+    closed, result = _jax.make_jaxpr(function, return_shape=True)(*args)
+    return _jax.make_jaxpr(inlined(closed))(*_jax.tree.leaves(args)), _jax.tree.structure(result)
 
 
 def inlined(closed: ClosedJaxpr, calls: Collection[str] = tuple(CALLS)) -> Callable[..., list[jax.Array]]:
