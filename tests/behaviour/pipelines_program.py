@@ -314,7 +314,7 @@ def queues() -> None:
     tell("inference", pipeline.step(state, x)[1])
 
 
-def in_turns(rounds: int = 200) -> None:
+def in_turns(rounds: int = 100) -> None:
     """Two pipelines over the same processes, of which neither waits for the other: each gets what is its own."""
     pipelines = [
         Pipeline(
