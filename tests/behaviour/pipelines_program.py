@@ -111,14 +111,25 @@ if PROCESS == 0:
 
 
 def watching() -> None:
-    """Values of the inside: each is in the process of its stage."""
+    """Values of the inside, each in the process of its stage, where backward is in two parts, and where weights change."""
+    watch_inside("zero_bubble", "stale")
+    watch_after_a_failure()
+
+
+def watching_interleaved() -> None:
+    """As `watching`, where forward and backward take turns."""
+    watch_inside("interleaved")
+
+
+def watch_inside(*schedules: str) -> None:
+    """Args: schedules: of pipelines, one after the other."""
 
     def marked(p: Any, *args: Any) -> Any:
         x, label = dense(p, *args)
         return watched(x, "x"), label
 
     params = parameters()
-    for schedule in ("interleaved", "zero_bubble", "stale"):
+    for schedule in schedules:
         pipeline = Pipeline(
             [lambda p, *e: tuple(map(watched, embed(p, *e), ("h", "label"))), marked, head],
             optax.sgd(0.5),
@@ -132,6 +143,10 @@ def watching() -> None:
         for turn in range(2):
             state, seen = pipeline.step(state, batches(turn, MICROBATCHES))
         tell(f"watching_{schedule}", (state, seen.outputs[0], seen.values))
+
+
+def watch_after_a_failure() -> None:
+    """A stage raises; what the next step has is what is told."""
     pipeline = Pipeline(
         [lambda p, x: watched(x * p, "a"), refusing, lambda p, x: (watched(x, "b") * p).sum()],
         optax.sgd(0.01),
@@ -299,7 +314,7 @@ def queues() -> None:
     tell("inference", pipeline.step(state, x)[1])
 
 
-def in_turns() -> None:
+def in_turns(rounds: int = 100) -> None:
     """Two pipelines over the same processes, of which neither waits for the other: each gets what is its own."""
     pipelines = [
         Pipeline(
@@ -313,11 +328,16 @@ def in_turns() -> None:
         for _ in range(2)
     ]
     states = [pipeline.init([np.float32(1), np.float32(0)]) for pipeline in pipelines]
-    for rounds in range(600):
+    for turn in range(rounds):
         for number, pipeline in enumerate(pipelines):
             states[number], losses = pipeline.step(states[number], np.full((1, 1), 1 + number, np.float32))
-            if rounds % 150 == 149:
-                tell(f"in turns {number} {rounds}", losses)
+            if turn % (rounds // 4) == rounds // 4 - 1:
+                tell(f"in turns {number} {turn}", losses)
+
+
+def many_in_turns() -> None:
+    """As `in_turns`, for longer."""
+    in_turns(600)
 
 
 # ------------------------------------------------------------------------------------------------------------- what goes wrong
@@ -508,7 +528,10 @@ def resumed() -> None:
 
 PARTS = {
     part.__name__: part
-    for part in (brief, watching, classes, schedules, across, replicated, queues, in_turns, failures, interrupted, resumed)
+    for part in (
+        *(brief, watching, watching_interleaved, classes, schedules, across, replicated, queues),
+        *(in_turns, many_in_turns, failures, interrupted, resumed),
+    )
 }
 
 

@@ -108,7 +108,7 @@ def require_named(ended: list[Ended], victim: int, words: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 4])
 def test_each_schedule_and_option_has_the_values_of_one_process(count: int) -> None:
-    require_values_of_one_process(count, "schedules", "across", "replicated", "queues")
+    require_values_of_one_process(count, "schedules", "across", "replicated", "queues", "watching_interleaved", "many_in_turns")
 
 
 @pytest.mark.slow

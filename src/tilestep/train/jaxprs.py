@@ -41,7 +41,13 @@ MOVES: Final = frozenset({
 
 def flat_jaxpr(function: Callable[..., Pytree], *args: Pytree) -> ClosedJaxpr:
     """The traced function, with the equations of called functions in place of the calls."""
-    return _jax.make_jaxpr(inlined(_jax.make_jaxpr(function)(*args)))(*_jax.tree.leaves(args))
+    return flat_jaxpr_and_structure(function, *args)[0]
+
+
+def flat_jaxpr_and_structure(function: Callable[..., Pytree], *args: Pytree) -> tuple[ClosedJaxpr, Any]:
+    """(the function as `flat_jaxpr` has it, the structure of its result)."""
+    closed, result = _jax.make_jaxpr(function, return_shape=True)(*args)
+    return _jax.make_jaxpr(inlined(closed))(*_jax.tree.leaves(args)), _jax.tree.structure(result)
 
 
 def inlined(closed: ClosedJaxpr, calls: Collection[str] = tuple(CALLS)) -> Callable[..., list[jax.Array]]:
@@ -139,20 +145,29 @@ def halves(
 
 def _evaluated(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[jax.Array], calls: Collection[str]) -> list[jax.Array]:
     values = dict(zip(jaxpr.constvars, consts, strict=True)) | dict(zip(jaxpr.invars, args, strict=True))
+    plain: list[JaxprEqn] = []  # equations in a row that are no calls: together they are evaluated faster than one by one
     for equation in jaxpr.eqns:
         name = equation.primitive.name
         inner = equation.params.get(CALLS[name]) if name in calls else None
         if inner is None:
-            outputs = [variable for variable in equation.outvars if not isinstance(variable, DropVar)]
-            values.update(zip(outputs, computed([equation], values, outputs), strict=True))
+            plain.append(equation)
             continue
+        values.update(_computed_all(plain, values))
+        plain.clear()
         operands = [_read(values, atom) for atom in equation.invars]
         if name in CHECKPOINTS and equation.params["differentiated"] and equation.params["prevent_cse"] is not False:
             operands = _jax.lax.optimization_barrier(operands)  # so that the compiler does not merge it with the first computation
         with _jax.named_scope(str(equation.params.get("name", name))):
             results = _evaluated(getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), operands, calls)
         values.update(zip(equation.outvars, results, strict=True))
+    values.update(_computed_all(plain, values))
     return [_read(values, atom) for atom in jaxpr.outvars]
+
+
+def _computed_all(equations: Sequence[JaxprEqn], values: Mapping[Var, jax.Array]) -> dict[Var, jax.Array]:
+    """All results of equations."""
+    outputs = [variable for equation in equations for variable in equation.outvars if not isinstance(variable, DropVar)]
+    return dict(zip(outputs, computed(equations, values, outputs), strict=True)) if equations else {}
 
 
 def _read(values: Mapping[Var, jax.Array], atom: Var | Literal) -> jax.Array:

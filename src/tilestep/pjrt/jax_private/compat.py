@@ -5,13 +5,14 @@ Tested with jax 0.10.2 (Python 3.11) and 0.12.0 (Python 3.13).
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import logging
 import threading
 import types
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Any, Final
 
 import jax
 import jax.interpreters.mlir
@@ -50,6 +51,9 @@ ANALYSIS_PASSES_OFF = (
 ANALYSIS_OPTIONS = (("xla_cpu_use_fusion_emitters", True),) if parse(jax.__version__) < (0, 11, 0) else ()
 # This pass takes a draw of random numbers that has not been expanded for an elementwise operation, and a failed check ends the process.
 PASSES_OFF_WITH_DRAWS = ",reshape-mover"
+
+_CONTEXT_TURNS: Final = 100  # blocks for which an MLIR context serves, which keeps all types, places and constants that it has had
+_idle_contexts: Final[list[tuple[Any, int]]] = []  # contexts that nobody uses now, and for how many blocks they have served
 
 
 # ---------------------------------------------------------------------------------------------------------- registration
@@ -323,9 +327,20 @@ def join(arrays: Sequence[Any], sharding: Any) -> Any:
 # --------------------------------------------------------------------------------------------------------------- compile
 
 
-def make_context() -> Any:
-    """An MLIR context with every dialect that JAX emits."""
-    return mlir.make_ir_context()
+@contextlib.contextmanager
+def make_context() -> Generator[Any]:
+    """An MLIR context with every dialect that JAX emits, for a `with` block: nobody else has it meanwhile.
+
+    To make one takes as long as to read a small program, so that one that a block has left serves further blocks.
+    """
+    try:
+        context, turns = _idle_contexts.pop()
+    except IndexError:
+        context, turns = mlir.make_ir_context(), 0
+    with context:
+        yield context
+    if turns < _CONTEXT_TURNS:
+        _idle_contexts.append((context, turns + 1))
 
 
 def parse_program(code: bytes, context: Any) -> Module:

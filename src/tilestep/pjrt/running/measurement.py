@@ -15,7 +15,7 @@ from tilestep.errors import RecordingError
 from tilestep.pjrt.jax_private import compat
 from tilestep.pjrt.running.jax_programs import is_jax_program
 from tilestep.pjrt.running.journal import Begin, Journal
-from tilestep.pjrt.running.program_source import ProgramSource, one_context
+from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.plan.liveness import Liveness
 from tilestep.plan.steps import Program, leaves
 from tilestep.program.frames import without_frames
@@ -69,8 +69,7 @@ class Measurement:
         if not self.refused:
             return None
         end, builder, plans = self.span.end, Builder(kind="run"), _Plans()
-        with one_context():
-            compiled = {key: _with_source(None, source, plans, hlo=True, memory=True) for key, source in self.refused.items()}
+        compiled = {key: _with_source(None, source, plans, hlo=True, memory=True) for key, source in self.refused.items()}
         capture(builder, Span(system=self.span.system, begin=end, end=end, history=None), compiled, runs_in_detail=0)
         if files := source_files(each.program for each in compiled.values()):
             builder.put_json("sources", files)
@@ -79,8 +78,7 @@ class Measurement:
     def add_to(self, builder: Builder, *, journal: bool, hlo: bool, lines: bool, memory: bool = True) -> None:
         """Adds the emulated part of a recording to one that is being made."""
         span = self.span if journal else Span(system=self.span.system, begin=self.span.begin, end=self.span.end, history=None)
-        with one_context():
-            compiled = self._compiled(span, hlo=hlo, memory=memory)
+        compiled = self._compiled(span, hlo=hlo, memory=memory)
         if not lines:
             compiled = {key: replace(of, hlo=None if of.hlo is None else without_frames(of.hlo)) for key, of in compiled.items()}
         capture(builder, span, compiled, runs_in_detail=self.engine.runs_in_detail, lines=lines)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-from collections.abc import Iterator
-from contextvars import ContextVar
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -16,18 +13,6 @@ from tilestep.pjrt.jax_private import compat
 from tilestep.pjrt.jax_private.mlir import custom_call_target, set_attribute_int, text_without_locations, walk
 from tilestep.plan import Liveness, Program, lower_in_detail
 from tilestep.program import parse_hlo
-
-_context: ContextVar[Any] = ContextVar("context", default=None)
-
-
-@contextlib.contextmanager
-def one_context() -> Iterator[None]:
-    """Inside the block all fingerprints are worked out in one MLIR context, because to make one takes longer than the rest."""
-    token = _context.set(compat.make_context())
-    try:
-        yield
-    finally:
-        _context.reset(token)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +49,7 @@ class ProgramSource:
         Lines of the user's source don't count, so a program is the same wherever it stands and whoever calls it. What a callback does is
         not known, so it does not count either.
         """
-        with _context.get() or compat.make_context() as context:
+        with compat.make_context() as context:
             context.allow_unregistered_dialects = True
             module = compat.parse_program(self.code, context)
             walk(module, _forget_callback)

@@ -11,8 +11,12 @@ from tests.unit.popart.optimizers.running import BATCHES, START, assert_close, t
 from tilestep.popart.enums import AdamMode, AdaptiveMode, MeanReductionStrategy, ReductionType, SGDAccumulatorAndMomentum, WeightDecayMode
 from tilestep.popart.optimizers import SGD, Adam, Adaptive, ConstSGD
 
-CONST = pytest.mark.parametrize("const", [True, False], ids=["const", "changeable"])
-MICROBATCHES = pytest.mark.parametrize("count", [1, 3])
+# Whether values are constants, and how many microbatches an update has. The long tests cross both.
+KINDS = pytest.mark.parametrize(
+    ("const", "count"),
+    [(True, 1), (False, 3), pytest.param(True, 3, marks=pytest.mark.slow), pytest.param(False, 1, marks=pytest.mark.slow)],
+    ids=["const-1", "changeable-3", "const-3", "changeable-1"],
+)
 DECAY_MODES = pytest.mark.parametrize("decay_mode", WeightDecayMode, ids=lambda mode: mode.name)
 REDUCTIONS = {
     "sum": {"reduction": ReductionType.Sum},
@@ -21,8 +25,7 @@ REDUCTIONS = {
 }
 
 
-@CONST
-@MICROBATCHES
+@KINDS
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 def test_sgd_without_momentum(const: bool, count: int, decay: float) -> None:
     given = values({"defaultLearningRate": 0.05, "defaultWeightDecay": decay, "defaultDampening": 0.2, "lossScaling": 8.0}, const=const)
@@ -31,8 +34,7 @@ def test_sgd_without_momentum(const: bool, count: int, decay: float) -> None:
     assert_close(actual, np.stack(list(reference.sgd(START, BATCHES[count], lr=0.05, wd=decay, dm=0.2))))
 
 
-@CONST
-@MICROBATCHES
+@KINDS
 @pytest.mark.parametrize("kept", SGDAccumulatorAndMomentum, ids=lambda kept: kept.name)
 @pytest.mark.parametrize(("dampening", "nesterov"), [(0.0, False), (0.3, False), (0.0, True)], ids=["plain", "dampened", "nesterov"])
 def test_sgd_with_momentum(const: bool, count: int, kept: SGDAccumulatorAndMomentum, dampening: float, nesterov: bool) -> None:
@@ -58,8 +60,7 @@ def test_const_sgd() -> None:
     assert_close(actual, np.stack(list(reference.sgd(START, BATCHES[1], lr=0.05, wd=0.1))))
 
 
-@CONST
-@MICROBATCHES
+@KINDS
 @DECAY_MODES
 @pytest.mark.parametrize("mode", AdamMode, ids=lambda mode: mode.name)
 def test_adam(const: bool, count: int, decay_mode: WeightDecayMode, mode: AdamMode) -> None:
@@ -81,8 +82,7 @@ def test_adam(const: bool, count: int, decay_mode: WeightDecayMode, mode: AdamMo
 ADAPTIVE_MODES = [(mode, False) for mode in AdaptiveMode] + [(AdaptiveMode.RMSProp, True), (AdaptiveMode.CenteredRMSProp, True)]
 
 
-@CONST
-@MICROBATCHES
+@KINDS
 @DECAY_MODES
 @pytest.mark.parametrize("momentum", [0.0, 0.7])
 @pytest.mark.parametrize(("mode", "tf"), ADAPTIVE_MODES, ids=lambda value: getattr(value, "name", "tf" if value else "popart"))

@@ -74,12 +74,15 @@ def _trained(**given: Any) -> tuple[popart.TrainingSession, int]:
 
 
 @functools.cache
-def _usual() -> int:
-    return _trained()[1]
+def _usual(*, pipelined: bool = True) -> tuple[popart.TrainingSession, int]:
+    """As `_trained` has it: the sessions with which others are compared."""
+    return _trained() if pipelined else _trained(enablePipelining=False)
 
 
 def _cycles(**given: Any) -> int:
-    return _trained(**given)[1] if given else _usual()
+    if given in ({}, {"enablePipelining": False}):
+        return _usual(pipelined=not given)[1]
+    return _trained(**given)[1]
 
 
 def test_the_mode_of_virtual_graphs_decides_who_places_operators() -> None:
@@ -183,6 +186,6 @@ def test_the_forward_part_of_a_pipeline_runs_alone() -> None:
     session, _ = _trained(createImplicitPipeliningFwdOnlyProgram=True)
     anchors = session.initAnchorArrays()
     session.run("implicitPipeliningFwdOnly", popart.PyStepIO(inputs, anchors))
-    plain, _ = _trained()
+    plain, _ = _usual()
     with pytest.raises(popart.popart_exception, match=r"^\[Devicex::run\] Program implicitPipeliningFwdOnly not found"):
         plain.run("implicitPipeliningFwdOnly", popart.PyStepIO(inputs, anchors))

@@ -74,8 +74,16 @@ def test_weights_and_state_are_anchored_by_each_replica() -> None:
     same(found["UpdatedVar___w"][1, 0], expected.weight)
 
 
-@pytest.mark.parametrize("reduction", ["Sum", "Post", "Running"])
-@pytest.mark.parametrize("optimizer", ["Combined", "Separate", "Adam", "Adaptive"])
+@pytest.mark.parametrize(
+    ("optimizer", "reduction"),
+    [
+        *(("Combined", reduction) for reduction in ("Sum", "Post", "Running")),
+        *(("Separate", "Running"), ("Adam", "Post"), ("Adaptive", "Sum")),
+        *(pytest.param("Separate", reduction, marks=pytest.mark.slow) for reduction in ("Sum", "Post")),
+        *(pytest.param("Adam", reduction, marks=pytest.mark.slow) for reduction in ("Sum", "Running")),
+        *(pytest.param("Adaptive", reduction, marks=pytest.mark.slow) for reduction in ("Post", "Running")),
+    ],
+)
 def test_optimizers_of_replicas_reduce_as_accumulation_does(optimizer: str, reduction: str) -> None:
     values = {"defaultLearningRate": (0.05, False), "lossScaling": (16.0, False)}
     momentum = {**values, "defaultMomentum": (0.5, True)}

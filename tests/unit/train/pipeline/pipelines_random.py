@@ -229,6 +229,7 @@ def test_any_pipeline_trains_as_one_device_does(drawn: Drawn) -> None:
     check(drawn)
 
 
+@pytest.mark.slow
 def test_halves_in_a_norm_are_all_that_differs() -> None:
     """The case of which `check` speaks."""
     devices = (0, 2, 2, 0, 0, 0, 2, 3, 3, 1, 3, 2)

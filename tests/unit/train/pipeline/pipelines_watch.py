@@ -123,32 +123,35 @@ def reduced(rows: Any, how: str) -> Any:
     return rows if how == "all" else rows[-1] if how == "last" else rows.sum(0, dtype=rows.dtype)
 
 
+SOME: dict[Any, Any] = {key: ("sum", "last", "all")[number % 3] for number, key in enumerate(ALL)}
+REDUCED: list[Any] = [  # options with which totals take other ways
+    {"pipeline_schedule": "zero_bubble"},
+    {"program": "single"},
+    {"offload_activations": True, "check_nans": True},
+    {"device_mapping": [(0, 1), [(2, 3), (4, 5)], (6, 7), (0, 1)]},
+]
+
+
 @pytest.mark.parametrize(
-    "options",
+    ("options", "watch"),
     [
-        {"pipeline_schedule": "grouped"},
-        {"pipeline_schedule": "interleaved", "reduction": "running_mean"},
-        {"pipeline_schedule": "zero_bubble"},
-        {"pipeline_schedule": "sequential", "device_mapping": [0, [0, 0], 0, 0]},
-        {"program": "single"},
-        {"recompute": "full"},
-        {"offload_activations": True, "check_nans": True},
-        {"device_mapping": [(0, 1), [(2, 3), (4, 5)], (6, 7), (0, 1)]},
+        ({"pipeline_schedule": "grouped"}, ALL),
+        ({"pipeline_schedule": "grouped"}, SOME),
+        ({"pipeline_schedule": "interleaved", "reduction": "running_mean"}, ALL),
+        ({"pipeline_schedule": "sequential", "device_mapping": [0, [0, 0], 0, 0]}, ALL),
+        ({"recompute": "full"}, ALL),
+        *((options, SOME) for options in REDUCED),
+        *(pytest.param(options, ALL, marks=pytest.mark.slow) for options in REDUCED),
     ],
-    ids=str,
+    ids=lambda value: {id(ALL): "all", id(SOME): "some"}.get(id(value), str(value)),
 )
-def test_values_and_gradients_are_those_of_the_whole_model(options: Any) -> None:
+def test_values_and_gradients_are_those_of_the_whole_model(options: Any, watch: Any) -> None:
     elements = batches(0, COUNT)
-    seen = seen_in_a_step(ALL, elements, **options)
+    seen = seen_in_a_step(watch, elements, **options)
     rows = rows_expected(elements)
-    assert list(seen.values) == list(ALL)
-    assert_near(seen.values, {key: rows[key] for key in ALL}, NEAR)
-    np.testing.assert_array_equal(seen.values["label"], elements[1])
-    if "recompute" in options or options.get("pipeline_schedule") in ("interleaved", "sequential"):
-        return  # the programs are those of another case
-    some: dict[Any, Any] = {key: ("sum", "last", "all")[number % 3] for number, key in enumerate(ALL)}
-    seen = seen_in_a_step(some, elements, **options)
-    assert_near(seen.values, {key: reduced(rows[key], how) for key, how in some.items()}, NEAR)
+    assert list(seen.values) == list(watch)
+    assert_near(seen.values, {key: reduced(rows[key], how) for key, how in watch.items()}, NEAR)
+    np.testing.assert_array_equal(seen.values["label"], reduced(elements[1], watch["label"]))
 
 
 def test_replicas_have_an_axis_of_their_own() -> None:
@@ -156,13 +159,13 @@ def test_replicas_have_an_axis_of_their_own() -> None:
     elements = jax.tree.map(lambda *both: np.stack(both, 1), one, two)
     options: Any = {"replicas": 2, "device_mapping": [0, [1, 2], 1, 3], "shard_optimizer_state": True}
     key = parameter((1, 0), "w")
-    seen = seen_in_a_step({**ALL, key: "last"}, elements, **options)
-    rows = [rows_expected(own) for own in (one, two)]
-    assert_near({k: v for k, v in seen.values.items() if k != key}, {k: np.stack([own[k] for own in rows], 1) for k in ALL}, NEAR)
-    assert seen.values[key].shape == (WIDTH, WIDTH)  # all replicas have the same
     some: dict[Any, Any] = {"in jit": "sum", gradient("in scan"): "sum", "scores": "last"}
-    seen = seen_in_a_step(some, elements, **options)
-    assert_near(seen.values, {k: np.stack([reduced(own[k], how) for own in rows]) for k, how in some.items()}, NEAR)
+    seen = seen_in_a_step({**ALL, **some, key: "last"}, elements, **options)
+    rows = [rows_expected(own) for own in (one, two)]
+    whole = [k for k in ALL if k not in some]
+    assert_near({k: seen.values[k] for k in whole}, {k: np.stack([own[k] for own in rows], 1) for k in whole}, NEAR)
+    assert_near({k: seen.values[k] for k in some}, {k: np.stack([reduced(own[k], how) for own in rows]) for k, how in some.items()}, NEAR)
+    assert seen.values[key].shape == (WIDTH, WIDTH)  # all replicas have the same
 
 
 @pytest.mark.parametrize("program", ["stages", "single"])

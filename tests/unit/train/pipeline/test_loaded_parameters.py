@@ -19,7 +19,7 @@ from tilestep.train import Pipeline, schedules
 from tilestep.train.schedules import Kind, traced
 from tilestep.train.untyped import jax, jnp
 
-STAGES, WIDTH, ROWS, COUNT = 6, 64, 4, 2
+STAGES, WIDTH, ROWS, COUNT = 4, 64, 4, 2
 RNG = np.random.default_rng(0)
 PARAMS: list[Any] = [
     {"w": RNG.normal(0, 0.2, (WIDTH, WIDTH)).astype(np.float32), "b": RNG.normal(0, 0.2, WIDTH).astype(np.float32), "n": np.int32(1)}
@@ -126,7 +126,7 @@ def test_some_parameters_may_be_away_and_ties_and_an_optimiser_across_stages_fin
     across = optax.chain(optax.clip_by_global_norm(0.1), optax.adam(0.01))
     for optimizer, options in (
         (across, {"offload_optimizer_state": {"parameters": lambda path, leaf: path == "w"}}),
-        (optax.adam(0.01), {"offload_optimizer_state": AWAY, "tied": [[(0, "w"), (4, "w")]]}),
+        (optax.adam(0.01), {"offload_optimizer_state": AWAY, "tied": [[(0, "w"), (2, "w")]]}),
     ):
         params: Any = [{**own, "w": PARAMS[0]["w"]} for own in PARAMS]
         found: list[Any] = []
@@ -137,7 +137,7 @@ def test_some_parameters_may_be_away_and_ties_and_an_optimiser_across_stages_fin
                 COUNT,
                 pipeline_schedule="sequential",
                 devices=jax.devices("ipu"),
-                device_mapping=[0, 1] * 3,
+                device_mapping=[0, 1] * 2,
                 program="stages",
                 **own,
             )
@@ -209,8 +209,8 @@ def test_more_stages_take_no_more_memory_of_a_chip_in_inference() -> None:
 
 def test_more_stages_take_only_more_code_in_training() -> None:
     """Each has an update of its own, whose code depends little on how wide it is."""
-    wide, narrow = (peak(8, width, training=True) - peak(4, width, training=True) for width in (1024, 512))
-    assert abs(wide - narrow) < 4 * 1024**2 // 1472 // 8  # of the bytes of a tile that the weights of one stage take
+    wide, narrow = (peak(5, width, training=True) - peak(3, width, training=True) for width in (1024, 512))
+    assert abs(wide - narrow) < 4 * 1024**2 // 1472 // 16  # of the bytes of a tile that the weights of one stage take
 
 
 def test_a_trace_tells_when_parameters_were_loaded() -> None:

@@ -28,9 +28,8 @@ def run(names: str, *options: str, environ: Mapping[str, str] = CPUS) -> None:
 @pytest.mark.parametrize(
     "names",
     [
-        "device_put.py compiled_call.py pipelines.py pipelines_random.py",
+        "device_put.py compiled_call.py pipelines.py pipelines_random.py pipelines_interrupts.py pipelines_resumed.py",
         "pipelines_options.py pipelines_optimizers.py pipelines_outputs.py pipelines_failures.py pipelines_watch.py",
-        "pipelines_interrupts.py pipelines_resumed.py",
     ],
 )
 def test_pipelines_on_several_devices_of_cpu(names: str) -> None:
@@ -48,6 +47,7 @@ def test_pipelines_on_several_devices_of_cpu(names: str) -> None:
         "pipelines_random.py",
         "pipelines_interrupts.py",
         "pipelines_resumed.py",
+        "pipelines_watch.py",
     ],
 )
 def test_more_of_them(name: str) -> None:
@@ -57,7 +57,3 @@ def test_more_of_them(name: str) -> None:
 @pytest.mark.slow
 def test_ctrl_c_on_emulated_ipus() -> None:
     run("pipelines_interrupts.py", "-m", "not slow", environ=IPUS)
-
-
-def test_what_is_watched_on_emulated_ipus() -> None:
-    run("pipelines_watch_on_ipu.py", environ=IPUS)

@@ -75,15 +75,21 @@ def require_near(found: list[Any], wanted: list[Any]) -> None:
         np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("replica_reduction", ["sum", "mean"])
+CASES: list[tuple[int, str, Any]] = [
+    (2, "sum", {}),
+    (2, "running_mean", {"offload_optimizer_state": HOST}),
+    (2, "mean", {"optimizer": clipped()}),
+    (4, "running_mean", {"shard_optimizer_state": True}),
+    (4, "sum", {"shard_optimizer_state": 2, "offload_optimizer_state": HOST, "optimizer": clipped()}),
+]
+
+
 @pytest.mark.parametrize(
-    ("replicas", "reduction", "options"),
+    ("replicas", "reduction", "options", "replica_reduction"),
     [
-        (2, "sum", {}),
-        (2, "running_mean", {"offload_optimizer_state": HOST}),
-        (2, "mean", {"optimizer": clipped()}),
-        (4, "running_mean", {"shard_optimizer_state": True}),
-        (4, "sum", {"shard_optimizer_state": 2, "offload_optimizer_state": HOST, "optimizer": clipped()}),
+        (*CASES[0], "sum"),
+        *((*case, "mean") for case in CASES),
+        *(pytest.param(*case, "sum", marks=pytest.mark.slow) for case in CASES[1:]),
     ],
 )
 def test_a_pipeline_takes_the_sum_or_the_mean_of_its_replicas(replicas: int, reduction: str, options: Any, replica_reduction: str) -> None:

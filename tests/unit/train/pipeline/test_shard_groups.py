@@ -63,10 +63,14 @@ def trained(name: str, text: str) -> Trained:
     return Trained(state, found)
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_values_are_those_without_division_and_groups_have_copies(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [("adam", ("1", "2", "4", "True")), ("clipped", ("2", "4")), pytest.param("clipped", ("1", "True"), marks=pytest.mark.slow)],
+)
+def test_values_are_those_without_division_and_groups_have_copies(name: str, texts: tuple[str, ...]) -> None:
     whole = trained(name, "False")
-    for text, members in ("1", 1), ("2", 2), ("4", 4), ("True", 4):
+    for text in texts:
+        members = REPLICAS if text == "True" else int(text)
         found = trained(name, text)
         for own, other in zip(jax.tree.leaves(unsharded(found.state)), jax.tree.leaves(whole.state), strict=True):
             np.testing.assert_allclose(np.asarray(own), np.asarray(other), rtol=1e-5, atol=1e-6)  # sums in another order
@@ -80,11 +84,14 @@ def test_values_are_those_without_division_and_groups_have_copies(name: str) -> 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_larger_part_takes_longer_to_the_host_and_all_has_a_price(name: str) -> None:
-    whole, one, two, four = (trained(name, text) for text in ("False", "1", "2", "4"))
-    assert four.cycles("host-call") < two.cycles("host-call") < one.cycles("host-call") <= whole.cycles("host-call")
+    whole, two, four = (trained(name, text) for text in ("False", "2", "4"))
+    assert four.cycles("host-call") < two.cycles("host-call") < whole.cycles("host-call")
     # Of n gradients a replica sends 3n/4 to be scattered and 3n/4 to be gathered, or 3 times n/2: as much. Those that are summed whole are
     # not scattered.
-    assert 0 < two.cycles("collective") <= four.cycles("collective") == trained(name, "True").cycles("collective")
+    assert 0 < two.cycles("collective") <= four.cycles("collective")
+    if name == "adam":
+        assert two.cycles("host-call") < trained(name, "1").cycles("host-call") <= whole.cycles("host-call")
+        assert trained(name, "True").cycles("collective") == four.cycles("collective")
     assert (name == "clipped") == (two.cycles("collective") < four.cycles("collective"))
     assert {program.fallback_ops for program in two.profile.profile.programs} == {()}
 

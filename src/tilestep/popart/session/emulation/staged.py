@@ -85,7 +85,7 @@ class StagedEmulation:
 
     def tile_bytes(self, ipu: int) -> int:
         """Bytes on the fullest tile of an IPU."""
-        return self._plays.live.uses[ipu].peak_bytes
+        return self._plays.uses[ipu].peak_bytes
 
     def report(self) -> Report:
         """The recording of the session so far, opened: its programs and its runs."""
@@ -93,7 +93,7 @@ class StagedEmulation:
 
     def summary(self) -> str:
         """The figures of the session so far as text."""
-        return told(self._plays.measured(), self._plays.live.uses, self._plays.program)
+        return told(self._plays.measured(), self._plays.uses, self._plays.program)
 
     def reset_profile(self) -> None:
         """Reports count from now on. What is on the device stays there."""

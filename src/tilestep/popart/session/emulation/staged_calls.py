@@ -76,17 +76,16 @@ class StagedPlay:
 
     Args:
         program: what the session runs.
-        record: whether the timeline is kept.
 
     Attributes:
         played: how many calls of the session it has seen.
         uses: of each IPU, bytes on its fullest tile.
     """
 
-    def __init__(self, notes: StagedNotes, program: StagedProgram, *, record: bool = False) -> None:
+    def __init__(self, notes: StagedNotes, program: StagedProgram) -> None:
         initialize()
         self.played = 0
-        self._notes, self._program, self._record = notes, program, record
+        self._notes, self._program, self._record = notes, program, False
         self._machine: MachineBeside = machine_beside(notes.machine, notes.options.plan)
         self.journal = self._machine.journal()
         self.journal.said = Said(program.stages, notes.line)
@@ -107,6 +106,10 @@ class StagedPlay:
     @property
     def _group(self) -> str:
         return self._notes.name or "session"
+
+    def record(self) -> None:
+        """Keeps the timeline of what is played from now on."""
+        self._record = True
 
     def play(self, end: int) -> None:
         """Moves the clocks by the session's calls up to a number, the first being 0."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ import jax
 
 from tilestep.popart.enums import RecomputationType, ReplicatedTensorSharding, TensorStorage
 from tilestep.popart.names import reservedAccumPrefix
-from tilestep.popart.optimizers import Optimizer, UpdateContext
+from tilestep.popart.optimizers import Optimizer, UpdateContext, UpdateRule
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.options.kept import LOCATIONS, Subject, location_of
 from tilestep.popart.options.placement_checks import implicit_pipeline, replicas_of
@@ -19,7 +19,7 @@ from tilestep.popart.session.emulation.anchors_advice import returned_of
 from tilestep.popart.session.emulation.schedules import cycles_of, one_by_one
 from tilestep.popart.session.emulation.stage_functions import stage_functions
 from tilestep.popart.session.emulation.staged_program import StagedProgram
-from tilestep.popart.session.emulation.staged_rule import staged_rule
+from tilestep.popart.session.emulation.staged_rule import RuleOf, staged_rule
 from tilestep.popart.session.plan import Plan
 from tilestep.popart.session.recompute import recompute_policies
 from tilestep.train.schedules import Schedule
@@ -41,7 +41,7 @@ def staged_program(plan: Plan, options: SessionOptions, optimizer: Optimizer | N
             mean_strategy=options.meanAccumulationAndReplicationReductionStrategy,
             loss_dtype=plan.names.analysis.types[loss].dtype,
         )
-        transformation = staged_rule(lambda params: optimizer.of_weights(params).rule(replace(context, params=params)))
+        transformation = staged_rule(_rules(optimizer.clone(), context))
     program = StagedProgram(
         stages=stage_functions(plan, loss, loss_scale=scale, policies=policies),
         schedule=schedule,
@@ -58,6 +58,19 @@ def staged_program(plan: Plan, options: SessionOptions, optimizer: Optimizer | N
         recomputed=_recomputed(plan, options, optimizer) if transformation is not None else None,
     )
     return program if plan.forward is None else replace(program, forward=_forward(program, plan, options))
+
+
+def _rules(optimizer: Optimizer, context: UpdateContext) -> RuleOf:
+    """The optimiser's rule for any of the parameters, each assembled once: a pipeline asks for the same ones again and again."""
+    known: dict[Hashable, UpdateRule] = {}
+
+    def rule_of(params: Mapping[str, jax.ShapeDtypeStruct]) -> UpdateRule:
+        key = tuple((name, spec.shape, spec.dtype) for name, spec in params.items())
+        if key not in known:
+            known[key] = optimizer.of_weights(params).rule(replace(context, params=params))
+        return known[key]
+
+    return rule_of
 
 
 def _recomputed(plan: Plan, options: SessionOptions, optimizer: Optimizer | None) -> Callable[[], StagedProgram] | None:

@@ -20,11 +20,15 @@ from tilestep.popart.session.emulation.staged_memory import require_fits, way_ou
 from tilestep.popart.session.emulation.staged_program import StagedProgram
 from tilestep.popart.session.emulation.staged_table import told
 from tilestep.popart.session.emulation.weights_advice import WeightReads
+from tilestep.sim import TileUse
 
 
 @final
 class Plays:
-    """The plays of one session: one whose timeline is kept, for reports, and one without, for cycles. Each is made when it is needed."""
+    """The plays of one session: one whose timeline is kept, for reports, and one without, for cycles. Each is made when it is needed.
+
+    The one that has shown whether the session fits has seen no call yet: it becomes the one that is needed first.
+    """
 
     def __init__(self, notes: StagedNotes) -> None:
         self._notes = notes
@@ -38,7 +42,19 @@ class Plays:
 
     @functools.cached_property
     def _recorded(self) -> StagedPlay:
-        return StagedPlay(self._notes, self.program, record=True)
+        play = vars(self).get("live")
+        if play is None or play.played:
+            play = StagedPlay(self._notes, self.program)
+        else:
+            del self.live
+        play.record()
+        return play
+
+    @property
+    def uses(self) -> tuple[TileUse, ...]:
+        """Of each IPU, bytes on its fullest tile."""
+        play = vars(self).get("_recorded")
+        return (self.live if play is None else play).uses
 
     @property
     def program(self) -> StagedProgram:
@@ -74,7 +90,7 @@ class Plays:
 
     def summary(self) -> str:
         """The figures of the whole session as text; '' if it was not prepared."""
-        return "" if self._notes.program is None else told(self.measured(whole=True), self.live.uses, self.program)
+        return "" if self._notes.program is None else told(self.measured(whole=True), self.uses, self.program)
 
     def require_fits(self) -> None:
         """Raises: OutOfMemoryException if the programs of an IPU do not fit into its tiles, and their data into streaming memory."""
@@ -87,7 +103,7 @@ class Plays:
             raise out_of_memory(error, summary=self._memory(), path="", first=first) from None
 
     def _memory(self) -> str:
-        return "\n".join(f"IPU {ipu}: {use.peak_bytes:,} B on the fullest tile" for ipu, use in enumerate(self.live.uses))
+        return "\n".join(f"IPU {ipu}: {use.peak_bytes:,} B on the fullest tile" for ipu, use in enumerate(self.uses))
 
     @property
     def page(self) -> Path | None:

@@ -18,7 +18,7 @@ import jax
 from jax.extend.core import Jaxpr, JaxprEqn
 
 from tilestep.train.gradients.accumulation import finished, promoted, zeros_for
-from tilestep.train.jaxprs import computed, flat_jaxpr, is_variable, needed
+from tilestep.train.jaxprs import computed, flat_jaxpr, flat_jaxpr_and_structure, is_variable, needed
 from tilestep.train.offload import in_memory, is_on_host, on_device, placed
 from tilestep.train.optimizers.sharded import LEAST_ELEMENTS, require_groups, unsharded
 from tilestep.train.pipeline.compile.joint_homes import homes_of, taints_of, work_of
@@ -61,8 +61,7 @@ class Joint:
         self._owner = [stage.number for stage, own in zip(stages, trained, strict=True) for _ in own]
         params = [_jax.tree.leaves(stage.params)[index] for stage, own in zip(stages, trained, strict=True) for index in own]
         specs = [_jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in params]
-        self._init = flat_jaxpr(self._first_state, specs, self._outputs)
-        self._state_structure = _jax.tree.structure(_jax.eval_shape(self._state_tree, specs, self._outputs))
+        self._init, self._state_structure = flat_jaxpr_and_structure(self._first_state, specs, self._outputs)
         gradients = _jax.tree.leaves(_jax.eval_shape(lambda: zeros_for(self._tree(specs), plan.accumulator_dtype)))
         self._update = flat_jaxpr(self._updated, gradients, specs, [variable.aval for variable in self._init.jaxpr.outvars], self._outputs)
         self._state_homes: list[Home] = []
@@ -98,12 +97,10 @@ class Joint:
     def _transformation(self, extras: Sequence[jax.Array]) -> Any:
         return self._plan.transformation(_jax.tree.unflatten(self._outputs_structure, extras))
 
-    def _state_tree(self, params: Sequence[jax.Array], extras: Sequence[jax.Array]) -> Any:
+    def _first_state(self, params: Sequence[jax.Array], extras: Sequence[jax.Array]) -> Any:
         tree = self._tree(params)
-        return self._transformation(extras).init(promoted(tree, zeros_for(tree, self._plan.accumulator_dtype)))
-
-    def _first_state(self, params: Sequence[jax.Array], extras: Sequence[jax.Array]) -> list[jax.Array]:
-        return [_jax.numpy.asarray(leaf) for leaf in _jax.tree.leaves(self._state_tree(params, extras))]
+        state = self._transformation(extras).init(promoted(tree, zeros_for(tree, self._plan.accumulator_dtype)))
+        return _jax.tree.map(_jax.numpy.asarray, state)
 
     def _updated(
         self, gradients: Sequence[jax.Array], params: Sequence[jax.Array], state: Sequence[Any], extras: Sequence[jax.Array]

@@ -92,7 +92,7 @@ def make_all(spec: PipelineSpec, traced: Traced, ties: Sequence[Sequence[Leaf]],
     if plan is not None:
         key = tuple((stage.placement, _structures(stage), _shapes(stage.params)) for stage in stages), packings, _shapes(stages[-1].outputs)
         if key not in known:
-            of_updates = make_updates(stages, packings, spec, plan, ties)
+            of_updates = make_updates(stages, packings, spec, plan, ties, known)
             known[key] = of_updates, tuple(_starter(*of_stage) for of_stage in zip(stages, packings, of_updates[0], strict=True))
         (updates, joint, groups), starts = known[key]
     read = {index for update in updates for index in update.extras} | set(joint.extras if joint is not None else ())
@@ -223,16 +223,23 @@ def _starter(stage: Stage, packings: Packings, update: Update) -> Program | None
 
 
 def make_updates(
-    stages: Sequence[Stage], packings: Sequence[Packings], spec: PipelineSpec, plan: OptimizerPlan, ties: Sequence[Sequence[Leaf]]
+    stages: Sequence[Stage],
+    packings: Sequence[Packings],
+    spec: PipelineSpec,
+    plan: OptimizerPlan,
+    ties: Sequence[Sequence[Leaf]],
+    known: KnownPrograms,
 ) -> tuple[tuple[Update, ...], Joint | None, tuple[tuple[int, ...], ...]]:
     """(each stage's update, that of all if the optimiser looks across them, groups of stages that are updated together).
 
+    Args:
+        known: as for `make_all`: it keeps whether the optimiser looks across stages.
     Raises:
         ValueError: for an optimiser that looks across stages, if the schedule updates them at different times.
     """
     copies = frozenset(leaf for tie in ties for leaf in tie[1:])
     tied = [frozenset(index for stage, index in copies if stage == number) for number in range(len(stages))]
-    joint = _joint(stages, packings, replace(spec, optimizer=plan), tied)
+    joint = _joint(stages, packings, replace(spec, optimizer=plan), tied, known)
     groups = _groups(len(stages), ties)
     if joint is not None:
         _require_one_time(spec.schedule)
@@ -282,19 +289,30 @@ def _groups(stages: int, ties: Sequence[Sequence[Leaf]]) -> tuple[tuple[int, ...
     return tuple(tuple(members) for members in groups.values())
 
 
-def _joint(stages: Sequence[Stage], packings: Sequence[Packings], spec: PipelineSpec, tied: Sequence[frozenset[int]]) -> Joint | None:
-    """The update of all stages at once, if the optimiser's work for one depends on the others; else None."""
+def _joint(
+    stages: Sequence[Stage], packings: Sequence[Packings], spec: PipelineSpec, tied: Sequence[frozenset[int]], known: KnownPrograms
+) -> Joint | None:
+    """The update of all stages at once, if the optimiser's work for one depends on the others; else None.
+
+    To find out which, it is traced for all stages and for each: once for the first state, and not again for the first run.
+    """
     trained = [tuple(index for index in stage.real_params if index not in tied[stage.number]) for stage in stages]
     if sum(map(bool, trained)) < 2:
         return None
     outputs: Spec = stages[-1].outputs
+    of_stages = tuple((stage.params_structure, _shapes(stage.params), own) for stage, own in zip(stages, trained, strict=True))
+    key = "separable", of_stages, _shapes(outputs) if spec.optimizer is not None and spec.optimizer.is_function else ()
+    if known.get(key):
+        return None
     joint = Joint(spec, stages, trained, outputs, [own.accumulators for own in packings])
     of_one = replace(spec, nest=lambda trees: trees[0])
 
     def alone(number: int) -> Joint:
         return Joint(of_one, [stages[number]], [trained[number]], outputs)
 
-    return None if joint.is_separable(alone) else joint
+    if key not in known:
+        known[key] = joint.is_separable(alone)
+    return None if known[key] else joint
 
 
 def _require_one_time(schedule: Schedule) -> None:

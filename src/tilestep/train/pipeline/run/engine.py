@@ -100,7 +100,8 @@ class Engine:
 
     def init(self, params: Sequence[Pytree], aux: Sequence[Pytree]) -> RunState:
         """The first state, as `first_state` has it."""
-        return first_state(self._spec, params, aux, _jax.device_put if self._processes is None else self._processes.put)
+        put = _jax.device_put if self._processes is None else self._processes.put
+        return first_state(self._spec, params, aux, put, self._programs.known())
 
     def run(
         self, state: RunState, batch: Batch, key: jax.Array | None, report: Report | None = None, accept: Accept | None = None

@@ -15,7 +15,7 @@ from tilestep.train.offload import placed
 from tilestep.train.pipeline.compile.packing import unpacked
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
 from tilestep.train.pipeline.compile.placement import Placement
-from tilestep.train.pipeline.compile.programs import make_updates
+from tilestep.train.pipeline.compile.programs import KnownPrograms, make_updates
 from tilestep.train.pipeline.compile.stage import Packings, Stage
 from tilestep.train.pipeline.compile.tied import leaves_tied, require_equal
 from tilestep.train.pipeline.compile.tracing import spec_of
@@ -25,7 +25,7 @@ from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 
-def first_state(spec: PipelineSpec, params: Sequence[Pytree], aux: Sequence[Pytree], put: Put) -> RunState:
+def first_state(spec: PipelineSpec, params: Sequence[Pytree], aux: Sequence[Pytree], put: Put, known: KnownPrograms) -> RunState:
     """Copies of parameters and auxiliary state on the stages' devices, and the optimiser's state of them.
 
     Where the optimiser is a function of the last stage's outputs, it has no state yet.
@@ -33,6 +33,7 @@ def first_state(spec: PipelineSpec, params: Sequence[Pytree], aux: Sequence[Pytr
     Args:
         params, aux: an entry for each stage.
         put: brings arrays to other devices.
+        known: as for `make_all`.
     Raises:
         ValueError: for tied parameters that differ.
         Exception: of the optimiser.
@@ -48,7 +49,7 @@ def first_state(spec: PipelineSpec, params: Sequence[Pytree], aux: Sequence[Pytr
         for number, (function, own) in enumerate(zip(spec.functions, state.stages, strict=True))
     ]
     nothing = Packings(params=unpacked(()), accumulators=unpacked(()), values=False)  # no gradients are added up
-    updates, joint, _ = make_updates(stubs, [nothing for _ in stubs], spec, plan, ties)
+    updates, joint, _ = make_updates(stubs, [nothing for _ in stubs], spec, plan, ties, known)
     trained = [[_jax.tree.leaves(own.params)[index] for index in update.trained] for own, update in zip(state.stages, updates, strict=True)]
     if joint is not None:
         return replace(state, joint=joint.init(trained, (), put))

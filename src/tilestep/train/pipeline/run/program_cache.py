@@ -109,7 +109,11 @@ class ProgramCache:
         )
         if spec.optimizer is not None:
             spec.optimizer.require_loss(spec.functions[-1].name, traced.stages[-1].outputs)
-        return make_all(spec, traced, leaves_tied(spec.ties, params), self._known.setdefault(options(), {}))
+        return make_all(spec, traced, leaves_tied(spec.ties, params), self.known())
+
+    def known(self) -> KnownPrograms:
+        """What was made for any shapes, with JAX's options as they are now."""
+        return self._known.setdefault(options(), {})
 
     def _are_plain(self, state: RunState) -> bool:
         return all(

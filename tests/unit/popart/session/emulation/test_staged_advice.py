@@ -64,8 +64,10 @@ def test_programs_have_names_that_a_session_explains(name: str, said: str) -> No
     assert program_name(name) == said
 
 
-def test_all_programs_of_a_session_are_said_so() -> None:
-    names = {program["name"] for program in profile(CHAIN, options(accumulation=4))["programs"]}
+def test_all_programs_of_a_small_session_are_said_so_and_it_is_told_nothing_that_is_not_worth_a_sentence() -> None:
+    found = profile(CHAIN, options(accumulation=4))
+    assert not {"feeds", "memory", "halves"} & {finding["kind"] for finding in found["findings"]}
+    names = {program["name"] for program in found["programs"]}
     assert {"stage 0 forward", "stage 1 forward and backward", "weights to IPU 0", "weights to IPU 1"} <= names
     assert not [name for name in names if "jit" in name or "_" in name]
 
@@ -100,10 +102,6 @@ def test_who_has_io_tiles_is_not_told_to_take_some() -> None:
     assert "numIOTiles" not in str(profile(WIDE, options(), tiles=1472, batches=8, settings=settings)["findings"])
 
 
-def test_small_inputs_are_not_worth_a_sentence() -> None:
-    assert "feeds" not in edits(CHAIN, options(accumulation=4))
-
-
 def test_stages_that_take_turns_are_told_to_pipeline_and_phases_are_not() -> None:
     shared: dict[str, Any] = {"tiles": 16, "batches": 16, "training": False, "calls": 8}
     large = Chain(ipus=range(2), width=256, rows=4, layers=2)
@@ -113,15 +111,13 @@ def test_stages_that_take_turns_are_told_to_pipeline_and_phases_are_not() -> Non
     assert "bubbles" not in edits(phased, options(phases=2), **shared)
 
 
-@pytest.mark.parametrize(
-    ("chain", "accumulation", "batches", "said"),
-    [
-        (Chain(ipus=range(3), width=256, rows=128), 5, 1, "SessionOptions.accumulationFactor: 40 in place of 5"),
-        (Chain(ipus=range(4), width=256), 0, 7, "batchesPerStep of DataFlow: "),
-    ],
-)
-def test_a_pipeline_that_is_empty_for_long_is_told_which_number_to_raise(chain: Chain, accumulation: int, batches: int, said: str) -> None:
-    assert edits(chain, options(accumulation=accumulation), batches=batches, calls=8)["bubbles"].startswith(said)
+def test_a_pipeline_that_is_empty_for_long_is_told_which_number_to_raise_and_with_an_option_its_code() -> None:
+    found = profile(Chain(ipus=range(3), width=256, rows=128), options(accumulation=5), batches=1, calls=8)["findings"]
+    [bubbles] = [finding for finding in found if finding["kind"] == "bubbles"]
+    assert bubbles["edit"].startswith("SessionOptions.accumulationFactor: 40 in place of 5")
+    assert bubbles["code"] == "found.accumulationFactor = 40"
+    stale = edits(Chain(ipus=range(4), width=256), options(), batches=7, calls=8)
+    assert stale["bubbles"].startswith("batchesPerStep of DataFlow: ")
 
 
 def test_a_pipeline_of_many_microbatches_is_not() -> None:
@@ -148,11 +144,12 @@ def test_what_a_microbatch_takes_does_not_depend_on_the_updates_of_a_call() -> N
 def test_set_up_stands_apart_from_what_a_run_takes_once_warm() -> None:
     """The weights take longer to come than a run takes, and yet the run is what the session is for."""
     large = Chain(ipus=range(2), width=1024)
-    warm = emulated(large, options(accumulation=4), tiles=256, calls=4).summary()
-    assert "Once warm, a run of program group 'session' takes" in warm.replace("\n", " ")
-    few = emulated(large, options(accumulation=4), tiles=256, calls=3).summary()
+    session = emulated(large, options(accumulation=4), tiles=256, calls=3)
+    few = session.summary()
     assert "The first of 3 runs of program group 'session', with all before it, takes" in " ".join(few.split())
     assert "Once warm" not in few
+    session.ran(name="a step")
+    assert "Once warm, a run of program group 'session' takes" in session.summary().replace("\n", " ")
 
 
 def test_a_session_without_runs_has_no_slowest_stage() -> None:
@@ -175,13 +172,11 @@ def test_tiles_that_are_too_full_are_told_what_helps_in_popart() -> None:
     assert full
     assert full[0]["urgent"]
     assert "SessionOptions.autoRecomputation" in full[0]["text"]
-    assert "memory" not in edits(CHAIN, options(accumulation=4))
 
 
-def test_float_products_may_be_float16_and_small_ones_need_not() -> None:
+def test_float_products_may_be_float16() -> None:
     long = Chain(ipus=range(2), width=512, rows=512, layers=2)
     assert edits(long, options(accumulation=4), tiles=256).get("halves") == "FLOAT16 in place of FLOAT in stage 1 forward and backward"
-    assert "halves" not in edits(Chain(ipus=range(2), width=4), options(accumulation=4))
 
 
 @pytest.mark.parametrize(
@@ -199,9 +194,3 @@ def test_an_option_is_code_with_the_user_s_name_for_the_options(edit: str, code:
     (tmp_path / "train.py").write_text("chosen = popart.SessionOptions()\nchosen.enablePipelining = False\n")
     assert code_of(edit, Line(file=str(tmp_path / "train.py"), number=2)) == code
     assert code_of(edit, None) == code.replace("chosen", "options")
-
-
-def test_a_pipeline_s_finding_has_the_option_as_code() -> None:
-    found = profile(Chain(ipus=range(3), width=256, rows=128), options(accumulation=5), batches=1, calls=8)["findings"]
-    [bubbles] = [finding for finding in found if finding["kind"] == "bubbles"]
-    assert bubbles["code"] == "found.accumulationFactor = 40"

@@ -1,4 +1,4 @@
-"""What a pipeline returns of its inside on emulated IPUs; `test_pipelines.py` starts a process that has them."""
+"""What a pipeline returns of its inside on emulated IPUs."""
 
 from __future__ import annotations
 
