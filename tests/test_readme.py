@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.documents import Block, apply, blocks, commands, documents, local_links, refreshed
-from tests.processes import AS_USERS_COMPILE, ROOT, run_python
+from tests.forked import COMMAND, JAX, run_forked
+from tests.processes import AS_USERS_COMPILE, ROOT
 
 DOCUMENTS = documents(ROOT)
 WITH_PYTHON = [path for path in DOCUMENTS if any(block.language == "python" for block in blocks(path.read_text(encoding="utf-8")))]
@@ -79,7 +80,7 @@ def runnable(python_blocks: list[Block]) -> list[Block]:
 def wrong_outputs(path: Path, python_blocks: list[Block], folder: Path = ROOT) -> list[str]:
     """Runs a document's blocks in a folder; 'file:line prints ...' for each that prints something else than shown."""
     request = json.dumps([str(path), [(block.line, block.text) for block in python_blocks]])
-    done = run_python("-c", RUN_BLOCKS, text_in=request, environ=AS_USERS_COMPILE, folder=folder)
+    done = run_forked(JAX, "-c", RUN_BLOCKS, text_in=request, environ=AS_USERS_COMPILE, folder=folder)
     assert done.returncode == 0, done.stderr
     return [
         f"{path}:{block.line} prints\n{printed}but shows\n{block.shown}"
@@ -103,7 +104,7 @@ def test_commands_of_tilestep_run_and_print_what_is_shown(path: Path, update_gol
             program, *arguments = shlex.split(command)
             if program != "tilestep":
                 continue
-            done = run_python("-m", "tilestep", *arguments, environ=AS_USERS_COMPILE, folder=folder)
+            done = run_forked(COMMAND, "-m", "tilestep", *arguments, also=("sklearn.datasets",), environ=AS_USERS_COMPILE, folder=folder)
             assert done.returncode == 0, f"{command}: {done.stderr}"
             printed = done.stdout + done.stderr
             if shown.strip() and update_golden:
