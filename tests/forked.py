@@ -1,7 +1,8 @@
 """Runs Python in processes that have begun already: forks of one that has imported what they begin with.
 
 To import JAX and the command line takes longer than most commands do. Each fork has its own memory, environment, folder and output, as a
-process of `tests.processes.run_python` has. What it finds imported must be what it would import itself, or a forgotten import is not noticed.
+process of `tests.processes.run_python` has. What it finds imported must be what it would import itself: else nobody would notice that it
+forgot to.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.processes import run_python
+from tests.forked import JAX, run_forked
 
 SMALL = ("--width", "64", "--heads", "2", "--tokens", "32", "--microbatch", "2", "--replicas", "1", "--machine", "bow-2000")
 
@@ -20,13 +20,13 @@ SMALL = ("--width", "64", "--heads", "2", "--tokens", "32", "--microbatch", "2",
     ],
 )
 def test_what_cannot_be_run_is_refused_before_the_work(flags: tuple[str, ...], says: str) -> None:
-    done = run_python("examples/bert_pod.py", *flags)
+    done = run_forked(JAX, "examples/bert_pod.py", *flags)
     assert (done.returncode, done.stdout) == (2, "")
     assert f"error: {says}" in done.stderr
 
 
 def test_another_configuration_is_compared_with_no_published_rate() -> None:
-    done = run_python("examples/bert_pod.py", *SMALL, "--layers", "0", "1", "0", "1")
+    done = run_forked(JAX, "examples/bert_pod.py", *SMALL, "--layers", "0", "1", "0", "1")
     assert (done.returncode, done.stderr) == (0, "")
     shares = re.findall(r"\n(each program by itself|all of IPU \d together) fits: yes, the fullest tile needs (\d+)% of", done.stdout)
     assert [what for what, _ in shares][:1] == ["each program by itself"]
@@ -43,7 +43,7 @@ def test_another_configuration_is_compared_with_no_published_rate() -> None:
 
 def test_a_model_that_does_not_fit_is_said_not_to() -> None:
     wide = ("--width", "4096", "--microbatches", "2", "--layers", "0", "0", "0", "1")
-    done = run_python("examples/bert_pod.py", *SMALL, *wide)
+    done = run_forked(JAX, "examples/bert_pod.py", *SMALL, *wide)
     assert (done.returncode, done.stderr) == (0, "")
     share = re.search(r"\neach program by itself fits: no, the fullest tile needs (\d+)% of its memory\n", done.stdout)
     assert share is not None, done.stdout
