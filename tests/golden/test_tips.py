@@ -7,14 +7,15 @@ import json
 import pytest
 
 from benchmarks.tips import PAGE, TIPS, shown, table, text_of, with_tables
-from tests.processes import ROOT, run_python
+from tests.forked import JAX, run_forked
+from tests.processes import ROOT
 
 RECORD = ROOT / "benchmarks" / "results" / "tips.json"
 CHANGED = "run pytest with --update-golden, and see what it changes"
 
 
 def test_the_record_has_todays_emulated_cycles(update_golden: bool) -> None:
-    done = run_python("benchmarks/tips.py", "--emulated")
+    done = run_forked(JAX, "benchmarks/tips.py", "--emulated")
     assert done.returncode == 0, done.stderr
     today = json.loads(done.stdout)
     record = json.loads(RECORD.read_text(encoding="utf-8"))
