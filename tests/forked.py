@@ -38,6 +38,7 @@ EMULATOR: Final = (
     "tilestep.report.xspace",
     "onnx",
     "optax",
+    "sklearn.datasets",
 )
 _READ_LATE: Final = re.compile(
     "TILESTEP_.*|JAX_IPU_.*|POPLAR_ENGINE_OPTIONS|JAX_PLATFORMS|XLA_FLAGS|PYTEST_.*"
@@ -129,7 +130,7 @@ def _run(
     modules: Sequence[str] = EMULATOR,
 ) -> subprocess.CompletedProcess[str]:
     """Runs `python WORDS...`; in a process of its own if a variable must be there when Python or JAX begins, or a fork is under way."""
-    if os.environ.get("XLA_FLAGS") and words[0] in ("-c", "-m"):
+    if os.environ.get("XLA_FLAGS"):
         template = _template(modules, os.getpid())
         differ = {name for name, _ in environ.items() ^ template.environ.items()}
         late = all(_READ_LATE.fullmatch(name) or (modules == JAX and _READ_BY_TILESTEP.fullmatch(name)) for name in differ)
@@ -157,10 +158,14 @@ def _run(
 
 
 def run_python(
-    *words: str, environ: Mapping[str, str] | None = None, text_in: str | None = None, folder: Path = ROOT
+    *words: str,
+    environ: Mapping[str, str] | None = None,
+    text_in: str | None = None,
+    folder: Path = ROOT,
+    modules: Sequence[str] = EMULATOR,
 ) -> subprocess.CompletedProcess[str]:
-    """As that of tests/processes.py."""
-    return _run(words, environ=clean_environ(os.environ) | dict(environ or {}), text_in=text_in, folder=folder)
+    """As that of tests/processes.py. Args: modules: what the process has imported before."""
+    return _run(words, environ=clean_environ(os.environ) | dict(environ or {}), text_in=text_in, folder=folder, modules=modules)
 
 
 def attempt(

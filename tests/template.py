@@ -63,9 +63,16 @@ def serve() -> None:
         sys.argv[:], sys.path[0] = ["-m", *words[2:]], os.getcwd()
         runpy._run_module_as_main(words[1])  # type: ignore[attr-defined]  # as `python -m` does
         return
-    sys.argv[:] = ["-c", *words[2:]]
+    if words[0] == "-c":
+        name, (text, *others) = "<string>", words[1:]
+        sys.argv[:] = ["-c", *others]
+    else:
+        name = main["__file__"] = words[0]
+        with open(name, encoding="utf-8") as script:
+            text = script.read()
+        sys.argv[:], sys.path[0] = words, os.path.dirname(os.path.abspath(name))
     try:
-        exec(compile(words[1], "<string>", "exec"), main)
+        exec(compile(text, name, "exec"), main)
     except Exception as error:  # what Python does, but without the lines of this file
         trace = error.__traceback__ and error.__traceback__.tb_next
         sys.last_type, sys.last_value, sys.last_traceback = type(error), error.with_traceback(trace), trace

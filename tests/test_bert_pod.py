@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.processes import run_python
+from tests.forked import run_python
 
 SMALL = ("--width", "64", "--heads", "2", "--tokens", "32", "--microbatch", "2", "--replicas", "1", "--machine", "bow-2000")
 

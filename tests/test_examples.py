@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.processes import ROOT, run_python
+from tests import recordings
+from tests.forked import run_python
+from tests.processes import ROOT
 
 EXAMPLES = ROOT / "examples"
 DATASETS = runpy.run_path(str(EXAMPLES / "datasets.py"))
@@ -42,19 +44,34 @@ def write_mnist(directory: Path, *, suffix: str = "") -> Path:
     return directory
 
 
-SHORT = ("--epochs", "3")  # enough to tell numbers apart
+SHORT = recordings.EXAMPLES["mnist_classifier"]  # enough to tell numbers apart
+Printed = Callable[..., str]
 
 
 def printed_anew(backend: str, example: str, *flags: str) -> str:
     """What an example prints to stdout: on 'ipu' under `tilestep run`, on 'cpu' by itself. Nothing may warn."""
-    runner = ("-m", "tilestep", "run") if backend == "ipu" else ()
-    done = run_python(*runner, str(EXAMPLES / example), "--backend", backend, *flags)
+    command = (str(EXAMPLES / example), "--backend", backend, *flags)
+    done = run_python(*(("-m", "tilestep", "run") if backend == "ipu" else ()), *command)
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stderr
     return done.stdout
 
 
-printed_on = functools.cache(printed_anew)
+@pytest.fixture(scope="module")
+def printed_on(tmp_path_factory: pytest.TempPathFactory) -> Printed:
+    """The same, of a run that several tests ask: the one that `tests/recordings.py` records, where it is the same."""
+    shared = recordings.shared_folder(tmp_path_factory)
+
+    @functools.cache
+    def printed(backend: str, example: str, *flags: str) -> str:
+        name = Path(example).stem
+        if backend == "cpu" or name in recordings.SHORTER or recordings.EXAMPLES.get(name) != flags:
+            return printed_anew(backend, example, *flags)
+        folder = recordings.example(name, shared)
+        assert "Warning" not in (folder / "stderr.txt").read_text(encoding="utf-8")
+        return (folder / "stdout.txt").read_text(encoding="utf-8")
+
+    return printed
 
 
 def test_the_quickstart_prints_its_values_and_an_ipu() -> None:
@@ -72,11 +89,11 @@ def test_the_quickstart_prints_its_values_and_an_ipu() -> None:
 
 
 @pytest.mark.parametrize("example", [("mnist_classifier.py", *SHORT), ("karate_club.py",)], ids=["mnist_classifier", "karate_club"])
-def test_an_example_prints_the_same_on_ipu_and_cpu(example: tuple[str, ...]) -> None:
+def test_an_example_prints_the_same_on_ipu_and_cpu(example: tuple[str, ...], printed_on: Printed) -> None:
     assert printed_on("ipu", *example) == printed_on("cpu", *example)
 
 
-def test_the_digits_classifier_gets_95_percent_of_unseen_digits_right() -> None:
+def test_the_digits_classifier_gets_95_percent_of_unseen_digits_right(printed_on: Printed) -> None:
     for example in ("mnist_classifier.py", "mnist_plain.py"):
         accuracies = re.findall(r"test accuracy ([\d.]+)", printed_on("cpu", example))
         assert len(accuracies) == 10
@@ -84,24 +101,24 @@ def test_the_digits_classifier_gets_95_percent_of_unseen_digits_right() -> None:
 
 
 @pytest.mark.slow
-def test_donation_changes_no_number() -> None:
+def test_donation_changes_no_number(printed_on: Printed) -> None:
     assert printed_on("cpu", "mnist_classifier.py", *SHORT, "--no-donation") == printed_on("cpu", "mnist_classifier.py", *SHORT)
 
 
 @pytest.mark.parametrize("backend", ["ipu", "cpu"])
-def test_with_infeeds_the_classifier_prints_the_same(backend: str) -> None:
+def test_with_infeeds_the_classifier_prints_the_same(backend: str, printed_on: Printed) -> None:
     assert printed_on(backend, "mnist_with_infeeds.py", *SHORT) == printed_on(backend, "mnist_classifier.py", *SHORT)
 
 
 @pytest.mark.parametrize("backend", ["ipu", "cpu"])
-def test_ten_steps_give_ten_rows_of_sums_and_differences(backend: str) -> None:
+def test_ten_steps_give_ten_rows_of_sums_and_differences(backend: str, printed_on: Printed) -> None:
     count, *results = printed_on(backend, "training_loop.py").splitlines()
     assert re.fullmatch(r"10 steps on (IpuDevice\(id=0, .*\)|cpu:0); elements taken: 10", count)
     assert sorted(results) == ["difference: float32[10, 800], all [0.0]", "sum: float32[10, 800], all [2.0]"]
 
 
 @pytest.mark.parametrize("backend", ["ipu", "cpu"])
-def test_a_hundred_losses_are_printed_in_order_before_training_returns(backend: str) -> None:
+def test_a_hundred_losses_are_printed_in_order_before_training_returns(backend: str, printed_on: Printed) -> None:
     *steps, last = printed_on(backend, "results_while_running.py").splitlines()
     found = [re.fullmatch(r"step +(\d+): loss ([\d.]+)", line) for line in steps]
     assert [int(match[1]) for match in found if match] == list(range(100))
@@ -112,7 +129,7 @@ def test_a_hundred_losses_are_printed_in_order_before_training_returns(backend: 
     assert [float(weight) for weight in weights.groups()] == pytest.approx([1, -2], abs=0.1)
 
 
-def test_the_plain_classifier_says_that_its_parameters_go_to_and_fro() -> None:
+def test_the_plain_classifier_says_that_its_parameters_go_to_and_fro(printed_on: Printed) -> None:
     on_ipu, on_cpu = (printed_on(backend, "mnist_plain.py", *SHORT) for backend in ("ipu", "cpu"))
     assert on_ipu.startswith(on_cpu)
     parameter_bytes = 4 * (65 * 512 + 513 * 512 + 513 * 10)  # weights and biases, 64-512-512-10
@@ -120,13 +137,13 @@ def test_the_plain_classifier_says_that_its_parameters_go_to_and_fro() -> None:
     assert f"each time {parameter_bytes + batch_bytes:,} bytes came in and {parameter_bytes:,} went out" in on_ipu
 
 
-def test_the_karate_club_splits_with_one_member_wrong() -> None:
+def test_the_karate_club_splits_with_one_member_wrong(printed_on: Printed) -> None:
     *_, last_step, wrong = printed_on("cpu", "karate_club.py").splitlines()
     assert last_step.endswith("33 of 34 right (0.971)")
     assert wrong.startswith("member 8 ")
 
 
-def test_linear_regression_finds_the_line_and_its_state_stays_on_the_ipu() -> None:
+def test_linear_regression_finds_the_line_and_its_state_stays_on_the_ipu(printed_on: Printed) -> None:
     on_ipu, on_cpu = printed_on("ipu", "linear_regression.py"), printed_on("cpu", "linear_regression.py")
     w, b = map(float, re.findall(r"-?[\d.]+\d", on_cpu))
     assert w == pytest.approx(2, abs=0.15)  # three standard errors of 128 points with noise 0.5
@@ -136,7 +153,7 @@ def test_linear_regression_finds_the_line_and_its_state_stays_on_the_ipu() -> No
     assert f"{state_bytes:,} bytes in at the first run, 0 at each one after it\n  0 bytes out at each run\n" in on_ipu
 
 
-def test_two_towers_tell_digits_and_work_at_the_same_time() -> None:
+def test_two_towers_tell_digits_and_work_at_the_same_time(printed_on: Printed) -> None:
     printed = printed_on("ipu", "two_towers.py")
     losses = [float(loss) for loss in re.findall(r"^epoch +\d+: loss ([\d.]+)$", printed, re.MULTILINE)]
     assert len(losses) == 10
@@ -152,7 +169,7 @@ def test_two_towers_tell_digits_and_work_at_the_same_time() -> None:
 
 
 @pytest.mark.slow
-def test_the_transformer_in_stages_learns_shakespeare() -> None:
+def test_the_transformer_in_stages_learns_shakespeare(printed_on: Printed) -> None:
     on_ipu, on_cpu = (printed_on(backend, "pipeline_transformer.py") for backend in ("ipu", "cpu"))
     assert on_ipu.startswith(on_cpu)
     losses = [float(loss) for loss in re.findall(r"update \d+: ([\d.]+) nats a character", on_ipu)]
@@ -164,7 +181,7 @@ def test_the_transformer_in_stages_learns_shakespeare() -> None:
 
 
 @pytest.mark.slow
-def test_two_towers_give_the_same_on_cpu() -> None:
+def test_two_towers_give_the_same_on_cpu(printed_on: Printed) -> None:
     assert printed_on("ipu", "two_towers.py").startswith(printed_on("cpu", "two_towers.py"))
 
 
@@ -193,7 +210,7 @@ def test_phases_are_faster_where_one_side_computes_while_the_other_loads() -> No
 
 
 @pytest.mark.parametrize("backend", ["ipu", "cpu"])
-def test_the_pmap_quickstart_gives_known_arrays(backend: str) -> None:
+def test_the_pmap_quickstart_gives_known_arrays(backend: str, printed_on: Printed) -> None:
     printed = " ".join(printed_on(backend, "pmap_quickstart.py").split())
     for known in (
         "[[ 0. 1. 4.] [ 9. 16. 25.] [ 36. 49. 64.] [ 81. 100. 121.]]",
@@ -204,7 +221,7 @@ def test_the_pmap_quickstart_gives_known_arrays(backend: str) -> None:
         assert known in printed
 
 
-def test_the_automaton_follows_rule_30() -> None:
+def test_the_automaton_follows_rule_30(printed_on: Printed) -> None:
     rows = [line for line in printed_on("cpu", "pmap_quickstart.py").splitlines() if re.fullmatch(r" *#[# ]*", line)]
     cells, expected = {32}, []
     for _ in range(24):
@@ -214,7 +231,7 @@ def test_the_automaton_follows_rule_30() -> None:
 
 
 @pytest.mark.parametrize("backend", ["ipu", "cpu"])
-def test_the_sharding_quickstart_shows_which_part_lies_where(backend: str) -> None:
+def test_the_sharding_quickstart_shows_which_part_lies_where(backend: str, printed_on: Printed) -> None:
     printed = printed_on(backend, "sharding_quickstart.py")
     assert "P('x', 'y'):\n  device 0: [[0.0], [4.0], [16.0], [36.0]]\n  device 1: [[1.0], [9.0], [25.0], [49.0]]\n" in printed
     assert "P('x', 'y') (128, 64)\nas NumPy has it: True\nas NumPy has it: True\n" in printed
@@ -227,13 +244,13 @@ def test_more_devices_than_there_are_is_an_error() -> None:
     assert "--backend ipu: there are 2 devices, 4 are needed" in done.stderr
 
 
-def test_another_seed_gives_other_numbers_and_the_same_seed_the_same() -> None:
+def test_another_seed_gives_other_numbers_and_the_same_seed_the_same(printed_on: Printed) -> None:
     first = printed_on("cpu", "mnist_classifier.py", *SHORT)
     assert first == printed_anew("cpu", "mnist_classifier.py", *SHORT, "--seed", "0")
     assert first != printed_anew("cpu", "mnist_classifier.py", *SHORT, "--seed", "4")
 
 
-def test_the_classifier_trains_on_idx_files(tmp_path: Path) -> None:
+def test_the_classifier_trains_on_idx_files(tmp_path: Path, printed_on: Printed) -> None:
     flags = ("--data", str(write_mnist(tmp_path)), "--batch-size", "16", "--epochs", "2")
     header, *epochs = printed_on("cpu", "mnist_classifier.py", *flags).splitlines()
     assert header.endswith("40 pictures to train on, 10 to test on, 2 steps an epoch")

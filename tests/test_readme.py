@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.documents import Block, apply, blocks, commands, documents, local_links, refreshed
-from tests.processes import AS_USERS_COMPILE, ROOT, run_python
+from tests.forked import EMULATOR, JAX, run_python
+from tests.processes import AS_USERS_COMPILE, ROOT
 
 DOCUMENTS = documents(ROOT)
 WITH_PYTHON = [path for path in DOCUMENTS if any(block.language == "python" for block in blocks(path.read_text(encoding="utf-8")))]
@@ -79,7 +80,8 @@ def runnable(python_blocks: list[Block]) -> list[Block]:
 def wrong_outputs(path: Path, python_blocks: list[Block], folder: Path = ROOT) -> list[str]:
     """Runs a document's blocks in a folder; 'file:line prints ...' for each that prints something else than shown."""
     request = json.dumps([str(path), [(block.line, block.text) for block in python_blocks]])
-    done = run_python("-c", RUN_BLOCKS, text_in=request, environ=AS_USERS_COMPILE, folder=folder)
+    modules = JAX if "environ" in request else EMULATOR  # the page sets variables that are read when tilestep is imported
+    done = run_python("-c", RUN_BLOCKS, text_in=request, environ=AS_USERS_COMPILE, folder=folder, modules=modules)
     assert done.returncode == 0, done.stderr
     return [
         f"{path}:{block.line} prints\n{printed}but shows\n{block.shown}"

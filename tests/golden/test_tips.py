@@ -7,7 +7,8 @@ import json
 import pytest
 
 from benchmarks.tips import PAGE, TIPS, shown, table, text_of, with_tables
-from tests.processes import ROOT, run_python
+from tests.forked import run_python
+from tests.processes import ROOT
 
 RECORD = ROOT / "benchmarks" / "results" / "tips.json"
 CHANGED = "run pytest with --update-golden, and see what it changes"
