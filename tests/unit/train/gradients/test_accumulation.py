@@ -68,8 +68,14 @@ def assert_close(found: Any, expected: Any, rtol: float = 2e-5) -> None:
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-6), found, expected)
 
 
-@pytest.mark.parametrize("reduction", ["mean", "running_mean"])
-@pytest.mark.parametrize("name", OPTIMISERS)
+@pytest.mark.parametrize(
+    ("name", "reduction"),
+    [
+        *((name, "running_mean") for name in OPTIMISERS),
+        *((name, "mean") for name in ("sgd", "adamw, clipped")),
+        *(pytest.param(name, "mean", marks=pytest.mark.slow) for name in OPTIMISERS if name not in ("sgd", "adamw, clipped")),
+    ],
+)
 def test_microbatches_add_up_to_one_big_batch(name: str, reduction: Any) -> None:
     x, y = batches(3)
     expected = big_batch_steps(OPTIMISERS[name], parameters(), x, y)
@@ -85,7 +91,14 @@ def test_microbatches_add_up_to_one_big_batch(name: str, reduction: Any) -> None
     assert_close(state.accumulators, jax.tree.map(jnp.zeros_like, params))
 
 
-@pytest.mark.parametrize("name", OPTIMISERS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "momentum",
+        "lamb, clipped",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in OPTIMISERS if name not in ("momentum", "lamb, clipped")),
+    ],
+)
 def test_accumulation_replicas_and_optax_s_accumulation_around_them_are_one_big_batch(name: str) -> None:
     """Two updates, each for 8 microbatches: on 2 replicas, 2 in ours, 2 in optax's around it."""
     x, y = batches(4)
