@@ -339,6 +339,7 @@ def make_context() -> Generator[Any]:
         context, turns = mlir.make_ir_context(), 0
     with context:
         yield context
+    context.allow_unregistered_dialects = False  # the block may have allowed them
     if turns < _CONTEXT_TURNS:
         _idle_contexts.append((context, turns + 1))
 

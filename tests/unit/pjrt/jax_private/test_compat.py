@@ -13,9 +13,11 @@ def test_a_context_serves_further_blocks_and_never_two_at_once(monkeypatch: pyte
     monkeypatch.setattr(compat, "_idle_contexts", [])
     with compat.make_context() as first, compat.make_context() as inside:
         assert inside is not first
+        first.allow_unregistered_dialects = True
     for _ in range(2):
         with compat.make_context() as later:
             assert later is first  # the one that was left last
+            assert not later.allow_unregistered_dialects
 
 
 def test_a_context_in_which_something_failed_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
