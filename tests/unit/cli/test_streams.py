@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -42,13 +43,13 @@ def refusal(words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
     return printed.err
 
 
-@pytest.mark.parametrize("command", ["machines", "machines bow-2000", "machines --json"])
+@pytest.mark.parametrize("command", ["machines", pytest.param("machines bow-2000", marks=pytest.mark.slow), "machines --json"])
 def test_a_command_whose_output_nobody_reads_ends_quietly(command: str) -> None:
     done = shell(f"(sleep 0.5; $TILESTEP {command}; echo $? >&2) | true")
     assert done.stderr == "1\n"
 
 
-@pytest.mark.parametrize("command", ["machines", "machines bow-2000", "machines --json"])
+@pytest.mark.parametrize("command", ["machines", pytest.param("machines bow-2000", marks=pytest.mark.slow), "machines --json"])
 def test_a_command_whose_output_has_no_room_says_so_in_a_line(command: str) -> None:
     done = shell(f"$TILESTEP {command} >/dev/full")
     assert (done.returncode, done.stderr) == (1, "tilestep: stdout cannot be written: No space left on device\n")
@@ -78,6 +79,7 @@ def test_a_summary_that_nobody_reads_is_not_missed() -> None:
     assert shell("($TILESTEP run -c 0 2>&1 >/dev/null; echo $? >&3) 3>&2 | true").stderr == "0\n"
 
 
+IN_NO_FOLDER = "import os, sys, tilestep.__main__; os.rmdir(os.getcwd()); sys.exit(tilestep.__main__.main())"
 GONE = "the working directory is gone (No such file or directory): go to one that exists, or name files by absolute paths"
 
 
@@ -95,7 +97,9 @@ GONE = "the working directory is gone (No such file or directory): go to one tha
     ],
 )
 def test_a_working_directory_that_is_gone_is_told_in_a_line(command: str, told: str, tmp_path: Path) -> None:
-    done = shell(f"mkdir gone && cd gone && rmdir ../gone && $TILESTEP {command}", folder=tmp_path)
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    done = run_python("-c", IN_NO_FOLDER, *shlex.split(command), folder=gone)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(told)
     assert done.stderr.count("\n") == 1
