@@ -1,8 +1,9 @@
 """Python processes at a fraction of their price: forks of one that has imported JAX, and for most the emulator, and started no platform.
 
-A program sees what it would see in a process of its own, but for modules that are there before it imports them. So these functions suit
-programs that are about what a platform does, or what is decided when it starts; one that is about imports, threads at the process's end or
-garbage takes a process of its own (tests/processes.py, tests/behaviour/process.py). `make test-all` starts them all so.
+A program sees what it would see in a process of its own, but for modules that are there before it imports them, and a frame of the template
+below its own. So these functions suit programs that are about what a platform does, or what is decided when it starts; one that is about
+imports, stacks, threads at the process's end or garbage takes a process of its own (tests/processes.py, tests/behaviour/process.py). `make
+test-all` starts them all so.
 """
 
 from __future__ import annotations
