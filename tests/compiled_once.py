@@ -14,6 +14,7 @@ from typing import Any, Final
 
 _MOST: Final = 500
 _TURNS: Final = 200  # programs in one MLIR context, which keeps all types, places and constants that it has had
+_keeping = threading.Lock()
 _known: dict[Any, Any] = {}  # by text, client and options; who was asked for last stands last
 
 
@@ -31,10 +32,13 @@ def share() -> None:
         if "custom_call" in text:
             return compile_and_load(backend, apart(module), executable_devices, options, host_callbacks)
         key = text, backend, options.SerializeAsString()
-        found = _known.pop(key, None) or compile_and_load(backend, apart(module), executable_devices, options, host_callbacks)
-        _known[key] = found  # the last one
-        while len(_known) > _MOST:
-            _known.pop(next(iter(_known)), None)
+        with _keeping:
+            found = _known.pop(key, None)
+        found = found or compile_and_load(backend, apart(module), executable_devices, options, host_callbacks)
+        with _keeping:  # a pipeline's programs are compiled in several threads
+            _known[key] = found  # the last one
+            while len(_known) > _MOST:
+                del _known[next(iter(_known))]
         return found
 
     compiler.backend_compile_and_load = once  # pyright: ignore[reportAttributeAccessIssue]
