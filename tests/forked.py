@@ -1,9 +1,9 @@
 """Python processes at a fraction of their price: forks of one that has imported JAX, and for most the emulator, and started no platform.
 
-A program sees what it would see in a process of its own, but for modules that are there before it imports them, and a frame of the template
-below its own. So these functions suit programs that are about what a platform does, or what is decided when it starts; one that is about
-imports, stacks, threads at the process's end or garbage takes a process of its own (tests/processes.py, tests/behaviour/process.py). `make
-test-all` starts them all so.
+A program sees what it would see in a process of its own, except that modules are there before it imports them, and that its stack has a
+frame of the template. So these functions suit programs that are about what a platform does, or what is decided when it starts. A program
+that is about imports, stacks, threads at the process's end or garbage takes a process of its own (tests/processes.py,
+tests/behaviour/process.py). In `make test-all` each program does.
 """
 
 from __future__ import annotations

@@ -302,7 +302,7 @@ def _loaded_elsewhere(busiest: int, ran: Sequence[ProgramTotals]) -> tuple[Loadi
 
 
 def _group(totals: ProgramTotals, end: Mark) -> str:
-    """The program group as whose member a program ran, ever if only its results were read; '' if as none's."""
+    """The program group that a program ran in; '' if in none. Runs before the profile count if only results were read in it."""
     return next(iter((totals if totals.runs else end.programs[totals.key]).runs_by_group), "")
 
 

@@ -147,9 +147,7 @@ FAULTS = {
     "an evaluation by turns": Fault("save", "into one jitted function", evaluating(where="ipu"), evaluating(where="step"), 0.25),
     "a function that draws weights": Fault("loads", "^run jit__lambda under jax.default_device", drawing("ipu"), drawing("cpu"), 0.25),
     "a smaller last batch": Fault("loads", "^pad x of jit__lambda$", short_batches(30), short_batches(128), 0),
-    "single operations": Fault(
-        "loads", r"^run \d+ programs of single operations under", outside_of_jit("ipu"), outside_of_jit("cpu"), 0.25
-    ),
+    "single operations": Fault("loads", r"^run 11 programs of single operations under", outside_of_jit("ipu"), outside_of_jit("cpu"), 0.25),
     "short runs": Fault("idle", "^loop over jit__lambda on the IPU", counting(on_device=False), counting(on_device=True), 0.25),
     "losses that are read at once": Fault(
         "idle", "^read results after the last call$", watched(late=False), watched(late=True), 0, "replayed"

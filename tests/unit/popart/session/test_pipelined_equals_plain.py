@@ -172,26 +172,13 @@ def plain(model: str, optimizer: str, replicas: int) -> dict[str, Array]:
     return trained(MODELS[model](), optimizer, replicas=replicas, pipelined=False, recompute=False)
 
 
-FEW: Final = {  # each model and each optimiser in each run, all of them with each other in long ones
-    *(("dense", optimizer) for optimizer in OPTIMIZERS),
-    *(("convolution", optimizer) for optimizer in ("momentum", "adam")),
-    *(("embedding", optimizer) for optimizer in ("sgd", "rmsprop")),
-}
-
-
-@pytest.mark.parametrize(  # one of the four in each run, the others in long ones
+@pytest.mark.parametrize(  # one of the four with each model and optimiser in each run, the others in long ones
     ("replicas", "recompute"),
     [(2, True), *(pytest.param(*rest, marks=pytest.mark.slow) for rest in ((1, False), (1, True), (2, False)))],
     ids=["replicas recomputed", "kept", "recomputed", "replicas kept"],
 )
-@pytest.mark.parametrize(
-    ("model", "optimizer"),
-    [
-        pytest.param(model, optimizer, marks=[] if (model, optimizer) in FEW else pytest.mark.slow)
-        for model in MODELS
-        for optimizer in OPTIMIZERS
-    ],
-)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("model", MODELS)
 def test_pipelined_and_accumulated_is_plain(model: str, optimizer: str, replicas: int, recompute: bool) -> None:
     expected = plain(model, optimizer, replicas)
     found = trained(MODELS[model](), optimizer, replicas=replicas, pipelined=True, recompute=recompute)
