@@ -19,6 +19,7 @@ from tilestep.popart.session.staging.placement import Operator, makers_of, named
 from tilestep.popart.session.staging.stages import Staging
 
 _CALL: Final = "Call"
+_TURN_ON: Final = " Choose VirtualGraphMode.Auto, or Manual and name each operator's IPU by builder.virtualGraph."
 
 
 def ipus_of_replica(options: SessionOptions, num_ipus: int) -> int:
@@ -71,13 +72,15 @@ def require_pipeline(operators: Sequence[Operator], options: SessionOptions, anc
     Args: num_ipus: of a replica.
     """
     mode = options.virtualGraphMode
-    if implicit_pipeline(options) and (mode is VirtualGraphMode.Off or num_ipus == 1):
+    is_off = mode is VirtualGraphMode.Off
+    if implicit_pipeline(options) and (is_off or num_ipus == 1):
+        acquire = "" if num_ipus > 1 else " Acquire a device with an IPU for each stage of each replica."
         raise popart_exception(
             f"Pipelining requires more than 1 IPU (currently {num_ipus}) and the 'virtualGraphMode' session option to not be "
-            f"VirtualGraphMode::Off (currently VirtualGraphMode::{mode.name}). Acquire a device with an IPU for each stage of each replica."
+            f"VirtualGraphMode::Off (currently VirtualGraphMode::{mode.name}).{_TURN_ON if is_off else ''}{acquire}"
         )
-    if mode is VirtualGraphMode.Off:
-        raise popart_exception("Pipelining requires the 'virtualGraphMode' session option to not be VirtualGraphMode::Off.")
+    if is_off:
+        raise popart_exception(f"Pipelining requires the 'virtualGraphMode' session option to not be VirtualGraphMode::Off.{_TURN_ON}")
     missing = [operator.name for operator in operators if operator.place.stage is None]
     if missing and len(missing) < len(operators):
         raise popart_exception(

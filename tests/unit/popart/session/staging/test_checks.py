@@ -85,12 +85,13 @@ def test_what_is_made_of_constant_weights_needs_no_virtual_graph() -> None:
 
 
 def test_a_pipeline_needs_virtual_graphs_and_ipus() -> None:
-    message = (
-        r"Pipelining requires more than 1 IPU \(currently {}\) and the 'virtualGraphMode' session option to not be .*\(currently .*::{}\)"
-    )
-    refuses(message.format(4, "Off"), ladder([0, 1]), pipelining=True)
-    refuses(message.format(1, "Manual"), ladder([0, 0], [0, 1]), num_ipus=1, **PIPELINED)
-    refuses(message.format(1, "Manual"), ladder([0, 0], [0, 1]), options(**PIPELINED, replicas=4))
+    message = r"Pipelining requires more than 1 IPU \(currently {}\) and .* option to not be .*\(currently .*::{}\)\.{}$"
+    turn_on = r" Choose VirtualGraphMode\.Auto, or Manual and name each operator's IPU by builder\.virtualGraph\."
+    acquire = r" Acquire a device with an IPU for each stage of each replica\."
+    refuses(message.format(4, "Off", turn_on), ladder([0, 1]), pipelining=True)
+    refuses(message.format(1, "Off", turn_on + acquire), ladder([0, 1]), num_ipus=1, pipelining=True)
+    refuses(message.format(1, "Manual", acquire), ladder([0, 0], [0, 1]), num_ipus=1, **PIPELINED)
+    refuses(message.format(1, "Manual", acquire), ladder([0, 0], [0, 1]), options(**PIPELINED, replicas=4))
     refuses("For replicated graphs, the number of IPUs must be divisible by the replication factor. ", ladder([0]), options(replicas=3))
 
 
@@ -179,7 +180,9 @@ def test_a_pipeline_with_explicit_loops_has_rules_of_its_own() -> None:
     refuses(r"\[Pipeline::addDynamicStashOps\] Explicit pipelining requires explicit recomputation", ladder([0, 1]), chosen)
     chosen = options(pipelining=True)
     chosen.enableExplicitIR(True)
-    refuses("Pipelining requires the 'virtualGraphMode' session option to not be", ladder([0, 1]), chosen)
+    refuses(
+        "Pipelining requires the 'virtualGraphMode' session option to not be .*::Off. Choose VirtualGraphMode.Auto", ladder([0, 1]), chosen
+    )
     chosen = options(**PIPELINED)
     chosen.enableExplicitIR(True)
     model = ladder([0, 1])
