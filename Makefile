@@ -9,6 +9,10 @@ SHELL := bash
 PYTHON ?= python3
 VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
 NATIVE := $(wildcard src/tilestep/*/native/*.[ch])
+# A Python newer than the oldest supported one, for what a newer JAX asks; empty if this machine has none.
+PYTHON_NEWEST ?= $(shell $(PYTHON) scripts/newest_python.py)
+# What tests of the package need, without the tools of the checks, of pages and of the documentation.
+NEEDED_BY_TESTS := hypothesis pytest pytest-timeout pytest-xdist
 PIP_INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 # Nothing of the caller's own Python set-up may leak into the environment.
@@ -68,4 +72,16 @@ $(VENV)/.ready-test: $(VENV)/.created pyproject.toml setup.py constraints.txt $(
 
 $(VENV)/.ready-test-all: $(VENV)/.ready-test
 	$(PIP_INSTALL) '.[dev,programs,torch]'
+	@touch $@
+
+.venv-newest/.created:
+	$(if $(PYTHON_NEWEST),,$(error no Python newer than the oldest supported one was found; name one by PYTHON_NEWEST=...))
+	$(PYTHON_NEWEST) scripts/prerequisites.py
+	$(PYTHON_NEWEST) -m venv --clear .venv-newest
+	@touch $@
+
+.venv-newest/.ready-newest: VENV := .venv-newest
+# The newest Python with the newest JAX that constraints.txt allows there.
+.venv-newest/.ready-newest: .venv-newest/.created pyproject.toml setup.py constraints.txt $(NATIVE)
+	$(PIP_INSTALL) '.[examples,onnx]' $(NEEDED_BY_TESTS)
 	@touch $@
