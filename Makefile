@@ -20,7 +20,7 @@ unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONUSERBASE PYTHONWARNINGS VIRTU
 unexport PIP_PREFIX PIP_REQUIREMENT PIP_ROOT PIP_TARGET PIP_USER
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help demo test test-all check format docs docs-links wheel clean
+.PHONY: help demo test test-all newest check format docs docs-links wheel clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -33,6 +33,13 @@ test: $(VENV)/.ready-test ## format, lint, types and tests: all that CI runs
 
 test-all: $(VENV)/.ready-test-all ## the same, long tests included
 	VENV=$(VENV) scripts/check --all
+
+newest: ## raise constraints.txt to the newest versions that there are, and run the tests with them and with the newest Python
+	$(or $(PYTHON_NEWEST),$(PYTHON)) scripts/prerequisites.py
+	$(or $(PYTHON_NEWEST),$(PYTHON)) -m venv --clear .venv-unbound
+	.venv-unbound/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	.venv-unbound/bin/python scripts/raise_bounds.py
+	VENV=.venv-unbound scripts/check
 
 check: $(VENV)/.ready-test ## format, lint, types and the unit tests of what differs from branch main, in two minutes at most
 	$(VENV)/bin/python scripts/check_change.py
