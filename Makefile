@@ -9,6 +9,10 @@ SHELL := bash
 PYTHON ?= python3
 VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
 NATIVE := $(wildcard src/tilestep/*/native/*.[ch])
+# A Python newer than the oldest supported one, for what a newer JAX asks; empty if this machine has none.
+PYTHON_NEWEST ?= $(shell $(PYTHON) scripts/newest_python.py)
+# What tests of the package need, without the tools of the checks, of pages and of the documentation.
+NEEDED_BY_TESTS := hypothesis pytest pytest-timeout pytest-xdist
 PIP_INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 # Nothing of the caller's own Python set-up may leak into the environment.
@@ -16,7 +20,7 @@ unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONUSERBASE PYTHONWARNINGS VIRTU
 unexport PIP_PREFIX PIP_REQUIREMENT PIP_ROOT PIP_TARGET PIP_USER
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help demo test test-all check format docs docs-links wheel clean
+.PHONY: help demo test test-all newest check format docs docs-links wheel clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -29,6 +33,13 @@ test: $(VENV)/.ready-test ## format, lint, types and tests: all that CI runs
 
 test-all: $(VENV)/.ready-test-all ## the same, long tests included
 	VENV=$(VENV) scripts/check --all
+
+newest: ## raise constraints.txt to the newest versions that there are, and run the tests with them and with the newest Python
+	$(or $(PYTHON_NEWEST),$(PYTHON)) scripts/prerequisites.py
+	$(or $(PYTHON_NEWEST),$(PYTHON)) -m venv --clear .venv-unbound
+	.venv-unbound/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	.venv-unbound/bin/python scripts/raise_bounds.py
+	VENV=.venv-unbound scripts/check
 
 check: $(VENV)/.ready-test ## format, lint, types and the unit tests of what differs from branch main, in two minutes at most
 	$(VENV)/bin/python scripts/check_change.py
@@ -68,4 +79,16 @@ $(VENV)/.ready-test: $(VENV)/.created pyproject.toml setup.py constraints.txt $(
 
 $(VENV)/.ready-test-all: $(VENV)/.ready-test
 	$(PIP_INSTALL) '.[dev,programs,torch]'
+	@touch $@
+
+.venv-newest/.created:
+	$(if $(PYTHON_NEWEST),,$(error no Python newer than the oldest supported one was found; name one by PYTHON_NEWEST=...))
+	$(PYTHON_NEWEST) scripts/prerequisites.py
+	$(PYTHON_NEWEST) -m venv --clear .venv-newest
+	@touch $@
+
+.venv-newest/.ready-newest: VENV := .venv-newest
+# The newest Python with the newest JAX that constraints.txt allows there.
+.venv-newest/.ready-newest: .venv-newest/.created pyproject.toml setup.py constraints.txt $(NATIVE)
+	$(PIP_INSTALL) '.[examples,onnx]' $(NEEDED_BY_TESTS)
 	@touch $@
