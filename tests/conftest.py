@@ -14,16 +14,14 @@ from tests.processes import QUICKLY_COMPILED
 
 os.environ.setdefault("XLA_FLAGS", QUICKLY_COMPILED)  # before JAX is imported; `make test-all` sets it empty
 
-import jax
-
-jax.config.update("jax_num_cpu_devices", 8)  # as many as the machine has emulated IPUs at most; a process's platform has so many once for all
-
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jobs are started so, and tests send themselves Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+import jax
 
 from tests import compiled_once, rebuilt_peak
 
+jax.config.update("jax_num_cpu_devices", 8)  # decided once in a process; as many as the most that a test uses
 settings.register_profile("untimed", deadline=None)  # a machine may be slow
 settings.load_profile("untimed")
 compiled_once.share()
