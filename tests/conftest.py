@@ -20,9 +20,11 @@ os.environ.setdefault("XLA_FLAGS", QUICKLY_COMPILED)  # before JAX starts a plat
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jobs are started so, and tests send themselves Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+import jax
 
 from tests import rebuilt_peak
 
+jax.config.update("jax_num_cpu_devices", 8)  # decided once in a process; as many as the most that a test uses
 settings.register_profile("untimed", deadline=None)  # a machine may be slow
 settings.load_profile("untimed")
 rebuilt_peak.check_every_plan()
