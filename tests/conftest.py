@@ -20,7 +20,6 @@ os.environ.setdefault("XLA_FLAGS", QUICKLY_COMPILED)  # before JAX starts a plat
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jobs are started so, and tests send themselves Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-import jax
 
 from tests import rebuilt_peak
 
