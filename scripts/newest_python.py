@@ -1,4 +1,4 @@
-"""Prints the newest Python of this machine that can build tilestep and is newer than the oldest supported. Runs on any Python 3.
+"""Prints the newest Python of this machine that can build tilestep and is newer than the one that runs this. Runs on any Python 3.
 
 It looks in PATH, then among the versions of pyenv. Nothing is printed if there is none.
 """
@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 
 import prerequisites
 
@@ -27,10 +28,10 @@ def works(program):
     return subprocess.call(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0
 
 
-def newest(path, pyenv):
-    """The newest Python, or None."""
-    (major, last), first = prerequisites.NEWEST, prerequisites.OLDEST[1] + 1
-    for minor in range(last, first - 1, -1):
+def newest(path, pyenv, before=sys.version_info):
+    """The newest Python, or None. Args: before: the version that it has to be newer than."""
+    major, last = prerequisites.NEWEST
+    for minor in range(last, before[1], -1):
         for program in candidates((major, minor), path, pyenv):
             if works(program):
                 return program
