@@ -15,6 +15,7 @@ from hypothesis import settings
 
 from tests.processes import QUICKLY_COMPILED
 
+gc.disable()  # until all tests are collected: what modules make stays
 os.environ.setdefault("XLA_FLAGS", QUICKLY_COMPILED)  # before JAX starts a platform; `make test-all` sets it empty
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jobs are started so, and tests send themselves Ctrl-C
@@ -66,6 +67,7 @@ def pytest_collection_finish() -> None:
     """Garbage is looked for seldom, and not among modules: of a process with so many objects it took an eighth of the time."""
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(100_000, 50, 100)
 
 
