@@ -13,6 +13,7 @@ import jax
 import pytest
 from hypothesis import settings
 
+from tests import rebuilt_peak
 from tests.processes import QUICKLY_COMPILED
 
 gc.disable()  # until all tests are collected: what modules make stays
@@ -20,9 +21,6 @@ os.environ.setdefault("XLA_FLAGS", QUICKLY_COMPILED)  # before JAX starts a plat
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jobs are started so, and tests send themselves Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-from tests import rebuilt_peak
 
 jax.config.update("jax_num_cpu_devices", 8)  # decided once in a process; as many as the most that a test uses
 settings.register_profile("untimed", deadline=None)  # a machine may be slow
@@ -32,7 +30,7 @@ _compiled = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The processes of a run share what XLA:CPU has compiled, in JAX's own cache; `make test-all` compiles each program anew, as users do."""
+    """The processes of a run share what is compiled, in JAX's own cache. `make test-all` compiles each program anew, as users do."""
     if not os.environ["XLA_FLAGS"]:
         return
     folder = getattr(config, "workerinput", {}).get("compiled")
