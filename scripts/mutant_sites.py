@@ -185,6 +185,12 @@ def sites(files: Mapping[str, str]) -> list[Site]:
     return list(chain.from_iterable(finders[path[-3:]](path, text) for path, text in sorted(files.items()) if path[-3:] in finders))
 
 
+def located(site: Site, text: str) -> Site | None:
+    """Where a site is in a later text of its file: the nearest with the same line and edit, first of its function. None: it is gone."""
+    same = [each for each in sites({site.path: text}) if (each.kind, each.before, each.after) == (site.kind, site.before, site.after)]
+    return min(same, key=lambda each: (each.function != site.function, abs(each.line - site.line)), default=None)
+
+
 def drawn(found: Iterable[Site], seed: str) -> list[Site]:
     """Sites in the order in which a seed draws them: of each kind in turn, and of a line once."""
     chance = random.Random(seed)
