@@ -87,7 +87,7 @@ def _python_edits(node: ast.AST, lines: list[bytes], function: str) -> Iterator[
 
 def _children(node: ast.AST) -> Iterator[ast.AST]:
     """What may have sites: no types, no f-strings, whose places Python 3.11 does not know, and nothing that only types need."""
-    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+    if _is_for_types(node):
         return
     if isinstance(node, ast.Assign) and any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets):
         return
@@ -124,8 +124,12 @@ def _edits_of(node: ast.AST, lines: list[bytes]) -> Iterator[_Edit]:
                 yield from _negated(test, lines)
         case _:
             pass
-    if isinstance(node, ast.If | ast.While | ast.IfExp) and not isinstance(node.test, ast.Constant):
+    if isinstance(node, ast.If | ast.While | ast.IfExp) and not isinstance(node.test, ast.Constant) and not _is_for_types(node):
         yield from _negated(node.test, lines)
+
+
+def _is_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
 
 
 def _has_text(node: ast.AST) -> bool:

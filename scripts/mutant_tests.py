@@ -96,6 +96,64 @@ def pytest_configure(config: Any) -> None:
     config.pluginmanager.register(_recorder())
 
 
+class _Pages:
+    """Lines of the page's JavaScript that pages in Chromium have executed."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[Any, Any]] = []  # pages, and connections to what counts there
+
+    def watch(self) -> None:
+        """From now on, each page of a browser is watched."""
+        from playwright.sync_api import Browser, BrowserContext
+
+        opens, closes = Browser.new_page, BrowserContext.close
+
+        def new_page(browser: Any, **options: Any) -> Any:
+            page = opens(browser, **options)
+            if browser.browser_type.name == "chromium":
+                counts = page.context.new_cdp_session(page)
+                counts.send("Profiler.enable")
+                counts.send("Profiler.startPreciseCoverage", {"callCount": True, "detailed": True})
+                self._open.append((page, counts))
+            return page
+
+        def close(context: Any, **options: Any) -> None:
+            self.look()
+            self._open = [(page, counts) for page, counts in self._open if page.context != context]
+            closes(context, **options)
+
+        Browser.new_page, BrowserContext.close = new_page, close  # type: ignore[method-assign]
+
+    def look(self) -> None:
+        """Adds what was executed since the last time."""
+        if not self._open:
+            return
+        from tilestep.report.page.assets import script
+
+        text = script()
+        for page, counts in self._open:
+            for ran in [] if page.is_closed() else counts.send("Profiler.takePreciseCoverage")["result"]:
+                ranges = [each for function in ran["functions"] for each in function["ranges"]]  # what is inside stands behind
+                if max((each["endOffset"] for each in ranges), default=0) == len(text):
+                    executed = bytearray(len(text))
+                    for each in ranges:
+                        begin, end = each["startOffset"], each["endOffset"]
+                        executed[begin:end] = (b"\1" if each["count"] else b"\0") * (end - begin)
+                    _seen.update(_executed_lines(text, executed))
+
+
+def _executed_lines(text: str, executed: bytearray) -> Iterator[tuple[str, int]]:
+    place, name, number = 0, "", 0
+    for line in text.split("\n"):
+        if line.startswith("// ") and line.endswith(".js"):
+            name, number = f"{_sources}report/assets/{line[3:]}", -2  # a line follows that opens the module
+        number += 1
+        first = place + len(line) - len(line.lstrip())
+        if name and number > 0 and first < place + len(line) and executed[first]:
+            yield name, number
+        place += len(line) + 1
+
+
 def _recorder() -> Any:
     import resource
 
@@ -103,6 +161,7 @@ def _recorder() -> Any:
 
     uses: list[set[str]] = []
     failed: set[str] = set()
+    pages = _Pages()
 
     @contextmanager
     def under(key: str, facts: dict[str, Any], *used: str) -> Iterator[None]:
@@ -116,6 +175,7 @@ def _recorder() -> Any:
         try:
             yield
         finally:
+            pages.look()
             _write(uses=sorted(uses.pop()), **facts)
             os.environ.pop(KEY) if before is None else os.environ.update({KEY: before})
             _restart()
@@ -151,6 +211,8 @@ def _recorder() -> Any:
                 failed.add(report.nodeid)
 
         def pytest_collection_finish(self) -> None:
+            if "playwright.sync_api" in sys.modules:
+                pages.watch()
             recordings: Any = sys.modules.get("tests.recordings")
             if recordings is not None:
                 once = recordings.once

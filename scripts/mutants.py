@@ -212,7 +212,10 @@ class Side:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        return json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else {"failed": ["(it crashes)"], "passed": 0}
+        if not answer.exists():
+            return {"failed": ["(it crashes)"], "passed": 0}
+        answered = json.loads(answer.read_text(encoding="utf-8"))
+        return answered if answered["failed"] or answered["status"] in (0, 5) else {**answered, "failed": ["(no test starts)"]}
 
     def judged(self, mutant: Mutant, lines: Lines, first: str, budget_cpu_s: float) -> dict[str, Any]:
         """Runs the tests of a mutant's line until one fails, or the next would be beyond the budget."""
