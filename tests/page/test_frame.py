@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 import tilestep
 from tests.page.conftest import OpenPage
 from tests.page.pages import VIEWS, go, values
