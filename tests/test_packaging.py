@@ -134,6 +134,38 @@ def test_this_machine_lacks_nothing() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_the_newest_python_is_one_that_runs_and_has_the_stable_abi(tmp_path: Path) -> None:
+    path, versions = tmp_path / "shims", tmp_path / "versions"
+
+    def program(file: Path, status: int) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"#!/bin/sh\nexit {status}\n", encoding="utf-8")
+        file.chmod(0o755)
+
+    def newest() -> str:
+        return run_python("scripts/newest_python.py", environ={"PATH": str(path), "PYENV_ROOT": str(tmp_path)}).stdout.strip()
+
+    program(path / "python3.13", 127)  # as pyenv's, if none of its versions is chosen
+    program(path / "python3.12", 127)
+    assert newest() == ""
+    program(versions / "3.12.4/bin/python3.12", 0)
+    program(path / "python3.12", 0)
+    assert newest() == str(path / "python3.12")
+    for version in ("3.13.9", "3.13.10", "3.13.11t"):
+        program(versions / version / "bin/python3.13", 0)
+    assert newest() == str(versions / "3.13.10/bin/python3.13")
+
+
+def test_bounds_are_raised_to_what_is_installed_and_never_lowered() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "raise_bounds.py"))
+    text = "# The newest versions.\ndm-haiku<=0.0.17\njax<=0.12.0.1\nnumpy<=2.4.6\ntorch<=2.13.0\n"
+    installed = {"dm-haiku": "0.1", "jax": "0.13.0", "numpy": "2.4.5", "scipy": "9.0"}
+    assert script["raised"](text, installed) == text.replace("0.0.17", "0.1").replace("0.12.0.1", "0.13.0")
+    source = (ROOT / "src" / "tilestep" / "pjrt" / "jax_private" / "versions.py").read_text(encoding="utf-8")
+    newer = script["with_newest_tested"](source, "0.13.0.1")
+    assert [line for line in newer.splitlines() if line not in source.splitlines()] == ["NEWEST_TESTED = (0, 13, 0)"]
+
+
 def test_the_python_versions_agree() -> None:
     low, high = (".".join(map(str, prerequisites[name])) for name in ("OLDEST", "NEWEST"))
     assert PROJECT["requires-python"] == f">={low},<3.{prerequisites['NEWEST'][1] + 1}"
