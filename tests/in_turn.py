@@ -11,8 +11,10 @@ import contextlib
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -33,6 +35,7 @@ class InTurn:
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._environ = dict(environ or {})
         self._process: subprocess.Popen[str] | None = None
+        self._compiled = tempfile.TemporaryDirectory(prefix="compiled-")  # `make test-all` compiles each program anew
 
     def run_python(
         self, *words: str, environ: Mapping[str, str] | None = None, text_in: str = "", folder: Path = ROOT
@@ -51,10 +54,11 @@ class InTurn:
         return CompletedProcess([sys.executable, *words], *json.loads(answer))
 
     def _started(self) -> subprocess.Popen[str]:
+        cache = {"JAX_COMPILATION_CACHE_DIR": self._compiled.name, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
         return subprocess.Popen(
             (sys.executable, "-X", "faulthandler", "-m", "tests.in_turn"),
             cwd=ROOT,
-            env=clean_environ(os.environ) | self._environ,
+            env=clean_environ(os.environ) | (cache if os.environ.get("XLA_FLAGS") else {}) | self._environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -69,6 +73,10 @@ class InTurn:
         process.kill()
         return process.communicate()
 
+    def forget(self) -> None:
+        """Removes what programs have compiled."""
+        self._compiled.cleanup()
+
 
 @contextlib.contextmanager
 def in_turn(**environ: str) -> Iterator[RunPython]:
@@ -78,6 +86,7 @@ def in_turn(**environ: str) -> Iterator[RunPython]:
         yield process.run_python
     finally:
         process.end()
+        process.forget()
 
 
 def serve() -> None:
@@ -100,8 +109,6 @@ def serve() -> None:
 
 
 def _answer(words: list[str], environ: dict[str, str], folder: str, text_in: str) -> tuple[int, str, str]:
-    import tempfile
-
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         given.write(text_in.encode())
         given.seek(0)
@@ -190,12 +197,14 @@ def _as_at_the_start(environ: dict[str, str], folder: str) -> Iterator[None]:
     before = dict(config.values)
     kept = (sys.argv, sys.path, sys.meta_path, sys.modules, os.environ)
     copies = [each.copy() for each in kept]
-    shutdown, hook, streams = threads._shutdown, sys.excepthook, (sys.stdin, sys.stdout, sys.stderr)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    shutdown, hook, streams = threads._shutdown, sys.excepthook, (sys.stdin, sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
     os.environ.clear()
     os.environ.update(environ)
     os.chdir(folder)
-    sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)
-    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+    sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
+    sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc]
     if platforms := environ.get("JAX_PLATFORMS"):
         config.update("jax_platforms", platforms)  # JAX has read its variables already
     threads._shutdown = _join_threads  # a process can do it once
@@ -204,6 +213,8 @@ def _as_at_the_start(environ: dict[str, str], folder: str) -> Iterator[None]:
             yield
     finally:
         threads._shutdown, sys.excepthook = shutdown, hook
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         for name in ("last_type", "last_value", "last_traceback", "last_exc"):
             vars(sys).pop(name, None)
         _restore_modules(copies[3])
@@ -211,7 +222,7 @@ def _as_at_the_start(environ: dict[str, str], folder: str) -> Iterator[None]:
             if each is not sys.modules:
                 each.clear()
                 each.extend(copy) if isinstance(each, list) else each.update(copy)
-        sys.stdin, sys.stdout, sys.stderr = streams
+        sys.stdin, sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__ = streams  # type: ignore[misc]
         os.chdir(ROOT)
         clear_backends()
         if client := sys.modules.get("tilestep.pjrt.table.client"):
@@ -231,7 +242,7 @@ def _restore_modules(before: dict[str, Any]) -> None:
         file = getattr(sys.modules[name], "__file__", None) or ""
         if name.partition(".")[0] in ("popart", "popart_core") or (file and not file.startswith(stay)):
             del sys.modules[name]
-    sys.modules["__main__"] = before["__main__"]
+    sys.modules.update(before)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import pytest
 
 from tests.documents import Block, apply, blocks, commands, documents, local_links, refreshed
 from tests.in_turn import RunPython, in_turn
-from tests.processes import AS_USERS_COMPILE, ROOT
+from tests.processes import ROOT
 
 DOCUMENTS = documents(ROOT)
 WITH_PYTHON = [path for path in DOCUMENTS if any(block.language == "python" for block in blocks(path.read_text(encoding="utf-8")))]
@@ -81,7 +81,7 @@ def runnable(python_blocks: list[Block]) -> list[Block]:
 @pytest.fixture(scope="module")
 def run_python() -> Iterator[RunPython]:
     """One process for the code of all documents."""
-    with in_turn(**AS_USERS_COMPILE) as run:
+    with in_turn() as run:
         yield run
 
 
@@ -103,9 +103,7 @@ def test_python_blocks_run_and_print_what_is_shown(path: Path, run_python: RunPy
 
 
 @pytest.mark.parametrize("path", WITH_COMMANDS, ids=name_of)
-def test_commands_of_tilestep_run_and_print_what_is_shown(
-    path: Path, update_golden: bool, run_python: RunPython, tmp_path: Path
-) -> None:
+def test_commands_of_tilestep_run_and_print_what_is_shown(path: Path, update_golden: bool, run_python: RunPython, tmp_path: Path) -> None:
     folder = folder_of(path, tmp_path)
     for block in blocks(path.read_text(encoding="utf-8")):
         if block.language == "diff" and name_of(path) in FILES:
