@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.documents import Block, apply, blocks, commands, documents, local_links, refreshed
+from tests.documents import Block, anchors, apply, blocks, commands, documents, links_to_anchors, local_links, refreshed
 from tests.in_turn import RunPython, in_turn
 from tests.processes import ROOT
 
@@ -161,7 +161,14 @@ def test_links_lead_to_files_and_named_make_targets_exist() -> None:
     for path in DOCUMENTS:
         text = path.read_text(encoding="utf-8")
         assert [link for link in local_links(text) if not (path.parent / link).exists()] == [], path
+        for page, anchor in links_to_anchors(text):
+            assert anchor in anchors((path.parent / page if page else path).read_text("utf-8")), path
         assert set(re.findall(r"(?:^\$ |`)make ([a-z-]+)", text, re.MULTILINE)) <= targets, path
+
+
+def test_anchors_of_headings_are_known() -> None:
+    assert anchors("# A `b`, (c)\n\n```sh\n# no heading\n```\n\n## [One](one.md) two\n") == {"a-b-c", "one-two"}
+    assert list(links_to_anchors("[a](#b-c) [d](e.md#f) [g](h.md) [i](https://j/#k)")) == [("", "b-c"), ("e.md", "f")]
 
 
 def test_every_dependency_has_its_licence_named() -> None:
