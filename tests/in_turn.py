@@ -35,7 +35,7 @@ class InTurn:
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._environ = dict(environ or {})
         self._process: subprocess.Popen[str] | None = None
-        self._compiled = tempfile.TemporaryDirectory(prefix="compiled-")  # `make test-all` compiles each program anew
+        self._compiled: tempfile.TemporaryDirectory[str] | None = None
 
     def run_python(
         self, *words: str, environ: Mapping[str, str] | None = None, text_in: str = "", folder: Path = ROOT
@@ -54,11 +54,14 @@ class InTurn:
         return CompletedProcess([sys.executable, *words], *json.loads(answer))
 
     def _started(self) -> subprocess.Popen[str]:
-        cache = {"JAX_COMPILATION_CACHE_DIR": self._compiled.name, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+        environ = clean_environ(os.environ) | self._environ
+        if environ["XLA_FLAGS"]:  # `make test-all` compiles each program anew
+            self._compiled = tempfile.TemporaryDirectory(prefix="compiled-")
+            environ |= {"JAX_COMPILATION_CACHE_DIR": self._compiled.name, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
         return subprocess.Popen(
             (sys.executable, "-X", "faulthandler", "-m", "tests.in_turn"),
             cwd=ROOT,
-            env=clean_environ(os.environ) | (cache if os.environ.get("XLA_FLAGS") else {}) | self._environ,
+            env=environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -71,11 +74,10 @@ class InTurn:
         if process is None:
             return "", ""
         process.kill()
-        return process.communicate()
-
-    def forget(self) -> None:
-        """Removes what programs have compiled."""
-        self._compiled.cleanup()
+        told = process.communicate()
+        if self._compiled is not None:
+            self._compiled.cleanup()
+        return told
 
 
 @contextlib.contextmanager
@@ -86,7 +88,6 @@ def in_turn(**environ: str) -> Iterator[RunPython]:
         yield process.run_python
     finally:
         process.end()
-        process.forget()
 
 
 def serve() -> None:

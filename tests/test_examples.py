@@ -100,11 +100,11 @@ def test_an_example_prints_the_same_on_ipu_and_cpu(example: tuple[str, ...], pri
     assert printed_on("ipu", *example) == printed_on("cpu", *example)
 
 
-def test_the_digits_classifier_gets_95_percent_of_unseen_digits_right(printed_on: Printed) -> None:
-    for example in ("mnist_classifier.py", "mnist_plain.py"):
-        accuracies = re.findall(r"test accuracy ([\d.]+)", printed_on("cpu", example))
-        assert len(accuracies) == 10
-        assert float(accuracies[-1]) > 0.95
+@pytest.mark.parametrize("example", ["mnist_classifier.py", pytest.param("mnist_plain.py", marks=pytest.mark.slow)])
+def test_the_digits_classifier_gets_95_percent_of_unseen_digits_right(example: str, printed_on: Printed) -> None:
+    accuracies = re.findall(r"test accuracy ([\d.]+)", printed_on("cpu", example))
+    assert len(accuracies) == 10
+    assert float(accuracies[-1]) > 0.95
 
 
 @pytest.mark.slow
@@ -160,14 +160,21 @@ def test_linear_regression_finds_the_line_and_its_state_stays_on_the_ipu(printed
     assert f"{state_bytes:,} bytes in at the first run, 0 at each one after it\n  0 bytes out at each run\n" in on_ipu
 
 
-def test_two_towers_tell_digits_and_work_at_the_same_time(printed_on: Printed) -> None:
-    printed = printed_on("ipu", "two_towers.py")
-    losses = [float(loss) for loss in re.findall(r"^epoch +\d+: loss ([\d.]+)$", printed, re.MULTILINE)]
-    assert len(losses) == 10
-    assert losses[0] > 1 > 0.1 > losses[-1]
-    right = re.search(r"right: ([\d.]+)% of 351 unseen digits", printed)
-    assert right
-    assert float(right[1]) > 95
+@pytest.mark.parametrize(
+    ("epochs", "loss", "right"), [(2, 0.6, 70), pytest.param(10, 0.1, 95, marks=pytest.mark.slow)], ids=["short", "whole"]
+)
+def test_two_towers_tell_digits_and_work_at_the_same_time(
+    epochs: int, loss: float, right: float, printed_on: Printed, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """In short, as they are recorded for other tests."""
+    recorded = recordings.example("two_towers", recordings.shared_folder(tmp_path_factory)) if epochs == 2 else None
+    printed = printed_on("ipu", "two_towers.py") if recorded is None else (recorded / "stdout.txt").read_text(encoding="utf-8")
+    losses = [float(each) for each in re.findall(r"^epoch +\d+: loss ([\d.]+)$", printed, re.MULTILINE)]
+    assert len(losses) == epochs
+    assert losses[0] > 1 > loss > losses[-1]
+    found = re.search(r"right: ([\d.]+)% of 351 unseen digits", printed)
+    assert found
+    assert float(found[1]) > right
     rows = dict(re.findall(r"^  ([0-3])( .*\|.*)$", printed.split("right:")[1], re.MULTILINE))
     columns = [tuple(itertools.zip_longest(rows["1"], rows[other], fillvalue=" ")) for other in ("2", "0")]
     alike = [sum(a == b for a, b in each) / len(each) for each in columns]
