@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import jax
 import pytest
-
-from .in_turn import InTurn
 
 
 @pytest.fixture(scope="session")
@@ -23,10 +19,3 @@ def ipu(ipus: list[jax.Device]) -> jax.Device:
 @pytest.fixture(scope="session")
 def cpu() -> jax.Device:
     return jax.devices("cpu")[0]
-
-
-@pytest.fixture(scope="session")
-def in_turn() -> Iterator[InTurn]:
-    process = InTurn()
-    yield process
-    process.close()

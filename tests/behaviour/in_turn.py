@@ -6,6 +6,7 @@ of a process. What Python or JAX decides only once (imports, exits, threads at t
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import io
@@ -19,52 +20,54 @@ import traceback
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 from tests.processes import ROOT
 
 from .process import LIMIT_WALL_S, environment
 
+_process: subprocess.Popen[str] | None = None
 
-@final
-class InTurn:
-    """A process that runs programs. It starts with the first of them, and again after one that has taken it down."""
 
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
+def _running() -> subprocess.Popen[str]:
+    """The process. It starts with the first program, and again after one that has taken it down."""
+    global _process
+    if _process is None:
+        atexit.register(_end)
+    if _process is None or _process.poll() is not None:
+        command = [sys.executable, "-X", "faulthandler", "-m", "tests.behaviour.in_turn"]
+        _process = subprocess.Popen(command, cwd=ROOT, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return _process
 
-    def attempt(self, code: str, *, folder: Path = ROOT, strict: bool = True, **settings: str) -> subprocess.CompletedProcess[str]:
-        """How `code` ends in a folder with environment variables `settings`; with `strict`, warnings are errors."""
-        if self._process is None or self._process.poll() is not None:
-            command = [sys.executable, "-X", "faulthandler", "-m", "tests.behaviour.in_turn"]
-            self._process = subprocess.Popen(
-                command, cwd=ROOT, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        request = {"code": textwrap.dedent(code), "folder": str(folder), "strict": strict, "environ": environment(settings)}
-        limit = threading.Timer(LIMIT_WALL_S, process.kill)
-        limit.start()
-        try:
-            process.stdin.write(f"{json.dumps(request)}\n")
-            process.stdin.flush()
-            answer = process.stdout.readline()
-        finally:
-            limit.cancel()
-        assert answer, f"the process has ended with status {process.wait()}"
-        return subprocess.CompletedProcess(code, **json.loads(answer))
 
-    def python(self, code: str, *, folder: Path = ROOT, strict: bool = True, **settings: str) -> subprocess.CompletedProcess[str]:
-        """As `attempt`, but the program has to end well."""
-        ended = self.attempt(code, folder=folder, strict=strict, **settings)
-        assert ended.returncode == 0, f"exit status {ended.returncode}\n{ended.stdout}\n{ended.stderr}"
-        return ended
+def _end() -> None:
+    if _process is not None:
+        _process.communicate()
 
-    def close(self) -> None:
-        """Ends the process."""
-        if self._process is not None:
-            self._process.communicate()
+
+def attempt(code: str, *, folder: Path = ROOT, strict: bool = True, **settings: str) -> subprocess.CompletedProcess[str]:
+    """How `code` ends in a folder with environment variables `settings`; with `strict`, warnings are errors."""
+    process = _running()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    request = {"code": textwrap.dedent(code), "folder": str(folder), "strict": strict, "environ": environment(settings)}
+    limit = threading.Timer(LIMIT_WALL_S, process.kill)
+    limit.start()
+    try:
+        process.stdin.write(f"{json.dumps(request)}\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()
+    finally:
+        limit.cancel()
+    assert answer, f"the process has ended with status {process.wait()}"
+    return subprocess.CompletedProcess(code, **json.loads(answer))
+
+
+def python(code: str, *, folder: Path = ROOT, strict: bool = True, **settings: str) -> subprocess.CompletedProcess[str]:
+    """As `attempt`, but the program has to end well."""
+    ended = attempt(code, folder=folder, strict=strict, **settings)
+    assert ended.returncode == 0, f"exit status {ended.returncode}\n{ended.stdout}\n{ended.stderr}"
+    return ended
 
 
 def _start_anew(environ: Mapping[str, str]) -> None:
@@ -89,8 +92,8 @@ def _start_anew(environ: Mapping[str, str]) -> None:
 
 def _run(code: str, environ: Mapping[str, str], folder: str, *, strict: bool) -> int:
     from tilestep import tracing
-    from tilestep.pjrt.plugin import _write_report  # pyright: ignore[reportPrivateUsage]
-    from tilestep.tracing.process import start_if_asked
+    from tilestep.pjrt.plugin import _add_emulated, _write_report  # pyright: ignore[reportPrivateUsage]
+    from tilestep.tracing.process import include, start_if_asked
 
     _start_anew(environ)
     os.chdir(folder)
@@ -98,6 +101,7 @@ def _run(code: str, environ: Mapping[str, str], folder: str, *, strict: bool) ->
     with warnings.catch_warnings():
         warnings.simplefilter("error" if strict else "always")
         start_if_asked()
+        include(_add_emulated)
         try:
             exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})
             return 0
@@ -115,11 +119,10 @@ def _run(code: str, environ: Mapping[str, str], folder: str, *, strict: bool) ->
 
 
 def _serve() -> None:
-    import jax.extend.backend
+    import jax.extend.backend  # noqa: F401  # before the first program
 
-    import tilestep
+    import tilestep  # noqa: F401
 
-    assert tilestep.__name__ in sys.modules
     sys.path[0] = ""  # the folder of a program
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what is printed past Python's streams is no answer

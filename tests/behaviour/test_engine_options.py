@@ -1,4 +1,4 @@
-"""POPLAR_ENGINE_OPTIONS in processes of their own: what a report has, what stays away, and what a program without room leaves."""
+"""POPLAR_ENGINE_OPTIONS in programs: what a report has, what stays away, and what a program without room leaves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilestep import open_report
 from tilestep.record.container import Tables, read_recording
 from tilestep.record.schema import EVENT_KINDS
 
-from .in_turn import InTurn
+from .in_turn import attempt, python
 
 RUN = ["profile.json", "report.html", "run.tilestep", "summary.txt"]
 SQUARE = """
@@ -47,20 +47,20 @@ def files(folder: Path) -> list[str]:
     return sorted("/".join(part[:-8] + "." * 8 if "-" in part[-9:-8] else part for part in path.split("/")) for path in paths)
 
 
-def run(in_turn: InTurn, code: str, folder: Path, text: str | None = None, **options: object) -> str:
-    """Output of a process in a folder. Args: text: of POPLAR_ENGINE_OPTIONS as it is."""
+def run(code: str, folder: Path, text: str | None = None, **options: object) -> str:
+    """Output of a program in a folder. Args: text: of POPLAR_ENGINE_OPTIONS as it is."""
     stated = json.dumps({key.replace("_", ".", 1): value for key, value in options.items()}) if text is None else text
-    ended = in_turn.attempt(code, folder=folder, POPLAR_ENGINE_OPTIONS=stated)
+    ended = attempt(code, folder=folder, POPLAR_ENGINE_OPTIONS=stated)
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
     return ended.stdout
 
 
-def run_each(in_turn: InTurn, code: str, folder: Path, options: Sequence[Mapping[str, object]]) -> list[Path]:
+def run_each(code: str, folder: Path, options: Sequence[Mapping[str, object]]) -> list[Path]:
     """Folders, each with what a process with its options has left there."""
     folders = [folder / str(number) for number in range(len(options))]
     for path, each in zip(folders, options, strict=True):
         path.mkdir()
-        run(in_turn, code, path, **each)
+        run(code, path, **each)
     return folders
 
 
@@ -77,13 +77,13 @@ def runs_with_events(tables: Tables) -> list[int]:
 # ------------------------------------------------------------------------------ the six cases of TensorFlow's reports for the IPU
 
 
-def test_without_an_option_there_is_no_report(in_turn: InTurn, tmp_path: Path) -> None:
-    assert run(in_turn, SQUARE, tmp_path) == "400\n"
+def test_without_an_option_there_is_no_report(tmp_path: Path) -> None:
+    assert run(SQUARE, tmp_path) == "400\n"
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_report_is_in_the_working_directory_with_a_folder_for_each_program(in_turn: InTurn, tmp_path: Path) -> None:
-    run(in_turn, SQUARE, tmp_path, autoReport_all="true")
+def test_a_report_is_in_the_working_directory_with_a_folder_for_each_program(tmp_path: Path) -> None:
+    run(SQUARE, tmp_path, autoReport_all="true")
     assert files(tmp_path) == [
         "profile.json",
         "programs/jit_simple_net-......../memory.txt",
@@ -97,37 +97,37 @@ def test_a_report_is_in_the_working_directory_with_a_folder_for_each_program(in_
     assert "x" in {found.strings[number] for number in found.column("lives", "name")}
 
 
-def test_a_report_is_in_the_directory_that_is_named(in_turn: InTurn, tmp_path: Path) -> None:
-    run(in_turn, SQUARE, tmp_path, autoReport_all="true", autoReport_directory="./tommyFlowers")
+def test_a_report_is_in_the_directory_that_is_named(tmp_path: Path) -> None:
+    run(SQUARE, tmp_path, autoReport_all="true", autoReport_directory="./tommyFlowers")
     assert [path.name for path in tmp_path.iterdir()] == ["tommyFlowers"]
     assert program_in(tmp_path / "tommyFlowers").is_dir()
 
 
-def test_the_folder_of_a_program_is_used_again_within_a_process(in_turn: InTurn, tmp_path: Path) -> None:
-    run(in_turn, f"{SQUARE}f(np.full((2, 2), 3)); jax.clear_caches(); f(np.full((2, 2), 3))", tmp_path, autoReport_all="true")
+def test_the_folder_of_a_program_is_used_again_within_a_process(tmp_path: Path) -> None:
+    run(f"{SQUARE}f(np.full((2, 2), 3)); jax.clear_caches(); f(np.full((2, 2), 3))", tmp_path, autoReport_all="true")
     assert program_in(tmp_path).is_dir()  # though another line has called it
 
 
-def test_a_second_program_adds_a_folder(in_turn: InTurn, tmp_path: Path) -> None:
-    run(in_turn, f"{SQUARE}f(np.full((3, 3), 10)); f(np.full((2, 2), 5))", tmp_path, autoReport_all="true")
+def test_a_second_program_adds_a_folder(tmp_path: Path) -> None:
+    run(f"{SQUARE}f(np.full((3, 3), 10)); f(np.full((2, 2), 5))", tmp_path, autoReport_all="true")
     assert len(list((tmp_path / "programs").iterdir())) == 2
 
 
-def test_the_folder_of_a_program_is_used_again_by_the_next_process(in_turn: InTurn, tmp_path: Path) -> None:
-    run(in_turn, SQUARE, tmp_path, autoReport_all="true")
+def test_the_folder_of_a_program_is_used_again_by_the_next_process(tmp_path: Path) -> None:
+    run(SQUARE, tmp_path, autoReport_all="true")
     program = program_in(tmp_path)
     before = {path.name: os.stat(path).st_mtime_ns for path in program.iterdir()}
-    run(in_turn, SQUARE, tmp_path, autoReport_all="true")
+    run(SQUARE, tmp_path, autoReport_all="true")
     assert {path.name: os.stat(path).st_mtime_ns for path in program_in(tmp_path).iterdir()} == before
-    run(in_turn, SQUARE.replace("x * x", "x + x"), tmp_path, autoReport_all="true")
+    run(SQUARE.replace("x * x", "x + x"), tmp_path, autoReport_all="true")
     assert len(list((tmp_path / "programs").iterdir())) == 2
 
 
 # ------------------------------------------------------------------------------------------------------------- parts
 
 
-def test_the_lines_of_old_read_as_written(in_turn: InTurn, tmp_path: Path) -> None:
-    run(in_turn, SQUARE, tmp_path, text='{"autoReport.all":"true", "debug.allowOutOfMemory":"true"}')
+def test_the_lines_of_old_read_as_written(tmp_path: Path) -> None:
+    run(SQUARE, tmp_path, text='{"autoReport.all":"true", "debug.allowOutOfMemory":"true"}')
     assert set(RUN) <= set(files(tmp_path))
 
 
@@ -144,24 +144,24 @@ PARTS: tuple[tuple[Mapping[str, object], list[str]], ...] = (
 )
 
 
-def test_parts_that_are_asked_for_are_there_and_no_others(in_turn: InTurn, tmp_path: Path) -> None:
-    for folder, (_, found) in zip(run_each(in_turn, SQUARE, tmp_path, [options for options, _ in PARTS]), PARTS, strict=True):
+def test_parts_that_are_asked_for_are_there_and_no_others(tmp_path: Path) -> None:
+    for folder, (_, found) in zip(run_each(SQUARE, tmp_path, [options for options, _ in PARTS]), PARTS, strict=True):
         assert sorted(path.rsplit("/", 1)[-1] for path in files(folder)) == sorted(found)
 
 
-def test_files_of_parts_that_are_turned_off_stay(in_turn: InTurn, tmp_path: Path) -> None:
-    run(in_turn, SQUARE, tmp_path, autoReport_all="true")
+def test_files_of_parts_that_are_turned_off_stay(tmp_path: Path) -> None:
+    run(SQUARE, tmp_path, autoReport_all="true")
     before = os.stat(tmp_path / "run.tilestep").st_mtime_ns
-    run(in_turn, SQUARE.replace("x * x", "x + x"), tmp_path, autoReport_all="true", autoReport_outputExecutionProfile="false")
+    run(SQUARE.replace("x * x", "x + x"), tmp_path, autoReport_all="true", autoReport_outputExecutionProfile="false")
     assert os.stat(tmp_path / "run.tilestep").st_mtime_ns == before
     assert len(list((tmp_path / "programs").iterdir())) == 2
 
 
-def test_without_debug_information_no_line_of_the_source_is_there(in_turn: InTurn, tmp_path: Path) -> None:
+def test_without_debug_information_no_line_of_the_source_is_there(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(SQUARE)
     wanted = {"autoReport_all": "true", "autoReport_outputLoweredVars": "true"}
-    run(in_turn, "import model", tmp_path, **wanted, autoReport_directory="with")
-    run(in_turn, "import model", tmp_path, **wanted, autoReport_directory="without", autoReport_outputDebugInfo="false")
+    run("import model", tmp_path, **wanted, autoReport_directory="with")
+    run("import model", tmp_path, **wanted, autoReport_directory="without", autoReport_outputDebugInfo="false")
     for folder, there in (("with", True), ("without", False)):
         for path in (tmp_path / folder / "run.tilestep", program_in(tmp_path / folder) / "program.tilestep"):
             found = read_recording(path)
@@ -169,30 +169,30 @@ def test_without_debug_information_no_line_of_the_source_is_there(in_turn: InTur
         assert ("model.py:5 in simple_net" in (program_in(tmp_path / folder) / "lowered_vars.txt").read_text()) is there
 
 
-def test_so_many_runs_of_a_program_are_kept_event_by_event(in_turn: InTurn, tmp_path: Path) -> None:
-    kept: dict[object, list[int]] = {None: [0, 4], "3": [0, 1, 4], 1: [0], "5": [0, 1, 2, 3, 4], "100": [0, 1, 2, 3, 4]}
+def test_so_many_runs_of_a_program_are_kept_event_by_event(tmp_path: Path) -> None:
+    kept: dict[object, list[int]] = {None: [0, 4], "3": [0, 1, 4], 1: [0], "100": [0, 1, 2, 3, 4]}
     code = f"{SQUARE}for _ in range(4): f(np.full((2, 2), 10)).block_until_ready()"
     options = [
         {"autoReport_all": "true"} | ({} if count is None else {"autoReport_executionProfileProgramRunCount": count}) for count in kept
     ]
-    for folder, runs in zip(run_each(in_turn, code, tmp_path, options), kept.values(), strict=True):
+    for folder, runs in zip(run_each(code, tmp_path, options), kept.values(), strict=True):
         found = read_recording(folder / "run.tilestep")
         assert found.column("programs", "runs").tolist() == [5]
         assert runs_with_events(found) == runs
 
 
-def test_options_without_effect_are_told_in_the_summary(in_turn: InTurn, tmp_path: Path) -> None:
-    run(in_turn, SQUARE, tmp_path, autoReport_all="true", target_hostSyncTimeout=900, opt_useAutoloader="true")
+def test_options_without_effect_are_told_in_the_summary(tmp_path: Path) -> None:
+    run(SQUARE, tmp_path, autoReport_all="true", target_hostSyncTimeout=900, opt_useAutoloader="true")
     summary = " ".join((tmp_path / "summary.txt").read_text().split())
     assert "Engine option opt.useAutoloader has no effect: programs are loaded" in summary
     assert "Engine option target.hostSyncTimeout has no effect: no hardware is waited for." in summary
     assert json.loads((tmp_path / "profile.json").read_text())["assumptions"][-1].startswith("Engine option target.hostSyncTimeout")
-    run(in_turn, SQUARE, tmp_path, autoReport_all="true")
+    run(SQUARE, tmp_path, autoReport_all="true")
     assert "Engine option" not in (tmp_path / "summary.txt").read_text()
 
 
-def test_the_options_are_in_the_manifest_of_a_recording(in_turn: InTurn, tmp_path: Path) -> None:
-    run(in_turn, SQUARE, tmp_path, autoReport_all="true", **{"profiler_blocks.filter": "stage.*"})
+def test_the_options_are_in_the_manifest_of_a_recording(tmp_path: Path) -> None:
+    run(SQUARE, tmp_path, autoReport_all="true", **{"profiler_blocks.filter": "stage.*"})
     for path in (tmp_path / "run.tilestep", program_in(tmp_path) / "program.tilestep"):
         assert read_recording(path).manifest["engine_options"] == {"autoReport.all": "true", "profiler.blocks.filter": "stage.*"}
 
@@ -205,7 +205,7 @@ FILTERS: tuple[tuple[dict[str, object], list[str]], ...] = (
 )
 
 
-def test_filters_choose_the_blocks_that_a_reader_gets(in_turn: InTurn, tmp_path: Path) -> None:
+def test_filters_choose_the_blocks_that_a_reader_gets(tmp_path: Path) -> None:
     code = """
 import jax, numpy as np, jax.numpy as jnp
 jax.config.update("jax_default_device", jax.devices("ipu")[0])
@@ -217,30 +217,30 @@ def stages(x):
 jax.jit(stages)(np.ones((64, 64), np.float32)).block_until_ready()
 """
     options = [{"autoReport_all": "true"} | filters for filters, _ in FILTERS]
-    for folder, (_, blocks) in zip(run_each(in_turn, code, tmp_path, options), FILTERS, strict=True):
+    for folder, (_, blocks) in zip(run_each(code, tmp_path, options), FILTERS, strict=True):
         assert [block.name for block in open_report(folder / "run.tilestep").execution.blocks()] == blocks
 
 
-def test_a_program_from_the_compilation_cache_has_its_folder(in_turn: InTurn, tmp_path: Path) -> None:
+def test_a_program_from_the_compilation_cache_has_its_folder(tmp_path: Path) -> None:
     settings = {"compilation_cache_dir": "cache", "persistent_cache_min_compile_time_secs": 0, "persistent_cache_min_entry_size_bytes": 0}
     code = f"import jax\nfor name, value in {settings}.items(): jax.config.update('jax_' + name, value)\n{SQUARE}"
-    run(in_turn, code, tmp_path)
+    run(code, tmp_path)
     entries = sorted((tmp_path / "cache").iterdir())
-    run(in_turn, code, tmp_path, autoReport_all="true", autoReport_directory="report")
+    run(code, tmp_path, autoReport_all="true", autoReport_directory="report")
     assert [path for path in sorted((tmp_path / "cache").iterdir()) if path not in entries] == []
     assert read_recording(program_in(tmp_path / "report") / "program.tilestep").rows("lives")
 
 
-def test_calls_and_the_variable_write_side_by_side(in_turn: InTurn, tmp_path: Path) -> None:
+def test_calls_and_the_variable_write_side_by_side(tmp_path: Path) -> None:
     code = SQUARE.replace("print(np.asarray(f", "import tilestep\nwith tilestep.profile('called'): print(np.asarray(f")
-    run(in_turn, code, tmp_path, autoReport_all="true", autoReport_directory="stated")
+    run(code, tmp_path, autoReport_all="true", autoReport_directory="stated")
     assert files(tmp_path / "called") == RUN
     assert set(RUN) < set(files(tmp_path / "stated"))
 
 
-def test_a_folder_that_cannot_be_written_is_one_line_and_the_program_goes_on(in_turn: InTurn, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_one_line_and_the_program_goes_on(tmp_path: Path) -> None:
     (tmp_path / "programs").touch()
-    ended = in_turn.attempt(f"{SQUARE}f(np.full((3, 3), 10))", folder=tmp_path, POPLAR_ENGINE_OPTIONS='{"autoReport.all":"true"}')
+    ended = attempt(f"{SQUARE}f(np.full((3, 3), 10))", folder=tmp_path, POPLAR_ENGINE_OPTIONS='{"autoReport.all":"true"}')
     assert (ended.returncode, ended.stdout) == (0, "400\n")
     assert ended.stderr.count("\n") == 1
     assert ended.stderr.startswith(f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {tmp_path}/programs/jit_simple_net-")
@@ -250,8 +250,8 @@ def test_a_folder_that_cannot_be_written_is_one_line_and_the_program_goes_on(in_
 # ----------------------------------------------------------------------------------------------------- out of memory
 
 
-def test_a_program_without_room_leaves_a_report_that_the_error_names(in_turn: InTurn, tmp_path: Path) -> None:
-    told = run(in_turn, f"{HUGE}print(attempt())", tmp_path, autoReport_all="true").strip()
+def test_a_program_without_room_leaves_a_report_that_the_error_names(tmp_path: Path) -> None:
+    told = run(f"{HUGE}print(attempt())", tmp_path, autoReport_all="true").strip()
     assert told == str(program_in(tmp_path, "jit_no_room") / "memory.txt")
     text = Path(told).read_text()
     assert "it does not fit\n" in text
@@ -261,35 +261,37 @@ def test_a_program_without_room_leaves_a_report_that_the_error_names(in_turn: In
     assert found.rows("lives")
 
 
-def test_without_a_directory_the_error_says_how_to_get_a_report(in_turn: InTurn, tmp_path: Path) -> None:
-    told = run(in_turn, f"{HUGE}print(attempt())", tmp_path)
+def test_without_a_directory_the_error_says_how_to_get_a_report(tmp_path: Path) -> None:
+    told = run(f"{HUGE}print(attempt())", tmp_path)
     assert told == """POPLAR_ENGINE_OPTIONS='{"autoReport.all":"true"}' keeps the program's memory step by step\n"""
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_profile_under_way_gets_the_report_too(in_turn: InTurn, tmp_path: Path) -> None:
+def test_a_profile_under_way_gets_the_report_too(tmp_path: Path) -> None:
     code = f"{HUGE}\nwith tilestep.profile('outer'), tilestep.profile('inner'), tilestep.profile(): print(attempt())"
-    assert run(in_turn, code, tmp_path).strip() == str(program_in(tmp_path / "inner", "jit_no_room") / "memory.txt")
+    assert run(code, tmp_path).strip() == str(program_in(tmp_path / "inner", "jit_no_room") / "memory.txt")
     assert files(tmp_path / "outer") == files(tmp_path / "inner")
-    both = run(in_turn, code, tmp_path, autoReport_outputExecutionProfile="true", autoReport_directory=str(tmp_path / "stated"))
+    both = run(code, tmp_path, autoReport_outputExecutionProfile="true", autoReport_directory=str(tmp_path / "stated"))
     assert both.strip() == str(program_in(tmp_path / "stated", "jit_no_room") / "memory.txt")
 
 
 def test_a_run_of_the_command_and_a_dry_run_leave_it_too(tmp_path: Path) -> None:
     (tmp_path / "huge.py").write_text(f"{HUGE}print(attempt())")
-    for options, told in ((["--report", "run"], "memory.txt\n"), (["--report", "dry", "--dry-run"], "None\n")):
-        ended = run_python("-m", "tilestep", "run", *options, "huge.py", folder=tmp_path)
-        assert (ended.returncode, ended.stdout[-len(told) :]) == (0, told), ended.stderr
-        assert (program_in(tmp_path / options[1], "jit_no_room") / "memory.txt").is_file()
+    ended = run_python("-m", "tilestep", "run", "--report", "run", "huge.py", folder=tmp_path)
+    assert (ended.returncode, ended.stdout[-11:]) == (0, "memory.txt\n"), ended.stderr
+    dry = run(f"{HUGE}with tilestep.profile('dry'), tilestep.dry_run(): print(attempt())", tmp_path)
+    assert dry == "None\n"
+    for folder in ("run", "dry"):
+        assert (program_in(tmp_path / folder, "jit_no_room") / "memory.txt").is_file()
 
 
-def test_what_is_allowed_is_no_error_and_leaves_its_report(in_turn: InTurn, tmp_path: Path) -> None:
-    told = run(in_turn, f"{HUGE}print(attempt())", tmp_path, autoReport_all="true", debug_allowOutOfMemory=True)
+def test_what_is_allowed_is_no_error_and_leaves_its_report(tmp_path: Path) -> None:
+    told = run(f"{HUGE}print(attempt())", tmp_path, autoReport_all="true", debug_allowOutOfMemory=True)
     assert told == "None\n"
     assert "it does not fit\n" in (program_in(tmp_path, "jit_no_room") / "memory.txt").read_text()
 
 
-def test_streaming_memory_leaves_a_report_too(in_turn: InTurn, tmp_path: Path) -> None:
+def test_streaming_memory_leaves_a_report_too(tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text('inherits = "bow-2000"\n[host]\nstreaming_memory_bytes = 262143\n')
     code = """
         import jax, numpy as np
@@ -303,15 +305,15 @@ def test_streaming_memory_leaves_a_report_too(in_turn: InTurn, tmp_path: Path) -
             print(str(error).splitlines()[-1].removeprefix("  report: "))
     """
     options = json.dumps({"autoReport.all": "true", "autoReport.directory": str(tmp_path / "report")})
-    told = in_turn.python(code, TILESTEP_MACHINE=str(tmp_path / "small.toml"), POPLAR_ENGINE_OPTIONS=options).stdout.strip()
+    told = python(code, TILESTEP_MACHINE=str(tmp_path / "small.toml"), POPLAR_ENGINE_OPTIONS=options).stdout.strip()
     text = Path(told).read_text()
     assert "an IPU-Machine has 262,143 B\n  262,144 B  m\n" in text
 
 
-def test_a_report_that_cannot_be_kept_is_told_in_the_error(in_turn: InTurn, tmp_path: Path) -> None:
+def test_a_report_that_cannot_be_kept_is_told_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "report").mkdir()
     (tmp_path / "report" / "programs").touch()
-    told = run(in_turn, f"{HUGE}\nwith tilestep.profile('report'): print(attempt())", tmp_path)
+    told = run(f"{HUGE}\nwith tilestep.profile('report'): print(attempt())", tmp_path)
     assert told.startswith(str(tmp_path / "report" / "programs" / "jit_no_room-"))
     assert told.endswith(" cannot be written: Not a directory\n")
 
@@ -320,7 +322,7 @@ def test_a_report_that_cannot_be_kept_is_told_in_the_error(in_turn: InTurn, tmp_
 
 
 @pytest.mark.parametrize(("retain", "names"), [("true", ["jit_simple_net", "jit_simple_net", "jit_other"]), (None, ["jit_simple_net"] * 2)])
-def test_programs_that_the_process_retains_are_recorded_though_they_are_gone(in_turn: InTurn, retain: str | None, names: list[str], tmp_path: Path) -> None:
+def test_programs_that_the_process_retains_are_recorded_though_they_are_gone(retain: str | None, names: list[str], tmp_path: Path) -> None:
     code = f"""{SQUARE}
 def other(x):
     return x - 1
@@ -330,7 +332,7 @@ import gc, tilestep
 gc.collect()
 with tilestep.profile("report"): f(np.full((2, 2), 10)).block_until_ready()
 """
-    run(in_turn, code, tmp_path, **({} if retain is None else {"debug_retainDebugInformation": retain}))
+    run(code, tmp_path, **({} if retain is None else {"debug_retainDebugInformation": retain}))
     found = read_recording(tmp_path / "report" / "run.tilestep")
     told = [found.strings[number] for number in found.column("programs", "name")]
     assert told == names
