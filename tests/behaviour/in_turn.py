@@ -1,7 +1,7 @@
 """Programs that run one after the other in one process, each as if it had the process to itself.
 
-Before a program the platforms are started anew, with the program's own variables. After it its trace and its report are written, as at the end
-of a process. What Python or JAX decides only once (imports, exits, threads at the end) needs a process of its own (process.py).
+Before a program the platforms are started anew, with the program's own variables. After it its trace and its report are written, as at the
+end of a process. What Python or JAX decides only once (imports, exits, threads at the end) needs a process of its own (process.py).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import gc
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -111,6 +112,9 @@ def _run(code: str, environ: Mapping[str, str], folder: str, *, strict: bool) ->
             traceback.print_exc()
             return 1
         finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            gc.enable()
             _write_report()
             tracing.close()
             for name in set(sys.modules) - modules:
