@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from onnx import helper
 
-from tests.unit.onnx.ops.one_node import WAYS, by_onnxruntime, prepared, run_node
+from tests.unit.onnx.ops.one_node import QUICK_WAYS, by_onnxruntime, check_node, prepared
 from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.registry import all_operators
 
 
 def agrees(
@@ -27,24 +28,32 @@ def agrees(
 ) -> None:
     """Holds if the outputs have the values and shapes of `expected`, and its dtypes unless 64-bit types are off.
 
-    Args: ways: by default "known" and "jit", and "eager" in the first case of each operator, because eager runs compile each operation.
+    Args: ways: by default "known", unless the operator computes known values by JAX too, and "jit"; "wide" in its first case.
     """
-    for way in _ways_of(op_type, len(inputs)) if ways is None else ways:
-        outputs = run_node(op_type, inputs, way, version=version, outputs=len(expected), **options)
+
+    def check(way: str, outputs: list[Any]) -> None:
         for output, wanted in zip(outputs, map(np.asarray, expected), strict=True):
             assert output.shape == wanted.shape, way
             assert way == "jit" or output.dtype == wanted.dtype, way
             np.testing.assert_allclose(np.asarray(output, np.float64), wanted.astype(np.float64), rtol, atol, err_msg=way)
 
+    ways = _ways_of(op_type, len(inputs)) if ways is None else ways
+    check_node(op_type, inputs, check, ways, version=version, outputs=len(expected), **options)
 
-_eager: Final[set[tuple[str, int]]] = set()  # operators that have run eagerly in this process, with their numbers of inputs
+
+_wide: Final[set[tuple[str, int]]] = set()  # operators that have run with 64-bit types in this process, with their numbers of inputs
+
+
+_BY_JAX: Final = frozenset({"activations", "attention", "batch_norm", "conv", "losses", "norm", "pool", "recurrent", "sample", "softmax"})
 
 
 def _ways_of(op_type: str, inputs: int) -> Sequence[str]:
-    if (op_type, inputs) in _eager:
-        return ("known", "jit")
-    _eager.add((op_type, inputs))
-    return WAYS
+    handler = all_operators()["", op_type][-1].handler
+    ways = ("jit",) if handler.__module__.rpartition(".")[2] in _BY_JAX else QUICK_WAYS
+    if (op_type, inputs) in _wide:
+        return ways
+    _wide.add((op_type, inputs))
+    return (*ways, "wide")
 
 
 def agrees_with_onnxruntime(
