@@ -44,7 +44,7 @@ def outputs_are(graph: Graph, inputs: list[Any], *expected: Any, static: list[in
     check_nodes(graph, inputs, check, WAYS, static=static or [])
 
 
-@each("opset", [1, 11, 13, 16, 19, 21, 23, 24, 25])
+@each("opset", [1, 11, 13, 16, 25])
 def test_if_takes_a_branch(opset: int) -> None:
     # Add of versions below 7 adds equal shapes alike.
     graph, x = model(IF, opset), np.array([1, 2], F)
@@ -123,7 +123,7 @@ def test_sixteen_turns_are_unrolled_and_more_are_a_scan() -> None:
     assert primitives(17) == {"scan[": 1, "while[": 0}
 
 
-@each("opset", [7, 11, 13, 16, 19, 21, 23, 24, 25])  # 7, because Add broadcasts and Cast has a number
+@each("opset", [7, 11, 13, 16, 25])  # 7, because Add broadcasts and Cast has a number
 def test_loop_in_every_version(opset: int) -> None:
     inputs = [np.array(2), np.array(True), np.array([1, 2], F)]
     outputs_are(model(LOOP, opset), inputs, [5, 9], [[1, 2], [2, 4]], static=[0, 1])
@@ -321,11 +321,11 @@ def test_turns_draw_different_numbers() -> None:
         }>
     }""")
     run = Run(key=jax.random.key(0))
-    unrolled = run_nodes(graph, [np.zeros(3, F), np.array(10)], "jit", static=[1], run=run)[1]
-    scanned = run_nodes(graph, [np.zeros(3, F), np.array(20)], "jit", static=[1], run=run)[1]
-    assert len(np.unique(scanned)) == 60
-    np.testing.assert_allclose(unrolled, scanned[:10], rtol=1e-6)
-    np.testing.assert_allclose(run_nodes(graph, [np.zeros(3, F), np.array(10)], run=run)[1], unrolled, rtol=1e-6)
+    unrolled = run_nodes(graph, [np.zeros(3, F), np.array(3)], "jit", static=[1], run=run)[1]
+    scanned = run_nodes(graph, [np.zeros(3, F), np.array(17)], "jit", static=[1], run=run)[1]
+    assert len(np.unique(scanned)) == 51
+    np.testing.assert_allclose(unrolled, scanned[:3], rtol=1e-6)
+    np.testing.assert_allclose(run_nodes(graph, [np.zeros(3, F), np.array(3)], run=run)[1], unrolled, rtol=1e-6)
 
 
 SCAN = """g (float[2] start, float[AXES] x) => (float[2] sum, float sums) {
@@ -338,7 +338,7 @@ SCAN = """g (float[2] start, float[AXES] x) => (float[2] sum, float sums) {
 }"""
 
 
-@each("opset", [9, 11, 16, 19, 21])
+@each("opset", [9, 11, 21])
 @each("backwards", [0, 1])
 def test_scan_along_other_axes(opset: int, backwards: int) -> None:
     last = -1 if opset >= 11 else 1
@@ -378,7 +378,7 @@ SCAN_8 = """g (int64[2] lengths, float[2, 1] start, float[2, 3, 1] x) => (float[
 
 @each("static", [[], [0]])
 @each("backwards", [0, 1])
-@each("lengths", [None, [3, 3], [2, 1], [0, 3]])
+@each("lengths", [None, [2, 1], [0, 3]])
 def test_the_first_scan_has_a_batch_and_lengths(static: list[int], backwards: int, lengths: list[int] | None) -> None:
     graph = model(SCAN_8.replace("BACKWARDS", str(backwards)).replace("LENGTHS", "lengths" if lengths else ""), 8)
     start, x = np.array([[1], [5]], F), np.arange(1, 7, dtype=F).reshape(2, 3, 1)

@@ -37,7 +37,8 @@ def test_selections_are_onnxruntimes(version: int, center: int, threshold: float
         np.testing.assert_array_equal(got, want)
 
     run = Run(bounds={"the_node": 60})
-    check_node("NonMaxSuppression", inputs, check, version=version, center_point_box=center, run=run)
+    ways = ("known", "jit") if version == 11 and bool(center) != bool(threshold) else ("known",)
+    check_node("NonMaxSuppression", inputs, check, ways, version=version, center_point_box=center, run=run)
 
 
 @each("inputs", [data(), [*data(), np.array(0)], [data()[0][:, :0], data()[1][:, :, :0], np.array(3)]])

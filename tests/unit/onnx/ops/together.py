@@ -18,7 +18,7 @@ _MOST: Final = 60  # parts of one program
 class _Part:
     """A function of arrays, and what its results must be."""
 
-    case: str
+    case: object
     function: Callable[[Any], Any]
     arrays: Any
     check: Callable[[Any], None]
@@ -29,7 +29,6 @@ class _Programs:
     """Parts that wait, by whether they have 64-bit types."""
 
     parts: dict[bool, list[_Part]] = field(default_factory=lambda: {False: [], True: []})
-    cases: list[str] = field(default_factory=list[str])
 
     def run(self, most: int = 1) -> None:
         """Compiles what waits if there are so many parts, and checks each one's results."""
@@ -39,19 +38,20 @@ class _Programs:
                 with jax.enable_x64(wide):
                     results = jax.jit(lambda arrays, some=some: _all(some, arrays))([part.arrays for part in some])
                 for part, result in zip(some, results, strict=True):
-                    with _named(part.case):
+                    with named(part.case):
                         part.check(result)
 
 
 def _all(parts: Sequence[_Part], arrays: Sequence[Any]) -> list[Any]:
     results: list[Any] = []
     for part, given in zip(parts, arrays, strict=True):
-        with _named(part.case):
+        with named(part.case):
             results.append(part.function(given))
     return results
 
 
 _open: Final[list[_Programs]] = []
+_cases: Final[list[object]] = []  # that are under way, the outermost first
 
 
 @contextlib.contextmanager
@@ -75,7 +75,7 @@ def compiled(function: Callable[[Any], Any], arrays: Any, check: Callable[[Any],
             results = jax.jit(function)(arrays)
         check(results)
         return
-    _open[0].parts[wide].append(_Part(case=", ".join(_open[0].cases), function=function, arrays=arrays, check=check))
+    _open[0].parts[wide].append(_Part(case=tuple(_cases), function=function, arrays=arrays, check=check))
     _open[0].run(_MOST)
 
 
@@ -90,8 +90,7 @@ def each(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., None]], Ca
             with one_program():
                 for row in rows:
                     case = dict(zip(arguments, row, strict=True))
-                    text = ", ".join(f"{name}={value!r:.200}" for name, value in case.items())
-                    with _named(text), _within(text):
+                    with named(case):
                         test(**given, **case)
 
         signature = inspect.signature(test)
@@ -103,18 +102,13 @@ def each(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., None]], Ca
 
 
 @contextlib.contextmanager
-def _within(case: str) -> Iterator[None]:
-    _open[0].cases.append(case)
-    try:
-        yield
-    finally:
-        _open[0].cases.pop()
-
-
-@contextlib.contextmanager
-def _named(case: str) -> Iterator[None]:
+def named(case: object) -> Iterator[None]:
+    """What fails within it says in which case, also what is compiled later."""
+    _cases.append(case)
     try:
         yield
     except Exception as error:
-        error.add_note(f"in the case {case}")
+        error.add_note(f"in the case {case!r:.1000}")
         raise
+    finally:
+        _cases.pop()
