@@ -1,13 +1,16 @@
 """One Python process that runs programs in turn, each as if it were the first: starting Python, JAX and the platform costs two seconds.
 
 A program finds the arguments, variables, folder, streams and modules that it would find in a process of its own, and JAX without platforms
-that have started. What it prints to the streams' numbers is told, too. A program that is about imports, the process's end, signals that end
-it, or what threads and callbacks do behind its end takes a process of its own (tests/processes.py).
+that have started. What it prints to the streams' numbers is told, too. Behind it its trace and its report are written, as at the end of a
+process. A program that is about imports, the process's end, signals that end it, or what threads and callbacks do behind its end takes a
+process of its own (tests/processes.py). In `make test-all` each program does.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import json
 import os
 import select
@@ -15,11 +18,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any, final
 
+from tests import processes
 from tests.processes import PROCESS_TIMEOUT_WALL_S, ROOT, clean_environ
 
 RunPython = Callable[..., CompletedProcess[str]]  # as `run_python` of tests/processes.py
@@ -38,14 +43,17 @@ class InTurn:
         self._compiled: tempfile.TemporaryDirectory[str] | None = None
 
     def run_python(
-        self, *words: str, environ: Mapping[str, str] | None = None, text_in: str = "", folder: Path = ROOT
+        self, *words: str, environ: Mapping[str, str] | None = None, text_in: str = "", folder: Path = ROOT, strict: bool = False
     ) -> CompletedProcess[str]:
-        """Runs `python WORDS...`: a script, -c CODE, or `-m tilestep COMMAND...`."""
-        whole = clean_environ(os.environ) | self._environ | dict(environ or {})
+        """Runs `python WORDS...`: a script, -c CODE, or `-m tilestep COMMAND...`. Args: strict: whether warnings are errors."""
+        if not os.environ.get("XLA_FLAGS"):
+            both = self._environ | dict(environ or {})
+            return processes.run_python(*words, environ=both, text_in=text_in, folder=folder, strict=strict)
+        whole = clean_environ() | self._environ | dict(environ or {})
         process = self._process = self._process or self._started()
         assert process.stdin is not None
         assert process.stdout is not None
-        print(json.dumps([words, whole, str(folder), text_in]), file=process.stdin, flush=True)
+        print(json.dumps([words, whole, str(folder), text_in, strict]), file=process.stdin, flush=True)
         ready, _, _ = select.select([process.stdout], [], [], PROCESS_TIMEOUT_WALL_S)
         answer = process.stdout.readline() if ready else ""
         if not answer:
@@ -54,7 +62,7 @@ class InTurn:
         return CompletedProcess([sys.executable, *words], *json.loads(answer))
 
     def _started(self) -> subprocess.Popen[str]:
-        environ = clean_environ(os.environ) | self._environ
+        environ = clean_environ() | self._environ
         if environ["XLA_FLAGS"]:  # `make test-all` compiles each program anew
             self._compiled = tempfile.TemporaryDirectory(prefix="compiled-")
             environ |= {"JAX_COMPILATION_CACHE_DIR": self._compiled.name, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
@@ -74,20 +82,53 @@ class InTurn:
         if process is None:
             return "", ""
         process.kill()
-        told = process.communicate()
-        if self._compiled is not None:
-            self._compiled.cleanup()
-        return told
+        return process.communicate()
+
+    def forget(self) -> None:
+        """Removes what programs have compiled."""
+        self._compiled.cleanup()
 
 
 @contextlib.contextmanager
 def in_turn(**environ: str) -> Iterator[RunPython]:
-    """Inside, its `run_python` runs programs in turn. Args: environ: variables that are read when Python or JAX begins."""
+    """Inside, its `run_python` runs programs in a process that started with variables that are read when Python or JAX begins."""
     process = InTurn(environ)
     try:
         yield process.run_python
     finally:
         process.end()
+        process.forget()
+
+
+@functools.cache
+def _shared(owner: int) -> InTurn:
+    """The process that the tests of a process share. Args: owner: this process; a fork of it has another."""
+    process = InTurn()
+
+    def end() -> None:
+        if os.getpid() == owner:
+            process.end()
+            process.forget()
+
+    atexit.register(end)
+    return process
+
+
+def run_python(
+    *words: str, environ: Mapping[str, str] | None = None, text_in: str = "", folder: Path = ROOT, strict: bool = False
+) -> CompletedProcess[str]:
+    """As `InTurn.run_python`, in the process that all tests of this process share."""
+    return _shared(os.getpid()).run_python(*words, environ=environ, text_in=text_in, folder=folder, strict=strict)
+
+
+def attempt(code: str, *, strict: bool = True, folder: Path = ROOT, **settings: str) -> CompletedProcess[str]:
+    """How `code` ends in a folder with environment variables `settings`; with `strict`, warnings are errors."""
+    return run_python("-c", textwrap.dedent(code), environ=settings, folder=folder, strict=strict)
+
+
+def python(code: str, *, strict: bool = True, folder: Path = ROOT, **settings: str) -> CompletedProcess[str]:
+    """As `attempt`, but the program has to end well."""
+    return processes.ended_well(attempt(code, strict=strict, folder=folder, **settings))
 
 
 def serve() -> None:
@@ -109,13 +150,13 @@ def serve() -> None:
         print(json.dumps(answer), file=answers, flush=True)
 
 
-def _answer(words: list[str], environ: dict[str, str], folder: str, text_in: str) -> tuple[int, str, str]:
+def _answer(words: list[str], environ: dict[str, str], folder: str, text_in: str, strict: bool) -> tuple[int, str, str]:
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         given.write(text_in.encode())
         given.seek(0)
         for number, file in enumerate((given, out, errors)):
             os.dup2(file.fileno(), number)
-        with _as_at_the_start(environ, folder):
+        with _as_at_the_start(environ, folder, strict=strict):
             status = _status(words)
         told: list[str] = []
         for file in (out, errors):
@@ -125,8 +166,13 @@ def _answer(words: list[str], environ: dict[str, str], folder: str, text_in: str
 
 
 def _status(words: list[str]) -> int:
+    from tilestep.pjrt.plugin import _add_emulated, _write_report
+    from tilestep.tracing import process as tracing
+
     process = os.getpid()
     try:
+        tracing.start_if_asked()
+        tracing.include(_add_emulated)
         _run(words)
         status = 0
     except SystemExit as end:
@@ -144,6 +190,8 @@ def _status(words: list[str]) -> int:
             stream.flush()
         os._exit(status)
     _join_threads()
+    _write_report()
+    tracing.close()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and not stream.closed:
             stream.flush()
@@ -184,7 +232,7 @@ def _join_threads() -> None:
 
 
 @contextlib.contextmanager
-def _as_at_the_start(environ: dict[str, str], folder: str) -> Iterator[None]:
+def _as_at_the_start(environ: dict[str, str], folder: str, *, strict: bool) -> Iterator[None]:
     """Inside, the process's state is that of one that has just started; behind it, it is what it was."""
     import gc
     import threading
@@ -193,12 +241,14 @@ def _as_at_the_start(environ: dict[str, str], folder: str) -> Iterator[None]:
     import jax
     from jax.extend.backend import clear_backends
 
+    from tilestep.settings import JAX_OPTIONS, UNSET
+
     threads: Any = threading
     config: Any = jax.config
     before = dict(config.values)
     kept = (sys.argv, sys.path, sys.meta_path, sys.modules, os.environ)
     copies = [each.copy() for each in kept]
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)}
     shutdown, hook, streams = threads._shutdown, sys.excepthook, (sys.stdin, sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
     os.environ.clear()
     os.environ.update(environ)
@@ -206,13 +256,17 @@ def _as_at_the_start(environ: dict[str, str], folder: str) -> Iterator[None]:
     sys.stdin, sys.stdout = os.fdopen(0, closefd=False), os.fdopen(1, "w", closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
     sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr  # type: ignore[misc]
-    if platforms := environ.get("JAX_PLATFORMS"):
-        config.update("jax_platforms", platforms)  # JAX has read its variables already
+    for name in ("platforms", "platform_name"):
+        if given := environ.get(f"JAX_{name.upper()}"):
+            config.update(f"jax_{name}", given)  # JAX has read its variables already
     threads._shutdown = _join_threads  # a process can do it once
     try:
         with warnings.catch_warnings():
+            if strict:
+                warnings.simplefilter("error")
             yield
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         threads._shutdown, sys.excepthook = shutdown, hook
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -231,6 +285,9 @@ def _as_at_the_start(environ: dict[str, str], folder: str) -> Iterator[None]:
         for name, value in before.items():
             if config.values[name] != value:
                 config.update(name, value)
+        for option in JAX_OPTIONS:
+            option.given = UNSET
+        gc.enable()
         gc.collect()
 
 

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -26,26 +27,46 @@ WITHOUT_NOHUP = (
 PROCESS_TIMEOUT_WALL_S = 540  # below pytest's own limit, which does not say what the process printed
 
 
-def clean_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """`environ` without the settings of JAX, XLA and tilestep, and wide enough that tables are not wrapped.
+def clean_environ(settings: Mapping[str, str] | None = None) -> dict[str, str]:
+    """This process's environment without what sets JAX, XLA and tilestep, wide enough that tables are not wrapped, and with `settings`.
 
     Programs are compiled as the tests' own are.
     """
-    kept = {name: value for name, value in environ.items() if not SETTINGS.fullmatch(name)}
-    return kept | {"COLUMNS": "140", "XLA_FLAGS": os.environ.get("XLA_FLAGS", "")}
+    kept = {name: value for name, value in os.environ.items() if not SETTINGS.fullmatch(name)}
+    return kept | {"COLUMNS": "140", "XLA_FLAGS": os.environ.get("XLA_FLAGS", "")} | dict(settings or {})
 
 
 def run_python(
-    *arguments: str, environ: Mapping[str, str] | None = None, text_in: str | None = None, folder: Path = ROOT
+    *words: str, environ: Mapping[str, str] | None = None, text_in: str | None = None, folder: Path = ROOT, strict: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    """Runs `python ARGUMENTS...` in a folder, by default the project's root, in a clean environment to which `environ` is added."""
+    """Runs `python WORDS...` in a folder, by default the project's root, in a clean environment to which `environ` is added.
+
+    Args: strict: whether warnings are errors.
+    """
+    options = ["-W", "error"] if strict else []
     return subprocess.run(
-        (sys.executable, *arguments),
+        (sys.executable, *options, "-X", "faulthandler", *words),
         cwd=folder,
-        env=clean_environ(os.environ) | dict(environ or {}),
+        env=clean_environ(environ),
         input=text_in,
         capture_output=True,
         text=True,
         timeout=PROCESS_TIMEOUT_WALL_S,
         check=False,
     )
+
+
+def attempt(code: str, *, strict: bool = True, folder: Path = ROOT, **settings: str) -> subprocess.CompletedProcess[str]:
+    """How `code` ends in a folder with environment variables `settings`; with `strict`, warnings are errors."""
+    return run_python("-c", textwrap.dedent(code), environ=settings, folder=folder, strict=strict)
+
+
+def python(code: str, *, strict: bool = True, folder: Path = ROOT, **settings: str) -> subprocess.CompletedProcess[str]:
+    """As `attempt`, but the program has to end well."""
+    return ended_well(attempt(code, strict=strict, folder=folder, **settings))
+
+
+def ended_well(result: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+    """The same. Raises: AssertionError, which tells what was printed, if the exit status is not 0."""
+    assert result.returncode == 0, f"exit status {result.returncode}\n{result.stdout}\n{result.stderr}"
+    return result

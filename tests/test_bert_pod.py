@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
-from tests.in_turn import RunPython, in_turn
+from tests import in_turn
+from tests.in_turn import RunPython
 
 SMALL = ("--width", "64", "--heads", "2", "--tokens", "32", "--microbatch", "2", "--replicas", "1", "--machine", "bow-2000")
 
 
 @pytest.fixture(scope="module")
-def run_python() -> Iterator[RunPython]:
-    with in_turn() as run:
-        yield run
+def run_python() -> RunPython:
+    return in_turn.run_python
 
 
 def test_what_cannot_be_run_is_refused_before_the_work(run_python: RunPython) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .process import environment
+from tests.processes import clean_environ
 
 _OF_GLOO = re.compile(r"\[Gloo\]|peer ranks|^(: )?\d*$")
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,7 +50,7 @@ def started(commands: Sequence[Sequence[str]], *, limit_wall_s: float, platforms
     Args: platforms: of JAX; None: all that are installed.
     Raises: subprocess.TimeoutExpired.
     """
-    settings = environment({"PYTHONPATH": str(ROOT)} | ({} if platforms is None else {"JAX_PLATFORMS": platforms}))
+    settings = clean_environ({"PYTHONPATH": str(ROOT)} | ({} if platforms is None else {"JAX_PLATFORMS": platforms}))
     running = [subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for command in commands]
     until = time.monotonic() + limit_wall_s
     try:

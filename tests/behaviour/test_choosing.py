@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from . import process
-from .in_turn import attempt, python
+from tests import processes
+from tests.in_turn import attempt, python
 
 CPU_PROGRAM = """
     import jax, jax.numpy as jnp
@@ -40,7 +40,7 @@ def test_a_cpu_program_never_notices_the_platform() -> None:
     assert not jax._src.xla_bridge.backends_are_initialized()
     assert jax.config.jax_ipu_use_model is True
 """
-    for told in (process.python(begin + CPU_PROGRAM, **BAD_SETTINGS), python(CPU_PROGRAM)):
+    for told in (processes.python(begin + CPU_PROGRAM, **BAD_SETTINGS), python(CPU_PROGRAM)):
         assert (told.stdout, told.stderr) == ("3\n", "")
 
 
@@ -123,7 +123,7 @@ def test_a_jax_newer_than_tested_is_said_at_first_use_of_ipu_and_not_before() ->
 
 def test_a_jax_too_old_leaves_the_cpu_alone_and_says_why_there_is_no_ipu() -> None:
     oldest = "from tilestep.pjrt.jax_private import versions; versions.OLDEST = (99, 0, 0); import jax, jax.numpy as jnp"
-    result = process.attempt(f"{oldest}; import sys; print(jnp.ones(3).sum()); print('used', file=sys.stderr); jax.devices('ipu')")
+    result = processes.attempt(f"{oldest}; import sys; print(jnp.ones(3).sum()); print('used', file=sys.stderr); jax.devices('ipu')")
     assert result.stderr.startswith("used\n")
     assert (result.returncode, result.stdout) == (1, "3.0\n")
     assert "is too old for the ipu platform: it needs jax 99.0.0 or newer (pip install -U jax)" in result.stderr

@@ -10,12 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.in_turn import attempt, python
 from tests.processes import run_python
 from tilestep import open_report
 from tilestep.record.container import Tables, read_recording
 from tilestep.record.schema import EVENT_KINDS
-
-from .in_turn import attempt, python
 
 RUN = ["profile.json", "report.html", "run.tilestep", "summary.txt"]
 SQUARE = """

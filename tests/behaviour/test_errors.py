@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import tilestep
-
-from .in_turn import python
+from tests.in_turn import python
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .process import LIMIT_WALL_S, environment
+from tests.processes import PROCESS_TIMEOUT_WALL_S, clean_environ
 
 LEAVER = Path(__file__).with_name("leaver.py")
 INTERRUPTED = {-signal.SIGINT, 1}  # 1: it came while an import ran that makes an error of its own of it
@@ -32,7 +32,7 @@ def leave(seed: int) -> None:
     way = list(WAYS)[seed % len(WAYS)]
     since = "start" if way == "terminate" and seed // len(WAYS) % 2 else "ready"
     command = [sys.executable, str(LEAVER), str(seed), way, since]
-    result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=LIMIT_WALL_S, check=False)
+    result = subprocess.run(command, env=clean_environ(), capture_output=True, text=True, timeout=PROCESS_TIMEOUT_WALL_S, check=False)
     told = f"seed {seed}, {way} since {since}: exit status {result.returncode}\n{result.stderr[-6000:]}"
     assert result.returncode in WAYS[way], told
     assert "Fatal Python error" not in result.stderr, told

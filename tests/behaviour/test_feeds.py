@@ -15,8 +15,8 @@ import pytest
 from jax import lax
 
 import tilestep
-from tests.behaviour import in_turn
-from tests.behaviour.process import attempt
+from tests import in_turn
+from tests.processes import attempt
 from tests.unit.train.moments import send_ctrl_c
 from tilestep import Profile, train
 from tilestep.machine import load_machine

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from . import process
-from .in_turn import attempt, python
+from tests import processes
+from tests.in_turn import attempt, python
 
 
 def test_use_model_may_be_set() -> None:
@@ -162,7 +162,7 @@ def test_a_report_is_written_when_the_program_ends_where_it_was_meant_to_and_a_f
             raise SystemExit
         assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
     """
-    process.python(code, strict=False, POPLAR_ENGINE_OPTIONS=auto_report("report"))
+    processes.python(code, strict=False, POPLAR_ENGINE_OPTIONS=auto_report("report"))
     assert json.loads((tmp_path / "report" / "profile.json").read_text())["programs"]
     assert (tmp_path / "report" / "summary.txt").read_text().startswith("tilestep: ")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", "report"]

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from .process import python
+from tests.processes import python
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits the address space as Linux does")
 

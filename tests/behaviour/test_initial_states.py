@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from .in_turn import python
+from tests.in_turn import python
 
 BEGIN = """
 import jax, jax.numpy as jnp, numpy as np, optax, tilestep

@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 
 import tilestep
-
-from . import process
-from .in_turn import python
+from tests import processes
+from tests.in_turn import python
 
 
 def test_ctrl_c_interrupts_a_program_that_dispatches_and_one_that_compiles_and_the_process_ends_well() -> None:
     """JAX compiles on a thread of its own, which goes on: the end of the process waits for it."""
-    out = process.python(
+    out = processes.python(
         """
         import os, signal, sys, threading, time, jax, jax.numpy as jnp
         main = threading.get_ident()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .process import LIMIT_WALL_S, environment
+from tests.processes import PROCESS_TIMEOUT_WALL_S, clean_environ
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "jax_tests.py"
 FAKE = """
@@ -73,7 +73,7 @@ def test_what_passes_on_the_cpu_and_not_here_is_named(tmp_path: Path) -> None:
     (tmp_path / "tests" / "fake_test.py").write_text(FAKE)
     options = ["--files", "fake_test.py", "--named", "cpu", "ipu", "--timeout", "10", "--json", str(tmp_path / "record.json")]
     command = [sys.executable, str(SCRIPT), str(tmp_path), *options]
-    result = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=LIMIT_WALL_S, check=False)
+    result = subprocess.run(command, env=clean_environ(), capture_output=True, text=True, timeout=PROCESS_TIMEOUT_WALL_S, check=False)
     assert result.returncode == 1, result.stderr
     reports = {report["named"]: report for report in json.loads((tmp_path / "record.json").read_text())["reports"]}
     assert [(r["tests"], r["passed_on_cpu"], r["passed"]) for r in reports.values()] == [(9, 8, 5), (9, 8, 6)]

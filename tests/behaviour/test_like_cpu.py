@@ -14,9 +14,8 @@ from jax.experimental import serialize_executable
 from jax.experimental.buffer_callback import buffer_callback
 
 import tilestep
-
-from . import in_turn
-from .process import python
+from tests import in_turn
+from tests.processes import python
 
 X = np.arange(16, dtype=np.float32).reshape(4, 4)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.behaviour import in_turn
+from tests import in_turn
 
 STEP = """
 import jax, jax.numpy as jnp, numpy as np, optax, tilestep

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import clean_environ
+
 from .listening import flood, listens, wait_until_joined, watchdog_of
-from .process import environment
 from .several import ROOT, Ended, free_port, started
 
 PROGRAM = Path(__file__).with_name("processes_waiting.py")
@@ -28,7 +29,7 @@ class Job:
     """Two processes, and how they ended."""
 
     def __init__(self, host: str, port: int, how: str) -> None:
-        settings = environment({"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"})
+        settings = clean_environ({"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"})
         self.processes = [
             subprocess.Popen(
                 [sys.executable, "-W", "error", "-u", str(PROGRAM), str(process), "2", f"{host}:{port}", str(TIMEOUT_S), how],

@@ -5,10 +5,9 @@ from __future__ import annotations
 import jaxlib.version
 import pytest
 
+from tests import processes
+from tests.in_turn import python
 from tilestep.pjrt.jax_private.versions import PROFILED
-
-from . import process
-from .in_turn import python
 
 # what the programs share: sessions and what they left
 SHARED = """
@@ -111,7 +110,7 @@ with jax.profiler.trace(folder := folder()):
     on_ipu()
 assert planes(folder) == {}
 """
-    process.python(SHARED + code)
+    processes.python(SHARED + code)
 
 
 def test_several_ipus_dry_runs_and_errors() -> None:
@@ -236,7 +235,7 @@ ended.wait()
     "code", [pytest.param(code, id=name, marks=[pytest.mark.slow] * ("nobody" in name)) for name, code in EXITS.items()]
 )
 def test_the_process_ends_well_with(code: str) -> None:
-    process.python(SHARED + code)
+    processes.python(SHARED + code)
 
 
 OTHERS = {

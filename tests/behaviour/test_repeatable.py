@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 
 import tilestep
+from tests.processes import clean_environ, python
 from tilestep import hints
-
-from .process import environment, python
 
 PROGRAM = """
     import gc, json
@@ -181,7 +180,7 @@ def test_every_process_has_the_same_timelines_under_load_too() -> None:
     programs = PROGRAM + PUTS
     quiet = python(programs, JAX_PLATFORMS="ipu,cpu", PYTHONHASHSEED="7").stdout
     burner = [sys.executable, "-c", "while True: sum(range(10000))"]
-    load = [subprocess.Popen(burner, env=environment()) for _ in range(os.cpu_count() or 1)]
+    load = [subprocess.Popen(burner, env=clean_environ()) for _ in range(os.cpu_count() or 1)]
     try:
         busy = python(programs, JAX_PLATFORMS="ipu,cpu").stdout
     finally:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from .in_turn import attempt, python
-from .process import LIMIT_WALL_S, environment
+from tests.in_turn import attempt, python
+from tests.processes import PROCESS_TIMEOUT_WALL_S, clean_environ
 
 ADDS = "import jax; jax.device_put(1.0, jax.devices('ipu')[0]) + 1"
 DISK_BYTES = 2**16
@@ -52,7 +52,7 @@ def on_full_disk(folder: Path, *words: str, **settings: str) -> subprocess.Compl
         exit $status
     """
     return subprocess.run(
-        (*IN_NAMESPACE, script), env=environment(settings), capture_output=True, text=True, timeout=LIMIT_WALL_S, check=False
+        (*IN_NAMESPACE, script), env=clean_environ(settings), capture_output=True, text=True, timeout=PROCESS_TIMEOUT_WALL_S, check=False
     )
 
 
@@ -116,9 +116,9 @@ def test_links_in_the_place_of_a_report_s_files_are_replaced(tmp_path: Path) -> 
 
 
 def test_processes_that_report_into_one_directory_leave_whole_files(tmp_path: Path) -> None:
-    settings = environment({"POPLAR_ENGINE_OPTIONS": auto_report(tmp_path / "report")})
+    settings = clean_environ({"POPLAR_ENGINE_OPTIONS": auto_report(tmp_path / "report")})
     several = [subprocess.Popen((sys.executable, "-c", ADDS), env=settings, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    ends = [(process.communicate(timeout=LIMIT_WALL_S)[1], process.returncode) for process in several]
+    ends = [(process.communicate(timeout=PROCESS_TIMEOUT_WALL_S)[1], process.returncode) for process in several]
     assert ends == [("", 0)] * 2
     assert sorted(path.name for path in (tmp_path / "report").iterdir()) == [
         "profile.json",
@@ -135,7 +135,7 @@ def test_processes_that_report_into_one_directory_leave_whole_files(tmp_path: Pa
 def test_a_run_s_profile_goes_behind_what_stdout_has(tmp_path: Path) -> None:
     command = (sys.executable, "-m", "tilestep", "run", "--json=/dev/stdout", "-c", "print('mine')")
     with (tmp_path / "out").open("w") as out:
-        subprocess.run(command, env=environment(), stdout=out, stderr=subprocess.DEVNULL, check=True, timeout=LIMIT_WALL_S)
+        subprocess.run(command, env=clean_environ(), stdout=out, stderr=subprocess.DEVNULL, check=True, timeout=PROCESS_TIMEOUT_WALL_S)
     mine, profile = (tmp_path / "out").read_text().splitlines()
     assert (mine, json.loads(profile)["schema"]) == ("mine", "tilestep-profile")
     assert os.path.islink("/dev/stdout")

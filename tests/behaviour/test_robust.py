@@ -21,8 +21,7 @@ import pytest
 from jax.experimental import io_callback
 
 import tilestep
-
-from .process import LIMIT_WALL_S, attempt, environment
+from tests.processes import PROCESS_TIMEOUT_WALL_S, attempt, clean_environ
 
 
 def shape_of(x: jax.Array) -> jax.ShapeDtypeStruct:
@@ -298,10 +297,10 @@ def test_children_may_be_started_with_work_in_flight_and_those_by_spawn_have_a_p
     )
     result = subprocess.run(
         [sys.executable, str(script)],
-        env=environment({"JAX_PLATFORMS": "ipu,cpu"}),
+        env=clean_environ({"JAX_PLATFORMS": "ipu,cpu"}),
         capture_output=True,
         text=True,
-        timeout=LIMIT_WALL_S,
+        timeout=PROCESS_TIMEOUT_WALL_S,
         check=True,
     )
     assert result.stdout == "[3, 6] (200, 200)\n"

@@ -13,9 +13,8 @@ from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
 import tilestep
-
-from . import process
-from .in_turn import python
+from tests import processes
+from tests.in_turn import python
 
 
 def test_256_devices_in_one_process() -> None:
@@ -56,7 +55,7 @@ def test_256_devices_in_one_process() -> None:
 @pytest.mark.slow
 def test_an_array_of_2_gib() -> None:
     """More bytes than 32 bits with a sign count; put, computed with, copied, read, each at both ends."""
-    process.python(
+    processes.python(
         """
         import jax, jax.numpy as jnp, numpy as np
         ipu, other = jax.devices("ipu")[:2]

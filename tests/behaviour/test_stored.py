@@ -15,10 +15,9 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import tilestep
+from tests.processes import python
 from tilestep.errors import StoredError
 from tilestep.pjrt.programs.serialized import unpack
-
-from .process import python
 
 X = np.linspace(0, 1, 64, dtype=np.float32).reshape(8, 8)
 

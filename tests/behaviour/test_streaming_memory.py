@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.behaviour import in_turn
+from tests import in_turn
 
 STEP = """
 import jax, numpy as np, jax.numpy as jnp, tilestep

@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
+from tests import processes
+from tests.in_turn import attempt, python
+from tests.processes import PROCESS_TIMEOUT_WALL_S, clean_environ
 from tilestep import open_report
 from tilestep.record.container import Tables, read_recording
-
-from . import process
-from .in_turn import attempt, python
-from .process import LIMIT_WALL_S, environment
 
 LOOKS = """
     import time
@@ -87,7 +86,7 @@ def test_a_line_of_the_shell_is_traced_and_an_error_of_the_program_stays_what_it
     code = 'import jax, tilestep; jax.numpy.ones(3) + 1; tilestep.tracepoint("fails").__enter__(); 1 / 0'
     line = f"""PVTI_OPTIONS='{{"enable":"true", "directory":"./reports"}}' {sys.executable} -W error -c '{code}'"""
     ended = subprocess.run(
-        line, shell=True, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=LIMIT_WALL_S, check=False
+        line, shell=True, cwd=tmp_path, env=clean_environ(), capture_output=True, text=True, timeout=PROCESS_TIMEOUT_WALL_S, check=False
     )
     assert ended.returncode == 1
     assert ended.stderr.endswith("ZeroDivisionError: division by zero\n")
@@ -322,7 +321,7 @@ def test_a_long_run_is_kept_in_pieces_which_one_file_joins(tmp_path: Path) -> No
 @pytest.mark.parametrize("end", ["os.kill(os.getpid(), signal.SIGKILL)", pytest.param("os._exit(3)", marks=pytest.mark.slow)])
 def test_a_process_that_ends_at_once_leaves_its_pieces_whole(end: str, tmp_path: Path) -> None:
     program = LONG.replace("print(len(pieces()))", f"print(len(pieces()), flush=True); {end}")
-    ended = process.attempt(program, PVTI_OPTIONS=options(tmp_path))
+    ended = processes.attempt(program, PVTI_OPTIONS=options(tmp_path))
     assert ended.returncode in (-signal.SIGKILL, 3)
     pieces = [read_recording(path) for path in tmp_path.iterdir()]
     assert len(pieces) >= int(ended.stdout) > 3
@@ -358,8 +357,8 @@ def test_children_have_files_of_their_own_however_they_begin_and_all_stand_on_on
     """Each runs within a span of the program, and so it does in what is read of all."""
     program, traces = tmp_path / "program.py", tmp_path / "traces"
     program.write_text(CHILDREN)
-    settings = environment({"PVTI_OPTIONS": options(traces)})
-    subprocess.run([sys.executable, program], env=settings, check=True, timeout=LIMIT_WALL_S)
+    settings = clean_environ({"PVTI_OPTIONS": options(traces)})
+    subprocess.run([sys.executable, program], env=settings, check=True, timeout=PROCESS_TIMEOUT_WALL_S)
     files = [read_recording(path) for path in traces.iterdir()]
     labels = sorted([label for _, label, _ in spans(file, "User")] for file in files)
     assert labels == [["fork"], ["forkserver"], ["os.fork"], ["parent"], ["spawn"]]
@@ -429,8 +428,8 @@ def test_commands_trace_the_program_that_they_run_and_nothing_else(tmp_path: Pat
     assert not list(tmp_path.iterdir())
     code = "import tilestep\nwith tilestep.tracepoint('here'):\n    pass"
     command = [sys.executable, "-m", "tilestep", "run", "-c", code]
-    settings = environment({"PVTI_OPTIONS": options(tmp_path)})
-    subprocess.run(command, env=settings, check=True, capture_output=True, timeout=LIMIT_WALL_S)
+    settings = clean_environ({"PVTI_OPTIONS": options(tmp_path)})
+    subprocess.run(command, env=settings, check=True, capture_output=True, timeout=PROCESS_TIMEOUT_WALL_S)
     assert spans(only_file(tmp_path), "User") == [("MainThread", "here", "")]
 
 
@@ -452,7 +451,7 @@ def test_feeds_show_when_they_stall(tmp_path: Path) -> None:
 
 
 def test_a_program_that_ends_within_its_own_long_profile_has_its_file(tmp_path: Path) -> None:
-    ended = process.python(
+    ended = processes.python(
         LOOKS
         + COMPUTES
         + f"""

@@ -14,9 +14,8 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 import tilestep
+from tests.in_turn import python
 from tilestep.train import InfeedQueue, OutfeedQueue, repeat, while_loop
-
-from .in_turn import python
 
 PROGRAM = """
     import itertools, json, random, threading, time

@@ -11,10 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.in_turn import python
 from tilestep import train
 from tilestep.pjrt import _native
-
-from .in_turn import python
 
 PATIENCE_WALL_S = 60.0
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from benchmarks.tips import MACHINE, PAGE, TIPS, shown, table, text_of, with_tables
-from tests.behaviour.in_turn import python
+from tests.in_turn import python
 from tests.processes import ROOT
 
 RECORD = ROOT / "benchmarks" / "results" / "tips.json"

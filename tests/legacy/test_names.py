@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.behaviour.process import attempt, python
+from tests.processes import attempt, python
 
 
 def test_nothing_is_brought_back_by_default() -> None:

@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from tests.behaviour.process import attempt, python
+from tests.processes import attempt, python
 
 IMPORTS = """
 from functools import partial

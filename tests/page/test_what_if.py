@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -216,7 +215,7 @@ def test_ctrl_c_ends_it_quietly_and_the_page_says_so(browser: Browser, mnist_pla
     process = subprocess.Popen(
         (sys.executable, "-m", "tilestep", "view", "--no-browser", str(mnist_plain)),
         cwd=ROOT,
-        env=clean_environ(os.environ) | {"PYTHONUNBUFFERED": "1"},
+        env=clean_environ() | {"PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -61,7 +60,7 @@ def test_workers_end_with_their_parent(tmp_path: Path, number: signal.Signals) -
     script, folder = tmp_path / "script.py", tmp_path / "ids"
     script.write_text(_SCRIPT, encoding="utf-8")
     folder.mkdir()
-    environ = clean_environ(os.environ) | {"PYTHONPATH": str(ROOT)}
+    environ = clean_environ() | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen([sys.executable, str(script), str(folder)], env=environ) as parent:
         try:
             wait_until("both workers have begun", lambda: len(list(folder.iterdir())) == 2)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.in_turn import RunPython, in_turn
+from tests import in_turn
 
 
 @pytest.fixture(scope="package")
-def run_python() -> Iterator[RunPython]:
-    with in_turn() as run:
-        yield run
+def run_python() -> in_turn.RunPython:
+    return in_turn.run_python
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

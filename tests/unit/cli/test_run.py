@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import os
 import re
 import signal
 import subprocess
@@ -119,7 +118,7 @@ def test_ctrl_c_from_outside_prints_the_summary_and_gives_130(tmp_path: Path) ->
     script.write_text("import time\nprint('ready', flush=True)\ntime.sleep(60)\n")
     child = subprocess.Popen(
         (sys.executable, "-m", "tilestep", "run", str(script)),
-        cwd=ROOT, env=clean_environ(os.environ), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=ROOT, env=clean_environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert child.stdout is not None
     assert child.stdout.readline() == "ready\n"
@@ -137,7 +136,7 @@ def test_sigterm_from_outside_writes_the_report_though_threads_go_on(tmp_path: P
     script.write_text(f"{TRAINS}\n{waits}")
     child = subprocess.Popen(
         (sys.executable, "-m", "tilestep", "run", "--report", str(tmp_path), str(script)),
-        cwd=ROOT, env=clean_environ(os.environ), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        cwd=ROOT, env=clean_environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert child.stdout is not None
     while child.stdout.readline() != "ready\n":

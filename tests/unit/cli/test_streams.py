@@ -25,7 +25,7 @@ HARD_TO_READ = "\x1b[31m\n\u202e"
 def shell(script: str, *, folder: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
     """Runs a line of sh in which $TILESTEP and $PYTHON are commands; its stdout and stderr come back."""
     commands = {"TILESTEP": f"{sys.executable} -m tilestep", "PYTHON": sys.executable}
-    environ = clean_environ(os.environ) | commands | variables
+    environ = clean_environ() | commands | variables
     environ.pop("PYTHONUNBUFFERED", None)
     return subprocess.run(
         ("bash", "-c", script), cwd=folder, env=environ, capture_output=True, text=True, timeout=PROCESS_TIMEOUT_WALL_S, check=False
