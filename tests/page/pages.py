@@ -47,8 +47,12 @@ def fragment(view: str, state: dict[str, Any]) -> str:
 
 
 def wait_for(page: Page, view: str) -> None:
-    """Waits until a view stands."""
-    page.wait_for_function("view => document.documentElement.dataset.ready === view", arg=view, timeout=READY_WALL_MS)
+    """Waits until a view stands, and has done what it left for the next frame."""
+    page.wait_for_function(
+        "view => document.documentElement.dataset.ready === view && new Promise((done) => requestAnimationFrame(() => done(true)))",
+        arg=view,
+        timeout=READY_WALL_MS,
+    )
 
 
 def go(page: Page, view: str, **state: Any) -> None:

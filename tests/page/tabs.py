@@ -9,6 +9,8 @@ from playwright.sync_api import Browser
 from tests.page.pages import Watched, fragment, wait_for
 
 MOST_TABS = 3  # that nobody holds
+MEDIA = """["print", "screen"].filter((each) => matchMedia(each).matches)
+    .concat(["light", "dark"].filter((each) => matchMedia(`(prefers-color-scheme: ${each})`).matches))"""
 DRAWN_ANEW = """hash => {
     document.activeElement?.blur();
     scrollTo(0, 0);
@@ -38,14 +40,17 @@ class Tabs:
         self._held.append(tab)
         tab.problems.clear()
         tab.page.mouse.move(0, 0)
-        tab.page.set_viewport_size({"width": width, "height": height})
-        tab.page.emulate_media(media="screen", color_scheme=color_scheme)
+        if tab.page.viewport_size != (size := {"width": width, "height": height}):  # else it would lay out the view before for nothing
+            tab.page.set_viewport_size(size)
+        if tab.page.evaluate(MEDIA) != ["screen", color_scheme]:
+            tab.page.emulate_media(media="screen", color_scheme=color_scheme)
         if tab.address == address:
             tab.page.evaluate(DRAWN_ANEW, fragment(view, state))
         else:
             tab.address = address
             tab.page.goto(address + fragment(view, state))
         wait_for(tab.page, view)
+        tab.page.keyboard.press("Escape")  # what gets the focus now shows it, as in a new tab
         return tab
 
     def release(self) -> list[str]:

@@ -33,7 +33,6 @@ RECORDINGS = {
     "host_only": ("host_only",),
     "two": ("mnist_plain", "pipeline"),
 }
-CLOSELY = ("hostile", "empty", "two")  # what the long checks look at; the others in `make test-all`
 Faults = Iterator[tuple[bool, object]]  # whether something is right, and what is meant
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 ODD = """() => ({
@@ -177,6 +176,14 @@ def against(page: Page, rules: dict[str, Any]) -> list[str]:
     ]
 
 
+ALL = (pictures, keys, accessible, in_dark, narrow, printed)
+CLOSELY = {  # in each run; all of them at all recordings in `make test-all`
+    "hostile": (pictures, keys, narrow, printed),
+    "empty": (pictures, keys, accessible, narrow, printed),
+    "two": (pictures, keys, accessible, narrow, printed),  # dark colours: tests/page/test_looks.py has their contrasts
+}
+
+
 def looked_at(page: Page, recording: str, checks: Sequence[Callable[..., Faults]]) -> list[str]:
     """What is wrong in the views of an open page, each by its view and its check."""
     found: list[str] = []
@@ -188,21 +195,19 @@ def looked_at(page: Page, recording: str, checks: Sequence[Callable[..., Faults]
     return found
 
 
-@pytest.mark.parametrize("recording", RECORDINGS)
+@pytest.mark.parametrize(
+    "recording", [pytest.param(name, marks=pytest.mark.slow) if name in ("plain", "pipeline") else name for name in RECORDINGS]
+)  # which the page of two has side by side
 def test_every_view_of_a_recording(recording: str, request: pytest.FixtureRequest, open_page: OpenPage) -> None:
     page = open_page([request.getfixturevalue(name) for name in RECORDINGS[recording]], VIEWS[0])
-    checks = (
-        opened,
-        *((pictures, keys, accessible, *((in_dark,) if recording == "two" else ()), narrow, printed) if recording in CLOSELY else ()),
-    )
-    assert looked_at(page, recording, checks) == []
+    assert looked_at(page, recording, (opened, *CLOSELY.get(recording, ()))) == []
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recording", [name for name in RECORDINGS if name not in CLOSELY])
+@pytest.mark.parametrize("recording", RECORDINGS)
 def test_every_view_of_a_recording_closely(recording: str, request: pytest.FixtureRequest, open_page: OpenPage) -> None:
     page = open_page([request.getfixturevalue(name) for name in RECORDINGS[recording]], VIEWS[0])
-    assert looked_at(page, recording, (pictures, keys, accessible, narrow, printed)) == []
+    assert looked_at(page, recording, ALL) == []
 
 
 KEYS = sorted({*re.findall(r'\b(?:get|number)\("(\w+)"', SCRIPT), "valuea", "valueb", "update_a", "update_b"})

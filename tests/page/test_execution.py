@@ -57,7 +57,7 @@ def recording(request: pytest.FixtureRequest) -> Path:
     return request.getfixturevalue(request.param)
 
 
-def test_waits_have_the_sentences_and_the_cycles_of_the_reader(recording: Path, open_page: OpenPage) -> None:
+def test_waits_and_times_by_kind_are_the_readers(recording: Path, open_page: OpenPage) -> None:
     page = open_page(recording, "execution")
     execution = whole(recording).execution
     cycles: Counter[tuple[str, str]] = Counter()
@@ -82,6 +82,9 @@ def test_waits_have_the_sentences_and_the_cycles_of_the_reader(recording: Path, 
     for (lane, _), waited in cycles.items():
         by_lane[lane] += waited
     assert {lane: waited for lane, waited, *_ in rows(page, "waits by lane")} == by_lane
+    total = execution.total_cycles
+    assert sorted(cycles for _, cycles in rows(page, "time by kind of the busiest IPU")) == sorted(total.by_kind.values())
+    assert f"IPU {total.busiest_ipu}" in text(page)
 
 
 def test_what_was_not_recorded_is_no_wait_and_looks_like_none(open_page: OpenPage) -> None:
@@ -162,13 +165,6 @@ def head(page: Page) -> Any:
             return JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, new DataView(buffer).getUint32(0, true)))).json;
         }"""
     )
-
-
-def test_time_by_kind_of_all_runs_is_the_readers(recording: Path, open_page: OpenPage) -> None:
-    page = open_page(recording, "execution")
-    total = whole(recording).execution.total_cycles
-    assert sorted(cycles for _, cycles in rows(page, "time by kind of the busiest IPU")) == sorted(total.by_kind.values())
-    assert f"IPU {total.busiest_ipu}" in text(page)
 
 
 def test_time_by_kind_in_the_window_is_the_sum_of_the_events(recording: Path, open_page: OpenPage) -> None:
@@ -373,11 +369,12 @@ def test_search_finds_as_one_types_and_enter_goes_from_hit_to_hit(pipeline: Path
         return status.inner_text().partition(":")[0]
 
     name = open_report(pipeline).compilation.programs[0].name
+    labels = [program["label"] for program in head(page)["programs"]]
     lanes_of_runs = {
         (event.lane.index, event.run, event.program)
         for lane in execution.lanes
         for event in execution.events_of(lane)
-        if event.program >= 0 and name in head(page)["programs"][event.program]["label"]
+        if event.program >= 0 and name in labels[event.program]
     }
     assert found(name.upper()) == f"{len(lanes_of_runs):,} found"
     assert state(page)["find"] == name.upper()

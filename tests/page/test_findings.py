@@ -78,7 +78,7 @@ def test_a_member_of_a_group_that_brings_its_code_has_loading_without_a_load(ope
     assert any(loading and not loads for _, _, loads, _, loading, _ in shown)
 
 
-@pytest.mark.parametrize("name", ["mnist_plain", "mnist_classifier", "pipeline"])
+@pytest.mark.parametrize("name", ["mnist_plain", pytest.param("mnist_classifier", marks=pytest.mark.slow), "pipeline"])
 def test_links_lead_to_what_they_name(open_page: OpenPage, request: pytest.FixtureRequest, name: str) -> None:
     path: Path = request.getfixturevalue(name)
     page = open_page(path, "findings")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import tilestep
 from tests.page.conftest import OpenPage
-from tests.page.pages import VIEWS, go, values
+from tests.page.pages import VIEWS, go, values, wait_for
 
 
 def test_the_head_says_what_was_recorded(open_page: OpenPage, mnist_plain: Path) -> None:
@@ -24,10 +24,10 @@ def test_the_navigation_has_each_view(open_page: OpenPage, mnist_plain: Path, pi
     assert tuple(names) == VIEWS
     for name in VIEWS:
         page.click(f"nav a[data-view={name}]")
-        page.wait_for_function("name => document.documentElement.dataset.ready === name", arg=name)
+        wait_for(page, name)
         assert page.get_attribute("nav a[aria-current]", "data-view") == name
     page.go_back()
-    page.wait_for_function("name => document.documentElement.dataset.ready === name", arg=VIEWS[-2])
+    wait_for(page, VIEWS[-2])
 
 
 def test_state_stands_in_the_url_and_the_choices_follow_it(open_page: OpenPage, mnist_plain: Path, pipeline: Path) -> None:
@@ -45,9 +45,9 @@ def test_state_stands_in_the_url_and_the_choices_follow_it(open_page: OpenPage, 
 def test_a_chosen_theme_is_kept_by_all_links(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "findings")
     page.select_option("#theme", "dark")
-    page.wait_for_function("() => document.documentElement.dataset.ready === 'findings'")
+    wait_for(page, "findings")
     page.click(".findings a >> nth=0")
-    page.wait_for_function("() => document.documentElement.dataset.ready === 'source'")
+    wait_for(page, "source")
     page.click("nav a[data-view=memory]")
-    page.wait_for_function("() => document.documentElement.dataset.ready === 'memory'")
+    wait_for(page, "memory")
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"

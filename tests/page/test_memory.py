@@ -22,7 +22,6 @@ from tilestep.report.page.modules import joined
 from tilestep.report.reader import Report, open_report
 from tilestep.report.reader.memory import MemoryReport
 
-CASES = 250
 ALL = """(memories) => memories.map((memory) => {
     const runs = mem.runsOf(memory);
     const fullest = mem.fullest(memory, runs);
@@ -141,14 +140,15 @@ def same(memory: ProgramMemory, found: dict[str, Any]) -> None:
     assert np.reshape(part, (rows_, columns)).tolist() == coarse(cells.T[:, memory.num_ticks // 3 :], columns, rows_).tolist()
 
 
-def test_memory_that_javascript_works_out_is_that_of_the_reader(blank: Page) -> None:
-    memories = [drawn(seed) for seed in range(CASES)]
+@pytest.mark.parametrize("seeds", [range(50), pytest.param(range(50, 300), marks=pytest.mark.slow)], ids=["some", "many"])
+def test_memory_that_javascript_works_out_is_that_of_the_reader(blank: Page, seeds: range) -> None:
+    memories = [drawn(seed) for seed in seeds]
     for memory, found in zip(memories, blank.evaluate(ALL, [as_javascript(each) for each in memories]), strict=True):
         same(memory, found)
 
 
-def test_memory_of_recordings_is_that_of_the_reader(blank: Page, mnist_plain: Any, mnist_classifier: Any, pipeline: Any) -> None:
-    for path in (mnist_plain, mnist_classifier, pipeline):
+def test_memory_of_recordings_is_that_of_the_reader(blank: Page, mnist_plain: Any, pipeline: Any) -> None:
+    for path in (mnist_plain, pipeline):
         for program in open_report(path).compilation.programs:
             if program.detailed:
                 compared(blank, program.memory)
@@ -303,6 +303,7 @@ def lives_in_memory(count: int) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_the_time_to_draw_the_map_of_all_tiles_grows_at_most_as_lives_do(blank: Page) -> None:
     """Each time is the shortest of some, because the computer may be busy."""
     few, many = blank.evaluate(

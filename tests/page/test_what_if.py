@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 
 import tilestep
 from tests.page.conftest import OpenPage
-from tests.page.pages import text, wait_for
+from tests.page.pages import hold_time, text, wait_for
 from tests.processes import ROOT, clean_environ
 from tests.unit.report.page.test_server import Served, serving
 from tests.unit.report.reader.recorded import journaled, report_of, two_stages
@@ -163,12 +163,17 @@ def test_sliders_play_the_recording_again(browser: Browser, view: Served, mnist_
     page.on("request", lambda request: asked.append(request.url))
     page.on("console", lambda message: problems.append(message.text))
     page.on("pageerror", lambda error: problems.append(str(error)))
+    page.clock.install()
     page.goto(f"{view.server.url}#what-if")
     wait_for(page, "what-if")
+    hold_time(page)
+    asked.clear()
     slide(page, "host.link", 2)
     slide(page, "host.load", -2)
-    page.wait_for_function("() => document.querySelectorAll('.outcome .value').length === 2")  # it asks once for both
+    assert asked == []
+    page.clock.resume()
     turned, cycles = played(page)
+    assert len(asked) == 1, "once for both"
     settings = ("--set", "host.link=x2", "--set", "host.load=/2")
     assert main(["report", "what-if", str(mnist_plain), "--json", *settings]) == 0
     document: dict[str, Any] = json.loads(capsys.readouterr().out)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from tests.unit.sim.toy import program, superstep
 from tilestep.plan.steps import Frame, Program
 from tilestep.report.advice.donation import donating
@@ -42,12 +40,12 @@ def called(name: str = "jit_update", function: str = "update", line: int = 3) ->
     return replace(program(replace(superstep(5), frame=2), name=name), frames=frames)
 
 
-@pytest.mark.parametrize("source", SOURCES)
-def test_the_line_that_jits_it_and_its_code_with_an_option(source: str) -> None:
-    line, code = SOURCES[source]
-    jit = jit_of(called(), {FILE: source}.get)
-    assert jit.line is not None
-    assert (jit.line.number, donating(jit, ["params[0][1]", "params[1][0]"])) == (line, code)
+def test_the_line_that_jits_it_and_its_code_with_an_option() -> None:
+    for source in SOURCES:
+        line, code = SOURCES[source]
+        jit = jit_of(called(), {FILE: source}.get)
+        assert jit.line is not None, source
+        assert (jit.line.number, donating(jit, ["params[0][1]", "params[1][0]"])) == (line, code), source
 
 
 def test_a_lambda_is_told_by_its_line() -> None:
@@ -57,19 +55,19 @@ def test_a_lambda_is_told_by_its_line() -> None:
     assert (jit.line.number, jit.with_options({"inline": True})) == (2, "jax.jit(lambda y: y + 1, inline=True)")
 
 
-@pytest.mark.parametrize(("column", "code"), [(24, "jax.jit(lambda x: x + 1, inline=True)"), (51, "jax.jit(lambda y: y * 2, inline=True)")])
-def test_two_lambdas_on_a_line_are_told_by_their_columns(column: int, code: str) -> None:
-    source = "f = jax.jit(lambda x:   x + 1); g = jax.jit(lambda y:   y * 2)\n"
-    lambdas = called("jit__lambda", "<lambda>", 1)
-    lambdas = replace(lambdas, frames=(lambdas.frames[0], replace(lambdas.frames[1], column=column)))
-    assert jit_of(lambdas, {FILE: source}.get).with_options({"inline": True}) == code
+def test_two_lambdas_on_a_line_are_told_by_their_columns() -> None:
+    for column, code in ((24, "jax.jit(lambda x: x + 1, inline=True)"), (51, "jax.jit(lambda y: y * 2, inline=True)")):
+        source = "f = jax.jit(lambda x:   x + 1); g = jax.jit(lambda y:   y * 2)\n"
+        lambdas = called("jit__lambda", "<lambda>", 1)
+        lambdas = replace(lambdas, frames=(lambdas.frames[0], replace(lambdas.frames[1], column=column)))
+        assert jit_of(lambdas, {FILE: source}.get).with_options({"inline": True}) == code, column
 
 
-@pytest.mark.parametrize("source", [None, "", "no python at all (", "x = 1\n"])
-def test_without_a_source_nothing_is_claimed(source: str | None) -> None:
-    jit = jit_of(called(), {FILE: source}.get)
-    assert (jit.line, jit.call, jit.returns) == (None, None, None)
-    assert jit.with_options({"inline": True}) == "jax.jit(update, inline=True)"
+def test_without_a_source_nothing_is_claimed() -> None:
+    for source in (None, "", "no python at all (", "x = 1\n"):
+        jit = jit_of(called(), {FILE: source}.get)
+        assert (jit.line, jit.call, jit.returns) == (None, None, None), source
+        assert jit.with_options({"inline": True}) == "jax.jit(update, inline=True)", source
 
 
 def test_arguments_behind_a_star_are_donated_by_number() -> None:
@@ -79,20 +77,17 @@ def test_arguments_behind_a_star_are_donated_by_number() -> None:
     assert donating(jit, ["first"]) == "jax.jit(update, donate_argnames=('first',))"
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
+def test_what_is_donated_by_number_is_joined_by_number() -> None:
+    """With both options JAX donates an argument in its place only if it is named by its number."""
+    for options, expected in (
         ("donate_argnums=0", "jax.jit(update, donate_argnums=(0, 1))"),
         ("donate_argnums=(-2,), inline=True", "jax.jit(update, donate_argnums=(0, 1), inline=True)"),
         ("donate_argnames=['params']", "jax.jit(update, donate_argnames=('params', 'x'))"),
         ("donate_argnums=(0,), donate_argnames='x'", "jax.jit(update, donate_argnums=(0, 1))"),
         ("donate_argnums=given", ""),
-    ],
-)
-def test_what_is_donated_by_number_is_joined_by_number(options: str, expected: str) -> None:
-    """With both options JAX donates an argument in its place only if it is named by its number."""
-    jit = jit_of(called(), {FILE: f"import jax\n{BODY}step = jax.jit(update, {options})"}.get)
-    assert donating(jit, ["x[0]"]) == expected
+    ):
+        jit = jit_of(called(), {FILE: f"import jax\n{BODY}step = jax.jit(update, {options})"}.get)
+        assert donating(jit, ["x[0]"]) == expected, options
 
 
 def test_places_of_a_partial_or_a_method_are_not_known() -> None:

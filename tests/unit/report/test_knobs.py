@@ -10,9 +10,8 @@ from tilestep.machine.assemble import FIELD_KINDS, value_of
 from tilestep.report.knobs import KNOBS, setting_of, turned
 
 
-@pytest.mark.parametrize(
-    ("text", "path", "value"),
-    [
+def test_a_setting_turns_a_field() -> None:
+    for text, path, value in (
         ("host.link=x2", "host.link_bytes_per_second", 2e6),
         (" host.latency = /4 ", "host.link_latency_seconds", 1.25e-6),
         ("host.load=0.5", "host.load_seconds", 0.5),
@@ -22,10 +21,8 @@ from tilestep.report.knobs import KNOBS, setting_of, turned
         ("amp=/32", "ipu.macs_per_cycle_float", 1),
         ("sram=2048", "ipu.tile.sram_bytes", 2048),
         ("streaming-memory=x3", "host.remote_buffer_bytes_per_second", 3e6),
-    ],
-)
-def test_a_setting_turns_a_field(text: str, path: str, value: object) -> None:
-    assert value_of(turned(MACHINE, setting_of(text)), path) == value
+    ):
+        assert value_of(turned(MACHINE, setting_of(text)), path) == value, text
 
 
 @pytest.mark.parametrize(
@@ -55,9 +52,9 @@ def test_a_value_out_of_bounds_is_told() -> None:
         turned(MACHINE, setting_of("host.link=1"))
 
 
-@pytest.mark.parametrize("text", ["host.link=x2", "host.link=/2", "family.matmul=/2", "sync.pattern=full"])
-def test_a_setting_reads_as_it_was_written(text: str) -> None:
-    assert str(setting_of(text)) == text
+def test_a_setting_reads_as_it_was_written() -> None:
+    for text in ("host.link=x2", "host.link=/2", "family.matmul=/2", "sync.pattern=full"):
+        assert str(setting_of(text)) == text, text
 
 
 def test_every_knob_turns_fields_that_exist() -> None:

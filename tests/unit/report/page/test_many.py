@@ -19,7 +19,7 @@ from tilestep.report.page.sections.head import head
 from tilestep.report.page.sections.registry import SECTIONS
 from tilestep.report.reader import Report
 
-FEW = 60
+FEW = 30
 LOOKS = Counter[str]()
 
 
