@@ -57,7 +57,11 @@ class InTurn:
         environ = clean_environ(os.environ) | self._environ
         if environ["XLA_FLAGS"]:  # `make test-all` compiles each program anew
             self._compiled = tempfile.TemporaryDirectory(prefix="compiled-")
-            environ |= {"JAX_COMPILATION_CACHE_DIR": self._compiled.name, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+            environ |= {
+                "JAX_COMPILATION_CACHE_DIR": self._compiled.name,
+                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+                "JAX_COMPILATION_CACHE_INCLUDE_METADATA_IN_KEY": "1",  # else a program has the lines of an equal one
+            }
         return subprocess.Popen(
             (sys.executable, "-X", "faulthandler", "-m", "tests.in_turn"),
             cwd=ROOT,
