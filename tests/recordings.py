@@ -117,7 +117,7 @@ def example(name: str, shared: Path) -> Path:
 
     def make(folder: Path) -> None:
         script = _script(name, folder.with_name(f"{name}.examples"))
-        done = _examples().run_python(*_RUN, "--report", str(folder), script, *flags)
+        done = examples().run_python(*_RUN, "--report", str(folder), script, *flags)
         assert done.returncode == 0, done.stdout + done.stderr
         for stream, text in (("stdout", done.stdout), ("stderr", done.stderr)):
             (folder / f"{stream}.txt").write_text(text, encoding="utf-8")
@@ -126,8 +126,8 @@ def example(name: str, shared: Path) -> Path:
 
 
 @functools.cache
-def _examples() -> InTurn:
-    """The process that records examples."""
+def examples() -> InTurn:
+    """The process that records examples. It ends with this one."""
     process = InTurn()
     atexit.register(process.end)
     return process
