@@ -65,9 +65,13 @@ class InTurn:
         environ = clean_environ() | self._environ
         if environ["XLA_FLAGS"]:  # `make test-all` compiles each program anew
             self._compiled = tempfile.TemporaryDirectory(prefix="compiled-")
-            environ |= {"JAX_COMPILATION_CACHE_DIR": self._compiled.name, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+            environ |= {
+                "JAX_COMPILATION_CACHE_DIR": self._compiled.name,
+                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+                "JAX_COMPILATION_CACHE_INCLUDE_METADATA_IN_KEY": "1",  # else a program has the lines of an equal one
+            }
         return subprocess.Popen(
-            (sys.executable, "-X", "faulthandler", "-m", "tests.in_turn"),
+            (sys.executable, "-X", "faulthandler", "-c", Path(__file__).read_text()),  # without a file: its lines are not a program's
             cwd=ROOT,
             env=environ,
             stdin=subprocess.PIPE,
@@ -181,7 +185,7 @@ def _status(words: list[str]) -> int:
             print(end.code, file=sys.stderr)
     except BaseException as error:
         trace: Any = error.__traceback__
-        while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        while trace is not None and trace.tb_frame.f_globals is globals():
             trace = trace.tb_next
         sys.excepthook(type(error), error.with_traceback(trace), trace)
         status = 1

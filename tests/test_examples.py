@@ -45,6 +45,7 @@ def write_mnist(directory: Path, *, suffix: str = "") -> Path:
 
 
 SHORT = recordings.EXAMPLES["mnist_classifier"]  # enough to tell numbers apart
+BACKENDS = ["ipu", pytest.param("cpu", marks=pytest.mark.slow)]
 Printed = Callable[..., str]
 
 
@@ -110,19 +111,19 @@ def test_donation_changes_no_number(printed_on: Printed) -> None:
     assert printed_on("cpu", "mnist_classifier.py", *SHORT, "--no-donation") == printed_on("cpu", "mnist_classifier.py", *SHORT)
 
 
-@pytest.mark.parametrize("backend", ["ipu", "cpu"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_with_infeeds_the_classifier_prints_the_same(backend: str, printed_on: Printed) -> None:
     assert printed_on(backend, "mnist_with_infeeds.py", *SHORT) == printed_on(backend, "mnist_classifier.py", *SHORT)
 
 
-@pytest.mark.parametrize("backend", ["ipu", "cpu"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_ten_steps_give_ten_rows_of_sums_and_differences(backend: str, printed_on: Printed) -> None:
     count, *results = printed_on(backend, "training_loop.py").splitlines()
     assert re.fullmatch(r"10 steps on (IpuDevice\(id=0, .*\)|cpu:0); elements taken: 10", count)
     assert sorted(results) == ["difference: float32[10, 800], all [0.0]", "sum: float32[10, 800], all [2.0]"]
 
 
-@pytest.mark.parametrize("backend", ["ipu", "cpu"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_a_hundred_losses_are_printed_in_order_before_training_returns(backend: str, printed_on: Printed) -> None:
     *steps, last = printed_on(backend, "results_while_running.py").splitlines()
     found = [re.fullmatch(r"step +(\d+): loss ([\d.]+)", line) for line in steps]
@@ -159,7 +160,7 @@ def test_linear_regression_finds_the_line_and_its_state_stays_on_the_ipu(printed
 
 
 @pytest.mark.parametrize(
-    ("epochs", "loss", "right"), [(2, 0.6, 70), pytest.param(10, 0.1, 95, marks=pytest.mark.slow)], ids=["short", "whole"]
+    ("epochs", "loss", "right"), [(2, 0.9, 80), pytest.param(10, 0.1, 95, marks=pytest.mark.slow)], ids=["short", "whole"]
 )
 def test_two_towers_tell_digits_and_work_at_the_same_time(
     epochs: int, loss: float, right: float, printed_on: Printed, tmp_path_factory: pytest.TempPathFactory
@@ -169,7 +170,8 @@ def test_two_towers_tell_digits_and_work_at_the_same_time(
     printed = printed_on("ipu", "two_towers.py") if recorded is None else (recorded / "stdout.txt").read_text(encoding="utf-8")
     losses = [float(each) for each in re.findall(r"^epoch +\d+: loss ([\d.]+)$", printed, re.MULTILINE)]
     assert len(losses) == epochs
-    assert losses[0] > 1 > loss > losses[-1]
+    assert losses[0] > 1
+    assert losses[-1] < min(loss, losses[0])
     found = re.search(r"right: ([\d.]+)% of 351 unseen digits", printed)
     assert found
     assert float(found[1]) > right
@@ -197,6 +199,7 @@ def test_two_towers_give_the_same_on_cpu(printed_on: Printed) -> None:
     assert printed_on("ipu", "two_towers.py").startswith(printed_on("cpu", "two_towers.py"))
 
 
+@pytest.mark.slow
 def test_a_popart_pipeline_learns_with_accumulated_and_with_stale_weights(run_python: RunPython) -> None:
     done = run_python(str(EXAMPLES / "popart_pipeline.py"))
     assert (done.returncode, done.stderr) == (0, "")
@@ -221,7 +224,7 @@ def test_phases_are_faster_where_one_side_computes_while_the_other_loads(run_pyt
     assert float(faster["singlePipeline"]) >= 1.3
 
 
-@pytest.mark.parametrize("backend", ["ipu", "cpu"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_the_pmap_quickstart_gives_known_arrays(backend: str, printed_on: Printed) -> None:
     printed = " ".join(printed_on(backend, "pmap_quickstart.py").split())
     for known in (
@@ -242,7 +245,7 @@ def test_the_automaton_follows_rule_30(printed_on: Printed) -> None:
     assert rows == expected
 
 
-@pytest.mark.parametrize("backend", ["ipu", "cpu"])
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_the_sharding_quickstart_shows_which_part_lies_where(backend: str, printed_on: Printed) -> None:
     printed = printed_on(backend, "sharding_quickstart.py")
     assert "P('x', 'y'):\n  device 0: [[0.0], [4.0], [16.0], [36.0]]\n  device 1: [[1.0], [9.0], [25.0], [49.0]]\n" in printed
@@ -256,17 +259,18 @@ def test_more_devices_than_there_are_is_an_error(run_python: RunPython) -> None:
     assert "--backend ipu: there are 2 devices, 4 are needed" in done.stderr
 
 
-def test_another_seed_gives_other_numbers_and_the_same_seed_the_same(printed_on: Printed, run_python: RunPython) -> None:
-    first = printed_on("cpu", "mnist_classifier.py", *SHORT)
-    assert first == printed_anew(run_python, "cpu", "mnist_classifier.py", *SHORT, "--seed", "0")
-    assert first != printed_anew(run_python, "cpu", "mnist_classifier.py", *SHORT, "--seed", "4")
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_numbers(printed_on: Printed, run_python: RunPython) -> None:
+    assert printed_on("cpu", "mnist_classifier.py", *SHORT) == printed_anew(run_python, "cpu", "mnist_classifier.py", *SHORT, "--seed", "0")
 
 
 def test_the_classifier_trains_on_idx_files(tmp_path: Path, printed_on: Printed) -> None:
+    """Another seed gives other numbers."""
     flags = ("--data", str(write_mnist(tmp_path)), "--batch-size", "16", "--epochs", "2")
     header, *epochs = printed_on("cpu", "mnist_classifier.py", *flags).splitlines()
     assert header.endswith("40 pictures to train on, 10 to test on, 2 steps an epoch")
     assert len(epochs) == 2
+    assert epochs != printed_on("cpu", "mnist_classifier.py", *flags, "--seed", "4").splitlines()[1:]
 
 
 def test_a_bad_flag_is_named(run_python: RunPython) -> None:
@@ -331,3 +335,43 @@ def test_a_file_that_never_ends_is_refused(tmp_path: Path, suffix: str, monkeypa
     monkeypatch.setitem(load_mnist.__globals__, "_MAX_BYTES", 40 * 28 * 28)
     with pytest.raises(DataError, match=r"train-images-idx3-ubyte.* holds more than 31,360 bytes"):
         load_mnist(write_mnist(tmp_path, suffix=suffix))
+
+
+SMALL_BERT = ("--width", "64", "--heads", "2", "--tokens", "32", "--microbatch", "2", "--replicas", "1", "--machine", "bow-2000")
+
+
+def test_a_bert_that_cannot_be_run_is_refused_before_the_work(run_python: RunPython) -> None:
+    for flags, says in (
+        (("--layers", "0", "0", "0", "0"), "--layers 0 0 0 0: the model has no layer, and needs one or more"),
+        (("--replicas", "5"), "--replicas 5: they have 20 IPUs together, and bow-pod16 has 16"),
+        (("--machine", "bow-pod17"), "--machine bow-pod17: no machine is called 'bow-pod17' (did you mean 'bow-pod16'?)"),
+    ):
+        done = run_python("examples/bert_pod.py", *flags)
+        assert (done.returncode, done.stdout) == (2, ""), flags
+        assert f"error: {says}" in done.stderr
+
+
+def test_another_configuration_of_bert_is_compared_with_no_published_rate(run_python: RunPython) -> None:
+    done = run_python("examples/bert_pod.py", *SMALL_BERT, "--layers", "0", "1", "0", "1")
+    assert (done.returncode, done.stderr) == (0, "")
+    shares = re.findall(r"\n(each program by itself|all of IPU \d together) fits: yes, the fullest tile needs (\d+)% of", done.stdout)
+    assert [what for what, _ in shares][:1] == ["each program by itself"]
+    assert len(shares) == 2  # and the fullest IPU's programs together
+    assert int(shares[0][1]) <= int(shares[1][1]) <= 100
+    assert "published" not in done.stdout
+    update = re.search(r"an update of 4,096 sequences: ([\d.]+) s\nsequences a second: ([\d,]+)\n", done.stdout)
+    assert update is not None, done.stdout
+    assert float(update[2].replace(",", "")) == pytest.approx(4096 / float(update[1]), rel=1e-3)
+    microbatch = re.search(r"a microbatch: ([\d.]+) ms", done.stdout)
+    assert microbatch is not None
+    assert float(update[1]) == pytest.approx(2048e-3 * float(microbatch[1]), rel=0.1)
+
+
+def test_a_bert_that_does_not_fit_is_said_not_to(run_python: RunPython) -> None:
+    wide = ("--width", "4096", "--microbatches", "2", "--layers", "0", "0", "0", "1")
+    done = run_python("examples/bert_pod.py", *SMALL_BERT, *wide)
+    assert (done.returncode, done.stderr) == (0, "")
+    share = re.search(r"\neach program by itself fits: no, the fullest tile needs (\d+)% of its memory\n", done.stdout)
+    assert share is not None, done.stdout
+    assert int(share[1]) > 100
+    assert "an update of 4 sequences: " in done.stdout

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
@@ -383,19 +385,24 @@ def test_the_name_of_a_file_does_not_reach_the_terminal_as_it_is(capsys: pytest.
     assert capsys.readouterr().err == "tilestep report show: no\\x1b[31m\\nfile: No such file or directory\n"
 
 
+@pytest.mark.parametrize("arguments", [(), ("--json",)])
+def test_show_prints_to_a_terminal_that_knows_ascii_alone(runs: dict[str, str], arguments: tuple[str, ...]) -> None:
+    printed = io.BytesIO()
+    terminal = io.TextIOWrapper(printed, encoding="ascii", write_through=True)
+    with contextlib.redirect_stdout(terminal):
+        assert main(["report", "show", runs["five"], *arguments]) == 0
+        assert printed.getvalue().isascii()
+    assert b"train.py:3" in printed.getvalue()
+
+
 STATED, OF_THE_LOCALE = {"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
 
-@pytest.mark.parametrize(
-    ("variables", "arguments"),
-    [
-        (STATED, ()),
-        (OF_THE_LOCALE, ("--json",)),
-        pytest.param(STATED, ("--json",), marks=pytest.mark.slow),
-        pytest.param(OF_THE_LOCALE, (), marks=pytest.mark.slow),
-    ],
-)
-def test_show_prints_to_a_terminal_that_knows_ascii_alone(
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize("variables", [STATED, OF_THE_LOCALE])
+@pytest.mark.parametrize("arguments", [(), ("--json",)])
+def test_show_prints_in_a_process_that_knows_ascii_alone(
     runs: dict[str, str], variables: dict[str, str], arguments: tuple[str, ...]
 ) -> None:
     command = [sys.executable, "-m", "tilestep", "report", "show", runs["five"], *arguments]

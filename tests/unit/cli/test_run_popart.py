@@ -292,12 +292,12 @@ def test_a_report_of_each_session_is_written_with_or_without_the_source(tmp_path
 
 def test_a_report_in_the_folder_that_a_session_names_itself_is_one_report(tmp_path: Path, tilestep_run: RunPython) -> None:
     named = SESSION.replace("session = popart.InferenceSession(builder.getModelProto(), flow, device)", OWN_FOLDER)
-    own = tmp_path / "own"
+    own, other_own = tmp_path / "own", tmp_path / "own of the other"
     alike = tilestep_run("--report", str(own), "--popart", "-c", named.replace("FOLDER", str(own)))
     assert [path.name for path in own.iterdir()] == ["inference"]
     assert "no session wrote" not in alike.stderr
-    other = tilestep_run("--report", str(tmp_path / "asked"), "--popart", "-c", named.replace("FOLDER", str(own)))
-    page = own / "inference" / "report.html"
+    other = tilestep_run("--report", str(tmp_path / "asked"), "--popart", "-c", named.replace("FOLDER", str(other_own)))
+    page = other_own / "inference" / "report.html"
     assert f"{page} shows session" in other.stderr
     said = f"tilestep run: no session wrote a report to {tmp_path / 'asked'}: their engineOptions name another place\n"
     assert said in other.stderr
