@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import run_python
+from tests.unit.one_process import OneProcess
 from tilestep.errors import RecordingError
 from tilestep.pjrt.running.measurement import Measurement
 from tilestep.profiling import profiled
@@ -29,11 +29,12 @@ def few_tiles(tmp_path: Path) -> str:
     return str(path)
 
 
+TOGETHER = OneProcess()
+
+
 def lines(code: str, **environ: str) -> list[str]:
-    """Lines that a program prints; it must end well and say nothing on stderr."""
-    ended = run_python("-W", "error", "-W", "ignore:backend and device argument", "-c", code, environ=environ)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    return ended.stdout.splitlines()
+    """Lines that a program prints in a process of its own."""
+    return OneProcess(**environ).program(code)()
 
 
 def test_a_block_has_a_profile_of_its_own_which_is_complete_when_it_ends(tmp_path: Path) -> None:
