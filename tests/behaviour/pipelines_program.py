@@ -26,8 +26,21 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tests.behaviour.several import end
 from tests.unit.train.moments import After, Moment, Never, send_ctrl_c
-from tests.unit.train.pipeline.pipelines import CLASSES, WIDTH, batches, dense, embed, head, joined, left, matrix, right
-from tests.unit.train.pipeline.pipelines_random import centred, noisy, output
+from tests.unit.train.pipeline.pipelines import (
+    CLASSES,
+    WIDTH,
+    batches,
+    centred,
+    dense,
+    embed,
+    head,
+    joined,
+    left,
+    matrix,
+    noisy,
+    output,
+    right,
+)
 from tilestep.errors import DatasetError, NotFiniteError, ProcessFailedError
 from tilestep.train import InfeedQueue, OutfeedQueue, Pipeline, gradient, loop_state, parameter, start_processes, watched
 

@@ -1,4 +1,4 @@
-"""Four CPU devices, so that programs that spread over four IPUs have something to be compared with."""
+"""Four CPU devices for programs that spread over four IPUs. `tests/conftest.py` has the process start with them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import jax
 import pytest
 
 NUM_DEVICES = 4
-
-jax.config.update("jax_num_cpu_devices", NUM_DEVICES)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Pipelines on four CPU devices; `test_pipelines.py` starts a process that has them."""
+"""Stages, models and elements for tests of pipelines, and what plain accumulation on one device makes of them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
-from tilestep.train import InfeedQueue, OutfeedQueue, gradient_accumulation
 from tilestep.train.pipeline.compile.programs import Compiled
-from tilestep.train.pipeline.pipeline import Pipeline
 from tilestep.train.pipeline.run.program_cache import ProgramCache
-from tilestep.train.schedules.standard import interleaved
 
 WIDTH, CLASSES, ROWS = 6, 3, 4
 SYNCHRONOUS = ("sequential", "grouped", "interleaved", "zero_bubble")
@@ -56,6 +52,22 @@ def joined(params: Any, a: Any, b: Any, label: Any) -> Any:
 def head(params: Any, x: Any, label: Any) -> Any:
     scores = jax.nn.log_softmax(x @ params["w"])
     return -jnp.take_along_axis(scores, label[:, None], 1).mean(), scores
+
+
+def noisy(params: Any, x: Any, label: Any, *, key: Any) -> Any:
+    return x * params["s"] + 0.1 * jax.random.normal(key, x.shape), label
+
+
+def centred(params: Any, aux: Any, x: Any, label: Any) -> Any:
+    """What it returns depends on the microbatches before, which is the auxiliary state."""
+    new = {"mean": 0.5 * aux["mean"] + 0.5 * x.mean(0), "seen": aux["seen"] + 1}
+    return ((x - aux["mean"]) * params["s"], label), new
+
+
+def output(params: Any, x: Any, label: Any) -> Any:
+    """Scores of words, by the table of the embedding."""
+    scores = jax.nn.log_softmax(x @ params["table"].T + params["b"])
+    return -jnp.take_along_axis(scores, label[:, None], 1).mean(), jnp.float32(0.1)
 
 
 @contextlib.contextmanager
@@ -156,253 +168,3 @@ def assert_near(found: Any, expected: Any, relative: float = 1e-5) -> None:
         tolerance = max(relative, 4 * float(jnp.finfo(a.dtype).eps)) if jnp.issubdtype(a.dtype, jnp.floating) else 0
         scale = max(float(np.abs(np.asarray(b, np.float64)).max(initial=0)), 1e-6)
         np.testing.assert_allclose(np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=0, atol=tolerance * scale)
-
-
-def pipeline_of(seed: int, **options: Any) -> tuple[Pipeline, list[Any], list[Any], Any, int]:
-    """(a random pipeline, its stages, parameters and optimiser, its count)."""
-    stages, params = model(seed)
-    rng = np.random.default_rng(1000 + seed)
-    sizes = [len(stage) if isinstance(stage, list) else 1 for stage in stages]
-    used = int(rng.integers(1, 5))
-    # Each device has at least one stage.
-    flat = [*rng.permutation(used), *rng.integers(0, used, max(0, sum(sizes) - used))][: sum(sizes)]
-    rest = iter(flat)
-    mapping = [next(rest) if size == 1 else [next(rest) for _ in range(size)] for size in sizes]
-    count = int(rng.integers(1, 7))
-    optimizer = [optax.sgd(0.1), optax.sgd(0.05, momentum=0.9), optax.adamw(1e-2)][seed % 3]
-    settings = {"device_mapping": jax.tree.map(int, mapping), "strict": False, **options}
-    return Pipeline(stages, optimizer, count, **settings), stages, params, optimizer, count
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_any_pipeline_trains_as_one_device_does(seed: int) -> None:
-    """Random stages, mixed dtypes, concurrent ones and shared devices; any schedule, reduction and way to keep values."""
-    schedule, recompute = SYNCHRONOUS[seed % 4], [None, "full", jax.checkpoint_policies.dots_saveable][seed % 3]
-    reduction: Any = ("sum", "mean", "running_mean")[seed // 2 % 3]
-    pipeline, stages, params, optimizer, count = pipeline_of(seed, pipeline_schedule=schedule, recompute=recompute, reduction=reduction)
-    elements = batches(seed, count)
-    state = pipeline.init(params)
-    outputs: Any = None
-    for _ in range(3):
-        state, outputs = pipeline.step(state, elements)
-    expected, expected_outputs = reference(stages, params, optimizer, elements, 3, reduction)
-    assert_near(state.params, expected, 1e-5 if seed % 3 < 2 else 1e-4)  # Adam divides by the root of a small number
-    assert_near(outputs, jax.tree.map(lambda *rows: jnp.stack(rows), *expected_outputs), 1e-4)
-
-
-def test_stages_live_on_their_devices() -> None:
-    pipeline = Pipeline([embed, [left, right], joined, head], optax.sgd(0.1), 6, device_mapping=[3, [1, 2], 1, 0], strict=False)
-    rng = np.random.default_rng(0)
-    params = [
-        {"table": matrix(rng, 11, WIDTH)},
-        [{"w": matrix(rng, WIDTH, WIDTH)}, {"s": matrix(rng, WIDTH)}],
-        {"w": matrix(rng, 2 * WIDTH, WIDTH)},
-        {"w": matrix(rng, WIDTH, CLASSES)},
-    ]
-    state, _ = pipeline.step(pipeline.init(params), batches(0, 6))
-    devices = jax.tree.map(lambda leaf: next(iter(leaf.devices())).id, state.params)
-    assert devices == [{"table": 3}, [{"w": 1}, {"s": 2}], {"w": 1}, {"w": 0}]
-
-
-def test_a_looped_schedule_goes_round_the_devices() -> None:
-    stages, params = (
-        [embed, dense, dense, head],
-        [
-            {"table": matrix(np.random.default_rng(0), 11, WIDTH)},
-            *({"w": matrix(np.random.default_rng(k), WIDTH, WIDTH), "b": np.ones(WIDTH, np.float16)} for k in (1, 2)),
-            {"w": matrix(np.random.default_rng(3), WIDTH, CLASSES)},
-        ],
-    )
-    optimizer = optax.sgd(0.1)
-    pipeline = Pipeline(stages, optimizer, 4, pipeline_schedule="looped", device_mapping=[0, 1, 0, 1])
-    state, _ = pipeline.step(pipeline.init(params), batches(5, 4))
-    assert_near(state.params, reference(stages, params, optimizer, batches(5, 4), 1, "sum")[0])
-    with pytest.raises(ValueError, match=r"device_mapping must be \[0, 1, 0, 1\]"):
-        Pipeline(stages, optimizer, 4, pipeline_schedule="looped", device_mapping=[0, 1, 1, 0])
-    with pytest.raises(ValueError, match="equally many stages on each device, but there are 4 on 3: give a multiple of 3 stages"):
-        Pipeline(stages, optimizer, 4, pipeline_schedule="looped", device_mapping=[0, 1, 2, 0])
-    with pytest.raises(ValueError, match="the looped schedule is for training: give an optimizer"):
-        Pipeline(stages, None, 4, pipeline_schedule="looped", device_mapping=[0, 1, 0, 1])
-
-
-@pytest.mark.parametrize(("schedule", "reduction"), [("stale", "sum"), ("stashed", "running_mean"), ("stashed", "mean")])
-def test_weights_that_change_within_a_run_have_the_versions_of_the_rule(schedule: str, reduction: Any) -> None:
-    """Against a reference that does one microbatch at a time with the versions of the rule. An update is of one: nothing is reduced."""
-    stages, rng = [dense, dense, head], np.random.default_rng(7)
-    params = [{"w": matrix(rng, WIDTH, WIDTH), "b": matrix(rng, WIDTH)}, {"w": matrix(rng, WIDTH, WIDTH), "b": matrix(rng, WIDTH)}]
-    params.append({"w": matrix(rng, WIDTH, CLASSES)})
-    count, rate = 9, 0.1
-    elements = (rng.normal(size=(count, ROWS, WIDTH)).astype(np.float32), rng.integers(0, CLASSES, (count, ROWS)).astype(np.int32))
-    pipeline = Pipeline(stages, optax.sgd(rate), count, pipeline_schedule=schedule, recompute="full", reduction=reduction)
-    state, _ = pipeline.step(pipeline.init(params), elements)
-
-    last = len(stages) - 1
-    versions: list[list[Any]] = [[own] for own in params]  # of each stage, after so many updates
-    for m in range(count):
-        forward = [max(0, m - (2 if schedule == "stale" else 1) * (last - stage)) for stage in range(len(stages))]
-        x, label = elements[0][m], elements[1][m]
-        inputs = [x]
-        for stage in range(last):
-            inputs.append(stages[stage](versions[stage][forward[stage]], inputs[-1], label)[0])
-        gradient: Any = None
-        for stage in reversed(range(len(stages))):
-            weights = versions[stage][m if schedule == "stale" else forward[stage]]
-            _, pull = jax.vjp(lambda w, x, stage=stage, label=label: stages[stage](w, x, label)[0], weights, inputs[stage])
-            of_weights, gradient = pull(jnp.float32(1) if stage == last else gradient)
-            versions[stage].append(jax.tree.map(lambda w, g: w - rate * g, versions[stage][m], of_weights))
-    assert_near(state.params, [own[count] for own in versions], 1e-5)
-
-
-def test_queues_feed_and_drain_a_pipeline() -> None:
-    pipeline, _, params, _, count = pipeline_of(4, pipeline_schedule="grouped", reduction="mean")
-    tokens, labels = batches(4, 2 * count)
-    infeed = InfeedQueue(list(zip(tokens, labels, strict=True)))
-    outfeed = OutfeedQueue()
-    state = pipeline.run(pipeline.init(params), infeed, outfeed, repeat_count=2)
-    losses, _ = outfeed.dequeue()
-    assert losses.shape == (2 * count,)
-    assert infeed.consumed == 2 * count
-    steps = pipeline.init(params)
-    expected: list[Any] = []
-    for turn in range(2):
-        part = slice(turn * count, (turn + 1) * count)
-        steps, (loss, _) = pipeline.step(steps, (tokens[part], labels[part]))
-        expected += loss.tolist()
-    assert losses.tolist() == expected
-    jax.tree.map(np.testing.assert_array_equal, state.params, steps.params)
-
-
-def test_inputs_are_the_same_for_all_microbatches_and_elements_may_be_named() -> None:
-    def scale(params: Any, rate: Any, *, x: Any) -> Any:
-        return params * x, rate
-
-    def loss(params: Any, x: Any, rate: Any) -> Any:
-        return (x * params * rate).sum()
-
-    pipeline = Pipeline([scale, loss], optax.sgd(1.0), 4)
-    x = np.arange(4, dtype=np.float32)
-    state, losses = pipeline.step(pipeline.init([np.float32(2), np.float32(3)]), {"x": x}, inputs=(np.float32(0.5),))
-    assert losses.tolist() == (x * 3).tolist()
-    assert float(state.params[0]) == 2 - 0.5 * 3 * x.sum()
-    assert float(state.params[1]) == 3 - 0.5 * 2 * x.sum()
-
-
-def test_inference_of_the_documents() -> None:
-    """A data set of five, three stages on devices 2, 0 and 1, interleaved, twelve microbatches: TensorFlow's documentation for the IPU."""
-    stages = [lambda p, c, x: (x + c) * 2, lambda p, x: x * 2, lambda p, x: x.sum() + 10]
-    pipeline = Pipeline(stages, None, 12, pipeline_schedule="interleaved", device_mapping=[2, 0, 1])
-    state = pipeline.init([(), (), ()])
-    data = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
-    found = pipeline.step(state, np.stack([data * k for k in range(12)]), inputs=(np.float32(0.5),))[1]
-    np.testing.assert_allclose(found, [4 * (10 * k + 4 * 0.5) + 10 for k in range(12)])
-    with pytest.raises(ValueError, match="the count of microbatches is 10, which must be a multiple of 3: 9 or 12"):
-        Pipeline(stages, None, 10, pipeline_schedule="interleaved", device_mapping=[2, 0, 1])
-
-
-captured = np.ones(3, np.float32)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "options", "error", "message"),
-    [
-        (((embed, head), optax.sgd(1.0), 0), {}, ValueError, "gradient_accumulation_count is 0"),
-        ((embed, optax.sgd(1.0), 4), {}, TypeError, "stages is a function: it must be a list"),
-        (([], optax.sgd(1.0), 4), {}, ValueError, "stages is empty"),
-        (([embed, []], optax.sgd(1.0), 4), {}, ValueError, r"stages\[1\] is empty"),
-        (([embed, 3], optax.sgd(1.0), 4), {}, TypeError, r"stages\[1\] is or has a int"),
-        (([embed, [[left], right], head], optax.sgd(1.0), 4), {}, TypeError, "concurrent stages are not nested"),
-        (([embed, [left, right]], optax.sgd(1.0), 4), {}, ValueError, "the last stage is 2 concurrent ones"),
-        (([embed, head], optax.sgd(1.0), 4), {"device_mapping": [0]}, ValueError, "device_mapping has 1 entries, but there are 2 stages"),
-        (
-            ([embed, [left, right], head], optax.sgd(1.0), 6),
-            {"device_mapping": [0, 1, 2]},
-            ValueError,
-            r"device_mapping\[1\] must be a list",
-        ),
-        (([embed, head], optax.sgd(1.0), 4), {"device_mapping": [0, 9]}, ValueError, "device_mapping names device 9, but there are"),
-        (([embed, head], optax.sgd(1.0), 4), {"device_mapping": [0, -1]}, ValueError, "an entry of device_mapping is -1"),
-        (([embed, head], optax.sgd(1.0), 3), {}, ValueError, "grouped: the count of microbatches is 3, which must be a multiple of 4: 4"),
-        (([embed, head], optax.sgd(1.0), 4), {"pipeline_schedule": "gpipe"}, ValueError, "pipeline_schedule is 'gpipe'"),
-        (([embed, head], optax.sgd(1.0), 4), {"pipeline_schedule": 3}, TypeError, "pipeline_schedule is a int"),
-        (([embed, head], optax.sgd(1.0), 4), {"reduction": "max"}, ValueError, "reduction is 'max'"),
-        (([embed, head], None, 4), {"pipeline_schedule": "zero_bubble"}, ValueError, "the zero_bubble schedule is for training"),
-        (([embed, head], optax.sgd(1.0), 4), {"pipeline_schedule": interleaved(3, 3)}, ValueError, r"is for levels of \(1, 1, 1\) stages"),
-        (([embed, head], optax.sgd(1.0), 4), {"pipeline_schedule": interleaved(2, 2)}, ValueError, "is for 2 microbatches, grad"),
-    ],
-)
-def test_bad_arguments_are_refused_before_anything_runs(arguments: Any, options: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        Pipeline(*arguments, **options)
-
-
-def test_a_pipeline_says_what_it_is() -> None:
-    pipeline = Pipeline([embed, [dense, dense], head], optax.sgd(1.0), 12)
-    assert repr(pipeline) == f"<Pipeline: embed; dense, dense; head; {pipeline.schedule}>"
-    assert "name='grouped'" in repr(pipeline)
-
-
-def test_too_few_devices_are_said_with_what_is_done_without_a_mapping() -> None:
-    with pytest.raises(ValueError, match=r"names device 1, but there are 1, from 0 on: .* without it stage k is on device k"):
-        Pipeline([embed, head], optax.sgd(1.0), 4, devices=jax.devices()[:1])
-
-
-def test_what_a_stage_does_wrong_names_the_stage() -> None:
-    params = [{"table": matrix(np.random.default_rng(0), 11, WIDTH)}, {"w": matrix(np.random.default_rng(0), WIDTH, CLASSES)}]
-    elements = batches(0, 4)
-
-    def captures(p: Any, x: Any, label: Any) -> Any:
-        return (x[:, :3] * captured).sum()
-
-    pipeline = Pipeline([embed, captures], optax.sgd(1.0), 4)
-    with pytest.raises(
-        ValueError, match=r"stage 1 \(captures\) has captured captured \(float32\[3\]\): what a stage computes with must come"
-    ):
-        pipeline.step(pipeline.init(params), elements)
-    pipeline = Pipeline([embed, lambda p, x: x], optax.sgd(1.0), 4)
-    with pytest.raises(TypeError, match="positional argument") as caught:
-        pipeline.step(pipeline.init(params), elements)
-    assert any(
-        note == f"raised by stage 1 (lambda) of the pipeline, with arguments ['float32[{ROWS},{WIDTH}]', 'int32[{ROWS}]']"
-        for note in caught.value.__notes__
-    )
-    pipeline = Pipeline([lambda p, x, label: x @ x, head], optax.sgd(1.0), 4)  # an element as the first stage sees it
-    with pytest.raises(TypeError) as caught:
-        pipeline.step(pipeline.init(params), elements)
-    assert any(note.endswith(f"with arguments ['int32[{ROWS},5]', 'int32[{ROWS}]']") for note in caught.value.__notes__)
-    pipeline = Pipeline([embed, lambda p, x, label: x], optax.sgd(1.0), 4)
-    with pytest.raises(ValueError, match=r"the last stage \(lambda\) must return the loss, a real scalar, or \(loss, outputs\)"):
-        pipeline.step(pipeline.init(params), elements)
-    pipeline = Pipeline([embed, head], optax.sgd(1.0), 4)
-    with pytest.raises(
-        ValueError, match=r"microbatches has an array of shape \(3, 4, 5\): the first axis of each must be the 4 microbatches"
-    ):
-        pipeline.step(pipeline.init(params), batches(0, 3))
-    with pytest.raises(ValueError, match="params has 1 entries, but there are 2 stages"):
-        pipeline.init(params[:1])
-
-
-def test_a_pipeline_accumulates_by_itself() -> None:
-    with pytest.raises(ValueError, match=r"wrapped in gradient_accumulation\(\), but a pipeline accumulates by itself"):
-        Pipeline([embed, head], gradient_accumulation(optax.sgd(1.0), 4), 4).init([np.ones((3, 3), np.float32), np.ones(3, np.float32)])
-
-
-def test_random_keys_are_leaves_like_others() -> None:
-    """Among parameters, which they stay, and in elements."""
-
-    def noisy(params: Any, x: Any, key: Any) -> Any:
-        return params["w"] * x + jax.random.normal(params["key"], x.shape) + jax.random.normal(key, x.shape)
-
-    def squares(params: Any, x: Any) -> Any:
-        return ((x - params) ** 2).sum()
-
-    key, keys, x = jax.random.key(1), jax.random.split(jax.random.key(2), 4), np.arange(8, dtype=np.float32).reshape(4, 2)
-    pipeline = Pipeline([noisy, squares], optax.sgd(0.01), 4, reduction="mean", device_mapping=[0, 1])
-    state, _ = pipeline.step(pipeline.init([{"w": np.float32(2), "key": key}, np.float32(1)]), (x, keys))
-
-    def loss(params: Any) -> Any:
-        return sum(squares(params[1], noisy({"w": params[0], "key": key}, x[m], keys[m])) for m in range(4)) / 4
-
-    expected = jax.grad(loss)([2.0, 1.0])
-    np.testing.assert_allclose(state.params[0]["w"], 2 - 0.01 * expected[0], rtol=1e-5)
-    np.testing.assert_allclose(state.params[1], 1 - 0.01 * expected[1], rtol=1e-5)
-    np.testing.assert_array_equal(jax.random.key_data(state.params[0]["key"]), jax.random.key_data(key))

@@ -1,6 +1,6 @@
 """Functions over replicas: sums, means, gathers, scatters, keys, and the optimiser of the mean gradient.
 
-In the test run itself the replicas are the emulated machine's four IPUs; `test_replicas_on_cpu` runs this file on CPU devices.
+The replicas are the emulated machine's four IPUs; in `make test-all` they are CPU devices too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from tilestep import train
 from tilestep.errors import ReplicasDifferError
 from tilestep.train import Replicas
 
-PLATFORM = "cpu" if len(jax.devices("cpu")) > 1 else "ipu"
+PLATFORM = "ipu"
+
+
+@pytest.fixture(autouse=True, params=["ipu", pytest.param("cpu", marks=pytest.mark.slow)])
+def _platform(request: pytest.FixtureRequest) -> None:  # pyright: ignore[reportUnusedFunction]
+    global PLATFORM
+    PLATFORM = request.param
 
 
 def replicas(count: int, shards: int = 1) -> Replicas:

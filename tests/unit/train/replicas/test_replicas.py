@@ -1,4 +1,4 @@
-"""Loops on replicas. In the test run itself they are emulated IPUs; `test_replicas_on_cpu` runs this file on eight CPU devices."""
+"""Loops on replicas, which are emulated IPUs; in `make test-all` they are CPU devices too."""
 
 from __future__ import annotations
 
@@ -18,8 +18,15 @@ from tilestep import train
 from tilestep.errors import ReplicasDifferError
 from tilestep.train import InfeedQueue, OutfeedQueue, Replicas, repeat, while_loop
 
-PLATFORM = "cpu" if len(jax.devices("cpu")) > 1 else "ipu"
+PLATFORM = "ipu"
 DEVICES = jax.devices(PLATFORM)
+
+
+@pytest.fixture(autouse=True, params=["ipu", pytest.param("cpu", marks=pytest.mark.slow)])
+def _platform(request: pytest.FixtureRequest) -> None:  # pyright: ignore[reportUnusedFunction]
+    global PLATFORM, DEVICES
+    PLATFORM = request.param
+    DEVICES = jax.devices(PLATFORM)
 
 
 def replicas(count: int, shards: int = 1) -> Replicas:

@@ -1,4 +1,4 @@
-"""What a pipeline returns of its inside, on eight CPU devices; `test_pipelines.py` starts a process that has them."""
+"""What a pipeline returns of its inside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C in pipelines at random moments: each element counts once. `test_pipelines.py` starts a process that has the CPU devices for it."""
+"""Ctrl-C in pipelines at random moments: each element counts once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs that a pipeline starts without JAX's looking for them; `test_pipelines.py` starts a process that has several devices."""
+"""Programs that a pipeline starts without JAX's looking for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays on their way to devices, by what JAX's `device_put` calls and by itself; `test_pipelines.py` starts a process that has several."""
+"""Arrays on their way to devices, by what JAX's `device_put` calls and by itself."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Pipelines that an exception ends in the middle of an update go on after the last one that is done, with each element once.
-
-On eight CPU devices; `test_pipelines.py` starts a process that has them.
-"""
+"""Pipelines that an exception ends in the middle of an update go on after the last one that is done, with each element once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pipelines can be told, on eight CPU devices; `test_pipelines.py` starts a process that has them."""
+"""What pipelines can be told."""
 
 from __future__ import annotations
 

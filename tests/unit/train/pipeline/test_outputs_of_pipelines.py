@@ -1,4 +1,4 @@
-"""What pipelines give out, show and pass on, on eight CPU devices; `test_pipelines.py` starts a process that has them."""
+"""What pipelines give out, show and pass on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What pipelines do when something goes wrong, on eight CPU devices; `test_pipelines.py` starts a process that has them."""
+"""What pipelines do when something goes wrong."""
 
 from __future__ import annotations
 

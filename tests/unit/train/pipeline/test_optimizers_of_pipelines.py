@@ -1,4 +1,4 @@
-"""Optimisers of pipelines, and what is in the host's memory, on eight CPU devices; `test_pipelines.py` starts a process that has them."""
+"""Optimisers of pipelines, and what is in the host's memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.train.pipeline.pipelines import (
     batches,
     reference,
 )
-from tests.unit.train.pipeline.pipelines_options import STAGES, three, trained
+from tests.unit.train.pipeline.test_options_of_pipelines import STAGES, three, trained
 from tilestep.train.pipeline.pipeline import Pipeline
 from tilestep.train.pipeline.state import JointState
 from tilestep.train.replicas.shards import is_shard

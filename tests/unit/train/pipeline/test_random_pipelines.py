@@ -1,4 +1,4 @@
-"""Random pipelines on eight CPU devices against plain accumulation on one; `test_pipelines.py` starts a process that has them."""
+"""Random pipelines against plain accumulation on one device."""
 
 from __future__ import annotations
 
@@ -13,7 +13,22 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.train.pipeline.pipelines import ROWS, WIDTH, assert_near, dense, embed, gated, joined, left, matrix, right, scaled
+from tests.unit.train.pipeline.pipelines import (
+    ROWS,
+    WIDTH,
+    assert_near,
+    centred,
+    dense,
+    embed,
+    gated,
+    joined,
+    left,
+    matrix,
+    noisy,
+    output,
+    right,
+    scaled,
+)
 from tilestep.train.pipeline.pipeline import Pipeline
 
 WORDS = 11
@@ -25,22 +40,6 @@ OPTIMIZERS = {
     "clipped": optax.chain(optax.clip_by_global_norm(0.3), optax.sgd(0.1, momentum=0.5)),
     "function": lambda loss, rate: (optax.sgd(rate, momentum=0.5), loss * 2),
 }
-
-
-def noisy(params: Any, x: Any, label: Any, *, key: Any) -> Any:
-    return x * params["s"] + 0.1 * jax.random.normal(key, x.shape), label
-
-
-def centred(params: Any, aux: Any, x: Any, label: Any) -> Any:
-    """What it returns depends on the microbatches before, which is the auxiliary state."""
-    new = {"mean": 0.5 * aux["mean"] + 0.5 * x.mean(0), "seen": aux["seen"] + 1}
-    return ((x - aux["mean"]) * params["s"], label), new
-
-
-def output(params: Any, x: Any, label: Any) -> Any:
-    """Scores of words, by the table of the embedding."""
-    scores = jax.nn.log_softmax(x @ params["table"].T + params["b"])
-    return -jnp.take_along_axis(scores, label[:, None], 1).mean(), jnp.float32(0.1)
 
 
 @dataclass(frozen=True)
