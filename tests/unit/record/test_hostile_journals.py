@@ -12,6 +12,7 @@ import pytest
 
 from tests.bounded import ends_soon
 from tests.unit.sim.test_lockstep import at_random
+from tests.unit.sim.toy import Host
 from tilestep.errors import RecordingError
 from tilestep.record.call_tables import history_of
 from tilestep.record.capture import Compiled, Span, capture
@@ -31,18 +32,10 @@ LARGE = (-1, 0, 1, 255, 2**31, 2**62, -(2**62))
 @pytest.fixture(scope="module")
 def recording() -> Tables:
     """A group of programs on four IPUs, from its first call on."""
-    systems: list[System] = []
-    create = System.__init__
-
-    def created(self: System, *args: object, **kwargs: object) -> None:
-        create(self, *args, **kwargs)  # type: ignore[arg-type]
-        systems.append(self)
-        begin_history(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(System, "__init__", created)
-        at_random(1, "full")
-    (system,) = systems
+    host = Host(4, sync_pattern="full")
+    system = host.system
+    begin_history(system)
+    at_random(1, "full", on=host)
     begin = System(system.machine).mark()
     assert system.log is not None
     history = changed(history_since(system, begin_history(system)), snapshot=System(system.machine).snapshot(), calls=system.log.calls())
