@@ -42,10 +42,10 @@ FAMILIES = (
 )
 CASES: tuple[OpCase, ...] = tuple(case for family in FAMILIES for case in family.CASES)
 # Rows whose eager gradients are a few small programs.
-QUICK = frozenset((*cases_elementwise.CASES, *cases_collective.CASES))
+QUICK = frozenset(cases_elementwise.CASES)
 # Rows of functions that are made of operations with rows of their own.
 COMPOSED = frozenset((*cases_library.CASES, *cases_scipy.CASES, *cases_random.OF_DISTRIBUTIONS))
-SAMPLED = 4  # one of so many rows of COMPOSED is in `make test`
+SAMPLED = 8  # one of so many rows of COMPOSED is in `make test`
 MOST_TOGETHER = 12
 EVERY_DTYPE = ", every dtype"
 
@@ -74,8 +74,8 @@ def together() -> Iterator[Batch]:
             if not left_out:
                 every = EVERY_DTYPE if case.name.endswith(EVERY_DTYPE) else ""
                 kinds.setdefault((every, case.x64, case.ipus > 0), []).append(case)
-        for (every, x64, _), cases in kinds.items():
-            wide = ", 64 bit" if x64 and not every else ""
+        for (every, x64, spread), cases in kinds.items():
+            wide = ", 64 bit" if x64 and not every else ", four devices" if spread else ""
             for turn, some in enumerate(chunks(cases, MOST_TOGETHER)):
                 yield Batch(name=f"{family_name(family)}{every}{wide} {turn + 1}", cases=some)
 
