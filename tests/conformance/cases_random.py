@@ -75,6 +75,10 @@ def bits(kind: str) -> OpCase:
     return OpCase(f"bits, {kind}", fn, SEED, x64=True, only=None if kind == DEFAULT else "jit", long=kind not in KINDS)
 
 
+OF_DISTRIBUTIONS = tuple(
+    OpCase(f"random, {name}", lambda seed, draw=draw: draw(jax.random.key(seed)), SEED, only="jit", long=name in LONG)
+    for name, draw in DISTRIBUTIONS.items()
+)
 CASES = (
     *(keys(kind) for kind in KEY_TYPES),
     *(bits(kind) for kind in KEY_TYPES),
@@ -88,10 +92,7 @@ CASES = (
     ),
     OpCase("threefry, many", lambda seed: jax.random.bits(jax.random.key(seed), (1000, 33)), SEED),
     OpCase("threefry_2x32", lambda seed: extended.threefry_2x32(jnp.stack([seed, seed]), jnp.arange(8, dtype=np.uint32)), SEED),
-    *(
-        OpCase(f"random, {name}", lambda seed, draw=draw: draw(jax.random.key(seed)), SEED, only="jit", long=name in LONG)
-        for name, draw in DISTRIBUTIONS.items()
-    ),
+    *OF_DISTRIBUTIONS,
     OpCase(
         "random, eagerly",
         lambda seed: (jax.random.normal(jax.random.key(seed), (4,)), jax.random.permutation(jax.random.key(seed), 6)),
@@ -99,7 +100,12 @@ CASES = (
         only="eager",
     ),
     OpCase(
-        "random gamma, derivative", lambda a, seed: jax.random.gamma(jax.random.key(seed), a), real(3, low=0.5, high=3), SEED, grad=(0,)
+        "random gamma, derivative",
+        lambda a, seed: jax.random.gamma(jax.random.key(seed), a),
+        real(3, low=0.5, high=3),
+        SEED,
+        grad=(0,),
+        long=True,
     ),
     OpCase(
         "random, with matrices",
@@ -113,6 +119,7 @@ CASES = (
         rtol=1e-5,
         atol=1e-5,
         why=LAPACK,
+        long=True,
     ),
     *(
         OpCase(

@@ -49,7 +49,14 @@ def rearranged(x: jax.Array) -> Any:
 CASES = (
     OpCase("sparse formats", formats, real(4, 5), only="jit"),
     OpCase("bcoo dot", lambda x, y: bcoo(x) @ y, real(4, 5), real(5, 3), grad=(0, 1), only="jit"),
-    OpCase("bcoo dot sparse", lambda x, y: (bcoo(x) @ sparse.BCOO.fromdense(y, nse=15)).todense(), real(4, 5), real(5, 3), only="jit"),
+    OpCase(
+        "bcoo dot sparse",
+        lambda x, y: (bcoo(x) @ sparse.BCOO.fromdense(y, nse=15)).todense(),
+        real(4, 5),
+        real(5, 3),
+        only="jit",
+        long=True,
+    ),
     OpCase("bcoo rearranged", rearranged, real(4, 5), only="jit"),
     OpCase(
         "bcoo dot, sampled",
@@ -62,7 +69,9 @@ CASES = (
     OpCase("bcsr dot", lambda x, y: bcsr(x) @ y, real(4, 5), real(5, 3), only="jit"),
     OpCase("bcsr extract", lambda x: sparse.bcsr_extract(bcsr(x).indices, bcsr(x).indptr, x), real(4, 5), only="jit"),
     OpCase("coo and csr dot", classic, real(4, 5), real(5), real(5, 2), only="jit"),
-    OpCase("sparsify", lambda x, y: sparse.sparsify(lambda a, b: jnp.sin(a) @ b)(bcoo(x), y), real(4, 5), real(5, 3), only="jit"),
+    OpCase(
+        "sparsify", lambda x, y: sparse.sparsify(lambda a, b: jnp.sin(a) @ b)(bcoo(x), y), real(4, 5), real(5, 3), only="jit", long=True
+    ),
     OpCase(
         "spsolve",
         lambda b: linalg.spsolve(jnp.array([4.0, 1.0, 3.0, 5.0]), jnp.array([0, 1, 1, 2]), jnp.array([0, 2, 3, 4]), b),

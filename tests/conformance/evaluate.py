@@ -28,6 +28,28 @@ def run(case: OpCase, mode: Mode, devices: list[jax.Device]) -> list[np.ndarray]
         return [host_value(leaf, devices) for leaf in leaves]
 
 
+def run_together(cases: tuple[OpCase, ...], devices: list[jax.Device]) -> list[list[np.ndarray]]:
+    """What rows that agree on 64-bit types give as one jitted program, value and gradient."""
+    with jax.enable_x64(cases[0].x64), jax.default_device(devices[0]):
+        program, args = program_of(cases, tuple(devices))
+        return [[host_value(leaf, devices) for leaf in jax.tree.leaves(result)] for result in program(args)]
+
+
+def primitives(cases: tuple[OpCase, ...], devices: list[jax.Device]) -> set[str]:
+    """Names of all primitives in that program."""
+    with jax.enable_x64(cases[0].x64), jax.default_device(devices[0]):
+        program, args = program_of(cases, tuple(devices))
+        return set(names(program.trace(args).jaxpr.jaxpr))
+
+
+@functools.cache
+def program_of(cases: tuple[OpCase, ...], devices: tuple[jax.Device, ...]) -> tuple[Any, list[Any]]:
+    """That program and its argument; JAX traces it once, for its primitives and its values."""
+    functions = [function(case, "jit", list(devices)) for case in cases]
+    args = [case.args if case.ipus else [put(arg, devices[0]) for arg in case.args] for case in cases]
+    return jax.jit(lambda groups: [fn(*group) for fn, group in zip(functions, groups, strict=True)]), args
+
+
 def function(case: OpCase, mode: Mode, devices: list[jax.Device]) -> Callable[..., Any]:
     """The row's function as `mode` needs it, its devices bound."""
     value = functools.partial(case.fn, devices[: case.ipus]) if case.ipus else case.fn
@@ -73,12 +95,6 @@ def host_value(leaf: Any, devices: list[jax.Device]) -> np.ndarray:
     if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)
     return np.asarray(leaf)
-
-
-def primitives(case: OpCase, devices: list[jax.Device]) -> set[str]:
-    """Names of all primitives in the row's jaxpr, of its value and of its gradient."""
-    with jax.enable_x64(case.x64), jax.default_device(devices[0]):
-        return set(names(jax.make_jaxpr(function(case, "jit", devices))(*case.args).jaxpr))
 
 
 def names(jaxpr: core.Jaxpr) -> Iterator[str]:

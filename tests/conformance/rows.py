@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+
 from . import (
     cases_callback,
     cases_collective,
@@ -38,4 +42,48 @@ FAMILIES = (
 )
 CASES: tuple[OpCase, ...] = tuple(case for family in FAMILIES for case in family.CASES)
 # Rows whose eager gradients are a few small programs.
-QUICK = frozenset((*cases_elementwise.CASES, *cases_collective.CASES))
+QUICK = frozenset(cases_elementwise.CASES)
+# Rows of functions that are made of operations with rows of their own.
+COMPOSED = frozenset((*cases_library.CASES, *cases_scipy.CASES, *cases_random.OF_DISTRIBUTIONS))
+SAMPLED = 8  # one of so many rows of COMPOSED is in `make test`
+MOST_TOGETHER = 12
+EVERY_DTYPE = ", every dtype"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Rows of one family that are compiled as one program."""
+
+    name: str
+    cases: tuple[OpCase, ...]
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def together() -> Iterator[Batch]:
+    """What `make test` runs as jitted programs: rows of one family that agree on 64-bit types, and of both, on the devices.
+
+    An operation that has a short row of every dtype is in that row only.
+    """
+    covered = {case.name.removesuffix(EVERY_DTYPE) for case in CASES if case.name.endswith(EVERY_DTYPE) and not case.long}
+    for family in FAMILIES:
+        kinds: dict[tuple[str, bool, bool], list[OpCase]] = {}
+        for number, case in enumerate(family.CASES):
+            left_out = case.long or case.only == "eager" or case.name in covered or (case in COMPOSED and number % SAMPLED)
+            if not left_out:
+                every = EVERY_DTYPE if case.name.endswith(EVERY_DTYPE) else ""
+                kinds.setdefault((every, case.x64, case.ipus > 0), []).append(case)
+        for (every, x64, spread), cases in kinds.items():
+            wide = ", 64 bit" if x64 and not every else ", four devices" if spread else ""
+            for turn, some in enumerate(chunks(cases, MOST_TOGETHER)):
+                yield Batch(name=f"{family_name(family)}{every}{wide} {turn + 1}", cases=some)
+
+
+def chunks(cases: Sequence[OpCase], most: int) -> Iterator[tuple[OpCase, ...]]:
+    for start in range(0, len(cases), most):
+        yield tuple(cases[start : start + most])
+
+
+def family_name(family: ModuleType) -> str:
+    return family.__name__.rpartition("cases_")[2]

@@ -10,7 +10,7 @@ from jax._src.interpreters import mlir
 
 from .case import since
 from .evaluate import primitives
-from .rows import CASES
+from .rows import CASES, COMPOSED, EVERY_DTYPE, together
 
 # Modules whose import registers primitives.
 MODULES = (
@@ -107,8 +107,9 @@ def registered() -> set[str]:
 
 @pytest.fixture(scope="module")
 def covered(cpus: list[jax.Device]) -> set[str]:
-    """Without the rows of every dtype, whose operations have rows of their own."""
-    return set().union(*(primitives(case, cpus) for case in CASES if not case.name.endswith(", every dtype")))
+    """In rows that `make test` compiles, which are traced for both tests once, and in long rows."""
+    long = [(case,) for case in CASES if case.long and case not in COMPOSED and not case.name.endswith(EVERY_DTYPE)]
+    return set().union(*(primitives(cases, cpus) for cases in [*(batch.cases for batch in together()), *long]))
 
 
 def test_every_primitive_is_in_a_row_or_exempt_with_a_reason(registered: set[str], covered: set[str]) -> None:

@@ -1,8 +1,13 @@
-"""Value and gradient of every row, jit and eager: `ipu` gives what JAX's CPU platform gives, and every operation is priced."""
+"""Value and gradient of every row, jit and eager: `ipu` gives what JAX's CPU platform gives, and every operation is priced.
+
+`make test` compiles rows a dozen at a time, which takes two thirds of what a program for each takes, and runs some operation by operation.
+`make test-all` runs each row in every mode besides, as programs of its own, and those that compile for seconds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import ModuleType
 
 import jax
 import numpy as np
@@ -11,43 +16,76 @@ import pytest
 import tilestep
 
 from .case import OpCase
-from .evaluate import Mode, run
-from .rows import CASES, QUICK
+from .evaluate import Mode, run, run_together
+from .rows import CASES, FAMILIES, QUICK, Batch, chunks, family_name, together
 
-SAMPLED = 3
-
-
-def checks() -> Iterator[object]:
-    """All rows in all modes.
-
-    `make test` runs each row as one program, which has its gradient, too, except those that compile for seconds. It runs one row of SAMPLED
-    operation by operation, and of these the gradients of quick ones.
-    """
-    for number, case in enumerate(CASES):
-        modes = [
-            mode
-            for mode in ("jit", "eager", "eager gradient")
-            if mode.startswith(case.only or mode) and (case.grad or "gradient" not in mode)
-        ]
-        for mode in modes:
-            sampled = number % SAMPLED == 0 and (mode == "eager" or case in QUICK)
-            slow = case.long or (mode != "jit" and case.only != mode and not sampled)
-            yield pytest.param(case, mode, id=f"{case.name}, {mode}", marks=pytest.mark.slow if slow else ())
+EAGER = 8  # one of so many rows runs operation by operation in `make test`
 
 
-@pytest.mark.parametrize(("case", "mode"), list(checks()))
-def test_ipu_gives_what_cpu_gives(case: OpCase, mode: Mode, ipus: list[jax.Device], cpus: list[jax.Device]) -> None:
-    expected = run(case, mode, cpus)
+@pytest.mark.parametrize("batch", list(together()), ids=str)
+def test_rows_in_one_program(batch: Batch, ipus: list[jax.Device], cpus: list[jax.Device]) -> None:
+    expected = run_together(batch.cases, cpus)
     with tilestep.profile() as profile:
-        actual = run(case, mode, ipus)
-    assert sorted({operation for program in profile.programs for operation in program.fallback_ops}) == []
-    assert len(actual) == len(expected) > 0
-    for ours, theirs in zip(actual, expected, strict=True):
-        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        actual = run_together(batch.cases, ipus)
+    wrong = [differs(case, ours, theirs) for case, ours, theirs in zip(batch.cases, actual, expected, strict=True)]
+    assert [*unpriced(profile), *filter(None, wrong)] == []
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=family_name)
+def test_some_rows_operation_by_operation(family: ModuleType, ipus: list[jax.Device], cpus: list[jax.Device]) -> None:
+    """And all that JAX cannot trace."""
+    sampled = [case for number, case in enumerate(family.CASES) if case.only == "eager" or number % EAGER == 0]
+    wrong = [
+        by_itself(case, mode, ipus, cpus)
+        for case in sampled
+        for mode in modes(case)
+        if mode == "eager" or (mode == "eager gradient" and case in QUICK)
+    ]
+    assert list(filter(None, wrong)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cases", [pytest.param(some, id=f"{some[0].name} to {some[-1].name}") for some in chunks(CASES, 25)])
+def test_every_row_by_itself(cases: tuple[OpCase, ...], ipus: list[jax.Device], cpus: list[jax.Device]) -> None:
+    wrong = [by_itself(case, mode, ipus, cpus) for case in cases for mode in modes(case)]
+    assert list(filter(None, wrong)) == []
+
+
+def modes(case: OpCase) -> Iterator[Mode]:
+    for mode in ("jit", "eager", "eager gradient"):
+        if mode.startswith(case.only or mode) and (case.grad or "gradient" not in mode):
+            yield mode
+
+
+def by_itself(case: OpCase, mode: Mode, ipus: list[jax.Device], cpus: list[jax.Device]) -> str:
+    """What is wrong with the row, or ""."""
+    try:
+        expected = run(case, mode, cpus)
+        with tilestep.profile() as profile:
+            actual = run(case, mode, ipus)
+    except Exception as error:
+        error.add_note(f"in the row {case.name!r}, {mode}")
+        raise
+    return ", ".join(unpriced(profile)) or differs(case, actual, expected)
+
+
+def unpriced(profile: tilestep.Profile) -> list[str]:
+    return sorted({f"no price for {operation}" for program in profile.programs for operation in program.fallback_ops})
+
+
+def differs(case: OpCase, actual: list[np.ndarray], expected: list[np.ndarray]) -> str:
+    """Which of the row's results is not what was expected, or ""."""
+    if len(actual) != len(expected) or not expected:
+        return f"{case.name}: {len(actual)} results, not {len(expected)}"
+    for number, (ours, theirs) in enumerate(zip(actual, expected, strict=True)):
+        if (ours.dtype, ours.shape) != (theirs.dtype, theirs.shape):
+            return f"{case.name}, result {number}: {ours.dtype}{ours.shape}, not {theirs.dtype}{theirs.shape}"
         if case.rtol or case.atol:
-            np.testing.assert_allclose(ours, theirs, rtol=case.rtol, atol=case.atol)
-        else:
-            assert ours.tobytes() == theirs.tobytes(), f"not equal to the bit:\n{ours}\n{theirs}"
+            if not np.allclose(ours, theirs, rtol=case.rtol, atol=case.atol, equal_nan=True):
+                return f"{case.name}, result {number}, within {case.rtol} and {case.atol}:\n{ours}\n{theirs}"
+        elif ours.tobytes() != theirs.tobytes():
+            return f"{case.name}, result {number}, not equal to the bit:\n{ours}\n{theirs}"
+    return ""
 
 
 def test_row_names_are_unique() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 import tilestep
-from tests.unit.test_profiling import lines
+from tests.unit.one_process import OneProcess
 
+TOGETHER = OneProcess()
 IPU = 'import jax, numpy as np, tilestep\nimport jax.numpy as jnp\njax.config.update("jax_default_device", jax.devices("ipu")[0])\n'
 
 
-def test_time_and_memory_are_those_of_the_run_with_values() -> None:
-    out = lines(
-        IPU
-        + """
+with_and_without_values = TOGETHER.program(
+    IPU
+    + """
 import contextlib
 def train():
     step = jax.jit(lambda w, x: (w - 0.1 * jax.grad(lambda w: (jnp.tanh(x @ w) ** 2).mean())(w), w.sum()), donate_argnums=0)
@@ -28,46 +28,65 @@ wet, dry = profiles
 peaks = [[program.peak_tile_bytes for program in p.programs] for p in profiles]
 print(w.shape, w.dtype, wet.emulated_cycles == dry.emulated_cycles, peaks[0] == peaks[1])
 """
-    )
+)
+
+
+@pytest.mark.process
+def test_time_and_memory_are_those_of_the_run_with_values() -> None:
+    out = with_and_without_values()
     assert out == ["(256, 64) float32 True True"]
 
 
-def test_a_model_of_terabytes_needs_no_memory_and_is_told_not_to_fit() -> None:
-    out = lines(
-        IPU
-        + """
+terabytes = TOGETHER.program(
+    IPU
+    + """
 with tilestep.profile() as p, tilestep.dry_run():
     w = jnp.ones((1_000_000, 500_000))
     (w + 1).block_until_ready()
 print(w.nbytes, "does not fit" in p.summary())
 """
-    )
+)
+
+
+@pytest.mark.process
+def test_a_model_of_terabytes_needs_no_memory_and_is_told_not_to_fit() -> None:
+    out = terabytes()
     assert out == ["2000000000000 True"]
 
 
-@pytest.mark.parametrize(
-    ("code", "says"),
-    [
+needs_values = [
+    (
+        TOGETHER.program(
+            f"{IPU}\nreal = jnp.ones(3)\nwith tilestep.dry_run():\n  try: {code}\n  except jax.errors.JaxRuntimeError as e: print(e)"
+        ),
+        says,
+    )
+    for code, says in (
         ("np.asarray(jnp.ones(3))", "computes no values, but the program reads one: float32[3]"),
         ("float(jnp.ones(()))", "reads one: float32[]"),
         ("real + jnp.ones(3)", "made before dry_run() began"),
         ("jax.lax.while_loop(lambda v: v < 3, lambda v: v + 1, jnp.ones(()))", "<string>"),
-    ],
-)
-def test_what_needs_a_value_is_an_error_that_says_so(code: str, says: str) -> None:
-    out = lines(f"{IPU}\nreal = jnp.ones(3)\nwith tilestep.dry_run():\n  try: {code}\n  except jax.errors.JaxRuntimeError as e: print(e)")
-    assert says in " ".join(out)
+    )
+]
 
 
+@pytest.mark.process
+def test_what_needs_a_value_is_an_error_that_says_so() -> None:
+    for out, says in needs_values:
+        assert says in " ".join(out())
+
+
+outside = TOGETHER.program(IPU + "with tilestep.dry_run(): x = jnp.ones(3)\ntry: x + 1\nexcept jax.errors.JaxRuntimeError as e: print(e)")
+
+
+@pytest.mark.process
 def test_values_of_a_dry_run_are_refused_outside() -> None:
-    out = lines(IPU + "with tilestep.dry_run(): x = jnp.ones(3)\ntry: x + 1\nexcept jax.errors.JaxRuntimeError as e: print(e)")
-    assert "argument 'x' comes from a dry run" in out[0]
+    assert "argument 'x' comes from a dry run" in outside()[0]
 
 
-def test_zeros_and_a_trip_count_can_be_asked_for() -> None:
-    out = lines(
-        IPU
-        + """
+zeros = TOGETHER.program(
+    IPU
+    + """
 loop = jax.jit(lambda x: jax.lax.while_loop(lambda v: v < 3, lambda v: v + 1, x))
 cycles = []
 for n in (1, 2, 11):
@@ -75,14 +94,18 @@ for n in (1, 2, 11):
     cycles.append(p.programs[0].cycles.compute)
 print(cycles[2] - cycles[1] == 9 * (cycles[1] - cycles[0]) > 0, any("trip_count" in a for a in p.assumptions))
 """
-    )
+)
+
+
+@pytest.mark.process
+def test_zeros_and_a_trip_count_can_be_asked_for() -> None:
+    out = zeros()
     assert out == ["0.0 0.0 0.0 True True"]
 
 
-def test_a_run_that_ends_behind_the_last_cycle_is_refused_and_what_ran_before_is_kept() -> None:
-    out = lines(
-        IPU
-        + """
+behind_the_last_cycle = TOGETHER.program(
+    IPU
+    + """
 def loop(f, trips): return lambda x: jax.lax.fori_loop(0, trips, lambda i, x: f(x), x)
 with tilestep.profile() as p, tilestep.dry_run("zeros"):
     jax.jit(lambda x: x * 2)(np.ones(4, np.float32))
@@ -95,7 +118,12 @@ with tilestep.profile() as p, tilestep.dry_run("zeros"):
     except Exception as error: print("years, together" in str(error))
 print(ran, [program.runs for program in p.programs], p.emulated_cycles < 2**62)
 """
-    )
+)
+
+
+@pytest.mark.process
+def test_a_run_that_ends_behind_the_last_cycle_is_refused_and_what_ran_before_is_kept() -> None:
+    out = behind_the_last_cycle()
     assert "takes" in out[0]
     assert "years, together. Let its loops make fewer trips" in out[0]
     assert out[1] == "True"
@@ -104,23 +132,25 @@ print(ran, [program.runs for program in p.programs], p.emulated_cycles < 2**62)
     assert out[2] == f"{ran} [1, {ran}] True"
 
 
-def test_a_function_that_was_compiled_dry_computes_values_afterwards() -> None:
-    out = lines(
-        IPU
-        + """
+afterwards = TOGETHER.program(
+    IPU
+    + """
 f = jax.jit(lambda x: x * 2 + 1)
 with tilestep.dry_run(): f(np.ones(3, np.float32))
 print(f(np.ones(3, np.float32)))
 """
-    )
+)
+
+
+@pytest.mark.process
+def test_a_function_that_was_compiled_dry_computes_values_afterwards() -> None:
+    out = afterwards()
     assert out == ["[3. 3. 3.]"]
 
 
-def test_programs_start_as_fast_as_before_when_all_is_over() -> None:
-    """A program that has run starts without a line of Python, but not while there may be values of a dry run."""
-    out = lines(
-        IPU
-        + """
+starts = TOGETHER.program(
+    IPU
+    + """
 import sys
 step, x = jax.jit(lambda x: x + 1), jax.device_put(np.zeros(3, np.float32))
 
@@ -141,14 +171,19 @@ print(calls() > before + 19)
 del dry
 print(calls() <= before + 3, before < 10)
 """
-    )
+)
+
+
+@pytest.mark.process
+def test_programs_start_as_fast_as_before_when_all_is_over() -> None:
+    """A program that has run starts without a line of Python, but not while there may be values of a dry run."""
+    out = starts()
     assert out == ["True", "True True"]
 
 
-def test_sharded_programs_run_dry_and_keep_their_shardings() -> None:
-    out = lines(
-        IPU
-        + """
+sharded = TOGETHER.program(
+    IPU
+    + """
 mesh = jax.sharding.Mesh(np.array(jax.devices("ipu")), ("x",))
 rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
 f = jax.jit(lambda a: (a @ a.T, a.sum()))
@@ -159,28 +194,36 @@ for mode in (tilestep.dry_run(), contextlib.nullcontext()):
     with mode: shardings.append([b.sharding for b in f(jax.device_put(np.ones((8, 8), np.float32), rows))])
 print(shardings[0] == shardings[1], shardings[0][0].spec)
 """
-    )
+)
+
+
+@pytest.mark.process
+def test_sharded_programs_run_dry_and_keep_their_shardings() -> None:
+    out = sharded()
     assert out[0].startswith("True ")
 
 
-def test_ordered_effects_run_dry() -> None:
-    out = lines(
-        IPU
-        + """
+ordered = TOGETHER.program(
+    IPU
+    + """
 from jax.experimental import io_callback
 f = jax.jit(lambda x: (io_callback(lambda v: print("called"), None, x, ordered=True), x + 1)[1])
 with tilestep.dry_run():
     print(f(jnp.ones(3)).shape, f(jnp.ones(3)).shape)
 print(jnp.ones(2))
 """
-    )
+)
+
+
+@pytest.mark.process
+def test_ordered_effects_run_dry() -> None:
+    out = ordered()
     assert out == ["(3,) (3,)", "[1. 1.]"]
 
 
-def test_a_branch_takes_its_dearest_arm() -> None:
-    out = lines(
-        IPU
-        + """
+branch = TOGETHER.program(
+    IPU
+    + """
 f = jax.jit(lambda p, x: jax.lax.cond(p, lambda x: x @ x @ x @ x, lambda x: -x, x))
 x = np.ones((64, 64), np.float32)
 cycles = []
@@ -192,14 +235,17 @@ for p in (True, False):
     cycles.append(profile.programs[0].cycles.compute)
 print(cycles[0] > cycles[1], cycles[2] == cycles[3] == cycles[0], any("dearest arm" in a for a in profile.assumptions))
 """
-    )
+)
+
+
+@pytest.mark.process
+def test_a_branch_takes_its_dearest_arm() -> None:
+    out = branch()
     assert out == ["True True True"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [({"values": "ones"}, "'error' or 'zeros'")] + [({"trip_count": count}, "0 or more") for count in (-1, 2.5, "3", True)],
-)
-def test_bad_arguments_are_refused_before_anything_runs(arguments: dict[str, object], says: str) -> None:
-    with pytest.raises(ValueError, match=says), tilestep.dry_run(**arguments):  # type: ignore[arg-type]  # bad on purpose
-        raise AssertionError("it ran")
+def test_bad_arguments_are_refused_before_anything_runs() -> None:
+    counts = [({"trip_count": count}, "0 or more") for count in (-1, 2.5, "3", True)]
+    for arguments, says in [({"values": "ones"}, "'error' or 'zeros'"), *counts]:
+        with pytest.raises(ValueError, match=says), tilestep.dry_run(**arguments):  # type: ignore[arg-type]  # bad on purpose
+            raise AssertionError("it ran")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.processes import run_python
+from tests.unit.one_process import OneProcess
 from tilestep.errors import RecordingError
 from tilestep.pjrt.running.measurement import Measurement
 from tilestep.profiling import profiled
@@ -21,24 +22,26 @@ num_tiles = 64
 TOO_LARGE = "np.zeros(17_391_305, np.float32)"  # for 64 tiles
 
 
-@pytest.fixture
-def few_tiles(tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def few_tiles(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A machine on which small arrays do not fit. As one of the catalogue, and unlike a number of tiles, it refuses them."""
-    path = tmp_path / "few.toml"
+    path = tmp_path_factory.mktemp("machine") / "few.toml"
     path.write_text(FEW_TILES)
     return str(path)
 
 
-def lines(code: str, **environ: str) -> list[str]:
-    """Lines that a program prints; it must end well and say nothing on stderr."""
-    ended = run_python("-W", "error", "-W", "ignore:backend and device argument", "-c", code, environ=environ)
-    assert (ended.returncode, ended.stderr) == (0, "")
-    return ended.stdout.splitlines()
-
-
-def test_a_block_has_a_profile_of_its_own_which_is_complete_when_it_ends(tmp_path: Path) -> None:
-    """In one process: of blocks without work, of nested ones, of one that ends by an exception, and of one with a directory."""
-    out = lines(f"""
+PROGRAMS = {
+    "same": """
+import jax, numpy as np, tilestep
+def step(w, x): return w + x.sum(), jax.lax.while_loop(lambda v: v < 50, lambda v: v * 2, x[0])
+step = jax.jit(step, backend="ipu", donate_argnums=0)
+with tilestep.profile() as p:
+    w = np.zeros(64, np.float32)
+    for k in range(5): w, y = step(w, np.full(8, k + 1, np.float32))
+    np.asarray(w)
+print(p.emulated_cycles, p.timeline)
+""",
+    "blocks": """
 import tilestep, jax
 import numpy as np
 with tilestep.profile() as before: pass
@@ -61,26 +64,16 @@ try:
         except RuntimeError as error: print(error)
         raise KeyError("mine")
 except KeyError as error: print(error, len(p.programs))
-with tilestep.profile({str(tmp_path / "new")!r}) as p: f(x)
+with tilestep.profile(FOLDER + "/new") as p: f(x)
 print(p.emulated_s)
-""")
-    assert out[:3] == [*["0.0 () ()"] * 2, "True"]
-    assert out[3:5] == ["[(2, 1), (1, 1)] [(1, 1)]", "True True"]  # f was loaded before the block, g took its place
-    assert out[5:7] == ["a profile is complete when its block has ended; read it after the `with`", "'mine' 1"]
-    assert json.loads((tmp_path / "new/profile.json").read_text())["emulated_s"] == float(out[7]) > 0
-    assert "tilestep:" in (tmp_path / "new/summary.txt").read_text()
-
-
-def test_directories_that_cannot_be_made_or_change_in_the_block(tmp_path: Path) -> None:
-    """One that cannot be made is an error before the block runs. A relative one counts from before the block, and is made again."""
-    (tmp_path / "file").touch()
-    out = lines(f"""
+""",
+    "directories": """
 import os, shutil, tilestep
-os.chdir({str(tmp_path)!r})
+os.chdir(FOLDER)
 try:
     with tilestep.profile("file/below"): print("ran")
 except NotADirectoryError: print("not a directory")
-directory = {str(tmp_path / "gone")!r}
+directory = FOLDER + "/gone"
 try:
     with tilestep.profile(directory):
         shutil.rmtree(directory)
@@ -90,21 +83,76 @@ except KeyError as error: print(error, *error.__notes__)
 with tilestep.profile("here"):
     shutil.rmtree("here")
     os.chdir("/")
-""")
-    assert out == ["not a directory", f"'mine' tilestep.profile: {tmp_path / 'gone'} cannot be written: File exists"]
-    assert sorted(path.name for path in (tmp_path / "here").iterdir()) == ["profile.json", "report.html", "run.tilestep", "summary.txt"]
+""",
+    "page": """
+import tilestep, warnings
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    with tilestep.profile(FOLDER + "/page"): pass
+for each in told: print(each.category.__name__, each.filename, each.message, sep="|")
+try:
+    with tilestep.profile(FOLDER + "/page"): raise KeyError("mine")
+except KeyError as error: print(error, *error.__notes__)
+""",
+    "cleared": """
+import jax, jax.extend, numpy as np, tilestep
+for option in ("jax_ipu_model_num_tiles", "jax_ipu_device_count"):
+    x = jax.device_put(1.0, jax.devices("ipu")[0])
+    jax.config.update(option, 8)
+    try: jax.jit(lambda x: x + 1)(x)
+    except jax.errors.JaxRuntimeError as error: print("changed after JAX had started" in str(error))
+    jax.extend.backend.clear_backends()
+    first = jax.devices("ipu")[0]
+    print(first.num_tiles, len(jax.devices("ipu")), jax.device_put(2.0, first) + 1, x)
+with tilestep.profile() as p: jax.jit(lambda x: x + 1, backend="ipu")(np.zeros(2_000_000, np.float32))
+print(p.programs[0].out_of_memory, p.programs[0].peak_tile_bytes > 1_000_000)
+""",
+}  # FOLDER is that of the tests; the first one is the first in its process, and the last one clears the backends
 
 
-def test_auto_report_writes_the_profile_of_the_whole_process(tmp_path: Path) -> None:
-    options = json.dumps({"autoReport.all": "true", "autoReport.directory": str(tmp_path)})
-    lines(
-        "import jax, numpy as np; jax.jit(lambda x: x + 1, backend='ipu')(np.ones(4, np.float32))",
-        POPLAR_ENGINE_OPTIONS=options,
-    )
-    (program,) = json.loads((tmp_path / "profile.json").read_text())["programs"]
-    assert (program["runs"], program["loads"], program["host_bytes_in"]) == (1, 1, 16)
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("profiles")
+    (folder / "file").touch()
+    (folder / "page/report.html").mkdir(parents=True)
+    return folder
 
 
+@pytest.fixture(scope="module")
+def printed(folder: Path) -> dict[str, Callable[[], list[str]]]:
+    """What gives the lines that each of PROGRAMS prints."""
+    together = OneProcess()
+    return {
+        name: together.program(f"import jax\njax.config.update('jax_default_device', None)\nFOLDER = {str(folder)!r}\n{code}")
+        for name, code in PROGRAMS.items()
+    }
+
+
+def lines(code: str, **environ: str) -> list[str]:
+    """Lines that a program prints in a process of its own."""
+    return OneProcess(**environ).program(code)()
+
+
+@pytest.mark.process
+def test_a_block_has_a_profile_of_its_own_which_is_complete_when_it_ends(folder: Path, printed: dict[str, Callable[[], list[str]]]) -> None:
+    """In one process: of blocks without work, of nested ones, of one that ends by an exception, and of one with a directory."""
+    out = printed["blocks"]()
+    assert out[:3] == [*["0.0 () ()"] * 2, "True"]
+    assert out[3:5] == ["[(2, 1), (1, 1)] [(1, 1)]", "True True"]  # f was loaded before the block, g took its place
+    assert out[5:7] == ["a profile is complete when its block has ended; read it after the `with`", "'mine' 1"]
+    assert json.loads((folder / "new/profile.json").read_text())["emulated_s"] == float(out[7]) > 0
+    assert "tilestep:" in (folder / "new/summary.txt").read_text()
+
+
+@pytest.mark.process
+def test_directories_that_cannot_be_made_or_change_in_the_block(folder: Path, printed: dict[str, Callable[[], list[str]]]) -> None:
+    """One that cannot be made is an error before the block runs. A relative one counts from before the block, and is made again."""
+    out = printed["directories"]()
+    assert out == ["not a directory", f"'mine' tilestep.profile: {folder / 'gone'} cannot be written: File exists"]
+    assert sorted(path.name for path in (folder / "here").iterdir()) == ["profile.json", "report.html", "run.tilestep", "summary.txt"]
+
+
+@pytest.mark.process
 def test_a_program_that_does_not_fit_is_refused_with_the_largest_tensors_named_unless_it_may_be_too_large(few_tiles: str) -> None:
     code = f"""
 import jax, numpy as np, tilestep
@@ -123,6 +171,7 @@ except jax.errors.JaxRuntimeError as error: print(error)
     assert "largest: weights 1,086,960 B, stacks 3,168 B, reserved 1,104 B, control code 736 B" in out[2]
 
 
+@pytest.mark.process
 def test_out_of_memory_can_be_allowed_and_is_then_reported(few_tiles: str) -> None:
     code = f"""
 import jax, numpy as np, tilestep
@@ -132,64 +181,37 @@ print(p.programs[0].peak_tile_bytes, "does not fit" in p.summary())
     assert lines(code, TILESTEP_MACHINE=few_tiles, POPLAR_ENGINE_OPTIONS='{"debug.allowOutOfMemory":"true"}') == ["1092639 True"]
 
 
-def test_an_explicit_number_of_tiles_reports_and_does_not_raise() -> None:
-    out = lines(
-        """
-import jax, numpy as np, tilestep
-with tilestep.profile() as p: jax.jit(lambda x: x + 1, backend="ipu")(np.zeros(1_000_000, np.float32))
-print(p.programs[0].out_of_memory, p.programs[0].peak_tile_bytes > 1_000_000)
-""",
-        JAX_IPU_MODEL_NUM_TILES="4",
-    )
-    assert out == ["True True"]
+@pytest.mark.process
+def test_a_setting_changed_too_late_is_an_error_until_the_backends_are_cleared(printed: dict[str, Callable[[], list[str]]]) -> None:
+    out = printed["cleared"]()
+    assert out == [
+        "True",
+        "8 4 3.0 1.0",
+        "True",
+        "8 8 3.0 1.0",
+        "True True",
+    ]  # at last, what does not fit is no error with an explicit number of tiles
 
 
-def test_a_setting_changed_too_late_is_an_error_until_the_backends_are_cleared() -> None:
-    out = lines("""
-import jax, jax.extend, numpy as np, tilestep
-for option in ("jax_ipu_model_num_tiles", "jax_ipu_device_count"):
-    x = jax.device_put(1.0, jax.devices("ipu")[0])
-    jax.config.update(option, 8)
-    try: jax.jit(lambda x: x + 1)(x)
-    except jax.errors.JaxRuntimeError as error: print("changed after JAX had started" in str(error))
-    jax.extend.backend.clear_backends()
-    first = jax.devices("ipu")[0]
-    print(first.num_tiles, len(jax.devices("ipu")), jax.device_put(2.0, first) + 1, x)
-""")
-    assert out == ["True", "8 4 3.0 1.0", "True", "8 8 3.0 1.0"]
+@pytest.mark.process
+def test_the_same_program_takes_the_same_emulated_time_in_every_process_and_auto_report_writes_its_profile(
+    printed: dict[str, Callable[[], list[str]]], tmp_path: Path
+) -> None:
+    options = json.dumps({"autoReport.all": "true", "autoReport.directory": str(tmp_path)})
+    elsewhere = OneProcess(MALLOC_ARENA_MAX="1", POPLAR_ENGINE_OPTIONS=options).program(PROGRAMS["same"])()
+    assert elsewhere == printed["same"]()
+    assert "jit_step" in elsewhere[0]
+    (program,) = json.loads((tmp_path / "profile.json").read_text())["programs"]
+    assert (program["runs"], program["loads"], program["host_bytes_in"]) == (5, 1, 8 * 4)  # of the last run, whose w is there
 
 
-def test_the_same_program_takes_the_same_emulated_time_in_every_process() -> None:
-    code = """
-import jax, numpy as np, tilestep
-step = jax.jit(lambda w, x: (w + x.sum(), jax.lax.while_loop(lambda v: v < 50, lambda v: v * 2, x[0])), backend="ipu", donate_argnums=0)
-with tilestep.profile() as p:
-    w = np.zeros(64, np.float32)
-    for k in range(5): w, y = step(w, np.full(8, k + 1, np.float32))
-    np.asarray(w)
-print(p.emulated_cycles, p.timeline)
-"""
-    first, second = lines(code), lines(code, MALLOC_ARENA_MAX="1")
-    assert first == second
-    assert "jit__lambda" in first[0]
-
-
-def test_a_page_that_cannot_be_written_is_a_warning_after_the_files(tmp_path: Path) -> None:
-    folder = tmp_path / "here"
-    (folder / "report.html").mkdir(parents=True)
+@pytest.mark.process
+def test_a_page_that_cannot_be_written_is_a_warning_after_the_files(folder: Path, printed: dict[str, Callable[[], list[str]]]) -> None:
+    folder = folder / "page"
     missing = (
         f"{folder}/report.html is not written: Is a directory; run.tilestep is: `tilestep report html {folder} -o FILE` makes a page of it"
     )
-    out = lines(f"""
-import tilestep, warnings
-with warnings.catch_warnings(record=True) as told:
-    warnings.simplefilter("always")
-    with tilestep.profile({str(folder)!r}): pass
-for each in told: print(each.category.__name__, each.filename, each.message, sep="|")
-try:
-    with tilestep.profile({str(folder)!r}): raise KeyError("mine")
-except KeyError as error: print(error, *error.__notes__)
-""")
+    out = printed["page"]()
     assert out == [f"RuntimeWarning|<string>|tilestep.profile: {missing}", f"'mine' tilestep.profile: {missing}"]
     assert sorted(path.name for path in folder.iterdir()) == ["profile.json", "report.html", "run.tilestep", "summary.txt"]
 

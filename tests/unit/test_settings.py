@@ -295,6 +295,7 @@ BAD_ENVIRONMENT = {
 }
 
 
+@pytest.mark.process
 def test_bad_variables_do_not_disturb_a_program_that_leaves_ipu_alone() -> None:
     program = """
 import sys

@@ -11,6 +11,7 @@ from tests.processes import ROOT, run_python
 
 
 @pytest.mark.slow
+@pytest.mark.process
 def test_emulated_time_grows_linearly_in_layers_and_the_model_does_not_fit(tmp_path: Path) -> None:
     record = tmp_path / "gpt3.json"
     ended = run_python(str(ROOT / "benchmarks" / "gpt3.py"), "--layers", "8", "16", "24", "--json", str(record))
@@ -22,6 +23,7 @@ def test_emulated_time_grows_linearly_in_layers_and_the_model_does_not_fit(tmp_p
     assert ended.stdout.count("out of memory") == 3
 
 
+@pytest.mark.process
 def test_a_machine_of_another_size_is_refused() -> None:
     ended = run_python(str(ROOT / "benchmarks" / "gpt3.py"), "--machine", "c600")
     assert (ended.returncode, ended.stderr) == (2, "gpt3: the mesh {'data': 8, 'model': 32} needs 256 IPUs, but the machine has 1\n")

@@ -65,6 +65,7 @@ def test_synthetic_models(tmp_path: Path) -> None:
     np.testing.assert_allclose(large.fn(large.params, x)[0], x @ weight, rtol=1e-3, atol=1e-2)
 
 
+@pytest.mark.process
 def test_an_engine_runs_a_file_in_a_process_of_its_own(tmp_path: Path) -> None:
     x = np.zeros((2, 8, 6), np.float32)
     onnx.save(synthetic.shape_nodes(20), str(tmp_path / "shapes.onnx"))

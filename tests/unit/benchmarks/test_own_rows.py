@@ -115,6 +115,7 @@ def run_elsewhere(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return run_python(str(ROOT / "benchmarks" / "accuracy.py"), *(str(argument) for argument in arguments))
 
 
+@pytest.mark.process
 def test_a_run_that_nobody_has_measured_has_its_rate_the_time_of_an_update_and_its_fullest_tile(rows: Path, conditions: Path) -> None:
     rows.write_text(HEADER.replace(",value", "") + "\n" + TRAINED.replace(",{value},images/s", ",") + "\n", encoding="utf-8")
     written = rows.with_suffix(".json")
@@ -148,7 +149,8 @@ def test_a_training_row_without_conditions_is_told_where_they_belong(
     assert "missed: no row could be judged" in shown
 
 
-@pytest.mark.parametrize("value", ["", "100"])
+@pytest.mark.process
+@pytest.mark.parametrize("value", ["", pytest.param("100", marks=pytest.mark.slow)])
 def test_if_the_program_of_every_row_fails_that_is_said_and_is_no_success(rows: Path, conditions: Path, value: str) -> None:
     text = conditions.read_text(encoding="utf-8").replace("0.3 each", "0.0 each")  # of which no plan is
     conditions.write_text(text, encoding="utf-8")
@@ -182,6 +184,7 @@ def test_the_example_of_the_page_is_a_training_run_with_its_conditions(documente
 
 
 @pytest.mark.slow
+@pytest.mark.process
 def test_the_example_of_the_page_is_predicted(documented: tuple[Path, Path]) -> None:
     rows, conditions = documented
     done = run_elsewhere("--rows", rows, "--conditions", conditions)

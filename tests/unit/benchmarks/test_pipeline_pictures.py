@@ -31,6 +31,7 @@ def test_the_schedules_simulation_leaves_no_rest() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.process
 def test_the_record_and_pictures_are_what_the_command_gives(tmp_path: Path, update_golden: bool) -> None:
     pictures, record = (ROOT / "docs" / "pictures" / "schedules", RECORD) if update_golden else (tmp_path, tmp_path / "record.json")
     done = run_python("benchmarks/pipeline_pictures.py", "--directory", str(pictures), "--json", str(record))

@@ -54,6 +54,7 @@ def wait_until(what: str, is_so: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_workers_end_with_their_parent(tmp_path: Path, number: signal.Signals) -> None:
@@ -72,6 +73,7 @@ def test_workers_end_with_their_parent(tmp_path: Path, number: signal.Signals) -
     wait_until("both workers have ended", lambda: not any(is_alive(worker) for worker in workers))
 
 
+@pytest.mark.process
 def test_results_come_from_all_and_an_error_ends_the_rest() -> None:
     assert sorted(shared(negative, [1, 2, 3], 2)) == [-3, -2, -1]
     with pytest.raises(ValueError, match="0 has no sign"):

@@ -224,7 +224,7 @@ sys.setswitchinterval(1e-3)
 busy = True
 def burn():
     while busy: sum(range(1000))
-if {load}: threading.Thread(target=burn, daemon=True).start()
+threading.Thread(target=burn, daemon=True).start()
 from tests.unit.sim.mixture import PATTERNS, trace_at_random
 for pattern in PATTERNS:
     host = trace_at_random(7, pattern)
@@ -234,12 +234,13 @@ busy = False
 """
 
 
-def test_traces_are_equal_in_other_processes_and_under_load() -> None:
-    quiet, loaded = (run_python("-c", TRACED.format(load=load), environ={"PYTHONHASHSEED": seed}) for load, seed in ((0, "1"), (1, "4242")))
-    assert (quiet.returncode, loaded.returncode) == (0, 0), quiet.stderr + loaded.stderr
+@pytest.mark.process
+def test_traces_are_equal_in_another_process_and_under_load() -> None:
+    loaded = run_python("-c", TRACED, environ={"PYTHONHASHSEED": "4242"})
+    assert loaded.returncode == 0, loaded.stderr
     here = [
         f"{event.ipu} {event.kind} {event.start_cycle} {event.end_cycle} {event.program}"
         for pattern in PATTERNS
         for event in trace_at_random(7, pattern).system.trace.events
     ]
-    assert quiet.stdout.splitlines() == loaded.stdout.splitlines() == here
+    assert loaded.stdout.splitlines() == here

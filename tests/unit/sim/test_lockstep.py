@@ -233,10 +233,10 @@ def test_a_group_s_values_outlive_a_change_of_program() -> None:
 # Laws
 
 
-def at_random(seed: int, pattern: SyncPattern) -> Host:
+def at_random(seed: int, pattern: SyncPattern, *, on: Host | None = None) -> Host:
     """A group of one-IPU and two-IPU programs on four IPUs, that pass values on as a seed decides."""
     choose = random.Random(seed)
-    host = Host(4, sync_pattern=pattern)
+    host = on or Host(4, sync_pattern=pattern)
 
     def made(num_ipus: int, index: int) -> Program:
         steps = [superstep(choose.randrange(200))]

@@ -16,6 +16,7 @@ from tilestep.pjrt.table import capi
 ROOT = Path(__file__).resolve().parents[4]
 
 
+@pytest.mark.process
 def test_generated_files_are_what_the_description_gives() -> None:
     check = subprocess.run([sys.executable, ROOT / "scripts/generate_capi.py", "--check"], capture_output=True, text=True, check=False)
     assert check.returncode == 0, check.stderr
