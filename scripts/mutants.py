@@ -173,6 +173,11 @@ class Side:
         records = _records(self.kept) if self.kept.exists() else iter(())
         return {Mutant(seed=record["seed"], area=record["area"], site=Site(**record["site"])): record for record in records}
 
+    def place(self, site: Site) -> Site | None:
+        """Where a site of the reference is in this tree."""
+        path = self.tree / site.path
+        return located(site, path.read_text(encoding="utf-8")) if path.exists() else None
+
     def restore(self) -> None:
         subprocess.run(("git", "checkout", "--quiet", "--", SOURCES), cwd=self.tree, check=True)
 
@@ -219,8 +224,7 @@ class Side:
 
     def judged(self, mutant: Mutant, lines: Lines, first: str, budget_cpu_s: float) -> dict[str, Any]:
         """Runs the tests of a mutant's line until one fails, or the next would be beyond the budget."""
-        path = self.tree / mutant.site.path
-        here = located(mutant.site, path.read_text(encoding="utf-8")) if path.exists() else None
+        here = self.place(mutant.site)
         if here is None:
             return {"outcome": "gone"}
         tests = in_order(lines.tests(here.path, here.line) - self._broken, lines.cpu_s, here, first)
@@ -279,17 +283,23 @@ def run(options: argparse.Namespace) -> None:
     side = Side((options.folder / options.side).absolute())
     other = Side((options.folder / SIDES[options.side == SIDES[0]]).absolute())
     side.restore()
+    places = {mutant: side.place(mutant.site) for mutant in mutants_of(options.seed, options.area, options.folder)}
+    lines = Lines(side.folder / "lines", ((site.path, site.line) for site in places.values() if site is not None))
     known = side.outcomes()
 
-    def is_open(mutant: Mutant) -> bool:
-        facts = known.get(mutant)
-        return facts is None or (facts["outcome"] == "undecided" and facts["budget_cpu_s"] < options.budget)
+    def is_open(mutant: Mutant, site: Site | None) -> bool:
+        """Not judged yet, or other tests are there now, or more may be spent."""
+        facts = known.get(mutant, {})
+        match facts.get("outcome"):
+            case "killed":
+                return "::" in facts["by"] and facts["by"] not in lines.cpu_s
+            case "survived" | "undecided" if site is not None:
+                more = facts["outcome"] == "undecided" and facts["budget_cpu_s"] < options.budget
+                return more or len(lines.tests(site.path, site.line)) > facts["tests"]
+            case outcome:
+                return outcome is None
 
-    asked = [mutant for mutant in mutants_of(options.seed, options.area, options.folder) if is_open(mutant)][: options.limit]
-    paths = {mutant.site.path for mutant in asked}
-    texts = {path: (side.tree / path).read_text(encoding="utf-8") for path in paths if (side.tree / path).exists()}
-    places = (located(mutant.site, texts[mutant.site.path]) for mutant in asked if mutant.site.path in texts)
-    lines = Lines(side.folder / "lines", ((site.path, site.line) for site in places if site is not None))
+    asked = [mutant for mutant, site in places.items() if is_open(mutant, site)][: options.limit]
     firsts = {mutant: facts.get("by", "") for mutant, facts in other.outcomes().items()}
     commit = subprocess.check_output(("git", "rev-parse", "--short=7", "HEAD"), cwd=side.tree, text=True).strip()
     until = time.monotonic() + options.hours * 3600
