@@ -12,8 +12,9 @@ A side is `reference` or `fast`: a folder of build/mutants with `tree`, a checko
     make -C build/mutants/fast/tree .venv/.ready-test
     make -C build/mutants/fast/tree PYTHON=python3.13 .venv-python3.13/.ready-test
 
-The reference is a commit whose fast run is known to find faults. Mutants are drawn from its text (scripts/mutant_sites.py), from lines that
-some test of it executes. `cover` and `run` append to files of the side, and `run` goes on where it was left.
+The reference is a commit whose fast run is known to find faults; both of its environments need jax==0.10.2 and jaxlib==0.10.2. Mutants are
+drawn from its text (scripts/mutant_sites.py), from lines that some test of it executes. `cover` and `run` append to files of the side, and
+`run` goes on where it was left. One `run` of a side at a time.
 """
 
 from __future__ import annotations
@@ -318,7 +319,7 @@ def verdict(reference: str | None, fast: str | None) -> str:
         return "killed by fast"
     if fast == "survived":
         return {"killed": "killed by whole only", "survived": "survived"}.get(reference or "", "undecided")
-    return fast if fast == "gone" else "undecided"
+    return fast or "not asked"
 
 
 def show(options: argparse.Namespace) -> None:
@@ -345,8 +346,9 @@ def show(options: argparse.Namespace) -> None:
     share = sum(row["verdict"] == "killed by fast" for row in both) / len(both) if both else None
     print(f"of {len(both)} mutants that the reference kills, the fast run kills {share and f'{share:.1%}'}")
     question = "Which seeded mutants of the program text does the fast run find, of those that the reference's finds?"
-    result = {"question": question, "reference": REFERENCE, "share_killed_by_fast": share, "areas": counts, "mutants": rows}
-    options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    result = {"question": question, "reference": REFERENCE, "share_killed_by_fast": share, "areas": counts}
+    text = json.dumps(result, indent=1).removesuffix("\n}")
+    options.output.write_text(text + ',\n "mutants": [\n  ' + ",\n  ".join(map(json.dumps, rows)) + "\n ]\n}\n", encoding="utf-8")
 
 
 def main() -> None:
