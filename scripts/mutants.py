@@ -79,10 +79,10 @@ def reference_texts() -> Mapping[str, str]:
 
 
 def drawn_of(area: str, seed: int, texts: Mapping[str, str]) -> list[Site]:
-    """All sites of an area, in the order in which a seed draws them."""
+    """The sites of an area, in the order in which a seed draws them. Those of decorators are left out: most are of `@dataclass`, for types."""
     ending = ".js" if area == PAGE else ".py"
     of_area = {path: text for path, text in texts.items() if path.startswith(f"{SOURCES}/{area}/") and path.endswith(ending)}
-    return drawn(sites(of_area), f"{seed} {area}")
+    return [site for site in drawn(sites(of_area), f"{seed} {area}") if not site.before.lstrip().startswith("@")]
 
 
 class Lines:
