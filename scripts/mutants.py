@@ -79,7 +79,7 @@ def reference_texts() -> Mapping[str, str]:
 
 
 def drawn_of(area: str, seed: int, texts: Mapping[str, str]) -> list[Site]:
-    """The sites of an area, in the order in which a seed draws them. Those of decorators are left out: most are of `@dataclass`, for types."""
+    """The sites of an area, in the order in which a seed draws them. Decorators are left out: `frozen` of `@dataclass` is for types."""
     ending = ".js" if area == PAGE else ".py"
     of_area = {path: text for path, text in texts.items() if path.startswith(f"{SOURCES}/{area}/") and path.endswith(ending)}
     return [site for site in drawn(sites(of_area), f"{seed} {area}") if not site.before.lstrip().startswith("@")]
@@ -230,7 +230,7 @@ class Side:
             return {"outcome": "gone"}
         tests = in_order(lines.tests(here.path, here.line) - self._broken, lines.cpu_s, here, first)
         spent = list(accumulate(lines.cpu_s[test] for test in tests))
-        some = sum(total <= FIRST_CPU_S for total in spent[:FIRST_TESTS])
+        some = sum(total <= min(FIRST_CPU_S, budget_cpu_s) for total in spent[:FIRST_TESTS])
         most = sum(total <= budget_cpu_s for total in spent)
         facts = {"tests": len(tests), "ran": 0}
         with self.mutated(here):
