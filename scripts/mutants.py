@@ -180,24 +180,26 @@ class Side:
         return located(site, path.read_text(encoding="utf-8")) if path.exists() else None
 
     def restore(self) -> None:
+        """Undoes what a mutant has changed, also one of a run that was killed."""
+        changed = subprocess.check_output(("git", "diff", "--name-only", "--", SOURCES), cwd=self.tree, text=True).split()
         subprocess.run(("git", "checkout", "--quiet", "--", SOURCES), cwd=self.tree, check=True)
+        for path in map(self.tree.joinpath, changed):
+            for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
+                compiled.unlink()
 
     @contextmanager
     def mutated(self, site: Site) -> Iterator[None]:
         path = self.tree / site.path
         lines = path.read_text(encoding="utf-8").split("\n")
         lines[site.line - 1] = site.after
+        path.write_text("\n".join(lines), encoding="utf-8")
+        os.utime(
+            path, ns=(0, time.time_ns() - 3_600_000_000_000)
+        )  # a time of its own, by which Python knows that what it has compiled is old
         try:
-            path.write_text("\n".join(lines), encoding="utf-8")
-            self._forget(path)
             yield
         finally:
             self.restore()
-            self._forget(path)
-
-    def _forget(self, path: Path) -> None:
-        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
-            compiled.unlink()
 
     def run(self, tests: Sequence[str], *, first: bool) -> dict[str, Any]:
         """What `judge` of scripts/mutant_tests.py answers. A run that is too long, or dies, has one failure, which says so."""
@@ -284,6 +286,7 @@ def run(options: argparse.Namespace) -> None:
     side = Side((options.folder / options.side).absolute())
     other = Side((options.folder / SIDES[options.side == SIDES[0]]).absolute())
     side.restore()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     places = {mutant: side.place(mutant.site) for mutant in mutants_of(options.seed, options.area, options.folder)}
     lines = Lines(side.folder / "lines", ((site.path, site.line) for site in places.values() if site is not None))
     known = side.outcomes()
