@@ -273,7 +273,7 @@ def cover(options: argparse.Namespace) -> None:
     begins = Path(where, "mutant_tests.pth")
     begins.write_text(
         f"import sys; sys.path.insert(0, {str(TESTS.parent)!r}); import mutant_tests; sys.path.pop(0); "
-        f"mutant_tests.record({str(folder)!r}, {str(tree / SOURCES)!r})\n"
+        f"mutant_tests.record({str(folder)!r}, {str((tree / SOURCES).resolve())!r})\n"
     )
     try:
         words = (python, "-m", "pytest", "-p", "mutant_tests", "-n", "2", "--dist", "worksteal", "-p", "no:cacheprovider", "-m", SELECTED)
@@ -347,7 +347,7 @@ def show(options: argparse.Namespace) -> None:
         row for row in rows if row["reference"].get("outcome") == "killed" and row["verdict"] in ("killed by fast", "killed by whole only")
     ]
     share = sum(row["verdict"] == "killed by fast" for row in both) / len(both) if both else None
-    print(f"of {len(both)} mutants that the reference kills, the fast run kills {share and f'{share:.1%}'}")
+    print(f"of {len(both)} mutants that the reference kills and the fast run has judged, it kills {share or 0:.1%}")
     question = "Which seeded mutants of the program text does the fast run find, of those that the reference's finds?"
     result = {"question": question, "reference": REFERENCE, "share_killed_by_fast": share, "areas": counts}
     text = json.dumps(result, indent=1).removesuffix("\n}")
@@ -367,7 +367,7 @@ def main() -> None:
     for name in ("cover", "run"):
         acts[name].add_argument("side", choices=SIDES)
     acts["cover"].add_argument("--environment", default=".venv-python3.13", help="of the side's tree (default %(default)s)")
-    acts["cover"].add_argument("tests", nargs="*", help="folders or files; default: all")
+    acts["cover"].add_argument("--tests", nargs="+", default=(), help="folders or files (default: all)")
     acts["run"].add_argument("--hours", type=float, default=8.0, help="no mutant begins later")
     acts["run"].add_argument("--limit", type=int, help="mutants at most")
     acts["run"].add_argument("--budget", type=float, default=120.0, help="CPU seconds of tests for a mutant; then it is undecided")
