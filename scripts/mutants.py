@@ -69,6 +69,11 @@ class Mutant:
     site: Site
 
 
+def environ() -> dict[str, str]:
+    """For tests: without settings of the caller's own, and a browser has to be there."""
+    return {name: value for name, value in os.environ.items() if not OTHERS_SETTINGS.fullmatch(name)} | {"PAGE_CHECKS": "required"}
+
+
 @functools.cache
 def reference_texts() -> Mapping[str, str]:
     """The package's text at the reference, by path."""
@@ -206,12 +211,9 @@ class Side:
         request, answer = self.folder / "request.json", self.folder / "answer.json"
         request.write_text(json.dumps({"tests": tests, "first": first, "timeout_s": HANG_WALL_S}), encoding="utf-8")
         answer.unlink(missing_ok=True)
-        environ = {name: value for name, value in os.environ.items() if not OTHERS_SETTINGS.fullmatch(name)}
         words = (self.tree / ".venv/bin/python", TESTS, request.absolute(), answer.absolute())
         with (self.folder / "output.txt").open("w") as output:
-            process = subprocess.Popen(
-                words, cwd=self.tree, env={**environ, "PAGE_CHECKS": "required"}, stdout=output, stderr=output, start_new_session=True
-            )
+            process = subprocess.Popen(words, cwd=self.tree, env=environ(), stdout=output, stderr=output, start_new_session=True)
             try:
                 process.wait(HANG_WALL_S * 10)
             except subprocess.TimeoutExpired:
@@ -277,7 +279,7 @@ def cover(options: argparse.Namespace) -> None:
     )
     try:
         words = (python, "-m", "pytest", "-p", "mutant_tests", "-n", "2", "--dist", "worksteal", "-p", "no:cacheprovider", "-m", SELECTED)
-        subprocess.run((*words, *options.tests), cwd=tree, check=False)
+        subprocess.run((*words, *options.tests), cwd=tree, env=environ(), check=False)
     finally:
         begins.unlink()
 
