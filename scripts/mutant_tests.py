@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 KEY = "PYTEST_MUTANTS_KEY"  # what the lines of a process are for; tests hand on variables of this beginning
+MOST_BYTES = 8 << 30  # of a process: a mutant may ask for more than there is
 TOOL = 4  # of sys.monitoring; the first are those of debuggers and profilers
 _seen: set[tuple[str, int]] = set()
 _folder = _sources = ""
@@ -261,5 +262,8 @@ def judge(request: dict[str, Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    import resource
+
     sys.path.pop(0)  # this folder, which tests do not see
+    resource.setrlimit(resource.RLIMIT_DATA, (MOST_BYTES, MOST_BYTES))
     Path(sys.argv[2]).write_text(json.dumps(judge(json.loads(Path(sys.argv[1]).read_text()))))

@@ -12,8 +12,9 @@ A side is `reference` or `fast`: a folder of build/mutants with `tree`, a checko
     make -C build/mutants/fast/tree .venv/.ready-test
     make -C build/mutants/fast/tree PYTHON=python3.13 .venv-python3.13/.ready-test
 
-The reference is a commit whose fast run is known to find faults. Mutants are drawn from its text (scripts/mutant_sites.py), from lines that
-some test of it executes. `cover` and `run` append to files of the side, and `run` goes on where it was left.
+The reference is a commit whose fast run is known to find faults; both of its environments need jax==0.10.2 and jaxlib==0.10.2. Mutants are
+drawn from its text (scripts/mutant_sites.py), from lines that some test of it executes. `cover` and `run` append to files of the side, and
+`run` goes on where it was left. One `run` of a side at a time.
 """
 
 from __future__ import annotations
@@ -68,6 +69,11 @@ class Mutant:
     site: Site
 
 
+def environ() -> dict[str, str]:
+    """For tests: without settings of the caller's own, and a browser has to be there."""
+    return {name: value for name, value in os.environ.items() if not OTHERS_SETTINGS.fullmatch(name)} | {"PAGE_CHECKS": "required"}
+
+
 @functools.cache
 def reference_texts() -> Mapping[str, str]:
     """The package's text at the reference, by path."""
@@ -78,10 +84,10 @@ def reference_texts() -> Mapping[str, str]:
 
 
 def drawn_of(area: str, seed: int, texts: Mapping[str, str]) -> list[Site]:
-    """All sites of an area, in the order in which a seed draws them."""
+    """The sites of an area, in the order in which a seed draws them. Decorators are left out: `frozen` of `@dataclass` is for types."""
     ending = ".js" if area == PAGE else ".py"
     of_area = {path: text for path, text in texts.items() if path.startswith(f"{SOURCES}/{area}/") and path.endswith(ending)}
-    return drawn(sites(of_area), f"{seed} {area}")
+    return [site for site in drawn(sites(of_area), f"{seed} {area}") if not site.before.lstrip().startswith("@")]
 
 
 class Lines:
@@ -173,37 +179,41 @@ class Side:
         records = _records(self.kept) if self.kept.exists() else iter(())
         return {Mutant(seed=record["seed"], area=record["area"], site=Site(**record["site"])): record for record in records}
 
+    def place(self, site: Site) -> Site | None:
+        """Where a site of the reference is in this tree."""
+        path = self.tree / site.path
+        return located(site, path.read_text(encoding="utf-8")) if path.exists() else None
+
     def restore(self) -> None:
+        """Undoes what a mutant has changed, also one of a run that was killed."""
+        changed = subprocess.check_output(("git", "diff", "--name-only", "--", SOURCES), cwd=self.tree, text=True).split()
         subprocess.run(("git", "checkout", "--quiet", "--", SOURCES), cwd=self.tree, check=True)
+        for path in map(self.tree.joinpath, changed):
+            for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
+                compiled.unlink()
 
     @contextmanager
     def mutated(self, site: Site) -> Iterator[None]:
         path = self.tree / site.path
         lines = path.read_text(encoding="utf-8").split("\n")
         lines[site.line - 1] = site.after
+        path.write_text("\n".join(lines), encoding="utf-8")
+        os.utime(
+            path, ns=(0, time.time_ns() - 3_600_000_000_000)
+        )  # a time of its own, by which Python knows that what it has compiled is old
         try:
-            path.write_text("\n".join(lines), encoding="utf-8")
-            self._forget(path)
             yield
         finally:
             self.restore()
-            self._forget(path)
-
-    def _forget(self, path: Path) -> None:
-        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
-            compiled.unlink()
 
     def run(self, tests: Sequence[str], *, first: bool) -> dict[str, Any]:
         """What `judge` of scripts/mutant_tests.py answers. A run that is too long, or dies, has one failure, which says so."""
         request, answer = self.folder / "request.json", self.folder / "answer.json"
         request.write_text(json.dumps({"tests": tests, "first": first, "timeout_s": HANG_WALL_S}), encoding="utf-8")
         answer.unlink(missing_ok=True)
-        environ = {name: value for name, value in os.environ.items() if not OTHERS_SETTINGS.fullmatch(name)}
         words = (self.tree / ".venv/bin/python", TESTS, request.absolute(), answer.absolute())
         with (self.folder / "output.txt").open("w") as output:
-            process = subprocess.Popen(
-                words, cwd=self.tree, env={**environ, "PAGE_CHECKS": "required"}, stdout=output, stderr=output, start_new_session=True
-            )
+            process = subprocess.Popen(words, cwd=self.tree, env=environ(), stdout=output, stderr=output, start_new_session=True)
             try:
                 process.wait(HANG_WALL_S * 10)
             except subprocess.TimeoutExpired:
@@ -219,13 +229,12 @@ class Side:
 
     def judged(self, mutant: Mutant, lines: Lines, first: str, budget_cpu_s: float) -> dict[str, Any]:
         """Runs the tests of a mutant's line until one fails, or the next would be beyond the budget."""
-        path = self.tree / mutant.site.path
-        here = located(mutant.site, path.read_text(encoding="utf-8")) if path.exists() else None
+        here = self.place(mutant.site)
         if here is None:
             return {"outcome": "gone"}
         tests = in_order(lines.tests(here.path, here.line) - self._broken, lines.cpu_s, here, first)
         spent = list(accumulate(lines.cpu_s[test] for test in tests))
-        some = sum(total <= FIRST_CPU_S for total in spent[:FIRST_TESTS])
+        some = sum(total <= min(FIRST_CPU_S, budget_cpu_s) for total in spent[:FIRST_TESTS])
         most = sum(total <= budget_cpu_s for total in spent)
         facts = {"tests": len(tests), "ran": 0}
         with self.mutated(here):
@@ -266,11 +275,11 @@ def cover(options: argparse.Namespace) -> None:
     begins = Path(where, "mutant_tests.pth")
     begins.write_text(
         f"import sys; sys.path.insert(0, {str(TESTS.parent)!r}); import mutant_tests; sys.path.pop(0); "
-        f"mutant_tests.record({str(folder)!r}, {str(tree / SOURCES)!r})\n"
+        f"mutant_tests.record({str(folder)!r}, {str((tree / SOURCES).resolve())!r})\n"
     )
     try:
         words = (python, "-m", "pytest", "-p", "mutant_tests", "-n", "2", "--dist", "worksteal", "-p", "no:cacheprovider", "-m", SELECTED)
-        subprocess.run((*words, *options.tests), cwd=tree, check=False)
+        subprocess.run((*words, *options.tests), cwd=tree, env=environ(), check=False)
     finally:
         begins.unlink()
 
@@ -279,17 +288,24 @@ def run(options: argparse.Namespace) -> None:
     side = Side((options.folder / options.side).absolute())
     other = Side((options.folder / SIDES[options.side == SIDES[0]]).absolute())
     side.restore()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    places = {mutant: side.place(mutant.site) for mutant in mutants_of(options.seed, options.area, options.folder)}
+    lines = Lines(side.folder / "lines", ((site.path, site.line) for site in places.values() if site is not None))
     known = side.outcomes()
 
-    def is_open(mutant: Mutant) -> bool:
-        facts = known.get(mutant)
-        return facts is None or (facts["outcome"] == "undecided" and facts["budget_cpu_s"] < options.budget)
+    def is_open(mutant: Mutant, site: Site | None) -> bool:
+        """Not judged yet, or other tests are there now, or more may be spent."""
+        facts = known.get(mutant, {})
+        match facts.get("outcome"):
+            case "killed":
+                return "::" in facts["by"] and facts["by"] not in lines.cpu_s
+            case "survived" | "undecided" if site is not None:
+                more = facts["outcome"] == "undecided" and facts["budget_cpu_s"] < options.budget
+                return more or len(lines.tests(site.path, site.line)) > facts["tests"]
+            case outcome:
+                return outcome is None
 
-    asked = [mutant for mutant in mutants_of(options.seed, options.area, options.folder) if is_open(mutant)][: options.limit]
-    paths = {mutant.site.path for mutant in asked}
-    texts = {path: (side.tree / path).read_text(encoding="utf-8") for path in paths if (side.tree / path).exists()}
-    places = (located(mutant.site, texts[mutant.site.path]) for mutant in asked if mutant.site.path in texts)
-    lines = Lines(side.folder / "lines", ((site.path, site.line) for site in places if site is not None))
+    asked = [mutant for mutant, site in places.items() if is_open(mutant, site)][: options.limit]
     firsts = {mutant: facts.get("by", "") for mutant, facts in other.outcomes().items()}
     commit = subprocess.check_output(("git", "rev-parse", "--short=7", "HEAD"), cwd=side.tree, text=True).strip()
     until = time.monotonic() + options.hours * 3600
@@ -308,7 +324,7 @@ def verdict(reference: str | None, fast: str | None) -> str:
         return "killed by fast"
     if fast == "survived":
         return {"killed": "killed by whole only", "survived": "survived"}.get(reference or "", "undecided")
-    return fast if fast == "gone" else "undecided"
+    return fast or "not asked"
 
 
 def show(options: argparse.Namespace) -> None:
@@ -333,10 +349,11 @@ def show(options: argparse.Namespace) -> None:
         row for row in rows if row["reference"].get("outcome") == "killed" and row["verdict"] in ("killed by fast", "killed by whole only")
     ]
     share = sum(row["verdict"] == "killed by fast" for row in both) / len(both) if both else None
-    print(f"of {len(both)} mutants that the reference kills, the fast run kills {share and f'{share:.1%}'}")
+    print(f"of {len(both)} mutants that the reference kills and the fast run has judged, it kills {share or 0:.1%}")
     question = "Which seeded mutants of the program text does the fast run find, of those that the reference's finds?"
-    result = {"question": question, "reference": REFERENCE, "share_killed_by_fast": share, "areas": counts, "mutants": rows}
-    options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    result = {"question": question, "reference": REFERENCE, "share_killed_by_fast": share, "areas": counts}
+    text = json.dumps(result, indent=1).removesuffix("\n}")
+    options.output.write_text(text + ',\n "mutants": [\n  ' + ",\n  ".join(map(json.dumps, rows)) + "\n ]\n}\n", encoding="utf-8")
 
 
 def main() -> None:
@@ -352,7 +369,7 @@ def main() -> None:
     for name in ("cover", "run"):
         acts[name].add_argument("side", choices=SIDES)
     acts["cover"].add_argument("--environment", default=".venv-python3.13", help="of the side's tree (default %(default)s)")
-    acts["cover"].add_argument("tests", nargs="*", help="folders or files; default: all")
+    acts["cover"].add_argument("--tests", nargs="+", default=(), help="folders or files (default: all)")
     acts["run"].add_argument("--hours", type=float, default=8.0, help="no mutant begins later")
     acts["run"].add_argument("--limit", type=int, help="mutants at most")
     acts["run"].add_argument("--budget", type=float, default=120.0, help="CPU seconds of tests for a mutant; then it is undecided")

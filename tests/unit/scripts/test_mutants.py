@@ -132,7 +132,7 @@ def test_likely_killers_come_first() -> None:
         ("survived", "survived", "survived"),
         ("undecided", "survived", "undecided"),
         ("killed", "undecided", "undecided"),
-        ("killed", None, "undecided"),
+        ("killed", None, "not asked"),
         ("killed", "gone", "gone"),
     ],
 )
