@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 
 _FENCE = re.compile(r"^(?:<!-- needs (\w+) -->\n)?```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ANCHORED = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)#([^)\s]+)\)")
 _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]+)[^)]*\)")
+_FIGURE = r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?!\w)"  # not a number within a name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,3 +118,23 @@ def position_of(wanted: str, lines: list[str], start: int) -> int:
         if words(lines[index]) == wanted:
             return index
     raise LookupError(f"no line like {wanted!r} is printed")
+
+
+def near_output(shown: str, printed: str) -> bool:
+    """Whether output has the words that are shown, and figures near those: 3 % off at most, or one in the last place. '...' is anything.
+
+    Figures follow from the program that JAX makes of a function, which differs a little from version to version.
+    """
+    parts = re.split(rf"(\.\.\.|{_FIGURE})", " ".join(shown.split()))
+    figures = [part for part in parts if re.fullmatch(_FIGURE, part)]
+    pattern = "".join(
+        ".*?" if part == "..." else f"({_FIGURE})" if re.fullmatch(_FIGURE, part) else re.escape(part) for part in parts if part
+    )
+    match = re.fullmatch(pattern, " ".join(printed.split()), re.DOTALL)
+    return match is not None and all(map(_is_near, figures, match.groups()))
+
+
+def _is_near(shown: str, printed: str) -> bool:
+    one, other = (Decimal(text.replace(",", "")) for text in (shown, printed))
+    last_place = max(Decimal(1).scaleb(int(number.as_tuple().exponent)) for number in (one, other))
+    return abs(one - other) <= max(last_place, max(one, other) * Decimal("0.03"))

@@ -8,19 +8,21 @@ import re
 import shlex
 import shutil
 import tomllib
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from tests import in_turn
-from tests.documents import Block, anchors, apply, blocks, commands, documents, links_to_anchors, local_links, refreshed
+from tests.documents import Block, anchors, apply, blocks, commands, documents, links_to_anchors, local_links, near_output, refreshed
 from tests.in_turn import RunPython
 from tests.processes import ROOT
 
 DOCUMENTS = documents(ROOT)
 WITH_PYTHON = [path for path in DOCUMENTS if any(block.language == "python" for block in blocks(path.read_text(encoding="utf-8")))]
 WITH_COMMANDS = [path for path in DOCUMENTS if any(block.language == "console" for block in blocks(path.read_text(encoding="utf-8")))]
+HAS_JAX_OF_FIGURES = version("jax").startswith("0.10.")  # that with which the documents were printed
 
 # What a page's commands read, and its python blocks where those that make it can't run. Such a page runs in a folder of its own.
 # A number is that of the page's python block which is the file.
@@ -116,7 +118,7 @@ def test_commands_of_tilestep_run_and_print_what_is_shown(path: Path, update_gol
             if shown.strip() and update_golden:
                 text = path.read_text(encoding="utf-8")
                 path.write_text(text.replace(shown, refreshed(shown, printed)), encoding="utf-8")
-            elif shown.strip() and not same_output(shown, printed):
+            elif shown.strip() and not (same_output(shown, printed) or (not HAS_JAX_OF_FIGURES and near_output(shown, printed))):
                 pytest.fail(f"{name_of(path)}: `{command}` prints\n{printed}but shows\n{shown}", pytrace=False)
 
 
@@ -135,6 +137,18 @@ def test_a_wrong_output_is_found(run_python: RunPython) -> None:
     document = "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n"
     (wrong,) = wrong_outputs(run_python, Path("example.md"), [block for block in blocks(document) if block.language == "python"])
     assert wrong.startswith("example.md:2 prints\n2\n")
+
+
+def test_figures_of_another_jax_are_near_and_its_words_the_same() -> None:
+    shown = "...\n  run   1,000 µs   6% of dot.3\n...\n"
+    assert near_output(shown, "first 9\n  run   1,029 µs  5% of dot.3\nlast\n")
+    for printed in (
+        "first 9\n  run   1,040 µs  5% of dot.3\nlast\n",
+        "first 9\n  run   1,000 µs  8% of dot.3\nlast\n",
+        "first 9\n  run   1,000 ms  6% of dot.3\nlast\n",
+        "first 9\n  run   1,000 µs  6% of dot.4\nlast\n",
+    ):
+        assert not near_output(shown, printed)
 
 
 def test_a_diff_changes_the_lines_that_it_shows(tmp_path: Path) -> None:

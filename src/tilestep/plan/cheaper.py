@@ -9,7 +9,7 @@ operand, and subtracts the mean again (`popnn::bn::batchNormGradients`, include/
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
@@ -81,9 +81,27 @@ class _Again:
         for source, names in kept.items():
             beside = {self._leader[reader.name] for reader in self._readers(source) if reader.name in self._fusible}
             is_there = any(not beside.isdisjoint(passes[name]) for name in names)
-            if sum(map(self._size_bytes, names)) > (0 if is_there else self._size_bytes(source)):
+            size_bytes = sum(map(self._size_bytes, names))
+            is_less = size_bytes > (0 if is_there else self._size_bytes(source))
+            if is_less or (size_bytes == self._size_bytes(source) and self._is_read_late(source, names)):
                 wanted.update(names)
         return wanted
+
+    def _is_read_late(self, source: str, names: Sequence[str]) -> bool:
+        """Whether an operation outside of passes, for which the array is kept anyway, need not come before those that read its functions.
+
+        So it is with the result of an activation function: the product that is the gradient of the next weights reads it. The derivative
+        of tanh, which JAX 0.12 computes of the result in one piece, then takes no memory.
+        """
+        outside = {reader.name for reader in self._readers(source) if reader.name not in self._fusible}
+        before: set[str] = set()  # what comes before those passes
+        waiting = [reader.name for name in names for reader in self._readers(name)]
+        while waiting:
+            name = waiting.pop()
+            if name not in before:
+                before.add(name)
+                waiting += self._table[name].operands
+        return not outside <= before
 
     def _trace(self, instruction: Instruction) -> None:
         """Notes the array that an operation is a function of, if it is one array and some small values."""

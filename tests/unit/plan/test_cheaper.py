@@ -58,3 +58,18 @@ def test_the_end_of_a_long_chain_is_kept_and_its_functions_are_computed_again() 
     assert sorted(passes(lines)[-1]) == ["r", "s/r", "u"]
     shorter = passes(lines.replace("tanh(%c15)", "tanh(%c13)"))[-1]
     assert {"c0/r", "t/r", "s/r"} < set(shorter)
+
+
+def test_one_value_is_computed_again_if_a_later_product_reads_its_array_anyway() -> None:
+    """The derivative d of a layer whose result t the gradient of the next weights reads, too."""
+    lines = """
+  %a = f32[8,8]{1,0} parameter(0)
+  %g = f32[8,8]{1,0} parameter(1)
+  %x = f32[8,8]{1,0} dot(%a, %a), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %t = f32[8,8]{1,0} tanh(%x)
+  %d = f32[8,8]{1,0} multiply(%t, %t)
+  %p = f32[8,8]{1,0} dot(%t, %g), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %u = f32[8,8]{1,0} multiply(%p, %d)
+  ROOT %w = f32[8,8]{1,0} dot(%t, %u), lhs_contracting_dims={1}, rhs_contracting_dims={0}"""
+    assert sorted(passes(lines)[-1]) == ["d/u", "u"]
+    assert passes(lines.replace("dot(%t, %u)", "dot(%a, %u)")) == [["t", "d"], ["u"]]

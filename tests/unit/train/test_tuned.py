@@ -7,12 +7,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jaxlib
 import numpy as np
 import pytest
 
 from tilestep.errors import SettingsError
 from tilestep.machine import load_machine
 from tilestep.options import PlanOptions
+from tilestep.pjrt.jax_private.versions import parse
 from tilestep.pjrt.plugin import initialize
 from tilestep.pjrt.programs.planning import plan_for
 from tilestep.plan import Program, Superstep
@@ -23,6 +25,11 @@ MACHINE = load_machine("m2000", num_ipus=1, num_tiles=64)
 HALVES = jax.ShapeDtypeStruct((256, 256), np.float16)
 IMAGES = jax.ShapeDtypeStruct((4, 16, 16, 32), np.float16)
 KERNELS = jax.ShapeDtypeStruct((3, 3, 32, 32), np.float16)
+
+LOSES_OPTIONS_OF_CONVOLUTIONS = pytest.mark.xfail(
+    parse(jaxlib.__version__) >= (0, 12, 0),
+    reason="where XLA:CPU of jaxlib 0.12 reorders a convolution's dimensions, as in most gradients, it drops frontend attributes",
+)
 
 
 def planned(function: Callable[..., Any], *arguments: Any, options: PlanOptions | None = None) -> Program:
@@ -67,7 +74,11 @@ def test_products_inside_have_the_options_and_those_outside_do_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("product", "family", "shapes"), [(multiply, "matmul", (HALVES, HALVES)), (convolve, "convolution", (IMAGES, KERNELS))]
+    ("product", "family", "shapes"),
+    [
+        (multiply, "matmul", (HALVES, HALVES)),
+        pytest.param(convolve, "convolution", (IMAGES, KERNELS), marks=LOSES_OPTIONS_OF_CONVOLUTIONS),
+    ],
 )
 def test_products_of_the_gradient_have_the_options_of_the_product(
     product: Callable[..., Any], family: str, shapes: tuple[Any, ...]

@@ -172,7 +172,7 @@ def test_an_ipu_s_tiles_hold_less() -> None:
     element = np.zeros((1 << 16, WIDTH), np.float32), np.zeros(2, np.uint32)
     with jax.default_device(jax.devices("ipu")[0]):
         for way in (None, "full"):
-            body, carry = training(jax.grad(loss_by_layers()), layers=2 * LAYERS)
+            body, carry = training(jax.grad(loss_by_layers()), layers=4 * LAYERS)
             carry = jax.tree.map(np.asarray, carry)
             with tilestep.dry_run(), tilestep.profile() as profile:
                 repeat(2, body, carry, InfeedQueue(itertools.repeat(element)), recompute=way)
