@@ -264,7 +264,7 @@ def test_the_process_ends_with_its_status_while_programs_a_callback_and_a_daemon
 
         threading.Thread(target=work, daemon=True).start()
         started.wait()
-        x = step(jnp.eye(300))
+        x = step(jnp.eye(100))
         for _ in range(3):
             x = step(x)
         called = jax.jit(lambda x: jax.pure_callback(slow, jax.ShapeDtypeStruct(x.shape, x.dtype), x))
@@ -289,7 +289,7 @@ def test_children_may_be_started_with_work_in_flight_and_those_by_spawn_have_a_p
         if __name__ == "__main__":
             import jax, jax.numpy as jnp
             step = jax.jit(lambda x: jax.lax.fori_loop(0, 100, lambda _, v: jnp.tanh(v @ v), x))
-            x = step(jnp.eye(200))
+            x = step(jnp.eye(50))
             told = subprocess.run([sys.executable, "-c", "print(6)"], capture_output=True, text=True, check=True, close_fds=False)
             assert told.stdout == "6\\n", told
             with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -304,7 +304,7 @@ def test_children_may_be_started_with_work_in_flight_and_those_by_spawn_have_a_p
         timeout=LIMIT_WALL_S,
         check=True,
     )
-    assert result.stdout == "[3, 6] (200, 200)\n"
+    assert result.stdout == "[3, 6] (50, 50)\n"
 
 
 def test_a_program_over_several_ipus_waits_for_none_that_waits_for_the_host(ipus: list[jax.Device]) -> None:

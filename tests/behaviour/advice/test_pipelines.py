@@ -28,9 +28,13 @@ def stage(params: Any, x: Any) -> Any:
     return x
 
 
-def repeated(params: Any, x: Any) -> Any:
+def repeated(params: Any, x: Any, times: int = 96) -> Any:
     """The same parameters many times, so that they take little time to come."""
-    return jax.lax.scan(lambda x, _: (stage(params, x), None), x, None, length=96)[0]
+    return jax.lax.scan(lambda x, _: (stage(params, x), None), x, None, length=times)[0]
+
+
+def long(params: Any, x: Any) -> Any:
+    return repeated(params, x, 2000)
 
 
 def trained(
@@ -101,8 +105,8 @@ FAULTS = {
     "one microbatch after the other": Fault(
         "bubbles",
         "^use pipeline_schedule='grouped'",
-        trained(repeated, (1, 1), microbatches=4, schedule="sequential", samples=256),
-        trained(repeated, (1, 1), microbatches=4, samples=256),
+        trained(long, (1, 1), microbatches=4, schedule="sequential", samples=256),
+        trained(long, (1, 1), microbatches=4, samples=256),
         0.25,
         dry=True,
     ),
@@ -123,7 +127,7 @@ def test_larger_microbatches_spare_no_set_up(monkeypatch: pytest.MonkeyPatch) ->
         return played_for(evidence, 0, most=2 * work_of(evidence.calls[first + 1 :]))
 
     monkeypatch.setattr(Evidence, "played_for", behind_the_first)
-    training = trained(stage, (2, 2, 2, 2), microbatches=16, samples=4096)
+    training = trained(stage, (2, 2), microbatches=8, samples=2048)
     profile = dry(lambda: [jax.jit(stage)([np.ones((8, 8), np.float32)], np.ones((8, 8), np.float32)), training()])
     [gain] = [found.gain for found in of_kind(profile, "products")]
     evidence = evidence_of(profile)
@@ -148,7 +152,7 @@ def test_a_stage_that_has_nearly_all_products_is_cut_though_another_has_none() -
 
 def test_a_schedule_that_waits_in_between_is_not_told_to_have_more_microbatches() -> None:
     """Forward and backward of the schedule 'interleaved' wait for each other at each microbatch, however many there are."""
-    assert of_kind(dry(trained(repeated, (1, 1), microbatches=4, schedule="interleaved", samples=256)), "bubbles") == []
+    assert of_kind(dry(trained(long, (1, 1), microbatches=4, schedule="interleaved", samples=256)), "bubbles") == []
 
 
 def test_a_sync_pattern_saves_what_the_same_run_takes_less_in_it() -> None:
