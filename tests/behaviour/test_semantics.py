@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import tilestep
-from tests.forked import python
+
+from .in_turn import python
 
 BITS = (np.uint8, np.uint16, np.uint32)
 
