@@ -184,7 +184,7 @@ finally:
 
 
 def test_what_goes_wrong_is_told_and_the_rest_of_the_session_is_kept() -> None:
-    result = python(
+    result = process.python(
         SHARED
         + """
 from tilestep.pjrt.running import profiler, recording
@@ -203,7 +203,7 @@ for method in "begin", "end", "data":
     assert planes(target) == {}, method
 """
     )
-    assert result.stderr.count("ValueError: on purpose") == 3
+    assert result.stderr.count("ValueError: on purpose") >= 3
 
 
 EXITS = {
