@@ -264,11 +264,11 @@ def test_the_process_ends_with_its_status_while_programs_a_callback_and_a_daemon
 
         threading.Thread(target=work, daemon=True).start()
         started.wait()
-        x = step(jnp.eye(100))
+        x = step(jnp.eye(150))
         for _ in range(3):
             x = step(x)
         called = jax.jit(lambda x: jax.pure_callback(slow, jax.ShapeDtypeStruct(x.shape, x.dtype), x))
-        y = called(jax.device_put(np.ones(3, np.float32), ipus[2]))
+        y = called(step(x))  # which it has to wait for, so that the callback is called in another thread
         print("ends now")
         raise SystemExit(6)
         """,
