@@ -220,9 +220,20 @@ jax.jit(stages)(np.ones((64, 64), np.float32)).block_until_ready()
         assert [block.name for block in open_report(folder / "run.tilestep").execution.blocks()] == blocks
 
 
+CACHING = """
+import jax
+from jax.experimental.compilation_cache import compilation_cache
+def caching(**settings):
+    for name, value in settings.items(): jax.config.update(name, value)
+    compilation_cache.reset_cache()
+names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs", "jax_persistent_cache_min_entry_size_bytes")
+before = {name: getattr(jax.config, name) for name in names}
+caching(**dict(zip(names, ("cache", 0, 0))))
+"""
+
+
 def test_a_program_from_the_compilation_cache_has_its_folder(tmp_path: Path) -> None:
-    settings = {"compilation_cache_dir": "cache", "persistent_cache_min_compile_time_secs": 0, "persistent_cache_min_entry_size_bytes": 0}
-    code = f"import jax\nfor name, value in {settings}.items(): jax.config.update('jax_' + name, value)\n{SQUARE}"
+    code = f"{CACHING}{SQUARE}caching(**before)"
     run(code, tmp_path)
     entries = sorted((tmp_path / "cache").iterdir())
     run(code, tmp_path, autoReport_all="true", autoReport_directory="report")

@@ -241,9 +241,9 @@ def test_the_process_ends_with_its_status_while_programs_a_callback_and_a_daemon
 
         def ends():
             frame = sys._current_frames().get(main)
-            while frame is not None and frame.f_code.co_name != "shut_down":
+            while frame is not None and frame.f_back is not None:
                 frame = frame.f_back
-            return frame is not None
+            return frame is None or frame.f_code.co_name != "<module>"
 
         def slow(v):
             until = time.monotonic() + 60
@@ -263,11 +263,11 @@ def test_the_process_ends_with_its_status_while_programs_a_callback_and_a_daemon
 
         threading.Thread(target=work, daemon=True).start()
         started.wait()
-        x = step(jnp.eye(300))
+        x = step(jnp.eye(150))
         for _ in range(3):
             x = step(x)
         called = jax.jit(lambda x: jax.pure_callback(slow, jax.ShapeDtypeStruct(x.shape, x.dtype), x))
-        y = called(jax.device_put(np.ones(3, np.float32), ipus[2]))
+        y = called(step(x))  # which it has to wait for, so that the callback is called in another thread
         print("ends now")
         raise SystemExit(6)
         """,
@@ -288,7 +288,7 @@ def test_children_may_be_started_with_work_in_flight_and_those_by_spawn_have_a_p
         if __name__ == "__main__":
             import jax, jax.numpy as jnp
             step = jax.jit(lambda x: jax.lax.fori_loop(0, 100, lambda _, v: jnp.tanh(v @ v), x))
-            x = step(jnp.eye(200))
+            x = step(jnp.eye(50))
             told = subprocess.run([sys.executable, "-c", "print(6)"], capture_output=True, text=True, check=True, close_fds=False)
             assert told.stdout == "6\\n", told
             with multiprocessing.get_context("spawn").Pool(1) as pool:
@@ -303,7 +303,7 @@ def test_children_may_be_started_with_work_in_flight_and_those_by_spawn_have_a_p
         timeout=PROCESS_TIMEOUT_WALL_S,
         check=True,
     )
-    assert result.stdout == "[3, 6] (200, 200)\n"
+    assert result.stdout == "[3, 6] (50, 50)\n"
 
 
 def test_a_program_over_several_ipus_waits_for_none_that_waits_for_the_host(ipus: list[jax.Device]) -> None:

@@ -424,13 +424,14 @@ def test_a_closed_trace_is_in_its_file_and_records_no_more(tmp_path: Path) -> No
 
 
 def test_commands_trace_the_program_that_they_run_and_nothing_else(tmp_path: Path) -> None:
-    python("from tilestep.cli import main; main(['machines'])", PVTI_OPTIONS=options(tmp_path))
-    assert not list(tmp_path.iterdir())
+    code = "import tilestep; from tilestep.cli import main; main(['machines']); assert tilestep.tracing.current_file() is None"
+    python(code, PVTI_OPTIONS=options(tmp_path / "command"))
+    assert not [path for path in (tmp_path / "command").glob("*") if NAME.fullmatch(path.name)]
     code = "import tilestep\nwith tilestep.tracepoint('here'):\n    pass"
     command = [sys.executable, "-m", "tilestep", "run", "-c", code]
-    settings = clean_environ({"PVTI_OPTIONS": options(tmp_path)})
+    settings = clean_environ({"PVTI_OPTIONS": options(tmp_path / "run")})
     subprocess.run(command, env=settings, check=True, capture_output=True, timeout=PROCESS_TIMEOUT_WALL_S)
-    assert spans(only_file(tmp_path), "User") == [("MainThread", "here", "")]
+    assert spans(only_file(tmp_path / "run"), "User") == [("MainThread", "here", "")]
 
 
 def test_feeds_show_when_they_stall(tmp_path: Path) -> None:

@@ -51,6 +51,6 @@ def test_a_table_says_which_part_of_the_gain_a_way_brings() -> None:
     assert after == f"| {last} | 20 ms | 250 ms | 100.0% |"
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0, "0"), (2e-9, "2 ns"), (1.5e-5, "15 µs"), (0.0213, "21.3 ms"), (61.2, "61.2 s")])
-def test_times_have_a_unit_and_three_figures(seconds: float, text: str) -> None:
-    assert shown(seconds) == text
+def test_times_have_a_unit_and_three_figures() -> None:
+    shown_times = [shown(seconds) for seconds in (0, 2e-9, 1.5e-5, 0.0213, 61.2)]
+    assert shown_times == ["0", "2 ns", "15 µs", "21.3 ms", "61.2 s"]

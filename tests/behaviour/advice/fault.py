@@ -30,6 +30,7 @@ class Fault(NamedTuple):
     how: str = "about"
     dry: bool = False  # nothing is computed
     at: str = ""  # what the finding's line has
+    says: str = ""  # pattern of the finding's text
 
 
 def wait_for_all() -> None:
@@ -68,6 +69,7 @@ def check(fault: Fault) -> None:
     first = first_of(before)
     assert first.kind == fault.kind, before.summary()
     assert re.search(fault.edit, first.edit), first.headline
+    assert re.search(fault.says, first.text), first.text
     assert first.gain is not None
     assert first.gain.how == fault.how, first.headline
     line = "" if first.line is None else linecache.getline(first.line.file, first.line.number)

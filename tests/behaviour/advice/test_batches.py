@@ -107,8 +107,7 @@ def sum_of(step: tuple[str, int, int, int]) -> int:
     return sum(step[1:])
 
 
-@pytest.mark.parametrize("size", [8, T])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(("name", "size"), [*((name, 8) for name in MODELS), ("attention over time", T)])
 def test_a_larger_batch_is_the_program_that_is_called_with_one(name: str, size: int) -> None:
     model = MODELS[name]
     dims = {len(model.params) + k: 0 for k in range(len(model.batch(size)))}
@@ -132,15 +131,11 @@ REFUSED: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], dict[i
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_dimension_that_cannot_be_longer_is_refused(name: str) -> None:
-    function, shapes, dims = REFUSED[name]
-
-    def program() -> Any:
-        return jax.jit(function)(*(np.ones(shape, F32) for shape in shapes))
-
-    with pytest.raises(ImpossibleEditError):
-        planned(program, dims=dims)
+def test_a_dimension_that_cannot_be_longer_is_refused() -> None:
+    for function, shapes, dims in REFUSED.values():
+        arguments = [np.ones(shape, F32) for shape in shapes]
+        with pytest.raises(ImpossibleEditError):
+            planned(lambda function=function, arguments=arguments: jax.jit(function)(*arguments), dims=dims)
 
 
 def told(program: Callable[[], Any]) -> list[Finding]:
@@ -161,16 +156,16 @@ def test_a_batch_that_is_too_small_is_told_of(name: str) -> None:
     assert f" in place of {size}, the size of its batch" in found.text
 
 
-@pytest.mark.parametrize("every", [0, 1, 20])
+@pytest.mark.parametrize("every", [1, 20])
 def test_reads_that_stay_with_a_larger_batch_are_told_of(every: int) -> None:
-    """The host reads a parameter never, after each call, or after some."""
+    """The host reads a parameter after each call, or after some."""
     step = jax.jit(lambda params, x: [w + 1e-3 * jnp.tanh(x @ w).mean() for w in params], donate_argnums=0)
 
     def program() -> Any:
         params: Any = [np.ones((H, H), F32)] * 24
         for number in range(1, 101):
             params = step(params, np.full((2, H), number, F32))
-            if every and number % every == 0:
+            if number % every == 0:
                 jax.block_until_ready(jax.device_get(params[0]))
         return params
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from tests.behaviour.advice.fault import Fault, check, of_kind, profiled
+from tilestep.train import Pipeline
 
 STEPS = 30
 STATE = np.ones((512, 512), np.float32)
@@ -51,7 +56,13 @@ def predicting(*, kept: bool) -> Any:
 FAULTS = {
     "own results": Fault("donation", "^donate state$", training(donated=False), training(donated=True), 0.02, "within 2 %"),
     "a value that stays the same": Fault(
-        "donation", "^return weights unchanged and donate it$", predicting(kept=False), predicting(kept=True), 0.02, "within 2 %"
+        "donation",
+        "^return weights unchanged and donate it$",
+        predicting(kept=False),
+        predicting(kept=True),
+        0.02,
+        "within 2 %",
+        says="with the same value: return it unchanged and donate it",
     ),
 }
 
@@ -67,3 +78,136 @@ def test_arguments_that_are_used_again_are_left_out() -> None:
     [found] = [finding for finding in kinds if finding.edit.startswith("donate")]
     assert "state[0]" not in found.text
     assert "state[1]" in found.text
+
+
+def train(state: Any, batch: Any) -> Any:
+    return state * 0.5 + batch
+
+
+def loss(state: Any, batch: Any) -> Any:
+    return (state * batch).sum()
+
+
+def evaluated(*, donated: bool) -> Callable[[], Any]:
+    """Steps on a state that goes round, with an evaluation after each."""
+
+    def program() -> Any:
+        step = jax.jit(partial(train), donate_argnums=(0,) if donated else ())
+        evaluate = jax.jit(partial(loss))
+        state: Any = STATE
+        for _ in range(STEPS):
+            state = step(state, np.float32(1))
+            evaluate(state, np.float32(1))
+        return state
+
+    return program
+
+
+def test_donation_is_not_advised_to_a_program_that_is_evicted_between_runs() -> None:
+    """Its state would be saved and restored instead of streamed."""
+    streaming, donating = profiled(evaluated(donated=False)), profiled(evaluated(donated=True))
+    assert donating.emulated_cycles > 0.99 * streaming.emulated_cycles
+    assert of_kind(streaming, "donation") == of_kind(donating, "donation") == []
+    [step, evaluation] = donating.programs
+    assert (step.host_bytes_in, step.host_bytes_out, evaluation.host_bytes_out) == (4, 0, 4)
+    assert (evaluation.host_bytes_saved, step.host_bytes_restored) == (STEPS * STATE.nbytes, (STEPS - 1) * STATE.nbytes)
+    assert "  Values of evicted programs" not in streaming.summary()
+    assert re.search(r"Values of evicted programs\n +program +loads +saved +restored\n +jit_loss +30 30\.0 MiB +0 B", donating.summary())
+
+
+def test_donation_is_advised_for_the_runs_between_two_evictions() -> None:
+    """Seven steps in a row after each evaluation: six of seven states would have stayed."""
+
+    def program() -> Any:
+        step, evaluate = jax.jit(partial(train)), jax.jit(partial(loss))
+        state: Any = STATE
+        for k in range(28):
+            state = step(state, np.float32(1))
+            if k % 7 == 6:
+                evaluate(state, np.float32(1))
+        return state
+
+    [found] = of_kind(profiled(program), "donation")
+    assert found.text.startswith(
+        "jit_train streams state f32[512,512] in at every call (1.00 MiB each time) though it is its own earlier result"
+    )
+
+
+def test_donation_is_not_advised_for_what_is_used_again() -> None:
+    """States that the program reads when the next ones are there: a donated one would be gone."""
+
+    def program() -> Any:
+        step = jax.jit(partial(train))
+        states: list[Any] = [jnp.asarray(STATE)]
+        for _ in range(STEPS):
+            states.append(step(states[-1], np.float32(1)))
+        return [np.asarray(state) for state in states]
+
+    assert of_kind(profiled(program), "donation") == []
+
+
+def test_donation_is_not_advised_of_an_array_that_is_two_arguments() -> None:
+    def program() -> Any:
+        both = jax.jit(lambda x, y: x * 0.5 + y)
+        state: Any = jnp.asarray(STATE)
+        for _ in range(STEPS):
+            state = both(state, state)
+        return state
+
+    assert of_kind(profiled(program), "donation") == []
+
+
+def test_donation_is_not_advised_to_what_runs_outside_of_jit() -> None:
+    """Nobody can donate the arguments of JAX's own operations and functions."""
+    operations: dict[str, Callable[[Any, int], Any]] = {
+        "an operation": lambda x, k: x + 1,
+        "a function": lambda x, k: jnp.clip(x, 0, 1),
+        "of keys": lambda x, k: jax.random.split(jax.random.fold_in(x, k), 1)[0],
+    }
+    for name, operation in operations.items():
+
+        def program(name: str = name, operation: Callable[[Any, int], Any] = operation) -> Any:
+            x: Any = jax.random.key(0) if name == "of keys" else jnp.asarray(STATE)
+            for k in range(STEPS):
+                x = operation(x, k)
+            return x
+
+        profile = profiled(program)
+        assert {found.origin for found in profile.programs} == {"jax"}, name
+        assert of_kind(profile, "donation") == [], name
+
+
+def test_donation_is_not_advised_to_the_runtime_s_programs() -> None:
+    """The stages of a pipeline get parameters from the host until they have been updated, for each microbatch."""
+    stages = [lambda params, x: x @ params, lambda params, x: (x @ params).sum()]
+    weights = [np.ones((256, 256), np.float32), np.ones((256, 256), np.float32)]
+    pipeline = Pipeline(stages, optax.sgd(1e-3), 4, devices=jax.devices("ipu"), device_mapping=[0, 1])
+
+    def program() -> Any:
+        state = pipeline.init(weights)
+        for _ in range(10):
+            state, _ = pipeline.step(state, np.ones((4, 8, 256), np.float32))
+        return state.params
+
+    profile = profiled(program)
+    assert any(found.streamed_again for found in profile.programs if found.origin == "group")
+    assert of_kind(profile, "donation") == []
+
+
+def test_donation_is_not_advised_where_the_host_takes_all_of_the_time() -> None:
+    """A short run is over before the next is dispatched, with donation or without."""
+
+    def program(donated: tuple[int, ...]) -> Callable[[], Any]:
+        def steps() -> Any:
+            step = jax.jit(lambda x: x * 0.5, donate_argnums=donated)
+            x: Any = np.ones(4096, np.float32)
+            for _ in range(1000):
+                x = step(x)
+            return x
+
+        return steps
+
+    streaming, donating = profiled(program(())), profiled(program((0,)))
+    assert streaming.programs[0].streamed_again
+    assert streaming.emulated_cycles < 1.01 * donating.emulated_cycles
+    assert of_kind(streaming, "donation") == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -142,18 +143,60 @@ def handed_on(*, ahead: bool) -> Callable[[], Any]:
     return program
 
 
+ON_CPU = r"functions under jax\.default_device\(jax\.devices\('cpu'\)\[0\]\)"
 FAULTS = {
-    "two functions by turns": Fault("loads", "into one jitted function", alternating(together=False), alternating(together=True), 0.25),
+    "two functions by turns": Fault(
+        "loads",
+        "into one jitted function",
+        alternating(together=False),
+        alternating(together=True),
+        0.25,
+        says=r"switching reloads.*Put them into one jitted function",
+    ),
     "an evaluation by turns": Fault("save", "into one jitted function", evaluating(where="ipu"), evaluating(where="step"), 0.25),
-    "a function that draws weights": Fault("loads", "^run jit__lambda under jax.default_device", drawing("ipu"), drawing("cpu"), 0.25),
-    "a smaller last batch": Fault("loads", "^pad x of jit__lambda$", short_batches(30), short_batches(128), 0),
-    "single operations": Fault("loads", r"^run 11 programs of single operations under", outside_of_jit("ipu"), outside_of_jit("cpu"), 0.25),
-    "short runs": Fault("idle", "^loop over jit__lambda on the IPU", counting(on_device=False), counting(on_device=True), 0.25),
+    "a function that draws weights": Fault(
+        "loads",
+        "^run jit__lambda under jax.default_device",
+        drawing("ipu"),
+        drawing("cpu"),
+        0.25,
+        says=rf"a program of its own\. Run short {ON_CPU}",
+    ),
+    "a smaller last batch": Fault(
+        "loads",
+        "^pad x of jit__lambda$",
+        short_batches(30),
+        short_batches(128),
+        0,
+        says=r"jit__lambda is 2 programs, because its argument x was f32\[128,64\] and f32\[30,64\]: pad .* or drop the smaller batch",
+    ),
+    "single operations": Fault(
+        "loads",
+        r"^run 11 programs of single operations under",
+        outside_of_jit("ipu"),
+        outside_of_jit("cpu"),
+        0.25,
+        says=r"operations outside of jit: each is .*, 11 programs in \d+ calls \(jit_\w+, .*into one jitted function, or run them",
+    ),
+    "short runs": Fault(
+        "idle",
+        "^loop over jit__lambda on the IPU",
+        counting(on_device=False),
+        counting(on_device=True),
+        0.25,
+        says=r"The host spends .* dispatching 5,000 runs.*do more in each run",
+    ),
     "losses that are read at once": Fault(
         "idle", "^read results after the last call$", watched(late=False), watched(late=True), 0, "replayed"
     ),
     "an IPU after the other": Fault(
-        "idle", "^read results after the last call$", handed_on(ahead=False), handed_on(ahead=True), 0, "replayed"
+        "idle",
+        "^read results after the last call$",
+        handed_on(ahead=False),
+        handed_on(ahead=True),
+        0,
+        "replayed",
+        says=r"waits 7\d % of emulated time.*dispatch more before reading",
     ),
 }
 
@@ -274,3 +317,51 @@ def test_a_function_that_is_jitted_for_a_device_is_not_moved_to_the_cpu() -> Non
         assert any("jax.default_device" in edit for edit in edits) == moves
         assert ("Run short functions under" in found.text) == moves
         assert ("Put them into one jitted function" in found.text) != moves
+
+
+def test_weights_that_were_made_under_a_default_device_are_trained_on_the_ipu() -> None:
+    """The advice is not to jit for the CPU: its results are committed to it, and all steps that take them run there."""
+
+    def program() -> Any:
+        draw, step = jax.jit(lambda: jnp.ones((4, 4)), backend="cpu"), jax.jit(partial(train))
+        return step(draw(), np.float32(1))
+
+    assert [found.runs for found in profiled(drawing("cpu")).programs] == [STEPS]
+    with pytest.warns(DeprecationWarning, match="backend and device argument on jit"):
+        assert profiled(program).programs == ()
+
+
+def test_a_state_that_is_committed_to_the_ipu_is_copied_to_the_cpu_that_evaluates_it() -> None:
+    """What the how-to page on performance adds to the advice."""
+
+    def program(*, copied: bool) -> Any:
+        cpu, ipu = jax.devices("cpu")[0], jax.devices("ipu")[0]
+        step, evaluate = jax.jit(partial(train), donate_argnums=0), jax.jit(partial(loss))
+
+        def steps() -> Any:
+            state: Any = jax.device_put(STATE, ipu)
+            for _ in range(STEPS):
+                state = step(state, np.float32(1))
+                with jax.default_device(cpu):
+                    evaluate(jax.device_put(state, cpu) if copied else state, np.float32(1))
+            return state
+
+        return profiled(steps)
+
+    committed, copied = program(copied=False), program(copied=True)
+    assert [found.runs for found in committed.programs] == [STEPS, STEPS]
+    assert [found.runs for found in copied.programs] == [STEPS]
+    assert copied.emulated_cycles < committed.emulated_cycles
+
+
+def test_functions_of_one_name_are_told_to_be_made_once_but_not_to_have_one_shape() -> None:
+    def program() -> Any:
+        first, second = jax.jit(lambda x: x + 1), jax.jit(lambda x: x * 2)
+        return [(first(np.ones(8, np.float32)), second(np.ones(4, np.float32))) for _ in range(5)]
+
+    profile = profiled(program)
+    assert profile.reshaped == ()
+    assert not [finding for finding in profile.findings if "programs, because" in finding.text]
+    again = profiled(lambda: [jax.jit(lambda x, k=k: x * k + k)(np.float32(1)) for k in range(3)])
+    sentence = r"jit__lambda is 3 programs, though its arguments have equal shapes: .* a new jit makes another one"
+    assert any(re.search(sentence, finding.text) for finding in again.findings), again.summary()

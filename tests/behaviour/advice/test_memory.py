@@ -73,6 +73,9 @@ def test_a_way_out_frees_what_was_promised(way: str) -> None:
     made = before.programs[0].peak_tile_bytes - after.programs[0].peak_tile_bytes
     assert made > 0
     assert abs(promised(finding, words) - made) <= within * made, (finding.text, made)
+    assert way == "offload" or not re.search(words, "".join(full.text for full in of_kind(after, "memory")))
+    assert "in a dry run this is no error" in finding.text
+    assert "a smaller batch" in finding.text
 
 
 def test_the_best_way_is_the_headline() -> None:
@@ -130,3 +133,25 @@ def test_donation_frees_what_was_promised() -> None:
     assert made > 0
     [full] = of_kind(before, "memory")
     assert promised(full, "donated arguments") == pytest.approx(made, rel=0.02)
+
+
+def test_an_operation_outside_of_jit_that_does_not_fit_fits_in_the_function_that_uses_it() -> None:
+    def made(*, inside: bool) -> Profile:
+        with tilestep.profile() as recording, tilestep.dry_run():
+            if inside:
+                jax.block_until_ready(jax.jit(lambda: jnp.zeros((20_000, 20_000)).sum())())
+            else:
+                jax.block_until_ready(jax.jit(lambda x: x.sum())(jnp.zeros((20_000, 20_000))))
+        return recording.profile
+
+    outside = of_kind(made(inside=False), "memory")
+    assert outside[-1].text.startswith("program jit_broadcast_in_dim, a single operation outside of jit at test_memory.py:")
+    assert of_kind(made(inside=True), "memory") == []
+
+
+def test_an_operation_outside_of_jit_that_nearly_fills_its_tiles_is_not_told_of() -> None:
+    with tilestep.profile() as recording, tilestep.dry_run():
+        jnp.zeros((24, 2048, 8192), jnp.float16)
+    [_, made] = recording.profile.programs
+    assert 0.85 * recording.profile.machine.tile_sram_bytes < made.peak_tile_bytes < recording.profile.machine.tile_sram_bytes
+    assert of_kind(recording.profile, "memory") == []

@@ -131,6 +131,7 @@ def test_arrays_whose_contents_nobody_compared_are_told_of_both(monkeypatch: pyt
     """Larger ones than a recording looks at."""
     monkeypatch.setattr(host_notes, "MOST_BYTES", WEIGHTS.nbytes - 1)
     for given in ("same", "new"):
-        [found] = of_kind(profiled(predicting(given=given)), "streaming")
+        profile = profiled(predicting(given=given))
+        [found] = of_kind(profile, "streaming")
         assert found.text.endswith("If table f32[512,512] has the same values each time, put it on the IPU once (jax.device_put).")
-        assert not [finding for finding in of_kind(profiled(predicting(given=given)), "donation") if "device_put" in finding.text]
+        assert not [finding for finding in of_kind(profile, "donation") if "device_put" in finding.text]
