@@ -1,7 +1,7 @@
-"""Reads models that may be hostile, in a process of its own: `python -m tests.unit.onnx.hostile FOLDER FILE...` or `... FOLDER SEED COUNT`.
+"""Reads models that may be hostile, in a process of its own: `python -m tests.unit.onnx.hostile FOLDER SEED COUNT FILE...`.
 
-It prints a line of JSON: what went wrong, which error each ended in, and how many in which. FOLDER has the files; nothing outside of it may
-be opened.
+It prints a line of JSON of the files, and one of so many damaged models: what went wrong, which error each ended in, and how many in which.
+FOLDER has the files; nothing outside of it may be opened.
 """
 
 from __future__ import annotations
@@ -86,11 +86,9 @@ def require_plain(message: str) -> None:
     assert 10 < len(message) < 11_000, message[:200]
 
 
-def wrong(files: Iterable[tuple[str, Path]], ends: dict[str, str]) -> Iterator[str]:
+def wrong(files: Iterable[tuple[str, Path]], ends: dict[str, str], opened: Opened) -> Iterator[str]:
     """What is not as it should be. Args: files: (name, path). ends: gets the error that each ends in."""
-    opened: Opened | None = None
     for number, (name, path) in enumerate(files):
-        opened = opened or Opened(path.parent)
         faulthandler.dump_traceback_later(6 * MOST_WALL_S, exit=True)
         start, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         try:
@@ -116,16 +114,13 @@ def written(folder: Path, seed: int, count: int) -> Iterator[tuple[str, Path]]:
         yield f"mutant {number} of seed {seed}", path
 
 
-def main(folder: str, *words: str) -> None:
+def main(folder: str, seed: str, count: str, *names: str) -> None:
     """See the module."""
-    here = Path(folder)
-    if len(words) == 2 and all(word.isdecimal() for word in words):
-        files = written(here, *map(int, words))
-    else:
-        files = iter([(word, here / word) for word in words])
-    ends: dict[str, str] = {}
-    found = list(wrong(files, ends))
-    print(json.dumps({"wrong": found, "ends": ends, "counts": collections.Counter(ends.values())}))
+    here, opened = Path(folder), Opened(Path(folder))
+    for files in ([(name, here / name) for name in names], written(here, int(seed), int(count))):
+        ends: dict[str, str] = {}
+        found = list(wrong(files, ends, opened))
+        print(json.dumps({"wrong": found, "ends": ends, "counts": collections.Counter(ends.values())}))
 
 
 if __name__ == "__main__":

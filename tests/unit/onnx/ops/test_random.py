@@ -8,8 +8,8 @@ import jax
 import numpy as np
 import pytest
 
+from tests.together import each, one_program
 from tests.unit.onnx.ops.one_node import check_node, model, run_node, run_nodes
-from tests.unit.onnx.ops.together import each, one_program
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.interpret import Run
 
