@@ -87,6 +87,7 @@ def test_replicas_are_copies_of_the_pipeline_on_further_ipus() -> None:
     assert two.cycles() > emulated(PIPELINE, ACCUMULATING, num_ipus=4).cycles()  # gradients are summed
 
 
+@pytest.mark.slow
 def test_stages_may_share_an_ipu() -> None:
     emulation = emulated(Chain(ipus=[0, 1, 0]), options(accumulation=6))
     stages = {run.stage: run.ipu_numbers for run in emulation.report().execution.runs if run.stage >= 0 and run.in_detail}
@@ -103,14 +104,10 @@ def test_the_forward_part_alone_takes_less_and_leaves_the_state_as_it_is() -> No
     assert emulation.cycles() == whole
 
 
-def test_ipus_without_a_stage_are_left_out() -> None:
+def test_ipus_without_a_stage_are_left_out_and_inference_has_no_backward() -> None:
     emulation = emulated(Chain(ipus=[2, 3]), options(), batches=4, training=False)
     assert [emulation.inner_cycles(ipu) > 0 for ipu in range(4)] == [False, False, True, True]
-
-
-def test_inference_has_no_backward() -> None:
-    report = emulated(PIPELINE, options(), batches=5, training=False).report()
-    assert {run.task for run in report.execution.runs if run.stage >= 0} == {"forward"}
+    assert {run.task for run in emulation.report().execution.runs if run.stage >= 0} == {"forward"}
 
 
 def test_reports_count_from_a_reset_on() -> None:
@@ -158,6 +155,7 @@ def test_a_stash_that_does_not_fit_is_named_with_the_way_out_which_does_what_it_
     assert f"{emulated(chain, chosen, tiles=9, calls=0).tile_bytes(0):,}" == found[1]
 
 
+@pytest.mark.slow
 def test_recomputation_is_no_way_out_where_it_is_on_or_nothing_waits() -> None:
     assert "which is not enough by itself" in refused(5)
     assert "autoRecomputation" not in refused(5, autoRecomputation=popart.RecomputationType.Pipeline)
@@ -170,6 +168,7 @@ def test_it_runs_anyway_where_the_settings_say_so(monkeypatch: pytest.MonkeyPatc
     assert emulated(chain, options(accumulation=4), tiles=4, settings=emulation_options()).cycles() > 0
 
 
+@pytest.mark.slow
 def test_all_microbatches_of_an_anchor_leave_and_the_last_alone_costs_less() -> None:
     def bytes_out(kind: str) -> int:
         chain = Chain(ipus=range(2), anchors={"y0": kind})
@@ -243,17 +242,13 @@ def test_what_is_off_chip_takes_less_of_the_tiles_and_more_time() -> None:
     assert away.tile_bytes(0) <= kept.tile_bytes(0)
 
 
-def test_the_command_line_sees_it() -> None:
+def test_the_command_line_sees_it_and_its_report_is_written_where_the_options_say(tmp_path: Path) -> None:
+    settings = emulation_options({"autoReport.outputExecutionProfile": "true", "autoReport.directory": str(tmp_path)})
     with watched_sessions() as found:
-        emulation = emulated(PLAIN, ACCUMULATING, name="mine")
+        emulation = emulated(PLAIN, ACCUMULATING, name="mine", settings=settings)
     text = summary(found)
     assert text.startswith(f"session 'mine' on {emulation.machine.name}\n")
     assert "stage 1 forward and backward" in " ".join(text.split())
-
-
-def test_its_report_is_written_where_the_options_say(tmp_path: Path) -> None:
-    settings = emulation_options({"autoReport.outputExecutionProfile": "true", "autoReport.directory": str(tmp_path)})
-    emulation = emulated(PLAIN, ACCUMULATING, name="kept", settings=settings)
     path = emulation.profile_path
     emulation.close()
     assert len(open_report(path).execution.runs) == len(emulation.report().execution.runs)
