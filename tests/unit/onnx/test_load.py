@@ -299,6 +299,7 @@ def test_the_number_of_nodes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
         import_onnx(linear())
 
 
+@pytest.mark.process
 def test_onnx_checks_a_model_in_another_process() -> None:
     assert check_in_child(linear().SerializeToString()) == ""
     wrong = linear()
@@ -308,6 +309,7 @@ def test_onnx_checks_a_model_in_another_process() -> None:
         check_in_child(b"\xff")
 
 
+@pytest.mark.process
 def test_a_crash_of_onnx_is_an_error_and_the_next_question_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     started = bodies._Child.running()
     started._process.kill()
@@ -320,6 +322,7 @@ def test_a_crash_of_onnx_is_an_error_and_the_next_question_is_answered(monkeypat
     assert check_in_child(linear().SerializeToString()) == ""
 
 
+@pytest.mark.process
 def test_a_body_that_depends_on_types_comes_from_the_other_process() -> None:
     node = helper.make_node("CenterCropPad", ["x", "s"], ["y"], axes=[0])
     preparation = Preparation(functions={}, left=10)

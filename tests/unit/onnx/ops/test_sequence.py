@@ -77,6 +77,7 @@ def test_split_and_concat(way: str, version: int) -> None:
     assert lists(run_node("ConcatFromSequence", [ABC], way, version=11, axis=-1, new_axis=1)[0]) == [[0, 1, 2], [0, 1, 2]]
 
 
+@pytest.mark.process  # asks for the body of a function
 @each("version", [15, 18, 28])
 def test_optionals(version: int) -> None:
     assert run_node("Optional", [A], "known", version=version)[0] is A
