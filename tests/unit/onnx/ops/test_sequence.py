@@ -77,7 +77,6 @@ def test_split_and_concat(way: str, version: int) -> None:
     assert lists(run_node("ConcatFromSequence", [ABC], way, version=11, axis=-1, new_axis=1)[0]) == [[0, 1, 2], [0, 1, 2]]
 
 
-@pytest.mark.process  # asks for the body of a function
 @each("version", [15, 18, 28])
 def test_optionals(version: int) -> None:
     assert run_node("Optional", [A], "known", version=version)[0] is A
@@ -88,6 +87,7 @@ def test_optionals(version: int) -> None:
         assert run_node("OptionalHasElement", [None], "known", version=version)[0].tolist() is False
 
 
+@pytest.mark.process  # asks for the body of a function
 def test_a_sequence_map_has_onnxs_own_body() -> None:
     graph = model("""g (seq(float[2]) s, float[2] x) => (seq(float[2]) y) {
         y = SequenceMap (s, x) <body = b (float[2] a, float[2] b) => (float[2] c) { c = Add (a, b) }>
