@@ -16,7 +16,7 @@ from tests.unit.onnx.models import model, uniform
 from tilestep.onnx import OnnxError, OnnxModel, import_onnx
 from tilestep.train import Pipeline
 
-WIDTH, ROWS, COUNT = 8, 4, 5
+WIDTH, ROWS, COUNT = 8, 4, 12
 RNG = np.random.default_rng(1)
 
 
