@@ -47,7 +47,7 @@ def test_types() -> None:
         draw("RandomNormalLike", [np.zeros(2, np.int32)])
 
 
-@each("way", ["known", "jit"])
+@pytest.mark.parametrize("way", ["known", "jit"])
 def test_keys_seeds_and_nodes_tell_numbers_apart(way: str) -> None:
     found: list[tuple[float, ...]] = []
 
