@@ -90,7 +90,7 @@ def test_regions_by_hand(version: int) -> None:
 
 def test_there_may_be_no_region() -> None:
     none = np.zeros((0, 3, 2, 1), F)
-    agrees([none], "RoiAlign", [X, ROIS[:0], BATCH[:0]], version=16, output_height=2, ways=("jit",))
+    agrees([none], "RoiAlign", [X, ROIS[:0], BATCH[:0]], version=16, output_height=2, ways=("known",))
     agrees([none], "MaxRoiPool", [X, np.zeros((0, 5), F)], version=1, pooled_shape=[2, 1], ways=("jit",))
 
 
