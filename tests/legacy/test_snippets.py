@@ -8,7 +8,9 @@ import textwrap
 
 import pytest
 
-from tests.processes import attempt, python
+from tests.processes import python
+
+pytestmark = pytest.mark.process
 
 IMPORTS = """
 from functools import partial
@@ -103,69 +105,66 @@ print(output, output.device())
 """
 
 
-def program(*parts: str) -> str:
-    return "\n".join(textwrap.dedent(part) for part in parts)
+PARTS = {
+    "the minimal example prints values and device": [IMPORTS, MINIMAL],
+    "the loop on the device trains as the one on the host": [
+        PRELUDE,
+        UPDATE,
+        INFEEDS,
+        "with_infeeds = trained(opt_state); opt_state = opt_init(jnp.zeros((784, 10)))",
+        LOOP,
+        "np.testing.assert_allclose(with_infeeds, trained(opt_state), rtol=1e-5, atol=1e-7)",
+    ],
+    "the argument that is missing with donation is a plain Python error": [
+        PRELUDE,
+        DONATED_UPDATE,
+        "try:" + LOOP.replace("\n", "\n    "),
+        "except TypeError as error: assert str(error) == \"sgd.<locals>.update() missing 1 required positional argument: 'opt_state'\"",
+        "else: raise AssertionError('it runs')",
+    ],
+    "the loop with donation runs once the argument is there": [
+        PRELUDE,
+        "before = opt_state = jax.device_put(opt_state, jax.devices('ipu')[0])",
+        DONATED_UPDATE.replace("opt_update(grad", "opt_update(i, grad"),
+        LOOP,
+        "assert jax.tree_leaves(before)[0].is_deleted()",
+    ],
+    "the loop on the host trains as on cpu": [
+        PRELUDE,
+        PLATFORM,
+        "assert jax.devices()[0].platform == 'cpu' and config.FLAGS.jax_platform_name == 'cpu'",
+        "start = trained(opt_state)",
+        UPDATE,
+        LOOP,
+        "on_ipu = trained(opt_state); opt_state = opt_init(jnp.zeros((784, 10)))",
+        UPDATE.replace('backend="ipu"', 'backend="cpu"'),
+        LOOP,
+        "assert np.abs(on_ipu - start).max() > 1e-4",
+        "np.testing.assert_allclose(on_ipu, trained(opt_state), rtol=1e-5, atol=1e-7)",
+    ],
+}
 
 
-def test_the_loop_on_the_host_trains_as_on_cpu() -> None:
-    on_cpu = UPDATE.replace('backend="ipu"', 'backend="cpu"')
-    python(
-        program(
-            PRELUDE,
-            PLATFORM,
-            "assert jax.devices()[0].platform == 'cpu' and config.FLAGS.jax_platform_name == 'cpu'",
-            "start = trained(opt_state)",
-            UPDATE,
-            LOOP,
-            "on_ipu = trained(opt_state); opt_state = opt_init(jnp.zeros((784, 10)))",
-            on_cpu,
-            LOOP,
-            "assert np.abs(on_ipu - start).max() > 1e-4",
-            "np.testing.assert_allclose(on_ipu, trained(opt_state), rtol=1e-5, atol=1e-7)",
-        )
-    )
-
-
-def test_the_loop_on_the_device_trains_as_the_one_on_the_host() -> None:
-    python(
-        program(
-            PRELUDE,
-            UPDATE,
-            INFEEDS,
-            "with_infeeds = trained(opt_state); opt_state = opt_init(jnp.zeros((784, 10)))",
-            LOOP,
-            "np.testing.assert_allclose(with_infeeds, trained(opt_state), rtol=1e-5, atol=1e-7)",
-        )
-    )
-
-
-def test_the_argument_that_is_missing_with_donation_is_a_plain_python_error() -> None:
-    result = attempt(program(PRELUDE, DONATED_UPDATE, LOOP))
-    assert result.returncode == 1
-    assert "TypeError: sgd.<locals>.update() missing 1 required positional argument: 'opt_state'\n" in result.stderr
-
-
-def test_the_loop_with_donation_runs_once_the_argument_is_there() -> None:
-    mended = DONATED_UPDATE.replace("opt_update(grad", "opt_update(i, grad")
-    python(program(PRELUDE, "before = opt_state = jax.device_put(opt_state, jax.devices('ipu')[0])", mended, LOOP,
-                   "assert jax.tree_leaves(before)[0].is_deleted()"))  # fmt: skip
-
-
-def test_the_minimal_example_prints_values_and_device() -> None:
-    result = python(program("import tilestep.legacy", MINIMAL))
+def test_the_programs_run_as_they_are_printed() -> None:
+    """In one process, each in a module of its own. The last one sets the platform."""
+    programs = {name: "\n".join(map(textwrap.dedent, parts)) for name, parts in PARTS.items()}
+    result = python("\n".join(f"exec(compile({text!r}, {name!r}, 'exec'), {{}})" for name, text in programs.items()))
     assert result.stdout == "[ 2.  5. 10.] IpuDevice(id=0, num_tiles=1472, version=ipu2)\n"
 
 
-@pytest.mark.parametrize("default", ["config.FLAGS.jax_platform_name = 'ipu'", 'config.FLAGS.jax_platforms = "ipu,cpu"'])
+@pytest.mark.parametrize(
+    "default",
+    ["config.FLAGS.jax_platform_name = 'ipu'", pytest.param('config.FLAGS.jax_platforms = "ipu,cpu"', marks=pytest.mark.slow)],
+)
 def test_each_flag_does_what_is_said_of_it(default: str) -> None:
     python(
-        program(
-            "import jax, tilestep.legacy",
-            "from jax.config import config",
-            "config.FLAGS.jax_ipu_use_model = True",
-            "config.FLAGS.jax_ipu_model_num_tiles = 8",
-            default,
-            "assert config.FLAGS.jax_ipu_use_model is True",
-            "assert str(jax.devices()[0]) == 'IpuDevice(id=0, num_tiles=8, version=ipu2)', jax.devices()",
-        )
+        f"""
+        import jax, tilestep.legacy
+        from jax.config import config
+        config.FLAGS.jax_ipu_use_model = True
+        config.FLAGS.jax_ipu_model_num_tiles = 8
+        {default}
+        assert config.FLAGS.jax_ipu_use_model is True
+        assert str(jax.devices()[0]) == 'IpuDevice(id=0, num_tiles=8, version=ipu2)', jax.devices()
+        """
     )

@@ -22,7 +22,7 @@ from onnx.backend.test.case.test_case import TestCase
 from onnx.backend.test.loader import DATA_DIR, load_model_tests
 from onnx.backend.test.runner import Runner
 
-from tests.unit.onnx.ops.together import compiled
+from tests.together import compiled
 from tilestep.onnx import OnnxModel, import_onnx
 from tilestep.onnx.backend import TilestepBackend
 from tilestep.onnx.values import SequenceValue

@@ -18,7 +18,7 @@ from tests.conformance.onnx.runner import (
     runs_as_one_program,
     runs_node_by_node,
 )
-from tests.unit.onnx.ops.together import named, one_program
+from tests.together import named, one_program
 from tilestep.onnx import OnnxError
 from tilestep.onnx.backend import TilestepBackend
 

@@ -1,7 +1,7 @@
-"""Reads models that may be hostile, in a process of its own: `python -m tests.unit.onnx.hostile FOLDER FILE...` or `... FOLDER SEED COUNT`.
+"""Reads models that may be hostile, in a process of its own: `python -m tests.unit.onnx.hostile FOLDER SEED COUNT FILE...`.
 
-It prints a line of JSON: what went wrong, which error each ended in, and how many in which. FOLDER has the files; nothing outside of it may
-be opened.
+It prints a line of JSON of the files, and one of so many damaged models: what went wrong, which error each ended in, and how many in which.
+FOLDER has the files; nothing outside of it may be opened.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from tests.unit.onnx.mutants import mutants
 from tilestep.onnx import OnnxError, OnnxModel, import_onnx
 from tilestep.onnx.load import checked_by_onnx
 
-MOST_WALL_S: Final = 10.0
+MOST_CPU_S: Final = 10.0
+HUNG_WALL_S: Final = 300.0
 MOST_BYTES: Final = 2 << 30
 _MOST_INPUTS: Final = 10_000  # elements of inputs of a model that is also run
 _CHECKED: Final = 20  # one of so many sound ones is shown to ONNX's checker
@@ -86,20 +87,18 @@ def require_plain(message: str) -> None:
     assert 10 < len(message) < 11_000, message[:200]
 
 
-def wrong(files: Iterable[tuple[str, Path]], ends: dict[str, str]) -> Iterator[str]:
+def wrong(files: Iterable[tuple[str, Path]], ends: dict[str, str], opened: Opened) -> Iterator[str]:
     """What is not as it should be. Args: files: (name, path). ends: gets the error that each ends in."""
-    opened: Opened | None = None
     for number, (name, path) in enumerate(files):
-        opened = opened or Opened(path.parent)
-        faulthandler.dump_traceback_later(6 * MOST_WALL_S, exit=True)
-        start, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        faulthandler.dump_traceback_later(HUNG_WALL_S, exit=True)
+        start, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         try:
             ends[name] = tried(path, check=number % _CHECKED == 0)
         except BaseException as error:
             yield f"{name}: {type(error).__name__}: {traceback.format_exc()[-1500:]}"
-        took, grown = time.monotonic() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-        if took > MOST_WALL_S:
-            yield f"{name}: took {took:.1f} s"
+        took, grown = time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        if took > MOST_CPU_S:
+            yield f"{name}: took {took:.1f} s of a CPU"
         if grown << 10 > MOST_BYTES:
             yield f"{name}: took {grown >> 10:,} MiB"
         if opened.outside:
@@ -116,16 +115,13 @@ def written(folder: Path, seed: int, count: int) -> Iterator[tuple[str, Path]]:
         yield f"mutant {number} of seed {seed}", path
 
 
-def main(folder: str, *words: str) -> None:
+def main(folder: str, seed: str, count: str, *names: str) -> None:
     """See the module."""
-    here = Path(folder)
-    if len(words) == 2 and all(word.isdecimal() for word in words):
-        files = written(here, *map(int, words))
-    else:
-        files = iter([(word, here / word) for word in words])
-    ends: dict[str, str] = {}
-    found = list(wrong(files, ends))
-    print(json.dumps({"wrong": found, "ends": ends, "counts": collections.Counter(ends.values())}))
+    here, opened = Path(folder), Opened(Path(folder))
+    for files in ([(name, here / name) for name in names], written(here, int(seed), int(count))):
+        ends: dict[str, str] = {}
+        found = list(wrong(files, ends, opened))
+        print(json.dumps({"wrong": found, "ends": ends, "counts": collections.Counter(ends.values())}))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.processes import QUICKLY_COMPILED
+from tests.together import compiled, each, one_program
 from tilestep.onnx.convert import bits_as, convert, fitting, lower_bound, operands, upper_bound
 from tilestep.onnx.values import MOST_KNOWN_BYTES, NeedsValueError, NoRoomError, folding
 
@@ -38,18 +39,27 @@ def bits(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def becomes(x: Any, dtype: Any, expected: Any, **options: Any) -> None:
-    for found in in_each_way(np.asarray(x), dtype, **options):
+    """Holds of known elements, and of those of programs with and without 64-bit types, unless these matter."""
+    x = np.asarray(x)
+
+    def check(found: Any) -> None:
         assert found.dtype == np.dtype(dtype)
-        np.testing.assert_array_equal(bits(found), np.asarray(expected, np.float64))
+        np.testing.assert_array_equal(bits(np.asarray(found)), np.asarray(expected, np.float64))
+
+    with np.errstate(all="ignore"):
+        check(convert(x, dtype, **options))
+    for wide in (True, False) if max(x.dtype.itemsize, np.dtype(dtype).itemsize) < 8 else (True,):
+        compiled(lambda x: convert(x, dtype, **options), x, check, wide=wide)
 
 
+@one_program()
 def test_floats_become_integers_by_truncation() -> None:
     becomes(np.array([2.9, -2.9, 0.5, -0.5], F), np.int32, [2, -2, 0, 0])
     becomes(np.array([2.9, -2.9], ml_dtypes.bfloat16), np.int8, [2, -2])
 
 
-@pytest.mark.parametrize(
-    ("dtype", "expected"),
+@each(
+    "dtype, expected",
     [
         (np.int8, [200 - 256, -200 + 256, -1, 0, 0]),
         (np.uint8, [200, 56, 255, 0, 0]),
@@ -69,12 +79,13 @@ def test_floats_out_of_range_go_to_the_end_and_lose_bits(dtype: Any, expected: l
         becomes(np.array([200, -200, 1e12, -1e12, NAN], F), dtype, expected)
 
 
+@one_program()
 def test_infinity_becomes_the_end_of_integers() -> None:
     becomes(np.array([INF, -INF, 2.0**31, 2.0**31 - 128], F), np.int32, [2**31 - 1, -(2**31), 2**31 - 1, 2**31 - 128])
     becomes(np.array([INF, -INF, 2.0**63], F), np.int64, [2**63 - 1, -(2**63), 2**63 - 1])
 
 
-@pytest.mark.parametrize("dtype", SMALL_INTEGERS)
+@each("dtype", SMALL_INTEGERS)
 def test_integers_lose_high_bits(dtype: Any) -> None:
     x = np.arange(-20, 20, dtype=np.int32)
     width = ml_dtypes.iinfo(dtype).bits
@@ -85,12 +96,14 @@ def test_integers_lose_high_bits(dtype: Any) -> None:
     becomes(back.astype(dtype), np.int8, back)
 
 
+@one_program()
 def test_wide_integers_lose_bits_and_floats_overflow() -> None:
     becomes(np.array([200, -129, 2**16 + 3], np.int32), np.int8, [-56, 127, 3])
     becomes(np.array([70000, -70000], np.int32), np.float16, [INF, -INF])
     becomes(np.array([1e300, -1e300]), F, [INF, -INF])
 
 
+@one_program()
 def test_what_is_not_zero_is_true() -> None:
     becomes(np.array([0, -0.0, NAN, 0.25, INF], F), np.bool_, [0, 0, 1, 1, 1])
     becomes(np.array([0, 2, -1], np.int32), np.bool_, [0, 1, 1])
@@ -99,8 +112,8 @@ def test_what_is_not_zero_is_true() -> None:
     becomes(np.array([True, False]), np.float16, [1, 0])
 
 
-@pytest.mark.parametrize(
-    ("dtype", "largest", "infinite"),
+@each(
+    "dtype, largest, infinite",
     [(FLOAT8[0], 448, NAN), (FLOAT8[1], 240, NAN), (FLOAT8[2], 57344, INF), (FLOAT8[3], 57344, NAN)],
 )
 def test_floats_of_8_bits_saturate_if_told_to(dtype: Any, largest: float, infinite: float) -> None:
@@ -111,7 +124,7 @@ def test_floats_of_8_bits_saturate_if_told_to(dtype: Any, largest: float, infini
     becomes(np.array([10**6, -3], np.int32), dtype, [largest, -3])
 
 
-@pytest.mark.parametrize("dtype", [*FLOAT8, ml_dtypes.float4_e2m1fn, ml_dtypes.bfloat16])
+@each("dtype", [*FLOAT8, ml_dtypes.float4_e2m1fn, ml_dtypes.bfloat16])
 def test_narrow_floats_round_alike_everywhere(dtype: Any) -> None:
     x = np.random.default_rng(0).integers(0, 2**32, 20000, dtype=np.uint32).view(F)
     # XLA:CPU without its fusion emitters, as tests compile, rounds this type's least numbers wrongly.
@@ -130,8 +143,8 @@ LARGEST, SMALLEST = 2.0**127, 2.0**-127
 POWERS = np.array([1.0, 1.25, 1.5, 1.75, 2.0, 3.4e38, INF, NAN, -3.0], F)
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
+@each(
+    "options, expected",
     [
         ({}, [1, 2, 2, 2, 2, LARGEST, LARGEST, NAN, 4]),
         ({"round_mode": "down"}, [1, 1, 1, 1, 2, LARGEST, LARGEST, NAN, 2]),
@@ -173,8 +186,8 @@ def test_text_is_read_and_written() -> None:
         jax.jit(lambda x: convert(x, object))(np.ones(2, F))
 
 
-@pytest.mark.parametrize(
-    ("x", "dtype", "expected"),
+@each(
+    "x, dtype, expected",
     [
         (np.array([1.0, -2.0], F), np.int32, [0x3F800000, -0x40000000]),
         (np.array([-1, 3], np.int8), np.uint8, [255, 3]),
@@ -188,7 +201,7 @@ def test_text_is_read_and_written() -> None:
     ],
 )
 def test_bits_are_read_as_another_type(x: np.ndarray[Any, Any], dtype: Any, expected: list[int]) -> None:
-    for found in (bits_as(x, dtype), bits_as(jnp.asarray(x), dtype), jax.jit(lambda x: bits_as(x, dtype))(x)):
+    for found in (bits_as(x, dtype), jax.jit(lambda x: bits_as(x, dtype))(x)):
         assert found.dtype == np.dtype(dtype)
         assert np.asarray(found).astype(np.float64).tolist() == expected
 

@@ -235,18 +235,17 @@ def field(number: int, content: bytes) -> bytes:
             return bytes([number << 3 | 2, *size]) + content
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        field(7, field(1, b"") * 9_000_000),  # nodes
-        field(7, field(1, field(5, field(6, b"")) * 4_000_000)),  # graphs of attributes of a node
-        field(7, field(5, b"") * 9_000_000),  # initialisers
-    ],
-    ids=["nodes", "attributes", "initializers"],
-)
-def test_a_file_that_would_grow_in_memory_is_refused_before_it_is_parsed(content: bytes) -> None:
-    with pytest.raises(UnsafeModelError, match=r"B of memory beside its weights, or it has more than"):
-        import_onnx(content)
+@pytest.mark.parametrize("part", [1024, pytest.param(1, marks=pytest.mark.slow)])  # of the bounds, and of the files
+def test_a_file_that_would_grow_in_memory_is_refused_before_it_is_parsed(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MOST_PARSED_BYTES", "MOST_MESSAGES"):
+        monkeypatch.setattr(sizes, name, getattr(sizes, name) // part)
+    for content in (
+        field(7, field(1, b"") * (9_000_000 // part)),  # nodes
+        field(7, field(1, field(5, field(6, b"")) * (4_000_000 // part))),  # graphs of attributes of a node
+        field(7, field(5, b"") * (9_000_000 // part)),  # initialisers
+    ):
+        with pytest.raises(UnsafeModelError, match=r"B of memory beside its weights, or it has more than"):
+            import_onnx(content)
 
 
 def test_weights_are_no_memory_that_grows() -> None:
@@ -299,6 +298,7 @@ def test_the_number_of_nodes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
         import_onnx(linear())
 
 
+@pytest.mark.process
 def test_onnx_checks_a_model_in_another_process() -> None:
     assert check_in_child(linear().SerializeToString()) == ""
     wrong = linear()
@@ -308,6 +308,7 @@ def test_onnx_checks_a_model_in_another_process() -> None:
         check_in_child(b"\xff")
 
 
+@pytest.mark.process
 def test_a_crash_of_onnx_is_an_error_and_the_next_question_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     started = bodies._Child.running()
     started._process.kill()
@@ -320,6 +321,7 @@ def test_a_crash_of_onnx_is_an_error_and_the_next_question_is_answered(monkeypat
     assert check_in_child(linear().SerializeToString()) == ""
 
 
+@pytest.mark.process
 def test_a_body_that_depends_on_types_comes_from_the_other_process() -> None:
     node = helper.make_node("CenterCropPad", ["x", "s"], ["y"], axes=[0])
     preparation = Preparation(functions={}, left=10)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.together import each
 from tilestep.popart.dataflow import Anchor, AnchorReturnType, DataFlow, anchors_of
 from tilestep.popart.enums import AnchorReturnTypeId, ExchangeStrategy, TileSet
 from tilestep.popart.exceptions import popart_exception
@@ -46,7 +47,7 @@ def test_a_wrong_return_type_is_refused(arguments: tuple[object, ...], message: 
         AnchorReturnType(*arguments)  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize("number", [2.9, "3", None, float("nan"), AnchorReturnTypeId.All, 2**63])
+@each("number", [2.9, "3", None, float("nan"), AnchorReturnTypeId.All, 2**63])
 def test_a_period_or_number_of_batches_that_is_no_whole_number_is_refused(number: Any) -> None:
     with pytest.raises(TypeError, match=r"^batchesPerStep must be a whole number.*, not "):
         DataFlow(number, ["a"])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.together import each
 from tilestep.popart import enums
 
 ALL = [
@@ -17,8 +18,8 @@ ALL = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("member", "number"),
+@each(
+    "member, number",
     [
         (enums.DataType.UINT8, 0),
         (enums.DataType.FLOAT, 11),
@@ -41,7 +42,7 @@ def test_numbers_are_the_originals(member: Any, number: int) -> None:
     assert (int(member), member.value, type(member)(number)) == (number, number, member)
 
 
-@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
+@each("kind", ALL)
 def test_numbers_are_different_and_without_gaps(kind: type[Enum]) -> None:
     assert sorted(member.value for member in kind) == list(range(len(kind)))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.together import each
 from tilestep.errors import SettingsError
 from tilestep.popart.environment import EFFECTS, NO_EFFECT, PopartEnvironment, read_environment
 
@@ -35,7 +36,7 @@ def test_variables_that_take_effect(tmp_path: Path) -> None:
     assert read_environment({"POPART_CACHE_DIR": "/one", "POPXL_CACHE_DIR": "/two"}).cache_dir == "/two"
 
 
-@pytest.mark.parametrize("variable", NO_EFFECT)
+@each("variable", NO_EFFECT)
 def test_a_variable_without_effect_has_a_note(variable: str) -> None:
     assert read_environment({variable: "1"}).notes == (f"Variable {variable} has no effect: {NO_EFFECT[variable]}.",)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from tests.together import each
 from tilestep.errors import TilestepError
 from tilestep.popart import exceptions
 from tilestep.popart.enums import RecoveryAction
 
 
-@pytest.mark.parametrize(
-    ("below", "above"),
+@each(
+    "below, above",
     [
         ("popart_internal_exception", "popart_exception"),
         ("popart_runtime_error", "popart_exception"),

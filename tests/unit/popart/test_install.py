@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.processes import run_python
 
 WAYS = {
@@ -57,6 +59,7 @@ for name in ("popart.nothing", *WAYS):
 """
 
 
+@pytest.mark.process
 def test_programs_find_the_package_by_all_names_of_the_original_once_it_is_installed(tmp_path: Path) -> None:
     (tmp_path / "popart.py").write_text("")
     done = run_python("-c", f"OTHER = {str(tmp_path)!r}\nWAYS = {list(WAYS)}\n{BEFORE}{INSTALLED}{REFUSED}")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.together import each
 from tilestep.popart.enums import PatternsLevel
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.patterns import IN_PLACE, PATTERNS, Patterns, require_pattern_name
@@ -51,7 +52,7 @@ def test_other_arguments_are_a_type_error(wrong: Any) -> None:
         Patterns(wrong)
 
 
-@pytest.mark.parametrize("attribute", ATTRIBUTES)
+@each("attribute", ATTRIBUTES)
 def test_an_attribute_switches_its_pattern(attribute: str) -> None:
     patterns, name = Patterns(PatternsLevel.NoPatterns), ATTRIBUTES[attribute]
     setattr(patterns, attribute, True)
@@ -65,7 +66,7 @@ def test_an_attribute_switches_its_pattern(attribute: str) -> None:
         assert on(patterns) == set()
 
 
-@pytest.mark.parametrize("name", [*PATTERNS, *IN_PLACE])
+@each("name", [*PATTERNS, *IN_PLACE])
 def test_every_pattern_can_be_switched_on_and_the_optional_ones_off(name: str) -> None:
     patterns = Patterns(PatternsLevel.NoPatterns)
     assert patterns.enablePattern(name, True).isPatternEnabled(name)

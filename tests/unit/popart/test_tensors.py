@@ -6,12 +6,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.together import each
 from tilestep import popart
 from tilestep.popart import DataType, ExchangeStrategy, InputSettings, InputShapeInfo, ReplicatedStreamMode, TensorInfo, TileSet
 from tilestep.popart.tensors import data_type_of_numpy, data_type_of_onnx, is_fixed_point, numpy_dtype, onnx_number
 
 
-@pytest.mark.parametrize(
+@each(
     "args",
     [
         ("FLOAT16", [2, 3]),
@@ -32,7 +33,7 @@ def test_each_way_to_make_one(args: tuple[Any, ...]) -> None:
     assert info != TensorInfo("FLOAT", [2, 3])
 
 
-@pytest.mark.parametrize("args", [(), ("FLOAT",), (1, 2, 3, 4), ([2, 3],), (3, [2]), ("FLOAT", 3), ("FLOAT", [2.0]), ("FLOAT", ["2"])])
+@each("args", [(), ("FLOAT",), (1, 2, 3, 4), ([2, 3],), (3, [2]), ("FLOAT", 3), ("FLOAT", [2.0]), ("FLOAT", ["2"])])
 def test_other_arguments_are_type_errors(args: tuple[Any, ...]) -> None:
     with pytest.raises(TypeError, match="Can not create TensorInfo with"):
         TensorInfo(*args)

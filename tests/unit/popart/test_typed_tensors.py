@@ -9,12 +9,13 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from tests.together import each
 from tilestep.popart.typed_tensors import typed_tensor, unpacked
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (3, 5), (200,)])
-@pytest.mark.parametrize(
-    ("dtype", "field"),
+@each("shape", [(), (0,), (3, 5), (200,)])
+@each(
+    "dtype, field",
     [(np.float32, "float_data"), (np.int32, "int32_data"), (np.int64, "int64_data"), (np.float16, "raw_data"), (np.uint8, "raw_data")],
 )
 def test_elements_are_where_programs_look(shape: tuple[int, ...], dtype: Any, field: str) -> None:

@@ -8,8 +8,8 @@ from typing import Any, Final
 import jax
 import numpy as np
 
+from tests.together import compiled
 from tests.unit.onnx.ops.one_node import QUICK_WAYS, by_onnxruntime, check_node, node_graph
-from tests.unit.onnx.ops.together import compiled
 from tilestep.onnx.interpret import Run, run_graph
 from tilestep.onnx.registry import all_operators
 

@@ -15,7 +15,7 @@ import onnxruntime
 from onnx import helper
 
 import tilestep.onnx.ops  # noqa: F401 - registers all
-from tests.unit.onnx.ops.together import compiled
+from tests.together import compiled
 from tilestep.onnx.graph import Graph, Preparation, versions_of
 from tilestep.onnx.interpret import Run, run_graph
 

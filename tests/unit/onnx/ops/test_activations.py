@@ -11,10 +11,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.together import each
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees
 from tests.unit.onnx.ops.functions import function_of
 from tests.unit.onnx.ops.one_node import run_node
-from tests.unit.onnx.ops.together import each
 from tests.unit.onnx.ops.versions import missing, takes, versions
 from tilestep.onnx.errors import OnnxError
 

@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import helper
 
+from tests.together import each
 from tests.unit.onnx.ops.agree import agrees, slope_agrees, values
 from tests.unit.onnx.ops.one_node import prepared, run_node, run_nodes
-from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.interpret import Run, run_graph
 

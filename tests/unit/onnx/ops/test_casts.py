@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from onnx import TensorProto
 
+from tests.together import each
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime
 from tests.unit.onnx.ops.one_node import QUICK_WAYS, run_node
-from tests.unit.onnx.ops.together import each
 from tests.unit.onnx.ops.versions import missing
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 

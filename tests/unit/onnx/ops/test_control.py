@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.together import each
 from tests.unit.onnx.ops.one_node import WAYS, check_nodes, model, run_nodes
-from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 from tilestep.onnx.graph import Graph
 from tilestep.onnx.interpret import Call, Run, run_graph

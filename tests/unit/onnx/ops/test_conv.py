@@ -10,10 +10,10 @@ import pytest
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
+from tests.together import each
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
 from tests.unit.onnx.ops.functions import function_of, primitives
 from tests.unit.onnx.ops.one_node import prepared, run_node, run_nodes
-from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import OnnxError
 
 F = np.float32

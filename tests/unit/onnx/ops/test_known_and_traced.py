@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from tests.together import each
 from tests.unit.onnx.ops.agree import values
 from tests.unit.onnx.ops.one_node import check_node, run_node
-from tests.unit.onnx.ops.together import each
 from tilestep.onnx.interpret import Run
 
 D = np.float64

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.together import each
 from tests.unit.onnx.ops.agree import agrees, slope_agrees, values
 from tests.unit.onnx.ops.one_node import check_node, run_node
-from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import OnnxError
 
 F = np.float32

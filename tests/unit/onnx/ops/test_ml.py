@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from tests.together import each
 from tests.unit.onnx.ops.one_node import QUICK_WAYS, by_onnxruntime, check_node, node_graph, run_node, run_nodes
-from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.interpret import Run, run_graph
 from tilestep.onnx.values import SequenceValue

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from tests.together import compiled, each
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
 from tests.unit.onnx.ops.one_node import prepared, run_node
-from tests.unit.onnx.ops.together import compiled, each
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.interpret import Run, run_graph
 

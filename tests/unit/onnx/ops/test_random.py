@@ -8,8 +8,8 @@ import jax
 import numpy as np
 import pytest
 
+from tests.together import each, one_program
 from tests.unit.onnx.ops.one_node import check_node, model, run_node, run_nodes
-from tests.unit.onnx.ops.together import each, one_program
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.interpret import Run
 
@@ -47,7 +47,7 @@ def test_types() -> None:
         draw("RandomNormalLike", [np.zeros(2, np.int32)])
 
 
-@each("way", ["known", "jit"])
+@pytest.mark.parametrize("way", ["known", "jit"])
 def test_keys_seeds_and_nodes_tell_numbers_apart(way: str) -> None:
     found: list[tuple[float, ...]] = []
 

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 import pytest
 
+from tests.together import each, one_program
 from tests.unit.onnx.ops.agree import agrees
 from tests.unit.onnx.ops.one_node import by_onnxruntime, node_graph, run_node
-from tests.unit.onnx.ops.together import each, one_program
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.interpret import Run, run_graph
 

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.together import each
 from tests.unit.onnx.ops.agree import agrees
 from tests.unit.onnx.ops.one_node import QUICK_WAYS, node_graph, run_node
-from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.interpret import Run, run_graph
 

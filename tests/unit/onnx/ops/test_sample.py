@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.together import each
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
 from tests.unit.onnx.ops.one_node import run_node
-from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 
 F = np.float32
@@ -22,7 +22,10 @@ BATCH = np.array([0, 1, 1, 0, 1])
 
 @each(
     "mode, padding_mode, align_corners",
-    list(itertools.product(["bilinear", "nearest", "bicubic"], ["zeros", "border", "reflection"], [0, 1])),
+    [
+        (*pair, number % 2)
+        for number, pair in enumerate(itertools.product(["bilinear", "nearest", "bicubic"], ["zeros", "border", "reflection"]))
+    ],
 )
 def test_samples_are_onnxruntimes(mode: str, padding_mode: str, align_corners: int) -> None:
     options = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
@@ -66,8 +69,10 @@ def test_the_only_point_of_an_axis_is_in_its_middle() -> None:
 
 
 @each("mode", ["avg", "max"])
-@each("sampling_ratio", [0, 2])
-@each("version, options", [(10, {}), (16, {}), (16, {"coordinate_transformation_mode": "output_half_pixel"})])
+@each(
+    "sampling_ratio, version, options",
+    [(2, 10, {}), (2, 16, {}), (2, 16, {"coordinate_transformation_mode": "output_half_pixel"}), (0, 16, {})],
+)
 def test_regions_are_onnxruntimes(mode: str, sampling_ratio: int, version: int, options: dict[str, Any]) -> None:
     options = {**options, "mode": mode, "sampling_ratio": sampling_ratio, "spatial_scale": 0.5, "output_height": 2, "output_width": 3}
     ways = ("jit",) if sampling_ratio else ("eager",)  # else the number of samples depends on the regions
@@ -86,7 +91,7 @@ def test_regions_by_hand(version: int) -> None:
 def test_there_may_be_no_region() -> None:
     none = np.zeros((0, 3, 2, 1), F)
     agrees([none], "RoiAlign", [X, ROIS[:0], BATCH[:0]], version=16, output_height=2, ways=("known",))
-    agrees([none], "MaxRoiPool", [X, np.zeros((0, 5), F)], version=1, pooled_shape=[2, 1], ways=("eager", "jit"))
+    agrees([none], "MaxRoiPool", [X, np.zeros((0, 5), F)], version=1, pooled_shape=[2, 1], ways=("jit",))
 
 
 def test_regions_that_are_sampled_by_their_size_must_be_known() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.together import each
 from tests.unit.onnx.ops.one_node import QUICK_WAYS, model, run_node, run_nodes
-from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 from tilestep.onnx.values import SequenceValue
 
@@ -87,6 +87,7 @@ def test_optionals(version: int) -> None:
         assert run_node("OptionalHasElement", [None], "known", version=version)[0].tolist() is False
 
 
+@pytest.mark.process  # asks for the body of a function
 def test_a_sequence_map_has_onnxs_own_body() -> None:
     graph = model("""g (seq(float[2]) s, float[2] x) => (seq(float[2]) y) {
         y = SequenceMap (s, x) <body = b (float[2] a, float[2] b) => (float[2] c) { c = Add (a, b) }>

@@ -11,10 +11,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.together import each
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
 from tests.unit.onnx.ops.functions import function_of, primitives
 from tests.unit.onnx.ops.one_node import QUICK_WAYS, run_node
-from tests.unit.onnx.ops.together import each
 from tests.unit.onnx.ops.versions import missing, takes, versions
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.onnx.ops.together import each
+from tests.together import each
 from tilestep.onnx.ops.windows import windows
 
 

@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import helper
 
+from tests.together import each
 from tests.unit.popart.builder.graphcore_cases import CASES, OTHERS, Case
 from tests.unit.popart.builder.plain import plain
 from tilestep import popart
@@ -39,7 +40,7 @@ def test_all_58_operators_are_there_and_tested() -> None:
     assert all(inspect.getdoc(getattr(AiGraphcoreOpset1, name)) for name in METHODS)
 
 
-@pytest.mark.parametrize("name", CASES)
+@each("name", CASES)
 def test_signature(name: str) -> None:
     def shown(parameter: inspect.Parameter) -> str:
         default = parameter.default.name if isinstance(parameter.default, Enum) else parameter.default
@@ -50,7 +51,7 @@ def test_signature(name: str) -> None:
     assert sum(one.name in DEBUG_NAMES and one.default == "" for one in parameters) == 1
 
 
-@pytest.mark.parametrize("name", CASES)
+@each("name", CASES)
 def test_node_and_shapes(name: str) -> None:
     case = CASES[name]
     builder = Builder()
@@ -75,7 +76,7 @@ def test_node_and_shapes(name: str) -> None:
     assert made == (list(node.output) if many else node.output[0] if node.output else None)
 
 
-@pytest.mark.parametrize(("name", "case"), [(name, case) for name, case in CASES.items() if case.inputs])
+@each("name, case", [(name, case) for name, case in CASES.items() if case.inputs])
 def test_too_few_inputs_are_refused(name: str, case: Case) -> None:
     builder = Builder()
     args: Any = [] if name != "reshape" else "missing"
@@ -87,7 +88,7 @@ def test_too_few_inputs_are_refused(name: str, case: Case) -> None:
 NOT_COMPARED = frozenset({"abort", "replicatedallreduce", "replicatedreducescatter", "subsample"})
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in NOT_COMPARED])
+@each("name", [name for name in CASES if name not in NOT_COMPARED])
 def test_operators_give_what_the_builder_says(name: str) -> None:
     case = CASES[name]
     builder = Builder()

@@ -8,6 +8,7 @@ import onnx
 import pytest
 from onnx import checker, defs
 
+from tests.together import each
 from tilestep import popart
 from tilestep.popart import AiOnnxOpset6, AiOnnxOpset11, Builder, TensorInfo
 from tilestep.popart.builder.onnx_opsets import OPSETS, VERSIONS, parameters_of, schemas_of
@@ -26,7 +27,7 @@ def last_node(builder: Builder) -> onnx.NodeProto:
     return onnx.load_from_string(builder.getModelProto()).graph.node[-1]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 def test_a_version_has_a_method_for_each_operator(version: int) -> None:
     newest = {schema.name for schema in defs.get_all_schemas_with_history() if schema.domain == "" and schema.since_version <= version}
     reserved = {"and", "or", "not", "xor", "if"}
@@ -35,7 +36,7 @@ def test_a_version_has_a_method_for_each_operator(version: int) -> None:
     assert len(expected) == METHODS[version]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 def test_each_signature_follows_the_schema(version: int) -> None:
     for name, schema in schemas_of(version).items():
         shown = list(inspect.signature(getattr(OPSETS[version], name)).parameters.values())[1:]
@@ -61,7 +62,7 @@ def test_each_signature_follows_the_schema(version: int) -> None:
                     assert one.default in (None, []), name
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@each("version", VERSIONS)
 def test_each_method_writes_a_node_that_the_schema_accepts(version: int) -> None:
     for name, schema in schemas_of(version).items():
         builder = Builder()

@@ -8,6 +8,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
+from tests.together import each
 from tilestep import popart
 from tilestep.popart import Builder, InputSettings, TensorInfo, VariableSettings
 
@@ -33,7 +34,7 @@ def test_each_way_to_add_an_input() -> None:
     assert all(builder.getTensorShape(id) == [2, 3] and builder.getTensorDtypeString(id) == "float16" for id in ids)
 
 
-@pytest.mark.parametrize("args", [(), (3,), ("FLOAT",), ([2, 3],), ("FLOAT", 3), ("FLOAT", [2], 3), ("FLOAT", [2.5])])
+@each("args", [(), (3,), ("FLOAT",), ([2, 3],), ("FLOAT", 3), ("FLOAT", [2], 3), ("FLOAT", [2.5])])
 def test_other_arguments_are_type_errors(args: tuple[Any, ...]) -> None:
     with pytest.raises(TypeError, match=r"^addInputTensor\(\): incompatible function arguments"):
         Builder().addInputTensor(*args)
@@ -44,7 +45,7 @@ def test_an_unknown_type_is_named_with_the_known_ones() -> None:
         Builder().addInputTensor("FLOAT15", [2])
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@each("dtype", DTYPES)
 def test_a_variable_holds_its_values(dtype: str) -> None:
     values = np.array([[0, 1], [1, 0], [1, 1]]).astype(dtype)
     builder = Builder()

@@ -8,6 +8,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from tests.together import each
 from tilestep import popart
 from tilestep.popart import Builder, GraphTransformer, TensorInfo
 
@@ -30,8 +31,8 @@ def model_of(dtype: str) -> onnx.ModelProto:
     return model
 
 
-@pytest.mark.parametrize(
-    ("method", "old", "new"),
+@each(
+    "method, old, new",
     [
         ("convertFloatsToHalfs", "float32", "float16"),
         ("convertDoublesToFloats", "float64", "float32"),

@@ -13,7 +13,7 @@ import pytest
 from onnx import helper
 
 import tilestep.popart.ops  # noqa: F401  # registers all
-from tests.unit.onnx.ops.together import each
+from tests.together import each
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.graph import Graph, Preparation
 from tilestep.onnx.interpret import Run, run_graph

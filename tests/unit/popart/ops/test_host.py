@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from tests.together import each
 from tests.unit.onnx.ops.one_node import prepared
-from tests.unit.onnx.ops.together import each
 from tests.unit.popart.ops.graphcore import DOMAIN, gradient, holds, outputs
 from tilestep.onnx.interpret import Run, run_graph
 from tilestep.popart.enums import CollectiveOperator

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.unit.onnx.ops.together import each, one_program
+from tests.together import each, one_program
 from tests.unit.popart.ops.graphcore import gradient, holds, outputs, slope_holds
 from tilestep.onnx.interpret import Run
 from tilestep.popart.exceptions import popart_exception

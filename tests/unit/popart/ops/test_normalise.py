@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.together import each, one_program
 from tests.unit.onnx.ops.one_node import node_graph
-from tests.unit.onnx.ops.together import each, one_program
 from tests.unit.popart.ops.graphcore import DOMAIN, gradient, holds, outputs, slope_holds
 from tilestep.onnx.interpret import Run, run_graph
 from tilestep.popart.exceptions import popart_exception

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.onnx.ops.together import each
+from tests.together import each
 from tests.unit.popart.ops.graphcore import gradient, holds, outputs
 from tilestep.popart.exceptions import popart_exception
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tests.unit.onnx.ops.together import compiled
+from tests.together import compiled
 from tilestep.popart.optimizers import Optimizer, OptimizerState, UpdateContext
 
 UPDATES = 20

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.onnx.ops.together import each
+from tests.together import each
 from tests.unit.popart.optimizers import reference
 from tests.unit.popart.optimizers.reference import values
 from tests.unit.popart.optimizers.running import BATCHES, START, follows

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tests.unit.onnx.ops.together import compiled, each
+from tests.together import compiled, each
 from tests.unit.popart.optimizers import reference
 from tests.unit.popart.optimizers.running import START, UPDATES, assert_close
 from tilestep.popart.enums import MeanReductionStrategy, ReductionType, SGDAccumulatorAndMomentum

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.together import each
 from tests.unit.popart.optimizers.reference import values
 from tests.unit.popart.optimizers.running import BATCHES, START, assert_close, context, trained
 from tilestep.popart.enums import (
@@ -31,8 +32,8 @@ def state_names(optimizer: Optimizer, **more: Any) -> set[str]:
     return set(optimizer.rule(context(PARAMS, **more)).init(PARAMS).tensors)
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "alone", "accumulated"),
+@each(
+    "optimizer, alone, accumulated",
     [
         (SGD({}), "", "Accum"),
         (SGD({"defaultMomentum": (0.9, True)}), "Accl", "Accl"),
@@ -149,8 +150,8 @@ def test_values_of_combined_sgd_lag_one_update() -> None:
     assert results[SGDAccumulatorAndMomentum.Separate] == -(1 + 1.25)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
+@each(
+    "old, new, message",
     [
         (
             SGD({}),

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.together import each
 from tilestep.popart.enums import AdaptiveMode, DataType
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.optimizers import SGD, Adam, Adaptive, ConstSGD, Optimizer, OptimizerValue, OptimizerValueMap
@@ -36,7 +37,7 @@ KEYS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "key", "getter", "own", "default"), KEYS)
+@each("name, key, getter, own, default", KEYS)
 def test_each_value_has_a_key_a_default_and_a_key_for_a_single_weight(name: str, key: str, getter: str, own: str, default: float) -> None:
     unset = getattr(OPTIMIZERS[name]({}), getter)().getDefault()
     assert (unset.val(), unset.isConst()) == (float(np.float32(default)), True)
@@ -71,9 +72,9 @@ def test_loss_scaling_is_one_value_for_all(name: str) -> None:
         OPTIMIZERS[name]({"lossScaling": (0.0, True)})
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
-@pytest.mark.parametrize(
-    ("values", "message"),
+@each("name", OPTIMIZERS)
+@each(
+    "values, message",
     [
         (
             {"learningRate": (0.1, True)},
@@ -94,8 +95,8 @@ def test_values_that_make_no_sense_are_refused(name: str, values: Any, message: 
         OPTIMIZERS[name](values)
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "message"),
+@each(
+    "name, values, message",
     [
         ("SGD", {"defaultMomentum": (-0.1, True)}, "Negative momentum"),
         ("SGD", {"defaultDampening": (-0.1, True)}, "Negative dampening"),

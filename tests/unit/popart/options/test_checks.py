@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.together import each
 from tilestep.popart import enums
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import AutomaticLossScalingSettings, BatchSerializationSettings, ExecutionPhaseSettings, SessionOptions
@@ -20,8 +21,8 @@ PIPELINED = {**MANUAL, "enablePipelining": True}
 PHASED = {"virtualGraphMode": enums.VirtualGraphMode.ExecutionPhases}
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
+@each(
+    "given, message",
     [
         ({"accumulationFactor": 2}, "enableGradientAccumulation is false, but accumulationFactor > 1. Either enable .* It is 2"),
         ({"accumulationFactor": 0}, "accumulationFactor is 0: it must be 1 or more"),
@@ -98,7 +99,7 @@ def test_an_inference_session_refuses(given: dict[str, Any], message: str) -> No
         _options(given).require_supported(training=False)
 
 
-@pytest.mark.parametrize(
+@each(
     "given",
     [
         {"enableGradientAccumulation": True, "accumulationFactor": 8},

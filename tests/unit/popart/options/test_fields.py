@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.together import each
 from tilestep.popart.enums import ReductionType, VirtualGraphMode
 from tilestep.popart.options import SessionOptions, TensorLocationSettings
 from tilestep.popart.options.fields import fields_of
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "kept"),
+@each(
+    "name, given, kept",
     [
         ("enableOutlining", 0, False),
         ("enableOutlining", np.True_, True),
@@ -36,8 +37,8 @@ def test_a_value_that_pybind11_converts_is_converted(name: str, given: Any, kept
     assert type(getattr(options, name)) is type(kept)
 
 
-@pytest.mark.parametrize(
-    ("name", "given", "message"),
+@each(
+    "name, given, message",
     [
         ("enableOutlining", "no", r"enableOutlining must be True or False, not 'no' \(str\)"),
         ("accumulationFactor", 1.5, "accumulationFactor must be a whole number, not 1.5"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.together import each
 from tilestep.popart import enums
 from tilestep.popart.options import SessionOptions, TensorLocation, TensorLocationSettings
 from tilestep.popart.options.kept import Subject, class_of, location_of
@@ -27,8 +28,8 @@ def _storage(options: SessionOptions, name: str, elements: int = 10_000, **more:
     return location_of(options, Subject(name=name, elements=elements, **more)).storage
 
 
-@pytest.mark.parametrize(
-    ("name", "accumulates", "expected"),
+@each(
+    "name, accumulates, expected",
     [
         ("w", True, "weight"),
         ("Accum___w", True, "accumulator"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.together import each
 from tilestep.popart.exceptions import poplar_exception
 from tilestep.popart.options import SessionOptions, require_known, tuning_of
 from tilestep.popart.options.libraries import KNOWN
@@ -18,7 +19,7 @@ def test_engine_options_are_read() -> None:
     assert not require_known(SessionOptions()).of_programs
 
 
-@pytest.mark.parametrize("name", ["engineOptions", *KNOWN])
+@each("name", ["engineOptions", *KNOWN])
 def test_an_unknown_option_ends_with_the_originals_words(name: str) -> None:
     options = SessionOptions()
     setattr(options, name, {"option": "value"})

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.together import each
 from tilestep.popart.enums import CommGroupType, ReplicatedTensorSharding, TensorStorage, TileSet
 from tilestep.popart.groups import CommGroup
 from tilestep.popart.options import SessionOptions, TensorLocation, TensorLocationSettings
@@ -14,8 +15,8 @@ OFF_CHIP, ON = TensorStorage.OffChip, ReplicatedTensorSharding.On
 PAIRS = CommGroup(CommGroupType.Consecutive, 2)
 
 
-@pytest.mark.parametrize(
-    ("location", "numbers"),
+@each(
+    "location, numbers",
     [
         (TensorLocation(), [0, 0, 0, 0, 0, 0]),
         (TensorLocation(OFF_CHIP), [1, 0, 0, 0, 0, 0]),

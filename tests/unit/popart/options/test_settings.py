@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
+from tests.together import each
 from tilestep.popart import enums
 from tilestep.popart.options import (
     AccumulateOuterFragmentSettings,
@@ -22,8 +21,8 @@ _TRACKED = enums.GradientTensorTrackingMethod.GradientsOfUserSpecifiedTensors
 _ON_DEMAND, _PRELOAD = enums.ExecutionPhaseIOSchedule.OnDemand, enums.ExecutionPhaseIOSchedule.Preload
 
 
-@pytest.mark.parametrize(
-    ("record", "changed"),
+@each(
+    "record, changed",
     [
         (
             AutomaticLossScalingSettings(True, ["x"], 0.5, 0.25, 2, _TRACKED),
@@ -61,7 +60,6 @@ _ON_DEMAND, _PRELOAD = enums.ExecutionPhaseIOSchedule.OnDemand, enums.ExecutionP
         ),
         (NumIOTiles(32), {"value": 32}),
     ],
-    ids=lambda value: type(value).__name__ if isinstance(value, Record) else "",
 )
 def test_arguments_are_fields(record: Record, changed: dict[str, object]) -> None:
     assert record.changed() == changed

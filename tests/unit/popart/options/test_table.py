@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.together import each
 from tilestep.popart import enums
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import (
@@ -109,7 +110,7 @@ def test_the_tables_rows_are_tested() -> None:
     assert {name for name, row in TABLE.items() if row.fate == "no effect"} == NO_EFFECT.keys()
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each("name", REFUSED)
 def test_a_refused_value_is_an_error_that_names_the_option_and_the_way_out(name: str) -> None:
     options = SessionOptions()
     value, others = REFUSED[name]
@@ -122,7 +123,7 @@ def test_a_refused_value_is_an_error_that_names_the_option_and_the_way_out(name:
         options.require_supported(training=True)
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@each("name", REFUSED)
 def test_its_default_is_no_error(name: str) -> None:
     assert not list(refusals(SessionOptions(), TRAINING)), name
 
@@ -172,7 +173,7 @@ def test_all_such_options_are_tested() -> None:
     assert {name for name, row in TABLE.items() if row.placed} == PLACED.keys()
 
 
-@pytest.mark.parametrize("row", TABLE.values(), ids=TABLE)
+@each("row", TABLE.values())
 def test_a_row_is_a_sentence_and_a_refusal_has_a_way_out(row: Any) -> None:
     assert row.text
     assert not row.text.endswith(".")

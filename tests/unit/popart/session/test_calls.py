@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.together import each
 from tilestep import popart
 
 W = np.array([1.0, 2.0], np.float32)
@@ -38,9 +39,7 @@ def weights(session: Any) -> np.ndarray[Any, Any]:
     return read["w"]
 
 
-@pytest.mark.parametrize(
-    "method", ["getIr", "_serializeIr", "connectStreamToCallback", "connectStream", "connectHostFunction", "_setDeviceInfo"]
-)
+@each("method", ["getIr", "_serializeIr", "connectStreamToCallback", "connectStream", "connectHostFunction", "_setDeviceInfo"])
 def test_what_has_no_meaning_is_refused_with_a_way_out(method: str) -> None:
     with pytest.raises(popart.popart_exception, match=rf"^Session\.{method} is not supported by tilestep: .*\. To go on: .*\.$"):
         getattr(training(), method)(popart.IrSerializationFormat.JSON)

@@ -14,10 +14,11 @@ SMOOTH = [*elementwise.SMOOTH, *arrays.SMOOTH, *layers.SMOOTH]
 KINKS = [*elementwise.KINKS, *arrays.KINKS, *layers.KINKS]
 
 
-# Operators whose programs take long to compile, and that leave their derivatives to JAX.
+# Operators whose programs take long to compile, and that leave derivatives to JAX. If, Loop and Scan have tests of their gradients.
 LONG = {
-    *("CausalConvWithState", "DeformConv", "DFT", "FlexAttention", "GridSample", "GRU", "LinearAttention", "MaxRoiPool", "RNN", "RoiAlign"),
-    *("STFT", "SVMClassifier", "SVMRegressor"),
+    *("Adagrad", "Adam", "Attention", "CausalConvWithState", "DeformConv", "DFT", "FlexAttention", "GridSample", "GRU", "If"),
+    *("LinearAttention", "Loop", "LSTM", "MaxRoiPool", "Momentum", "RNN", "RoiAlign", "Scan", "SequenceMap", "STFT"),
+    *("SVMClassifier", "SVMRegressor", "SwiGLU"),
 }
 
 
@@ -42,6 +43,7 @@ def test_derivatives_are_between_the_slopes_where_there_are_two() -> None:
     require_slopes(first_of_each(KINKS))
 
 
+@pytest.mark.process  # asks for the bodies of functions
 @pytest.mark.slow
 def test_derivatives_of_further_cases_are_slopes() -> None:
     require_slopes(first_of_each(SMOOTH, others=True))

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from tests.together import each
 from tilestep.popart.session.emulation.schedules import cycles_of, one_by_one
 from tilestep.train.schedules.tasks import SLOTS, Kind, Task
 
@@ -15,8 +16,8 @@ def _begins(stages: int, depth: int, *, training: bool = True, stale_weights: bo
     return dict(schedule.simulate(SLOTS).begin)
 
 
-@pytest.mark.parametrize("stages", [2, 3, 4])
-@pytest.mark.parametrize("more", [0, 1, 5])
+@each("stages", [2, 3, 4])
+@each("more", [0, 1, 5])
 def test_a_stage_keeps_what_microbatches_need_that_come_back_later(stages: int, more: int) -> None:
     last = stages - 1
     schedule = cycles_of(range(stages), 2 * last + 1 + more, training=True)

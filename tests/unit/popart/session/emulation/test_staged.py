@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.processes import run_python
 from tests.unit.popart.session.emulation.models import Chain, device, emulated, off_chip, options, planned
 from tilestep import popart
 from tilestep.popart.exceptions import OutOfMemoryException, popart_runtime_error
 from tilestep.popart.session.emulation import StagedEmulation, emulation_options, staged_program
 from tilestep.popart.session.emulation.watched import summary, watched_sessions
 from tilestep.report.reader import open_report
-from tilestep.sim import System
 
-ROOT = Path(__file__).resolve().parents[5]
 PLAIN = Chain(ipus=range(2))
 PIPELINE = Chain(ipus=range(2), dropped=True)
 ACCUMULATING = options(accumulation=4)
@@ -51,6 +48,7 @@ def test_cycles_are_those_of_the_last_call_and_the_same_each_time() -> None:
     assert first.total_cycles() > second.total_cycles() > 2 * took[0]
 
 
+@pytest.mark.slow
 def test_several_sessions_have_machines_of_their_own() -> None:
     small = emulated(PLAIN, ACCUMULATING, tiles=20)
     large = emulated(PLAIN, ACCUMULATING, tiles=64)
@@ -68,7 +66,7 @@ def test_several_sessions_have_machines_of_their_own() -> None:
     [
         ("pipeline cycles", options(accumulation=4), 2, 8),
         ("stale", options(), 7, 7),
-        ("sequential", options(pipelined=False), 3, 3),
+        pytest.param("sequential", options(pipelined=False), 3, 3, marks=pytest.mark.slow),
         ("sequential", options(pipelined=False, accumulation=2), 3, 6),
     ],
 )
@@ -89,6 +87,7 @@ def test_replicas_are_copies_of_the_pipeline_on_further_ipus() -> None:
     assert two.cycles() > emulated(PIPELINE, ACCUMULATING, num_ipus=4).cycles()  # gradients are summed
 
 
+@pytest.mark.slow
 def test_stages_may_share_an_ipu() -> None:
     emulation = emulated(Chain(ipus=[0, 1, 0]), options(accumulation=6))
     stages = {run.stage: run.ipu_numbers for run in emulation.report().execution.runs if run.stage >= 0 and run.in_detail}
@@ -105,14 +104,10 @@ def test_the_forward_part_alone_takes_less_and_leaves_the_state_as_it_is() -> No
     assert emulation.cycles() == whole
 
 
-def test_ipus_without_a_stage_are_left_out() -> None:
+def test_ipus_without_a_stage_are_left_out_and_inference_has_no_backward() -> None:
     emulation = emulated(Chain(ipus=[2, 3]), options(), batches=4, training=False)
     assert [emulation.inner_cycles(ipu) > 0 for ipu in range(4)] == [False, False, True, True]
-
-
-def test_inference_has_no_backward() -> None:
-    report = emulated(PIPELINE, options(), batches=5, training=False).report()
-    assert {run.task for run in report.execution.runs if run.stage >= 0} == {"forward"}
+    assert {run.task for run in emulation.report().execution.runs if run.stage >= 0} == {"forward"}
 
 
 def test_reports_count_from_a_reset_on() -> None:
@@ -125,7 +120,7 @@ def test_reports_count_from_a_reset_on() -> None:
 
 
 def test_weights_that_are_read_take_time(called: StagedEmulation) -> None:
-    emulation = emulated(PLAIN, ACCUMULATING)
+    emulation = emulated(PLAIN, ACCUMULATING, calls=1)
     before = emulation.total_cycles()
     emulation.weights_to_host()
     assert emulation.total_cycles() > before
@@ -160,6 +155,7 @@ def test_a_stash_that_does_not_fit_is_named_with_the_way_out_which_does_what_it_
     assert f"{emulated(chain, chosen, tiles=9, calls=0).tile_bytes(0):,}" == found[1]
 
 
+@pytest.mark.slow
 def test_recomputation_is_no_way_out_where_it_is_on_or_nothing_waits() -> None:
     assert "which is not enough by itself" in refused(5)
     assert "autoRecomputation" not in refused(5, autoRecomputation=popart.RecomputationType.Pipeline)
@@ -172,6 +168,7 @@ def test_it_runs_anyway_where_the_settings_say_so(monkeypatch: pytest.MonkeyPatc
     assert emulated(chain, options(accumulation=4), tiles=4, settings=emulation_options()).cycles() > 0
 
 
+@pytest.mark.slow
 def test_all_microbatches_of_an_anchor_leave_and_the_last_alone_costs_less() -> None:
     def bytes_out(kind: str) -> int:
         chain = Chain(ipus=range(2), anchors={"y0": kind})
@@ -184,23 +181,14 @@ def test_all_microbatches_of_an_anchor_leave_and_the_last_alone_costs_less() -> 
 @pytest.mark.parametrize(
     ("chain", "chosen", "further"),
     [
-        (PLAIN, ACCUMULATING, {}),
         (Chain(ipus=range(2), dropped=True, anchors={"loss": "All", "y0": "Sum"}), ACCUMULATING, {"pattern": "singlePipeline"}),
-        (Chain(ipus=(0, 1, 0, 1), phased=True), options(phases=4), {}),
+        pytest.param(PLAIN, ACCUMULATING, {}, marks=pytest.mark.slow),
+        pytest.param(Chain(ipus=(0, 1, 0, 1), phased=True), options(phases=4), {}, marks=pytest.mark.slow),
     ],
 )
 def test_equal_calls_in_a_row_have_the_figures_that_each_by_itself_would_have(
-    chain: Chain, chosen: popart.SessionOptions, further: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    chain: Chain, chosen: popart.SessionOptions, further: dict[str, Any]
 ) -> None:
-    at_once: list[int] = []
-    advance = System.advance
-
-    def noted(self: System, earlier: Any, now: Any, times: int) -> None:
-        at_once.append(times)
-        advance(self, earlier, now, times)
-
-    monkeypatch.setattr(System, "advance", noted)
-
     def figures(*, one_by_one: bool) -> list[int]:
         emulation = emulated(chain, chosen, **further)
         for times in [1] * 12 if one_by_one else [12]:
@@ -214,10 +202,7 @@ def test_equal_calls_in_a_row_have_the_figures_that_each_by_itself_would_have(
         inner = [emulation.inner_cycles(ipu) for ipu in range(emulation.machine.num_ipus)]
         return [emulation.cycles(), emulation.total_cycles(), *inner, runs]
 
-    expected = figures(one_by_one=True)
-    assert at_once == []
-    assert figures(one_by_one=False) == expected
-    assert at_once == [8]  # three calls show that they are alike, and the last one is timed; a report keeps the events of all
+    assert figures(one_by_one=False) == figures(one_by_one=True)
 
 
 def test_a_loss_leaves_its_ipu_only_if_it_is_anchored_and_once() -> None:
@@ -232,11 +217,21 @@ def test_a_loss_leaves_its_ipu_only_if_it_is_anchored_and_once() -> None:
     assert nothing[0] < last[0] <= every[0]
 
 
-@pytest.mark.parametrize("name", ["w0_0", "Gradient___w0_0", "Accl___w0_0", "x", "y1", "UpdatedVar___w1_0"])
-def test_any_tensor_may_be_anchored(name: str, chain_cycles: int) -> None:
-    assert emulated(Chain(ipus=range(2), anchors={name: "All"}), ACCUMULATING).cycles() > chain_cycles
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("w0_0", "Gradient___w0_0", "Accl___w0_0", "x", "y1", "UpdatedVar___w1_0"),
+        *(
+            pytest.param((name,), marks=pytest.mark.slow)
+            for name in ("w0_0", "Gradient___w0_0", "Accl___w0_0", "x", "y1", "UpdatedVar___w1_0")
+        ),
+    ],
+)
+def test_any_tensor_may_be_anchored(names: tuple[str, ...], chain_cycles: int) -> None:
+    assert emulated(Chain(ipus=range(2), anchors=dict.fromkeys(names, "All")), ACCUMULATING).cycles() > chain_cycles
 
 
+@pytest.mark.slow
 def test_what_is_off_chip_takes_less_of_the_tiles_and_more_time() -> None:
     chain = Chain(ipus=range(2), width=128)
     kept, away = (
@@ -247,24 +242,22 @@ def test_what_is_off_chip_takes_less_of_the_tiles_and_more_time() -> None:
     assert away.tile_bytes(0) <= kept.tile_bytes(0)
 
 
-def test_the_command_line_sees_it() -> None:
+def test_the_command_line_sees_it_and_its_report_is_written_where_the_options_say(tmp_path: Path) -> None:
+    settings = emulation_options({"autoReport.outputExecutionProfile": "true", "autoReport.directory": str(tmp_path)})
     with watched_sessions() as found:
-        emulation = emulated(PLAIN, ACCUMULATING, name="mine")
+        emulation = emulated(PLAIN, ACCUMULATING, name="mine", settings=settings)
     text = summary(found)
     assert text.startswith(f"session 'mine' on {emulation.machine.name}\n")
     assert "stage 1 forward and backward" in " ".join(text.split())
-
-
-def test_its_report_is_written_where_the_options_say(tmp_path: Path) -> None:
-    settings = emulation_options({"autoReport.outputExecutionProfile": "true", "autoReport.directory": str(tmp_path)})
-    emulation = emulated(PLAIN, ACCUMULATING, name="kept", settings=settings)
     path = emulation.profile_path
     emulation.close()
     assert len(open_report(path).execution.runs) == len(emulation.report().execution.runs)
 
 
+@pytest.mark.process
 def test_the_first_sessions_of_a_process_have_equal_figures_and_their_reports_are_written_when_it_ends(tmp_path: Path) -> None:
     program = f"""
+from tests.processes import run_python
 from tests.unit.popart.session.emulation.models import Chain, emulated, options
 from tilestep.popart.session.emulation import emulation_options
 settings = emulation_options({{"autoReport.outputExecutionProfile": "true", "autoReport.directory": {str(tmp_path)!r}}})
@@ -272,7 +265,7 @@ for further in ({{}}, {{"settings": settings, "name": "gone"}}):
     session = emulated(Chain(ipus=range(2)), options(accumulation=4), **further)
     print(session.cycles(), session.total_cycles(), session.tile_bytes(0), session.tile_bytes(1))
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = run_python("-c", program)
     assert (done.returncode, done.stderr) == (0, "")
     first, second = done.stdout.splitlines()
     assert first == second

@@ -35,9 +35,9 @@ def edits(chain: Chain, chosen: Any, **further: Any) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("chain", "chosen", "training"),
     [
-        (CHAIN, options(accumulation=4), True),
-        (WIDE, options(), True),
-        (WIDE, options(pipelined=False, accumulation=8), True),
+        pytest.param(WIDE, options(), True, marks=pytest.mark.slow),
+        pytest.param(CHAIN, options(accumulation=4), True, marks=pytest.mark.slow),
+        pytest.param(WIDE, options(pipelined=False, accumulation=8), True, marks=pytest.mark.slow),
         (Chain(ipus=[0, 1, 0], phased=True, width=64), options(phases=3), False),
     ],
 )
@@ -92,21 +92,28 @@ def test_a_scope_is_its_operator(scope: str, operator: str) -> None:
 
 
 def test_inputs_that_a_stage_waits_for_are_tensors_of_the_model_and_io_tiles_an_option() -> None:
-    [finding] = [found for found in profile(WIDE, options(), tiles=1472, batches=8)["findings"] if found["kind"] == "feeds"]
+    findings = profile(WIDE, options(), tiles=1472, batches=8)["findings"]
+    [finding] = [found for found in findings if found["kind"] == "feeds"]
     assert "SessionOptions.numIOTiles = 32" in finding["text"]
     assert finding["edit"] in ("SessionOptions.numIOTiles = 32", "make x FLOAT16")
 
 
+@pytest.mark.slow
 def test_who_has_io_tiles_is_not_told_to_take_some() -> None:
     settings = EmulationOptions(plan=PlanOptions(num_io_tiles=32))
     assert "numIOTiles" not in str(profile(WIDE, options(), tiles=1472, batches=8, settings=settings)["findings"])
 
 
-def test_stages_that_take_turns_are_told_to_pipeline_and_phases_are_not() -> None:
+def test_stages_that_take_turns_are_told_to_pipeline() -> None:
     shared: dict[str, Any] = {"tiles": 16, "batches": 16, "training": False, "calls": 8}
     large = Chain(ipus=range(2), width=256, rows=4, layers=2)
     assert edits(large, options(pipelined=False), **shared).get("bubbles") == "SessionOptions.enablePipelining = True"
-    assert "bubbles" not in edits(large, options(), **shared)
+
+
+@pytest.mark.slow
+def test_stages_of_a_pipeline_and_phases_are_not_told_to_pipeline() -> None:
+    shared: dict[str, Any] = {"tiles": 16, "batches": 16, "training": False, "calls": 8}
+    assert "bubbles" not in edits(Chain(ipus=range(2), width=256, rows=4, layers=2), options(), **shared)
     phased = Chain(ipus=[0, 1], width=256, rows=4, layers=2, phased=True)
     assert "bubbles" not in edits(phased, options(phases=2), **shared)
 
@@ -120,6 +127,7 @@ def test_a_pipeline_that_is_empty_for_long_is_told_which_number_to_raise_and_wit
     assert stale["bubbles"].startswith("batchesPerStep of DataFlow: ")
 
 
+@pytest.mark.slow
 def test_a_pipeline_of_many_microbatches_is_not() -> None:
     assert "bubbles" not in edits(Chain(ipus=range(2), width=256), options(accumulation=64), calls=8)
 
@@ -131,6 +139,7 @@ def test_the_summary_says_what_each_ipu_does() -> None:
     assert "is the slowest" in table[3]
 
 
+@pytest.mark.slow
 def test_what_a_microbatch_takes_does_not_depend_on_the_updates_of_a_call() -> None:
     def takes(batches: int) -> str:
         text = emulated(CHAIN, options(accumulation=4), batches=batches, calls=3).summary()

@@ -68,6 +68,6 @@ def test_weights_that_the_host_reads_after_each_run_are_told_what_one_read_saves
 
 
 @pytest.mark.parametrize("of", [one_stage, staged])
-@pytest.mark.parametrize("reads", [0, 1])
+@pytest.mark.parametrize("reads", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_weights_that_the_host_reads_once_need_no_advice(of: Any, reads: int) -> None:
     assert not about_reads(of(reads))

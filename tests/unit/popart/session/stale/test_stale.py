@@ -27,19 +27,7 @@ from tilestep import popart
 from tilestep.popart import popart_exception
 
 
-@pytest.mark.parametrize(
-    "stages",
-    [
-        3,
-        *(
-            pytest.param(stages, marks=pytest.mark.slow)
-            for stages in (
-                2,
-                4,
-            )
-        ),
-    ],
-)
+@pytest.mark.parametrize("stages", [3, *(pytest.param(stages, marks=pytest.mark.slow) for stages in (2, 4))])
 def test_a_session_computes_what_a_stale_pipeline_does(stages: int) -> None:
     model = chain(stages)
     batches = 2 * stages + 2
@@ -54,7 +42,7 @@ def test_a_session_computes_what_a_stale_pipeline_does(stages: int) -> None:
         close(weight, expected.weights[name])
 
 
-@pytest.mark.parametrize("stages", [2, *(pytest.param(stages, marks=pytest.mark.slow) for stages in (3,))])
+@pytest.mark.parametrize("stages", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_what_is_computed_again_is_computed_with_the_newest_weights(stages: int) -> None:
     model = chain(stages)
     runs = [inputs(2 * stages + 2)]
@@ -70,19 +58,7 @@ def test_what_is_computed_again_is_computed_with_the_newest_weights(stages: int)
     assert any(np.abs(weight - expected.weights[name]).max() > 1e-4 for name, weight in without.weights.items())
 
 
-@pytest.mark.parametrize(
-    "stages",
-    [
-        3,
-        *(
-            pytest.param(stages, marks=pytest.mark.slow)
-            for stages in (
-                2,
-                4,
-            )
-        ),
-    ],
-)
+@pytest.mark.parametrize("stages", [3, *(pytest.param(stages, marks=pytest.mark.slow) for stages in (2, 4))])
 def test_versions_of_weights(stages: int) -> None:
     """Each product with `v` shows which version of `v` forward had, and the gradient that it passes on shows which backward had."""
     model, batches = chain(stages), 3 * stages
@@ -159,7 +135,7 @@ def test_every_n_is_refused(explicit: bool) -> None:
         )
 
 
-@pytest.mark.parametrize("name", ["w1", "v0"])
+@pytest.mark.parametrize("name", ["w1", pytest.param("v0", marks=pytest.mark.slow)])
 def test_adam_updates_each_weight_by_itself(name: str) -> None:
     """The step that Adam counts is that of the weight, and its moments are made of that weight's own gradients."""
     model, batches = chain(2), 6
@@ -277,24 +253,24 @@ def test_two_readers_on_two_ipus_are_refused() -> None:
         )
 
 
-def test_dropout_drops_the_same_in_backward() -> None:
-    """With the result computed again, too."""
-    for recomputes in (popart.RecomputationType.NoRecompute, popart.RecomputationType.Pipeline):
-        builder = popart.Builder()
-        x = builder.addInputTensor("FLOAT", [ROWS, WIDTH], "x")
-        w = builder.addInitializedInputTensor(np.ones(WIDTH, np.float32), "w")
-        with builder.virtualGraph(0), builder.pipelineStage(0):
-            h = builder.aiOnnx.mul([x, w])
-            d = builder.aiOnnx.dropout([h], 1, 0.5)[0]
-        with builder.virtualGraph(1), builder.pipelineStage(1):
-            loss = builder.aiGraphcore.l1loss([d], 1.0, reduction=popart.ReductionType.Sum)
-        model = Chain(builder.getModelProto(), loss, [], {})
-        chosen = options(autoRecomputation=recomputes)
-        found = run(session(model, [d, f"Gradient___{h}"], 5, chosen=chosen), np.abs(inputs(5)) + 0.1)
-        dropped = found[d] == 0
-        assert 0 < dropped.mean() < 1
-        np.testing.assert_array_equal(found[f"Gradient___{h}"] == 0, dropped)
-        assert (dropped[0] != dropped[1]).any()
+@pytest.mark.parametrize("again", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_dropout_drops_the_same_in_backward(again: bool) -> None:
+    recomputes = popart.RecomputationType.Pipeline if again else popart.RecomputationType.NoRecompute
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [ROWS, WIDTH], "x")
+    w = builder.addInitializedInputTensor(np.ones(WIDTH, np.float32), "w")
+    with builder.virtualGraph(0), builder.pipelineStage(0):
+        h = builder.aiOnnx.mul([x, w])
+        d = builder.aiOnnx.dropout([h], 1, 0.5)[0]
+    with builder.virtualGraph(1), builder.pipelineStage(1):
+        loss = builder.aiGraphcore.l1loss([d], 1.0, reduction=popart.ReductionType.Sum)
+    model = Chain(builder.getModelProto(), loss, [], {})
+    chosen = options(autoRecomputation=recomputes)
+    found = run(session(model, [d, f"Gradient___{h}"], 5, chosen=chosen), np.abs(inputs(5)) + 0.1)
+    dropped = found[d] == 0
+    assert 0 < dropped.mean() < 1
+    np.testing.assert_array_equal(found[f"Gradient___{h}"] == 0, dropped)
+    assert (dropped[0] != dropped[1]).any()
 
 
 def test_replicas_with_equal_inputs_are_one_with_twice_the_learning_rate() -> None:

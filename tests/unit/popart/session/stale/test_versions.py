@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from tests.together import each
 from tilestep.popart import popart_exception
 from tilestep.popart.session.staging import SessionStage, Staging
 from tilestep.popart.session.stale.versions import Versions
@@ -50,7 +51,7 @@ def by_cycles(readers: Sequence[Sequence[str]]) -> dict[tuple[str, int, int, str
     return found
 
 
-@pytest.mark.parametrize(
+@each(
     "readers",
     [
         (("a",), ("b",)),
@@ -60,7 +61,6 @@ def by_cycles(readers: Sequence[Sequence[str]]) -> dict[tuple[str, int, int, str
         (("a",), ("a", "b"), (), ("a", "b")),
         ((), ("a",), (), ("a",), ("b",)),
     ],
-    ids=str,
 )
 def test_versions_are_those_of_the_cycles(readers: Sequence[Sequence[str]]) -> None:
     names = sorted({name for own in readers for name in own})

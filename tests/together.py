@@ -56,7 +56,7 @@ _cases: Final[list[object]] = []  # that are under way, the outermost first
 
 @contextlib.contextmanager
 def one_program() -> Iterator[None]:
-    """What is handed to `compiled` within it is compiled at its end."""
+    """What is handed to `compiled` within it is compiled at its end, or at that of another one around it."""
     if _open:
         yield
         return
