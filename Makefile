@@ -13,8 +13,6 @@ NATIVE := $(wildcard src/tilestep/*/native/*.[ch])
 # A Python newer than the oldest supported one, for what a newer JAX asks; empty if this machine has none.
 PYTHON_NEWEST ?= $(shell $(PYTHON) scripts/newest_python.py)
 NEWEST := $(if $(PYTHON_NEWEST),.venv-newest)
-# What tests of the package need, without the tools of the checks, of pages and of the documentation.
-NEEDED_BY_TESTS := hypothesis pytest pytest-timeout pytest-xdist
 PIP_INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 # Nothing of the caller's own Python set-up may leak into the environment.
@@ -30,7 +28,7 @@ help: ## list the targets
 demo: $(VENV)/.ready-demo ## train a digits classifier on an emulated IPU, and show what it would have cost
 	$(VENV)/bin/tilestep run examples/mnist_classifier.py
 
-test: $(VENV)/.ready-test $(NEWEST:=/.ready-newest) ## format, lint, types and tests, a part of them with the newest Python too: all that CI runs
+test: $(VENV)/.ready-test $(NEWEST:=/.ready-test) ## format, lint, types and tests, a part of them with the newest Python too: all that CI runs
 	VENV=$(VENV) NEWEST=$(NEWEST) scripts/check
 
 test-all: $(VENV)/.ready-test-all $(NEWEST:=/.ready-test-all) ## the same, long tests included, and all of them with both Pythons
@@ -86,10 +84,6 @@ $(VENV)/.created:
 %/.ready-test: %/.created pyproject.toml setup.py constraints.txt $(NATIVE)
 	$(PIP_INSTALL) '.[dev]'
 	@touch $@ $*/.ready-demo
-
-%/.ready-newest: %/.created pyproject.toml setup.py constraints.txt $(NATIVE)
-	$(PIP_INSTALL) '.[examples,onnx]' $(NEEDED_BY_TESTS)
-	@touch $@
 
 %/.ready-test-all: %/.ready-test
 	$(PIP_INSTALL) '.[dev,programs,torch]'

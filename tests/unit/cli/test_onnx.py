@@ -78,6 +78,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
+@pytest.mark.door
 def test_a_model_is_shown_and_priced_for_each_batch(folder: Path, tmp_path: Path, run_all: RunAll, rows_of: RowsOf) -> None:
     json_path, report = tmp_path / "figures.json", tmp_path / "report"
     path = str(folder / "wide.onnx")

@@ -273,6 +273,7 @@ def test_findings_that_save_little_are_named_if_all_are_asked_for(tilestep_run: 
     assert "do not return f32[] from jit__lambda" in every
 
 
+@pytest.mark.door
 def test_options_choose_the_machine_and_where_the_profile_goes(tmp_path: Path, tilestep_run: TilestepRun) -> None:
     document, report = tmp_path / "profile.json", tmp_path / "new" / "report"
     done = tilestep_run(

@@ -46,6 +46,7 @@ def tilestep_run(run_python: RunPython) -> RunPython:
     return functools.partial(run_python, "-m", "tilestep", "run")
 
 
+@pytest.mark.door
 def test_the_program_gets_tilesteps_popart_and_its_own_arguments(program: str, tilestep_run: RunPython) -> None:
     done = tilestep_run("--popart", program, "--machine", "a")
     assert (done.returncode, done.stdout.splitlines(), done.stderr) == (

@@ -24,6 +24,7 @@ def runs(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.door
 def test_a_folder_gets_its_page(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "html", str(runs / "five")]) == 0
     out, err = capsys.readouterr()
