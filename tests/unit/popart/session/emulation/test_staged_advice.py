@@ -123,6 +123,10 @@ def test_a_pipeline_that_is_empty_for_long_is_told_which_number_to_raise_and_wit
     [bubbles] = [finding for finding in found if finding["kind"] == "bubbles"]
     assert bubbles["edit"].startswith("SessionOptions.accumulationFactor: 40 in place of 5")
     assert bubbles["code"] == "found.accumulationFactor = 40"
+
+
+@pytest.mark.slow
+def test_a_pipeline_of_stale_weights_is_told_to_have_more_batches() -> None:
     stale = edits(Chain(ipus=range(4), width=256), options(), batches=7, calls=8)
     assert stale["bubbles"].startswith("batchesPerStep of DataFlow: ")
 
