@@ -18,9 +18,10 @@ import numpy as np
 import optax
 import pytest
 
-from tests.unit.train.moments import After, At, Moment, Never, Several, ctrl_c_heard, some_events, some_gaps, twice_before
+from tests.unit.train.moments import After, At, Moment, Never, Several, at_calls, ctrl_c_heard, some_events, some_gaps, twice
 from tilestep.errors import LoopInterrupt
 from tilestep.train import InfeedQueue, OutfeedQueue, loop_state
+from tilestep.train.calling import arguments_of
 from tilestep.train.ctrl_c import CtrlC
 from tilestep.train.feeds.prefetch import Feeder
 from tilestep.train.pipeline.pipeline import Pipeline
@@ -62,10 +63,11 @@ class Form:
     aux: bool = False
     key: bool = False
     eager: bool = False
+    platform: str = "cpu"
 
     def pipeline(self) -> Pipeline:
         settings = {"program": "stages", "replicas": self.replicas, "strict": False, **self.settings}
-        return Pipeline(self.stages, self.optimizer, COUNT, **settings)
+        return Pipeline(self.stages, self.optimizer, COUNT, devices=jax.devices(self.platform), **settings)
 
     def init(self, pipeline: Pipeline) -> Any:
         rng = np.random.default_rng(0)
@@ -108,6 +110,7 @@ FORMS = {
     "offloaded": Form(settings={"offload_optimizer_state": True, "offload_activations": True, "recompute": "full"}),
     "sums": Form(settings={"accumulate_outfeed": True, "outfeed_loss": True}),
     "without jit": Form(eager=True),
+    "emulated IPUs": Form(platform="ipu"),
 }
 FAST = ("grouped", "one program", "stashed", "inference")
 
@@ -285,14 +288,12 @@ def test_the_values_after_interruptions_are_those_of_jax_alone() -> None:
         (OutfeedQueue, "reserve"),
     ],
 )
-def test_ctrl_cs_while_a_feed_changes_leave_it_to_the_next_run(owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_cs_while_a_feed_changes_leave_it_to_the_next_run(owner: Any, name: str) -> None:
     form = FORMS["grouped"]
     pipeline, leaves, results = expected("grouped")
     infeed, outfeed = form.infeed(), OutfeedQueue()
-    with monkeypatch.context() as patch:
-        patch.setattr(owner, name, twice_before(getattr(owner, name)))
-        with pytest.raises(LoopInterrupt) as caught:
-            pipeline.run(form.init(pipeline), infeed, outfeed, repeat_count=UPDATES)
+    with pytest.raises(LoopInterrupt) as caught, at_calls({getattr(owner, name): twice}):
+        pipeline.run(form.init(pipeline), infeed, outfeed, repeat_count=UPDATES)
     done = caught.value.steps
     assert (infeed.consumed, len(outfeed)) == (done * COUNT, done * COUNT)
     state = caught.value.state
@@ -302,25 +303,13 @@ def test_ctrl_cs_while_a_feed_changes_leave_it_to_the_next_run(owner: Any, name:
     jax.tree.map(np.testing.assert_array_equal, outfeed.dequeue(), results)
 
 
-def test_a_ctrl_c_while_a_run_cleans_up_after_another_one_leaves_its_queues_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ctrl_c_while_a_run_cleans_up_after_another_one_leaves_its_queues_free() -> None:
     form = FORMS["grouped"]
     pipeline, leaves, results = expected("grouped")
     infeed, outfeed = form.infeed(), OutfeedQueue()
-    use_held, give_back_held = InfeedQueue.use_held, Feeder.give_back_held
-
-    def first(queue: InfeedQueue) -> None:
-        use_held(queue)
-        signal.raise_signal(signal.SIGINT)
-
-    def second(feeder: Feeder) -> None:
-        signal.raise_signal(signal.SIGINT)
-        give_back_held(feeder)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(InfeedQueue, "use_held", first)
-        patch.setattr(Feeder, "give_back_held", second)
-        with pytest.raises(LoopInterrupt) as caught:
-            pipeline.run(form.init(pipeline), infeed, outfeed, repeat_count=UPDATES)
+    once = lambda: signal.raise_signal(signal.SIGINT)  # noqa: E731
+    with pytest.raises(LoopInterrupt) as caught, at_calls({InfeedQueue.use_held: once, Feeder.give_back_held: once}):
+        pipeline.run(form.init(pipeline), infeed, outfeed, repeat_count=UPDATES)
     assert (caught.value.steps, infeed.consumed) == (1, COUNT)
     state = pipeline.run(caught.value.state, infeed, outfeed, repeat_count=UPDATES - 1)
     require_same(state, leaves)
@@ -360,27 +349,12 @@ def test_ctrl_c_wherever_python_looks_for_one(name: str) -> None:
         finished(name, form.infeed(depth=3), At(event, Pipeline.run, after=CtrlC.end), rng)
 
 
-def twice(*_: object) -> None:
-    signal.raise_signal(signal.SIGINT)
-    signal.raise_signal(signal.SIGINT)
-
-
 @pytest.mark.parametrize("name", ["grouped", "stashed", "one program"])
-def test_a_second_ctrl_c_ends_an_update_whose_elements_come_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    form, calls = FORMS[name], 0
+def test_a_second_ctrl_c_ends_an_update_whose_elements_come_again(name: str) -> None:
+    form = FORMS[name]
     pipeline, leaves, results = expected(name)
-    take = InfeedQueue.take
-
-    def interrupted(*args: Any, **settings: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == 2 * COUNT + 3:
-            twice()
-        return take(*args, **settings)
-
-    monkeypatch.setattr(InfeedQueue, "take", interrupted)
     infeed, outfeed = form.infeed(), OutfeedQueue()
-    with pytest.raises(LoopInterrupt) as caught:
+    with pytest.raises(LoopInterrupt) as caught, at_calls({arguments_of: twice}, number=2 * COUNT + 3):
         pipeline.run(form.init(pipeline), infeed, outfeed, repeat_count=UPDATES)
     assert (caught.value.steps, infeed.consumed, len(outfeed)) == (2, 2 * COUNT, 2 * COUNT)
     jax.tree.map(np.testing.assert_array_equal, caught.value.outputs, jax.tree.map(lambda leaf: leaf[COUNT : 2 * COUNT], results))
@@ -389,25 +363,15 @@ def test_a_second_ctrl_c_ends_an_update_whose_elements_come_again(name: str, mon
     jax.tree.map(np.testing.assert_array_equal, outfeed.dequeue(), results)
 
 
-def test_a_second_ctrl_c_while_parameters_are_donated_tells_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    form, calls = FORMS["grouped"], 0
+def test_a_second_ctrl_c_while_parameters_are_donated_tells_no_state() -> None:
+    form = FORMS["grouped"]
     pipeline, leaves, _ = expected("grouped")
-    update = Updater.update_one
-
-    def interrupted(updater: Updater, *args: Any) -> None:
-        nonlocal calls
-        calls += 1
-        update(updater, *args)
-        if calls == 3:  # in the second update of two stages
-            twice()
-
     infeed, outfeed, start = form.infeed(), OutfeedQueue(), form.init(pipeline)
     saved = pipeline.run(start, infeed, outfeed)
     saved, position, state = jax.tree.map(np.asarray, saved), infeed.state(), saved
-    with monkeypatch.context() as patch:
-        patch.setattr(Updater, "update_one", interrupted)
-        with pytest.raises(KeyboardInterrupt) as caught:
-            pipeline.run(state, infeed, outfeed, repeat_count=UPDATES - 1)
+    # The third is in the second update of two stages.
+    with pytest.raises(KeyboardInterrupt) as caught, at_calls({Updater.update_one: twice}, after=True, number=3):
+        pipeline.run(state, infeed, outfeed, repeat_count=UPDATES - 1)
     assert not isinstance(caught.value, LoopInterrupt)
     lost: Any = caught.value
     assert (loop_state(lost), lost.state) == (None, None)
@@ -418,35 +382,21 @@ def test_a_second_ctrl_c_while_parameters_are_donated_tells_no_state(monkeypatch
     require_same(state, leaves)
 
 
-def test_a_second_ctrl_c_while_an_update_is_noted_waits_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_ctrl_c_while_an_update_is_noted_waits_too() -> None:
     form = FORMS["grouped"]
-    use_held = InfeedQueue.use_held
-
-    def interrupted(queue: InfeedQueue) -> None:
-        twice()
-        use_held(queue)
-
     pipeline, infeed, outfeed = expected("grouped")[0], form.infeed(), OutfeedQueue()
-    monkeypatch.setattr(InfeedQueue, "use_held", interrupted)
-    with pytest.raises(LoopInterrupt) as caught:
+    with pytest.raises(LoopInterrupt) as caught, at_calls({InfeedQueue.use_held: twice}):
         pipeline.run(form.init(pipeline), infeed, outfeed, repeat_count=UPDATES)
     assert (caught.value.steps, infeed.consumed, len(outfeed)) == (1, COUNT, COUNT)
 
 
-def test_an_interrupted_step_tells_the_state_and_what_it_would_have_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_step_tells_the_state_and_what_it_would_have_returned() -> None:
     form = FORMS["grouped"]
     pipeline, _, results = expected("grouped")
-    run = Engine.run
-
-    def interrupted(*args: Any) -> Any:
-        signal.raise_signal(signal.SIGINT)
-        return run(*args)
-
     elements = list(form.elements(wait_wall_s=0.0)())[:COUNT]
     batch = jax.tree.map(lambda *leaves: np.stack(leaves), *elements)
     state = form.init(pipeline)
-    monkeypatch.setattr(Engine, "run", interrupted)
-    with pytest.raises(LoopInterrupt) as caught:
+    with pytest.raises(LoopInterrupt) as caught, at_calls({Engine.run: lambda: signal.raise_signal(signal.SIGINT)}):
         pipeline.step(state, batch)
     reached = loop_state(caught.value)
     assert reached is not None
