@@ -5,10 +5,16 @@ SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+.SECONDARY:
 
 PYTHON ?= python3
 VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
 NATIVE := $(wildcard src/tilestep/*/native/*.[ch])
+# A Python newer than the oldest supported one, for what a newer JAX asks; empty if this machine has none.
+PYTHON_NEWEST ?= $(shell $(PYTHON) scripts/newest_python.py)
+NEWEST := $(if $(PYTHON_NEWEST),.venv-newest)
+# What tests of the package need, without the tools of the checks, of pages and of the documentation.
+NEEDED_BY_TESTS := hypothesis pytest pytest-timeout pytest-xdist
 PIP_INSTALL = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable
 
 # Nothing of the caller's own Python set-up may leak into the environment.
@@ -16,7 +22,7 @@ unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONUSERBASE PYTHONWARNINGS VIRTU
 unexport PIP_PREFIX PIP_REQUIREMENT PIP_ROOT PIP_TARGET PIP_USER
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help demo test test-all check format docs docs-links wheel clean
+.PHONY: help demo test test-all newest check format docs docs-links wheel clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -24,11 +30,18 @@ help: ## list the targets
 demo: $(VENV)/.ready-demo ## train a digits classifier on an emulated IPU, and show what it would have cost
 	$(VENV)/bin/tilestep run examples/mnist_classifier.py
 
-test: $(VENV)/.ready-test ## format, lint, types and tests: all that CI runs
-	VENV=$(VENV) scripts/check
+test: $(VENV)/.ready-test $(NEWEST:=/.ready-newest) ## format, lint, types and tests, a part of them with the newest Python too: all that CI runs
+	VENV=$(VENV) NEWEST=$(NEWEST) scripts/check
 
-test-all: $(VENV)/.ready-test-all ## the same, long tests included
-	VENV=$(VENV) scripts/check --all
+test-all: $(VENV)/.ready-test-all $(NEWEST:=/.ready-test-all) ## the same, long tests included, and all of them with both Pythons
+	VENV=$(VENV) NEWEST=$(NEWEST) scripts/check --all
+
+newest: ## raise constraints.txt to the newest versions that there are, and run the tests with them and with the newest Python
+	$(or $(PYTHON_NEWEST),$(PYTHON)) scripts/prerequisites.py
+	$(or $(PYTHON_NEWEST),$(PYTHON)) -m venv --clear .venv-unbound
+	.venv-unbound/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	.venv-unbound/bin/python scripts/raise_bounds.py
+	VENV=.venv-unbound scripts/check
 
 check: $(VENV)/.ready-test ## format, lint, types and the unit tests of what differs from branch main, in two minutes at most
 	$(VENV)/bin/python scripts/check_change.py
@@ -58,14 +71,26 @@ $(VENV)/.created:
 	$(PYTHON) -m venv --clear $(VENV)
 	@touch $@
 
-$(VENV)/.ready-demo: $(VENV)/.created pyproject.toml setup.py constraints.txt $(NATIVE)
+.venv-newest/.created:
+	@$(PYTHON_NEWEST) scripts/prerequisites.py
+	$(PYTHON_NEWEST) -m venv --clear .venv-newest
+	@touch $@
+
+# The newest Python takes the newest JAX that constraints.txt allows.
+.venv-newest/.ready-%: VENV := .venv-newest
+
+%/.ready-demo: %/.created pyproject.toml setup.py constraints.txt $(NATIVE)
 	$(PIP_INSTALL) '.[examples]'
 	@touch $@
 
-$(VENV)/.ready-test: $(VENV)/.created pyproject.toml setup.py constraints.txt $(NATIVE)
+%/.ready-test: %/.created pyproject.toml setup.py constraints.txt $(NATIVE)
 	$(PIP_INSTALL) '.[dev]'
-	@touch $@ $(VENV)/.ready-demo
+	@touch $@ $*/.ready-demo
 
-$(VENV)/.ready-test-all: $(VENV)/.ready-test
+%/.ready-newest: %/.created pyproject.toml setup.py constraints.txt $(NATIVE)
+	$(PIP_INSTALL) '.[examples,onnx]' $(NEEDED_BY_TESTS)
+	@touch $@
+
+%/.ready-test-all: %/.ready-test
 	$(PIP_INSTALL) '.[dev,programs,torch]'
 	@touch $@

@@ -5,27 +5,52 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
+from typing import Any
 
+import jax
 import pytest
 from hypothesis import settings
 
+from tests import rebuilt_peak
 from tests.processes import QUICKLY_COMPILED
 
-os.environ.setdefault("XLA_FLAGS", QUICKLY_COMPILED)  # before JAX is imported; `make test-all` sets it empty
+gc.disable()  # until all tests are collected: what modules make stays
+os.environ.setdefault("XLA_FLAGS", QUICKLY_COMPILED)  # before JAX starts a platform; `make test-all` sets it empty
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jobs are started so, and tests send themselves Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-import jax
-
-from tests import compiled_once, rebuilt_peak
-
 jax.config.update("jax_num_cpu_devices", 8)  # decided once in a process; as many as the most that a test uses
 settings.register_profile("untimed", deadline=None)  # a machine may be slow
 settings.load_profile("untimed")
-compiled_once.share()
 rebuilt_peak.check_every_plan()
+_compiled = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The processes of a run share what is compiled, in JAX's own cache. `make test-all` compiles each program anew, as users do."""
+    if not os.environ["XLA_FLAGS"]:
+        return
+    folder = getattr(config, "workerinput", {}).get("compiled")
+    if folder is None:
+        config.stash[_compiled] = tempfile.TemporaryDirectory(prefix="compiled-")
+        folder = config.stash[_compiled].name
+    jax.config.update("jax_compilation_cache_dir", folder)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tells a worker the folder. Args: node: of pytest-xdist."""
+    if _compiled in node.config.stash:
+        node.workerinput["compiled"] = node.config.stash[_compiled].name
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _compiled in config.stash:
+        config.stash[_compiled].cleanup()
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +65,7 @@ def pytest_collection_finish() -> None:
     """Garbage is looked for seldom, and not among modules: of a process with so many objects it took an eighth of the time."""
     gc.collect()
     gc.freeze()
+    gc.enable()
     gc.set_threshold(100_000, 50, 100)
 
 

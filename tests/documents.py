@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _FENCE = re.compile(r"^(?:<!-- needs (\w+) -->\n)?```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_ANCHORED = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)#([^)\s]+)\)")
 _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]+)[^)]*\)")
 
 
@@ -53,6 +54,17 @@ def commands(block: Block) -> list[tuple[str, str]]:
 def local_links(markdown: str) -> Iterator[str]:
     """Targets of links to files of the project."""
     yield from (match[1] for match in _LINK.finditer(markdown))
+
+
+def links_to_anchors(markdown: str) -> Iterator[tuple[str, str]]:
+    """(page, anchor) of each link of a Markdown page to an anchor; the page is '' for its own."""
+    yield from (match.groups() for match in _ANCHORED.finditer(markdown))  # type: ignore[misc]
+
+
+def anchors(markdown: str) -> set[str]:
+    """The anchors of a page: its headings, as GitHub and Sphinx name them."""
+    headings = re.findall(r"^#{1,4} (.+)$", re.sub(r"^```.*?^```$", "", markdown, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", re.sub(r"\]\(.*?\)", "", heading).lower()).replace(" ", "-") for heading in headings}
 
 
 def apply(diff: Block, folder: Path) -> None:

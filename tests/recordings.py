@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import fcntl
+import functools
 import json
 import shutil
 from collections.abc import Callable, Mapping
@@ -16,6 +18,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.in_turn import InTurn
 from tests.processes import ROOT, run_python
 from tests.unit.record.recordings import members_of, zipped
 from tilestep.plan.serialized import dump_program, program_of
@@ -114,12 +117,20 @@ def example(name: str, shared: Path) -> Path:
 
     def make(folder: Path) -> None:
         script = _script(name, folder.with_name(f"{name}.examples"))
-        done = run_python(*_RUN, "--report", str(folder), script, *flags)
+        done = _examples().run_python(*_RUN, "--report", str(folder), script, *flags)
         assert done.returncode == 0, done.stdout + done.stderr
         for stream, text in (("stdout", done.stdout), ("stderr", done.stderr)):
             (folder / f"{stream}.txt").write_text(text, encoding="utf-8")
 
     return once(shared / name, make)
+
+
+@functools.cache
+def _examples() -> InTurn:
+    """The process that records examples."""
+    process = InTurn()
+    atexit.register(process.end)
+    return process
 
 
 def _script(name: str, shorter: Path) -> str:

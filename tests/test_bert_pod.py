@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pytest
 
-from tests.forked import run_python
+from tests.in_turn import RunPython, in_turn
 
 SMALL = ("--width", "64", "--heads", "2", "--tokens", "32", "--microbatch", "2", "--replicas", "1", "--machine", "bow-2000")
 
 
-@pytest.mark.parametrize(
-    ("flags", "says"),
-    [
+@pytest.fixture(scope="module")
+def run_python() -> Iterator[RunPython]:
+    with in_turn() as run:
+        yield run
+
+
+def test_what_cannot_be_run_is_refused_before_the_work(run_python: RunPython) -> None:
+    for flags, says in (
         (("--layers", "0", "0", "0", "0"), "--layers 0 0 0 0: the model has no layer, and needs one or more"),
         (("--replicas", "5"), "--replicas 5: they have 20 IPUs together, and bow-pod16 has 16"),
         (("--machine", "bow-pod17"), "--machine bow-pod17: no machine is called 'bow-pod17' (did you mean 'bow-pod16'?)"),
-    ],
-)
-def test_what_cannot_be_run_is_refused_before_the_work(flags: tuple[str, ...], says: str) -> None:
-    done = run_python("examples/bert_pod.py", *flags)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"error: {says}" in done.stderr
+    ):
+        done = run_python("examples/bert_pod.py", *flags)
+        assert (done.returncode, done.stdout) == (2, ""), flags
+        assert f"error: {says}" in done.stderr
 
 
-def test_another_configuration_is_compared_with_no_published_rate() -> None:
+def test_another_configuration_is_compared_with_no_published_rate(run_python: RunPython) -> None:
     done = run_python("examples/bert_pod.py", *SMALL, "--layers", "0", "1", "0", "1")
     assert (done.returncode, done.stderr) == (0, "")
     shares = re.findall(r"\n(each program by itself|all of IPU \d together) fits: yes, the fullest tile needs (\d+)% of", done.stdout)
@@ -41,7 +45,7 @@ def test_another_configuration_is_compared_with_no_published_rate() -> None:
     assert float(update[1]) == pytest.approx(2048e-3 * float(microbatch[1]), rel=0.1)
 
 
-def test_a_model_that_does_not_fit_is_said_not_to() -> None:
+def test_a_model_that_does_not_fit_is_said_not_to(run_python: RunPython) -> None:
     wide = ("--width", "4096", "--microbatches", "2", "--layers", "0", "0", "0", "1")
     done = run_python("examples/bert_pod.py", *SMALL, *wide)
     assert (done.returncode, done.stderr) == (0, "")

@@ -31,18 +31,14 @@ def test_every_example_is_a_script_and_a_notebook() -> None:
     assert {path.stem for path in EXAMPLES.glob("*.ipynb")} == set(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_notebook_has_its_scripts_cells(name: str) -> None:
-    script = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8")
-    assert without_outputs(committed(name)) == NOTEBOOKS["notebook"](NOTEBOOKS["cells"](script))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_notebook_is_executed_in_order_and_shows_something(name: str) -> None:
-    code = [cell for cell in committed(name)["cells"] if cell["cell_type"] == "code"]
-    assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1))
-    outputs = [output for cell in code for output in cell["outputs"]]
-    assert {(output["output_type"], output.get("name")) for output in outputs} == {("stream", "stdout")}
+def test_a_notebook_has_its_scripts_cells_executed_in_order_and_shows_something() -> None:
+    for name in NAMES:
+        script, notebook = (EXAMPLES / f"{name}.py").read_text(encoding="utf-8"), committed(name)
+        assert without_outputs(notebook) == NOTEBOOKS["notebook"](NOTEBOOKS["cells"](script)), name
+        code = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+        assert [cell["execution_count"] for cell in code] == list(range(1, len(code) + 1)), name
+        outputs = [output for cell in code for output in cell["outputs"]]
+        assert {(output["output_type"], output.get("name")) for output in outputs} == {("stream", "stdout")}, name
 
 
 @pytest.mark.slow

@@ -8,14 +8,15 @@ import re
 import shlex
 import shutil
 import tomllib
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from tests.documents import Block, apply, blocks, commands, documents, local_links, refreshed
-from tests.forked import EMULATOR, JAX, run_python
-from tests.processes import AS_USERS_COMPILE, ROOT
+from tests.documents import Block, anchors, apply, blocks, commands, documents, links_to_anchors, local_links, refreshed
+from tests.in_turn import RunPython, in_turn
+from tests.processes import ROOT
 
 DOCUMENTS = documents(ROOT)
 WITH_PYTHON = [path for path in DOCUMENTS if any(block.language == "python" for block in blocks(path.read_text(encoding="utf-8")))]
@@ -77,11 +78,17 @@ def runnable(python_blocks: list[Block]) -> list[Block]:
     return [block for block in python_blocks if block.needs is None or find_spec(block.needs) is not None]
 
 
-def wrong_outputs(path: Path, python_blocks: list[Block], folder: Path = ROOT) -> list[str]:
+@pytest.fixture(scope="module")
+def run_python() -> Iterator[RunPython]:
+    """One process for the code of all documents."""
+    with in_turn() as run:
+        yield run
+
+
+def wrong_outputs(run_python: RunPython, path: Path, python_blocks: list[Block], folder: Path = ROOT) -> list[str]:
     """Runs a document's blocks in a folder; 'file:line prints ...' for each that prints something else than shown."""
     request = json.dumps([str(path), [(block.line, block.text) for block in python_blocks]])
-    modules = JAX if "environ" in request else EMULATOR  # the page sets variables that are read when tilestep is imported
-    done = run_python("-c", RUN_BLOCKS, text_in=request, environ=AS_USERS_COMPILE, folder=folder, modules=modules)
+    done = run_python("-c", RUN_BLOCKS, text_in=request, folder=folder)
     assert done.returncode == 0, done.stderr
     return [
         f"{path}:{block.line} prints\n{printed}but shows\n{block.shown}"
@@ -91,12 +98,12 @@ def wrong_outputs(path: Path, python_blocks: list[Block], folder: Path = ROOT) -
 
 
 @pytest.mark.parametrize("path", WITH_PYTHON, ids=name_of)
-def test_python_blocks_run_and_print_what_is_shown(path: Path, tmp_path: Path) -> None:
-    assert wrong_outputs(path, runnable(python_blocks_of(path)), folder_of(path, tmp_path)) == []
+def test_python_blocks_run_and_print_what_is_shown(path: Path, run_python: RunPython, tmp_path: Path) -> None:
+    assert wrong_outputs(run_python, path, runnable(python_blocks_of(path)), folder_of(path, tmp_path)) == []
 
 
 @pytest.mark.parametrize("path", WITH_COMMANDS, ids=name_of)
-def test_commands_of_tilestep_run_and_print_what_is_shown(path: Path, update_golden: bool, tmp_path: Path) -> None:
+def test_commands_of_tilestep_run_and_print_what_is_shown(path: Path, update_golden: bool, run_python: RunPython, tmp_path: Path) -> None:
     folder = folder_of(path, tmp_path)
     for block in blocks(path.read_text(encoding="utf-8")):
         if block.language == "diff" and name_of(path) in FILES:
@@ -105,7 +112,7 @@ def test_commands_of_tilestep_run_and_print_what_is_shown(path: Path, update_gol
             program, *arguments = shlex.split(command)
             if program != "tilestep":
                 continue
-            done = run_python("-m", "tilestep", *arguments, environ=AS_USERS_COMPILE, folder=folder)
+            done = run_python("-m", "tilestep", *arguments, folder=folder)
             assert done.returncode == 0, f"{command}: {done.stderr}"
             printed = done.stdout + done.stderr
             if shown.strip() and update_golden:
@@ -126,9 +133,9 @@ def test_the_readme_runs_something() -> None:
     assert ROOT / "README.md" in WITH_PYTHON
 
 
-def test_a_wrong_output_is_found() -> None:
+def test_a_wrong_output_is_found(run_python: RunPython) -> None:
     document = "```python\nprint(1 + 1)\n```\n\n```text\n3\n```\n"
-    (wrong,) = wrong_outputs(Path("example.md"), [block for block in blocks(document) if block.language == "python"])
+    (wrong,) = wrong_outputs(run_python, Path("example.md"), [block for block in blocks(document) if block.language == "python"])
     assert wrong.startswith("example.md:2 prints\n2\n")
 
 
@@ -149,16 +156,19 @@ def test_shown_figures_are_refreshed_between_dots() -> None:
         refreshed(shown, "nothing\n")
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
-def test_links_lead_to_files(path: Path) -> None:
-    assert [link for link in local_links(path.read_text(encoding="utf-8")) if not (path.parent / link).exists()] == []
+def test_links_lead_to_files_and_named_make_targets_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for path in DOCUMENTS:
+        text = path.read_text(encoding="utf-8")
+        assert [link for link in local_links(text) if not (path.parent / link).exists()] == [], path
+        for page, anchor in links_to_anchors(text):
+            assert anchor in anchors((path.parent / page if page else path).read_text("utf-8")), path
+        assert set(re.findall(r"(?:^\$ |`)make ([a-z-]+)", text, re.MULTILINE)) <= targets, path
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
-def test_named_make_targets_exist(path: Path) -> None:
-    named = re.findall(r"(?:^\$ |`)make ([a-z-]+)", path.read_text(encoding="utf-8"), re.MULTILINE)
-    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    assert set(named) <= set(targets)
+def test_anchors_of_headings_are_known() -> None:
+    assert anchors("# A `b`, (c)\n\n```sh\n# no heading\n```\n\n## [One](one.md) two\n") == {"a-b-c", "one-two"}
+    assert list(links_to_anchors("[a](#b-c) [d](e.md#f) [g](h.md) [i](https://j/#k)")) == [("", "b-c"), ("e.md", "f")]
 
 
 def test_every_dependency_has_its_licence_named() -> None:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 
-from tests import forked
-
 from . import process
-
-attempt, python = (partial(function, modules=forked.JAX) for function in (forked.attempt, forked.python))  # tilestep is not imported
+from .in_turn import attempt, python
 
 CPU_PROGRAM = """
     import jax, jax.numpy as jnp
@@ -38,10 +33,15 @@ def test_cpu_stays_the_default_and_ipu_is_there() -> None:
     """)
 
 
-@pytest.mark.parametrize("settings", [{}, BAD_SETTINGS], ids=["no setting", "bad settings"])
-def test_a_cpu_program_never_notices_the_platform(settings: dict[str, str]) -> None:
-    result = python(CPU_PROGRAM, **settings)
-    assert (result.stdout, result.stderr) == ("3\n", "")
+def test_a_cpu_program_never_notices_the_platform() -> None:
+    """Not even bad settings of it, and one that imports tilestep starts no device by that."""
+    begin = """
+    import tilestep, jax
+    assert not jax._src.xla_bridge.backends_are_initialized()
+    assert jax.config.jax_ipu_use_model is True
+"""
+    for told in (process.python(begin + CPU_PROGRAM, **BAD_SETTINGS), python(CPU_PROGRAM)):
+        assert (told.stdout, told.stderr) == ("3\n", "")
 
 
 def test_both_platforms_live_in_one_process() -> None:
@@ -80,7 +80,7 @@ def test_platform_name_sets_the_default_only(name: str, how: str) -> None:
 @pytest.mark.parametrize(("platforms", "default", "count"), [("cpu,ipu", "cpu", 1), ("ipu,cpu", "ipu", 4), ("ipu", "ipu", 4)])
 def test_platforms_is_an_ordered_list(platforms: str, default: str, count: int) -> None:
     """With `ipu` alone, JAX's own CPU platform is not started."""
-    process.python(
+    python(
         f"""
         import jax
         assert (jax.default_backend(), jax.device_count(), len(jax.devices("ipu"))) == ("{default}", {count}, 4)
@@ -102,12 +102,18 @@ def test_choosing_ipu_prints_nothing() -> None:
 
 
 def test_a_jax_newer_than_tested_is_said_at_first_use_of_ipu_and_not_before() -> None:
-    newest = (
-        "from tilestep.pjrt.jax_private import versions; versions.NEWEST_TESTED = versions.OLDEST = (0, 10, 0); "
-        "import jax, jax.numpy as jnp"
-    )
     told = python(
-        f"{newest}; import sys; jnp.ones(3); ipus = jax.devices('ipu'); print('used', file=sys.stderr); jax.device_put(1.0, ipus[0])",
+        """
+        import sys, jax, jax.numpy as jnp
+        from tilestep.pjrt.jax_private import versions
+        before = versions.NEWEST_TESTED, versions.OLDEST
+        versions.NEWEST_TESTED = versions.OLDEST = (0, 10, 0)
+        jnp.ones(3)
+        ipus = jax.devices("ipu")
+        print("used", file=sys.stderr)
+        jax.device_put(1.0, ipus[0])
+        versions.NEWEST_TESTED, versions.OLDEST = before
+        """,
         strict=False,
     )
     before, after = told.stderr.split("used\n")
@@ -117,15 +123,7 @@ def test_a_jax_newer_than_tested_is_said_at_first_use_of_ipu_and_not_before() ->
 
 def test_a_jax_too_old_leaves_the_cpu_alone_and_says_why_there_is_no_ipu() -> None:
     oldest = "from tilestep.pjrt.jax_private import versions; versions.OLDEST = (99, 0, 0); import jax, jax.numpy as jnp"
-    result = attempt(f"{oldest}; import sys; print(jnp.ones(3).sum()); print('used', file=sys.stderr); jax.devices('ipu')")
+    result = process.attempt(f"{oldest}; import sys; print(jnp.ones(3).sum()); print('used', file=sys.stderr); jax.devices('ipu')")
     assert result.stderr.startswith("used\n")
     assert (result.returncode, result.stdout) == (1, "3.0\n")
     assert "is too old for the ipu platform: it needs jax 99.0.0 or newer (pip install -U jax)" in result.stderr
-
-
-def test_importing_tilestep_starts_no_device() -> None:
-    python("""
-        import tilestep, jax
-        assert not jax._src.xla_bridge.backends_are_initialized()
-        assert jax.config.jax_ipu_use_model is True
-    """)

@@ -41,7 +41,7 @@ def leave(seed: int) -> None:
 
 def test_the_process_ends_well_at_a_random_moment() -> None:
     """The ways that meet most threads in the midst of something: the long form has all."""
-    for seed in (2, 4, 5, 6):
+    for seed in (2, 5):
         leave(seed)
 
 

@@ -47,7 +47,7 @@ assert jax.device_put(np.ones(1000), other)[5] == 1
 """
 
 
-def test_of_puts() -> None:
+def test_of_puts_results_copies_and_reads() -> None:
     python(
         BEGIN
         + """
@@ -59,15 +59,7 @@ fails("a put", size, lambda: jax.device_put(plain, ipu))
 fails("a put of a view", size, lambda: jax.device_put(plain.reshape(2, -1).T, ipu))
 fails("a put to the host's memory", size, lambda: jax.device_put(plain, pinned))
 fails("a put of 4 bits", size, lambda: jax.device_put(plain.view(np.uint8).view(ml_dtypes.int4), ipu))
-"""
-        + END
-    )
-
-
-def test_of_results_copies_and_reads() -> None:
-    python(
-        BEGIN
-        + """
+del plain
 size = 512 * MIB
 one = jax.device_put(np.float32(1), ipu)
 fill = jax.jit(lambda x: jnp.full(size // 4, x)).lower(one).compile(compiler_options=roomy)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import forked
+from .in_turn import python
 
 BEGIN = """
 import jax, jax.numpy as jnp, numpy as np, optax, tilestep
@@ -35,7 +35,7 @@ def pipeline(optimizer=optax.adam(1e-3), **options): return Pipeline([stage, sta
 
 
 def lines(code: str, **settings: str) -> list[str]:
-    return forked.python(BEGIN + code, **settings).stdout.splitlines()
+    return python(BEGIN + code, **settings).stdout.splitlines()
 
 
 def test_an_optimizers_first_state_is_one_program() -> None:

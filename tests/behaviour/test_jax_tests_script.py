@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from .process import LIMIT_WALL_S, environment
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "jax_tests.py"
@@ -64,6 +66,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_what_passes_on_the_cpu_and_not_here_is_named(tmp_path: Path) -> None:
     """One test, since each run of the script costs many starts of Python and waits for a test that hangs."""
     (tmp_path / "tests").mkdir()

@@ -15,6 +15,7 @@ from jax.experimental.buffer_callback import buffer_callback
 
 import tilestep
 
+from . import in_turn
 from .process import python
 
 X = np.arange(16, dtype=np.float32).reshape(4, 4)
@@ -83,7 +84,7 @@ def test_a_guarded_read_takes_as_long_as_another(ipu: jax.Device) -> None:
 
 
 def test_the_whole_process_may_forbid_reading() -> None:
-    python(
+    in_turn.python(
         """
         import jax, jax.numpy as jnp, numpy as np
         jax.config.update("jax_transfer_guard_device_to_host", "disallow")
@@ -96,6 +97,7 @@ def test_the_whole_process_may_forbid_reading() -> None:
             raise SystemExit("nothing was forbidden")
         jax.config.update("jax_transfer_guard", "allow")
         assert np.asarray(x).tolist() == [0, 1, 2]
+        jax.config.update("jax_transfer_guard_device_to_host", None)
         """,
         JAX_PLATFORMS="ipu,cpu",
     )

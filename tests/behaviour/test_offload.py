@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.behaviour import process
+from tests.behaviour import in_turn
 
 STEP = """
 import jax, jax.numpy as jnp, numpy as np, optax, tilestep
@@ -29,7 +29,7 @@ def trained(optimizer, layers, x, steps=8):
 
 
 def python(code: str, **settings: str) -> str:
-    return process.python(STEP + code, **settings).stdout
+    return in_turn.python(STEP + code, **settings).stdout
 
 
 def test_the_state_leaves_the_tiles_and_streams_at_the_updates_only() -> None:

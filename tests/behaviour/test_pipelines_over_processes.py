@@ -74,6 +74,7 @@ def require_failures(count: int) -> None:
     assert first.out != last.out
 
 
+@pytest.mark.slow
 def test_the_program_of_the_document_prints_what_is_shown(tmp_path: Path) -> None:
     page = (ROOT / "docs/how-to/several-processes.md").read_text(encoding="utf-8")
     (block,) = [block for block in blocks(page) if block.language == "py"]
@@ -90,6 +91,7 @@ def test_two_processes_give_the_values_of_one() -> None:
     require_values_of_one_process(2, "brief", "watching", "classes", "in_turns")
 
 
+@pytest.mark.slow
 def test_a_killed_process_ends_the_other_which_names_it() -> None:
     require_named(run(2, "kill"), 0, "died: it was killed, or it crashed")
 

@@ -100,6 +100,7 @@ def test_a_state_that_is_divided_among_processes_is_what_it_is_whole() -> None:
         assert end.lines == expected, end
 
 
+@pytest.mark.slow
 def test_processes_that_also_have_ipus_run_and_end_well() -> None:
     address = f"localhost:{free_port()}"
     ended = started(

@@ -109,7 +109,7 @@ def test_a_job_goes_on_whatever_strangers_send_and_listens_at_one_address() -> N
 @pytest.mark.parametrize(
     ("process", "number", "how"),
     [
-        (0, signal.SIGKILL, "has ended with status -9"),
+        pytest.param(0, signal.SIGKILL, "has ended with status -9", marks=pytest.mark.slow),
         (1, signal.SIGKILL, "has ended with status -9"),
         pytest.param(0, signal.SIGSTOP, "has given no sign of life for 8 s", marks=pytest.mark.slow),
     ],

@@ -1,14 +1,16 @@
-"""jax.profiler on `ipu`: its sessions show what the emulated machine did, in processes of their own."""
+"""jax.profiler on `ipu`: its sessions show what the emulated machine did."""
 
 from __future__ import annotations
 
 import jaxlib.version
 import pytest
 
-from tests.forked import python
 from tilestep.pjrt.jax_private.versions import PROFILED
 
-# what the processes share: sessions and what they left
+from . import process
+from .in_turn import python
+
+# what the programs share: sessions and what they left
 SHARED = """
 import glob, gzip, json, tempfile, threading, time, warnings
 warnings.filterwarnings("ignore", "builtin type .* has no __module__")  # as an error it ends Python 3.13
@@ -52,7 +54,7 @@ def check(profile, planes, ipu=0):
 """
 
 
-def process(code: str, **settings: str) -> str:
+def run(code: str, **settings: str) -> str:
     return python(SHARED + code, **settings).stdout
 
 
@@ -62,7 +64,7 @@ def test_the_installed_jaxlib_is_among_those_that_were_tested() -> None:
 
 
 def test_sessions_have_the_lanes_of_what_happened_within() -> None:
-    process("""
+    run("""
 on_ipu()
 with tilestep.profile() as outer:
     first, second, empty = folder(), folder(), folder()
@@ -91,7 +93,7 @@ for name in ("*.trace.json.gz", "perfetto_trace.json.gz"):
 
 
 def test_a_program_without_an_ipu_never_notices() -> None:
-    process("""
+    run("""
 with jax.profiler.trace(folder := folder()):
     jax.jit(lambda x: x @ x)(jnp.ones((8, 8))).block_until_ready()
 assert planes(folder) == {}
@@ -102,17 +104,18 @@ assert client is not None and not client.in_use and not client.journal.system.re
 
 
 def test_an_unlisted_jaxlib_is_left_alone() -> None:
-    process("""
+    code = """
 import jaxlib.version
 jaxlib.version.__version__ = "0.99.0"
 with jax.profiler.trace(folder := folder()):
     on_ipu()
 assert planes(folder) == {}
-""")
+"""
+    process.python(SHARED + code)
 
 
 def test_several_ipus_dry_runs_and_errors() -> None:
-    process(
+    run(
         """
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 mesh = Mesh(np.array(jax.devices("ipu")), ("i",))
@@ -140,7 +143,7 @@ check(profile, planes(failed))
 
 def test_a_session_waits_for_loops_that_count() -> None:
     """It begins in the midst of one that is not its own, and ends in the midst of its own."""
-    process("""
+    run("""
 loop = jax.jit(lambda x, n: jax.lax.while_loop(lambda c: c[1] < n, lambda c: (c[0] @ c[0] / 300, c[1] + 1), (x, 0))[0])
 x = jax.device_put(np.ones((300, 300), np.float32), jax.devices("ipu")[0])
 loop(x, 5)
@@ -152,7 +155,7 @@ assert [program.runs for program in profile.programs] == [1]
 
 
 def test_ctrl_c_at_a_sessions_end_comes_behind_it() -> None:
-    process("""
+    run("""
 import os, signal
 from tilestep.pjrt.running import profiler, recording
 real, given = profiler.xspace, []
@@ -161,7 +164,7 @@ def slow(timeline):
     given.append(b"")
     if len(given) < 3:
         os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(1)
+        sum(k for k in range(1000))  # in which Python would look for it
     given[-1] = real(timeline)
     return given[-1]
 
@@ -174,28 +177,32 @@ except KeyboardInterrupt:
     assert not recording.is_recording()
 else:
     raise AssertionError("the interrupt was lost")
+finally:
+    profiler.xspace = real
 """)
 
 
-@pytest.mark.parametrize("method", ["begin", "end", "data"])
-def test_what_goes_wrong_is_told_and_the_rest_of_the_session_is_kept(method: str) -> None:
+def test_what_goes_wrong_is_told_and_the_rest_of_the_session_is_kept() -> None:
     result = python(
         SHARED
-        + f"""
+        + """
 from tilestep.pjrt.running import profiler, recording
 
 def fail(self):
     raise ValueError("on purpose")
 
-profiler.ProfilerSession.{method} = fail
-with jax.profiler.trace(folder := folder()):
-    on_ipu()
-[file] = glob.glob(folder + "/**/*.xplane.pb", recursive=True)
-assert "/host:CPU" in [plane.name for plane in jax.profiler.ProfileData.from_file(file).planes]
-assert planes(folder) == {{}}
+for method in "begin", "end", "data":
+    before = getattr(profiler.ProfilerSession, method)
+    setattr(profiler.ProfilerSession, method, fail)
+    with jax.profiler.trace(target := folder()):
+        on_ipu()
+    setattr(profiler.ProfilerSession, method, before)
+    [file] = glob.glob(target + "/**/*.xplane.pb", recursive=True)
+    assert "/host:CPU" in [plane.name for plane in jax.profiler.ProfileData.from_file(file).planes]
+    assert planes(target) == {}, method
 """
     )
-    assert "ValueError: on purpose" in result.stderr
+    assert result.stderr.count("ValueError: on purpose") == 3
 
 
 EXITS = {
@@ -216,10 +223,23 @@ def sessions():
     while True:
         with jax.profiler.trace(folder()):
             on_ipu()
+        ended.set()
 on_ipu()
+ended = threading.Event()
 threading.Thread(target=sessions, daemon=True).start()
-time.sleep(1)
+ended.wait()
 """,
+}
+
+
+@pytest.mark.parametrize(
+    "code", [pytest.param(code, id=name, marks=[pytest.mark.slow] * ("nobody" in name)) for name, code in EXITS.items()]
+)
+def test_the_process_ends_well_with(code: str) -> None:
+    process.python(SHARED + code)
+
+
+OTHERS = {
     "a session that is forgotten while an exception is raised": """
 from jax._src.lib import _profiler
 from tilestep.pjrt.running import recording
@@ -257,6 +277,6 @@ assert "IPU 0" in planes(target)
 }
 
 
-@pytest.mark.parametrize("code", EXITS.values(), ids=EXITS)
-def test_the_process_ends_well_with(code: str) -> None:
-    process(code)
+@pytest.mark.parametrize("code", OTHERS.values(), ids=OTHERS)
+def test_the_program_ends_well_with(code: str) -> None:
+    run(code)

@@ -16,14 +16,12 @@ import numpy as np
 import pytest
 
 import tilestep
-from tests.forked import python
 from tilestep import hints
 
-from . import process
-from .process import environment
+from .process import environment, python
 
 PROGRAM = """
-    import json, sys, gc
+    import gc, json
     import numpy as np, jax, jax.numpy as jnp, tilestep
     step = jax.jit(lambda s, x: (jnp.tanh(s + x @ s), x.sum()), donate_argnums=0)
     count = jax.jit(lambda n: jax.lax.while_loop(lambda v: v > 1, lambda v: jnp.where(v % 2 == 0, v // 2, 3 * v + 1), n))
@@ -43,20 +41,6 @@ PROGRAM = """
               "programs": [[p.name, p.runs, p.loads, str(p.cycles)] for p in profile.programs]}
     print(json.dumps(record))
 """
-
-
-def test_every_run_has_the_same_timeline_under_load_too() -> None:
-    quiet = json.loads(python(PROGRAM, JAX_PLATFORMS="ipu,cpu", PYTHONHASHSEED="7").stdout)
-    burner = [sys.executable, "-c", "while True: sum(range(10000))"]
-    load = [subprocess.Popen(burner, env=environment()) for _ in range(2 * (os.cpu_count() or 1))]
-    try:
-        busy = json.loads(python(PROGRAM, JAX_PLATFORMS="ipu,cpu").stdout)
-    finally:
-        for process in load:
-            process.kill()
-            process.wait()
-    assert quiet["seconds"] > 0
-    assert busy == quiet
 
 
 def test_work_that_depends_on_data_is_counted(ipu: jax.Device) -> None:
@@ -192,8 +176,19 @@ PUTS = """
 """
 
 
-def test_many_puts_in_one_call_have_one_order() -> None:
-    """JAX asks for them in the order of a hash table that is seeded anew in each process that is no fork."""
-    found = [json.loads(process.python(PUTS, JAX_PLATFORMS="ipu,cpu").stdout) for _ in range(2)]
-    assert any("collective" in event for event in found[0])
-    assert all(other == found[0] for other in found[1:])
+def test_every_process_has_the_same_timelines_under_load_too() -> None:
+    """JAX asks for many puts of one call in the order of a hash table that is seeded anew in each process."""
+    programs = PROGRAM + PUTS
+    quiet = python(programs, JAX_PLATFORMS="ipu,cpu", PYTHONHASHSEED="7").stdout
+    burner = [sys.executable, "-c", "while True: sum(range(10000))"]
+    load = [subprocess.Popen(burner, env=environment()) for _ in range(os.cpu_count() or 1)]
+    try:
+        busy = python(programs, JAX_PLATFORMS="ipu,cpu").stdout
+    finally:
+        for process in load:
+            process.kill()
+            process.wait()
+    record, puts = map(json.loads, quiet.splitlines())
+    assert record["seconds"] > 0
+    assert any("collective" in event for event in puts)
+    assert busy == quiet

@@ -12,6 +12,7 @@ import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,7 +22,7 @@ from jax.experimental import io_callback
 
 import tilestep
 
-from .process import LIMIT_WALL_S, environment, python
+from .process import LIMIT_WALL_S, attempt, environment
 
 
 def shape_of(x: jax.Array) -> jax.ShapeDtypeStruct:
@@ -232,84 +233,67 @@ def test_a_callback_may_collect_garbage(ipu: jax.Device) -> None:
     assert x.tolist() == [5.0] * 4
 
 
-def test_the_process_ends_with_work_in_flight() -> None:
-    result = python(
+def test_the_process_ends_with_its_status_while_programs_a_callback_and_a_daemon_thread_work() -> None:
+    """The callback goes on until the end of the process waits for it."""
+    result = attempt(
         """
-        import jax, jax.numpy as jnp, numpy as np
+        import sys, threading, time, jax, jax.numpy as jnp, numpy as np
+        main = threading.main_thread().ident
+
+        def ends():
+            frame = sys._current_frames().get(main)
+            while frame is not None and frame.f_code.co_name != "shut_down":
+                frame = frame.f_back
+            return frame is not None
+
+        def slow(v):
+            until = time.monotonic() + 60
+            while not ends() and time.monotonic() < until:
+                time.sleep(0.001)
+            return np.asarray(v)
+
         step = jax.jit(lambda x: jax.lax.fori_loop(0, 100, lambda _, v: jnp.tanh(v @ v), x))
+        small, started = jax.jit(lambda x: jnp.tanh(x @ x)), threading.Event()
+        ipus = jax.devices()
+
+        def work():
+            x = jax.device_put(np.eye(50, dtype=np.float32), ipus[1])
+            while True:
+                x = small(x)
+                started.set()
+
+        threading.Thread(target=work, daemon=True).start()
+        started.wait()
         x = step(jnp.eye(300))
         for _ in range(3):
             x = step(x)
+        called = jax.jit(lambda x: jax.pure_callback(slow, jax.ShapeDtypeStruct(x.shape, x.dtype), x))
+        y = called(jax.device_put(np.ones(3, np.float32), ipus[2]))
         print("ends now")
+        raise SystemExit(6)
         """,
         JAX_PLATFORMS="ipu,cpu",
     )
-    assert (result.stdout, result.stderr) == ("ends now\n", "")
+    assert (result.returncode, result.stdout, result.stderr) == (6, "ends now\n", "")
 
 
-def test_the_process_ends_with_a_callback_in_flight() -> None:
-    result = python(
-        """
-        import time, jax, jax.numpy as jnp, numpy as np
-        def slow(v):
-            time.sleep(0.3)
-            return np.asarray(v)
-        x = jax.jit(lambda x: jax.pure_callback(slow, jax.ShapeDtypeStruct(x.shape, x.dtype), x))(jnp.ones(3))
-        print("ends now")
-        """,
-        JAX_PLATFORMS="ipu,cpu",
-    )
-    assert (result.stdout, result.stderr) == ("ends now\n", "")
-
-
-def test_the_process_ends_while_a_daemon_thread_works() -> None:
-    result = python(
-        """
-        import threading, jax, jax.numpy as jnp
-        step, started = jax.jit(lambda x: jnp.tanh(x @ x)), threading.Event()
-        def work():
-            x = jnp.eye(50)
-            while True:
-                x = step(x)
-                started.set()
-        threading.Thread(target=work, daemon=True).start()
-        started.wait()
-        print("ends now")
-        """,
-        JAX_PLATFORMS="ipu,cpu",
-    )
-    assert result.stdout == "ends now\n"
-
-
-def test_children_may_be_started_with_work_in_flight() -> None:
+def test_children_may_be_started_with_work_in_flight_and_those_by_spawn_have_a_platform_of_their_own(tmp_path: Path) -> None:
     """After fork and exec, that is: JAX itself does not survive a fork alone."""
-    python(
-        """
-        import subprocess, sys, jax, jax.numpy as jnp
-        step = jax.jit(lambda x: jax.lax.fori_loop(0, 100, lambda _, v: jnp.tanh(v @ v), x))
-        x = step(jnp.eye(200))
-        child = "import jax.numpy as jnp; print(int((jnp.ones(3) + 1).sum()))"
-        told = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True, check=True, close_fds=False)
-        assert told.stdout == "6\\n", told
-        assert step(x).shape == (200, 200)
-        """,
-        JAX_PLATFORMS="ipu,cpu",
-    )
-
-
-def test_other_children_by_spawn_have_a_platform_of_their_own(tmp_path: Any) -> None:
     script = tmp_path / "spawn.py"
     script.write_text(
         textwrap.dedent("""
-        import multiprocessing
+        import multiprocessing, subprocess, sys
         def work(k):
             import jax, jax.numpy as jnp
             return int(jnp.full(3, k).sum())
         if __name__ == "__main__":
-            import jax.numpy as jnp
-            jnp.ones(3).block_until_ready()
-            with multiprocessing.get_context("spawn").Pool(2) as pool:
-                print(pool.map(work, [1, 2]))
+            import jax, jax.numpy as jnp
+            step = jax.jit(lambda x: jax.lax.fori_loop(0, 100, lambda _, v: jnp.tanh(v @ v), x))
+            x = step(jnp.eye(200))
+            told = subprocess.run([sys.executable, "-c", "print(6)"], capture_output=True, text=True, check=True, close_fds=False)
+            assert told.stdout == "6\\n", told
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                print(pool.map(work, [1, 2]), step(x).shape)
         """)
     )
     result = subprocess.run(
@@ -320,7 +304,7 @@ def test_other_children_by_spawn_have_a_platform_of_their_own(tmp_path: Any) -> 
         timeout=LIMIT_WALL_S,
         check=True,
     )
-    assert result.stdout == "[3, 6]\n"
+    assert result.stdout == "[3, 6] (200, 200)\n"
 
 
 def test_a_program_over_several_ipus_waits_for_none_that_waits_for_the_host(ipus: list[jax.Device]) -> None:

@@ -14,7 +14,8 @@ from jax.sharding import PartitionSpec as P
 
 import tilestep
 
-from .process import python
+from . import process
+from .in_turn import python
 
 
 def test_256_devices_in_one_process() -> None:
@@ -55,7 +56,7 @@ def test_256_devices_in_one_process() -> None:
 @pytest.mark.slow
 def test_an_array_of_2_gib() -> None:
     """More bytes than 32 bits with a sign count; put, computed with, copied, read, each at both ends."""
-    python(
+    process.python(
         """
         import jax, jax.numpy as jnp, numpy as np
         ipu, other = jax.devices("ipu")[:2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.behaviour.process import python
+from tests.behaviour.in_turn import python
 
 PIPELINE = """
 import contextlib

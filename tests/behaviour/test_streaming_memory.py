@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.behaviour import process
+from tests.behaviour import in_turn
 
 STEP = """
 import jax, numpy as np, jax.numpy as jnp, tilestep
@@ -25,7 +25,7 @@ def state():
 
 
 def python(code: str, **settings: str) -> str:
-    return process.python(code, **settings).stdout
+    return in_turn.python(code, **settings).stdout
 
 
 @pytest.mark.parametrize(("function", "turns"), [("step", 1), ("loop", 5)])

@@ -14,7 +14,7 @@ import pytest
 from tilestep import train
 from tilestep.pjrt import _native
 
-from .process import python
+from .in_turn import python
 
 PATIENCE_WALL_S = 60.0
 
@@ -125,7 +125,7 @@ def test_threads_ask_and_wait_for_one_array_at_once(ipu: jax.Device) -> None:
         lambda y: (y.format, y.copy_to_host_async(), float(y[0, 0])),
         lambda y: np.from_dlpack(y),
     ]
-    assert not look_at_once(ipu, looks, rounds=300)
+    assert not look_at_once(ipu, looks, rounds=100)
 
 
 def test_threads_ask_for_an_array_that_goes_meanwhile(ipu: jax.Device) -> None:
@@ -138,7 +138,7 @@ def test_threads_ask_for_an_array_that_goes_meanwhile(ipu: jax.Device) -> None:
         lambda y: np.testing.assert_array_equal(np.asarray(y), expected),
         jax.jit(lambda y: y + 1, donate_argnums=0),
     ]
-    raised = look_at_once(ipu, looks, rounds=200)
+    raised = look_at_once(ipu, looks, rounds=100)
     assert not [error for error in raised if not any(word in str(error) for word in ("deleted", "donated"))]
     until(lambda: not _native.pending_waits())
 
@@ -160,11 +160,12 @@ FINALIZERS = """
             looks[ended[0] % 3](self.value)
 
     gc.set_threshold(2, 1000, 1000)
-    for k in range(3000):
+    for k in range(1000):
         Log(work(x))
         looks[1 + k % 2](work(x))
-    gc.set_threshold(1000)
-    print(ended[0] > 1000)
+    gc.set_threshold(700, 10, 10)
+    _jax.set_tracebacks_enabled(True)
+    print(ended[0] > 300)
 """
 HANDLERS = """
     import signal, time, jax, jax.numpy as jnp, numpy as np, tilestep

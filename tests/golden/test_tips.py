@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from benchmarks.tips import PAGE, TIPS, shown, table, text_of, with_tables
-from tests.forked import run_python
+from benchmarks.tips import MACHINE, PAGE, TIPS, shown, table, text_of, with_tables
+from tests.behaviour.in_turn import python
 from tests.processes import ROOT
 
 RECORD = ROOT / "benchmarks" / "results" / "tips.json"
@@ -15,9 +15,7 @@ CHANGED = "run pytest with --update-golden, and see what it changes"
 
 
 def test_the_record_has_todays_emulated_cycles(update_golden: bool) -> None:
-    done = run_python("benchmarks/tips.py", "--emulated")
-    assert done.returncode == 0, done.stderr
-    today = json.loads(done.stdout)
+    today = json.loads(python("from benchmarks.tips import main; main(['--emulated'])", strict=False, TILESTEP_MACHINE=MACHINE).stdout)
     record = json.loads(RECORD.read_text(encoding="utf-8"))
     if update_golden:
         for tip, ways in today.items():

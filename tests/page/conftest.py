@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests import recordings
 from tests.page.pages import READY_WALL_MS, Watched, fragment, wait_for
+from tests.page.tabs import Tabs
 from tilestep.report.page import page_html
 from tilestep.report.reader import Report, open_report
 
@@ -46,7 +47,7 @@ class OpenPage(Protocol):
         color_scheme: Literal["light", "dark"] = "light",
         width: int = 1400,
         height: int = 900,
-        ready: bool = True,
+        alone: bool = False,
         **state: Any,
     ) -> Page:
         """Opens the page of a recording, or of two.
@@ -56,7 +57,7 @@ class OpenPage(Protocol):
             view: its name in the URL.
             color_scheme: what the user prefers.
             width, height: of the window, in CSS pixels.
-            ready: whether to wait until the view stands.
+            alone: whether it has a browser context to itself, whose clock can be held.
             state: what stands in the URL behind the view.
         """
         ...
@@ -149,15 +150,19 @@ def hostile(shared: Path, mnist_plain: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def page_file(shared: Path) -> Any:
-    """Makes the file of a page of one recording or two, each once: `page_file(paths) -> path`."""
+    """Makes the file of a page of some recordings, each once: `page_file(shown) -> path`."""
 
-    def made(paths: tuple[Path, ...]) -> Path:
-        key = sha256("\n".join(map(str, paths)).encode()).hexdigest()[:16]
-
+    def made(shown: tuple[Shown, ...]) -> Path:
         def write(path: Path) -> None:
             path.write_text(page_html(*map(open_report, paths), labels=_labels(paths)), encoding="utf-8")
 
-        return recordings.once(shared / f"page-{key}.html", write)
+        paths = [each for each in shown if isinstance(each, Path)]
+        if len(paths) == len(shown):
+            return recordings.once(shared / f"page-{sha256(chr(10).join(map(str, paths)).encode()).hexdigest()[:16]}.html", write)
+        text = page_html(*(open_report(each) if isinstance(each, Path) else each for each in shown))
+        path = shared / f"page-{sha256(text.encode()).hexdigest()[:16]}-{os.getpid()}.html"  # equal recordings have one address
+        path.write_text(text, encoding="utf-8")
+        return path
 
     return made
 
@@ -167,10 +172,17 @@ def _labels(paths: Sequence[Path]) -> tuple[str, str]:
     return names[0], names[-1]
 
 
+@pytest.fixture(scope="package")
+def tabs(browser: Browser) -> Iterator[Tabs]:
+    made = Tabs(browser)
+    yield made
+    made.context.close()
+
+
 @pytest.fixture
-def open_page(browser: Browser, page_file: Any, tmp_path: Path) -> Iterator[OpenPage]:
+def open_page(browser: Browser, tabs: Tabs, page_file: Any) -> Iterator[OpenPage]:
     """Opens pages. When the test ends, nothing may have been logged, raised, or asked of the network."""
-    opened: list[Watched] = []
+    apart: list[Watched] = []
 
     def opens(
         shown: Shown | Sequence[Shown],
@@ -179,26 +191,20 @@ def open_page(browser: Browser, page_file: Any, tmp_path: Path) -> Iterator[Open
         color_scheme: Literal["light", "dark"] = "light",
         width: int = 1400,
         height: int = 900,
-        ready: bool = True,
+        alone: bool = False,
         **state: Any,
     ) -> Page:
-        every = (shown,) if isinstance(shown, Report | Path) else tuple(shown)
-        paths = tuple(each for each in every if isinstance(each, Path))
-        if len(paths) == len(every):
-            file = page_file(paths)
-        else:
-            file = tmp_path / f"page{len(opened)}.html"
-            file.write_text(page_html(*(open_report(each) if isinstance(each, Path) else each for each in every)), encoding="utf-8")
+        address = page_file((shown,) if isinstance(shown, Report | Path) else tuple(shown)).as_uri()
+        if not alone:
+            return tabs.open(address, view, state, color_scheme=color_scheme, width=width, height=height).page
         page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=color_scheme)
-        address = file.as_uri()
-        opened.append(Watched(page, address))
+        apart.append(Watched(page, address))
         page.goto(address + fragment(view, state))
-        if ready:
-            wait_for(page, view)
+        wait_for(page, view)
         return page
 
     yield opens
-    problems = [problem for watched in opened for problem in watched.problems]
-    for watched in opened:
+    problems = [*tabs.release(), *(problem for watched in apart for problem in watched.problems)]
+    for watched in apart:
         watched.page.context.close()
     assert problems == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -161,15 +162,34 @@ def test_a_block_that_is_not_there_is_an_error(core: Page) -> None:
     assert core.evaluate("data.block('none').catch((error) => error.message)") == 'this page has no data "none"'
 
 
-@pytest.mark.parametrize("values", [{}, {"a": "1"}, {"a": "x y&z=?#%", "ü": "\u202e</script>", "n": "1.5e-7"}, {"__proto__x": "0"}])
-def test_state_goes_through_the_url(core: Page, values: dict[str, str]) -> None:
-    core.evaluate("(values) => { state.go('what-if', values); }", values)
-    core.wait_for_function("state.viewName() === 'what-if'")
-    assert core.evaluate("(keys) => keys.map((key) => state.get(key))", list(values)) == list(values.values())
-    core.evaluate("state.set({ more: 7 })")
-    assert core.evaluate("[state.number('more', 0), state.number('none', 3), state.get('none', 'else')]") == [7, 3, "else"]
-    core.evaluate("state.set({ more: null })")
-    assert core.evaluate("(keys) => keys.map((key) => state.get(key))", list(values)) == list(values.values())
+def test_state_goes_through_the_url(core: Page) -> None:
+    for values in ({}, {"a": "1"}, {"a": "x y&z=?#%", "ü": "\u202e</script>", "n": "1.5e-7"}, {"__proto__x": "0"}):
+        core.evaluate("(values) => { state.go('what-if', values); }", values)
+        core.wait_for_function("state.viewName() === 'what-if'")
+        assert core.evaluate("(keys) => keys.map((key) => state.get(key))", list(values)) == list(values.values())
+        core.evaluate("state.set({ more: 7 })")
+        assert core.evaluate("[state.number('more', 0), state.number('none', 3), state.get('none', 'else')]") == [7, 3, "else"]
+        core.evaluate("state.set({ more: null })")
+        assert core.evaluate("(keys) => keys.map((key) => state.get(key))", list(values)) == list(values.values())
+
+
+def test_what_is_written_later_is_of_where_the_user_still_is(held: Page) -> None:
+    gone = "to => new Promise((done) => { addEventListener('hashchange', done, { once: true }); location.hash = to; })"
+    held.evaluate(gone, "one")
+    held.evaluate("() => { state.setLater(() => ({ a: 1 }), 100); }")
+    held.clock.run_for(99)
+    assert held.evaluate("location.hash") == "#one"
+    held.clock.run_for(1)
+    assert held.evaluate("location.hash") == "#one?a=1"
+    held.evaluate("() => { state.setLater(() => ({ a: 2 }), 100); }")
+    held.evaluate(gone, "two")
+    held.clock.run_for(100)
+    assert held.evaluate("location.hash") == "#two"
+    held.evaluate("() => { state.setLater(() => ({ a: 3 }), 100); }")
+    held.evaluate(gone, "one")
+    held.evaluate(gone, "two")  # and back
+    held.clock.run_for(100)
+    assert held.evaluate("location.hash") == "#two"
 
 
 def test_a_damaged_url_is_no_error(core: Page) -> None:
@@ -251,6 +271,8 @@ def test_a_long_table_draws_what_is_seen(core: Page) -> None:
     core.wait_for_function("document.querySelectorAll('tbody tr').length < 200")
 
 
+TIP_SETTLED_MS, TIP_WAITS_MS = (int(re.findall(rf"{name} = (\d+)", asset("core/tip.js"))[0]) for name in ("SETTLED_MS", "ON_THE_WAY_MS"))
+AT = """([x, y]) => { const found = document.elementFromPoint(x, y); return found.id || found.tagName; }"""
 FOCUSED = """() => {
     const [here, tip] = [document.activeElement, document.getElementById("tip")];
     return { text: here.textContent, row: Number(here.closest("tr")?.getAttribute("aria-rowindex")) - 2, tag: here.tagName,
@@ -283,76 +305,114 @@ def test_keys_read_a_table_cell_by_cell(core: Page) -> None:
     assert core.evaluate(stops) == 1
 
 
-def test_the_tip_stays_while_the_pointer_goes_to_it_and_reads_it(core: Page) -> None:
-    """WCAG 2.1, 1.4.13: it can be hovered, stays, and Escape dismisses it."""
-    core.clock.install()
-    core.evaluate("value.learn({ a: 1e9, b: 1e9 }, { '': 'From here.' })")
+@pytest.fixture
+def held(core: Page) -> Iterator[Page]:
+    """The page with a clock that stands: a timer of the page ends when the test says how much time has passed."""
     core.evaluate("document.activeElement?.blur()")
-    made(core, [["b", 2048], ["a", 1]])
-    tip, cell, below = (core.locator(each) for each in ("#tip", "tbody tr:nth-child(1) td.number", "tbody tr:nth-child(2) td.number"))
-    core.mouse.move(*middle(cell))
+    core.evaluate("value.learn({ a: 1e9, b: 1e9 }, { '': 'From here.' })")
+    core.mouse.move(2, 590)
+    core.clock.install()
+    hold_time(core)
+    yield core
+    core.clock.resume()
+
+
+def test_a_pointer_that_passes_meets_the_next_number_and_not_a_tip_over_it(held: Page) -> None:
+    made(held, [["b", 2048], ["a", 1]])
+    tip, cell, below = (held.locator(each) for each in ("#tip", "tbody tr:nth-child(1) td.number", "tbody tr:nth-child(2) td.number"))
+    held.mouse.move(*middle(cell))
     expect(tip).to_have_text("2,048 bytes. From here.")
-    core.mouse.move(*middle(below))  # one that only passes meets the next number, not a tip over it
+    held.clock.run_for(TIP_SETTLED_MS - 1)
+    assert held.evaluate(AT, middle(below)) == "TD"
+    held.mouse.move(*middle(below))
     expect(tip).to_have_text("1 byte. From here.")
-    core.mouse.move(*middle(cell))
+    held.mouse.move(*middle(cell))
+    expect(tip).to_have_text("2,048 bytes. From here.")
+    held.clock.run_for(TIP_SETTLED_MS - 1)
+    expect(tip).not_to_have_class("settled")  # another tip has its own moment
+    held.clock.run_for(1)
     expect(tip).to_have_class("settled")
+    assert held.evaluate(AT, middle(below)) == "tip", "it lies over the next number"
+    held.mouse.move(*middle(below))
+    held.clock.run_for(2 * TIP_WAITS_MS)
+    expect(tip).to_have_text("2,048 bytes. From here.")
+
+
+def test_the_tip_stays_while_the_pointer_goes_to_it_and_reads_it(held: Page) -> None:
+    """WCAG 2.1, 1.4.13: it can be hovered, stays, and Escape dismisses it."""
+    made(held, [["b", 2048], ["a", 1]])
+    tip, cell = held.locator("#tip"), held.locator("tbody tr:nth-child(1) td.number")
+    held.mouse.move(*middle(cell))
+    expect(tip).to_be_visible()
+    held.clock.run_for(TIP_SETTLED_MS)
     x, y = middle(cell)
     x_to, y_to = middle(tip)
-    hold_time(core)  # it waits for a pointer that is on the way for some of it
     for part in range(1, 9):
-        core.mouse.move(x + (x_to - x) * part / 8, y + (y_to - y) * part / 8)
+        held.mouse.move(x + (x_to - x) * part / 8, y + (y_to - y) * part / 8)
+        held.clock.run_for(TIP_WAITS_MS - 1)  # it waits for a pointer that is on the way
     expect(tip).to_have_text("2,048 bytes. From here.")
-    assert core.evaluate("([x, y]) => document.elementFromPoint(x, y).id", [x_to, y_to]) == "tip"
-    core.mouse.dblclick(x_to, y_to)  # takes a word of it
-    assert core.evaluate("getSelection().toString()").strip() in "2,048 bytes. From here."
+    assert held.evaluate(AT, [x_to, y_to]) == "tip"
+    held.mouse.dblclick(x_to, y_to)  # takes a word of it
+    assert held.evaluate("getSelection().toString()").strip() in "2,048 bytes. From here."
     expect(tip).to_be_visible()
-    core.keyboard.press("Escape")
+    held.keyboard.press("Escape")
     expect(tip).to_be_hidden()
-    core.clock.resume()
-    core.mouse.move(*middle(cell))
-    expect(tip).to_have_class("settled")
-    core.mouse.move(2, 590)  # away from both
+    held.mouse.move(*middle(cell))
+    expect(tip).to_be_visible()
+    held.clock.run_for(TIP_SETTLED_MS)
+    held.mouse.move(2, 590)  # away from both
     expect(tip).to_be_hidden()
 
 
-def test_a_pointer_that_rests_brings_no_tip_back_when_keys_move_rows_below_it(core: Page) -> None:
-    core.evaluate("value.learn({ a: 1e9, b: 1e9 }, { '': 'From here.' })")
-    made(core, [["b", 2048], ["a", 1]])
-    tip, cell = core.locator("#tip"), core.locator("tbody tr:nth-child(1) td.number")
-    core.mouse.move(*middle(cell))
+def test_a_pointer_that_rests_brings_no_tip_back_when_keys_move_rows_below_it(held: Page) -> None:
+    made(held, [["b", 2048], ["a", 1]])
+    tip, cell = held.locator("#tip"), held.locator("tbody tr:nth-child(1) td.number")
+    held.mouse.move(*middle(cell))
     expect(tip).to_have_text("2,048 bytes. From here.")
-    core.keyboard.press("Escape")
-    made(core, [["c", 4096], ["a", 1]])
-    core.evaluate("new Promise((done) => setTimeout(done, 200))")  # the browser looks below the pointer after the next frame
+    held.keyboard.press("Escape")
+    held.evaluate("() => { window.met = 0; document.addEventListener('pointerover', () => { window.met += 1; }); }")
+    made(held, [["c", 4096], ["a", 1]])
+    held.wait_for_function("met > 0")  # the browser looks below the pointer after the next frame
     expect(tip).to_be_hidden()
     x, y = middle(cell)
-    core.mouse.move(x + 1, y)
+    held.mouse.move(x + 1, y)
     expect(tip).to_have_text("4,096 bytes. From here.")
 
 
-def test_a_pointer_that_stops_on_its_way_to_the_tip_meets_what_is_there(core: Page) -> None:
-    core.evaluate("value.learn({ a: 1e9, b: 1e9 }, { '': 'From here.' })")
-    made(core, [["b", 2048], ["a", 1]])
-    tip, cell = core.locator("#tip"), core.locator("tbody tr:nth-child(1) td.number")
-    core.mouse.move(*middle(cell))
-    expect(tip).to_have_class("settled")
+def test_a_pointer_that_stops_on_its_way_to_the_tip_meets_what_is_there(held: Page) -> None:
+    made(held, [["b", 2048], ["a", 1]])
+    tip, cell = held.locator("#tip"), held.locator("tbody tr:nth-child(1) td.number")
+    held.mouse.move(*middle(cell))
+    expect(tip).to_be_visible()
+    held.clock.run_for(TIP_SETTLED_MS)
     x, _ = middle(cell)
     top = tip.evaluate("(each) => each.getBoundingClientRect().top")
-    core.mouse.move(x + 2, top - 1)  # between them: of the next row
+    held.mouse.move(x + 2, top - 1)  # between them: of the next row
+    held.clock.run_for(TIP_WAITS_MS - 1)
     expect(tip).to_have_text("2,048 bytes. From here.")
+    held.clock.run_for(1)
     expect(tip).to_have_text("1 byte. From here.")
 
 
-def test_the_tip_of_what_has_the_focus_stays_while_the_pointer_is_elsewhere(core: Page) -> None:
-    core.evaluate("value.learn({ a: 1e9, b: 1e9 }, { '': 'From here.' })")
-    made(core, [["b", 2048]])
-    core.focus("th:nth-child(2) button")
-    core.keyboard.press("ArrowDown")
-    expect(core.locator("#tip")).to_have_text("2,048 bytes. From here.")
-    core.mouse.move(2, 580)
-    core.mouse.move(2, 590)
-    assert core.evaluate(FOCUSED)["described"]
-    expect(core.locator("#tip")).to_be_visible()
+def test_a_pointer_that_has_moved_since_the_last_key_meets_what_comes_below_it(held: Page) -> None:
+    made(held, [["b", 2048], ["a", 1]])
+    tip, cell = held.locator("#tip"), held.locator("tbody tr:nth-child(1) td.number")
+    held.keyboard.press("Shift")
+    held.mouse.move(*middle(cell))
+    expect(tip).to_have_text("2,048 bytes. From here.")
+    made(held, [["c", 4096], ["a", 1]])
+    expect(tip).to_have_text("4,096 bytes. From here.")
+
+
+def test_the_tip_of_what_has_the_focus_stays_while_the_pointer_is_elsewhere(held: Page) -> None:
+    made(held, [["b", 2048]])
+    held.focus("th:nth-child(2) button")
+    held.keyboard.press("ArrowDown")
+    expect(held.locator("#tip")).to_have_text("2,048 bytes. From here.")
+    held.mouse.move(2, 580)
+    held.mouse.move(2, 590)
+    assert held.evaluate(FOCUSED)["described"]
+    expect(held.locator("#tip")).to_be_visible()
 
 
 def middle(locator: Locator) -> tuple[float, float]:

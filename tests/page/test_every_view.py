@@ -1,22 +1,23 @@
 """What holds for every view, whatever was recorded: it answers its question, without a fault that a program can find.
 
-Views and recordings are fixtures of the module, so that the tests of one view follow each other on one open page.
+A test goes through all views of one open page, and gathers what is wrong.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Page
 
-from tests.page.pages import VIEWS, Watched, fragment, go, text, wait_for
+from tests.page.conftest import OpenPage
+from tests.page.pages import VIEWS, go, text, wait_for
+from tests.page.tabs import DRAWN_ANEW
 from tests.recordings import HOSTILE
 from tilestep.report.page.assets import asset, script
 
@@ -32,14 +33,8 @@ RECORDINGS = {
     "host_only": ("host_only",),
     "two": ("mnist_plain", "pipeline"),
 }
-SHOWN = [(name, view) for name, paths in RECORDINGS.items() for view in VIEWS if view != "compare" or len(paths) == 2]
-CLOSELY = ("pipeline", "hostile", "empty", "two")  # those that the long checks look at; at the others in `make test-all`
-looked_at_closely = pytest.mark.parametrize(
-    "shown",
-    [pytest.param(each, id="-".join(each), marks=() if each[0] in CLOSELY else (pytest.mark.slow,)) for each in SHOWN],
-    indirect=True,
-)
-IN_DARK = ("two",)  # other colours on the same elements
+CLOSELY = ("hostile", "empty", "two")  # what the long checks look at; the others in `make test-all`
+Faults = Iterator[tuple[bool, object]]  # whether something is right, and what is meant
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 ODD = """() => ({
     ran: window.PWNED ?? null,
@@ -82,39 +77,6 @@ MANY = "tbody tr:nth-child(n+8), [role=row]:nth-child(n+20), .tree-row:nth-child
 FIGURES = "#main figure > canvas"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Open:
-    """A page that shows a view of some recordings."""
-
-    recording: str
-    view: str
-    page: Page
-    watched: Watched
-
-
-@pytest.fixture(scope="module")
-def pages(browser: Browser) -> Iterator[dict[str, Watched]]:
-    """Open pages, by the name of what they show."""
-    opened: dict[str, Watched] = {}
-    yield opened
-    for watched in opened.values():
-        watched.page.context.close()
-
-
-@pytest.fixture(scope="module", params=SHOWN, ids="-".join)
-def shown(request: pytest.FixtureRequest, browser: Browser, pages: dict[str, Watched], page_file: Any) -> Open:
-    recording, view = request.param
-    if recording not in pages:
-        paths: tuple[Path, ...] = tuple(request.getfixturevalue(name) for name in RECORDINGS[recording])
-        address = page_file(paths).as_uri()
-        pages[recording] = Watched(browser.new_page(viewport={"width": 1400, "height": 900}, color_scheme="light"), address)
-        pages[recording].page.goto(address + fragment(view, {}))
-    watched = pages[recording]
-    watched.problems.clear()
-    go(watched.page, view)
-    return Open(recording=recording, view=view, page=watched.page, watched=watched)
-
-
 @cache
 def question_of(view: str) -> str:
     """The question, as the view's file declares it."""
@@ -122,63 +84,87 @@ def question_of(view: str) -> str:
     return found
 
 
-def test_it_opens_with_its_question_and_without_a_fault(shown: Open) -> None:
-    page = shown.page
+def opened(page: Page, view: str) -> Faults:
+    """It has its question, no error, and no text that became more than text; each number has a unit and a source."""
     heading, question, *_ = [line for line in text(page).splitlines() if line.strip()]
-    assert heading == page.inner_text("nav a[aria-current]")
-    assert question == question_of(shown.view)
-    assert page.query_selector_all(".alert") == []
-    assert shown.watched.problems == []
+    yield heading == page.inner_text("nav a[aria-current]"), heading
+    yield question == question_of(view), question
+    yield page.query_selector_all(".alert") == [], "an alert"
+    found = page.evaluate(ODD)
+    yield found == {"ran": None, "elements": [], "scripts": [], "listeners": []}, found
+    wrong = page.evaluate(UNEXPLAINED)
+    yield wrong == [], sorted(set(wrong))[:10]
 
 
-def test_no_text_of_a_recording_became_more_than_text(shown: Open) -> None:
-    found = shown.page.evaluate(ODD)
-    assert found == {"ran": None, "elements": [], "scripts": [], "listeners": []}
-
-
-def test_each_number_has_a_unit_and_a_source(shown: Open) -> None:
-    wrong = shown.page.evaluate(UNEXPLAINED)
-    assert sorted(set(wrong))[:10] == []
-
-
-@looked_at_closely
-def test_each_picture_is_there_as_a_table_too(shown: Open) -> None:
-    page = shown.page
+def pictures(page: Page) -> Faults:
+    """Each is there as a table, too."""
     for number, canvas in enumerate(page.query_selector_all(FIGURES)):
-        assert canvas.get_attribute("aria-label"), "a picture without a name"
+        label = canvas.get_attribute("aria-label")
+        yield bool(label), "a picture without a name"
         figure = page.locator("#main figure", has=page.locator(":scope > canvas")).nth(number)
         button = figure.get_by_role("button", name=re.compile("table"))
-        assert button.inner_text() == "Show as table"
+        yield button.inner_text() == "Show as table", label
         button.click()
-        assert button.get_attribute("aria-expanded") == "true"
-        assert figure.locator(".as-table td").count() > 0, canvas.get_attribute("aria-label")
+        yield button.get_attribute("aria-expanded") == "true", label
+        yield figure.locator(".as-table td").count() > 0, label
         button.click()
-        assert not figure.locator(".as-table").is_visible()
-    loose = page.evaluate(LOOSE)
-    assert loose == 0, "a canvas outside of a figure"
+        yield not figure.locator(".as-table").is_visible(), label
+    yield page.evaluate(LOOSE) == 0, "a canvas outside of a figure"
 
 
-@looked_at_closely
-def test_the_keyboard_reaches_all_and_is_never_caught(shown: Open) -> None:
-    page = shown.page
+def keys(page: Page) -> Faults:
+    """The keyboard reaches all, and is never caught."""
     page.evaluate("document.activeElement?.blur(); scrollTo(0, 0)")
     caught = page.evaluate("() => [...document.querySelectorAll('[tabindex]')].filter((each) => each.tabIndex > 0).length")
-    assert caught == 0, "an order of its own for the Tab key"
+    yield caught == 0, "an order of its own for the Tab key"
     page.focus("body .skip")
     page.keyboard.press("Enter")
-    assert page.evaluate("document.activeElement.id") == "main"
+    yield page.evaluate("document.activeElement.id") == "main", "the skip link does not lead to the view"
     for canvas in page.query_selector_all(FIGURES):
-        assert canvas.evaluate("(each) => { each.focus({ preventScroll: true }); return document.activeElement === each; }")
+        yield canvas.evaluate("(each) => { each.focus({ preventScroll: true }); return document.activeElement === each; }"), "no focus"
         page.keyboard.press("Tab")
-        assert not canvas.evaluate("(each) => document.activeElement === each"), "the Tab key does not leave a picture"
+        yield not canvas.evaluate("(each) => document.activeElement === each"), "the Tab key does not leave a picture"
         page.keyboard.press("Shift+Tab")
-        assert canvas.evaluate("(each) => document.activeElement === each"), "nor return to it"
-    assert page.evaluate(UNREACHED) == []
-    assert shown.watched.problems == []
+        yield canvas.evaluate("(each) => document.activeElement === each"), "nor return to it"
+    unreached = page.evaluate(UNREACHED)
+    yield unreached == [], unreached[:10]
 
 
-def faults(page: Page, rules: dict[str, Any]) -> list[str]:
-    """What axe-core finds: rule, element, and what is wrong."""
+def accessible(page: Page) -> Faults:
+    found = against(page, {"runOnly": TAGS, "resultTypes": ["violations"]})
+    yield found == [], found[:10]
+
+
+def in_dark(page: Page) -> Faults:
+    """Other colours on the same elements."""
+    page.emulate_media(color_scheme="dark")
+    found = against(page, {"runOnly": {"type": "rule", "values": ["color-contrast"]}, "resultTypes": ["violations"]})
+    page.emulate_media(color_scheme="light")
+    yield found == [], found[:10]
+
+
+def narrow(page: Page) -> Faults:
+    """It needs no scrolling sideways."""
+    page.set_viewport_size({"width": 700, "height": 900})
+    wide = page.evaluate(WIDE)
+    yield wide == [], wide
+
+
+def printed(page: Page) -> Faults:
+    """It can be printed on a sheet."""
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 1000, "height": 900})
+    beside = page.evaluate(BESIDE_THE_SHEET)
+    yield beside == [], beside
+    yield page.is_visible("#main h1"), "no heading"
+    yield not page.is_visible("nav"), "the navigation"
+    yield page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)", "not on white"
+    page.emulate_media(media="screen")
+    page.set_viewport_size({"width": 1400, "height": 900})
+
+
+def against(page: Page, rules: dict[str, Any]) -> list[str]:
+    """What axe-core finds against a page: rule, element, and what is wrong."""
     if not page.evaluate("'axe' in window"):
         page.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8"))
     found: list[dict[str, Any]] = page.evaluate(
@@ -191,37 +177,32 @@ def faults(page: Page, rules: dict[str, Any]) -> list[str]:
     ]
 
 
-@looked_at_closely
-def test_it_is_accessible(shown: Open) -> None:
-    assert faults(shown.page, {"runOnly": TAGS, "resultTypes": ["violations"]})[:10] == []
-    if shown.recording in IN_DARK:
-        shown.page.emulate_media(color_scheme="dark")
-        try:
-            assert faults(shown.page, {"runOnly": {"type": "rule", "values": ["color-contrast"]}, "resultTypes": ["violations"]})[:10] == []
-        finally:
-            shown.page.emulate_media(color_scheme="light")
+def looked_at(page: Page, recording: str, checks: Sequence[Callable[..., Faults]]) -> list[str]:
+    """What is wrong in the views of an open page, each by its view and its check."""
+    found: list[str] = []
+    for view in VIEWS if len(RECORDINGS[recording]) == 2 else VIEWS[:-1]:
+        go(page, view)
+        for check in checks:
+            faults = check(page, view) if check is opened else check(page)
+            found += [f"{view}, {check.__name__}: {what}" for right, what in faults if not right]
+    return found
 
 
-def test_a_narrow_window_needs_no_scrolling_sideways(shown: Open) -> None:
-    shown.page.set_viewport_size({"width": 700, "height": 900})
-    try:
-        wide = shown.page.evaluate(WIDE)
-        assert wide == []
-    finally:
-        shown.page.set_viewport_size({"width": 1400, "height": 900})
+@pytest.mark.parametrize("recording", RECORDINGS)
+def test_every_view_of_a_recording(recording: str, request: pytest.FixtureRequest, open_page: OpenPage) -> None:
+    page = open_page([request.getfixturevalue(name) for name in RECORDINGS[recording]], VIEWS[0])
+    checks = (
+        opened,
+        *((pictures, keys, accessible, *((in_dark,) if recording == "two" else ()), narrow, printed) if recording in CLOSELY else ()),
+    )
+    assert looked_at(page, recording, checks) == []
 
 
-def test_it_can_be_printed(shown: Open) -> None:
-    shown.page.emulate_media(media="print")
-    shown.page.set_viewport_size({"width": 1000, "height": 900})  # a sheet
-    try:
-        assert shown.page.evaluate(BESIDE_THE_SHEET) == []
-        assert shown.page.is_visible("#main h1")
-        assert not shown.page.is_visible("nav")
-        assert shown.page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
-    finally:
-        shown.page.emulate_media(media="screen")
-        shown.page.set_viewport_size({"width": 1400, "height": 900})
+@pytest.mark.slow
+@pytest.mark.parametrize("recording", [name for name in RECORDINGS if name not in CLOSELY])
+def test_every_view_of_a_recording_closely(recording: str, request: pytest.FixtureRequest, open_page: OpenPage) -> None:
+    page = open_page([request.getfixturevalue(name) for name in RECORDINGS[recording]], VIEWS[0])
+    assert looked_at(page, recording, (pictures, keys, accessible, narrow, printed)) == []
 
 
 KEYS = sorted({*re.findall(r'\b(?:get|number)\("(\w+)"', SCRIPT), "valuea", "valueb", "update_a", "update_b"})
@@ -231,33 +212,26 @@ ODD_STATES = (
 )
 
 
-def test_what_nobody_has_linked_to_falls_back(browser: Browser, page_file: Any, hostile: Path, pipeline: Path) -> None:
+def test_what_nobody_has_linked_to_falls_back(open_page: OpenPage, mnist_plain: Path, pipeline: Path) -> None:
     """Every part of the state has values that make no sense, in every view, each part another one."""
-    address = page_file((pipeline, hostile)).as_uri()
-    page = browser.new_page()
-    watched = Watched(page, address)
+    page = open_page((mnist_plain, pipeline), VIEWS[0])
     for turn in range(2):
         for place, view in enumerate(VIEWS):
             odd = {key: ODD_STATES[(place * 5 + number) % len(ODD_STATES)] if turn else "constructor" for number, key in enumerate(KEYS)}
             written = "&".join(f"{key}={value}" for key, value in odd.items())  # as they are, so that escapes are bad ones
-            page.goto(f"{address}#{view}?{written}")
+            page.evaluate(DRAWN_ANEW, f"#{view}?{written}")
             wait_for(page, view)
-            assert (page.query_selector_all(".alert"), watched.problems) == ([], []), written
+            assert page.query_selector_all(".alert") == [], written
             assert "NaN" not in text(page), written
     for name in ("", "__proto__", "constructor", "%E0%A4%A", "x" * 5000, "memory%00", "?", "#"):
-        page.goto(f"{address}#{name}?program=__proto__")
+        page.evaluate(DRAWN_ANEW, f"#{name}?program=__proto__")
         wait_for(page, VIEWS[0])
-    assert watched.problems == []
-    page.context.close()
 
 
-def test_hostile_names_are_shown_as_they_are(browser: Browser, page_file: Any, hostile: Path) -> None:
-    page = browser.new_page()
-    page.goto(page_file((hostile,)).as_uri() + fragment(VIEWS[0], {}))
-    wait_for(page, VIEWS[0])
+def test_hostile_names_are_shown_as_they_are(open_page: OpenPage, hostile: Path) -> None:
+    page = open_page(hostile, VIEWS[0])
     said = ""
     for view in VIEWS[:-1]:
         go(page, view)
         said += page.evaluate("document.getElementById('main').textContent")
-    page.context.close()
     assert [each for each in HOSTILE[:3] if each not in said] == []

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 import tilestep
 from tests.page.conftest import OpenPage
 from tests.page.pages import VIEWS, go, values
@@ -32,13 +30,16 @@ def test_the_navigation_has_each_view(open_page: OpenPage, mnist_plain: Path, pi
     page.wait_for_function("name => document.documentElement.dataset.ready === name", arg=VIEWS[-2])
 
 
-@pytest.mark.parametrize("state", [{}, {"theme": "dark"}, {"side": "b"}])
-def test_state_stands_in_the_url(open_page: OpenPage, mnist_plain: Path, pipeline: Path, state: dict[str, str]) -> None:
-    page = open_page((mnist_plain, pipeline), "memory", **state)
-    go(page, "execution", **state)
-    assert page.input_value("#theme") == state.get("theme", "auto")
-    assert page.input_value("#side") == state.get("side", "ab")
-    assert page.evaluate("document.documentElement.dataset.theme ?? ''") == state.get("theme", "")
+def test_state_stands_in_the_url_and_the_choices_follow_it(open_page: OpenPage, mnist_plain: Path, pipeline: Path) -> None:
+    page = open_page((mnist_plain, pipeline), "memory")
+    for state in ({}, {"theme": "dark"}, {"side": "b"}):
+        go(page, "execution", **state)
+        assert page.input_value("#theme") == state.get("theme", "auto")
+        assert page.input_value("#side") == state.get("side", "ab")
+        assert page.evaluate("document.documentElement.dataset.theme ?? ''") == state.get("theme", "")
+    page.go_back()
+    page.wait_for_function("document.documentElement.dataset.theme === 'dark'")
+    assert page.input_value("#theme") == "dark"
 
 
 def test_a_chosen_theme_is_kept_by_all_links(open_page: OpenPage, mnist_plain: Path) -> None:

@@ -322,7 +322,7 @@ def test_the_time_to_draw_the_map_of_all_tiles_grows_at_most_as_lives_do(blank: 
 
 
 def test_a_link_leads_to_the_top_of_a_view_and_back_to_the_link(open_page: OpenPage, mnist_plain: Path) -> None:
-    page = open_page(mnist_plain, "memory")
+    page = open_page(mnist_plain, "memory", alone=True)
     here = "[document.activeElement.tagName, Math.round(scrollY)]"
     assert page.evaluate(here) == ["BODY", 0], "the first view is read from the top of the page"
     link = page.locator("#main a[href^='#liveness']").last

@@ -16,14 +16,18 @@ from playwright.sync_api import Browser, Page, expect
 
 import tilestep
 from tests.page.conftest import OpenPage
-from tests.page.pages import settled, text, wait_for
-from tests.processes import ROOT, clean_environ, run_python
+from tests.page.pages import text, wait_for
+from tests.processes import ROOT, clean_environ
+from tests.unit.report.page.test_server import Served, serving
 from tests.unit.report.reader.recorded import journaled, report_of, two_stages
+from tilestep.cli import main
 from tilestep.record.call_tables import history_of
 from tilestep.report import knob_table as module
 from tilestep.report.knob_table import answer, knob_table
 from tilestep.report.knobs import KNOBS
+from tilestep.report.page import page_html
 from tilestep.report.page.sections import what_if as section
+from tilestep.report.page.server import PageServer, what_if_answer
 from tilestep.report.reader import Report
 
 LEAST = 0.0001  # of the time: knobs below have no bar
@@ -117,48 +121,22 @@ def test_two_recordings_stand_below_each_other(open_page: OpenPage, mnist_plain:
         assert {row.knob for row in without if f"({row.knob})" in told} == {row.knob for row in without} - barred
 
 
-@pytest.mark.parametrize("width", [390, 1440])
-def test_bars_have_room_and_nothing_is_cut(width: int, open_page: OpenPage, mnist_plain: Path, pipeline: Path) -> None:
+def test_bars_have_room_and_nothing_is_cut(open_page: OpenPage, mnist_plain: Path, pipeline: Path) -> None:
     page = open_page((mnist_plain, pipeline), "what-if")
-    page.set_viewport_size({"width": width, "height": 900})
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    axes: list[float] = page.evaluate("[...document.querySelectorAll('.axis')].map((each) => each.clientWidth)")
-    assert min(axes) >= 100
-    page.set_viewport_size({"width": 1280, "height": 720})
-
-
-class View:
-    """`tilestep view`, as a user starts it."""
-
-    def __init__(self, *paths: Path) -> None:
-        self.process = subprocess.Popen(
-            (sys.executable, "-m", "tilestep", "view", "--no-browser", *map(str, paths)),
-            cwd=ROOT,
-            env=clean_environ(os.environ) | {"PYTHONUNBUFFERED": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        self.url, self.then = (self.process.stdout.readline().strip() for _ in range(2))
-
-    def interrupt(self) -> tuple[int, str, str]:
-        """Ctrl-C: its exit status, and what it has printed behind the address."""
-        self.process.send_signal(signal.SIGINT)
-        out, err = self.process.communicate(timeout=60)
-        return self.process.returncode, out, err
-
-    def end(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.communicate(timeout=60)
+    for width in (390, 1440):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        axes: list[float] = page.evaluate("[...document.querySelectorAll('.axis')].map((each) => each.clientWidth)")
+        assert min(axes) >= 100, width
 
 
 @pytest.fixture(scope="module")
-def view(mnist_plain: Path) -> Iterator[View]:
-    started = View(mnist_plain)
-    yield started
-    started.end()
+def view(mnist_plain: Path) -> Iterator[Served]:
+    """What `tilestep view` serves."""
+    report = tilestep.open_report(mnist_plain)
+    page = page_html(report, labels=("mnist_plain", ""), served=True)
+    with serving(PageServer(page, what_if_answer({"a": report}))) as served:
+        yield served
 
 
 def label(knob: str) -> str:
@@ -179,23 +157,22 @@ def played(page: Page) -> list[float]:
     return page.evaluate("[...document.querySelectorAll('.outcome .value')].map((each) => Number(each.dataset.value))")
 
 
-def test_sliders_play_the_recording_again(browser: Browser, view: View, mnist_plain: Path) -> None:
+def test_sliders_play_the_recording_again(browser: Browser, view: Served, mnist_plain: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked: list[str] = []
     problems: list[str] = []
     page = browser.new_page()
     page.on("request", lambda request: asked.append(request.url))
     page.on("console", lambda message: problems.append(message.text))
     page.on("pageerror", lambda error: problems.append(str(error)))
-    page.goto(f"{view.url}#what-if")
+    page.goto(f"{view.server.url}#what-if")
     wait_for(page, "what-if")
     slide(page, "host.link", 2)
     slide(page, "host.load", -2)
-    settled(page)  # by then it has asked for both
-    page.wait_for_function("() => !document.querySelector('.outcome').textContent.includes('again')")
+    page.wait_for_function("() => document.querySelectorAll('.outcome .value').length === 2")  # it asks once for both
     turned, cycles = played(page)
     settings = ("--set", "host.link=x2", "--set", "host.load=/2")
-    done = run_python("-m", "tilestep", "report", "what-if", str(mnist_plain), "--json", *settings)
-    document: dict[str, Any] = json.loads(done.stdout)
+    assert main(["report", "what-if", str(mnist_plain), "--json", *settings]) == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert (turned, cycles) == (document["turned_cycles"], document["emulated_cycles"])
     page.reload()  # the settings stand in the URL
     wait_for(page, "what-if")
@@ -204,15 +181,15 @@ def test_sliders_play_the_recording_again(browser: Browser, view: View, mnist_pl
     page.get_by_role("button", name="Reset").click()
     wait_for(page, "what-if")
     page.wait_for_function("() => document.querySelector('.outcome').textContent.startsWith('Move a slider')")
-    assert {url.rpartition("/")[0] for url in asked} == {view.url.rstrip("/")}
+    assert {url.rpartition("/")[0] for url in asked} == {view.server.url.rstrip("/")}
     assert problems == []
     page.context.close()
 
 
-def test_the_tip_of_a_slider_leaves_the_outcome_free(browser: Browser, view: View) -> None:
+def test_the_tip_of_a_slider_leaves_the_outcome_free(browser: Browser, view: Served) -> None:
     """Also where there is no room below the slider."""
     page = browser.new_page(viewport={"width": 1440, "height": 900})
-    page.goto(f"{view.url}#what-if?set=host.link%3Dx2")
+    page.goto(f"{view.server.url}#what-if?set=host.link%3Dx2")
     wait_for(page, "what-if")
     played(page)
     slider = page.locator("input[type=range]").first
@@ -234,14 +211,28 @@ def covers(page: Page, one: str, other: str) -> bool:
     return all(a[at] < b[at] + b[size] and b[at] < a[at] + a[size] for at, size in (("x", "width"), ("y", "height")))
 
 
-def test_ctrl_c_ends_it_quietly_and_the_page_says_so(browser: Browser, mnist_plain: Path, request: pytest.FixtureRequest) -> None:
-    view = View(mnist_plain)
-    request.addfinalizer(view.end)
-    page = browser.new_page()
-    page.goto(f"{view.url}#what-if")
-    wait_for(page, "what-if")
-    assert view.then == "Ctrl-C ends it."
-    assert view.interrupt() == (0, "\n", "")
+@pytest.mark.process
+def test_ctrl_c_ends_it_quietly_and_the_page_says_so(browser: Browser, mnist_plain: Path) -> None:
+    process = subprocess.Popen(
+        (sys.executable, "-m", "tilestep", "view", "--no-browser", str(mnist_plain)),
+        cwd=ROOT,
+        env=clean_environ(os.environ) | {"PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        url, then = (process.stdout.readline().strip() for _ in range(2))
+        page = browser.new_page()
+        page.goto(f"{url}#what-if")
+        wait_for(page, "what-if")
+        assert then == "Ctrl-C ends it."
+        process.send_signal(signal.SIGINT)
+        assert (*process.communicate(timeout=60), process.returncode) == ("\n", "", 0)
+    finally:
+        process.kill()
+        process.communicate()
     slide(page, "links", 1)
     page.wait_for_selector(".outcome .alert")
     assert "tilestep view does not answer: it has ended" in page.inner_text(".outcome")

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from jax.extend.core import ClosedJaxpr, JaxprEqn, jaxpr_as_fun
 
-from tilestep.train.jaxprs import CALLS, spec_of
+from tilestep.train.jaxprs import CALLS, spec_of, with_equations
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
@@ -44,12 +44,9 @@ def with_quick_convolutions(function: Program) -> Program:
 
 def _rewritten(jaxpr: Any, *, within: bool) -> Any:
     """The same object if there is nothing to write. Args: jaxpr: open or closed. within: whether it is part of a loop or a branch."""
-    if isinstance(jaxpr, ClosedJaxpr):
-        inner = _rewritten(jaxpr.jaxpr, within=within)
-        return jaxpr if inner is jaxpr.jaxpr else jaxpr.replace(jaxpr=inner)
     equations = [_equation(equation, within=within) for equation in jaxpr.eqns]
     is_same = all(new is old for new, old in zip(equations, jaxpr.eqns, strict=True))
-    return jaxpr if is_same else jaxpr.replace(eqns=equations)
+    return jaxpr if is_same else with_equations(jaxpr, equations)
 
 
 def _equation(equation: JaxprEqn, *, within: bool) -> JaxprEqn:

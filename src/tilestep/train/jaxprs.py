@@ -72,6 +72,29 @@ def called(equation: JaxprEqn) -> Jaxpr | None:
     return inner if inner is not None and len(inner.invars) == len(equation.invars) else None
 
 
+def with_equations(program: Any, equations: Sequence[JaxprEqn]) -> Any:
+    """A program with other equations. Args: program: open or closed. Since JAX 0.12 both are of one class, whose `jaxpr` is itself."""
+    opened: Any = getattr(program, "jaxpr", program)
+    changed = opened.replace(eqns=equations)
+    return changed if opened is program else program.replace(jaxpr=changed)
+
+
+def loop_operands(equation: JaxprEqn) -> tuple[int, int]:
+    """(how many constants, how many carried values) come first among a scan's operands. The others are rows: each step gets one of them.
+
+    The shapes say it. JAX's own parameter for it has changed its name.
+    """
+    body: Any = equation.params["jaxpr"]
+    rows = _with_more_axes(equation.invars, body.invars)
+    carried = len(equation.outvars) - _with_more_axes(equation.outvars, body.outvars)
+    return len(equation.invars) - carried - rows, carried
+
+
+def _with_more_axes(outside: Iterable[Var | Literal], inside: Iterable[Var | Literal]) -> int:
+    """How many values of a loop have an axis more than their counterparts in one step."""
+    return sum(len(spec_of(outer).shape) > len(spec_of(inner).shape) for outer, inner in zip(outside, inside, strict=True))
+
+
 def needed(equations: Sequence[JaxprEqn], outputs: Iterable[Var | Literal], without: Collection[Var] = ()) -> list[JaxprEqn]:
     """The equations that `outputs` need, in order, if the values in `without` are known."""
     unknown = {atom for atom in outputs if is_variable(atom)} - set(without)

@@ -16,9 +16,7 @@ from tilestep.onnx import import_onnx
 
 FOLDER = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 QUICK = "light_squeezenet"
-NAMES = [
-    pytest.param(path.stem, id=path.stem, marks=() if path.stem == QUICK else pytest.mark.slow) for path in sorted(FOLDER.glob("*.onnx"))
-]
+NAMES = sorted(path.stem for path in FOLDER.glob("*.onnx"))
 MOST_ERROR = 2e-3  # of the standard deviation of the output
 
 
@@ -28,6 +26,7 @@ def image(shape: Any) -> np.ndarray[Any, Any]:
     return np.linspace(0, 1, int(np.prod(sizes)), endpoint=False, dtype=np.float32).reshape(sizes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_network_gives_what_onnx_says(name: str) -> None:
     made = import_onnx(FOLDER / f"{name}.onnx")
@@ -52,7 +51,7 @@ def with_random_weights(path: Path) -> onnx.ModelProto:
     return made
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == QUICK else pytest.mark.slow) for name in NAMES])
 def test_a_network_with_random_weights_gives_what_onnx_runtime_says(name: str) -> None:
     made = with_random_weights(FOLDER / f"{name}.onnx")
     session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])

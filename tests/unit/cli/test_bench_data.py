@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.forked import run_python
+from tests.in_turn import RunPython
 from tests.processes import WITHOUT_NOHUP
+from tests.processes import run_python as run_alone
 from tilestep.cli import bench_data
 
 DATA = """
@@ -101,7 +102,7 @@ def test_a_dataset_that_ends_early_leaves_with_1(folder: Path, capsys: pytest.Ca
     assert "ended after 5 elements, in epoch 2 of 3" in err
 
 
-def test_what_the_dataset_raises_is_shown_with_its_traceback(folder: Path) -> None:
+def test_what_the_dataset_raises_is_shown_with_its_traceback(folder: Path, run_python: RunPython) -> None:
     done = run_python("-m", "tilestep", "bench-data", str(folder / "my_data.py:broken"))
     assert (done.returncode, done.stdout) == (1, "")
     assert 'my_data.py", line 15, in broken' in done.stderr
@@ -116,7 +117,8 @@ def test_a_bad_number_is_refused(arguments: tuple[str, str], folder: Path, capsy
     assert f"{arguments[1]!r} must be a whole number, 1 to 1,000,000,000" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("name", "epochs"), [("SIGTERM", 1), ("SIGHUP", 0)])
+@pytest.mark.process
+@pytest.mark.parametrize(("name", "epochs"), [("SIGTERM", 1), pytest.param("SIGHUP", 0, marks=pytest.mark.slow)])
 def test_a_signal_ends_it_with_the_epochs_that_are_measured(name: str, epochs: int, tmp_path: Path) -> None:
     ends = f"""
         import os, signal, time
@@ -130,7 +132,7 @@ def test_a_signal_ends_it_with_the_epochs_that_are_measured(name: str, epochs: i
     """
     (tmp_path / "ends.py").write_text(textwrap.dedent(ends))
     words = ("-m", "tilestep", "bench-data", str(tmp_path / "ends.py:batches"), "--json", "--elements", "5")
-    done = run_python("-c", WITHOUT_NOHUP, *words)
+    done = run_alone("-c", WITHOUT_NOHUP, *words)
     assert (done.returncode, done.stderr) == (
         -signal.Signals[name],
         f"tilestep bench-data: {name} came when {epochs} of 3 epochs were measured\n",
@@ -146,7 +148,9 @@ def test_a_signal_ends_it_with_the_epochs_that_are_measured(name: str, epochs: i
         ("os.kill(os.getpid(), signal.SIGINT), time.sleep(60)", 130, "Ctrl-C came when 1 of 3 epochs were measured"),
     ],
 )
-def test_a_dataset_that_ends_the_process_leaves_the_epochs_that_are_measured(ends: str, code: int, said: str, tmp_path: Path) -> None:
+def test_a_dataset_that_ends_the_process_leaves_the_epochs_that_are_measured(
+    ends: str, code: int, said: str, run_python: RunPython, tmp_path: Path
+) -> None:
     source = f"""
         import os, signal, sys, time
         import numpy as np

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,11 @@ import numpy as np
 import onnx
 import pytest
 
-from tests.forked import run_python
+from tests.in_turn import RunPython
+from tests.processes import run_python as run_alone
 from tests.unit.onnx import crafted
 from tests.unit.onnx.models import linear, model, uniform
 
-# Many command lines in one process, because each process imports JAX anew.
 RUN_ALL = """
 import contextlib, io, json, sys
 from tilestep.cli import main
@@ -32,11 +33,20 @@ print(json.dumps(results))
 """
 
 
-def run_all(lines: list[list[str]], **environ: str) -> list[tuple[int, str, str]]:
-    """(exit code, stdout, stderr) of each command line, one after the other in one process."""
-    done = run_python("-c", RUN_ALL, text_in=json.dumps(lines), environ=environ)
-    assert done.returncode == 0, done.stderr
-    return [tuple(result) for result in json.loads(done.stdout.splitlines()[-1])]  # pyright: ignore[reportReturnType]
+Results = list[tuple[int, str, str]]
+RunAll = Callable[..., Results]
+
+
+@pytest.fixture
+def run_all(run_python: RunPython) -> RunAll:
+    """(exit code, stdout, stderr) of each command line, one after the other."""
+
+    def run(lines: list[list[str]], **environ: str) -> Results:
+        done = run_python("-c", RUN_ALL, text_in=json.dumps(lines), environ=environ)
+        assert done.returncode == 0, done.stderr
+        return [tuple(result) for result in json.loads(done.stdout.splitlines()[-1])]  # pyright: ignore[reportReturnType]
+
+    return run
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +78,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return found
 
 
-def test_a_model_is_shown_and_priced_for_each_batch(folder: Path, tmp_path: Path) -> None:
+def test_a_model_is_shown_and_priced_for_each_batch(folder: Path, tmp_path: Path, run_all: RunAll, rows_of: RowsOf) -> None:
     json_path, report = tmp_path / "figures.json", tmp_path / "report"
     path = str(folder / "wide.onnx")
     options = ["--json", str(json_path), "--report", str(report), "--machine", "c2-card"]
@@ -94,26 +104,34 @@ def test_a_model_is_shown_and_priced_for_each_batch(folder: Path, tmp_path: Path
         assert sorted(path.name for path in (report / f"batch-{batch}").iterdir()) == ["profile.json", "summary.txt"]
 
 
-def rows_of(lines: list[list[str]], tmp_path: Path) -> list[dict[str, Any]]:
+RowsOf = Callable[[list[list[str]]], list[dict[str, Any]]]
+
+
+@pytest.fixture
+def rows_of(run_all: RunAll, tmp_path: Path) -> RowsOf:
     """The last row of the JSON of each command line."""
-    files = [tmp_path / f"{number}.json" for number in range(len(lines))]
-    for code, _, err in run_all([[*line, "--json", str(file)] for line, file in zip(lines, files, strict=True)]):
-        assert (code, err) == (0, "")
-    return [json.loads(file.read_text())["rows"][-1] for file in files]
+
+    def rows(lines: list[list[str]]) -> list[dict[str, Any]]:
+        files = [tmp_path / f"{number}.json" for number in range(len(lines))]
+        for code, _, err in run_all([[*line, "--json", str(file)] for line, file in zip(lines, files, strict=True)]):
+            assert (code, err) == (0, "")
+        return [json.loads(file.read_text())["rows"][-1] for file in files]
+
+    return rows
 
 
-def test_each_option_changes_the_price(folder: Path, tmp_path: Path) -> None:
+def test_each_option_changes_the_price(folder: Path, rows_of: RowsOf) -> None:
     path = str(folder / "wide.onnx")
     base = [path, "--batch", "512", "--set", "M=256"]
     lines = [base, [*base, "--half"], [*base, "--train"], [*base, "--train", "--loss", "l"], [path, "--batch", "512", "--set", "x[1]=256"]]
-    plain, half, train, loss, by_axis = rows_of(lines, tmp_path)
+    plain, half, train, loss, by_axis = rows_of(lines)
     assert plain == by_axis
     assert half["peak_tile_bytes"] < plain["peak_tile_bytes"] < train["peak_tile_bytes"]
     assert half["host_bytes_in"] == plain["host_bytes_in"] // 2
     assert train["flops"] > loss["flops"] > 1.9 * plain["flops"]  # the matmul of the weights' gradients, and the update
 
 
-def test_a_model_that_waits_for_the_host_link_is_told_what_helps(tmp_path: Path) -> None:
+def test_a_model_that_waits_for_the_host_link_is_told_what_helps(tmp_path: Path, rows_of: RowsOf) -> None:
     sums = "y = ReduceSum <keepdims = 0> (f, axes) }"
     products = "  ".join(f"m{step + 1} = MatMul(m{step}, v)" for step in range(9))
     texts = {
@@ -131,7 +149,7 @@ def test_a_model_that_waits_for_the_host_link_is_told_what_helps(tmp_path: Path)
     for name, text in texts.items():
         onnx.save(model(text, axes=np.array([1]), **weights.get(name, {})), str(tmp_path / f"{name}.onnx"))
     sizes = [("floats", 64), ("bytes", 64), ("scores", 64), ("class", 64), ("products", 1), ("products", 8), ("products", 2048)]
-    rows = rows_of([[str(tmp_path / f"{name}.onnx"), "--batch", str(size)] for name, size in sizes], tmp_path)
+    rows = rows_of([[str(tmp_path / f"{name}.onnx"), "--batch", str(size)] for name, size in sizes])
     floats, few_bytes, scores, one_class, one, few, many = rows
     for row, advice in (
         (floats, "send fewer bytes, such as those of an image instead of floats"),
@@ -147,43 +165,43 @@ def test_a_model_that_waits_for_the_host_link_is_told_what_helps(tmp_path: Path)
     assert not any("host link" in finding for finding in many["findings"])
 
 
-def test_what_does_not_fit_comes_before_what_is_slow(tmp_path: Path) -> None:
+def test_what_does_not_fit_comes_before_what_is_slow(tmp_path: Path, rows_of: RowsOf) -> None:
     onnx.save(model("(float[N,3072] x) => (float[N,3072] y) { y = Relu(x) }"), str(tmp_path / "relu.onnx"))
-    (row,) = rows_of([[str(tmp_path / "relu.onnx"), "--batch", "100000"]], tmp_path)
+    (row,) = rows_of([[str(tmp_path / "relu.onnx"), "--batch", "100000"]])
     assert not row["fits"]
     assert "does not fit" in row["findings"][0]
     assert "host link" in row["findings"][1]
 
 
-def test_a_batch_may_be_set_by_its_name(folder: Path, tmp_path: Path) -> None:
+def test_a_batch_may_be_set_by_its_name(folder: Path, rows_of: RowsOf) -> None:
     path = str(folder / "linear.onnx")
     lines = [[path, "--batch", "5"], [path, "--set", "N=5"], [path, "--set", "x[0]=5"]]
-    by_batch, by_name, by_axis = rows_of(lines, tmp_path)
+    by_batch, by_name, by_axis = rows_of(lines)
     assert by_batch == by_name == by_axis
     assert by_batch["batch"] == 5
     assert by_batch["throughput_per_s"] == pytest.approx(5 / by_batch["run_emulated_s"])
 
 
-def test_static_inputs_and_loops_get_their_values(folder: Path, tmp_path: Path) -> None:
+def test_static_inputs_and_loops_get_their_values(folder: Path, run_all: RunAll, rows_of: RowsOf) -> None:
     loop = str(folder / "loop.onnx")
     lines = [
         [str(folder / "reshaped.onnx"), "--set", "s=3,4", "--batch", "4"],
         [loop, "--trip-count", "10"],
         [loop, "--trip-count", "1000"],
     ]
-    _, few, many = rows_of(lines, tmp_path)
+    _, few, many = rows_of(lines)
     assert many["latency_emulated_s"] > 2 * few["latency_emulated_s"]
     ((code, _, err),) = run_all([[loop]])
     assert (code, err.count("\n")) == (1, 1)
     assert "trip_count" in err
 
 
-def test_the_machine_is_that_of_the_environment(folder: Path) -> None:
+def test_the_machine_is_that_of_the_environment(folder: Path, run_all: RunAll) -> None:
     ((code, out, _),) = run_all([[str(folder / "linear.onnx")]], TILESTEP_MACHINE="c600")
     assert (code, "on one IPU of c600" in out) == (0, True)
 
 
-def test_operators_are_listed(folder: Path) -> None:
+def test_operators_are_listed(folder: Path, run_all: RunAll) -> None:
     ((code, out, err),) = run_all([["--ops"]])
     assert (code, err) == (0, "")
     rows = {line.split()[1]: line.split() for line in out.splitlines() if line.startswith("  ai.onnx ")}
@@ -226,7 +244,7 @@ WRONG: list[tuple[list[str], str]] = [
 ]
 
 
-def test_what_is_wrong_is_said_in_one_line(folder: Path) -> None:
+def test_what_is_wrong_is_said_in_one_line(folder: Path, run_all: RunAll) -> None:
     def path(word: str) -> str:
         return str(folder / word) if word.endswith((".onnx", ".json")) or word == "." else word
 
@@ -242,7 +260,7 @@ def test_what_is_wrong_is_said_in_one_line(folder: Path) -> None:
 ONLY_LARGE = {"random"}  # a result for which there is no room has a price all the same
 
 
-def test_hostile_files_are_refused_in_one_line(tmp_path: Path) -> None:
+def test_hostile_files_are_refused_in_one_line(tmp_path: Path, run_all: RunAll) -> None:
     crafted.write(tmp_path)
     results = run_all([[str(tmp_path / "models" / f"{name}.onnx")] for name in crafted.FILES])
     assert {name for name, (code, _, _) in zip(crafted.FILES, results, strict=True) if not code} == ONLY_LARGE
@@ -252,20 +270,27 @@ def test_hostile_files_are_refused_in_one_line(tmp_path: Path) -> None:
         assert len(err) < 2000
 
 
-def test_a_size_that_is_none_is_an_error_of_the_option(folder: Path) -> None:
+def test_a_size_that_is_none_is_an_error_of_the_option(folder: Path, run_all: RunAll) -> None:
     results = run_all([[str(folder / "linear.onnx"), "--batch", text] for text in ("0", "1,x", "", "1.5")])
     assert [code for code, _, _ in results] == [2, 2, 2, 2]
     assert all("argument --batch: '" in err for _, _, err in results)
 
 
-def test_onnx_is_named_where_it_is_missing(folder: Path) -> None:
-    code = "import sys; sys.modules['onnx'] = None; from tilestep.cli import main; sys.exit(main(['onnx', sys.argv[1]]))"
+def test_onnx_is_named_where_it_is_missing(folder: Path, run_python: RunPython) -> None:
+    code = """
+import sys
+for name in [name for name in sys.modules if name.startswith(("onnx", "tilestep.onnx"))]:
+    del sys.modules[name]
+sys.modules["onnx"] = None
+from tilestep.cli import main
+sys.exit(main(["onnx", sys.argv[1]]))
+"""
     done = run_python("-c", code, str(folder / "linear.onnx"))
     assert done.returncode == 2
     assert done.stderr == "tilestep onnx: tilestep.onnx needs the package onnx: pip install 'tilestep[onnx]'\n"
 
 
-def test_a_model_that_onnx_finds_wrong_is_shown_with_what_it_says(folder: Path, tmp_path: Path) -> None:
+def test_a_model_that_onnx_finds_wrong_is_shown_with_what_it_says(folder: Path, tmp_path: Path, run_all: RunAll) -> None:
     made: Any = linear()
     made.graph.output[0].type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
     onnx.save(made, str(tmp_path / "m.onnx"))
@@ -289,12 +314,11 @@ sys.exit(main(["onnx", *sys.argv[2:]]))
 """
 
 
-def test_sigterm_leaves_the_rows_that_are_priced(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.process
+@pytest.mark.parametrize(("when", "priced"), [("second", 1), pytest.param("first", 0, marks=pytest.mark.slow)])
+def test_sigterm_leaves_the_rows_that_are_priced(when: str, priced: int, folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "figures.json"
-    words = (str(folder / "linear.onnx"), "--batch", "1,2,4", "--json", str(path))
-    done = run_python("-c", ENDED_IN_THE_SECOND_ROW, "second", *words)
-    assert (done.returncode, done.stderr) == (-signal.SIGTERM, "tilestep onnx: SIGTERM came when 1 of 3 rows were priced\n")
-    assert "inference on one IPU" in done.stdout
-    assert [row["batch"] for row in json.loads(path.read_text())["rows"]] == [1]
-    done = run_python("-c", ENDED_IN_THE_SECOND_ROW, "first", *words)
-    assert (done.returncode, done.stderr) == (-signal.SIGTERM, "tilestep onnx: SIGTERM came when 0 of 3 rows were priced\n")
+    done = run_alone("-c", ENDED_IN_THE_SECOND_ROW, when, str(folder / "linear.onnx"), "--batch", "1,2,4", "--json", str(path))
+    assert (done.returncode, done.stderr) == (-signal.SIGTERM, f"tilestep onnx: SIGTERM came when {priced} of 3 rows were priced\n")
+    assert ("inference on one IPU" in done.stdout) is bool(priced)
+    assert [row["batch"] for row in json.loads(path.read_text())["rows"]] == [1] if priced else not path.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -9,8 +10,8 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests import processes
-from tests.forked import run_python
+from tests.in_turn import RunPython
 from tests.processes import ROOT, WITHOUT_NOHUP, clean_environ
 from tests.unit.report.page.test_block import unpacked
 from tests.unit.report.page.test_document import parts
@@ -37,8 +38,12 @@ threading.Thread(target=lambda: print("thread done"), daemon=False).start()
 NOTHING_RAN = "tilestep: nothing ran on bow-2000"
 
 
-def tilestep_run(*words: str, **more: object) -> CompletedProcess[str]:
-    return run_python("-m", "tilestep", "run", *words, **more)  # type: ignore[arg-type]  # passed on
+TilestepRun = Callable[..., CompletedProcess[str]]
+
+
+@pytest.fixture
+def tilestep_run(run_python: RunPython) -> TilestepRun:
+    return functools.partial(run_python, "-m", "tilestep", "run")
 
 
 @pytest.fixture
@@ -56,35 +61,27 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def both(folder: Path, *words: str) -> tuple[CompletedProcess[str], CompletedProcess[str]]:
-    """The same words given to python and to tilestep run, in `folder`."""
-    return processes.run_python(*words, folder=folder), run_python("-m", "tilestep", "run", *words, folder=folder)
-
-
 LATE = "tilestep run: --json stands after the program, so it is the program's own; where `tilestep run` is meant, put it before\n"
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["script.py", "a", "--json", "x"],
-        ["./linked.py", "--machine", "nope"],
-        ["app", "-m", "b"],
-        ["app/", "-c"],
-        ["app.zip"],
-        ["-m", "package", "--ipus", "0", "c"],
-        ["-m", "package.inner", "-c"],
-        ["-mpackage"],
-        ["-c", WHO_AM_I, "--report", "-h"],
-    ],
-    ids=lambda words: " ".join(word if word != WHO_AM_I else "CODE" for word in words),
+SEEN = (
+    ["script.py", "a", "--json", "x"],
+    ["./linked.py", "--machine", "nope"],
+    ["app", "-m", "b"],
+    ["app/", "-c"],
+    ["app.zip"],
+    ["-m", "package", "--ipus", "0", "c"],
+    ["-m", "package.inner", "-c"],
+    ["-mpackage"],
+    ["-c", WHO_AM_I, "--report", "-h"],
 )
-def test_a_program_sees_what_python_shows_it(folder: Path, words: list[str]) -> None:
-    plain, ours = both(folder, *words)
-    assert (plain.returncode, plain.stderr) == (0, "")
-    assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout)
-    said, _, _ = ours.stderr.partition(f"\n{NOTHING_RAN}")
-    assert said == (LATE if "--json" in words else "")
+
+
+def test_a_program_sees_what_python_shows_it(folder: Path, tilestep_run: TilestepRun) -> None:
+    for words in SEEN:
+        plain, ours = processes.run_python(*words, folder=folder), tilestep_run(*words, folder=folder)
+        assert (plain.returncode, plain.stderr) == (0, ""), words
+        assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout), words
+        said, _, _ = ours.stderr.partition(f"\n{NOTHING_RAN}")
+        assert said == (LATE if "--json" in words else "")
 
 
 ENDS = {
@@ -94,29 +91,29 @@ ENDS = {
     "exception": "def f():\n    raise ValueError('boom')\ntry:\n    f()\nexcept ValueError as error:\n    raise KeyError() from error",
     "syntax error": "print('never')\nif:",
     "interrupt": "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nimport time; time.sleep(20)",
-    "terminated": "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\nimport time; time.sleep(20)",
     "own handler": "import os, signal\nsignal.signal(signal.SIGTERM, lambda *_: print('mine'))\nos.kill(os.getpid(), signal.SIGTERM)",
-    "terminated child": (
-        "import os, signal, time\nif not (child := os.fork()):\n    time.sleep(20)\n    os._exit(0)\n"
-        "os.kill(child, signal.SIGTERM)\nprint(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
-    ),
     "own excepthook": "import sys\nsys.excepthook = lambda kind, value, trace: print(kind, trace.tb_lineno, file=sys.stderr)\n1 / 0",
     "future": "from __future__ import annotations\ndef f(x: missing): ...\nprint(f.__annotations__)",
     "no future": "def f(x: int): ...\nprint(f.__annotations__)",
     "closed stdout": "import sys; sys.stdout.close()",
+    "looks at what ended it": "import sys\nsys.excepthook = lambda *_: print(repr(sys.last_value), sys.last_type)\n1 / 0",
+    "a hook that fails": "import sys\ndef hook(kind, value, trace):\n    raise LookupError('in the hook')\nsys.excepthook = hook\n1 / 0",
+    "a hook that exits": "import sys\nsys.excepthook = lambda *unused: sys.exit(7)\n1 / 0",
+    "no stderr": "import sys; sys.stderr = None; sys.exit('unheard')",
 }
 
 
-@pytest.mark.parametrize("name", ENDS)
-def test_a_program_ends_as_under_python(tmp_path: Path, name: str) -> None:
-    (tmp_path / "ends.py").write_text(ENDS[name])
-    plain, ours = both(tmp_path, "ends.py")
-    assert ours.returncode == (130 if name == "interrupt" else plain.returncode)
-    assert ours.stdout == plain.stdout
-    told, summary, _ = ours.stderr.partition(f"\n{NOTHING_RAN}")
-    assert (told, bool(summary)) == (plain.stderr, True)
+def test_a_program_ends_as_under_python(tmp_path: Path, tilestep_run: TilestepRun) -> None:
+    for name, text in ENDS.items():
+        (tmp_path / "ends.py").write_text(text)
+        plain, ours = processes.run_python("ends.py", folder=tmp_path), tilestep_run("ends.py", folder=tmp_path)
+        assert ours.returncode == (130 if name == "interrupt" else plain.returncode), name
+        assert ours.stdout == plain.stdout, name
+        told, summary, _ = ours.stderr.partition(f"\n{NOTHING_RAN}")
+        assert (told, bool(summary)) == (plain.stderr, True), name
 
 
+@pytest.mark.process
 def test_ctrl_c_from_outside_prints_the_summary_and_gives_130(tmp_path: Path) -> None:
     script = tmp_path / "sleeps.py"
     script.write_text("import time\nprint('ready', flush=True)\ntime.sleep(60)\n")
@@ -126,7 +123,6 @@ def test_ctrl_c_from_outside_prints_the_summary_and_gives_130(tmp_path: Path) ->
     )  # fmt: skip
     assert child.stdout is not None
     assert child.stdout.readline() == "ready\n"
-    time.sleep(0.1)
     child.send_signal(signal.SIGINT)
     _, told = child.communicate(timeout=60)
     assert child.returncode == 130
@@ -134,6 +130,7 @@ def test_ctrl_c_from_outside_prints_the_summary_and_gives_130(tmp_path: Path) ->
     assert NOTHING_RAN in told
 
 
+@pytest.mark.process
 def test_sigterm_from_outside_writes_the_report_though_threads_go_on(tmp_path: Path) -> None:
     script = tmp_path / "sleeps.py"
     waits = "import threading, time\nthreading.Thread(target=time.sleep, args=(60,)).start()\nprint('ready', flush=True)\ntime.sleep(60)"
@@ -154,6 +151,7 @@ def test_sigterm_from_outside_writes_the_report_though_threads_go_on(tmp_path: P
     assert step["runs"] == 3
 
 
+@pytest.mark.process
 def test_a_program_that_goes_on_after_sigterm_is_ended() -> None:
     goes_on = """
         import os, signal, time
@@ -165,9 +163,10 @@ def test_a_program_that_goes_on_after_sigterm_is_ended() -> None:
         except BaseException:
             time.sleep(60)
     """
-    assert tilestep_run("-c", textwrap.dedent(goes_on)).returncode == -signal.SIGTERM
+    assert processes.run_python("-m", "tilestep", "run", "-c", textwrap.dedent(goes_on)).returncode == -signal.SIGTERM
 
 
+@pytest.mark.process
 def test_a_terminal_that_goes_leaves_time_for_the_summary() -> None:
     program = """
         import os, signal, time
@@ -177,15 +176,17 @@ def test_a_terminal_that_goes_leaves_time_for_the_summary() -> None:
         finally:
             os.kill(os.getpid(), signal.SIGHUP)  # of the shell, and of its terminal
     """
-    done = run_python("-c", WITHOUT_NOHUP, "-m", "tilestep", "run", "-c", textwrap.dedent(program))
+    done = processes.run_python("-c", WITHOUT_NOHUP, "-m", "tilestep", "run", "-c", textwrap.dedent(program))
     assert (done.returncode, done.stderr.count(NOTHING_RAN), done.stderr.count("Traceback")) == (-signal.SIGHUP, 1, 0)
 
 
-def test_ctrl_c_while_the_summary_prints_ends_it_without_a_traceback(tmp_path: Path) -> None:
+def test_ctrl_c_while_the_summary_prints_ends_it_without_a_traceback(tmp_path: Path, tilestep_run: TilestepRun) -> None:
     interrupted = """
         import os, signal, time
         from tilestep.report import Profile
+        own = Profile.summary
         def summary(self, **_):
+            Profile.summary = own
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(60)
         Profile.summary = summary
@@ -198,27 +199,50 @@ def test_ctrl_c_while_the_summary_prints_ends_it_without_a_traceback(tmp_path: P
 
 
 @pytest.mark.parametrize("option", ["--report", "--json"])
-def test_an_output_that_is_named_twice_is_refused(option: str, tmp_path: Path) -> None:
-    done = tilestep_run(option, str(tmp_path / "a"), option, str(tmp_path / "b"), "-c", "print(1)")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"argument {option}: it is given twice: '{tmp_path / 'a'}' and '{tmp_path / 'b'}'" in done.stderr
+def test_an_output_that_is_named_twice_is_refused(option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["run", option, str(tmp_path / "a"), option, str(tmp_path / "b"), "-c", "print(1)"])
+    out, err = capsys.readouterr()
+    assert (end.value.code, out) == (2, "")
+    assert f"argument {option}: it is given twice: '{tmp_path / 'a'}' and '{tmp_path / 'b'}'" in err
     assert not list(tmp_path.iterdir())
 
 
-def test_ctrl_c_while_threads_of_the_program_end_prints_the_summary() -> None:
+@pytest.mark.process
+def test_ctrl_c_while_threads_of_the_program_end_prints_the_summary_and_waits_no_longer() -> None:
     interrupted = """
-        import os, signal, threading, time
-        threading.Thread(target=time.sleep, args=(1.5,)).start()
-        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        import os, signal, sys, threading, time
+        def interrupt():
+            while not waits(sys._current_frames()[threading.main_thread().ident]):
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGINT)
+            threading.Event().wait()
+        def waits(frame):
+            return frame is not None and (frame.f_code.co_name == "_shutdown" or waits(frame.f_back))
+        threading.Thread(target=interrupt).start()
     """
-    done = tilestep_run("-c", textwrap.dedent(interrupted))
+    done = processes.run_python("-m", "tilestep", "run", "-c", textwrap.dedent(interrupted))
     assert done.returncode == 130
     assert done.stderr.startswith(f"\n{NOTHING_RAN}")
 
 
-def test_a_fork_of_the_program_prints_no_summary() -> None:
-    done = tilestep_run("-c", "import os, sys\nif os.fork() == 0: sys.exit(5)\nprint(os.waitstatus_to_exitcode(os.wait()[1]))")
-    assert done.stdout == "5\n"
+@pytest.mark.process
+def test_forks_of_the_program_end_as_under_python_and_print_no_summary() -> None:
+    """The profile goes to a pipe, behind what the program prints."""
+    forks = """
+        import os, signal, sys, time
+        if os.fork() == 0:
+            sys.exit(5)
+        print(os.waitstatus_to_exitcode(os.wait()[1]))
+        if not (child := os.fork()):
+            time.sleep(60)
+            os._exit(0)
+        os.kill(child, signal.SIGTERM)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """
+    done = processes.run_python("-m", "tilestep", "run", "--json", "/dev/stdout", "-c", textwrap.dedent(forks))
+    *printed, profile = done.stdout.splitlines()
+    assert (done.returncode, printed, json.loads(profile)["schema"]) == (0, ["5", str(-signal.SIGTERM)], "tilestep-profile"), done.stderr
     assert done.stderr.count(NOTHING_RAN) == 1
     assert done.stderr.endswith(
         "tilestep run: the program forked; what its other processes ran is not counted: tilestep.profile(DIR) in one of them reports it\n"
@@ -239,7 +263,7 @@ if len(sys.argv) > 1:
 """
 
 
-def test_findings_that_save_little_are_named_if_all_are_asked_for() -> None:
+def test_findings_that_save_little_are_named_if_all_are_asked_for(tilestep_run: TilestepRun) -> None:
     """A result of four bytes that nobody reads."""
     code = (
         "import jax, numpy as np\nf = jax.jit(lambda x: (x.sum(), x.max()))\n"
@@ -250,7 +274,7 @@ def test_findings_that_save_little_are_named_if_all_are_asked_for() -> None:
     assert "do not return f32[] from jit__lambda" in every
 
 
-def test_options_choose_the_machine_and_where_the_profile_goes(tmp_path: Path) -> None:
+def test_options_choose_the_machine_and_where_the_profile_goes(tmp_path: Path, tilestep_run: TilestepRun) -> None:
     document, report = tmp_path / "profile.json", tmp_path / "new" / "report"
     done = tilestep_run(
         "--machine", "m2000", "--ipus", "2", "--tiles", "16", "--json", str(document), "--report", str(report), "-c", TRAINS,
@@ -280,7 +304,7 @@ else:
 """
 
 
-def test_a_report_has_the_source_unless_it_is_to_be_left_out_of_every_file(tmp_path: Path) -> None:
+def test_a_report_has_the_source_unless_it_is_to_be_left_out_of_every_file(tmp_path: Path, tilestep_run: TilestepRun) -> None:
     script = tmp_path / "secret.py"
     script.write_text(TRAINS + DOES_NOT_FIT)
     with_source, without = tmp_path / "with", tmp_path / "without"
@@ -297,11 +321,13 @@ def test_a_report_has_the_source_unless_it_is_to_be_left_out_of_every_file(tmp_p
     assert_nothing_is_named(without, script, at_least=("memory.txt", "program.tilestep", "report.html", "profile.json", "summary.txt"))
 
 
+@pytest.mark.process
 def test_a_report_of_the_process_in_the_same_folder_has_no_source_either(tmp_path: Path) -> None:
     script, folder = tmp_path / "secret.py", tmp_path / "report"
     script.write_text(TRAINS)
     options = json.dumps({"autoReport.all": "true", "autoReport.directory": str(folder)})
-    done = tilestep_run("--report", str(folder), "--no-source", str(script), environ={"POPLAR_ENGINE_OPTIONS": options})
+    words = ("-m", "tilestep", "run", "--report", str(folder), "--no-source", str(script))
+    done = processes.run_python(*words, environ={"POPLAR_ENGINE_OPTIONS": options})
     assert done.returncode == 0, done.stderr
     assert_nothing_is_named(folder, script, at_least=("report.html", "profile.json", "summary.txt", "program.tilestep"))
 
@@ -326,7 +352,7 @@ def page_text(path: Path) -> str:
     return text + "".join(unpacked(block)[1].decode("latin-1") for name, block in parts(text).items() if name != "page")
 
 
-def test_a_run_whose_page_cannot_be_written_keeps_its_recording_and_its_exit_status(tmp_path: Path) -> None:
+def test_a_run_whose_page_cannot_be_written_keeps_its_recording_and_its_exit_status(tmp_path: Path, tilestep_run: TilestepRun) -> None:
     (tmp_path / "report.html").mkdir()
     done = tilestep_run("--report", str(tmp_path), "-c", "raise SystemExit(7)")
     why = f"{tmp_path}/report.html is not written: Is a directory"
@@ -335,7 +361,7 @@ def test_a_run_whose_page_cannot_be_written_keeps_its_recording_and_its_exit_sta
     assert read_recording(tmp_path / "run.tilestep").manifest["kind"] == "run"
 
 
-def test_a_report_is_written_though_the_script_removes_its_directory(tmp_path: Path) -> None:
+def test_a_report_is_written_though_the_script_removes_its_directory(tmp_path: Path, tilestep_run: TilestepRun) -> None:
     done = tilestep_run("--report", str(tmp_path / "out"), "-c", f"import shutil; shutil.rmtree({str(tmp_path / 'out')!r})")
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out" / "report.html").exists()
@@ -364,16 +390,14 @@ def test_two_outputs_of_one_name_are_refused_before_anything_runs(
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_leaving_out_the_source_goes_with_a_report() -> None:
-    done = tilestep_run("--no-source", "-c", "0")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "--no-source says what a recording leaves out; it goes with --report" in done.stderr
-
-
-def test_the_profile_may_go_to_a_pipe_behind_what_the_program_prints() -> None:
-    done = tilestep_run("--json", "/dev/stdout", "-c", "print('mine')")
-    mine, profile = done.stdout.splitlines()
-    assert (done.returncode, mine, json.loads(profile)["schema"]) == (0, "mine", "tilestep-profile"), done.stderr
+def test_options_that_need_others_are_refused_before_anything_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, said in (
+        (["--no-source"], "--no-source says what a recording leaves out; it goes with --report"),
+        (["--trip-count", "5"], "--trip-count says what a dry run cannot know; it goes with --dry-run"),
+        (["--propose-stages", "2"], "--propose-stages is about the sessions of a PopART program; it goes with --popart"),
+    ):
+        assert main(["run", *words, "-c", "print(1)"]) == 2
+        assert capsys.readouterr() == ("", f"tilestep run: {said}\n")
 
 
 ON_TWO = """
@@ -387,7 +411,7 @@ print(float(result.sum()))
 """
 
 
-def test_a_sync_pattern_says_who_waits_at_an_access_to_the_host(tmp_path: Path) -> None:
+def test_a_sync_pattern_says_who_waits_at_an_access_to_the_host(tmp_path: Path, tilestep_run: TilestepRun) -> None:
     profiles: dict[str, dict[str, Any]] = {}
     for pattern in ("full", "singlePipeline"):
         document = tmp_path / f"{pattern}.json"
@@ -403,7 +427,7 @@ def test_a_sync_pattern_says_who_waits_at_an_access_to_the_host(tmp_path: Path) 
     assert profiles["singlePipeline"]["emulated_cycles"] < profiles["full"]["emulated_cycles"]
 
 
-def test_an_exception_keeps_its_traceback_its_exit_code_and_the_summary(tmp_path: Path) -> None:
+def test_an_exception_keeps_its_traceback_its_exit_code_and_the_summary(tmp_path: Path, tilestep_run: TilestepRun) -> None:
     script = tmp_path / "trains.py"
     script.write_text(TRAINS)
     done = tilestep_run(str(script), "boom")
@@ -416,7 +440,7 @@ def test_an_exception_keeps_its_traceback_its_exit_code_and_the_summary(tmp_path
     assert "emulated on bow-2000 (4 IPUs of 1,472 tiles, 1.85 GHz)" in summary
 
 
-def test_a_program_that_does_not_fit_keeps_its_error_and_is_told_what_would_make_it_fit() -> None:
+def test_a_program_that_does_not_fit_keeps_its_error_and_is_told_what_would_make_it_fit(tilestep_run: TilestepRun) -> None:
     done = tilestep_run("-c", "import jax\njax.jit(lambda x: x @ x).lower(jax.ShapeDtypeStruct((20_000, 20_000), 'float32')).compile()")
     assert done.returncode == 1
     told, _, summary = done.stderr.partition(f"\n{NOTHING_RAN}")
@@ -493,10 +517,10 @@ def test_bad_variables_are_found_before_anything_runs(
     assert f"tilestep run: {variable}" in capsys.readouterr().err
 
 
-def test_a_machine_file_is_found_after_the_program_changes_directory(tmp_path: Path) -> None:
+def test_a_machine_file_is_found_after_the_program_changes_directory(tmp_path: Path, tilestep_run: TilestepRun) -> None:
     (tmp_path / "mine.toml").write_text('inherits = "bow-2000"\n[ipu]\nnum_tiles = 7\n')
     code = "import os; os.chdir('/'); import jax; print(jax.devices()[0].num_tiles)"
-    _, ours = both(tmp_path, "--machine", "mine.toml", "-c", code)
+    ours = tilestep_run("--machine", "mine.toml", "-c", code, folder=tmp_path)
     assert (ours.returncode, ours.stdout) == (0, "7\n"), ours.stderr
 
 
@@ -547,72 +571,58 @@ def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_two_dashes_end_the_options(tmp_path: Path) -> None:
+def test_two_dashes_end_the_options(tmp_path: Path, tilestep_run: TilestepRun) -> None:
     (tmp_path / "-odd.py").write_text("import sys; print(sys.argv)")
-    _, ours = both(tmp_path, "--", "-odd.py", "--", "x")
+    ours = tilestep_run("--", "-odd.py", "--", "x", folder=tmp_path)
     assert ours.stdout == "['-odd.py', '--', 'x']\n", ours.stderr
 
 
 LOOP = "import jax, jax.numpy as jnp; print(jax.lax.while_loop(lambda v: v.sum() < 100, lambda v: v * 2, jnp.ones((4, 4))).shape)"
 
 
-def test_a_dry_run_computes_nothing_and_needs_to_be_told_how_often_loops_run() -> None:
-    told = run_python("-m", "tilestep", "run", "--dry-run", "--trip-count", "5", "-c", LOOP)
+def test_a_dry_run_computes_nothing_and_needs_to_be_told_how_often_loops_run(tilestep_run: TilestepRun) -> None:
+    told = tilestep_run("--dry-run", "--trip-count", "5", "-c", LOOP)
     assert (told.returncode, told.stdout) == (0, "(4, 4)\n")
     assert "run 5 times (trip_count)" in " ".join(told.stderr.split())
-    untold = run_python("-m", "tilestep", "run", "--dry-run", "-c", LOOP)
+    untold = tilestep_run("--dry-run", "-c", LOOP)
     assert (untold.returncode, untold.stdout) == (1, "")
     assert "a dry run has no data" in " ".join(untold.stderr.split())
 
 
-def test_a_trip_count_without_a_dry_run_is_refused_before_anything_runs() -> None:
-    ended = run_python("-m", "tilestep", "run", "--trip-count", "5", "-c", LOOP)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert "goes with --dry-run" in ended.stderr
-
-
-def test_a_dash_is_a_program_from_standard_input(tmp_path: Path) -> None:
+def test_a_dash_is_a_program_from_standard_input(tmp_path: Path, tilestep_run: TilestepRun) -> None:
     text = "import sys; print(sys.argv, repr(sys.path[0]), __name__); 1 / 0"
-    own, python = (
-        subprocess.run(
-            [sys.executable, *words, "-", "a"], input=text, env=clean_environ(os.environ), cwd=tmp_path, capture_output=True, text=True
-        )
-        for words in (["-m", "tilestep", "run"], [])
-    )
+    own, python = (run("-", "a", text_in=text, folder=tmp_path) for run in (tilestep_run, processes.run_python))
     assert (own.stdout, own.returncode) == (python.stdout, python.returncode)
     assert own.stderr.startswith(python.stderr)
 
 
-def test_a_module_within_a_module_ends_as_under_python_without_a_traceback(tmp_path: Path) -> None:
-    own, python = (
-        subprocess.run(
-            [sys.executable, *words, "-m", "os.path.x"], env=clean_environ(os.environ), cwd=tmp_path, capture_output=True, text=True
-        )
-        for words in (["-m", "tilestep", "run"], [])
-    )
+def test_a_module_within_a_module_ends_as_under_python_without_a_traceback(tmp_path: Path, tilestep_run: TilestepRun) -> None:
+    own, python = (run("-m", "os.path.x", folder=tmp_path) for run in (tilestep_run, processes.run_python))
     assert own.returncode == python.returncode == 1
     assert own.stderr.startswith(python.stderr)
 
 
-@pytest.mark.parametrize(
-    ("code", "word", "is_told"), [(2, "--report=r", True), (2, "--json", True), (2, "--jsn", False), (1, "--report", False)]
-)
-def test_an_option_that_the_program_refused_is_told_to_come_before_it(code: int, word: str, is_told: bool) -> None:
-    done = tilestep_run("-c", f"raise SystemExit({code})", word)
-    assert done.returncode == code
-    option = word.partition("=")[0]
-    said = f"tilestep run: {option} stands after the program, so it is the program's own; where `tilestep run` is meant, put it before\n"
-    assert (said in done.stderr) is is_told
-    assert ("stands after" in done.stderr) is is_told
+def test_an_option_that_the_program_refused_is_told_to_come_before_it(tilestep_run: TilestepRun) -> None:
+    for code, word, is_told in ((2, "--report=r", True), (2, "--json", True), (2, "--jsn", False), (1, "--report", False)):
+        done = tilestep_run("-c", f"raise SystemExit({code})", word)
+        assert done.returncode == code
+        option = word.partition("=")[0]
+        said = (
+            f"tilestep run: {option} stands after the program, so it is the program's own; where `tilestep run` is meant, put it before\n"
+        )
+        assert (said in done.stderr) is is_told, word
+        assert ("stands after" in done.stderr) is is_told, word
 
 
-@pytest.mark.parametrize(
-    ("words", "is_told"),
-    [(("--report", "there"), True), (("--json=there",), True), (("--report", "."), False), (("--report", "--x"), False)],
-)
-def test_an_output_that_the_program_did_not_write_is_told_to_be_named_before_it(words: tuple[str, ...], is_told: bool) -> None:
-    done = tilestep_run("-c", "0", *words)
-    assert (done.returncode, "stands after the program" in done.stderr) == (0, is_told)
+def test_an_output_that_the_program_did_not_write_is_told_to_be_named_before_it(tilestep_run: TilestepRun) -> None:
+    for words, is_told in (
+        (("--report", "there"), True),
+        (("--json=there",), True),
+        (("--report", "."), False),
+        (("--report", "--x"), False),
+    ):
+        done = tilestep_run("-c", "0", *words)
+        assert (done.returncode, "stands after the program" in done.stderr) == (0, is_told), words
 
 
 def test_each_option_may_be_told_so(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path, PurePath
-from subprocess import CompletedProcess
 
 import pytest
 
-from tests.forked import run_python
+from tests.in_turn import RunPython, in_turn
 from tests.unit.cli.test_run import assert_nothing_is_named
 from tilestep.record.container import read_recording
 from tilestep.report.overview import overview
@@ -33,11 +34,19 @@ def program(tmp_path: Path) -> str:
     return str(path)
 
 
-def tilestep_run(*words: str) -> CompletedProcess[str]:
-    return run_python("-m", "tilestep", "run", *words)
+@pytest.fixture(scope="module")
+def run_python() -> Iterator[RunPython]:
+    """A process apart from that of other commands, because tilestep.popart stays imported."""
+    with in_turn() as run:
+        yield run
 
 
-def test_the_program_gets_tilesteps_popart_and_its_own_arguments(program: str) -> None:
+@pytest.fixture
+def tilestep_run(run_python: RunPython) -> RunPython:
+    return functools.partial(run_python, "-m", "tilestep", "run")
+
+
+def test_the_program_gets_tilesteps_popart_and_its_own_arguments(program: str, tilestep_run: RunPython) -> None:
     done = tilestep_run("--popart", program, "--machine", "a")
     assert (done.returncode, done.stdout.splitlines(), done.stderr) == (
         0,
@@ -46,14 +55,14 @@ def test_the_program_gets_tilesteps_popart_and_its_own_arguments(program: str) -
     )
 
 
-def test_without_the_flag_there_is_no_popart(program: str) -> None:
+def test_without_the_flag_there_is_no_popart(program: str, tilestep_run: RunPython) -> None:
     done = tilestep_run(program)
     assert done.returncode == 1
     assert "No module named 'popart'" in done.stderr
     assert "tilestep run: --popart before the program gives it tilestep.popart under that name" in done.stderr
 
 
-def test_a_run_that_counts_what_sessions_do_through_jax_names_the_flag() -> None:
+def test_a_run_that_counts_what_sessions_do_through_jax_names_the_flag(tilestep_run: RunPython) -> None:
     told = "--popart before the program emulates each by itself, on the machine of its device"
     program = "import jax, numpy as np, tilestep.popart"
     assert told in tilestep_run("-c", f"{program}\njax.jit(lambda x: x + 1)(np.ones(8))").stderr
@@ -67,7 +76,7 @@ def test_a_run_that_counts_what_sessions_do_through_jax_names_the_flag() -> None
         (["--machine", "bow-2000", "--tiles", "20"], "bow-2000 2 20 full"),
     ],
 )
-def test_a_machine_on_the_command_line_wins_and_says_so(program: str, words: list[str], machine: str) -> None:
+def test_a_machine_on_the_command_line_wins_and_says_so(program: str, words: list[str], machine: str, tilestep_run: RunPython) -> None:
     done = tilestep_run(*words, "--popart", program)
     assert (done.returncode, done.stdout.splitlines()[1]) == (0, machine)
     tiles = f"{int(machine.split()[2]):,}"
@@ -92,7 +101,7 @@ with manager.acquireAvailableDevice(4, 64) as device:
         (["--machine", "m2000", "--ipus", "8"], ["[8, 2, 0, 0]", "m2000 4 1472"]),
     ],
 )
-def test_the_system_has_as_many_ipus_as_the_command_line_says(words: list[str], printed: list[str]) -> None:
+def test_the_system_has_as_many_ipus_as_the_command_line_says(words: list[str], printed: list[str], tilestep_run: RunPython) -> None:
     done = tilestep_run(*words, "--popart", "-c", SYSTEM)
     assert (done.returncode, done.stdout.splitlines()) == (0, printed)
 
@@ -121,39 +130,41 @@ with popart.DeviceManager().acquireAvailableDevice(2, 16) as device:
 """
 
 
-def test_a_pipeline_is_emulated_though_the_process_has_no_emulated_platform() -> None:
+def test_a_pipeline_is_emulated_though_the_process_has_no_emulated_platform(tilestep_run: RunPython) -> None:
     done = tilestep_run("--popart", "-c", PIPELINE)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
-def test_a_system_with_too_few_ipus_says_how_to_get_more() -> None:
+def test_a_system_with_too_few_ipus_says_how_to_get_more(tilestep_run: RunPython) -> None:
     done = tilestep_run("--ipus", "2", "--popart", "-c", "import popart; popart.DeviceManager().acquireAvailableDevice(4)")
     assert done.returncode == 1
     assert "Failed to acquire device with 4 IPUs." in done.stderr
     assert "The emulated system has 2 IPUs: `tilestep run --popart --ipus N`" in done.stderr
 
 
-def test_what_changes_a_machine_needs_one(program: str) -> None:
+def test_what_changes_a_machine_needs_one(program: str, tilestep_run: RunPython) -> None:
     done = tilestep_run("--tiles", "20", "--popart", program)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("tilestep run: --tiles changes the machine of --machine with --popart")
 
 
 @pytest.mark.parametrize("words", [["--dry-run"], ["--json", "x.json"], ["--all"], ["--sync-pattern", "full"]])
-def test_options_that_say_nothing_of_a_popart_program_are_refused(program: str, words: list[str], tmp_path: Path) -> None:
-    done = run_python("-m", "tilestep", "run", *words, "--popart", program, folder=tmp_path)
+def test_options_that_say_nothing_of_a_popart_program_are_refused(
+    program: str, words: list[str], tmp_path: Path, tilestep_run: RunPython
+) -> None:
+    done = tilestep_run(*words, "--popart", program, folder=tmp_path)
     assert done.returncode == 2
     assert f"{words[0]} doesn't go with --popart: " in done.stderr
     assert not done.stdout
     assert {path.name for path in tmp_path.iterdir()} == {"program.py"}
 
 
-def test_the_programs_exit_code_is_the_commands(tmp_path: Path) -> None:
+def test_the_programs_exit_code_is_the_commands(tmp_path: Path, tilestep_run: RunPython) -> None:
     (tmp_path / "program.py").write_text("import popart, sys\nsys.exit(7)\n")
     assert tilestep_run("--popart", str(tmp_path / "program.py")).returncode == 7
 
 
-def test_code_and_modules_run_as_scripts_do() -> None:
+def test_code_and_modules_run_as_scripts_do(tilestep_run: RunPython) -> None:
     done = tilestep_run("--popart", "-c", "import popart; print(popart.__name__)")
     assert (done.returncode, done.stdout) == (0, "tilestep.popart\n")
 
@@ -226,7 +237,9 @@ _OPERATOR = re.compile(r"\b(MatMul|Elu|Softmax|IdentityLoss)\b")
 _BACKWARD = re.compile(r"transpose\(.*(MatMul|Elu|Softmax|IdentityLoss)\b")
 
 
-def test_each_operator_costs_at_the_line_that_called_the_builder_for_it_and_so_do_its_gradients(tmp_path: Path) -> None:
+def test_each_operator_costs_at_the_line_that_called_the_builder_for_it_and_so_do_its_gradients(
+    tmp_path: Path, tilestep_run: RunPython
+) -> None:
     script = tmp_path / "lines.py"
     script.write_text(LINES)
     done = tilestep_run("--report", str(tmp_path / "reports"), "--popart", str(script), str(tmp_path / "model.onnx"))
@@ -250,7 +263,7 @@ def test_each_operator_costs_at_the_line_that_called_the_builder_for_it_and_so_d
     assert min(found[2]) == last
 
 
-def test_the_figures_of_each_session_come_last(tmp_path: Path) -> None:
+def test_the_figures_of_each_session_come_last(tmp_path: Path, tilestep_run: RunPython) -> None:
     done = tilestep_run("--popart", "-c", SESSION + SESSION.replace('"tilesPerIPU": 4', '"tilesPerIPU": 8'))
     assert (done.returncode, done.stdout) == (0, "[2. 4.]\n[2. 4.]\n")
     told = [line for line in done.stderr.splitlines() if line.startswith(("session", "tilestep:"))]
@@ -259,7 +272,7 @@ def test_the_figures_of_each_session_come_last(tmp_path: Path) -> None:
     assert "(1 IPU of 8 tiles, 1.33 GHz), 1 program run" in told[3]
 
 
-def test_a_report_of_each_session_is_written_with_or_without_the_source(tmp_path: Path) -> None:
+def test_a_report_of_each_session_is_written_with_or_without_the_source(tmp_path: Path, tilestep_run: RunPython) -> None:
     (tmp_path / "secret.py").write_text(SESSION + SESSION)
     texts: list[str] = []
     for flags in ([], ["--no-source"]):
@@ -277,7 +290,7 @@ def test_a_report_of_each_session_is_written_with_or_without_the_source(tmp_path
     assert texts[1] == ""
 
 
-def test_a_report_in_the_folder_that_a_session_names_itself_is_one_report(tmp_path: Path) -> None:
+def test_a_report_in_the_folder_that_a_session_names_itself_is_one_report(tmp_path: Path, tilestep_run: RunPython) -> None:
     named = SESSION.replace("session = popart.InferenceSession(builder.getModelProto(), flow, device)", OWN_FOLDER)
     own = tmp_path / "own"
     alike = tilestep_run("--report", str(own), "--popart", "-c", named.replace("FOLDER", str(own)))
@@ -298,18 +311,16 @@ session = popart.InferenceSession(builder.getModelProto(), flow, device, userOpt
 
 
 @pytest.mark.parametrize("named", ["asked", "other"])
-def test_the_flag_s_folder_goes_before_the_variable_s_which_is_told(named: str, tmp_path: Path) -> None:
+def test_the_flag_s_folder_goes_before_the_variable_s_which_is_told(named: str, tmp_path: Path, tilestep_run: RunPython) -> None:
     options = json.dumps({"autoReport.directory": str(tmp_path / named)})
-    done = run_python(
-        "-m", "tilestep", "run", "--report", str(tmp_path / "asked"), "--popart", "-c", SESSION, environ={"POPLAR_ENGINE_OPTIONS": options}
-    )
+    done = tilestep_run("--report", str(tmp_path / "asked"), "--popart", "-c", SESSION, environ={"POPLAR_ENGINE_OPTIONS": options})
     assert (tmp_path / "asked" / "inference" / "run.tilestep").is_file()
     told = f"reports go to --report {tmp_path / 'asked'}; POPLAR_ENGINE_OPTIONS names {tmp_path / 'other'}, which gets none"
     assert (told in done.stderr) is (named == "other")
     assert "no session wrote" not in done.stderr
 
 
-def test_stages_are_proposed_for_each_session(tmp_path: Path) -> None:
+def test_stages_are_proposed_for_each_session(tmp_path: Path, tilestep_run: RunPython) -> None:
     path = tmp_path / "stages.json"
     done = tilestep_run("--propose-stages", "2", "--json", str(path), "--popart", "-c", SESSION)
     assert (done.returncode, done.stdout) == (0, "[2. 4.]\n")
@@ -326,7 +337,7 @@ def test_stages_are_proposed_for_each_session(tmp_path: Path) -> None:
         (["--popart", "--propose-stages", "many"], "'many' must be a whole number, 1 to 4,096"),
     ],
 )
-def test_a_number_of_stages_that_says_nothing_is_refused(program: str, words: list[str], message: str) -> None:
+def test_a_number_of_stages_that_says_nothing_is_refused(program: str, words: list[str], message: str, tilestep_run: RunPython) -> None:
     done = tilestep_run(*words, program)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr

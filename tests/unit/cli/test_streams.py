@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.forked import run_python
+from tests.in_turn import RunPython
 from tests.processes import PROCESS_TIMEOUT_WALL_S, clean_environ
 from tilestep.cli import main
 
@@ -43,31 +43,48 @@ def refusal(words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
     return printed.err
 
 
-@pytest.mark.parametrize("command", ["machines", pytest.param("machines bow-2000", marks=pytest.mark.slow), "machines --json"])
-def test_a_command_whose_output_nobody_reads_ends_quietly(command: str) -> None:
-    done = shell(f"(sleep 0.5; $TILESTEP {command}; echo $? >&2) | true")
-    assert done.stderr == "1\n"
+COMMANDS = (["machines"], ["machines", "bow-2000"], ["machines", "--json"])
 
 
-@pytest.mark.parametrize("command", ["machines", pytest.param("machines bow-2000", marks=pytest.mark.slow), "machines --json"])
-def test_a_command_whose_output_has_no_room_says_so_in_a_line(command: str) -> None:
-    done = shell(f"$TILESTEP {command} >/dev/full")
-    assert (done.returncode, done.stderr) == (1, "tilestep: stdout cannot be written: No space left on device\n")
+def test_a_command_whose_output_nobody_reads_ends_quietly(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in COMMANDS:
+        read, write = os.pipe()
+        os.close(read)
+        with open(write, "w") as nobody, contextlib.redirect_stdout(nobody), pytest.raises(SystemExit) as ended:
+            main(words)
+        assert (ended.value.code, capsys.readouterr()) == (1, ("", ""))
 
 
-@pytest.mark.parametrize("command", ["machines", "machines bow-2000", "machines --json", "run -c 0"])
-def test_a_command_without_stdout_or_stdin_ends_well(command: str) -> None:
-    done = shell(f"$TILESTEP {command} >&- <&-")
-    assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == "" or done.stderr.startswith(f"\n{NOTHING_RAN}")
+def test_a_command_whose_output_has_no_room_says_so_in_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in COMMANDS:
+        with open("/dev/full", "w") as full, contextlib.redirect_stdout(full), pytest.raises(SystemExit) as ended:
+            main(words)
+        assert (ended.value.code, capsys.readouterr().err) == (1, "tilestep: stdout cannot be written: No space left on device\n")
 
 
-def test_a_command_without_stderr_keeps_its_exit_status() -> None:
-    assert shell("$TILESTEP machines nowhere.toml 2>&-; echo $?").stdout == "2\n"
-    assert shell("$TILESTEP run -c 'print(1)' 2>&-; echo $?").stdout == "1\n0\n"
+def test_a_command_without_stdout_or_stdin_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in COMMANDS:
+        with contextlib.redirect_stdout(None):
+            assert main(words) == 0
+        assert capsys.readouterr() == ("", "")
+    with contextlib.redirect_stderr(None):
+        assert main(["machines", "nowhere.toml"]) == 2
 
 
-@pytest.mark.parametrize("program", ["print(1)", "for k in range(100_000): print(k)", "import sys; print(1); sys.exit(3)"])
+@pytest.mark.process
+def test_a_process_without_streams_keeps_its_exit_status() -> None:
+    assert shell("$TILESTEP run -c 'import sys; sys.exit(3)' >&- 2>&- <&-").returncode == 3
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "program",
+    [
+        "for k in range(100_000): print(k)",
+        pytest.param("print(1)", marks=pytest.mark.slow),
+        pytest.param("import sys; print(1); sys.exit(3)", marks=pytest.mark.slow),
+    ],
+)
 def test_a_program_whose_output_nobody_reads_ends_as_under_python(program: str, tmp_path: Path) -> None:
     (tmp_path / "prints.py").write_text(program)
     plain, ours = (shell(f"({start} prints.py; echo $? >&2) | true", folder=tmp_path) for start in ("$PYTHON", "$TILESTEP run"))
@@ -75,17 +92,29 @@ def test_a_program_whose_output_nobody_reads_ends_as_under_python(program: str, 
     assert before + after.partition("\n")[2] == plain.stderr
 
 
-def test_a_summary_that_nobody_reads_is_not_missed() -> None:
-    assert shell("($TILESTEP run -c 0 2>&1 >/dev/null; echo $? >&3) 3>&2 | true").stderr == "0\n"
+UNREAD = """
+import os, sys
+from tilestep.cli import main
+read, write = os.pipe()
+os.close(read)
+sys.stderr = open(write, "w")
+status = main(["run", "-c", "0"])
+print(status, sys.stderr.closed)
+sys.stderr.close()
+"""
+
+
+def test_a_summary_that_nobody_reads_is_not_missed(run_python: RunPython) -> None:
+    done = run_python("-c", UNREAD)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0 False\n", "")
 
 
 IN_NO_FOLDER = "import os, sys, tilestep.__main__; os.rmdir(os.getcwd()); sys.exit(tilestep.__main__.main())"
 GONE = "the working directory is gone (No such file or directory): go to one that exists, or name files by absolute paths"
 
 
-@pytest.mark.parametrize(
-    ("command", "told"),
-    [
+def test_a_working_directory_that_is_gone_is_told_in_a_line(run_python: RunPython, tmp_path: Path) -> None:
+    for command, told in (
         ("run nofile.py", f"tilestep run: {GONE}"),
         ("run -m no_such_module", f"tilestep run: {GONE}"),
         ("run --json profile.json -c 0", f"tilestep run: {GONE}"),
@@ -94,38 +123,46 @@ GONE = "the working directory is gone (No such file or directory): go to one tha
         ("machines mine.toml", "tilestep machines: mine.toml: the machine's description cannot be read: No such file or directory"),
         ("bench-data my_data:batches", f"tilestep bench-data: my_data:batches: {GONE}"),
         ("bench-data my_data.py:batches", f"tilestep bench-data: my_data.py:batches: {GONE}"),
-    ],
-)
-def test_a_working_directory_that_is_gone_is_told_in_a_line(command: str, told: str, tmp_path: Path) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    done = run_python("-c", IN_NO_FOLDER, *shlex.split(command), folder=gone)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(told)
-    assert done.stderr.count("\n") == 1
+    ):
+        done = without_folder(run_python, command, tmp_path)
+        assert (done.returncode, done.stdout) == (2, ""), command
+        assert done.stderr.startswith(told)
+        assert done.stderr.count("\n") == 1
 
 
-def test_an_automatic_report_into_a_working_directory_that_is_gone_is_refused(tmp_path: Path) -> None:
+def without_folder(run_python: RunPython, command: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs a command whose working directory is removed before it begins."""
+    (folder / "gone").mkdir()
+    return run_python("-c", IN_NO_FOLDER, *shlex.split(command), folder=folder / "gone", environ=variables)
+
+
+def test_an_automatic_report_into_a_working_directory_that_is_gone_is_refused(run_python: RunPython, tmp_path: Path) -> None:
     options = json.dumps({"autoReport.all": "true"})
-    done = shell("mkdir gone && cd gone && rmdir ../gone && $TILESTEP run -c 0", folder=tmp_path, POPLAR_ENGINE_OPTIONS=options)
+    done = without_folder(run_python, "run -c 0", tmp_path, POPLAR_ENGINE_OPTIONS=options)
     assert done.returncode == 2
     assert done.stderr.startswith(
         "tilestep run: POPLAR_ENGINE_OPTIONS: autoReport.directory is '.': it must be an absolute path: the working"
     )
 
 
-@pytest.mark.parametrize("command", ["run -c 'print(1)'", "run -m timeit -n 1 -r 1 'print(1)'", "run {folder}/one.py", "machines"])
-def test_what_needs_no_working_directory_runs_without(command: str, tmp_path: Path) -> None:
+def test_what_needs_no_working_directory_runs_without(run_python: RunPython, tmp_path: Path) -> None:
     (tmp_path / "one.py").write_text("print(1)\n")
-    done = shell(f"mkdir gone && cd gone && rmdir ../gone && $TILESTEP {command.format(folder=tmp_path)}", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    for command in ("run -c 'print(1)'", "run -m timeit -n 1 -r 1 'print(1)'", f"run {tmp_path}/one.py", "machines"):
+        done = without_folder(run_python, command, tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "Traceback" not in done.stderr
+        assert done.stdout.startswith("1\n") or "bow-2000" in done.stdout
+
+
+@pytest.mark.process
+def test_a_process_without_a_working_directory_runs(tmp_path: Path) -> None:
+    done = shell("mkdir gone && cd gone && rmdir ../gone && $TILESTEP run -c 'print(1)'", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
     assert "Traceback" not in done.stderr
-    assert done.stdout.startswith("1\n") or "bow-2000" in done.stdout
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_no_control_character_of_the_command_line_comes_back(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (
         ("run", HARD_TO_READ),
         ("run", f"--{HARD_TO_READ}", "-c", "0"),
         ("run", "-m", HARD_TO_READ),
@@ -139,20 +176,15 @@ def test_what_needs_no_working_directory_runs_without(command: str, tmp_path: Pa
         ("bench-data", f"{HARD_TO_READ}.py:batches"),
         ("bench-data", "--epochs", HARD_TO_READ, "a:b"),
         (HARD_TO_READ,),
-    ],
-    ids=lambda words: " ".join(words).replace(HARD_TO_READ, "X"),
-)
-def test_no_control_character_of_the_command_line_comes_back(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    told = refusal(words, capsys)
-    assert r"\x1b[31m" in told
-    assert all(line.isprintable() for line in told.splitlines()), told
+    ):
+        told = refusal(words, capsys)
+        assert r"\x1b[31m" in told, words
+        assert all(line.isprintable() for line in told.splitlines()), told
 
 
-@pytest.mark.parametrize(
-    "words", [("run", "9" * 5000), ("run", "--ipus", "9" * 5000, "-c", "0"), ("bench-data", "--epochs", "9" * 5000, "a:b")]
-)
-def test_words_of_any_length_are_refused(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(refusal(words, capsys)) < 2000
+def test_words_of_any_length_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (("run", LONG), ("run", "--ipus", LONG, "-c", "0"), ("bench-data", "--epochs", LONG, "a:b")):
+        assert len(refusal(words, capsys)) < 2000
 
 
 def test_markup_in_a_machine_s_file_is_printed_as_it_stands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,12 +193,16 @@ def test_markup_in_a_machine_s_file_is_printed_as_it_stands(tmp_path: Path, caps
     assert capsys.readouterr().out.startswith("[/red] :smile:: c600, changed by")
 
 
-def test_ctrl_c_before_the_program_runs_ends_quietly() -> None:
-    code = f"""
+def test_ctrl_c_before_the_program_runs_ends_quietly(run_python: RunPython) -> None:
+    code = """
 import os, signal, sys
 import tilestep.cli
 from tilestep.cli import run
-run.choose_platform = lambda: os.kill(os.getpid(), {int(signal.SIGINT)})
+own = run.choose_platform
+def interrupted():
+    run.choose_platform = own
+    os.kill(os.getpid(), signal.SIGINT)
+run.choose_platform = interrupted
 sys.exit(tilestep.cli.main(["run", "-c", "print('never')"]))
 """
     done = run_python("-c", code)

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from cProfile import Profile
 from dataclasses import replace
 
 import pytest
 
+from tests.calls import calls_of
 from tests.unit.report.reader.recorded import journaled, two_stages
 from tests.unit.report.test_what_if import TWO, busy
 from tests.unit.sim.toy import Host, program, superstep
 from tilestep.record.call_tables import history_of
 from tilestep.record.history import History, begin_history, history_since
-from tilestep.record.replay import replay
+from tilestep.record.replay import replay, replay_of_file
 from tilestep.report import knob_table as module
-from tilestep.report.advice import evidence
 from tilestep.report.knob_table import KnobTable, Turned, answer, knob_table
 from tilestep.report.knobs import setting_of
 from tilestep.report.quantities import share_text
 from tilestep.report.what_if import outcome
-from tilestep.sim.system import System
 
 SHORT = 20  # runs before and after the long ones
 
@@ -172,14 +171,9 @@ def test_the_answer_is_what_a_replay_with_the_setting_takes() -> None:
     assert all(saved >= row.best[1] for row in table.rows if row is not best)
 
 
-def test_the_recording_as_it_is_is_played_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    times: Counter[bool] = Counter()  # of replays, by whether nothing is changed
-
-    def counted(history: History, **changed: object) -> System:
-        times[not changed.keys() - {"calls"}] += 1
-        return replay(history, **changed)
-
-    monkeypatch.setattr(evidence, "replay", counted)
-    monkeypatch.setattr(module, "replay_of_file", counted)
-    found = knob_table(busy(TWO))
-    assert times == {True: 1, False: sum(len(row.changes) for row in found.rows)}
+def test_the_recording_as_it_is_is_played_once() -> None:
+    history = busy(TWO)
+    with Profile() as calls:
+        found = knob_table(history)
+    assert calls_of(calls, replay)["evidence.py"] == 1  # nothing is changed there
+    assert calls_of(calls, replay_of_file) == {"knob_table.py": sum(len(row.changes) for row in found.rows)}

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tilestep.train.jaxprs import flat_jaxpr, halves, needed
+from tilestep.train.jaxprs import flat_jaxpr, halves, loop_operands, needed, with_equations
 
 
 def layer(w: Any, x: Any) -> Any:
@@ -46,3 +46,30 @@ def test_the_two_halves_of_a_backward_compute_each_thing_once(again: bool) -> No
     jax.tree.map(np.testing.assert_array_equal, later(leaves, crossed), expected[1:])
     assert work((now, [leaves]), (later, [leaves, crossed])) == work((backward, args))
     assert work((later, [leaves, crossed])) == {"dot_general": 2}  # the products for the weights, and nothing else
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2])
+@pytest.mark.parametrize("carried", [1, 2])
+def test_shapes_say_which_operands_of_a_scan_are_constants_carried_or_rows(carried: int, rows: int) -> None:
+    def looped(weight: Any, carry: Any, rows: Any) -> Any:
+        def step(carry: Any, row: Any) -> Any:
+            return [value * weight + sum(row) for value in carry], [value + carry[0] for value in row]
+
+        return jax.lax.scan(step, carry, rows, length=4)
+
+    # Rows have as many elements as a step: an axis more tells them, not a size.
+    operands = np.float32(2), [np.ones((), np.float32)] * carried, [np.ones(4, np.float32)] * rows
+    (loop,) = (each for each in jax.make_jaxpr(looped)(*operands).eqns if each.primitive.name == "scan")
+    assert loop_operands(loop) == (1, carried)
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_program_with_other_equations_keeps_its_constants(is_open: bool) -> None:
+    captured = np.arange(3, dtype=np.float32)
+    closed = jax.make_jaxpr(lambda x: jnp.sin(x * captured))(1.0)
+    program: Any = closed.jaxpr if is_open else closed
+    (*kept, last) = closed.eqns
+    changed = with_equations(program, [*kept, last.replace(primitive=jax.lax.cos_p)])
+    result = jax.core.eval_jaxpr(changed if is_open else changed.jaxpr, closed.consts if is_open else changed.consts, 2.0)
+    np.testing.assert_allclose(result[0], np.cos(2 * captured), rtol=1e-6)
+    assert closed.eqns[-1] is last

@@ -41,7 +41,6 @@ function head(page) {
     );
   });
   const theme = h("select", { id: "theme" }, ["auto", "light", "dark"].map((name) => h("option", { value: name }, name)));
-  theme.value = get("theme", "auto");
   theme.addEventListener("change", () => {
     set({ theme: theme.value === "auto" ? null : theme.value });
     show(page); // links within the view keep the theme, too
@@ -50,7 +49,6 @@ function head(page) {
   const controls = [h("label", {}, "theme ", theme)];
   if (page.sides.length > 1) {
     const side = h("select", { id: "side" }, [["ab", "A and B"], ["a", "A"], ["b", "B"]].map(([value, words]) => h("option", { value }, words)));
-    side.value = get("side", "ab");
     side.addEventListener("change", () => {
       set({ side: side.value });
       show(page);
@@ -59,6 +57,12 @@ function head(page) {
   }
   controls.push(h("button", { type: "button", onclick: () => print() }, "Print"));
   return h("header", {}, h("div", { class: "names" }, names), h("div", { class: "controls" }, controls));
+}
+
+/** The choices for all views are those of the URL, also after the browser's back button. */
+function showChoices() {
+  const fields = /** @type {NodeListOf<HTMLSelectElement>} */ (document.querySelectorAll("header select"));
+  for (const field of fields) field.value = get(field.id, field.options[0]?.value);
 }
 
 function applyTheme() {
@@ -84,6 +88,7 @@ async function show(page) {
     if (name === view.name) anchor.setAttribute("aria-current", "page");
     else anchor.removeAttribute("aria-current");
   }
+  showChoices();
   applyTheme();
   const sides = shownSides(page).filter((side) => !view.needs || side.has(view.needs));
   const title = [h("h1", { tabindex: "-1" }, view.title), h("p", { class: "question" }, view.question)];

@@ -32,7 +32,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, jaxpr_as_fun
 
 from tilestep.settings import tiny_steps_wanted
 from tilestep.train.convolutions import has_slow_convolutions, with_quick_convolutions
-from tilestep.train.jaxprs import ELEMENTWISE, INLINE_CALLS, MOVES, spec_of
+from tilestep.train.jaxprs import ELEMENTWISE, INLINE_CALLS, MOVES, spec_of, with_equations
 from tilestep.train.offload import is_on_host
 from tilestep.train.untyped import Pytree, Spec, Structure
 from tilestep.train.untyped import jax as _jax
@@ -299,7 +299,7 @@ def _unscattered(closed: ClosedJaxpr) -> ClosedJaxpr:
         (call,) = _jax.make_jaxpr(_jax.jit(scattered))(*(v.aval for v in eqn.invars)).jaxpr.eqns
         return call.replace(invars=eqn.invars, outvars=eqn.outvars)
 
-    return closed.replace(jaxpr=closed.jaxpr.replace(eqns=[changed(eqn) for eqn in closed.jaxpr.eqns]))
+    return with_equations(closed, [changed(eqn) for eqn in closed.eqns])
 
 
 def _scattered(operand: jax.Array, indices: jax.Array, updates: Pytree, *, adds: bool, params: Pytree) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import jax
@@ -11,16 +12,15 @@ import numpy as np
 import onnx
 import onnx.parser
 import onnxruntime
-import pytest
 from onnx import helper
 
 import tilestep.onnx.ops  # noqa: F401 - registers all
+from tests.unit.onnx.ops.together import compiled
 from tilestep.onnx.graph import Graph, Preparation, versions_of
 from tilestep.onnx.interpret import Run, run_graph
 
 WAYS: Final = ("known", "eager", "jit")
-QUICK_WAYS: Final = ("known", "jit")  # eager runs compile operation by operation; `agree` has one for each operator
-MOST_WAYS: Final = [pytest.param(way, marks=() if way in QUICK_WAYS else pytest.mark.slow) for way in WAYS]
+QUICK_WAYS: Final = ("known", "jit")  # eager runs compile operation by operation
 
 
 def prepared(nodes: Sequence[onnx.NodeProto], inputs: Sequence[str], outputs: Sequence[str], opsets: Mapping[str, int]) -> Graph:
@@ -49,17 +49,45 @@ def run_nodes(graph: Graph, inputs: Sequence[Any], way: str = "eager", *, static
             but nothing is compiled, and the outputs are shapes and dtypes.
         static: positions of inputs that are known in every way. Text, sequences and absent inputs are so anyhow.
     """
-    run = run or Run()
-    fixed = {i for i, x in enumerate(inputs) if way == "known" or i in static or not isinstance(x, np.ndarray) or x.dtype.kind in "OUS"}
     if way in ("jit", "shapes"):
-
-        def traced(arrays: dict[int, Any]) -> list[Any]:
-            return run_graph(graph, [arrays.get(i, x) for i, x in enumerate(inputs)], run)
-
-        arrays = {i: jnp.asarray(x) for i, x in enumerate(inputs) if i not in fixed}
-        return jax.jit(traced)(arrays) if way == "jit" else jax.eval_shape(traced, arrays)
+        function, arrays = traced(graph, inputs, static=static, run=run)
+        return jax.jit(function)(arrays) if way == "jit" else jax.eval_shape(function, arrays)
+    fixed = range(len(inputs)) if way == "known" else _fixed(inputs, static)
     with jax.enable_x64(True):
-        return run_graph(graph, [x if i in fixed else jnp.asarray(x) for i, x in enumerate(inputs)], run)
+        return run_graph(graph, [x if i in fixed else jnp.asarray(x) for i, x in enumerate(inputs)], run or Run())
+
+
+def traced(
+    graph: Graph, inputs: Sequence[Any], *, static: Sequence[int] = (), run: Run | None = None
+) -> tuple[Callable[[dict[int, Any]], list[Any]], dict[int, Any]]:
+    """(the outputs of a graph as a function of the inputs that are not known, these inputs by position). Args: as `run_nodes`."""
+    fixed, run = _fixed(inputs, static), run or Run()
+    arrays = {i: x for i, x in enumerate(inputs) if i not in fixed}
+    return lambda arrays: run_graph(graph, [arrays.get(i, x) for i, x in enumerate(inputs)], run), arrays
+
+
+def _fixed(inputs: Sequence[Any], static: Sequence[int]) -> set[int]:
+    return {i for i, x in enumerate(inputs) if i in static or not isinstance(x, np.ndarray) or x.dtype.kind in "OUS"}
+
+
+def check_nodes(
+    graph: Graph,
+    inputs: Sequence[Any],
+    check: Callable[[str, list[Any]], None],
+    ways: Sequence[str] = QUICK_WAYS,
+    *,
+    static: Sequence[int] = (),
+    run: Run | None = None,
+) -> None:
+    """Calls `check` with each way and the outputs; with those of programs at the end of `one_program`, if it is called within.
+
+    Args: ways: as in `run_nodes`; "wide" is "jit" with 64-bit types.
+    """
+    for way in ways:
+        if way in ("jit", "wide"):
+            compiled(*traced(graph, inputs, static=static, run=run), functools.partial(check, way), wide=way == "wide")
+        else:
+            check(way, run_nodes(graph, inputs, way, static=static, run=run))
 
 
 def node_graph(op_type: str, inputs: Sequence[Any], *, version: int, domain: str = "", outputs: int = 1, **attributes: Any) -> Graph:
@@ -84,10 +112,34 @@ def run_node(
 ) -> list[Any]:
     """The outputs of one node. Args: static: by default the positions that its operator says it needs."""
     graph = node_graph(op_type, inputs, version=version, domain=domain, outputs=outputs, **attributes)
+    return run_nodes(graph, _given(inputs), way, static=_needs(graph) if static is None else static, run=run)
+
+
+def _needs(graph: Graph) -> tuple[int, ...]:
     operator = graph.nodes[0].operator
-    needs = () if operator is None else tuple(operator.needs)
-    given = [x if x is None or isinstance(x, tuple | dict) else np.asarray(x) for x in inputs]
-    return run_nodes(graph, given, way, static=needs if static is None else static, run=run)
+    return () if operator is None else tuple(operator.needs)
+
+
+def _given(inputs: Sequence[Any]) -> list[Any]:
+    return [x if x is None or isinstance(x, tuple | dict) else np.asarray(x) for x in inputs]
+
+
+def check_node(
+    op_type: str,
+    inputs: Sequence[Any],
+    check: Callable[[str, list[Any]], None],
+    ways: Sequence[str] = QUICK_WAYS,
+    *,
+    version: int,
+    domain: str = "",
+    outputs: int = 1,
+    static: Sequence[int] | None = None,
+    run: Run | None = None,
+    **attributes: Any,
+) -> None:
+    """`check_nodes` of one node. Args: as `run_node`."""
+    graph = node_graph(op_type, inputs, version=version, domain=domain, outputs=outputs, **attributes)
+    check_nodes(graph, _given(inputs), check, ways, static=_needs(graph) if static is None else static, run=run)
 
 
 def by_onnxruntime(

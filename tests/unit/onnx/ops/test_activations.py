@@ -14,6 +14,7 @@ import pytest
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees
 from tests.unit.onnx.ops.functions import function_of
 from tests.unit.onnx.ops.one_node import run_node
+from tests.unit.onnx.ops.together import each
 from tests.unit.onnx.ops.versions import missing, takes, versions
 from tilestep.onnx.errors import OnnxError
 
@@ -60,16 +61,16 @@ def test_every_version_below_12_has_a_case() -> None:
     assert not missing("activations", [*((name, version) for name, version, _, _ in ROWS), *PRELU])
 
 
-@pytest.mark.parametrize(("name", "version", "attributes", "function"), ROWS)
+@each("name, version, attributes, function", ROWS)
 def test_functions(name: str, version: int, attributes: dict[str, Any], function: Any) -> None:
     old = {"consumed_inputs": [0]} if takes(name, version, "consumed_inputs") else {}
     with np.errstate(all="ignore"):
         expected = function(X.astype(np.float64)).astype(F)
-    agrees([expected], name, [X], version=version, ways=("known", "jit"), **attributes, **old)
+    agrees([expected], name, [X], version=version, **attributes, **old)
 
 
 @pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@pytest.mark.parametrize(("name", "attributes"), [(name, attributes) for name, attributes, _ in CASES])
+@each("name, attributes", [(name, attributes) for name, attributes, _ in CASES])
 def test_gradients_are_finite_and_right(name: str, attributes: dict[str, Any]) -> None:
     version = versions(name)[-1]
     slope_agrees(name, [X[X != 0].astype(np.float64)], version=version, **attributes)
@@ -77,15 +78,14 @@ def test_gradients_are_finite_and_right(name: str, attributes: dict[str, Any]) -
     assert np.isfinite(jax.grad(lambda x: function_of(name, [steep], version=version, **attributes)(x).sum())(jnp.asarray(steep))).all()
 
 
-@pytest.mark.parametrize("name", ["Relu", "Elu", "Selu", "HardSigmoid", "Sigmoid", "Swish", "Gelu", "LeakyRelu", "Shrink", "Softplus"])
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
+@each("name", ["Relu", "Elu", "Selu", "HardSigmoid", "Sigmoid", "Swish", "Gelu", "LeakyRelu", "Shrink", "Softplus"])
+@each("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
 def test_types_stay(name: str, dtype: Any) -> None:
-    version = versions(name)[-1]
-    for way in ("known", "eager"):
-        assert run_node(name, [np.array([-1, 2], dtype)], way, version=version)[0].dtype == dtype
+    with jax.enable_x64(True):
+        assert run_node(name, [np.array([-1, 2], dtype)], "shapes", version=versions(name)[-1])[0].dtype == dtype
 
 
-@pytest.mark.parametrize(("name", "version"), PRELU)
+@each("name, version", PRELU)
 def test_slopes_of_channels(name: str, version: int) -> None:
     x = np.arange(-12, 12).reshape(2, 3, 4).astype(F)
     slope = np.array([0.5, 2, 3], F)
@@ -111,8 +111,6 @@ def test_what_has_no_meaning_is_refused() -> None:
         run_node("Celu", [X], version=12, alpha=0.0)
 
 
-@pytest.mark.parametrize(
-    ("name", "version"), [("Selu", 6), ("HardSigmoid", 6), ("Elu", 6), ("Softsign", 1), ("ThresholdedRelu", 10), ("Shrink", 9)]
-)
+@each("name, version", [("Selu", 6), ("HardSigmoid", 6), ("Elu", 6), ("Softsign", 1), ("ThresholdedRelu", 10), ("Shrink", 9)])
 def test_onnx_runtime_agrees(name: str, version: int) -> None:
     agrees_with_onnxruntime(name, [X], version=max(version, 7))

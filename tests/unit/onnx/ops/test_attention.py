@@ -12,6 +12,7 @@ from onnx import helper
 
 from tests.unit.onnx.ops.agree import agrees, slope_agrees, values
 from tests.unit.onnx.ops.one_node import prepared, run_node, run_nodes
+from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.interpret import Run, run_graph
 
@@ -39,8 +40,8 @@ def hidden(allowed: Any) -> Any:
     return np.where(allowed, F(0), F(-np.inf))
 
 
-@pytest.mark.parametrize("version", [23, 24, 25])
-@pytest.mark.parametrize("mode", [0, 1, 2, 3])
+@each("version", [23, 24, 25])
+@each("mode", [0, 1, 2, 3])
 def test_scores_and_results(version: int, mode: int) -> None:
     raw = scores(Q, K, 0.5)
     capped = F(2) * np.tanh(raw / F(2))
@@ -51,14 +52,14 @@ def test_scores_and_results(version: int, mode: int) -> None:
     agrees(expected, "Attention", [Q, K, V, BOOLS], version=version, rtol=1e-4, atol=1e-5, ways=("jit",), **options)
 
 
-@pytest.mark.parametrize("version", [23, 25])
+@each("version", [23, 25])
 def test_packed_heads(version: int) -> None:
     packed = [x.swapaxes(1, 2).reshape(2, x.shape[2], -1) for x in (Q, K, V)]
     y = weighted(scores(Q, K), V)[1].swapaxes(1, 2).reshape(2, 3, -1)
     agrees([y, K, V], "Attention", packed, version=version, q_num_heads=4, kv_num_heads=2, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("shape", [(5,), (3, 5), (1, 3, 5), (4, 3, 5), (2, 1, 3, 5)])
+@each("shape", [(5,), (3, 5), (1, 3, 5), (4, 3, 5), (2, 1, 3, 5)])
 def test_masks_of_numbers_are_added(shape: tuple[int, ...]) -> None:
     mask = values(*shape, seed=4)
     mask.flat[0] = -np.inf
@@ -81,8 +82,8 @@ def test_past_keys_come_first() -> None:
     agrees([y, k, v], "Attention", [Q, K, V, None, *past], version=23, is_causal=1, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("lengths", [[5, 3], [1, 2]])
-@pytest.mark.parametrize("causal", [0, 1])
+@each("lengths", [[5, 3], [1, 2]])
+@each("causal", [0, 1])
 def test_lengths_hide_what_is_behind(lengths: list[int], causal: int) -> None:
     ends = np.array(lengths).reshape(2, 1, 1, 1)
     seen = np.arange(5) < ends
@@ -93,7 +94,7 @@ def test_lengths_hide_what_is_behind(lengths: list[int], causal: int) -> None:
     agrees([y], "Attention", inputs, version=24, is_causal=causal, rtol=1e-4, atol=1e-5, ways=("jit",))
 
 
-@pytest.mark.parametrize(("left", "right", "causal"), [(1, -1, 0), (-1, 1, 0), (0, 0, 0), (1, 0, 1), (2, 1, 1)])
+@each("left, right, causal", [(1, -1, 0), (-1, 1, 0), (0, 0, 0), (1, 0, 1), (2, 1, 1)])
 def test_windows(left: int, right: int, causal: int) -> None:
     before = np.arange(3)[:, None] - np.arange(5)
     seen = ((left < 0) | (before <= left)) & ((right < 0) | (-before <= right)) & ((not causal) | (before >= 0))
@@ -110,8 +111,8 @@ def test_the_softmax_may_be_wider() -> None:
     np.testing.assert_allclose(wide, weighted(scores(Q, K), V)[1], 1e-2, 1e-2)
 
 
-@pytest.mark.parametrize(
-    ("inputs", "attributes", "message"),
+@each(
+    "inputs, attributes, message",
     [
         ([Q, K, V, None, K], {}, "past_key and past_value go together"),
         ([Q, K, V], {"left_window_size": -2}, "windows are -2 and -1"),
@@ -134,7 +135,7 @@ def test_attention_is_two_products_and_a_softmax() -> None:
 
 
 @pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@pytest.mark.parametrize("position", range(3))
+@each("position", range(3))
 def test_gradients_of_attention(position: int) -> None:
     slope_agrees("Attention", [Q, K, V, BOOLS], version=23, position=position, is_causal=1)
 
@@ -162,9 +163,9 @@ def rotated(x: Any, cosines: Any, sines: Any, interleaved: bool) -> Any:
     return turned.reshape(x.shape) if interleaved else np.concatenate([turned[..., 0], turned[..., 1]], -1)
 
 
-@pytest.mark.parametrize("interleaved", [0, 1])
-@pytest.mark.parametrize("turned", [0, 4])
-@pytest.mark.parametrize("placed", [True, False])
+@each("interleaved", [0, 1])
+@each("turned", [0, 4])
+@each("placed", [True, False])
 def test_rotary_embeddings(interleaved: int, turned: int, placed: bool) -> None:
     x, pairs = values(2, 4, 3, 8), (turned or 8) // 2
     positions = np.array([[0, 4, 2], [1, 1, 5]])
@@ -184,8 +185,8 @@ def test_angles_must_fit() -> None:
         run_node("RotaryEmbedding", [Q, values(2, 3, 3), values(2, 3, 3)], version=23)
 
 
-@pytest.mark.parametrize("rule", ["linear", "gated", "delta", "gated_delta"])
-@pytest.mark.parametrize("narrow", [False, True])
+@each("rule", ["linear", "gated", "delta", "gated_delta"])
+@each("narrow", [False, True])
 def test_linear_attention_is_a_recurrence(rule: str, narrow: bool) -> None:
     tokens, size, width = 4, 3, 2
     q, k, v = values(2, tokens, 4, size), values(2, tokens, 2, size, seed=1), values(2, tokens, 2, width, seed=2)
@@ -223,5 +224,6 @@ def test_gradients_of_the_others() -> None:
 
 def test_a_query_without_keys_has_a_gradient() -> None:
     graph = prepared([helper.make_node("Attention", list("qkvm"), ["y"])], list("qkvm"), ["y"], {"": 23})
-    gradients = jax.grad(lambda *inputs: run_graph(graph, [*inputs, np.zeros((3, 5), bool)], Run())[0].sum(), (0, 1, 2))(Q, K, V)
+    slopes = jax.grad(lambda *inputs: run_graph(graph, [*inputs, np.zeros((3, 5), bool)], Run())[0].sum(), (0, 1, 2))
+    gradients = jax.jit(slopes)(Q, K, V)
     assert all(not np.asarray(gradient).any() for gradient in gradients)

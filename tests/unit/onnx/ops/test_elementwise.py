@@ -12,7 +12,8 @@ import pytest
 
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees
 from tests.unit.onnx.ops.functions import function_of, primitives
-from tests.unit.onnx.ops.one_node import MOST_WAYS, run_node
+from tests.unit.onnx.ops.one_node import QUICK_WAYS, run_node
+from tests.unit.onnx.ops.together import each
 from tests.unit.onnx.ops.versions import missing, takes, versions
 from tilestep.onnx.errors import OnnxError
 
@@ -65,7 +66,7 @@ def test_every_version_below_12_has_a_case() -> None:
     assert not missing("elementwise", [*rows(UNARY), *rows(TWO), *rows(SEVERAL), *ALONE])
 
 
-@pytest.mark.parametrize(("name", "version"), rows(UNARY))
+@each("name, version", rows(UNARY))
 def test_functions_of_one_array(name: str, version: int) -> None:
     x, function = UNARY[name]
     old = {"consumed_inputs": [0]} if takes(name, version, "consumed_inputs") else {}
@@ -85,7 +86,7 @@ def result(name: str, a: Any, b: Any) -> np.ndarray[Any, Any]:
     return np.asarray(TWO[name](a, b)).astype(bool if name not in ARITHMETIC else F)
 
 
-@pytest.mark.parametrize(("name", "version"), rows(TWO))
+@each("name, version", rows(TWO))
 def test_functions_of_two_arrays(name: str, version: int) -> None:
     a = operands(name, (2, 3, 4), 0)
     if version >= 7:
@@ -98,8 +99,8 @@ def test_functions_of_two_arrays(name: str, version: int) -> None:
     agrees([result(name, a, same)], name, [a, same], version=version, ways=("known",))
 
 
-@pytest.mark.parametrize(
-    ("shape", "axis", "laid"),
+@each(
+    "shape, axis, laid",
     [
         ((), None, ()),
         ((1, 1), None, ()),
@@ -116,8 +117,8 @@ def test_old_versions_broadcast_from_an_axis(shape: tuple[int, ...], axis: int |
     agrees([a + b.reshape(laid)], "Add", [a, b], version=6, broadcast=1, ways=("known",), **old)
 
 
-@pytest.mark.parametrize(
-    ("shape", "attributes", "why"),
+@each(
+    "shape, attributes, why",
     [((4,), {}, "`broadcast` is 0"), ((3,), {"broadcast": 1}, "doesn't fit"), ((3,), {"broadcast": 1, "axis": 2}, "doesn't fit")],
 )
 def test_old_versions_refuse_other_shapes(shape: tuple[int, ...], attributes: dict[str, int], why: str) -> None:
@@ -125,7 +126,7 @@ def test_old_versions_refuse_other_shapes(shape: tuple[int, ...], attributes: di
         run_node("Mul", [np.ones((2, 3, 4), F), np.ones(shape, F)], version=6, **attributes)
 
 
-@pytest.mark.parametrize(("name", "version"), rows(SEVERAL))
+@each("name, version", rows(SEVERAL))
 def test_functions_of_several_arrays(name: str, version: int) -> None:
     shape = (2, 1) if version >= 8 else (2, 3)
     arrays = [operands("Add", (2, 3), 0), operands("Add", shape, 1), operands("Add", shape, 2)]
@@ -163,7 +164,7 @@ def test_powers_have_the_type_of_the_base() -> None:
     agrees([np.array([0.25, 4, -8], F)], "Pow", [np.array([2, 2, -2], F), np.array([-2, 2, 3], np.int64)], version=13)
 
 
-@pytest.mark.parametrize("exponent", [-1, 1, 2, 3])
+@each("exponent", [-1, 1, 2, 3])
 def test_small_powers_are_products(exponent: int) -> None:
     x, y = np.array([-2, 0.5, 3], F), np.array(exponent, F)
     agrees([x**exponent], "Pow", [x, y], version=7, ways=("jit",), static=[1])
@@ -179,7 +180,7 @@ def test_remainders_have_the_sign_that_is_asked_for() -> None:
     agrees([np.mod(*real)], "Mod", real, version=28)
 
 
-@pytest.mark.parametrize("way", MOST_WAYS)
+@each("way", QUICK_WAYS)
 def test_remainders_of_special_floats(way: str) -> None:
     inf, nan = np.inf, np.nan
     a = np.array([0.0, -0.0, 0.0, inf, 1, 1, -1, 0, 2, nan], F)
@@ -189,7 +190,7 @@ def test_remainders_of_special_floats(way: str) -> None:
     assert np.signbit(found[:3]).tolist() == [False, False, True]
 
 
-@pytest.mark.parametrize("version", [11, 28])
+@each("version", [11, 28])
 def test_shifts_beyond_the_width_leave_nothing(version: int) -> None:
     x, by = np.array([255, 255, 255, 1], np.uint8), np.array([1, 8, 200, 7], np.uint8)
     agrees([np.array([254, 0, 0, 128], np.uint8)], "BitShift", [x, by], version=version, direction="LEFT")
@@ -228,7 +229,7 @@ def test_infinite_and_missing_numbers() -> None:
     agrees([np.array([False] * 4)], "IsInf", [x], version=10, detect_positive=0, detect_negative=0)
 
 
-@pytest.mark.parametrize("version", [1, 6])
+@each("version", [1, 6])
 def test_clip_by_attributes(version: int) -> None:
     x = np.array([-3, 0.5, 2, np.inf, -np.inf], F)
     agrees([np.array([-1, 0.5, 1, 1, -1], F)], "Clip", [x], version=version, min=-1.0, max=1.0)
@@ -238,7 +239,7 @@ def test_clip_by_attributes(version: int) -> None:
     agrees([wide], "Clip", [wide], version=version, ways=("known", "eager"))
 
 
-@pytest.mark.parametrize("version", [11, 13])
+@each("version", [11, 13])
 def test_clip_by_inputs(version: int) -> None:
     x, low, high = np.array([-3, 0.5, 2, np.nan], F), np.array(-1, F), np.array(1, F)
     agrees([np.array([-1, 0.5, 1, np.nan], F)], "Clip", [x, low, high], version=version)
@@ -275,20 +276,20 @@ def test_a_large_outer_sum_is_left_to_the_program() -> None:
 
 
 @pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@pytest.mark.parametrize("name", ["Add", "Sub", "Mul", "Div", "Pow"])
-@pytest.mark.parametrize("position", [0, 1])
+@each("name", ["Add", "Sub", "Mul", "Div", "Pow"])
+@each("position", [0, 1])
 def test_gradients_of_two_arrays(name: str, position: int) -> None:
     slope_agrees(name, [operands("Mul", (2, 3), 0), operands("Mul", (3,), 1)], version=13, position=position)
 
 
 @pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@pytest.mark.parametrize("name", sorted(set(UNARY) - {"Ceil", "Floor", "Round", "Sign", "Abs", "Acosh"}))
+@each("name", sorted(set(UNARY) - {"Ceil", "Floor", "Round", "Sign", "Abs", "Acosh"}))
 def test_gradients_of_one_array(name: str) -> None:
     x = UNARY[name][0]
     slope_agrees(name, [x[x != 0]], version=13)
 
 
-@pytest.mark.parametrize(("name", "attributes"), [("Div", {}), ("Pow", {}), ("Add", {}), ("Mod", {"fmod": 1}), ("Max", {})])
+@each("name, attributes", [("Div", {}), ("Pow", {}), ("Add", {}), ("Mod", {"fmod": 1}), ("Max", {})])
 def test_empty_arrays(name: str, attributes: dict[str, int]) -> None:
     agrees([np.zeros((0, 3), F)], name, [np.zeros((0, 3), F), np.ones(3, F)], version=13, ways=("known", "jit"), **attributes)
 
@@ -298,13 +299,13 @@ def test_scalars_stay_scalars() -> None:
         agrees([np.array(1, F)], name, [np.array(1, F), np.array(1, F)], version=13, ways=("known",))
 
 
-@pytest.mark.parametrize(("name", "version", "attributes"), [("Add", 7, {}), ("Pow", 7, {}), ("Mod", 10, {"fmod": 1}), ("Mean", 8, {})])
+@each("name, version, attributes", [("Add", 7, {}), ("Pow", 7, {}), ("Mod", 10, {"fmod": 1}), ("Mean", 8, {})])
 def test_onnx_runtime_agrees(name: str, version: int, attributes: dict[str, int]) -> None:
     agrees_with_onnxruntime(name, [operands("Mul", (2, 3, 4), 0), operands("Mul", (3, 1), 1)], version=version, **attributes)
 
 
-@pytest.mark.parametrize("name", [*ARITHMETIC, *COMPARED, "Max", "Mean", "Mod", "Clip"])
-@pytest.mark.parametrize("dtype", [np.float64, np.int64])
+@each("name", [*ARITHMETIC, *COMPARED, "Max", "Mean", "Mod", "Clip"])
+@each("dtype", [np.float64, np.int64])
 def test_known_operands_of_64_bits_beside_traced_ones(name: str, dtype: Any) -> None:
     if dtype == np.int64 and name == "Mean":
         return

@@ -11,7 +11,8 @@ import pytest
 
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
 from tests.unit.onnx.ops.functions import function_of, primitives
-from tests.unit.onnx.ops.one_node import MOST_WAYS, run_node
+from tests.unit.onnx.ops.one_node import QUICK_WAYS, run_node
+from tests.unit.onnx.ops.together import each
 from tests.unit.onnx.ops.versions import missing, versions
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 
@@ -47,8 +48,8 @@ SLICES: list[tuple[list[int], list[int], list[int] | None, list[int] | None, Any
 ]
 
 
-@pytest.mark.parametrize(("starts", "ends", "axes", "steps", "expected"), SLICES)
-@pytest.mark.parametrize("version", versions("Slice"))
+@each("starts, ends, axes, steps, expected", SLICES)
+@each("version", versions("Slice"))
 def test_slices(version: int, starts: list[int], ends: list[int], axes: Any, steps: Any, expected: Any) -> None:
     if version >= 10:
         inputs = [X, *(None if given is None else ints(*given) for given in (starts, ends, axes, steps))]
@@ -58,7 +59,7 @@ def test_slices(version: int, starts: list[int], ends: list[int], axes: Any, ste
         agrees([expected], "Slice", [X], version=version, starts=starts, ends=ends, ways=("known", "jit"), **attributes)
 
 
-@pytest.mark.parametrize("case", [7, 8, 9, 10])
+@each("case", [7, 8, 9, 10])
 def test_onnx_runtime_slices_alike(case: int) -> None:
     starts, ends, axes, steps, _ = SLICES[case]
     agrees_with_onnxruntime("Slice", [X, ints(*starts), ints(*ends), ints(*(axes or [])), ints(*(steps or []))], version=11)
@@ -78,7 +79,7 @@ def test_a_slice_is_one_operation() -> None:
     assert primitives(function_of("Slice", [X, ints(3), ints(LOWEST), ints(2), ints(-2)], version=13), X) == ["slice", "rev"]
 
 
-@pytest.mark.parametrize("version", versions("Split"))
+@each("version", versions("Split"))
 def test_splits(version: int) -> None:
     uneven = np.split(X, [1, 1], axis=2)
     by_input = version == 1 or version >= 13
@@ -110,7 +111,7 @@ def test_equal_parts_have_to_divide_before_version_18() -> None:
 # ---- reading
 
 
-@pytest.mark.parametrize("version", versions("Gather"))
+@each("version", versions("Gather"))
 def test_gathers(version: int) -> None:
     indices = np.array([[0, 2], [1, 1]])
     agrees([X[:, indices]], "Gather", [X, indices], version=version, axis=1)
@@ -123,8 +124,8 @@ def test_text_is_gathered() -> None:
     assert run_node("Gather", [np.array(["a", "b"], object), ints(1, 0, -1)], "known", version=13)[0].tolist() == ["b", "a", "b"]
 
 
-@pytest.mark.parametrize(
-    ("name", "inputs", "options"),
+@each(
+    "name, inputs, options",
     [
         ("Gather", [X, ints(3)], {"axis": 1}),
         ("GatherElements", [X, np.full((2, 1, 4), -4)], {"axis": 1}),
@@ -161,7 +162,7 @@ def test_known_indices_in_a_row_are_slices() -> None:
     assert "select_n" not in primitives(function_of("Gather", [X, ints(2, 0)], version=13, axis=1), X)
 
 
-@pytest.mark.parametrize("version", versions("GatherElements"))
+@each("version", versions("GatherElements"))
 def test_gathers_of_elements(version: int) -> None:
     x = np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]], F)
     agrees([np.array([[4, 8, 3], [7, 2, 3]], F)], "GatherElements", [x, np.array([[1, 2, 0], [2, 0, 0]])], version=version)
@@ -172,7 +173,7 @@ def test_gathers_of_elements(version: int) -> None:
         run_node("GatherElements", [x, np.zeros((4, 1), np.int64)], version=version, axis=1)
 
 
-@pytest.mark.parametrize("version", versions("GatherND"))
+@each("version", versions("GatherND"))
 def test_gathers_by_tuples(version: int) -> None:
     agrees([X[[0, 1], [1, -1]]], "GatherND", [X, np.array([[0, 1], [1, -1]])], version=version)
     agrees([X[[[1], [0]]]], "GatherND", [X, np.array([[[1]], [[0]]])], version=version)
@@ -181,8 +182,8 @@ def test_gathers_by_tuples(version: int) -> None:
         run_node("GatherND", [X, np.zeros((1, 4), np.int64)], version=version)
 
 
-@pytest.mark.parametrize(
-    ("dims", "indices"),
+@each(
+    "dims, indices",
     [(1, np.array([[1], [2]])), (1, np.array([[[1, 0], [2, 3]], [[0, 0], [1, 1]]])), (2, np.array([[[1], [2], [3]], [[0], [0], [1]]]))],
 )
 def test_axes_that_go_together(dims: int, indices: np.ndarray[Any, Any]) -> None:
@@ -196,7 +197,7 @@ def test_axes_that_go_together(dims: int, indices: np.ndarray[Any, Any]) -> None
 # ---- writing
 
 
-@pytest.mark.parametrize(("name", "version"), [("Scatter", 9), *(("ScatterElements", version) for version in versions("ScatterElements"))])
+@each("name, version", [("Scatter", 9), *(("ScatterElements", version) for version in versions("ScatterElements"))])
 def test_scattered_elements(name: str, version: int) -> None:
     x, updates = np.zeros((3, 3), F), np.array([[1, 1.1, 1.2], [2, 2.1, 2.2]], F)
     expected = np.array([[2, 1.1, 0], [1, 0, 2.2], [0, 2.1, 1.2]], F)
@@ -209,7 +210,7 @@ def test_scattered_elements(name: str, version: int) -> None:
         run_node(name, [x, np.zeros((1, 4), np.int64), np.zeros((1, 4), F)], version=version)
 
 
-@pytest.mark.parametrize("version", versions("ScatterND"))
+@each("version", versions("ScatterND"))
 def test_scattered_slices(version: int) -> None:
     x = np.arange(8).astype(F)
     expected = np.array([0, 11, 2, 10, 9, 5, 6, 12], F)
@@ -221,7 +222,7 @@ def test_scattered_slices(version: int) -> None:
         run_node("ScatterND", [X, np.array([[1]]), np.zeros((3, 4), F)], version=version)
 
 
-@pytest.mark.parametrize(("reduction", "expected"), [("add", [11, 2, 3]), ("mul", [24, 2, 3]), ("max", [6, 2, 3]), ("min", [1, 2, 3])])
+@each("reduction, expected", [("add", [11, 2, 3]), ("mul", [24, 2, 3]), ("max", [6, 2, 3]), ("min", [1, 2, 3])])
 def test_combinations_count_every_index(reduction: str, expected: list[int]) -> None:
     x, indices, updates = np.array([1, 2, 3], F), ints(0, -3), np.array([4, 6], F)
     agrees([np.array(expected, F)], "ScatterElements", [x, indices, updates], version=18, reduction=reduction)
@@ -230,8 +231,8 @@ def test_combinations_count_every_index(reduction: str, expected: list[int]) -> 
         run_node("ScatterElements", [x, indices, updates], version=18, reduction="sub")
 
 
-@pytest.mark.parametrize(
-    ("mode", "starts", "expected"),
+@each(
+    "mode, starts, expected",
     [
         ("linear", [0, 2], [[7, 8, 2, 3], [4, 5, 9, 10]]),
         ("circular", [3, 1], [[8, 1, 2, 7], [4, 9, 10, 7]]),
@@ -255,7 +256,7 @@ def test_caches_have_an_end() -> None:
         run_node("TensorScatter", [cache, update], version=24, axis=0)
 
 
-@pytest.mark.parametrize("way", MOST_WAYS)
+@each("way", QUICK_WAYS)
 def test_integers_of_all_kinds_are_indices(way: str) -> None:
     for dtype in (np.int32, np.int64):
         assert np.asarray(run_node("Gather", [X[0, 0], np.array([-1, 0], dtype)], way, version=13)[0]).tolist() == [3, 0]

@@ -6,10 +6,10 @@ from typing import Any
 
 import jax
 import numpy as np
-import pytest
 
 from tests.unit.onnx.ops.agree import values
-from tests.unit.onnx.ops.one_node import run_node
+from tests.unit.onnx.ops.one_node import check_node, run_node
+from tests.unit.onnx.ops.together import each
 from tilestep.onnx.interpret import Run
 
 D = np.float64
@@ -60,20 +60,26 @@ BATCHED = {  # positions of the inputs that have a batch, or a region, as their 
 }
 
 
-@pytest.mark.parametrize(("op_type", "version", "inputs", "outputs", "attributes"), CASES, ids=[f"{case[0]}-{case[1]}" for case in CASES])
+@each("op_type, version, inputs, outputs, attributes", CASES)
 def test_one_input_is_traced(op_type: str, version: int, inputs: list[Any], outputs: int, attributes: dict[str, Any]) -> None:
+    options: dict[str, Any] = {"version": version, "outputs": outputs, **attributes}
     run = Run(training=op_type == "Dropout", key=jax.random.key(0))
-    expected = run_node(op_type, inputs, version=version, outputs=outputs, run=run, **attributes)
-    for traced, x in enumerate(inputs):
-        if x is None or (op_type, traced) in (("Resize", 2), ("AffineGrid", 1)):
+    found: list[list[Any]] = []
+
+    def check(way: str, results: list[Any]) -> None:
+        found.append([np.asarray(result, D) for result in results])
+        if len(found) == 2:
+            for narrow, wide in zip(*found, strict=True):
+                np.testing.assert_allclose(narrow, wide, 1e-3, 1e-4, err_msg=way)
+
+    check_node(op_type, inputs, check, ("jit",), static=range(1, len(inputs)), run=run, **options)
+    check_node(op_type, inputs, check, ("wide",), run=run, **options)
+    shapes = [result.shape for result in run_node(op_type, inputs, "shapes", run=run, **options)]
+    for traced, x in enumerate(inputs):  # tracing tells types that do not fit
+        if x is None or not traced or (op_type, traced) in (("Resize", 2), ("AffineGrid", 1)):
             continue
         static = [position for position in range(len(inputs)) if position != traced]
-        way = "shapes" if traced else "jit"  # tracing tells types that do not fit; one program for each operator tells values
-        results = run_node(op_type, inputs, way, version=version, outputs=outputs, static=static, run=run, **attributes)
-        for result, wanted in zip(results, expected, strict=True):
-            assert result.shape == wanted.shape
-            if not traced:
-                np.testing.assert_allclose(np.asarray(result, D), np.asarray(wanted, D), 1e-3, 1e-4)
+        assert [result.shape for result in run_node(op_type, inputs, "shapes", static=static, run=run, **options)] == shapes
 
 
 def test_a_known_array_is_dropped_in_part() -> None:
@@ -82,7 +88,7 @@ def test_a_known_array_is_dropped_in_part() -> None:
     np.testing.assert_array_equal(y, 2 * np.asarray(mask))
 
 
-@pytest.mark.parametrize(("op_type", "version", "inputs", "outputs", "attributes"), CASES, ids=[f"{case[0]}-{case[1]}" for case in CASES])
+@each("op_type, version, inputs, outputs, attributes", CASES)
 def test_a_batch_may_be_empty(op_type: str, version: int, inputs: list[Any], outputs: int, attributes: dict[str, Any]) -> None:
     batched = BATCHED.get(op_type, (0,))
     empty = [x[:0] if position in batched else x for position, x in enumerate(inputs)]

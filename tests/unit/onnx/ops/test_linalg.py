@@ -10,23 +10,22 @@ import pytest
 from onnx import helper
 
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
-from tests.unit.onnx.ops.one_node import MOST_WAYS, prepared, run_node, run_nodes
+from tests.unit.onnx.ops.one_node import QUICK_WAYS, prepared, run_node, run_nodes
+from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import OnnxError
 
 F = np.float32
 A, B = values(3, 4), values(4, 2, seed=1)
 
 
-@pytest.mark.parametrize("version", [1, 9, 13])
-@pytest.mark.parametrize(
-    ("left", "right"), [((3, 4), (4, 2)), ((2, 1, 3, 4), (5, 4, 2)), ((4,), (5, 4, 2)), ((5, 3, 4), (4,)), ((0, 4), (4, 2))]
-)
+@each("version", [1, 9, 13])
+@each("left, right", [((3, 4), (4, 2)), ((2, 1, 3, 4), (5, 4, 2)), ((4,), (5, 4, 2)), ((5, 3, 4), (4,)), ((0, 4), (4, 2))])
 def test_matmul_is_numpys(version: int, left: tuple[int, ...], right: tuple[int, ...]) -> None:
     a, b = values(*left), values(*right, seed=1)
     agrees([a @ b], "MatMul", [a, b], version=version)
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.uint32, np.int64, np.uint64])
+@each("dtype", [np.int32, np.uint32, np.int64, np.uint64])
 def test_matmul_of_integers_wraps_around(dtype: Any) -> None:
     a = np.array([[2, 3], [1, 1]], dtype)
     agrees([a @ a], "MatMul", [a, a], version=9)
@@ -37,8 +36,8 @@ def test_known_integers_are_multiplied_in_64_bits() -> None:
     assert run_node("MatMul", [big, np.array([[3]], np.int64)], "known", version=9)[0].tolist() == [[3 << 40]]
 
 
-@pytest.mark.parametrize("version", [1, 6, 7, 9, 11, 13])
-@pytest.mark.parametrize("c", [(3, 2), (2,), (3, 1), (1, 2), ()])
+@each("version", [1, 6, 7, 9, 11, 13])
+@each("c", [(3, 2), (2,), (3, 1), (1, 2), ()])
 def test_gemm_by_hand(version: int, c: tuple[int, ...]) -> None:
     bias = values(*c, seed=2)
     more = {"broadcast": 1} if version < 7 else {}
@@ -55,7 +54,7 @@ def test_gemm_by_hand(version: int, c: tuple[int, ...]) -> None:
     )
 
 
-@pytest.mark.parametrize("version", [7, 9, 11, 13])
+@each("version", [7, 9, 11, 13])
 def test_gemm_is_onnxruntimes(version: int) -> None:
     agrees_with_onnxruntime("Gemm", [A, B.T, values(2)], version=version, alpha=0.25, beta=0.75, transB=1)
 
@@ -64,7 +63,7 @@ def test_gemm_needs_no_third_input_from_version_11() -> None:
     agrees([A @ B], "Gemm", [A, B], version=11)
 
 
-@pytest.mark.parametrize(("factor", "expected"), [(2.0, [[8]]), (1.0, [[5]])])
+@each("factor, expected", [(2.0, [[8]]), (1.0, [[5]])])
 def test_gemm_of_integers_takes_whole_factors(factor: float, expected: list[list[int]]) -> None:
     one = np.array([[1]], np.int32)
     agrees([np.array(expected, np.int32)], "Gemm", [3 * one, one, one * 2], version=9, alpha=factor)
@@ -88,7 +87,7 @@ def test_gemm_is_one_product_without_a_transposition() -> None:
     assert "transpose[" not in jaxpr
 
 
-@pytest.mark.parametrize("equation", ["i j , jk -> ik", "ij,jk", "Bij,Bjk->BiK".lower(), "...ij,...jk->...ik"])
+@each("equation", ["i j , jk -> ik", "ij,jk", "Bij,Bjk->BiK".lower(), "...ij,...jk->...ik"])
 def test_einsum_is_numpys(equation: str) -> None:
     a, b = (A, B) if "." not in equation and "b" not in equation else (values(2, 3, 4), values(2, 4, 2, seed=1))
     agrees([np.einsum(equation.replace(" ", ""), a, b)], "Einsum", [a, b], version=12, equation=equation)
@@ -99,8 +98,8 @@ def test_einsums_capitals_come_first() -> None:
     agrees([x.T], "Einsum", [x], version=12, equation="aB")  # the implicit result is Ba
 
 
-@pytest.mark.parametrize("version", [11, 22])
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@each("version", [11, 22])
+@each("dtype", [np.float16, np.float32, np.float64])
 def test_determinants(version: int, dtype: Any) -> None:
     x = np.array([[[1, 2], [3, 4]], [[2, 0], [0, 3]]], dtype)
     agrees([np.array([-2, 6], dtype)], "Det", [x], version=version)
@@ -114,15 +113,15 @@ def test_a_product_of_two_known_vectors_may_be_too_large_to_be_known() -> None:
 
 
 @pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@pytest.mark.parametrize(
-    ("op_type", "version", "inputs", "attributes"),
+@each(
+    "op_type, version, inputs, attributes",
     [("MatMul", 9, [A, B], {}), ("Gemm", 11, [A, B, values(2)], {"alpha": 0.5}), ("Det", 11, [values(3, 3)], {})],
 )
 def test_gradients(op_type: str, version: int, inputs: list[Any], attributes: dict[str, Any]) -> None:
     slope_agrees(op_type, inputs, version=version, **attributes)
 
 
-@pytest.mark.parametrize("way", MOST_WAYS)
+@each("way", QUICK_WAYS)
 def test_matrices_that_dont_fit_are_named(way: str) -> None:
     with pytest.raises(OnnxError, match="the_node"):
         run_node("MatMul", [A, A], way, version=13)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from tests.unit.onnx.ops.one_node import QUICK_WAYS, WAYS, by_onnxruntime, node_graph, run_node, run_nodes
+from tests.unit.onnx.ops.one_node import QUICK_WAYS, by_onnxruntime, check_node, node_graph, run_node, run_nodes
+from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.interpret import Run, run_graph
 from tilestep.onnx.values import SequenceValue
@@ -58,18 +59,22 @@ CASES: list[tuple[str, int, list[Any], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "version", "inputs", "options"), CASES)
+@each("name, version, inputs, options", CASES)
 def test_features_as_onnxruntime(name: str, version: int, inputs: list[Any], options: dict[str, Any]) -> None:
     (want,) = by_onnxruntime(name, inputs, version=version, domain=ML, **options)
     is_text = want.dtype.kind in "OU"
-    for way in WAYS[:2] if is_text else WAYS:
-        (got,) = run_node(name, inputs, way, version=version, domain=ML, static=[0] if is_text else None, **options)
+
+    def check(way: str, outputs: list[Any]) -> None:
+        (got,) = outputs
         assert np.shape(got) == want.shape
         if is_text:
             assert got.tolist() == want.tolist()
         else:
             np.testing.assert_allclose(got, want, rtol=1e-6)
             assert way == "jit" or got.dtype == want.dtype
+
+    ways = ("known",) if is_text else ("known", "wide", "jit")
+    check_node(name, inputs, check, ways, version=version, domain=ML, static=[0] if is_text else None, **options)
 
 
 def test_the_last_of_equal_keys_counts_from_version_4_on() -> None:
@@ -89,8 +94,8 @@ def test_a_default_of_a_label_encoder_may_be_a_tensor() -> None:
     assert got.dtype == np.int16
 
 
-@pytest.mark.parametrize(
-    ("name", "inputs", "options", "message"),
+@each(
+    "name, inputs, options, message",
     [
         ("OneHotEncoder", [np.array([1, 7])], {"cats_int64s": [1], "zeros": 0}, "an element has no category"),
         ("OneHotEncoder", [np.array([1, 7])], {}, "it needs one of cats_int64s, cats_strings, and has none"),
@@ -126,8 +131,8 @@ def test_maps_come_of_rows_and_become_rows() -> None:
         run_node("DictVectorizer", [maps[0]], version=1, domain=ML, string_vocabulary=["yes"])
 
 
-@pytest.mark.parametrize(
-    ("values", "options", "want"),
+@each(
+    "values, options, want",
     [
         ({3: 0.5, 1: 2.0}, {}, [[2, 0.5]]),
         ({3: 0.5, 1: 2.0}, {"cast_to": "TO_INT64"}, [[2, 0]]),
@@ -147,8 +152,8 @@ def test_maps_of_traced_values_stay_in_a_program() -> None:
 # ---- linear models and support vector machines
 
 
-@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT"])
-@pytest.mark.parametrize("classes", [1, 3])
+@each("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO", "PROBIT"])
+@each("classes", [1, 3])
 def test_linear_classifiers_as_onnxruntime(transform: str, classes: int) -> None:
     if transform == "PROBIT" and classes == 1:
         return  # refused, because ONNX Runtime's result has no meaning
@@ -161,10 +166,15 @@ def test_linear_classifiers_as_onnxruntime(transform: str, classes: int) -> None
         "post_transform": transform,
     }
     want = by_onnxruntime("LinearClassifier", [X], version=1, domain=ML, outputs=2, out_types=[7, 1], **options)
-    for way in QUICK_WAYS if transform == "NONE" else ("known",):
-        label, scores = run_node("LinearClassifier", [X], way, version=1, domain=ML, outputs=2, **options)
-        np.testing.assert_array_equal(label, want[0])
-        np.testing.assert_allclose(scores, want[1], rtol=1e-4, atol=1e-6)
+    labels_and_scores_are(want, "LinearClassifier", X, **options)
+
+
+def labels_and_scores_are(want: list[Any], name: str, x: Any, **options: Any) -> None:
+    def check(_: str, outputs: list[Any]) -> None:
+        np.testing.assert_array_equal(outputs[0], want[0])
+        np.testing.assert_allclose(outputs[1], want[1], rtol=1e-4, atol=1e-5)
+
+    check_node(name, [x], check, ("jit",), version=1, domain=ML, outputs=2, **options)
 
 
 def test_two_classes_have_no_probit_of_one_score() -> None:
@@ -188,8 +198,8 @@ def vectors(count: int, seed: int = 1) -> list[float]:
     return np.random.default_rng(seed).normal(size=(count, 3)).astype(F).ravel().tolist()
 
 
-@pytest.mark.parametrize("kernel", ["LINEAR", "POLY", "RBF", "SIGMOID"])
-@pytest.mark.parametrize("one_class", [0, 1])
+@each("kernel", ["LINEAR", "POLY", "RBF", "SIGMOID"])
+@each("one_class", [0, 1])
 def test_svm_regressors_as_onnxruntime(kernel: str, one_class: int) -> None:
     options = {
         "kernel_type": kernel,
@@ -202,12 +212,16 @@ def test_svm_regressors_as_onnxruntime(kernel: str, one_class: int) -> None:
     }
     x = np.random.default_rng(0).normal(size=(5, 3)).astype(F)
     (want,) = by_onnxruntime("SVMRegressor", [x], version=1, domain=ML, out_types=[1], **options)
-    np.testing.assert_allclose(run_node("SVMRegressor", [x], version=1, domain=ML, **options)[0], want, rtol=1e-4, atol=1e-6)
+
+    def check(_: str, outputs: list[Any]) -> None:
+        np.testing.assert_allclose(outputs[0], want, rtol=1e-4, atol=1e-6)
+
+    check_node("SVMRegressor", [x], check, ("jit",), version=1, domain=ML, **options)
 
 
-@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC"])
-@pytest.mark.parametrize("counts", [[2, 3], [1, 2, 2, 1]])
-@pytest.mark.parametrize("probabilities", [False, True])
+@each("transform", ["NONE", "LOGISTIC"])
+@each("counts", [[2, 3], [1, 2, 2, 1]])
+@each("probabilities", [False, True])
 def test_svm_classifiers_as_onnxruntime(transform: str, counts: list[int], probabilities: bool) -> None:
     rng = np.random.default_rng(len(counts))
     total, pairs = sum(counts), len(counts) * (len(counts) - 1) // 2
@@ -225,10 +239,7 @@ def test_svm_classifiers_as_onnxruntime(transform: str, counts: list[int], proba
         options |= {"prob_a": [-1.0] * pairs, "prob_b": [0.2] * pairs}
     x = rng.normal(size=(5, 3)).astype(F)
     want = by_onnxruntime("SVMClassifier", [x], version=1, domain=ML, outputs=2, out_types=[7, 1], **options)
-    for way in ("known", "jit") if transform == "NONE" and len(counts) > 2 else ("known",):
-        label, scores = run_node("SVMClassifier", [x], way, version=1, domain=ML, outputs=2, **options)
-        np.testing.assert_array_equal(label, want[0])
-        np.testing.assert_allclose(scores, want[1], rtol=1e-4, atol=1e-5)
+    labels_and_scores_are(want, "SVMClassifier", x, **options)
 
 
 def test_a_linear_svm_has_one_rho_for_all() -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from tests.unit.onnx.ops.one_node import MOST_WAYS, QUICK_WAYS, by_onnxruntime, node_graph, run_node
+from tests.unit.onnx.ops.one_node import by_onnxruntime, check_node, node_graph, run_node
+from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.interpret import Run, run_graph
 
@@ -64,8 +65,8 @@ def rows(seed: int = 0) -> np.ndarray[Any, Any]:
     return x
 
 
-@pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
-@pytest.mark.parametrize(("version", "targets"), [(1, 1), (1, 3), (3, 2)])
+@each("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
+@each("version, targets", [(1, 1), (1, 3), (3, 2)])
 def test_regressors_as_onnxruntime(aggregate: str, version: int, targets: int) -> None:
     options = forest(targets, "target", targets) | {
         "n_targets": targets,
@@ -73,23 +74,30 @@ def test_regressors_as_onnxruntime(aggregate: str, version: int, targets: int) -
         "base_values": [0.5, -1.0, 2.0][:targets],
     }
     (want,) = by_onnxruntime("TreeEnsembleRegressor", [rows()], version=version, domain=ML, out_types=[1], **options)
-    for way in QUICK_WAYS if aggregate == "SUM" else ("known",):
-        (got,) = run_node("TreeEnsembleRegressor", [rows()], way, version=version, domain=ML, **options)
-        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
-        assert got.dtype == F
+
+    def check(_: str, outputs: list[Any]) -> None:
+        np.testing.assert_allclose(outputs[0], want, rtol=1e-5, atol=1e-6)
+        assert outputs[0].dtype == F
+
+    check_node("TreeEnsembleRegressor", [rows()], check, ("jit",), version=version, domain=ML, **options)
 
 
-@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
-@pytest.mark.parametrize("base", [[], [0.3, -0.2, 0.1]])
+@each("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+@each("base", [[], [0.3, -0.2, 0.1]])
 def test_classifiers_as_onnxruntime(transform: str, base: list[float]) -> None:
     options = (
         forest(5, "class", 3) | {"classlabels_int64s": [7, 8, 9], "post_transform": transform} | ({"base_values": base} if base else {})
     )
     want = by_onnxruntime("TreeEnsembleClassifier", [rows()], version=1, domain=ML, outputs=2, out_types=[7, 1], **options)
-    for way in QUICK_WAYS if transform == "NONE" else ("known",):
-        label, scores = run_node("TreeEnsembleClassifier", [rows()], way, version=1, domain=ML, outputs=2, **options)
-        np.testing.assert_array_equal(label, want[0])
-        np.testing.assert_allclose(scores, want[1], rtol=1e-5, atol=1e-6)
+    is_classified(want, rows(), **options)
+
+
+def is_classified(want: list[Any], x: Any, **options: Any) -> None:
+    def check(_: str, outputs: list[Any]) -> None:
+        np.testing.assert_array_equal(outputs[0], want[0])
+        np.testing.assert_allclose(outputs[1], want[1], rtol=1e-5, atol=1e-6)
+
+    check_node("TreeEnsembleClassifier", [x], check, ("jit",), version=1, domain=ML, outputs=2, **options)
 
 
 def stump(class_id: int, weights: list[float], **options: Any) -> dict[str, Any]:
@@ -111,16 +119,14 @@ def stump(class_id: int, weights: list[float], **options: Any) -> dict[str, Any]
     }
 
 
-@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
-@pytest.mark.parametrize("weights", [[0.3, 0.8], [-0.3, 0.8]])
-@pytest.mark.parametrize(("class_id", "base"), [(0, []), (0, [0.1]), (1, [])])
+@each("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
+@each("weights", [[0.3, 0.8], [-0.3, 0.8]])
+@each("class_id, base", [(0, []), (0, [0.1]), (1, [])])
 def test_one_score_for_two_classes_as_onnxruntime(transform: str, weights: list[float], class_id: int, base: list[float]) -> None:
     options = stump(class_id, weights, post_transform=transform, **({"base_values": base} if base else {}))
     x = np.array([[0.0], [0.2], [1.0]], F)
     want = by_onnxruntime("TreeEnsembleClassifier", [x], version=1, domain=ML, outputs=2, out_types=[7, 1], **options)
-    got = run_node("TreeEnsembleClassifier", [x], version=1, domain=ML, outputs=2, **options)
-    np.testing.assert_array_equal(got[0], want[0])
-    np.testing.assert_allclose(got[1], want[1], rtol=1e-5, atol=1e-6)
+    is_classified(want, x, **options)
 
 
 def test_two_classes_with_weights_of_both_have_the_better_ones_label() -> None:
@@ -177,15 +183,23 @@ def ensemble(**options: Any) -> dict[str, Any]:
     return made | options
 
 
-@pytest.mark.parametrize("way", MOST_WAYS)
-def test_a_tree_ensemble_with_membership(way: str) -> None:
+SUMS = np.array([[10, 5], [20, 5], [30, 5], [30, 5]], F)
+
+
+@each(
+    "options, want",
+    [
+        ({}, SUMS),
+        ({"nodes_missing_value_tracks_true": [1, 0, 0]}, [*SUMS[:3], [10, 5]]),
+        ({"aggregate_function": 2, "post_transform": 2}, 1 / (1 + np.exp(-SUMS))),
+    ],
+)
+def test_a_tree_ensemble_with_membership(options: dict[str, Any], want: Any) -> None:
+    def check(_: str, outputs: list[Any]) -> None:
+        np.testing.assert_allclose(outputs[0], want, rtol=1e-6)
+
     x = np.array([[1, 0], [5, 2], [2, 0], [np.nan, 0]], F)
-    (got,) = run_node("TreeEnsemble", [x], way, version=5, domain=ML, **ensemble())
-    assert np.asarray(got).tolist() == [[10, 5], [20, 5], [30, 5], [30, 5]]
-    (missing,) = run_node("TreeEnsemble", [x], way, version=5, domain=ML, **ensemble(nodes_missing_value_tracks_true=[1, 0, 0]))
-    assert np.asarray(missing).tolist() == [[10, 5], [20, 5], [30, 5], [10, 5]]
-    (smallest,) = run_node("TreeEnsemble", [x], way, version=5, domain=ML, **ensemble(aggregate_function=2, post_transform=2))
-    np.testing.assert_allclose(smallest, 1 / (1 + np.exp(-np.asarray(got))), rtol=1e-6)
+    check_node("TreeEnsemble", [x], check, ("jit",), version=5, domain=ML, **ensemble(**options))
 
 
 def test_a_forest_is_one_loop_of_a_program() -> None:
@@ -195,8 +209,8 @@ def test_a_forest_is_one_loop_of_a_program() -> None:
     assert text.count("scan[") + text.count("while[") == 1
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
+@each(
+    "change, message",
     [
         ({"nodes_truenodeids": [0, 0, 0]}, "two ways lead to one node|belong to no tree"),
         ({"nodes_truenodeids": [2, 0, 0]}, "two ways lead to one node|none leads to"),

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.onnx.ops.one_node import MOST_WAYS, run_node
+from tests.unit.onnx.ops.one_node import QUICK_WAYS, run_node
+from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import OnnxError
 
 F = np.float32
@@ -24,8 +25,8 @@ def step(name: str, way: str, steps: int, *state: Any, **options: Any) -> list[A
     return [np.asarray(output, np.float64) for output in outputs]
 
 
-@pytest.mark.parametrize("way", MOST_WAYS)
-@pytest.mark.parametrize("steps", [0, 3])
+@each("way", QUICK_WAYS)
+@each("steps", [0, 3])
 def test_adagrad(way: str, steps: int) -> None:
     hx, hy = abs(X), abs(Y)
     got = step("Adagrad", way, steps, hx, hy, decay_factor=0.5, epsilon=1e-3, norm_coefficient=0.01)
@@ -36,8 +37,8 @@ def test_adagrad(way: str, steps: int) -> None:
         np.testing.assert_allclose(got[2 + i], h, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("way", MOST_WAYS)
-@pytest.mark.parametrize("steps", [0, 3])
+@each("way", QUICK_WAYS)
+@each("steps", [0, 3])
 def test_adam(way: str, steps: int) -> None:
     state = [X / 2, Y / 2, abs(X), abs(Y)]
     got = step("Adam", way, steps, *state, alpha=0.8, beta=0.95, epsilon=1e-3, norm_coefficient=0.01, norm_coefficient_post=0.1)
@@ -50,9 +51,9 @@ def test_adam(way: str, steps: int) -> None:
         np.testing.assert_allclose(got[4 + i], h, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("way", MOST_WAYS)
-@pytest.mark.parametrize("steps", [0, 3])
-@pytest.mark.parametrize("mode", ["standard", "nesterov"])
+@each("way", QUICK_WAYS)
+@each("steps", [0, 3])
+@each("mode", ["standard", "nesterov"])
 def test_momentum(way: str, steps: int, mode: str) -> None:
     state = [X / 2, Y / 2]
     got = step("Momentum", way, steps, *state, alpha=0.9, beta=0.5, mode=mode, norm_coefficient=0.01)

@@ -12,6 +12,7 @@ import pytest
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
 from tests.unit.onnx.ops.functions import function_of, primitives
 from tests.unit.onnx.ops.one_node import run_node
+from tests.unit.onnx.ops.together import each
 from tests.unit.onnx.ops.versions import missing, versions
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 
@@ -34,15 +35,15 @@ def test_every_version_below_12_has_a_case() -> None:
     assert not missing("padding", [("Pad", version) for version in versions("Pad")])
 
 
-@pytest.mark.parametrize("version", versions("Pad"))
-@pytest.mark.parametrize("mode", ["constant", "reflect", "edge"])
+@each("version", versions("Pad"))
+@each("mode", ["constant", "reflect", "edge"])
 def test_modes(version: int, mode: str) -> None:
     more, attributes = pads(version, [1, 2, 0, 1])
     expected = np.pad(X, ((1, 0), (2, 1)), mode=mode)  # pyright: ignore[reportCallIssue, reportArgumentType]
     agrees([expected], "Pad", [X, *more], version=version, mode=mode, ways=("known", "jit"), **attributes)
 
 
-@pytest.mark.parametrize("version", versions("Pad"))
+@each("version", versions("Pad"))
 def test_constants(version: int) -> None:
     more, attributes = pads(version, [0, 1, 0, 0])
     expected = np.pad(X, ((0, 0), (1, 0)), constant_values=2.5)
@@ -53,7 +54,7 @@ def test_constants(version: int) -> None:
         agrees([expected], "Pad", [X, *more, np.array([2.5], F)], version=version, ways=("jit",))
 
 
-@pytest.mark.parametrize("version", [2, 11, 25])
+@each("version", [2, 11, 25])
 def test_negative_numbers_take_away(version: int) -> None:
     more, attributes = pads(version, [0, -1, 1, 2])
     for mode in ("constant", "edge"):
@@ -63,9 +64,7 @@ def test_negative_numbers_take_away(version: int) -> None:
         run_node("Pad", [X, *pads(version, [0, -2, 0, -2])[0]], version=version, **pads(version, [0, -2, 0, -2])[1])
 
 
-@pytest.mark.parametrize(
-    ("mode", "numbers"), [("reflect", [0, 2, 0, 2]), ("constant", [1, -1, 0, 3]), ("edge", [2, 1, 1, -1]), ("reflect", [1, -1, 0, 1])]
-)
+@each("mode, numbers", [("reflect", [0, 2, 0, 2]), ("constant", [1, -1, 0, 3]), ("edge", [2, 1, 1, -1]), ("reflect", [1, -1, 0, 1])])
 def test_onnx_runtime_agrees(mode: str, numbers: list[int]) -> None:
     agrees_with_onnxruntime("Pad", [X, ints(*numbers)], version=11, mode=mode)
 

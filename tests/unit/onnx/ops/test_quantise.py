@@ -10,7 +10,8 @@ import pytest
 from onnx import TensorProto
 
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime
-from tests.unit.onnx.ops.one_node import MOST_WAYS, run_node
+from tests.unit.onnx.ops.one_node import QUICK_WAYS, run_node
+from tests.unit.onnx.ops.together import each
 from tests.unit.onnx.ops.versions import missing
 from tilestep.onnx.errors import OnnxError
 
@@ -36,7 +37,7 @@ def test_every_version_below_12_has_a_case() -> None:
     assert not missing("quantise", [("DynamicQuantizeLinear", 11), *((name, 10) for name in names)])
 
 
-@pytest.mark.parametrize("version", [10, 13, 19, 21, 23, 28])
+@each("version", [10, 13, 19, 21, 23, 28])
 def test_quantize_linear(version: int) -> None:
     scale = scalar(2)
     agrees([of([123, 128, 128, 130], [130, 132, 255, 0])], "QuantizeLinear", [X, scale, scalar(128, np.uint8)], version=version)
@@ -55,7 +56,7 @@ def test_quotients_are_rounded_once() -> None:
     agrees([np.clip(np.rint(many / scale), -2000, 2000).astype(np.int16)], "QuantizeLinear", [many, scale, scalar(0, np.int16)], version=21)
 
 
-@pytest.mark.parametrize("name", ["QuantizeLinear", "DequantizeLinear"])
+@each("name", ["QuantizeLinear", "DequantizeLinear"])
 def test_granularities(name: str) -> None:
     x = random(2, 3, 4, dtype=np.int8)
     zero = random(3, dtype=np.int8, seed=1)
@@ -95,9 +96,9 @@ def test_scales_that_fit_nothing_are_refused() -> None:
         run_node("QuantizeLinear", [X, scalar(1), scalar(0, np.uint8)], version=21, output_dtype=TensorProto.INT8)
 
 
-@pytest.mark.parametrize("way", MOST_WAYS)
-@pytest.mark.parametrize(
-    ("dtype", "expected"),
+@each("way", QUICK_WAYS)
+@each(
+    "dtype, expected",
     [
         (ml_dtypes.int4, [[-5, 0, 0, 2], [2, 4, 7, -8]]),
         (ml_dtypes.uint4, [[0, 0, 0, 2], [2, 4, 15, 0]]),
@@ -114,7 +115,7 @@ def test_types_of_few_bits(way: str, dtype: Any, expected: Any) -> None:
     np.testing.assert_array_equal(real, 2 * np.array(expected, F))
 
 
-@pytest.mark.parametrize("way", MOST_WAYS)
+@each("way", QUICK_WAYS)
 def test_types_of_scales(way: str) -> None:
     half = np.array([0.1, 65504], np.float16)
     (found,) = run_node("QuantizeLinear", [half, np.array(0.1, np.float16)], way, version=21)
@@ -130,7 +131,7 @@ def test_types_of_scales(way: str) -> None:
     assert np.asarray(found).tolist() == [[-20, 0, 2, 6], [10, 14, 127, -128]]
 
 
-@pytest.mark.parametrize("version", [10, 13, 19, 21])
+@each("version", [10, 13, 19, 21])
 def test_dequantize_linear(version: int) -> None:
     agrees([np.array([-256, 0, 254], F)], "DequantizeLinear", [of(0, 128, 255), scalar(2), scalar(128, np.uint8)], version=version)
     agrees([np.array([-3, 2.0**20], F)], "DequantizeLinear", [of(-6, 2**21, dtype=np.int32), scalar(0.5)], version=version)
@@ -143,7 +144,7 @@ def test_what_is_no_number_or_too_large_is_limited() -> None:
     agrees([of(127, -128, 5, 127, dtype=np.int8)], "QuantizeLinear", [x, scalar(0.1), scalar(5, np.int8)], version=13)
 
 
-@pytest.mark.parametrize("x", [np.array([0, 2, -3, -2.5, 1.34, 0.5], F), np.array([[-1, -2.1], [-1.3, -2.5]], F), np.array([1, 2.1, 4], F)])
+@each("x", [np.array([0, 2, -3, -2.5, 1.34, 0.5], F), np.array([[-1, -2.1], [-1.3, -2.5]], F), np.array([1, 2.1, 4], F)])
 def test_dynamic_scales(x: np.ndarray[Any, Any]) -> None:
     agrees_with_onnxruntime("DynamicQuantizeLinear", [x], version=11, outputs=3)
 
@@ -155,7 +156,7 @@ def test_nothing_but_zeros_has_the_scale_1() -> None:
 # ---- products
 
 
-@pytest.mark.parametrize("kinds", [(np.uint8, np.uint8), (np.int8, np.int8), (np.uint8, np.int8)])
+@each("kinds", [(np.uint8, np.uint8), (np.int8, np.int8), (np.uint8, np.int8)])
 def test_products_of_integers_are_exact(kinds: tuple[Any, Any]) -> None:
     a, b = random(2, 3, 300, dtype=kinds[0]), random(300, 2, dtype=kinds[1], seed=1)
     zeros = scalar(7, kinds[0]), scalar(9, kinds[1])
@@ -172,7 +173,7 @@ def test_zero_points_of_rows_and_columns() -> None:
     agrees([expected], "MatMulInteger", [a, b, rows[:, None], columns[None]], version=10, ways=("jit",))
 
 
-@pytest.mark.parametrize("version", [10, 21])
+@each("version", [10, 21])
 def test_quantised_products(version: int) -> None:
     a, b = random(2, 4, dtype=np.uint8), random(4, 3, dtype=np.uint8, seed=1)
     scales = scalar(0.0066), scalar(0.00705), scalar(0.0107)

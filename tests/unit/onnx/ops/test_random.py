@@ -8,7 +8,8 @@ import jax
 import numpy as np
 import pytest
 
-from tests.unit.onnx.ops.one_node import model, run_node, run_nodes
+from tests.unit.onnx.ops.one_node import check_node, model, run_node, run_nodes
+from tests.unit.onnx.ops.together import each, one_program
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.interpret import Run
 
@@ -21,7 +22,7 @@ def draw(name: str, inputs: list[Any], way: str = "eager", run: Run = RUN, versi
     return np.asarray(run_node(name, inputs, way, version=version, run=run, **options)[0])
 
 
-@pytest.mark.parametrize("version", [1, 22])
+@each("version", [1, 22])
 def test_normal_and_uniform(version: int) -> None:
     like = np.zeros(MANY, F)
     for name, inputs, options in (("RandomNormal", [], {"shape": MANY}), ("RandomNormalLike", [like], {})):
@@ -46,14 +47,22 @@ def test_types() -> None:
         draw("RandomNormalLike", [np.zeros(2, np.int32)])
 
 
-@pytest.mark.parametrize("way", ["known", "jit"])
+@each("way", ["known", "jit"])
 def test_keys_seeds_and_nodes_tell_numbers_apart(way: str) -> None:
-    def x(seed: float | None, key: int) -> list[float]:
-        options = {} if seed is None else {"seed": seed}
-        return draw("RandomNormal", [], way, Run(key=jax.random.key(key)), shape=[4], **options).tolist()
+    found: list[tuple[float, ...]] = []
 
-    assert x(None, 0) == x(None, 0)
-    assert len({tuple(x(seed, key)) for seed in (None, 0.0, 1.5) for key in (0, 1)}) == 6
+    def keep(_: str, outputs: list[Any]) -> None:
+        found.append(tuple(outputs[0].tolist()))
+
+    with one_program():
+        for seed, key in ((None, 0), (None, 0), (None, 1), (0.0, 0), (0.0, 1), (1.5, 0), (1.5, 1)):
+            options = {} if seed is None else {"seed": seed}
+            run = Run(key=jax.random.key(key))
+            check_node(
+                "RandomNormal", [], lambda _, x: found.append(tuple(x[0].tolist())), (way,), version=22, run=run, shape=[4], **options
+            )
+    assert found[0] == found[1]
+    assert len(set(found)) == 6
     twice = model("g (float[4] x) => (float[4] a, float[4] b) { a = RandomNormalLike (x)  b = RandomNormalLike (x) }")
     a, b = run_nodes(twice, [np.zeros(4, F)], way, run=RUN)
     assert np.asarray(a).tolist() != np.asarray(b).tolist()
@@ -69,7 +78,7 @@ def test_without_a_key_nothing_is_drawn() -> None:
         draw("RandomNormal", [], run=Run(), shape=[2])
 
 
-@pytest.mark.parametrize("version", [15, 22])
+@each("version", [15, 22])
 def test_bernoulli(version: int) -> None:
     p = np.broadcast_to(np.array([0, 0.25, 1], F), (4000, 3))
     x = draw("Bernoulli", [p], "jit", version=version)
@@ -80,7 +89,7 @@ def test_bernoulli(version: int) -> None:
     assert draw("Bernoulli", [p], version=version, dtype=7).dtype == np.int64
 
 
-@pytest.mark.parametrize("version", [7, 22])
+@each("version", [7, 22])
 def test_multinomial(version: int) -> None:
     logits = np.log(np.array([[1, 2, 5], [8, 0, 0]], F) + F(1e-30))
     x = draw("Multinomial", [logits], "jit", version=version, sample_size=4000)

@@ -8,7 +8,9 @@ import jax
 import numpy as np
 import pytest
 
+from tests.unit.onnx.ops.agree import agrees
 from tests.unit.onnx.ops.one_node import by_onnxruntime, node_graph, run_node
+from tests.unit.onnx.ops.together import each, one_program
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.interpret import Run, run_graph
 
@@ -29,36 +31,33 @@ def inputs(name: str, direction: str = "forward", *, full: bool = True) -> list[
     return [LENGTHS if value is None else value for value in made]
 
 
-def check(name: str, given: list[Any], ways: tuple[str, ...] = ("known",), **options: Any) -> None:
+def check(name: str, given: list[Any], **options: Any) -> None:
     options = {"hidden_size": HIDDEN, **options}
-    want = by_onnxruntime(name, given, version=14, outputs=OUTPUTS[name], **options)
-    for way in ways:
-        got = run_node(name, given, way, version=14, outputs=OUTPUTS[name], **options)
-        for one, other in zip(got, want, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    expected = by_onnxruntime(name, given, version=14, outputs=OUTPUTS[name], **options)
+    agrees(expected, name, given, version=14, rtol=1e-4, atol=1e-5, ways=("jit",), **options)
 
 
-@pytest.mark.parametrize("name", GATES)
-@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@each("name", GATES)
+@each("direction", ["forward", "reverse", "bidirectional"])
 def test_directions_states_and_lengths(name: str, direction: str) -> None:
-    check(name, inputs(name, direction), ("jit",), direction=direction)
+    check(name, inputs(name, direction), direction=direction)
     if direction == "reverse":
         check(name, inputs(name, direction, full=False)[:3], direction=direction)
         check(name, inputs(name, direction), direction=direction, clip=0.3)
 
 
-@pytest.mark.parametrize("options", [{"linear_before_reset": 1}, {"linear_before_reset": 1, "clip": 0.2}])
+@each("options", [{"linear_before_reset": 1}, {"linear_before_reset": 1, "clip": 0.2}])
 def test_a_gru_may_reset_after_the_product(options: dict[str, Any]) -> None:
     check("GRU", inputs("GRU", "bidirectional"), direction="bidirectional", **options)
     check("GRU", inputs("GRU", full=False)[:3], **options)
 
 
-@pytest.mark.parametrize("options", [{"input_forget": 1}, {"input_forget": 1, "clip": 0.2}, {"clip": 0.2}])
+@each("options", [{"input_forget": 1}, {"input_forget": 1, "clip": 0.2}, {"clip": 0.2}])
 def test_an_lstms_gates_may_be_coupled_and_clipped(options: dict[str, Any]) -> None:
     check("LSTM", inputs("LSTM", "bidirectional"), direction="bidirectional", **options)
 
 
-@pytest.mark.parametrize(
+@each(
     "function",
     ["Relu", "Tanh", "Sigmoid", "Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu", "Softsign", "Softplus"],
 )
@@ -79,28 +78,25 @@ def test_alphas_are_for_those_that_take_them() -> None:
 def test_defaults_of_activations() -> None:
     # ONNX's ThresholdedRelu has alpha 1; ONNX Runtime takes 0 here.
     one = np.ones((1, 1, 1), F)
-    for x, want in ((0.5, 0), (1.0, 1), (2.0, 2)):
-        got = run_node("RNN", [one * F(x), one, 0 * one], version=14, outputs=2, activations=["ThresholdedRelu"])
-        assert float(got[0].item()) == want
+    with one_program():
+        for x, want in ((0.5, 0), (1.0, 1), (2.0, 2)):
+            state = np.full((1, 1, 1), want, F)
+            agrees([state[None], state], "RNN", [one * F(x), one, 0 * one], version=14, activations=["ThresholdedRelu"])
     for function in ("Affine", "ScaledTanh"):
         with pytest.raises(OnnxError, match=f"activation '{function}' has no default of alpha and beta"):
             run_node("RNN", [one, one, one], version=14, outputs=2, activations=[function])
 
 
-@pytest.mark.parametrize("name", GATES)
+@each("name", GATES)
 def test_old_versions_and_layouts(name: str) -> None:
     given = inputs(name)
-    want = run_node(name, given, "known", version=14, outputs=OUTPUTS[name])
-    versions = (1, 3, 7) if name == "GRU" else (1, 7)
-    for version in versions:
-        got = run_node(name, given, "known", version=version, outputs=OUTPUTS[name], **({"output_sequence": 1} if version < 7 else {}))
-        for one, other in zip(got, want, strict=True):
-            np.testing.assert_array_equal(one, other)
+    want = by_onnxruntime(name, given, version=14, outputs=OUTPUTS[name], hidden_size=HIDDEN)
+    options: dict[str, Any] = {"rtol": 1e-4, "atol": 1e-5, "ways": ("jit",)}
+    for version in (1, 3, 7) if name == "GRU" else (1, 7):
+        agrees(want, name, given, version=version, **({"output_sequence": 1} if version < 7 else {}), **options)
     turned = [np.swapaxes(x, 0, 1) if i in (0, 5, 6) else x for i, x in enumerate(given)]
-    batched = run_node(name, turned, "known", version=14, outputs=OUTPUTS[name], layout=1)
-    np.testing.assert_allclose(batched[0], want[0].transpose(2, 0, 1, 3), rtol=1e-6)
-    for one, other in zip(batched[1:], want[1:], strict=True):
-        np.testing.assert_allclose(one, np.swapaxes(other, 0, 1), rtol=1e-6)
+    batched = [want[0].transpose(2, 0, 1, 3), *(np.swapaxes(x, 0, 1) for x in want[1:])]
+    agrees(batched, name, turned, version=14, layout=1, **options)
 
 
 def test_an_example_without_length_keeps_its_state() -> None:
@@ -119,7 +115,7 @@ def test_a_direction_is_one_scan_and_one_product_for_all_inputs() -> None:
 
 
 @pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@pytest.mark.parametrize("name", GATES)
+@each("name", GATES)
 def test_gradients(name: str) -> None:
     graph = node_graph(name, [0] * 6, version=14, outputs=2)
     given = inputs(name)[:6]
@@ -139,8 +135,8 @@ def test_gradients(name: str) -> None:
             np.testing.assert_allclose(gradients[position][0, 1, 1], numeric, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
+@each(
+    "options, message",
     [
         ({"direction": "up"}, "direction 'up'"),
         ({"hidden_size": 7}, "hidden_size is 7, and R has 3"),

@@ -9,7 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.unit.onnx.ops.one_node import MOST_WAYS, QUICK_WAYS, node_graph, run_node
+from tests.unit.onnx.ops.agree import agrees
+from tests.unit.onnx.ops.one_node import QUICK_WAYS, node_graph, run_node
+from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.interpret import Run, run_graph
 
@@ -30,8 +32,8 @@ NUMPY: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", NUMPY)
-@pytest.mark.parametrize("version", [1, 11, 12, 13, 18, 20, 28])
+@each("name", NUMPY)
+@each("version", [1, 11, 12, 13, 18, 20, 28])
 def test_axes_are_an_attribute_and_then_an_input(name: str, version: int) -> None:
     x = abs(X) if name == "ReduceLogSum" else X
     for axes, keep in (([1], 1), ([0, -1], 0), ([], 1)):
@@ -45,13 +47,10 @@ def test_axes_are_an_attribute_and_then_an_input(name: str, version: int) -> Non
         np.testing.assert_allclose(got, want, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", NUMPY)
-@pytest.mark.parametrize("way", MOST_WAYS)
-def test_each_way(name: str, way: str) -> None:
+@each("name", NUMPY)
+def test_each_way(name: str) -> None:
     x = abs(X) if name == "ReduceLogSum" else X
-    (got,) = run_node(name, [x, np.array([1])], way, version=18)
-    np.testing.assert_allclose(got, NUMPY[name](x, axis=1, keepdims=True), rtol=1e-6)
-    assert got.dtype == F
+    agrees([NUMPY[name](x, axis=1, keepdims=True)], name, [x, np.array([1])], version=18)
 
 
 def test_empty_axes_may_reduce_nothing() -> None:
@@ -75,15 +74,12 @@ EMPTY = {
 }
 
 
-@pytest.mark.parametrize("name", EMPTY)
+@each("name", EMPTY)
 def test_reductions_of_nothing(name: str) -> None:
-    for way in QUICK_WAYS:
-        np.testing.assert_array_equal(
-            run_node(name, [np.zeros((2, 0), F), np.array([1])], way, version=18, keepdims=0)[0], [EMPTY[name]] * 2
-        )
+    agrees([np.array([EMPTY[name]] * 2, F)], name, [np.zeros((2, 0), F), np.array([1])], version=18, keepdims=0)
 
 
-@pytest.mark.parametrize("way", MOST_WAYS)
+@each("way", QUICK_WAYS)
 def test_integers_keep_their_type(way: str) -> None:
     x = np.array([[7, -2, -6], [1, 1, 1]], np.int32)
     for name, want in (
@@ -127,8 +123,8 @@ def test_a_wrong_axis_is_refused() -> None:
         run_node("ReduceSum", [X, np.array([1])], "jit", version=13, static=[])
 
 
-@pytest.mark.parametrize("way", MOST_WAYS)
-@pytest.mark.parametrize("version", [1, 11, 12, 13])
+@each("way", QUICK_WAYS)
+@each("version", [1, 11, 12, 13])
 def test_arg_max_and_arg_min(way: str, version: int) -> None:
     x = np.array([[1, 3, 3], [2, 0, 2]], F)
     assert np.asarray(run_node("ArgMax", [x], way, version=version, axis=1)[0]).tolist() == [[1], [0]]
@@ -142,9 +138,9 @@ def test_arg_max_and_arg_min(way: str, version: int) -> None:
         run_node("ArgMax", [np.zeros((0, 2), F)], way, version=version)
 
 
-@pytest.mark.parametrize("way", MOST_WAYS)
-@pytest.mark.parametrize("exclusive", [0, 1])
-@pytest.mark.parametrize("reverse", [0, 1])
+@each("way", QUICK_WAYS)
+@each("exclusive", [0, 1])
+@each("reverse", [0, 1])
 def test_running_sums_and_products(way: str, exclusive: int, reverse: int) -> None:
     x = np.array([[1, 2, 3], [4, 5, 6]], np.int32)
     for name, function, first, version in (("CumSum", np.cumsum, 0, 11), ("CumProd", np.cumprod, 1, 26)):
@@ -158,7 +154,7 @@ def test_running_sums_and_products(way: str, exclusive: int, reverse: int) -> No
         assert run_node(name, [x[:, :0], np.array(1)], way, version=version, exclusive=exclusive, reverse=reverse)[0].shape == (2, 0)
 
 
-@pytest.mark.parametrize("way", MOST_WAYS)
+@each("way", QUICK_WAYS)
 def test_top_k_in_every_version(way: str) -> None:
     x = np.array([[3, 1, 3, 2], [0, -1, 5, 5]], F)
     best = [[3, 3], [5, 5]], [[0, 2], [2, 3]]
@@ -175,7 +171,7 @@ def test_top_k_in_every_version(way: str) -> None:
     assert indices.dtype == (np.int32 if way == "jit" else np.int64)
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.float16])
+@each("dtype", [np.int8, np.uint8, np.int32, np.float16])
 def test_the_smallest_of_all_types(dtype: Any) -> None:
     limits = np.iinfo(dtype) if np.issubdtype(dtype, np.integer) else np.finfo(dtype)
     x = np.array([limits.max, 3, limits.min, 3], dtype)

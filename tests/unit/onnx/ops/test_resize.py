@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
 from tests.unit.onnx.ops.one_node import run_node
+from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 
 F = np.float32
@@ -19,13 +20,13 @@ NONE = np.zeros(0, F)
 LARGER, SMALLER = np.array([1, 1, 2, 3], F), np.array([1, 1, 0.5, 0.6], F)
 
 
-@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@each("mode", ["nearest", "linear"])
 def test_upsample_is_onnxruntimes(mode: str) -> None:
     agrees_with_onnxruntime("Upsample", [X], version=7, scales=[1.0, 1.0, 2.0, 1.5], mode=mode)
     agrees_with_onnxruntime("Upsample", [X, np.array([1, 1, 2, 1.5], F)], version=9, mode=mode)
 
 
-@pytest.mark.parametrize("version", [1, 7, 9])
+@each("version", [1, 7, 9])
 def test_upsample_by_hand(version: int) -> None:
     x = np.array([[[[1, 2], [3, 4]]]], F)
     nearest = np.array([[[[1, 1, 2, 2], [1, 1, 2, 2], [3, 3, 4, 4], [3, 3, 4, 4]]]], F)
@@ -39,8 +40,8 @@ def test_upsample_by_hand(version: int) -> None:
             agrees([expected], "Upsample", [x, np.array([1, 1, 2, 2], F)], version=9, mode=mode)
 
 
-@pytest.mark.parametrize("mode", ["nearest", "linear"])
-@pytest.mark.parametrize("scales", [LARGER, SMALLER], ids=["larger", "smaller"])
+@each("mode", ["nearest", "linear"])
+@each("scales", [LARGER, SMALLER])
 def test_resize_10_is_onnxruntimes(mode: str, scales: Any) -> None:
     agrees_with_onnxruntime("Resize", [X, scales], version=10, mode=mode)
 
@@ -50,8 +51,8 @@ def test_resize_10_by_hand() -> None:
     agrees([np.array([[1, 2 + 2 / 3]], F)], "Resize", [ROW, np.array([1, 0.6], F)], version=10, mode="linear")
 
 
-@pytest.mark.parametrize(
-    ("coordinates", "mode"),
+@each(
+    "coordinates, mode",
     [
         *itertools.product(["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"], ["nearest", "linear", "cubic"]),
         ("tf_half_pixel_for_nn", "nearest"),
@@ -62,15 +63,15 @@ def test_coordinates_are_onnxruntimes(coordinates: str, mode: str) -> None:
     agrees_with_onnxruntime("Resize", [X, NONE, NONE, sizes], version=11, coordinate_transformation_mode=coordinates, mode=mode, rtol=1e-4)
 
 
-@pytest.mark.parametrize("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
-@pytest.mark.parametrize("scales", [LARGER, SMALLER], ids=["larger", "smaller"])
+@each("rounding", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
+@each("scales", [LARGER, SMALLER])
 def test_the_nearest_is_onnxruntimes(rounding: str, scales: Any) -> None:
     options = {"nearest_mode": rounding, "coordinate_transformation_mode": "asymmetric"}
     agrees_with_onnxruntime("Resize", [X, NONE, scales], version=11, **options)
 
 
-@pytest.mark.parametrize(
-    ("rounding", "halves", "thirds"),  # points are at 0, 0.5, 1 ... and at 0, 0.67, 1.33 ...
+@each(
+    "rounding, halves, thirds",  # points are at 0, 0.5, 1 ... and at 0, 0.67, 1.33 ...
     [
         ("round_prefer_floor", [1, 1, 2, 2, 3, 3, 4, 4], [1, 2, 2, 3, 4, 4]),
         ("round_prefer_ceil", [1, 2, 2, 3, 3, 4, 4, 4], [1, 2, 2, 3, 4, 4]),
@@ -84,22 +85,20 @@ def test_the_nearest_by_hand(rounding: str, halves: list[int], thirds: list[int]
         agrees([np.array([expected], F)], "Resize", [ROW, None, np.array([1, scale], F)], version=13, **options)
 
 
-@pytest.mark.parametrize(
-    "attributes", [{"cubic_coeff_a": -0.5}, {"exclude_outside": 1}, {"cubic_coeff_a": -0.5, "exclude_outside": 1}], ids=str
-)
-@pytest.mark.parametrize("scales", [LARGER, SMALLER], ids=["larger", "smaller"])
+@each("attributes", [{"cubic_coeff_a": -0.5}, {"exclude_outside": 1}, {"cubic_coeff_a": -0.5, "exclude_outside": 1}])
+@each("scales", [LARGER, SMALLER])
 def test_cubic_options_are_onnxruntimes(attributes: dict[str, Any], scales: Any) -> None:
     agrees_with_onnxruntime("Resize", [X, NONE, scales], version=11, mode="cubic", rtol=1e-4, **attributes)
 
 
-@pytest.mark.parametrize("mode", ["nearest", "linear"])
+@each("mode", ["nearest", "linear"])
 def test_crops_are_onnxruntimes(mode: str) -> None:
     roi = np.array([0, 0, 0.4, -0.1, 1, 1, 1.2, 0.8], F)
     options = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 7.0}
     agrees_with_onnxruntime("Resize", [X, roi, NONE, np.array([1, 2, 3, 6])], version=11, mode=mode, rtol=1e-4, **options)
 
 
-@pytest.mark.parametrize("version", [11, 13, 18, 19])
+@each("version", [11, 13, 18, 19])
 def test_a_crop_by_hand(version: int) -> None:
     options = {"coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": -1.0, "mode": "linear"}
     scales, sizes = (NONE, np.array([1, 3])) if version == 11 else (None, np.array([1, 3]))
@@ -107,14 +106,14 @@ def test_a_crop_by_hand(version: int) -> None:
     agrees([np.array([[2.5, 4, -1]], F)], "Resize", [ROW, roi, scales, sizes], version=version, **options)
 
 
-@pytest.mark.parametrize("mode", ["linear", "cubic"])
-@pytest.mark.parametrize("scales", [SMALLER, np.array([1, 1, 0.3, 2], F)], ids=str)
+@each("mode", ["linear", "cubic"])
+@each("scales", [SMALLER, np.array([1, 1, 0.3, 2], F)])
 def test_stretched_filters_are_onnxruntimes(mode: str, scales: Any) -> None:
     x = values(1, 2, 10, 10)
     agrees_with_onnxruntime("Resize", [x, None, scales], version=18, mode=mode, antialias=1, exclude_outside=1, rtol=1e-3)
 
 
-@pytest.mark.parametrize(("policy", "expected"), [("stretch", (1, 2, 7, 8)), ("not_larger", (1, 2, 6, 8)), ("not_smaller", (1, 2, 7, 9))])
+@each("policy, expected", [("stretch", (1, 2, 7, 8)), ("not_larger", (1, 2, 6, 8)), ("not_smaller", (1, 2, 7, 9))])
 def test_policies_keep_the_aspect_ratio(policy: str, expected: tuple[int, ...]) -> None:
     inputs = [X, None, None, np.array([7, 8])]
     for axes in ([2, 3], [-2, -1]):
@@ -127,13 +126,13 @@ def test_axes_are_in_the_order_of_their_scales() -> None:
     assert y.shape == (1, 2, 8, 15)
 
 
-@pytest.mark.parametrize(("size", "scale", "expected"), [(10, 0.7, 7), (3, 1 / 3, 1), (5, 0.6, 3), (7, 0.5, 3)])
+@each("size, scale, expected", [(10, 0.7, 7), (3, 1 / 3, 1), (5, 0.6, 3), (7, 0.5, 3)])
 def test_sizes_are_float32_products(size: int, scale: float, expected: int) -> None:
     y = run_node("Resize", [np.zeros(size, F), None, np.array([scale], F)], version=13)[0]
     assert y.shape == (expected,)
 
 
-@pytest.mark.parametrize("dtype", [np.uint8, np.int64, np.bool_, np.float16])
+@each("dtype", [np.uint8, np.int64, np.bool_, np.float16])
 def test_the_nearest_keeps_any_type(dtype: Any) -> None:
     x = np.array([[1, 0]], dtype)
     agrees([np.repeat(x, 3, 1)], "Resize", [x, None, np.array([1, 3], F)], version=13)
@@ -152,8 +151,8 @@ def test_integers_are_rounded_and_stay_in_their_range() -> None:
     assert np.asarray(linear).tolist() == [[0, 0, 1, 1]]
 
 
-@pytest.mark.parametrize(
-    ("inputs", "attributes", "message"),
+@each(
+    "inputs, attributes, message",
     [
         ([ROW, None, np.array([1, -1], F)], {}, "each must be above 0"),
         ([ROW, None, np.array([1], F)], {}, "there are 1 scales or sizes, and 2 axes"),
@@ -182,7 +181,7 @@ def test_a_large_result_is_made_by_the_program() -> None:
 
 
 @pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@each("mode", ["nearest", "linear", "cubic"])
 def test_gradients(mode: str) -> None:
     slope_agrees("Resize", [X, None, SMALLER], version=13, mode=mode)
     slope_agrees("Resize", [X, None, LARGER], version=18, mode=mode)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
 from tests.unit.onnx.ops.one_node import run_node
+from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 
 F = np.float32
@@ -19,8 +20,8 @@ ROIS = np.array([[0.5, 1, 6.5, 7], [2, 2, 3, 9], [-1, 0, 4, 4], [3, 3, 3, 3], [3
 BATCH = np.array([0, 1, 1, 0, 1])
 
 
-@pytest.mark.parametrize(
-    ("mode", "padding_mode", "align_corners"),
+@each(
+    "mode, padding_mode, align_corners",
     list(itertools.product(["bilinear", "nearest", "bicubic"], ["zeros", "border", "reflection"], [0, 1])),
 )
 def test_samples_are_onnxruntimes(mode: str, padding_mode: str, align_corners: int) -> None:
@@ -28,13 +29,13 @@ def test_samples_are_onnxruntimes(mode: str, padding_mode: str, align_corners: i
     agrees_with_onnxruntime("GridSample", [X, GRID], version=16, rtol=1e-3, ways=("jit",), **options)
 
 
-@pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
+@each("padding_mode", ["zeros", "border", "reflection"])
 def test_samples_of_a_volume_are_onnxruntimes(padding_mode: str) -> None:
     x, grid = values(1, 2, 3, 4, 5), 1.5 * values(1, 2, 3, 2, 3, seed=1)
     agrees_with_onnxruntime("GridSample", [x, grid], version=20, mode="linear", padding_mode=padding_mode, rtol=1e-3, ways=("jit",))
 
 
-@pytest.mark.parametrize("version", [16, 20, 22])
+@each("version", [16, 20, 22])
 def test_samples_by_hand(version: int) -> None:
     x = np.array([[[[1, 2], [3, 4]]]], F)
     grid = np.array([[[[-0.5, -0.5], [0, 0], [0.5, -0.5], [3, 0]]]], F)  # columns first
@@ -48,8 +49,8 @@ def test_samples_of_integers_and_of_no_numbers() -> None:
     assert np.asarray(y)[0, 0, 0].tolist() == [2, 0]
 
 
-@pytest.mark.parametrize("align_corners", [0, 1])
-@pytest.mark.parametrize("sizes", [(2, 1, 3, 4), (2, 1, 2, 3, 4)])
+@each("align_corners", [0, 1])
+@each("sizes", [(2, 1, 3, 4), (2, 1, 2, 3, 4)])
 def test_grids_by_hand(sizes: tuple[int, ...], align_corners: int) -> None:
     axes = len(sizes) - 2
     theta = values(2, axes, axes + 1)
@@ -64,16 +65,16 @@ def test_the_only_point_of_an_axis_is_in_its_middle() -> None:
     agrees([np.array([[[[-1, 0], [1, 0]]]], F)], "AffineGrid", [theta, np.array([1, 1, 1, 2])], version=20, align_corners=1)
 
 
-@pytest.mark.parametrize("mode", ["avg", "max"])
-@pytest.mark.parametrize("sampling_ratio", [0, 2])
-@pytest.mark.parametrize(("version", "options"), [(10, {}), (16, {}), (16, {"coordinate_transformation_mode": "output_half_pixel"})])
+@each("mode", ["avg", "max"])
+@each("sampling_ratio", [0, 2])
+@each("version, options", [(10, {}), (16, {}), (16, {"coordinate_transformation_mode": "output_half_pixel"})])
 def test_regions_are_onnxruntimes(mode: str, sampling_ratio: int, version: int, options: dict[str, Any]) -> None:
     options = {**options, "mode": mode, "sampling_ratio": sampling_ratio, "spatial_scale": 0.5, "output_height": 2, "output_width": 3}
     ways = ("jit",) if sampling_ratio else ("eager",)  # else the number of samples depends on the regions
     agrees_with_onnxruntime("RoiAlign", [X, ROIS, BATCH], version=version, rtol=1e-4, ways=ways, **options)
 
 
-@pytest.mark.parametrize("version", [10, 16, 22])
+@each("version", [10, 16, 22])
 def test_regions_by_hand(version: int) -> None:
     x = np.arange(16, dtype=F).reshape(1, 1, 4, 4)
     roi = np.array([[0, 0, 2, 2]], F)
@@ -98,13 +99,13 @@ def test_a_region_that_is_much_too_large_is_refused() -> None:
         run_node("RoiAlign", [X, np.array([[0, 0, 1, 1e6]], F), np.array([0])], version=16)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (2, 3)])
+@each("shape", [(1, 1), (2, 3)])
 def test_maxima_of_regions_are_onnxruntimes(shape: tuple[int, int]) -> None:
     rois = np.concatenate([BATCH[:, None], ROIS], 1).astype(F)
     agrees_with_onnxruntime("MaxRoiPool", [X, rois], version=7, pooled_shape=list(shape), spatial_scale=0.5)
 
 
-@pytest.mark.parametrize("version", [1, 22])
+@each("version", [1, 22])
 def test_maxima_of_regions_by_hand(version: int) -> None:
     x = np.arange(16, dtype=F).reshape(1, 1, 4, 4)
     rois = np.array([[0, 0.5, 0, 2, 1], [0, 9, 9, 9, 9]], F)  # columns 1 and 2 of rows 0 and 1; nothing
@@ -112,8 +113,8 @@ def test_maxima_of_regions_by_hand(version: int) -> None:
 
 
 @pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
-@pytest.mark.parametrize("position", [0, 1])
+@each("mode", ["bilinear", "bicubic"])
+@each("position", [0, 1])
 def test_gradients_of_samples(mode: str, position: int) -> None:
     slope_agrees("GridSample", [X, GRID], version=16, position=position, mode=mode, padding_mode="zeros", rtol=1e-3)
 

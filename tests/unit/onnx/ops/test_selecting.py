@@ -13,6 +13,7 @@ import pytest
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
 from tests.unit.onnx.ops.functions import function_of
 from tests.unit.onnx.ops.one_node import by_onnxruntime, run_node
+from tests.unit.onnx.ops.together import each
 from tests.unit.onnx.ops.versions import missing, versions
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 from tilestep.onnx.interpret import Run
@@ -38,7 +39,7 @@ def test_every_version_below_12_has_a_case() -> None:
     assert not missing("selecting", [(name, version) for name in names for version in versions(name)])
 
 
-@pytest.mark.parametrize("version", versions("Where"))
+@each("version", versions("Where"))
 def test_where(version: int) -> None:
     condition, x, y = np.array([[True], [False]]), np.array([1, 2, 3], F), np.array(0, F)
     agrees([np.array([[1, 2, 3], [0, 0, 0]], F)], "Where", [condition, x, y], version=version)
@@ -48,8 +49,8 @@ def test_where(version: int) -> None:
         run_node("Where", [condition, ints(1), np.array(2**40)], "jit", version=version, static=[2])
 
 
-@pytest.mark.parametrize("version", versions("Trilu"))
-@pytest.mark.parametrize("k", [None, 0, 1, -2, 9, -9, 2**40, -(2**40)])
+@each("version", versions("Trilu"))
+@each("k", [None, 0, 1, -2, 9, -9, 2**40, -(2**40)])
 def test_triangles(version: int, k: int | None) -> None:
     x = values(2, 3, 4)
     more, by = ([], 0) if k is None else ([np.array(k)], max(-9, min(k, 9)))
@@ -66,7 +67,7 @@ def test_triangles_of_other_types() -> None:
     agrees([np.zeros((0, 3), F)], "Trilu", [np.zeros((0, 3), F)], version=14, ways=("known", "jit"))
 
 
-@pytest.mark.parametrize("version", versions("OneHot"))
+@each("version", versions("OneHot"))
 def test_one_hot(version: int) -> None:
     off_on = np.array([2, 5], F)
     expected = np.array([[5, 2, 2], [2, 2, 5]], F)
@@ -91,7 +92,7 @@ def test_one_hot_of_small_types_and_huge_depths() -> None:
     agrees_with_onnxruntime("OneHot", [np.array([[0, 2], [-1, 5]]), np.array(3), np.array([2, 5], F)], version=11, axis=1)
 
 
-@pytest.mark.parametrize("version", versions("ReverseSequence"))
+@each("version", versions("ReverseSequence"))
 def test_sequences_are_reversed(version: int) -> None:
     x = np.arange(16).reshape(4, 4).astype(F)
     expected = x.copy()
@@ -113,7 +114,7 @@ PLACES = np.array([[0, 3], [4, 0]], F)
 REPEATED = np.array([2, 1, 1, 3, 4, 3], F)
 
 
-@pytest.mark.parametrize("version", versions("NonZero"))
+@each("version", versions("NonZero"))
 def test_places_that_are_not_zero(version: int) -> None:
     agrees([ints([0, 1], [1, 0])], "NonZero", [PLACES], version=version, ways=("known", "eager"))
     agrees([np.zeros((1, 0), INDEX)], "NonZero", [np.zeros(3, F)], version=version, ways=("known", "eager"))
@@ -128,9 +129,7 @@ def agrees_with_onnxruntime_eagerly(name: str, inputs: list[Any], *, version: in
     agrees(expected, name, inputs, version=version, ways=("known", "eager"), **options)
 
 
-@pytest.mark.parametrize(
-    ("name", "inputs"), [("NonZero", [PLACES]), ("Compress", [PLACES, np.array([True, False])]), ("Unique", [REPEATED])]
-)
+@each("name, inputs", [("NonZero", [PLACES]), ("Compress", [PLACES, np.array([True, False])]), ("Unique", [REPEATED])])
 def test_programs_need_a_bound(name: str, inputs: list[Any]) -> None:
     with pytest.raises(DynamicShapeError, match=r"on which the length of its result depends.*bounds=\{'the_node': 100\}"):
         run_node(name, inputs, "jit", version=11)
@@ -149,7 +148,7 @@ def test_places_up_to_a_bound_are_filled_with_places_outside() -> None:
     assert jax.jit(sum_of)(PLACES).tolist() == [[0, 1], [1, 0]]
 
 
-@pytest.mark.parametrize("version", versions("Compress"))
+@each("version", versions("Compress"))
 def test_compress(version: int) -> None:
     x = np.arange(6).reshape(3, 2).astype(F)
     condition = np.array([False, True, True])
@@ -170,7 +169,7 @@ def test_compress_up_to_a_bound() -> None:
     assert slopes(jnp.asarray(x)).tolist() == [[0, 0], [1, 1], [1, 1]]
 
 
-@pytest.mark.parametrize("version", versions("Unique"))
+@each("version", versions("Unique"))
 def test_unique(version: int) -> None:
     of_sorted = [np.array([1, 2, 3, 4], F), ints(1, 0, 3, 4), ints(1, 0, 0, 2, 3, 2), ints(2, 1, 2, 1)]
     agrees(of_sorted, "Unique", [REPEATED], version=version, ways=("known", "eager"))
@@ -202,8 +201,8 @@ def test_gradients() -> None:
     slope_agrees("OneHot", [ints(0, 2), np.array(3), values(2)], version=11, position=2)
 
 
-@pytest.mark.parametrize(
-    ("name", "inputs", "traced"),
+@each(
+    "name, inputs, traced",
     [
         ("Trilu", [np.ones((2, 2)), np.array(1)], 1),
         ("Trilu", [np.ones((2, 2), INDEX), np.array(1)], 1),

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.onnx.ops.one_node import MOST_WAYS, model, run_node, run_nodes
+from tests.unit.onnx.ops.one_node import QUICK_WAYS, model, run_node, run_nodes
+from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 from tilestep.onnx.values import SequenceValue
 
@@ -20,7 +21,7 @@ def lists(value: Any) -> Any:
     return [lists(element) for element in value] if isinstance(value, SequenceValue) else np.asarray(value).tolist()
 
 
-@pytest.mark.parametrize("way", MOST_WAYS)
+@each("way", QUICK_WAYS)
 def test_sequences_are_made_and_read(way: str) -> None:
     (made,) = run_node("SequenceConstruct", [A, B], way, version=11)
     assert lists(made) == [[0, 0], [1, 1]]
@@ -37,8 +38,8 @@ def test_elements_by_position() -> None:
     assert run_node("SequenceEmpty", [], "known", version=11, dtype=7)[0] == SequenceValue()
 
 
-@pytest.mark.parametrize(
-    ("name", "inputs", "message"),
+@each(
+    "name, inputs, message",
     [
         ("SequenceAt", [ABC, np.array(3)], "position 3 in a sequence of 3"),
         ("SequenceInsert", [ABC, A, np.array(-4)], "position -4 in a sequence of 3"),
@@ -59,8 +60,8 @@ def test_a_position_must_be_known() -> None:
         run_node("SequenceAt", [ABC, np.array(1)], "jit", version=11, static=[])
 
 
-@pytest.mark.parametrize("way", MOST_WAYS)
-@pytest.mark.parametrize("version", [11, 24])
+@each("way", QUICK_WAYS)
+@each("version", [11, 24])
 def test_split_and_concat(way: str, version: int) -> None:
     x = np.arange(10, dtype=F).reshape(2, 5)
     parts = run_node("SplitToSequence", [x, np.array(2)], way, version=version, axis=-1, static=[1])[0]
@@ -76,7 +77,7 @@ def test_split_and_concat(way: str, version: int) -> None:
     assert lists(run_node("ConcatFromSequence", [ABC], way, version=11, axis=-1, new_axis=1)[0]) == [[0, 1, 2], [0, 1, 2]]
 
 
-@pytest.mark.parametrize("version", [15, 18, 28])
+@each("version", [15, 18, 28])
 def test_optionals(version: int) -> None:
     assert run_node("Optional", [A], "known", version=version)[0] is A
     assert run_node("OptionalHasElement", [ABC], "known", version=version)[0].tolist() is True

@@ -13,7 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
 from tests.unit.onnx.ops.functions import function_of, primitives
-from tests.unit.onnx.ops.one_node import MOST_WAYS, run_node
+from tests.unit.onnx.ops.one_node import QUICK_WAYS, run_node
+from tests.unit.onnx.ops.together import each
 from tests.unit.onnx.ops.versions import missing, takes, versions
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 
@@ -60,7 +61,7 @@ VIEWS: dict[str, list[tuple[str, list[int], int, tuple[int, ...], Any]]] = {  # 
 ROWS = [(name, version, *case) for name, cases in VIEWS.items() for version in versions(name) for case in cases]
 
 
-@pytest.mark.parametrize(("name", "version", "attribute", "numbers", "since", "shape", "result"), ROWS)
+@each("name, version, attribute, numbers, since, shape, result", ROWS)
 def test_the_same_elements(
     name: str, version: int, attribute: str, numbers: list[int], since: int, shape: tuple[int, ...], result: Any
 ) -> None:
@@ -87,8 +88,8 @@ def test_all_axes_of_length_1_go() -> None:
     agrees([np.array([[5]], F)], "Flatten", [np.array(5, F)], version=9, axis=0, ways=("jit",))
 
 
-@pytest.mark.parametrize(
-    ("shape", "asked", "allowzero", "expected"),
+@each(
+    "shape, asked, allowzero, expected",
     [
         ((0, 3), [3, 0], 1, (3, 0)),
         ((0, 3), [0, 3], 0, (0, 3)),
@@ -101,8 +102,8 @@ def test_empty_arrays_are_reshaped(shape: tuple[int, ...], asked: list[int], all
     agrees([np.zeros(expected, F)], "Reshape", [np.zeros(shape, F), ints(*asked)], version=14, allowzero=allowzero, ways=("known", "jit"))
 
 
-@pytest.mark.parametrize(
-    ("asked", "allowzero", "why"),
+@each(
+    "asked, allowzero, why",
     [
         ([-1, -1], 0, "more than one length"),
         ([0, -1], 1, "both 0 and -1"),
@@ -135,7 +136,7 @@ def test_blocks_in_the_other_order() -> None:
     agrees_with_onnxruntime("SpaceToDepth", [wide], version=7, blocksize=2)
 
 
-@pytest.mark.parametrize("version", versions("Shape"))
+@each("version", versions("Shape"))
 def test_shapes_are_known_in_a_program(version: int) -> None:
     for name, expected in (("Shape", ints(2, 3, 4)), ("Size", np.array(24))):
         agrees([expected], name, [X], version=version)
@@ -145,7 +146,7 @@ def test_shapes_are_known_in_a_program(version: int) -> None:
         agrees([ints()], "Shape", [X], version=version, start=7)
 
 
-@pytest.mark.parametrize("version", versions("Concat"))
+@each("version", versions("Concat"))
 def test_arrays_follow_each_other(version: int) -> None:
     axis = {} if version == 1 else {"axis": 1}
     agrees([np.concatenate([X, X[:, :1]], 1)], "Concat", [X, X[:, :1]], version=version, ways=("known", "jit"), **axis)
@@ -184,7 +185,7 @@ def test_center_crop_pad() -> None:
     agrees([x[:, 1:3]], "CenterCropPad", [x, ints(2)], version=18, axes=[-1])
 
 
-@pytest.mark.parametrize("way", MOST_WAYS)
+@each("way", QUICK_WAYS)
 def test_identity_is_the_value_itself(way: str) -> None:
     for version in (1, 13):
         agrees([X], "Identity", [X], version=version, ways=(way,))
@@ -212,7 +213,7 @@ def test_constants() -> None:
         assert run.tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize("indices", [ints(1, 5), np.array([[0, 1], [1, 2]])])
+@each("indices", [ints(1, 5), np.array([[0, 1], [1, 2]])])
 def test_sparse_constants(indices: np.ndarray[Any, Any]) -> None:
     sparse = helper.make_sparse_tensor(numpy_helper.from_array(np.array([7, 9], F)), numpy_helper.from_array(indices), [2, 3])
     node = {"sparse_value": sparse}
@@ -247,8 +248,8 @@ def test_diagonals() -> None:
         run_node("EyeLike", [X], version=9)
 
 
-@pytest.mark.parametrize(
-    ("start", "limit", "step", "dtype", "expected"),
+@each(
+    "start, limit, step, dtype, expected",
     [
         (3, 9, 3, np.int64, [3, 6]),
         (10, 4, -2, np.int32, [10, 8, 6]),
@@ -279,8 +280,8 @@ def test_ranges_of_16_bits_and_without_end() -> None:
 HUGE = 1 << 28
 
 
-@pytest.mark.parametrize(
-    ("name", "inputs"),
+@each(
+    "name, inputs",
     [
         ("ConstantOfShape", [ints(HUGE)]),
         ("Expand", [np.ones(1, F), ints(HUGE)]),

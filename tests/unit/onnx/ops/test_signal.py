@@ -8,7 +8,8 @@ import jax
 import numpy as np
 import pytest
 
-from tests.unit.onnx.ops.one_node import MOST_WAYS, by_onnxruntime, node_graph, run_node
+from tests.unit.onnx.ops.one_node import QUICK_WAYS, by_onnxruntime, node_graph, run_node
+from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.interpret import Run, run_graph
 
@@ -23,9 +24,9 @@ def numbers(x: Any) -> Any:
     return x[..., 0] + 1j * x[..., 1] if x.shape[-1] == 2 else x[..., 0]
 
 
-@pytest.mark.parametrize("way", MOST_WAYS)
-@pytest.mark.parametrize("version", [17, 20])
-@pytest.mark.parametrize("length", [None, 4, 9, 12])
+@each("way", QUICK_WAYS)
+@each("version", [17, 20])
+@each("length", [None, 4, 9, 12])
 def test_transforms(way: str, version: int, length: int | None) -> None:
     def dft(x: Any, **options: Any) -> Any:
         tail = [np.array(1)] if version == 20 else []
@@ -48,8 +49,8 @@ def test_the_default_axis_is_the_first_and_then_the_last_signal_axis() -> None:
     assert half.dtype == np.float16
 
 
-@pytest.mark.parametrize(
-    ("inputs", "options", "message"),
+@each(
+    "inputs, options, message",
     [
         ([REAL, None, np.array(2)], {}, "axis 2, which must be in"),
         ([REAL, None, np.array(-1)], {}, "axis -1, which must be in"),
@@ -70,9 +71,9 @@ def test_a_transform_has_a_gradient() -> None:
     np.testing.assert_allclose(energy, 2 * 9 * REAL, rtol=1e-4)  # Parseval
 
 
-@pytest.mark.parametrize("way", MOST_WAYS)
-@pytest.mark.parametrize(("window", "length"), [(True, None), (True, 4), (False, 4), (False, None)])
-@pytest.mark.parametrize("onesided", [0, 1])
+@each("way", QUICK_WAYS)
+@each("window, length", [(True, None), (True, 4), (False, 4), (False, None)])
+@each("onesided", [0, 1])
 def test_short_time_transforms(way: str, window: bool, length: int | None, onesided: int) -> None:
     size = 4 if window or length else 9
     weights = RNG.normal(size=size).astype(F) if window else np.ones(size, F)
@@ -93,9 +94,9 @@ def test_frames_must_fit() -> None:
         run_node("STFT", [REAL, np.array(0)], version=17)
 
 
-@pytest.mark.parametrize("periodic", [0, 1])
-@pytest.mark.parametrize(
-    ("name", "coefficients"),
+@each("periodic", [0, 1])
+@each(
+    "name, coefficients",
     [("HannWindow", (0.5, 0.5, 0)), ("HammingWindow", (25 / 46, 21 / 46, 0)), ("BlackmanWindow", (0.42, 0.5, 0.08))],
 )
 def test_windows(name: str, coefficients: tuple[float, ...], periodic: int) -> None:

@@ -9,26 +9,27 @@ import pytest
 
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
 from tests.unit.onnx.ops.one_node import run_node
+from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import OnnxError
 
 NAMES = ("Softmax", "LogSoftmax", "Hardmax")
 X = values(2, 3, 4)
 
 
-@pytest.mark.parametrize("op_type", NAMES)
-@pytest.mark.parametrize("version", [8, 11, 13])
-@pytest.mark.parametrize("axis", [None, 0, 1, 2])
+@each("op_type", NAMES)
+@each("version", [8, 11, 13])
+@each("axis", [None, 0, 1, 2])
 def test_axes_are_onnxruntimes(op_type: str, version: int, axis: int | None) -> None:
     agrees_with_onnxruntime(op_type, [X], version=version, **({} if axis is None else {"axis": axis}))
 
 
-@pytest.mark.parametrize("op_type", NAMES)
-@pytest.mark.parametrize("version", [11, 13])
+@each("op_type", NAMES)
+@each("version", [11, 13])
 def test_axes_count_from_the_end(op_type: str, version: int) -> None:
     agrees_with_onnxruntime(op_type, [X], version=version, axis=-2)
 
 
-@pytest.mark.parametrize("version", [1, 11])
+@each("version", [1, 11])
 def test_all_axes_from_one_on_are_one(version: int) -> None:
     exponentials = np.exp(X)
     agrees([exponentials / exponentials.sum((1, 2), keepdims=True)], "Softmax", [X], version=version)
@@ -37,8 +38,8 @@ def test_all_axes_from_one_on_are_one(version: int) -> None:
     agrees([np.array([[[0, 1], [0, 0]]], np.float32)], "Hardmax", [one], version=version)
 
 
-@pytest.mark.parametrize("op_type", NAMES)
-@pytest.mark.parametrize("version", [1, 13])
+@each("op_type", NAMES)
+@each("version", [1, 13])
 def test_large_numbers_and_empty_arrays(op_type: str, version: int) -> None:
     large = np.array([[1e4, 1e4 - 1, -1e4]], np.float32)
     assert np.isfinite(run_node(op_type, [large], version=version, axis=1)[0]).all()
@@ -46,20 +47,20 @@ def test_large_numbers_and_empty_arrays(op_type: str, version: int) -> None:
     agrees([empty], op_type, [empty], version=version, axis=1)
 
 
-@pytest.mark.parametrize("op_type", NAMES)
-@pytest.mark.parametrize("version", [1, 13])
+@each("op_type", NAMES)
+@each("version", [1, 13])
 def test_an_axis_that_isnt_there_is_named(op_type: str, version: int) -> None:
     with pytest.raises(OnnxError, match="axis 3 is out of bounds for array of dimension 3"):
         run_node(op_type, [X], version=version, axis=3)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+@each("dtype", [np.float16, np.float64])
 def test_results_keep_their_type(dtype: Any) -> None:
     agrees([np.array([[0.5, 0.5]], dtype)], "Softmax", [np.ones((1, 2), dtype)], version=13)
 
 
 @pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator
-@pytest.mark.parametrize("op_type", NAMES[:2])
-@pytest.mark.parametrize("version", [1, 13])
+@each("op_type", NAMES[:2])
+@each("version", [1, 13])
 def test_gradients(op_type: str, version: int) -> None:
     slope_agrees(op_type, [X], version=version, axis=1)

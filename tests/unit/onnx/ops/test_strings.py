@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.unit.onnx.ops.one_node import by_onnxruntime, run_node
+from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import OnnxError
 
 
@@ -38,8 +39,8 @@ def test_split() -> None:
     assert counts.tolist() == [2, 0]
 
 
-@pytest.mark.parametrize(
-    ("options", "want"),
+@each(
+    "options, want",
     [
         ({"stopwords": ["MONDAY"]}, ["tuesday", "Straße"]),
         ({"stopwords": ["MONDAY"], "is_case_sensitive": 1}, ["Monday", "tuesday", "Straße"]),
@@ -65,8 +66,8 @@ GRAMS = {
 }
 
 
-@pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
-@pytest.mark.parametrize("skip", [0, 1, 5, 1 << 40])
+@each("mode", ["TF", "IDF", "TFIDF"])
+@each("skip", [0, 1, 5, 1 << 40])
 def test_n_grams_as_onnxruntime(mode: str, skip: int) -> None:
     x = np.array([[2, 3, 5, 5, 4, 2], [7, 8, 7, 2, 3, 5]], np.int64)
     options = GRAMS | {"mode": mode, "max_skip_count": skip}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.onnx.ops.together import each
 from tilestep.onnx.ops.windows import windows
 
 
-@pytest.mark.parametrize(
-    ("size", "attributes", "outputs", "padding"),
+@each(
+    "size, attributes, outputs, padding",
     [
         (5, {}, 3, (0, 0)),
         (5, {"strides": (2,)}, 2, (0, 0)),
@@ -30,8 +31,8 @@ def test_windows_of_three(size: int, attributes: dict[str, object], outputs: int
     assert (at.outputs, at.padding) == ((outputs,), (padding,))
 
 
-@pytest.mark.parametrize(
-    ("attributes", "message"),
+@each(
+    "attributes, message",
     [
         ({"strides": (0, 1)}, r"strides is \[0, 1\], and each must be at least 1"),
         ({"dilations": (1,)}, "dilations has 1 values, and the input wants 2"),

@@ -13,6 +13,7 @@ import pytest
 from onnx import helper
 
 import tilestep.popart.ops  # noqa: F401  # registers all
+from tests.unit.onnx.ops.together import each
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.graph import Graph, Preparation
 from tilestep.onnx.interpret import Run, run_graph
@@ -72,7 +73,7 @@ def test_matrix_products_that_do_not_fit() -> None:
         run("MatMul", [np.ones((), F), X])
 
 
-@pytest.mark.parametrize("op_type", ["Ceil", "Floor", "Sign", "Round"])
+@each("op_type", ["Ceil", "Floor", "Sign", "Round"])
 def test_steps_have_a_gradient_that_is_0(op_type: str) -> None:
     x = np.array([-1.5, 0.2], F)
     expected = {"Ceil": np.ceil, "Floor": np.floor, "Sign": np.sign, "Round": np.rint}[op_type](x)
@@ -86,7 +87,7 @@ def test_a_magnitudes_gradient_at_0_is_0() -> None:
     np.testing.assert_array_equal(gradient("ReduceL1", [x]), [-1, 0, 1])
 
 
-@pytest.mark.parametrize("keepdims", [0, 1])
+@each("keepdims", [0, 1])
 def test_all_that_equal_an_extreme_get_its_gradient(keepdims: int) -> None:
     np.testing.assert_array_equal(run("ReduceMax", [X], axes=[1], keepdims=keepdims)[0], X.max(1, keepdims=bool(keepdims)))
     np.testing.assert_array_equal(gradient("ReduceMax", [X], axes=[1], keepdims=keepdims), [[0, 0, 1], [1, 1, 0]])
@@ -139,8 +140,8 @@ def test_a_batch_norm_of_one_output_is_in_inference_also_in_training() -> None:
     assert not state
 
 
-@pytest.mark.parametrize(
-    ("op_type", "inputs", "version", "attributes", "message"),
+@each(
+    "op_type, inputs, version, attributes, message",
     [
         ("Transpose", [X], 10, {"perm": [0]}, r"Rank of permutation tensor \[0\], rank 1 must be equal to rank of input tensor"),
         ("Dropout", [X], 10, {"ratio": 1.5}, "ratio value 1.5 is not valid"),
@@ -156,8 +157,8 @@ def test_what_is_refused(op_type: str, inputs: Any, version: int, attributes: An
         run(op_type, inputs, version=version, **attributes)
 
 
-@pytest.mark.parametrize(
-    ("op_type", "shape", "message"),
+@each(
+    "op_type, shape, message",
     [
         ("Expand", [4, 3], "Expand shape constraint"),
         ("Reshape", [-1, -1], "use -1"),
@@ -176,7 +177,7 @@ def test_an_operator_that_nobody_has_is_still_missing() -> None:
         Preparation(functions={}, left=10, dialect=DIALECT).graph(helper.make_graph([helper.make_node("No", [], ["y"])], "g", [], []), {})
 
 
-@pytest.mark.parametrize(("version", "mode", "places"), [(10, "pytorch", [0, 0, 0, 0, 1, 1]), (11, "pytorch", [0, 0, 0, 0, 1, 1])])
+@each("version, mode, places", [(10, "pytorch", [0, 0, 0, 0, 1, 1]), (11, "pytorch", [0, 0, 0, 0, 1, 1])])
 def test_pytorchs_nearest_element(version: int, mode: str, places: list[int]) -> None:
     x, scales = np.array([[5, 7]], F), np.array([1, 3.0001], F)
     inputs = [x, scales] if version == 10 else [x, np.zeros(0, F), scales]
@@ -193,7 +194,7 @@ def test_a_resize_takes_scales_or_sizes() -> None:
         run_graph(graph, [x, nothing, scales, sizes], Run())
 
 
-@pytest.mark.parametrize("backwards", [0, 1])
+@each("backwards", [0, 1])
 def test_a_scan_keeps_the_scanned_axis(backwards: int) -> None:
     nodes = [
         helper.make_node("Add", ["s", "x"], ["sum"]),
@@ -216,8 +217,8 @@ def test_updates_without_indices_are_left_out() -> None:
     np.testing.assert_array_equal(run("Scatter", [x, index, updates])[0], expected)
 
 
-@pytest.mark.parametrize(
-    ("attributes", "message"),
+@each(
+    "attributes, message",
     [
         ({"activations": ["Affine"]}, "Activation type 'Affine' is not supported"),
         ({"activations": ["Tanh", "Tanh"]}, "only supports 1 activation, 2 were specified"),

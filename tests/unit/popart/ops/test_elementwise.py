@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-import pytest
 
 from tests.unit.onnx.ops.one_node import node_graph
+from tests.unit.onnx.ops.together import each
 from tests.unit.popart.ops.graphcore import DOMAIN, gradient, holds, outputs, slope_holds
 from tilestep.onnx.interpret import Run, run_graph
 
@@ -23,8 +23,8 @@ def normal(x: Any) -> Any:
     return np.vectorize(lambda value: 0.5 * (1 + math.erf(value / math.sqrt(2))))(x)
 
 
-@pytest.mark.parametrize(
-    ("op_type", "inputs", "expected"),
+@each(
+    "op_type, inputs, expected",
     [
         ("Atan2", [Y, X], np.arctan2(Y, X)),
         ("Expm1", [X], np.expm1(X)),
@@ -45,8 +45,8 @@ def test_values(op_type: str, inputs: Any, expected: Any) -> None:
     holds([expected.astype(F)], op_type, inputs, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("op_type", "expected"),
+@each(
+    "op_type, expected",
     [("BitwiseAnd", FIRST & SECOND), ("BitwiseOr", FIRST | SECOND), ("BitwiseXor", FIRST ^ SECOND), ("BitwiseXnor", ~(FIRST ^ SECOND))],
 )
 def test_bits_of_two(op_type: str, expected: Any) -> None:
@@ -64,29 +64,29 @@ def test_scales() -> None:
     holds([X * F(0.5) + Y * F(4)], "ScaledAdd", [X, Y, None, np.array(4, F)], scale0=0.5)
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.uint32, np.int32])
+@each("dtype", [np.float16, np.float32, np.uint32, np.int32])
 def test_increments_turn_around(dtype: Any) -> None:
     x = np.array([5, -5, 10, 1, 2]).astype(dtype)
     holds([np.fmod(x + np.asarray(3, dtype), np.asarray(4, dtype))], "IncrementMod", [x], increment=3.0, modulus=4.0)
 
 
-@pytest.mark.parametrize("op_type", ["Expm1", "Log1p", "Gelu", "GeluErf", "Swish", "Scale"])
+@each("op_type", ["Expm1", "Log1p", "Gelu", "GeluErf", "Swish", "Scale"])
 def test_gradients_are_slopes(op_type: str) -> None:
     slope_holds(op_type, [abs(X)], **({"scale": 0.3} if op_type == "Scale" else {}))
 
 
-@pytest.mark.parametrize("position", [0, 1])
+@each("position", [0, 1])
 def test_the_gradients_of_an_angle_are_slopes(position: int) -> None:
     slope_holds("Atan2", [Y, X], position=position)
 
 
-@pytest.mark.parametrize("op_type", ["Fmod", "Remainder"])
+@each("op_type", ["Fmod", "Remainder"])
 def test_remainders_have_the_gradient_1_for_what_is_divided(op_type: str) -> None:
     np.testing.assert_array_equal(gradient(op_type, [X, Y]), np.ones_like(X))
     assert not gradient(op_type, [X, Y], position=1).any()
 
 
-@pytest.mark.parametrize("op_type", ["Round", "NearbyInt", "Detach", "Nop"])
+@each("op_type", ["Round", "NearbyInt", "Detach", "Nop"])
 def test_no_gradient_comes_through(op_type: str) -> None:
     assert not gradient(op_type, [X]).any()
 

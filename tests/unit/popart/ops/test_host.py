@@ -11,6 +11,7 @@ import pytest
 from onnx import helper
 
 from tests.unit.onnx.ops.one_node import prepared
+from tests.unit.onnx.ops.together import each
 from tests.unit.popart.ops.graphcore import DOMAIN, gradient, holds, outputs
 from tilestep.onnx.interpret import Run, run_graph
 from tilestep.popart.enums import CollectiveOperator
@@ -60,7 +61,7 @@ def test_large_numbers_are_printed_with_an_exponent(capfd: Any) -> None:
     assert "x: [1.00e+10 1.00e+00]" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("condition", [None, 1])
+@each("condition", [None, 1])
 def test_an_abort_fails_the_run(condition: int | None) -> None:
     inputs = [] if condition is None else [np.array([condition], F)]
     graph = prepared([helper.make_node("Abort", [f"in{i}" for i in range(len(inputs))], [], domain=DOMAIN)], ["in0"], [], {DOMAIN: 1})
@@ -110,7 +111,7 @@ def test_a_called_graphs_update_of_a_variable_is_the_callers() -> None:
     np.testing.assert_array_equal(state["variable"], X + 1)
 
 
-@pytest.mark.parametrize("size", [1, 2])
+@each("size", [1, 2])
 def test_a_packed_block_runs_its_graph_for_batches_of_sequences(size: int) -> None:
     lengths, offsets = np.array([3, 1, 2, 2], np.uint32), np.array([0, 3, 4, 6], np.uint32)
     data = np.arange(16, dtype=F).reshape(8, 2)
@@ -141,8 +142,8 @@ def test_one_replica_reduces_to_itself() -> None:
     holds([X.ravel()], "ReplicatedReduceScatter", [X])
 
 
-@pytest.mark.parametrize(
-    ("operator", "expected"),
+@each(
+    "operator, expected",
     [("Add", X.sum(0)), ("Mean", X.mean(0)), ("Mul", X.prod(0)), ("Max", X.max(0)), ("SquareAdd", (X * X).sum(0)), ("Local", X)],
 )
 def test_replicas_reduce_over_their_axis(operator: str, expected: Any) -> None:
@@ -169,8 +170,8 @@ def over_pairs(op_type: str, x: Any, **attributes: Any) -> Any:
         return jax.vmap(lambda x: run_graph(graph, [x], Run())[0], axis_name="replica")(x)
 
 
-@pytest.mark.parametrize(
-    ("operator", "reduce"),
+@each(
+    "operator, reduce",
     [
         ("Add", lambda x: x.sum(1)),
         ("Mean", lambda x: x.mean(1)),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.unit.onnx.ops.together import each
 from tests.unit.popart.ops.graphcore import gradient, holds, outputs, slope_holds
 from tilestep.popart.exceptions import popart_exception
 
@@ -21,7 +22,7 @@ def chosen(p: Any) -> Any:
     return np.take_along_axis(p, LABELS[..., None], -1)[..., 0]
 
 
-@pytest.mark.parametrize("reduction", ["None", "Sum", "Mean"])
+@each("reduction", ["None", "Sum", "Mean"])
 def test_identity_loss(reduction: str) -> None:
     holds([REDUCE[reduction](X)], "IdentityLoss", [X], reduction=reduction)
 
@@ -31,7 +32,7 @@ def test_the_identity_losss_mean_is_its_default() -> None:
     np.testing.assert_allclose(gradient("IdentityLoss", [X]), np.full(X.shape, 1 / 6, F), 1e-6)
 
 
-@pytest.mark.parametrize("reduction", ["None", "Sum", "Mean"])
+@each("reduction", ["None", "Sum", "Mean"])
 def test_l1_loss(reduction: str) -> None:
     holds([REDUCE[reduction](abs(X) * F(0.3))], "L1", [X], reduction=reduction, **{"lambda": 0.3})
 
@@ -46,8 +47,8 @@ def test_the_l1_loss_takes_no_scalar() -> None:
         outputs("L1", [np.zeros((), F)], **{"lambda": 0.1})
 
 
-@pytest.mark.parametrize("reduction", ["None", "Sum", "Mean"])
-@pytest.mark.parametrize("is_logarithm", [0, 1])
+@each("reduction", ["None", "Sum", "Mean"])
+@each("is_logarithm", [0, 1])
 def test_nll_loss(reduction: str, is_logarithm: int) -> None:
     loss = -chosen(np.log(P))
     given = np.log(P) if is_logarithm else P
@@ -117,7 +118,7 @@ EACH = np.array([by_all_paths(LOGARITHMS[:t, n], TARGETS[n, :s], 0) for n, (t, s
 CTC = [LOGARITHMS, TARGETS, TIMES, LENGTHS]
 
 
-@pytest.mark.parametrize("reduction", ["None", "Sum", "Mean"])
+@each("reduction", ["None", "Sum", "Mean"])
 def test_ctc_loss(reduction: str) -> None:
     losses = EACH / LENGTHS if reduction == "Mean" else EACH
     holds([REDUCE[reduction](losses).astype(F)], "Ctc", CTC, reduction=reduction)
@@ -147,8 +148,8 @@ def test_an_empty_target_is_all_blanks() -> None:
     holds([np.array(expected, F)], "Ctc", [*CTC[:3], nothing], reduction="None")
 
 
-@pytest.mark.parametrize(
-    ("position", "value", "message"),
+@each(
+    "position, value, message",
     [(0, np.zeros((4, 3), F), "rank 3"), (1, np.zeros((2, 2), np.uint32), "'targets'"), (2, np.zeros(2, np.uint32), "'input lengths'")],
 )
 def test_the_ctc_loss_refuses_other_shapes(position: int, value: Any, message: str) -> None:

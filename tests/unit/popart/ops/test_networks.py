@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.unit.onnx.ops.together import each, one_program
 from tests.unit.popart.ops.graphcore import gradient, holds, outputs, slope_holds
 from tilestep.onnx.interpret import Run
 from tilestep.popart.exceptions import popart_exception
@@ -42,7 +43,7 @@ def lstm(x: Any, w: Any, b: Any, start: Any, lengths: Any) -> Any:
     return every, h, c
 
 
-@pytest.mark.parametrize("full", [0, 1])
+@each("full", [0, 1])
 def test_lstm(full: int) -> None:
     every, last, cell = lstm(X, W, B, S, [4, 4])
     holds([every if full else last, cell], "LSTM", [X, W, B, S], output_full_sequence=full, atol=1e-5)
@@ -54,8 +55,9 @@ def test_an_lstm_without_bias_and_start_and_with_lengths() -> None:
 
 
 def test_an_lstms_gradients_are_slopes() -> None:
-    for position in range(4):
-        slope_holds("LSTM", [X, W, B, S], position=position, count=2)
+    with one_program():
+        for position in range(4):
+            slope_holds("LSTM", [X, W, B, S], position=position, count=2)
 
 
 def test_weights_of_another_shape_are_refused() -> None:
@@ -109,7 +111,7 @@ def pieces(degree: int, v: float) -> list[float]:
             return [(1 - v) ** 3 / 6, (3 * v**3 - 6 * v**2 + 4) / 6, (-3 * v**3 + 3 * v**2 + 3 * v + 1) / 6, v**3 / 6]
 
 
-@pytest.mark.parametrize("degree", [1, 2, 3])
+@each("degree", [1, 2, 3])
 def test_the_basis_of_splines(degree: int) -> None:
     pseudo, sizes, opened = np.array([[0.1, 0.9], [0.5, 0.3]], F), np.array([5, 6], np.int32), np.array([1, 0], np.uint8)
     basis, index = np.ones((2, (degree + 1) ** 2)), np.zeros((2, (degree + 1) ** 2), np.int32)
@@ -162,7 +164,7 @@ def searched(scores: Any, width: int, blank: int) -> list[tuple[tuple[int, ...],
     return [(prefix, float(np.logaddexp(*p))) for prefix, p in beams.items()]
 
 
-@pytest.mark.parametrize(("blank", "width", "paths"), [(0, 6, 1), (3, 8, 4)])
+@each("blank, width, paths", [(0, 6, 1), (3, 8, 4)])
 def test_beam_search(blank: int, width: int, paths: int) -> None:
     scores = random(7, 3, 4)
     logarithms = scores - np.log(np.exp(scores).sum(-1, keepdims=True))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.unit.onnx.ops.one_node import node_graph
+from tests.unit.onnx.ops.together import each, one_program
 from tests.unit.popart.ops.graphcore import DOMAIN, gradient, holds, outputs, slope_holds
 from tilestep.onnx.interpret import Run, run_graph
 from tilestep.popart.exceptions import popart_exception
@@ -29,8 +30,9 @@ def test_groups() -> None:
     mean, inverse = groups.mean(-1), 1 / np.sqrt(groups.var(-1) + 1e-5)
     y = ((groups - mean[..., None]) * inverse[..., None]).reshape(X.shape) * along(SCALE) + along(BIAS)
     holds([y.astype(F), mean.ravel(), inverse.ravel().astype(F)], "GroupNormalization", [X, SCALE, BIAS], num_groups=2, atol=1e-5)
-    for position in range(3):
-        slope_holds("GroupNormalization", [X, SCALE, BIAS], position=position, count=3, num_groups=2)
+    with one_program():
+        for position in range(3):
+            slope_holds("GroupNormalization", [X, SCALE, BIAS], position=position, count=3, num_groups=2)
 
 
 def test_groups_that_do_not_divide_the_channels() -> None:
@@ -56,8 +58,8 @@ def test_a_batch_norm_with_five_outputs_keeps_statistics_with_the_unbiased_varia
     slope_holds("BatchNormalization", BATCH, count=5)
 
 
-@pytest.mark.parametrize(
-    ("position", "value", "message"),
+@each(
+    "position, value, message",
     [
         (0, X[:, :, 0, 0], "batch norm requires X to have a rank >= 3"),
         (1, SCALE[:2], r"expected shape of batch norm input tensor scale \(\[2\]\) to be \[4\]"),
@@ -69,7 +71,7 @@ def test_shapes_that_a_batch_norm_refuses(position: int, value: Any, message: st
         outputs("BatchNormalization", [value if i == position else x for i, x in enumerate(BATCH)])
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.uint8])
+@each("dtype", [np.float32, np.float16, np.uint8])
 def test_images_get_a_fourth_channel(dtype: Any) -> None:
     made = np.float32 if dtype == np.float32 else np.float16
     image = RANDOM.integers(0, 255, (2, 2, 3)).astype(dtype)

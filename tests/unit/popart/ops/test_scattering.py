@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.unit.onnx.ops.together import each
 from tests.unit.popart.ops.graphcore import gradient, holds, outputs
 from tilestep.popart.exceptions import popart_exception
 
@@ -28,8 +29,8 @@ def scattered(data: Any, indices: Any, size: int, axis: int, reduction: str, ini
     return np.where(np.isfinite(result), result, 0)
 
 
-@pytest.mark.parametrize("reduction", [*COMBINE])
-@pytest.mark.parametrize("with_initial", [False, True])
+@each("reduction", [*COMBINE])
+@each("with_initial", [False, True])
 def test_rows_are_combined(reduction: str, with_initial: bool) -> None:
     index = np.array([0, 2, 4, 3], np.int32) if reduction == "none" else INDEX
     initial = np.full((5, 3), 2, F) if with_initial else None
@@ -70,8 +71,8 @@ def test_gradients_of_reductions() -> None:
     np.testing.assert_allclose(gradient("ScatterReduce", reduction="none", position=2, **given), [0, 0])
 
 
-@pytest.mark.parametrize(
-    ("attributes", "message"),
+@each(
+    "attributes, message",
     [
         ({"axis_size": 0}, "axis_size = 0 is not valid"),
         ({"axis_size": 2, "axis": 2}, r"axis = 2 is outside the acceptable range \[-2, 1\]"),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.unit.onnx.ops.together import each
 from tests.unit.popart.ops.graphcore import gradient, holds, outputs
 from tilestep.popart.enums import DataType
 from tilestep.popart.exceptions import popart_exception
@@ -24,15 +25,15 @@ def test_views() -> None:
     holds([X[:, ::2, ::3]], "Subsample", [X], strides=[1, 2, 3])
 
 
-@pytest.mark.parametrize("mode", ["DCR", "CRD"])
+@each("mode", ["DCR", "CRD"])
 def test_depth_to_space(mode: str) -> None:
     x = np.arange(16, dtype=F).reshape(1, 4, 2, 2)
     y = outputs("DepthToSpace", [x], blocksize=2, mode=mode)[0]
     np.testing.assert_array_equal(y[0, 0], [[0, 4, 1, 5], [8, 12, 9, 13], [2, 6, 3, 7], [10, 14, 11, 15]])
 
 
-@pytest.mark.parametrize(
-    ("dimensions", "message"),
+@each(
+    "dimensions, message",
     [([-1], "Only positive"), ([3], "invalid dimension '3' for input tensor of rank 3"), ([1, 1], "Dimension 1 appears multiple times")],
 )
 def test_dimensions_that_cannot_be_reversed(dimensions: list[int], message: str) -> None:
@@ -45,7 +46,7 @@ def test_a_stride_of_0_is_refused() -> None:
         outputs("Subsample", [X], strides=[1, 0, 1])
 
 
-@pytest.mark.parametrize(("kind", "dtype"), [(DataType.FLOAT, np.float32), (DataType.FLOAT16, np.float16), (DataType.UINT32, np.uint32)])
+@each("kind, dtype", [(DataType.FLOAT, np.float32), (DataType.FLOAT16, np.float16), (DataType.UINT32, np.uint32)])
 def test_init_gives_zeros(kind: DataType, dtype: Any) -> None:
     holds([np.zeros((2, 3), dtype)], "Init", [], shape=[2, 3], data_type=kind.value, tensor_type=0, init_type=1, batch_axis=-1)
 
@@ -75,7 +76,7 @@ def test_gradients_of_dynamic_places() -> None:
     np.testing.assert_array_equal(gradient("DynamicAdd", [X, INDEX, update], axes=[1], sizes=[2]), np.ones_like(X))
 
 
-@pytest.mark.parametrize("zero", [0, 1])
+@each("zero", [0, 1])
 def test_sequences_of_rows(zero: int) -> None:
     source, destination = np.arange(12, dtype=F).reshape(6, 2), -np.ones((5, 2), F)
     count, reads, writes = (np.array(values, np.uint32) for values in ([1, 2], [0, 4], [3, 0]))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.unit.onnx.ops.together import each
 from tests.unit.popart.ops.graphcore import gradient, holds, outputs
 from tilestep.popart.exceptions import popart_exception
 
@@ -14,8 +15,8 @@ F = np.float32
 X = np.random.default_rng(0).permutation(60).astype(F).reshape(3, 4, 5)
 
 
-@pytest.mark.parametrize("axis", [0, -1])
-@pytest.mark.parametrize("descending", [0, 1])
+@each("axis", [0, -1])
+@each("descending", [0, 1])
 def test_sorts(axis: int, descending: int) -> None:
     order = np.argsort(-X if descending else X, axis, kind="stable")
     holds([np.take_along_axis(X, order, axis), order.astype(np.int32)], "Sort", [X], axis=axis, descending=descending, stable=1)
@@ -31,8 +32,8 @@ def test_equal_elements_keep_their_order() -> None:
         np.testing.assert_array_equal(outputs("Sort", [x], count=2, descending=descending)[1], order)
 
 
-@pytest.mark.parametrize("axes", [None, [0], [1, 2], [-1]])
-@pytest.mark.parametrize("keepdims", [0, 1])
+@each("axes", [None, [0], [1, 2], [-1]])
+@each("keepdims", [0, 1])
 def test_medians(axes: Any, keepdims: int) -> None:
     x = X[:, :3, :]  # an odd number of elements along each choice of axes
     median, index = outputs("ReduceMedian", [x], count=2, keepdims=keepdims, **({} if axes is None else {"axes": axes}))
@@ -52,15 +53,15 @@ def test_an_axis_that_there_is_not() -> None:
         outputs("ReduceMedian", [X], axes=[3])
 
 
-@pytest.mark.parametrize("right", [0, 1])
+@each("right", [0, 1])
 def test_buckets(right: int) -> None:
     boundaries = np.array([10, 20, 30], F)
     expected = np.searchsorted(boundaries, X, "right" if right else "left").astype(np.int32)
     holds([expected], "Bucketize", [X, boundaries], right=right)
 
 
-@pytest.mark.parametrize(
-    ("boundaries", "right", "message"),
+@each(
+    "boundaries, right, message",
     [(np.zeros((1, 2), F), 0, "not a 1-D tensor"), (np.zeros(2, np.int32), 0, "different data types"), (np.zeros(2, F), 2, "right = 2")],
 )
 def test_buckets_that_do_not_fit(boundaries: Any, right: int, message: str) -> None:

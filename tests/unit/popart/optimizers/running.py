@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests.unit.onnx.ops.together import compiled
 from tilestep.popart.optimizers import Optimizer, OptimizerState, UpdateContext
 
 UPDATES = 20
@@ -27,7 +29,16 @@ def trained(
     Args:
         batches: [updates, microbatches, ...] gradients, not scaled by the loss.
     """
-    params = {"w": jnp.asarray(start, dtype)}
+    function, given = program(optimizer, start, batches, dtype=dtype, **more)
+    weights, state = jax.jit(function)(given)
+    return np.asarray(weights), state
+
+
+def program(
+    optimizer: Optimizer, start: np.ndarray, batches: np.ndarray, *, dtype: Any = np.float32, **more: Any
+) -> tuple[Callable[[Any], tuple[Any, OptimizerState]], Any]:
+    """What `trained` compiles, and the arrays that it gets."""
+    params = {"w": np.asarray(start, dtype)}
     rule = optimizer.rule(context(params, accumulation_factor=batches.shape[1], **more))
 
     def batch(carry: tuple[dict[str, jax.Array], OptimizerState], gradients: jax.Array) -> tuple[Any, jax.Array]:
@@ -38,10 +49,18 @@ def trained(
         weights, state = rule.update(state, weights)
         return (weights, state), weights["w"]
 
-    (_, state), weights = jax.jit(lambda first, all: jax.lax.scan(batch, first, all))(
-        (params, rule.init(params)), jnp.asarray(batches, jnp.float32)
-    )
-    return np.asarray(weights), state
+    def run(given: tuple[Any, Any]) -> tuple[Any, OptimizerState]:
+        params, batches = given
+        (_, state), weights = jax.lax.scan(batch, (params, rule.init(params)), batches)
+        return weights, state
+
+    return run, (params, batches.astype(np.float32))
+
+
+def follows(expected: Iterable[np.ndarray], optimizer: Optimizer, batches: np.ndarray, **more: Any) -> None:
+    """Holds if the weights are `expected` after each update from START. Args: more: as those of `trained`."""
+    wanted = np.stack(list(expected))
+    compiled(*program(optimizer, START, batches, **more), lambda found: assert_close(np.asarray(found[0]), wanted))
 
 
 def assert_close(actual: np.ndarray, expected: np.ndarray, *, tolerance: float = 1e-5) -> None:

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
-
+from tests.unit.onnx.ops.together import each
 from tests.unit.popart.optimizers import reference
 from tests.unit.popart.optimizers.reference import values
-from tests.unit.popart.optimizers.running import BATCHES, START, assert_close, trained
+from tests.unit.popart.optimizers.running import BATCHES, START, follows
 from tilestep.popart.enums import AdamMode, AdaptiveMode, MeanReductionStrategy, ReductionType, SGDAccumulatorAndMomentum, WeightDecayMode
 from tilestep.popart.optimizers import SGD, Adam, Adaptive, ConstSGD
 
-# Whether values are constants, and how many microbatches an update has. The long tests cross both.
-KINDS = pytest.mark.parametrize(
-    ("const", "count"),
-    [(True, 1), (False, 3), pytest.param(True, 3, marks=pytest.mark.slow), pytest.param(False, 1, marks=pytest.mark.slow)],
-    ids=["const-1", "changeable-3", "const-3", "changeable-1"],
-)
-DECAY_MODES = pytest.mark.parametrize("decay_mode", WeightDecayMode, ids=lambda mode: mode.name)
+KINDS = each("const, count", [(True, 1), (False, 3)])  # whether values are constants, and how many microbatches an update has
+DECAY_MODES = each("decay_mode", WeightDecayMode)
 REDUCTIONS = {
     "sum": {"reduction": ReductionType.Sum},
     "mean": {"reduction": ReductionType.Mean, "mean_strategy": MeanReductionStrategy.Post},
@@ -26,17 +19,16 @@ REDUCTIONS = {
 
 
 @KINDS
-@pytest.mark.parametrize("decay", [0.0, 0.1])
+@each("decay", [0.0, 0.1])
 def test_sgd_without_momentum(const: bool, count: int, decay: float) -> None:
     given = values({"defaultLearningRate": 0.05, "defaultWeightDecay": decay, "defaultDampening": 0.2, "lossScaling": 8.0}, const=const)
     optimizer = SGD({**given, "defaultMomentum": (0.0, True)})
-    actual, _ = trained(optimizer, START, BATCHES[count])
-    assert_close(actual, np.stack(list(reference.sgd(START, BATCHES[count], lr=0.05, wd=decay, dm=0.2))))
+    follows(reference.sgd(START, BATCHES[count], lr=0.05, wd=decay, dm=0.2), optimizer, BATCHES[count])
 
 
 @KINDS
-@pytest.mark.parametrize("kept", SGDAccumulatorAndMomentum, ids=lambda kept: kept.name)
-@pytest.mark.parametrize(("dampening", "nesterov"), [(0.0, False), (0.3, False), (0.0, True)], ids=["plain", "dampened", "nesterov"])
+@each("kept", SGDAccumulatorAndMomentum)
+@each("dampening, nesterov", [(0.0, False), (0.3, False), (0.0, True)])
 def test_sgd_with_momentum(const: bool, count: int, kept: SGDAccumulatorAndMomentum, dampening: float, nesterov: bool) -> None:
     given = values(
         {
@@ -50,19 +42,16 @@ def test_sgd_with_momentum(const: bool, count: int, kept: SGDAccumulatorAndMomen
         const=const,
     )
     optimizer = SGD({**given, "nesterov": (nesterov, True)}, accumulatorAndMomentum=kept)
-    actual, _ = trained(optimizer, START, BATCHES[count])
-    expected = reference.sgd(START, BATCHES[count], lr=0.05, wd=0.1, mm=0.9, dm=dampening, nesterov=nesterov)
-    assert_close(actual, np.stack(list(expected)))
+    follows(reference.sgd(START, BATCHES[count], lr=0.05, wd=0.1, mm=0.9, dm=dampening, nesterov=nesterov), optimizer, BATCHES[count])
 
 
 def test_const_sgd() -> None:
-    actual, _ = trained(ConstSGD(0.05, 0.1, 4.0), START, BATCHES[1])
-    assert_close(actual, np.stack(list(reference.sgd(START, BATCHES[1], lr=0.05, wd=0.1))))
+    follows(reference.sgd(START, BATCHES[1], lr=0.05, wd=0.1), ConstSGD(0.05, 0.1, 4.0), BATCHES[1])
 
 
 @KINDS
 @DECAY_MODES
-@pytest.mark.parametrize("mode", AdamMode, ids=lambda mode: mode.name)
+@each("mode", AdamMode)
 def test_adam(const: bool, count: int, decay_mode: WeightDecayMode, mode: AdamMode) -> None:
     given = {
         "defaultLearningRate": 0.05,
@@ -73,10 +62,10 @@ def test_adam(const: bool, count: int, decay_mode: WeightDecayMode, mode: AdamMo
         "defaultMaxWeightNorm": 2.0,
         "lossScaling": 8.0,
     }
-    actual, _ = trained(Adam(values(given, const=const), mode, decay_mode), START, BATCHES[count])
+    optimizer = Adam(values(given, const=const), mode, decay_mode)
     decoupled = decay_mode is WeightDecayMode.Decay
     numbers = {"lr": 0.05, "wd": 0.1, "b1": 0.8, "b2": 0.95, "eps": 1e-3, "max_norm": 2.0}
-    assert_close(actual, np.stack(list(reference.adam(START, BATCHES[count], mode=mode.name, decoupled=decoupled, **numbers))))
+    follows(reference.adam(START, BATCHES[count], mode=mode.name, decoupled=decoupled, **numbers), optimizer, BATCHES[count])
 
 
 ADAPTIVE_MODES = [(mode, False) for mode in AdaptiveMode] + [(AdaptiveMode.RMSProp, True), (AdaptiveMode.CenteredRMSProp, True)]
@@ -84,8 +73,8 @@ ADAPTIVE_MODES = [(mode, False) for mode in AdaptiveMode] + [(AdaptiveMode.RMSPr
 
 @KINDS
 @DECAY_MODES
-@pytest.mark.parametrize("momentum", [0.0, 0.7])
-@pytest.mark.parametrize(("mode", "tf"), ADAPTIVE_MODES, ids=lambda value: getattr(value, "name", "tf" if value else "popart"))
+@each("momentum", [0.0, 0.7])
+@each("mode, tf", ADAPTIVE_MODES)
 def test_adaptive(const: bool, count: int, decay_mode: WeightDecayMode, momentum: float, mode: AdaptiveMode, tf: bool) -> None:
     given = {
         "defaultLearningRate": 0.02,
@@ -98,14 +87,13 @@ def test_adaptive(const: bool, count: int, decay_mode: WeightDecayMode, momentum
     optimizer = Adaptive(
         {**values(given, const=const), "defaultMomentum": (momentum, const or not momentum)}, mode, decay_mode, rmsprop_tf_variant=tf
     )
-    actual, _ = trained(optimizer, START, BATCHES[count])
     decoupled = decay_mode is WeightDecayMode.Decay
     numbers = {"lr": 0.02, "wd": 0.1, "a": 0.9, "mm": momentum, "eps": 1e-2, "tf": tf}
-    assert_close(actual, np.stack(list(reference.adaptive(START, BATCHES[count], mode=mode.name, decoupled=decoupled, **numbers))))
+    follows(reference.adaptive(START, BATCHES[count], mode=mode.name, decoupled=decoupled, **numbers), optimizer, BATCHES[count])
 
 
-@pytest.mark.parametrize("reduction", REDUCTIONS)
-@pytest.mark.parametrize("name", ["plain", "Combined", "Separate", "Adam", "Adaptive"])
+@each("reduction", REDUCTIONS)
+@each("name", ["plain", "Combined", "Separate", "Adam", "Adaptive"])
 def test_microbatches_are_summed_or_averaged(reduction: str, name: str) -> None:
     batches, kind = BATCHES[3], "sum" if reduction == "sum" else "mean"
     if name == "Adam":
@@ -120,5 +108,4 @@ def test_microbatches_are_summed_or_averaged(reduction: str, name: str) -> None:
         given = {"defaultLearningRate": (0.05, True), "defaultMomentum": (momentum, True), "lossScaling": (8.0, False)}
         optimizer = SGD(given, accumulatorAndMomentum=kept)
         expected = reference.sgd(START, batches, lr=0.05, mm=momentum, reduction=kind)
-    actual, _ = trained(optimizer, START, batches, **REDUCTIONS[reduction])
-    assert_close(actual, np.stack(list(expected)))
+    follows(expected, optimizer, batches, **REDUCTIONS[reduction])

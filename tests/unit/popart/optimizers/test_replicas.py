@@ -7,8 +7,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
+from tests.unit.onnx.ops.together import compiled, each
 from tests.unit.popart.optimizers import reference
 from tests.unit.popart.optimizers.running import START, UPDATES, assert_close
 from tilestep.popart.enums import MeanReductionStrategy, ReductionType, SGDAccumulatorAndMomentum
@@ -39,9 +39,9 @@ def optimizers() -> dict[str, tuple[Optimizer, Any]]:
     }
 
 
-@pytest.mark.parametrize("reduction", ["sum", "mean", "running"])
-@pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize("name", ["plain", "Combined", "Separate", "Adam", "Adaptive"])
+@each("reduction", ["sum", "mean", "running"])
+@each("count", [1, 3])
+@each("name", ["plain", "Combined", "Separate", "Adam", "Adaptive"])
 def test_replicas_train_as_one_with_all_gradients(name: str, count: int, reduction: str) -> None:
     optimizer, expected = optimizers()[name]
     batches = np.random.default_rng(7).normal(size=(REPLICAS, UPDATES, count, 3, 4))
@@ -63,10 +63,16 @@ def test_replicas_train_as_one_with_all_gradients(name: str, count: int, reducti
         params, state = rule.update(state, params)
         return (params, state), params["w"]
 
-    params = {"w": jnp.asarray(START, jnp.float32)}
-    first = (params, rule.init(params))
-    replica = jax.vmap(lambda all: jax.lax.scan(batch, first, all)[1], axis_name="replicas")
-    actual = np.asarray(jax.jit(replica)(jnp.asarray(batches, jnp.float32)))
-    np.testing.assert_array_equal(actual[0], actual[1])
+    def replicas(batches: Any) -> Any:
+        params = {"w": jnp.asarray(START, jnp.float32)}
+        first = (params, rule.init(params))
+        return jax.vmap(lambda all: jax.lax.scan(batch, first, all)[1], axis_name="replicas")(batches)
+
     together = np.concatenate(list(batches), axis=1)
-    assert_close(actual[0], np.stack(list(expected(START, together, "sum" if reduction == "sum" else "mean"))))
+    wanted = np.stack(list(expected(START, together, "sum" if reduction == "sum" else "mean")))
+
+    def check(weights: Any) -> None:
+        np.testing.assert_array_equal(weights[0], weights[1])
+        assert_close(np.asarray(weights[0]), wanted)
+
+    compiled(replicas, batches.astype(np.float32), check)

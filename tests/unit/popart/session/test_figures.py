@@ -52,10 +52,8 @@ def test_cycles_repeat_exactly() -> None:
 
 
 def test_cycles_grow_linearly_with_batches_and_microbatches() -> None:
-    inner = [cycles(batches)[1] for batches in (2, 4, 8)]
-    assert inner[2] - inner[1] == 2 * (inner[1] - inner[0]) > 0
-    inner = [cycles(1, accumulation)[1] for accumulation in (2, 4, 8)]
-    assert inner[2] - inner[1] == 2 * (inner[1] - inner[0]) > 0
+    for inner in ([cycles(batches)[1] for batches in (2, 3, 4)], [cycles(1, accumulation)[1] for accumulation in (2, 3, 4)]):
+        assert inner[2] - inner[1] == inner[1] - inner[0] > 0
 
 
 def test_cycles_need_a_run_the_option_and_a_machine() -> None:

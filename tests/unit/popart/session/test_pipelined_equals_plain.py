@@ -6,6 +6,7 @@ The models, the optimisers, replicas and recomputation are crossed. Arrays may d
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -172,13 +173,16 @@ def plain(model: str, optimizer: str, replicas: int) -> dict[str, Array]:
     return trained(MODELS[model](), optimizer, replicas=replicas, pipelined=False, recompute=False)
 
 
-@pytest.mark.parametrize(  # one of the four with each model and optimiser in each run, the others in long ones
-    ("replicas", "recompute"),
-    [(2, True), *(pytest.param(*rest, marks=pytest.mark.slow) for rest in ((1, False), (1, True), (2, False)))],
-    ids=["replicas recomputed", "kept", "recomputed", "replicas kept"],
+QUICK = [("dense", "adam", 2, True), ("convolution", "momentum", 1, True), ("embedding", "rmsprop", 2, False)]
+
+
+@pytest.mark.parametrize(
+    ("model", "optimizer", "replicas", "recompute"),
+    [
+        pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
+        for case in itertools.product(MODELS, OPTIMIZERS, (1, 2), (False, True))
+    ],
 )
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
-@pytest.mark.parametrize("model", MODELS)
 def test_pipelined_and_accumulated_is_plain(model: str, optimizer: str, replicas: int, recompute: bool) -> None:
     expected = plain(model, optimizer, replicas)
     found = trained(MODELS[model](), optimizer, replicas=replicas, pipelined=True, recompute=recompute)

@@ -32,7 +32,7 @@ def expected(kind: str, inputs: Array, **more: Any) -> Array:
     return np.stack([trained(inputs[:, group], WEIGHT * (number + 1), **more).weight for number, group in enumerate(GROUPS[kind])])
 
 
-@pytest.mark.parametrize("kind", ["Consecutive", "Orthogonal", "Ungrouped"])
+@pytest.mark.parametrize("kind", ["Orthogonal", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("Consecutive", "Ungrouped"))])
 def test_each_group_trains_its_own_weight(kind: str) -> None:
     model, inputs = of_groups(kind), numbers(2, 4)
     session = trained_by(model, 4, {model.y: "All", "w": "Final"}, batches=2)
@@ -47,7 +47,7 @@ def test_each_group_trains_its_own_weight(kind: str) -> None:
     assert session.getInfo("w").shape() == [3, 2]
 
 
-@pytest.mark.parametrize("kind", ["All", "Consecutive", "Orthogonal"])
+@pytest.mark.parametrize("kind", ["All", "Consecutive", pytest.param("Orthogonal", marks=pytest.mark.slow)])
 def test_all_replicas_values_are_read_if_settings_say_so(kind: str) -> None:
     model, inputs = of_groups(kind, ALL), numbers(1, 4)
     session = trained_by(model, 4)
@@ -71,7 +71,7 @@ def test_replicas_of_a_group_take_no_different_values() -> None:
     same(read(session, 4, 3, 2), values[[0, 0, 2, 2]])
 
 
-@pytest.mark.parametrize("optimizer", ["Combined", "Separate", "Adam"])
+@pytest.mark.parametrize("optimizer", ["Separate", *(pytest.param(name, marks=pytest.mark.slow) for name in ("Combined", "Adam"))])
 def test_the_optimizers_state_has_groups_too(optimizer: str, tmp_path: Path) -> None:
     made, name = {
         "Combined": (popart.SGD({**PLAIN, "defaultMomentum": (0.5, True)}), "Accl___w"),

@@ -7,16 +7,15 @@ import gc
 import hashlib
 import json
 import re
-from collections import Counter
-from collections.abc import Callable
+from cProfile import Profile
 from html import unescape
 
 import pytest
 
+from tests.calls import calls_of
 from tests.unit.report.page.test_block import column, unpacked
 from tests.unit.report.reader.recorded import journaled, report_of, two_stages
 from tilestep.plan.serialized import program_of
-from tilestep.plan.steps import Program
 from tilestep.report.page import page_html
 from tilestep.report.page.sections.registry import ORIGINS, SECTIONS
 from tilestep.report.reader import Report
@@ -99,17 +98,11 @@ def test_equal_recordings_give_equal_pages(page: str) -> None:
     assert page_html(report_of(two_stages(), runs=2)) == page
 
 
-def test_the_trees_of_a_recording_are_read_once_for_its_reader_and_once_for_replays(monkeypatch: pytest.MonkeyPatch) -> None:
-    tables, read = journaled(two_stages(), runs=9), Counter[str]()
-    for module in ("tilestep.report.reader.trees", "tilestep.record.call_tables"):
-
-        def counted(tree: object, module: str = module, of: Callable[[object], Program] = program_of) -> Program:
-            read[module] += 1
-            return of(tree)
-
-        monkeypatch.setattr(f"{module}.program_of", counted)
-    page_html(Report(tables))
-    assert dict(read) == {"tilestep.report.reader.trees": 1, "tilestep.record.call_tables": 1}
+def test_the_trees_of_a_recording_are_read_once_for_its_reader_and_once_for_replays() -> None:
+    tables = journaled(two_stages(), runs=9)
+    with Profile() as calls:
+        page_html(Report(tables))
+    assert calls_of(calls, program_of) == {"trees.py": 1, "call_tables.py": 1}
 
 
 @pytest.mark.parametrize(("threshold", "within"), [(700, 100_000), (0, 0), (500_000, 500_000)])

@@ -21,6 +21,7 @@ from tilestep.record.container import write_recording
 from tilestep.report.page.server import ADDRESS, MOST_BYTES, MOST_SETTINGS, PageServer, what_if_answer
 from tilestep.report.reader import Report
 
+pytestmark = pytest.mark.process  # it listens on ports
 PAGE = "<!doctype html><p>the page</p>\u2028"
 JSON = {"Content-Type": "application/json"}
 

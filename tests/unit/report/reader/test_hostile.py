@@ -115,6 +115,7 @@ def test_numbers_that_make_no_sense_give_nothing_but_named_errors(seed: int) -> 
                 assert len(str(error)) < 4000  # noqa: PT017
 
 
+@pytest.mark.process
 def test_a_program_that_reads_no_recording_does_not_import_the_reader() -> None:
     done = run_python(
         "-c",

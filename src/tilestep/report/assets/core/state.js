@@ -5,6 +5,9 @@ const listeners = new Set();
 /** Whether the page is in a notebook's frame, whose address cannot be changed: then the state is kept beside it. */
 const framed = location.href.startsWith("about:srcdoc");
 let kept = "";
+/** How often the user has gone elsewhere, and where the page knows him to be: the URL changes before its event comes. */
+let goings = 0;
+let known = fragment();
 
 /** @returns {string} with its '#' */
 function fragment() {
@@ -36,6 +39,20 @@ export function set(values) {
   const next = `#${address(viewName(), { ...Object.fromEntries(parameters()), ...values })}`;
   if (framed) kept = next;
   else history.replaceState(history.state, "", next);
+  known = fragment();
+}
+
+/**
+ * Changes values a moment later, as `set` does, unless the user has gone elsewhere by then: browsers allow few changes of the URL a second.
+ * @param {() => Record<string, string | number | null>} values
+ * @param {number} wait milliseconds
+ * @returns {number} the timer's
+ */
+export function setLater(values, wait) {
+  const here = goings;
+  return window.setTimeout(() => {
+    if (goings === here && fragment() === known) set(values());
+  }, wait);
 }
 
 /** What is noted of this visit to this address: the browser's back button brings it back. A frame has no such button. */
@@ -64,6 +81,12 @@ function follow(to) {
     return;
   }
   kept = to;
+  tell();
+}
+
+function tell() {
+  goings += 1;
+  known = fragment();
   listeners.forEach((listener) => listener());
 }
 
@@ -86,7 +109,7 @@ if (framed) {
     follow(anchor.getAttribute("href") ?? "");
   });
 }
-addEventListener("hashchange", () => listeners.forEach((listener) => listener()));
+addEventListener("hashchange", tell);
 
 /** @returns {URLSearchParams} */
 function parameters() {

@@ -47,6 +47,7 @@ function pointed(event) {
   const { target, clientX: x, clientY: y } = event;
   unmet = (keyed || described !== null) && x === pointer.x && y === pointer.y;
   if (unmet || staysFor(event)) return;
+  if (x !== pointer.x || y !== pointer.y) keyed = false;
   pointer = left = { x, y };
   show(target, false);
 }

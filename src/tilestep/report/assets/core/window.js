@@ -1,8 +1,8 @@
 /** The stretch of an axis that pictures show together: zoomed, moved, and kept in the URL. */
 
-import { get, set } from "./state.js";
+import { get, setLater } from "./state.js";
 
-const SETTLED_MS = 150; // browsers allow few changes of the URL a second
+const SETTLED_MS = 150;
 
 export class Window {
   /** @param {string} key of the URL @param {number} from of the whole @param {number} to of the whole @param {number} least length */
@@ -37,9 +37,9 @@ export class Window {
     this.place(from, to);
     this.listeners.forEach((listener) => listener());
     clearTimeout(this.timer);
-    this.timer = window.setTimeout(() => {
+    this.timer = setLater(() => {
       const isWhole = this.from <= this.whole.from && this.to >= this.whole.to;
-      set({ [this.key]: isWhole ? null : `${Number(this.from.toFixed(2))}_${Number(this.to.toFixed(2))}` });
+      return { [this.key]: isWhole ? null : `${Number(this.from.toFixed(2))}_${Number(this.to.toFixed(2))}` };
     }, SETTLED_MS);
   }
 

@@ -17,7 +17,7 @@ from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Prim
 from jax.interpreters import ad, batching, mlir
 
 from tilestep.messages import shown
-from tilestep.train.jaxprs import CHECKPOINTS, PLAIN_CALLS, computed
+from tilestep.train.jaxprs import CHECKPOINTS, PLAIN_CALLS, computed, loop_operands
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
 from tilestep.train.untyped import jnp as _jnp
@@ -241,7 +241,7 @@ class _Extraction:
     def _loop(self, equation: JaxprEqn, operands: Sequence[Any], slots: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """The same loop with marked values among what it stacks, and slots among what it goes over."""
         params, inner = equation.params, equation.params["jaxpr"]
-        first, carried = params["num_consts"], params["num_carry"]
+        first, carried = loop_operands(equation)
         consts, start, rows = operands[:first], operands[first : first + carried], operands[first + carried :]
 
         def body(carry: Sequence[Any], row: tuple[Sequence[Any], Mapping[str, Any]]) -> tuple[list[Any], Any]:

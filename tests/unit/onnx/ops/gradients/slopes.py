@@ -20,6 +20,7 @@ ML, TRAINING, PREVIEW = "ai.onnx.ml", "ai.onnx.preview.training", "ai.onnx.previ
 NEWEST: Final = {"": 28, ML: 5, TRAINING: 1, PREVIEW: 1}
 At = Literal["smooth", "kink", "jump"]
 RTOL: Final = 1e-3
+_TOGETHER: Final = 24  # cases in one program
 _MOST_ROWS: Final = 24  # of results whose length depends on values
 _STEPS: Final = {np.dtype(np.float64): 1e-5, np.dtype(np.float32): 2.0**-7}  # by the type that an operator computes in
 _ROUNDING: Final = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): RTOL}  # of differences, of the largest one
@@ -109,30 +110,59 @@ def _dot(a: Any, b: Any) -> float:
     return float(sum(np.vdot(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)))
 
 
-def require_slopes(given: Case) -> None:
-    """Raises: AssertionError unless forward and backward derivatives are finite, alike, and the differences' along one direction."""
+def require_slopes(cases: Sequence[Case]) -> None:
+    """Compiles the derivatives of so many cases as one program.
+
+    Raises: AssertionError unless forward and backward derivatives are finite, alike, and the differences' along one direction.
+    """
+    for first in range(0, len(cases), _TOGETHER):
+        _require_slopes(cases[first : first + _TOGETHER])
+
+
+def _require_slopes(cases: Sequence[Case]) -> None:
     with jax.enable_x64(True):
-        function, start = _function(given)
-        along = _directions(start, 1)
-        weights = _directions(jax.eval_shape(function, start), 2)
+        functions, starts = zip(*map(_function, cases), strict=True)
+        alongs = [_directions(start, 1) for start in starts]
+        weights = [_directions(jax.eval_shape(function, start), 2) for function, start in zip(functions, starts, strict=True)]
 
         @jax.jit
-        def everything(x: list[Any]) -> tuple[Any, Any, Any]:
-            values, linear = jax.linearize(function, x)
-            return values, linear(along), jax.linear_transpose(linear, x)(weights)[0]
+        def everything(every: list[Any]) -> list[tuple[Any, Any, Any]]:
+            found: list[tuple[Any, Any, Any]] = []
+            for function, x, along, weight in zip(functions, every, alongs, weights, strict=True):
+                values, linear = jax.linearize(function, x)
+                found.append((values, linear(along), jax.linear_transpose(linear, x)(weight)[0]))
+            return found
 
-        (dtype,) = {leaf.dtype for leaf in weights}
-        step = _STEPS[np.dtype(dtype)]
-        here, forward, backward = everything(start)
-        up, down = (everything(jax.tree.map(lambda x, d, sign=sign: x + sign * step * d, start, along))[0] for sign in (1, -1))
+        steps = [_STEPS[np.dtype(*{leaf.dtype for leaf in weight})] for weight in weights]
+        here = everything(list(starts))
+        up, down = (
+            everything(
+                [
+                    jax.tree.map(lambda x, d, move=sign * step: x + move * d, *pair)
+                    for *pair, step in zip(starts, alongs, steps, strict=True)
+                ]
+            )
+            for sign in (1, -1)
+        )
+    for number, given in enumerate(cases):
+        values, forward, backward = here[number]
+        try:
+            _require_alike(given, forward, backward, alongs[number], weights[number])
+            for slope, *around in zip(forward, values, up[number][0], down[number][0], strict=True):
+                _require_slope(np.asarray(slope), *map(np.asarray, around), step=steps[number], at=given.at)
+        except AssertionError as error:
+            error.add_note(f"in the case {given}"[:1000])
+            raise
+
+
+def _require_alike(given: Case, forward: Any, backward: Any, along: Any, weight: Any) -> None:
     for gradient in backward:
         leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(gradient)]
         assert all(np.isfinite(leaf).all() for leaf in leaves)
         assert given.at != "smooth" or any(map(np.any, leaves)), "no output depends on an input"
-    for slope, *values in zip(forward, here, up, down, strict=True):
-        _require_slope(np.asarray(slope), *map(np.asarray, values), step=step, at=given.at)
-    magnitude = _dot(jax.tree.map(np.abs, weights), jax.tree.map(np.abs, forward))
-    np.testing.assert_allclose(_dot(backward, along), _dot(weights, forward), RTOL, _ROUNDING[np.dtype(dtype)] * magnitude)
+    magnitude = _dot(jax.tree.map(np.abs, weight), jax.tree.map(np.abs, forward))
+    rounding = _ROUNDING[np.dtype(*{leaf.dtype for leaf in weight})]
+    np.testing.assert_allclose(_dot(backward, along), _dot(weight, forward), RTOL, rounding * magnitude)
 
 
 def _require_slope(slope: Any, here: Any, up: Any, down: Any, *, step: float, at: At) -> None:

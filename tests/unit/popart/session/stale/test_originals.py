@@ -168,6 +168,7 @@ def exact() -> tuple[list[Array], list[list[Array]]]:
     return trained(1, popart.RecomputationType.NoRecompute)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recompute", [popart.RecomputationType.NoRecompute, popart.RecomputationType.Standard])
 def test_quadratic_epsilon_1(exact: tuple[list[Array], list[list[Array]]], recompute: popart.RecomputationType) -> None:
     """The error falls with the learning rate: a rate of 1/256 gives an error of about 1/256, and of at most 4/256."""

@@ -27,7 +27,19 @@ from tilestep import popart
 from tilestep.popart import popart_exception
 
 
-@pytest.mark.parametrize("stages", [2, 3, 4])
+@pytest.mark.parametrize(
+    "stages",
+    [
+        3,
+        *(
+            pytest.param(stages, marks=pytest.mark.slow)
+            for stages in (
+                2,
+                4,
+            )
+        ),
+    ],
+)
 def test_a_session_computes_what_a_stale_pipeline_does(stages: int) -> None:
     model = chain(stages)
     batches = 2 * stages + 2
@@ -42,7 +54,7 @@ def test_a_session_computes_what_a_stale_pipeline_does(stages: int) -> None:
         close(weight, expected.weights[name])
 
 
-@pytest.mark.parametrize("stages", [2, 3])
+@pytest.mark.parametrize("stages", [2, *(pytest.param(stages, marks=pytest.mark.slow) for stages in (3,))])
 def test_what_is_computed_again_is_computed_with_the_newest_weights(stages: int) -> None:
     model = chain(stages)
     runs = [inputs(2 * stages + 2)]
@@ -58,7 +70,19 @@ def test_what_is_computed_again_is_computed_with_the_newest_weights(stages: int)
     assert any(np.abs(weight - expected.weights[name]).max() > 1e-4 for name, weight in without.weights.items())
 
 
-@pytest.mark.parametrize("stages", [2, 3, 4])
+@pytest.mark.parametrize(
+    "stages",
+    [
+        3,
+        *(
+            pytest.param(stages, marks=pytest.mark.slow)
+            for stages in (
+                2,
+                4,
+            )
+        ),
+    ],
+)
 def test_versions_of_weights(stages: int) -> None:
     """Each product with `v` shows which version of `v` forward had, and the gradient that it passes on shows which backward had."""
     model, batches = chain(stages), 3 * stages

@@ -1,7 +1,7 @@
 /** What all timelines of the view share: the window in time (in cycles of A), the selection, what is shown. It stands in the URL. */
 
 import { widest } from "../../core/rows.js";
-import { get, set } from "../../core/state.js";
+import { get, setLater } from "../../core/state.js";
 import { HEIGHTS } from "./lanes.js";
 
 /** @typedef {import("./model.js").Model} Model */
@@ -9,7 +9,7 @@ import { HEIGHTS } from "./lanes.js";
 
 const LEAST_WINDOW = 16; // cycles
 const AROUND = 0.01; // of the whole, left free at both ends
-const SETTLED_MS = 150; // browsers allow few changes of the URL a second
+const SETTLED_MS = 150;
 
 export class Scene {
   /** @param {Model[]} models */
@@ -138,12 +138,13 @@ export class Scene {
   changed(change) {
     this.listeners.forEach((listener) => listener(change));
     clearTimeout(this.timer);
-    this.timer = window.setTimeout(() => this.write(), SETTLED_MS);
+    this.timer = setLater(() => this.values(), SETTLED_MS);
   }
 
-  write() {
+  /** What the URL has of it. */
+  values() {
     const isWhole = this.from <= this.whole.from && this.to >= this.whole.to;
-    set({
+    return {
       from: isWhole ? null : Math.floor(this.from),
       to: isWhole ? null : Math.ceil(this.to),
       event: this.selected && this.selected.row >= 0 ? `${this.selected.model.side.name}${this.selected.row}` : null,
@@ -153,6 +154,6 @@ export class Scene {
       height: this.height === "fit" ? null : this.height,
       kinds: [...this.hiddenKinds].join(",") || null,
       lanes: [...this.hiddenLanes].join(",") || null,
-    });
+    };
   }
 }

@@ -1,0 +1,365 @@
+#!/usr/bin/env python3
+"""Seeded mutants of the program text, and which of them two test runs find: the reference's, and the fast run of a later commit.
+
+    scripts/mutants.py draw                     prints what the first seed draws
+    scripts/mutants.py cover SIDE               records which lines each test of a side executes, with Python 3.12 or newer
+    scripts/mutants.py run SIDE --hours 2       makes mutants one by one, and runs the tests that execute their line until one fails
+    scripts/mutants.py show                     prints what has been found so far, and keeps it in benchmarks/results/mutants.json
+
+A side is `reference` or `fast`: a folder of build/mutants with `tree`, a checkout of its own, whose files are changed, with environments:
+
+    git worktree add --detach build/mutants/fast/tree main
+    make -C build/mutants/fast/tree .venv/.ready-test
+    make -C build/mutants/fast/tree PYTHON=python3.13 .venv-python3.13/.ready-test
+
+The reference is a commit whose fast run is known to find faults. Mutants are drawn from its text (scripts/mutant_sites.py), from lines that
+some test of it executes. `cover` and `run` append to files of the side, and `run` goes on where it was left.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from itertools import accumulate, chain, islice, zip_longest
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from scripts.mutant_sites import Site, drawn, located, sites  # noqa: E402
+
+REFERENCE: Final = "1e01c6d"
+FIRST_SEED, SECOND_SEED = 20_611, 73_939
+PAGE: Final = "report/assets"  # the page's JavaScript, an area of its own
+AREAS: Final = ("machine", "program", "cost", "plan", "sim", "record", "report", "cli", "train", "onnx", "popart", "pjrt/programs", PAGE)
+SIDES: Final = ("reference", "fast")
+EACH: Final = 25  # mutants of an area
+SOURCES: Final = "src/tilestep"
+RESULT: Final = ROOT / "benchmarks" / "results" / "mutants.json"
+TESTS: Final = Path(__file__).with_name("mutant_tests.py")
+SELECTED: Final = "not slow"  # what the fast run is
+FIRST_CPU_S, FIRST_TESTS = 15.0, 150  # of the tests that run first: most mutants end there
+HANG_WALL_S: Final = 200  # of one test
+VALIDATED: Final = 8  # mutants whose killers are run together without a mutant
+OTHERS_SETTINGS: Final = re.compile("(JAX|TILESTEP|XLA|POPLAR|PVTI)_.*|PYTHON(PATH|HOME|WARNINGS|DONTWRITEBYTECODE)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutant:
+    """A site of the reference's text, and where it was drawn."""
+
+    seed: int
+    area: str
+    site: Site
+
+
+@functools.cache
+def reference_texts() -> Mapping[str, str]:
+    """The package's text at the reference, by path."""
+    archive = subprocess.run(("git", "archive", REFERENCE, SOURCES), cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        wanted = [member for member in tar if member.name.endswith((".py", ".js"))]
+        return {member.name: file.read().decode() for member in wanted if (file := tar.extractfile(member)) is not None}
+
+
+def drawn_of(area: str, seed: int, texts: Mapping[str, str]) -> list[Site]:
+    """All sites of an area, in the order in which a seed draws them."""
+    ending = ".js" if area == PAGE else ".py"
+    of_area = {path: text for path, text in texts.items() if path.startswith(f"{SOURCES}/{area}/") and path.endswith(ending)}
+    return drawn(sites(of_area), f"{seed} {area}")
+
+
+class Lines:
+    """Which tests of a side execute lines that are asked for, and what each test takes."""
+
+    def __init__(self, folder: Path, wanted: Iterable[tuple[str, int]]) -> None:
+        self.cpu_s: dict[str, float] = {}  # by test
+        own_cpu_s: Counter[str] = Counter()  # of processes that a test has started
+        self._keys: dict[tuple[str, int], set[str]] = defaultdict(set)
+        self._of_file: dict[str, set[str]] = defaultdict(set)
+        self._users: dict[str, set[str]] = defaultdict(set)
+        numbers: dict[str, set[int]] = defaultdict(set)
+        for path, line in wanted:
+            numbers[path.removeprefix(f"{SOURCES}/")].add(line)
+        for record in chain.from_iterable(map(_records, sorted(folder.glob("*.jsonl")))):
+            key = record["key"]
+            own_cpu_s[key] += record.get("own", 0)
+            if "wall" in record:
+                self.cpu_s[key] = record["self"] + record["child"]
+            for shared in record.get("uses", ()):
+                self._users[shared].add(key)
+            for file in record["files"].keys() & numbers.keys():
+                bits = int(record["files"][file], 16)
+                self._of_file[file].add(key)
+                for line in numbers[file]:
+                    if bits >> line & 1:
+                        self._keys[file, line].add(key)
+        for test in self.cpu_s:
+            self.cpu_s[test] = max(self.cpu_s[test], own_cpu_s[test], 0.01)
+
+    def tests(self, path: str, line: int) -> set[str]:
+        """Those that execute a line. One that is executed when its file is imported counts for each test that executes some line there."""
+        file = path.removeprefix(f"{SOURCES}/")
+        keys = self._keys.get((file, line), set())
+        waiting, found = list(keys | self._of_file[file] if "" in keys else keys), set[str]()
+        while waiting:
+            key = waiting.pop()
+            if key not in found:
+                found.add(key)
+                waiting += self._users.get(key, ())
+        return found & self.cpu_s.keys()
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open(encoding="utf-8") as file:
+        for line in file:
+            with suppress(json.JSONDecodeError):  # of a process that was killed
+                yield json.loads(line)
+
+
+def mutants_of(seed: int, areas: Sequence[str], folder: Path) -> list[Mutant]:
+    """The first of each area that are on lines which a test of the reference executes; areas in turn."""
+    drawn_sites = {area: drawn_of(area, seed, reference_texts())[: 6 * EACH] for area in areas}
+    lines = Lines(folder / "reference" / "lines", ((site.path, site.line) for found in drawn_sites.values() for site in found))
+    executed = (
+        [Mutant(seed=seed, area=area, site=site) for site in islice((each for each in found if lines.tests(each.path, each.line)), EACH)]
+        for area, found in drawn_sites.items()
+    )
+    return [mutant for mutant in chain.from_iterable(zip_longest(*executed)) if mutant is not None]
+
+
+def in_order(tests: Iterable[str], cpu_s: Mapping[str, float], site: Site, first: str) -> list[str]:
+    """Likely killers first: that of the other side, tests of the module, of its folder, of its area, others; of each the quick ones."""
+    inner = Path(site.path.removeprefix(f"{SOURCES}/"))
+
+    def key(test: str) -> tuple[int, float, str]:
+        file = Path(test.partition("::")[0])
+        near = [
+            inner.stem in file.stem,
+            Path("tests/unit", inner.parent) in file.parents,
+            Path("tests/unit", inner.parts[0]) in file.parents,
+        ]
+        return (-1 if test == first else [*near, True].index(True), cpu_s[test], test)
+
+    return sorted(tests, key=key)
+
+
+class Side:
+    """A checkout whose tests are run on mutants."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.tree = folder, folder / "tree"
+        self.kept = folder / "outcomes.jsonl"
+        self._good: set[str] = set()
+        self._broken: set[str] = set()
+
+    def outcomes(self) -> dict[Mutant, dict[str, Any]]:
+        """The last one of each mutant."""
+        records = _records(self.kept) if self.kept.exists() else iter(())
+        return {Mutant(seed=record["seed"], area=record["area"], site=Site(**record["site"])): record for record in records}
+
+    def restore(self) -> None:
+        subprocess.run(("git", "checkout", "--quiet", "--", SOURCES), cwd=self.tree, check=True)
+
+    @contextmanager
+    def mutated(self, site: Site) -> Iterator[None]:
+        path = self.tree / site.path
+        lines = path.read_text(encoding="utf-8").split("\n")
+        lines[site.line - 1] = site.after
+        try:
+            path.write_text("\n".join(lines), encoding="utf-8")
+            self._forget(path)
+            yield
+        finally:
+            self.restore()
+            self._forget(path)
+
+    def _forget(self, path: Path) -> None:
+        for compiled in path.parent.glob(f"__pycache__/{path.stem}.*.pyc"):
+            compiled.unlink()
+
+    def run(self, tests: Sequence[str], *, first: bool) -> dict[str, Any]:
+        """What `judge` of scripts/mutant_tests.py answers. A run that is too long, or dies, has one failure, which says so."""
+        request, answer = self.folder / "request.json", self.folder / "answer.json"
+        request.write_text(json.dumps({"tests": tests, "first": first, "timeout_s": HANG_WALL_S}), encoding="utf-8")
+        answer.unlink(missing_ok=True)
+        environ = {name: value for name, value in os.environ.items() if not OTHERS_SETTINGS.fullmatch(name)}
+        words = (self.tree / ".venv/bin/python", TESTS, request.absolute(), answer.absolute())
+        with (self.folder / "output.txt").open("w") as output:
+            process = subprocess.Popen(
+                words, cwd=self.tree, env={**environ, "PAGE_CHECKS": "required"}, stdout=output, stderr=output, start_new_session=True
+            )
+            try:
+                process.wait(HANG_WALL_S * 10)
+            except subprocess.TimeoutExpired:
+                return {"failed": ["(it hangs)"], "passed": 0}
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        if not answer.exists():
+            return {"failed": ["(it crashes)"], "passed": 0}
+        answered = json.loads(answer.read_text(encoding="utf-8"))
+        return answered if answered["failed"] or answered["status"] in (0, 5) else {**answered, "failed": ["(no test starts)"]}
+
+    def judged(self, mutant: Mutant, lines: Lines, first: str, budget_cpu_s: float) -> dict[str, Any]:
+        """Runs the tests of a mutant's line until one fails, or the next would be beyond the budget."""
+        path = self.tree / mutant.site.path
+        here = located(mutant.site, path.read_text(encoding="utf-8")) if path.exists() else None
+        if here is None:
+            return {"outcome": "gone"}
+        tests = in_order(lines.tests(here.path, here.line) - self._broken, lines.cpu_s, here, first)
+        spent = list(accumulate(lines.cpu_s[test] for test in tests))
+        some = sum(total <= FIRST_CPU_S for total in spent[:FIRST_TESTS])
+        most = sum(total <= budget_cpu_s for total in spent)
+        facts = {"tests": len(tests), "ran": 0}
+        with self.mutated(here):
+            for stage in (tests[: max(some, 1)], tests[max(some, 1) : most]):
+                answer = self.run(stage, first=True) if stage else {"failed": [], "passed": 0}
+                facts["ran"] += answer["passed"]
+                if answer["failed"]:
+                    return {"outcome": "killed", "by": answer["failed"][0], **facts}
+        return {"outcome": "survived" if most == len(tests) else "undecided", **facts, "budget_cpu_s": budget_cpu_s}
+
+    def all_judged(self, mutants: Sequence[Mutant], lines: Lines, firsts: Mapping[Mutant, str], budget_cpu_s: float) -> Iterator[Any]:
+        """Mutants with their outcomes. A killer that fails without a mutant too is none, and the mutant is judged anew."""
+        waiting = list(mutants)
+        while waiting:
+            batch, waiting = waiting[:VALIDATED], waiting[VALIDATED:]
+            begin_wall = time.monotonic()
+            outcomes = [(mutant, self.judged(mutant, lines, firsts.get(mutant, ""), budget_cpu_s)) for mutant in batch]
+            unknown = {facts["by"] for _, facts in outcomes if not facts.get("by", "(").startswith("(")} - self._good
+            self._broken |= unknown & set(self.run(sorted(unknown), first=False)["failed"]) if unknown else set()
+            self._good |= unknown - self._broken
+            print(f"{len(waiting)} wait; {len(batch)} took {time.monotonic() - begin_wall:.0f} s", file=sys.stderr, flush=True)
+            waiting = [mutant for mutant, facts in outcomes if facts.get("by") in self._broken] + waiting
+            yield [(mutant, facts) for mutant, facts in outcomes if facts.get("by") not in self._broken]
+
+
+def draw(options: argparse.Namespace) -> None:
+    for area in options.area:
+        for site in drawn_of(area, options.seed, reference_texts())[:EACH]:
+            print(f"{site.path}:{site.line} {site.function} {site.kind}\n  - {site.before.strip()}\n  + {site.after.strip()}")
+
+
+def cover(options: argparse.Namespace) -> None:
+    tree = (options.folder / options.side / "tree").absolute()
+    folder = tree.with_name("lines")
+    folder.mkdir(exist_ok=True)
+    python = tree / options.environment / "bin" / "python"
+    where = subprocess.check_output((python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"), text=True).strip()
+    begins = Path(where, "mutant_tests.pth")
+    begins.write_text(
+        f"import sys; sys.path.insert(0, {str(TESTS.parent)!r}); import mutant_tests; sys.path.pop(0); "
+        f"mutant_tests.record({str(folder)!r}, {str(tree / SOURCES)!r})\n"
+    )
+    try:
+        words = (python, "-m", "pytest", "-p", "mutant_tests", "-n", "2", "--dist", "worksteal", "-p", "no:cacheprovider", "-m", SELECTED)
+        subprocess.run((*words, *options.tests), cwd=tree, check=False)
+    finally:
+        begins.unlink()
+
+
+def run(options: argparse.Namespace) -> None:
+    side = Side((options.folder / options.side).absolute())
+    other = Side((options.folder / SIDES[options.side == SIDES[0]]).absolute())
+    side.restore()
+    known = side.outcomes()
+
+    def is_open(mutant: Mutant) -> bool:
+        facts = known.get(mutant)
+        return facts is None or (facts["outcome"] == "undecided" and facts["budget_cpu_s"] < options.budget)
+
+    asked = [mutant for mutant in mutants_of(options.seed, options.area, options.folder) if is_open(mutant)][: options.limit]
+    paths = {mutant.site.path for mutant in asked}
+    texts = {path: (side.tree / path).read_text(encoding="utf-8") for path in paths if (side.tree / path).exists()}
+    places = (located(mutant.site, texts[mutant.site.path]) for mutant in asked if mutant.site.path in texts)
+    lines = Lines(side.folder / "lines", ((site.path, site.line) for site in places if site is not None))
+    firsts = {mutant: facts.get("by", "") for mutant, facts in other.outcomes().items()}
+    commit = subprocess.check_output(("git", "rev-parse", "--short=7", "HEAD"), cwd=side.tree, text=True).strip()
+    until = time.monotonic() + options.hours * 3600
+    for batch in side.all_judged(asked, lines, firsts, options.budget):
+        with side.kept.open("a", encoding="utf-8") as file:
+            for mutant, facts in batch:
+                file.write(json.dumps({**asdict(mutant), **facts, "commit": commit}) + "\n")
+                print(f"{mutant.site.path}:{mutant.site.line} {facts['outcome']} {facts.get('by', '')}", file=sys.stderr, flush=True)
+        if time.monotonic() > until:
+            return
+
+
+def verdict(reference: str | None, fast: str | None) -> str:
+    """What the two outcomes of a mutant say. The fast run's tests count where the reference's have not been asked."""
+    if fast == "killed":
+        return "killed by fast"
+    if fast == "survived":
+        return {"killed": "killed by whole only", "survived": "survived"}.get(reference or "", "undecided")
+    return fast if fast == "gone" else "undecided"
+
+
+def show(options: argparse.Namespace) -> None:
+    reference, fast = (Side(options.folder / side).outcomes() for side in SIDES)
+    rows: list[dict[str, Any]] = []
+    for mutant in sorted(
+        reference.keys() | fast.keys(), key=lambda each: (each.seed, AREAS.index(each.area), each.site.path, each.site.line)
+    ):
+        sides = {name: known.get(mutant, {}) for name, known in zip(SIDES, (reference, fast), strict=True)}
+        said = verdict(*(facts.get("outcome") for facts in sides.values()))
+        kept = {
+            name: {key: facts[key] for key in ("outcome", "by", "tests", "ran", "commit") if key in facts} for name, facts in sides.items()
+        }
+        rows.append({**asdict(mutant), "verdict": said, **kept})
+    counts = []
+    for seed, area in sorted({(row["seed"], row["area"]) for row in rows}, key=lambda each: (each[0], AREAS.index(each[1]))):
+        of_area = [row for row in rows if (row["seed"], row["area"]) == (seed, area)]
+        outcomes = {f"reference {key}": n for key, n in Counter(row["reference"].get("outcome", "not asked") for row in of_area).items()}
+        counts.append({"seed": seed, "area": area, "mutants": len(of_area), **outcomes, **Counter(row["verdict"] for row in of_area)})
+        print("  ".join(f"{key}: {value}" if isinstance(value, int) else value for key, value in counts[-1].items()))
+    both = [
+        row for row in rows if row["reference"].get("outcome") == "killed" and row["verdict"] in ("killed by fast", "killed by whole only")
+    ]
+    share = sum(row["verdict"] == "killed by fast" for row in both) / len(both) if both else None
+    print(f"of {len(both)} mutants that the reference kills, the fast run kills {share and f'{share:.1%}'}")
+    question = "Which seeded mutants of the program text does the fast run find, of those that the reference's finds?"
+    result = {"question": question, "reference": REFERENCE, "share_killed_by_fast": share, "areas": counts, "mutants": rows}
+    options.output.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutants", help="of the sides (default build/mutants)")
+    commands = parser.add_subparsers(required=True)
+    acts = {act.__name__: commands.add_parser(act.__name__) for act in (draw, cover, run, show)}
+    for name, act in (("draw", draw), ("cover", cover), ("run", run), ("show", show)):
+        acts[name].set_defaults(act=act)
+    for name in ("draw", "run"):
+        acts[name].add_argument("--seed", type=int, default=FIRST_SEED)
+        acts[name].add_argument("--area", nargs="+", choices=AREAS, default=AREAS)
+    for name in ("cover", "run"):
+        acts[name].add_argument("side", choices=SIDES)
+    acts["cover"].add_argument("--environment", default=".venv-python3.13", help="of the side's tree (default %(default)s)")
+    acts["cover"].add_argument("tests", nargs="*", help="folders or files; default: all")
+    acts["run"].add_argument("--hours", type=float, default=8.0, help="no mutant begins later")
+    acts["run"].add_argument("--limit", type=int, help="mutants at most")
+    acts["run"].add_argument("--budget", type=float, default=120.0, help="CPU seconds of tests for a mutant; then it is undecided")
+    acts["show"].add_argument("--output", type=Path, default=RESULT)
+    options = parser.parse_args()
+    options.act(options)
+
+
+if __name__ == "__main__":
+    main()
