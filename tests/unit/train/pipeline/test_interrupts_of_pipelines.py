@@ -8,7 +8,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -112,7 +112,7 @@ FORMS = {
     "without jit": Form(eager=True),
     "emulated IPUs": Form(platform="ipu"),
 }
-FAST = ("grouped", "one program", "stashed", "inference")
+FAST = ("grouped", "one program")
 
 
 @pytest.fixture(autouse=True)
@@ -235,11 +235,11 @@ def several_at_random(name: str, trials: int) -> None:
     for _ in range(trials):
         first, again = some_events(rng, 6000)
         ends += resumed(name, At(first, Pipeline.run, again=again), rng)[0]
-    assert ends
+    assert ends or trials < 10  # a few may all come at the end
 
 
 def test_two_or_three_ctrl_cs_at_random_moments_neither_lose_nor_repeat_an_element() -> None:
-    several_at_random("grouped", 10)
+    several_at_random("grouped", 4)
 
 
 @pytest.mark.slow
@@ -325,12 +325,12 @@ def at_random(name: str, trials: int) -> None:
         wait = (0.0, 0.0005)[trial % 2]
         infeed = form.infeed(wait_wall_s=wait, depth=rng.choice((1, 3)))
         ends += finished(name, infeed, After(rng.uniform(0, took[wait])), rng)[0]
-    assert ends
+    assert ends or trials < 10  # a few may all come at the end
 
 
 @pytest.mark.parametrize("name", FAST)
 def test_ctrl_c_at_a_random_moment_neither_loses_nor_repeats_an_element(name: str) -> None:
-    at_random(name, 5)
+    at_random(name, 3)
 
 
 @pytest.mark.slow
@@ -339,14 +339,23 @@ def test_ctrl_c_at_many_random_moments(name: str) -> None:
     at_random(name, 15)
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in FAST[:1] else pytest.mark.slow) for name in FORMS])
-def test_ctrl_c_wherever_python_looks_for_one(name: str) -> None:
+def wherever_python_looks(name: str, events: Sequence[int], trials: int) -> None:
     """Also where a run is about to begin, and where it has ended and is about to return."""
     rng, form = random.Random(name), FORMS[name]
-    for event in (*range(1, 9), *rng.sample(range(9, 6000), 4)):
+    for event in (*events, *rng.sample(range(9, 6000), trials)):
         finished(name, form.infeed(depth=3), At(event, Pipeline.run), rng)
-    for event in range(1, 9):
+    for event in events:
         finished(name, form.infeed(depth=3), At(event, Pipeline.run, after=CtrlC.end), rng)
+
+
+def test_ctrl_c_at_some_places_at_which_python_looks_for_one() -> None:
+    wherever_python_looks("grouped", (1, 2, 4, 7), 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FORMS)
+def test_ctrl_c_wherever_python_looks_for_one(name: str) -> None:
+    wherever_python_looks(name, range(1, 9), 4)
 
 
 @pytest.mark.parametrize("name", ["grouped", "stashed", "one program"])
