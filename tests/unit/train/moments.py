@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, Protocol
 
@@ -139,12 +139,32 @@ def ctrl_c_heard() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
-def twice_before(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function; two Ctrl-Cs come whenever it is called."""
+def twice() -> None:
+    """Two Ctrl-Cs come."""
+    signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGINT)
 
-    def called(*args: Any, **settings: Any) -> Any:
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
-        return function(*args, **settings)
 
-    return called
+@contextlib.contextmanager
+def at_calls(acts: Mapping[Callable[..., Any], Callable[[], None]], *, after: bool = False, number: int | None = None) -> Iterator[None]:
+    """Inside, something happens in the main thread when a function is called, before any of it runs. What it raises the function raises.
+
+    Args:
+        acts: what happens, by function.
+        after: it happens when the function returns.
+        number: at the call of this number alone, from 1 on. None: at each, until something is raised.
+    """
+    codes, calls = {getattr(function, "__code__", None): act for function, act in acts.items()}, 0
+
+    def see(frame: FrameType, what: str, _: object) -> None:
+        nonlocal calls
+        if what == ("return" if after else "call") and frame.f_code in codes:
+            calls += 1
+            if number in (None, calls):
+                codes[frame.f_code]()
+
+    sys.setprofile(see)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)

@@ -49,8 +49,14 @@ def convolutions(function: Callable[..., Any], *args: Any) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize(
+    ("layout", "name"),
+    [
+        pytest.param(layout, name, marks=[] if number == LAYOUTS.index(layout) else pytest.mark.slow)
+        for layout in LAYOUTS
+        for number, name in enumerate(OPTIONS)
+    ],
+)
 def test_a_loop_has_the_same_values_and_its_gradients_have_their_channels_last(layout: tuple[str, str, str], name: str) -> None:
     options = {"window_strides": (1, 1), "padding": "VALID", **OPTIONS[name]}
     data, kernel = arrays(layout, options.get("feature_group_count", 1))

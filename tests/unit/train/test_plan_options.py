@@ -104,9 +104,8 @@ def test_io_tiles_that_leave_none_to_compute_are_refused_with_the_pipeline(optio
 
 
 def test_each_ipu_has_its_own_options() -> None:
-    plain, half = cycles_of_pipeline(), cycles_of_pipeline(plan_options=HALF)
-    assert all(half[ipu] < plain[ipu] for ipu in range(3))
-    assert cycles_of_pipeline(plan_options=[None, HALF, {}]) == {0: plain[0], 1: half[1], 2: plain[2]}
+    plain, second = cycles_of_pipeline(), cycles_of_pipeline(plan_options=[None, HALF, {}])
+    assert {ipu: second[ipu] < plain[ipu] for ipu in range(3)} == {0: False, 1: True, 2: False}
     assert cycles_of_pipeline(plan_options=[HALF, None], device_mapping=[0, 1, 0])[1] == plain[1]  # two stages on the first one
     assert cycles_of_pipeline(plan_options=[HALF], device_mapping=[0, 0, 0], program="single")[0] > 0
 
@@ -115,7 +114,7 @@ def test_options_reach_updates_that_look_across_stages_and_stages_without_parame
     def bare(_: Any, x: Any) -> Any:
         return x * 2
 
-    clipped = optax.chain(optax.clip_by_global_norm(1.0), optax.scale_by_adam(), optax.sgd(0.1))
+    clipped = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1))
     assert cycles_of_pipeline(optimizer=clipped, plan_options=HALF)[2] < cycles_of_pipeline(optimizer=clipped)[2]
     pipeline = Pipeline([bare, loss], optax.sgd(0.1), 2, devices=select_devices(2, platform="ipu"), plan_options=[HALF, HALF], strict=False)
     pipeline.step(pipeline.init([None, weights(1)[0]]), np.ones((2, 64, WIDTH), np.float16))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.processes import ROOT, run_python
 
 PROGRAM = """
@@ -28,6 +30,7 @@ print(started)
 """
 
 
+@pytest.mark.process
 def test_the_runtime_starts_no_emulator_and_no_compiler() -> None:
     environ = {"JAX_PLATFORMS": "cpu", "PATH": "/nowhere", "CC": "/nowhere/cc"}
     ended = run_python("-c", PROGRAM, environ=environ)

@@ -14,6 +14,7 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection, wait
 from typing import Any, Final, final
 
@@ -26,7 +27,7 @@ from tilestep.train.processes import hosts, messages
 from tilestep.train.processes.acceptor import HANDSHAKE_WALL_S, Acceptor
 from tilestep.train.processes.challenge import connect, handshake_with
 
-broadcast: Any = multihost_utils.broadcast_one_to_all
+_broadcast: Any = multihost_utils.broadcast_one_to_all
 
 SECRET_BYTES: Final = 32
 ADDRESS_BYTES: Final = 512  # of process 0's address, with the secret
@@ -51,6 +52,7 @@ class Rendezvous:
     Args:
         me: this process's number.
         count: the number of processes.
+        broadcast: gives all processes the bytes that process 0 has.
     Attributes:
         secret: known to this program's processes alone.
         connections: to the other processes, by their numbers. A process other than 0 has one, to process 0.
@@ -58,7 +60,7 @@ class Rendezvous:
         ProcessFailedError: if process 0 cannot be reached, or another process does not connect to it.
     """
 
-    def __init__(self, me: int, count: int) -> None:
+    def __init__(self, me: int, count: int, *, broadcast: Callable[[Any], Any] = _broadcast) -> None:
         self.me, self.count = me, count
         self._names: list[str] = ["" for _ in range(count)]
         self.connections: dict[int, Connection] = {}

@@ -174,6 +174,7 @@ def test_elements_of_a_run_that_is_not_over_are_there_for_a_loop_that_wants_fewe
     assert [row[0] for row in used(infeed, 5, chunk=4)] == [20_000 * k for k in range(7, 12)]
 
 
+@pytest.mark.process
 def test_large_elements_are_fed_after_the_main_thread_has_ended() -> None:
     program = """
         import threading, time

@@ -100,7 +100,7 @@ def test_accumulation_moves_by_kind_and_each_kind_only_when_it_is_used() -> None
     assert set(jax.tree.leaves(memories(gradient_accumulation(plain, 2).init(parameters())))) == {"device"}
 
 
-@pytest.mark.parametrize("dtype", [None, jnp.float32])
+@pytest.mark.parametrize("dtype", [pytest.param(None, marks=pytest.mark.slow), jnp.float32])
 def test_parameters_in_the_hosts_memory_may_be_accumulated_for(dtype: Any) -> None:
     """What is made like them is made on the device, and converted there."""
     offload = {"parameters": True, "accumulators": True, "optimizer_state": True}
@@ -132,7 +132,7 @@ def test_steps_called_one_by_one_keep_it_there_too() -> None:
     plain = optax.sgd(0.1, momentum=0.9)
     optimizer = offloaded(plain, True)
     carry, expected = (parameters(), optimizer.init(parameters())), (parameters(), plain.init(parameters()))
-    for call in (lambda body: body, jax.jit, lambda body: jax.jit(body, donate_argnums=0)):
+    for call in (lambda body: body, lambda body: jax.jit(body, donate_argnums=0)):
         carry, expected = call(step(optimizer))(carry), call(step(plain))(expected)
         assert memories(carry[1][0].trace) == {"w": "pinned_host", "b": "pinned_host", "scale": "device"}
         assert_equal(carry, expected)

@@ -16,7 +16,7 @@ from tilestep.train import Replicas, cross_replica, offloaded, replica_specs, sh
 from tilestep.train.replicas.groups import Division, part_elements
 from tilestep.train.replicas.shards import Shard, on_parts
 
-FOUR = Replicas(devices=jax.devices("ipu")[:4])
+FOUR = Replicas(4)
 RNG = np.random.default_rng(0)
 PARAMS = {"w": RNG.normal(size=(5, 2, 3)).astype(np.float32), "b": RNG.normal(size=8).astype(np.float32), "scale": np.float32(1)}
 X = RNG.normal(size=(16, 10)).astype(np.float32)
@@ -34,13 +34,13 @@ def step(optimizer: Any) -> Any:
     return body
 
 
-def mapped(optimizer: Any) -> tuple[Any, Any, Any]:
-    """(a step on four replicas, parameters, state)."""
-    params = FOUR.place(PARAMS)
-    shapes = jax.eval_shape(FOUR.shard_map(optimizer.init, in_specs=P(), out_specs=P()), params)
-    specs = replica_specs(shapes, FOUR.axis)
-    state = jax.jit(FOUR.shard_map(optimizer.init, in_specs=P(), out_specs=specs))(params)
-    return FOUR.shard_map(step(optimizer), in_specs=(P(), specs, P(FOUR.axis)), out_specs=(P(), specs)), params, state
+def mapped(optimizer: Any, there: Replicas = FOUR) -> tuple[Any, Any, Any]:
+    """(a step on replicas, parameters, state)."""
+    params = there.place(PARAMS)
+    shapes = jax.eval_shape(there.shard_map(optimizer.init, in_specs=P(), out_specs=P()), params)
+    specs = replica_specs(shapes, there.axis)
+    state = jax.jit(there.shard_map(optimizer.init, in_specs=P(), out_specs=specs))(params)
+    return there.shard_map(step(optimizer), in_specs=(P(), specs, P(there.axis)), out_specs=(P(), specs)), params, state
 
 
 def trained(optimizer: Any, steps: int = 3) -> tuple[Any, Any]:
@@ -110,7 +110,7 @@ def test_parts_from_a_checkpoint_are_divided_anew_over_any_number_of_replicas() 
     _, state = trained(sharded(cross_replica(optax.adam(0.1)), least_elements=2))
     kept, whole = jax.device_get(state), unsharded(state)
     assert isinstance(kept[0].mu["w"].values, np.ndarray)
-    for there, each in ((FOUR, 8), (Replicas(devices=jax.devices("ipu")[:3]), 10)):
+    for there, each in ((FOUR, 8), (Replicas(3), 10)):
         again = there.place(kept)
         assert [shard.data.shape for shard in again[0].mu["w"].values.addressable_shards] == [(each,)] * there.count
         for one, other in zip(jax.tree.leaves(unsharded(again)), jax.tree.leaves(whole), strict=True):

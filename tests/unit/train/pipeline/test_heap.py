@@ -12,13 +12,16 @@ from pathlib import Path
 import pytest
 
 from tests.processes import run_python
+from tilestep.train.pipeline.compile import heap
 
-GIVES_BACK = """
-import ctypes, threading
+PROGRAM = """
+import ctypes, gc, importlib.util, sys, threading
 from pathlib import Path
-from tilestep.train.pipeline.compile.heap import give_back
 
-libc = ctypes.CDLL(None)
+spec = importlib.util.spec_from_file_location("heap", sys.argv[1])  # without the packages around it, which fill the heap
+heap = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(heap)
+libc = ctypes.PyDLL(None)
 libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
 
 def resident():
@@ -36,16 +39,9 @@ thread = threading.Thread(target=work)
 thread.start()
 thread.join()
 before = resident()
-assert give_back()
+heap.give_back()
 print(before - resident())
-"""
 
-HOLDS = """
-import ctypes, gc, sys
-from tilestep.train.pipeline.compile import heap
-
-libc = ctypes.PyDLL(None)
-libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
 SIZES = 984, 600, 200
 chunks = {size: [libc.malloc(size) for _ in range(4000)] for size in SIZES}
 scattered = {size: set(own[::2]) for size, own in chunks.items()}
@@ -62,48 +58,39 @@ def of_these():  # how many of what malloc gives lie between chunks in use
             libc.free(chunk)
     return counts
 
-if len(sys.argv) > 1:
-    heap.MOST_BYTES = int(sys.argv[1])
-before = of_these()
-pieces = heap.hold_pieces()
-held, count = of_these(), -1 if pieces is None else pieces.count
-del pieces
-gc.collect()
-print(*before, *held, *of_these(), count)
+for most in (1_000_000, heap.MOST_BYTES):  # of those 3.5 million
+    heap.MOST_BYTES = most
+    before = of_these()
+    pieces = heap.hold_pieces()
+    held, count = of_these(), -1 if pieces is None else pieces.count
+    del pieces
+    gc.collect()
+    print(*before, *held, *of_these(), count)
 """
 
+pytestmark = pytest.mark.process
 needs_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's malloc is what keeps it")
 
 
-@needs_glibc
-def test_what_a_thread_has_freed_goes_back_to_the_system() -> None:
-    result = run_python("-c", GIVES_BACK)
+def printed(**environment: str) -> tuple[int, list[list[int]]]:
+    """(Bytes that went back to the system; for two bounds: of 100 chunks of each size, how many lie between others before pieces are held,
+    meanwhile and afterwards, and how many are held, or -1)."""
+    result = run_python("-S", "-c", PROGRAM, heap.__file__, environ={"PYTHONMALLOC": "pymalloc", "PYTHONTRACEMALLOC": "0"} | environment)
     assert result.returncode == 0, result.stderr
-    assert int(result.stdout) > 40_000_000  # of 60 million bytes
-
-
-def held(*args: str, **environment: str) -> tuple[list[int], list[int], list[int], int]:
-    """Of 100 chunks of each size, how many lie between others: before pieces are held, meanwhile, afterwards; how many are held, or -1."""
-    result = run_python("-c", HOLDS, *args, environ={"PYTHONMALLOC": "pymalloc", "PYTHONTRACEMALLOC": "0"} | environment)
-    assert result.returncode == 0, result.stderr
-    found = list(map(int, result.stdout.split()))
-    return found[:3], found[3:6], found[6:9], found[9]
+    (back,), *found = [list(map(int, line.split())) for line in result.stdout.splitlines()]
+    return back, found
 
 
 @needs_glibc
-def test_small_pieces_are_held_until_nobody_refers_to_them() -> None:
-    before, meanwhile, after, count = held()
-    assert (before, meanwhile) == ([100] * 3, [0] * 3)
-    assert min(after) > 90  # the few that were freed last are given out first
-    assert 5900 < count < 40_000  # 6,000 of these sizes, and what importing has left
-
-
-@needs_glibc
-def test_a_heap_with_too_many_small_pieces_is_left_as_it_is() -> None:
-    before, meanwhile, after, count = held("1000000")  # bytes, of those 3.5 million
-    assert (before, count) == ([100] * 3, -1)
-    assert min(meanwhile) > 90
-    assert min(after) > 90
+def test_free_memory_goes_back_and_small_pieces_are_held_until_nobody_refers_to_them() -> None:
+    back, (too_many, all_of_them) = printed()
+    assert back > 40_000_000  # of 60 million that a thread has had
+    assert too_many[:3] == [100] * 3
+    assert too_many[9] == -1  # a heap with more than the bound is left as it is
+    assert min(too_many[3:9]) > 90  # the few that were freed last are given out first
+    assert all_of_them[3:6] == [0] * 3
+    assert min(*all_of_them[:3], *all_of_them[6:9]) > 90
+    assert 5900 < all_of_them[9] < 40_000  # 6,000 of these sizes, and what starting has left
 
 
 @needs_glibc
@@ -112,4 +99,4 @@ def test_another_malloc_is_left_alone(tmp_path: Path) -> None:
     source.write_text("#include <stddef.h>\nvoid *__libc_malloc(size_t);\nvoid *malloc(size_t size) { return __libc_malloc(size); }\n")
     compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
     subprocess.run([*shlex.split(compiler), "-shared", "-fPIC", "-o", library, source], check=True)
-    assert held(LD_PRELOAD=str(library))[3] == -1
+    assert [own[9] for own in printed(LD_PRELOAD=str(library))[1]] == [-1, -1]

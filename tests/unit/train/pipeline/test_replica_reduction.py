@@ -1,4 +1,4 @@
-"""What an update makes of the replicas' gradients, against NumPy, on emulated IPUs."""
+"""What an update makes of the replicas' gradients, against NumPy."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def clipped() -> Any:
 
 
 def trained(replicas: int, optimizer: Any = None, **options: Any) -> list[Any]:
-    """Two stages on one IPU for each replica."""
-    ipus = select_devices([replicas], platform="ipu")[0]
+    """Two stages on one device for each replica."""
+    devices = select_devices([replicas], platform="cpu")[0]
     optimizer = optax.sgd(RATE, momentum=0.9) if optimizer is None else optimizer
-    pipeline = Pipeline([dense, loss], optimizer, COUNT, replicas=replicas, devices=ipus, device_mapping=[0, 0], strict=False, **options)
+    pipeline = Pipeline([dense, loss], optimizer, COUNT, replicas=replicas, devices=devices, device_mapping=[0, 0], strict=False, **options)
     state = pipeline.init(PARAMS)
     for _ in range(UPDATES):
         state, _ = pipeline.step(state, data(replicas))
@@ -99,7 +99,7 @@ def test_a_pipeline_takes_the_sum_or_the_mean_of_its_replicas(replicas: int, red
 
 def accumulated(replicas: int, replica_reduction: Any, **options: Any) -> list[Any]:
     """Updates with `gradient_accumulation`."""
-    there = Replicas(devices=select_devices([replicas], platform="ipu")[0])
+    there = Replicas(devices=select_devices([replicas], platform="cpu")[0])
     optimizer = gradient_accumulation(
         optax.sgd(RATE, momentum=0.9), COUNT, reduction="running_mean", replica_reduction=replica_reduction, **options
     )
@@ -127,7 +127,7 @@ def test_accumulation_combines_replicas_once_for_each_update(replicas: int, shar
 
 @pytest.mark.parametrize("replica_reduction", ["sum", "mean", None])
 def test_accumulated_gradients_are_each_replica_s_own_unless_they_are_combined(replica_reduction: Any) -> None:
-    there = Replicas(devices=select_devices([2], platform="ipu")[0])
+    there = Replicas(devices=select_devices([2], platform="cpu")[0])
 
     def work(params: Any, x: Any) -> Any:
         _, found = accumulate_gradients(whole_loss, params, (x[:, 0],), replica_reduction=replica_reduction)

@@ -1,4 +1,4 @@
-"""A pipeline whose optimiser's state is divided within groups of its replicas, on emulated IPUs."""
+"""A pipeline whose optimiser's state is divided within groups of its replicas."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def loss(params: Any, x: Any) -> Any:
     return (dense(params, x) ** 2).mean()
 
 
-def pipeline(name: str, shard: Any, *, offload: bool = True) -> Pipeline:
-    """Two stages on one IPU, four times."""
-    ipus = select_devices([4], platform="ipu")[0]
+def pipeline(name: str, shard: Any, *, offload: bool = True, platform: str = "ipu") -> Pipeline:
+    """Two stages on one device, four times."""
+    devices = select_devices([4], platform=platform)[0]
     options: Any = {"device_mapping": [0, 0], "strict": False, "offload_optimizer_state": offload}
-    return Pipeline([dense, loss], OPTIMIZERS[name], COUNT, replicas=REPLICAS, devices=ipus, shard_optimizer_state=shard, **options)
+    return Pipeline([dense, loss], OPTIMIZERS[name], COUNT, replicas=REPLICAS, devices=devices, shard_optimizer_state=shard, **options)
 
 
 @functools.cache
@@ -65,7 +65,10 @@ def trained(name: str, text: str) -> Trained:
 
 @pytest.mark.parametrize(
     ("name", "texts"),
-    [("adam", ("1", "2", "4", "True")), ("clipped", ("2", "4")), pytest.param("clipped", ("1", "True"), marks=pytest.mark.slow)],
+    [
+        ("adam", ("2", "True")),
+        *(pytest.param(*both, marks=pytest.mark.slow) for both in (("adam", ("1", "4")), ("clipped", ("1", "2", "4", "True")))),
+    ],
 )
 def test_values_are_those_without_division_and_groups_have_copies(name: str, texts: tuple[str, ...]) -> None:
     whole = trained(name, "False")
@@ -82,28 +85,25 @@ def test_values_are_those_without_division_and_groups_have_copies(name: str, tex
                 np.testing.assert_array_equal(part, parts[replica % members])
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", ["adam", pytest.param("clipped", marks=pytest.mark.slow)])
 def test_a_larger_part_takes_longer_to_the_host_and_all_has_a_price(name: str) -> None:
-    whole, two, four = (trained(name, text) for text in ("False", "2", "4"))
+    whole, two, four = (trained(name, text) for text in ("False", "2", "True"))
     assert four.cycles("host-call") < two.cycles("host-call") < whole.cycles("host-call")
     # Of n gradients a replica sends 3n/4 to be scattered and 3n/4 to be gathered, or 3 times n/2: as much. Those that are summed whole are
     # not scattered.
     assert 0 < two.cycles("collective") <= four.cycles("collective")
-    if name == "adam":
-        assert two.cycles("host-call") < trained(name, "1").cycles("host-call") <= whole.cycles("host-call")
-        assert trained(name, "True").cycles("collective") == four.cycles("collective")
     assert (name == "clipped") == (two.cycles("collective") < four.cycles("collective"))
     assert {program.fallback_ops for program in two.profile.profile.programs} == {()}
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_a_state_of_another_group_size_is_refused_and_divided_anew(name: str) -> None:
-    made = pipeline(name, 2, offload=False)
-    state = pipeline(name, shard=True, offload=False).init(PARAMS)
+    made = pipeline(name, 2, offload=False, platform="cpu")
+    state = pipeline(name, shard=True, offload=False, platform="cpu").init(PARAMS)
     with pytest.raises(ValueError, match="optimiser's state has group_size None, but the optimiser has 2: give it the state's"):
         made.step(state, DATA)
     expected, _ = made.step(made.init(PARAMS), DATA)
-    state = pipeline(name, shard=True, offload=False).init(PARAMS)
+    state = pipeline(name, shard=True, offload=False, platform="cpu").init(PARAMS)
 
     def anew(node: Any) -> Any:
         if not isinstance(node, Shard):

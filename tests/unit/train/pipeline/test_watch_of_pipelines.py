@@ -135,11 +135,9 @@ REDUCED: list[Any] = [  # options with which totals take other ways
 @pytest.mark.parametrize(
     ("options", "watch"),
     [
-        ({"pipeline_schedule": "grouped"}, ALL),
-        ({"pipeline_schedule": "grouped"}, SOME),
+        ({"pipeline_schedule": "grouped", "recompute": "full"}, ALL),
         ({"pipeline_schedule": "interleaved", "reduction": "running_mean"}, ALL),
-        ({"pipeline_schedule": "sequential", "device_mapping": [0, [0, 0], 0, 0]}, ALL),
-        ({"recompute": "full"}, ALL),
+        pytest.param({"pipeline_schedule": "sequential", "device_mapping": [0, [0, 0], 0, 0]}, ALL, marks=pytest.mark.slow),
         *((options, SOME) for options in REDUCED),
         *(pytest.param(options, ALL, marks=pytest.mark.slow) for options in REDUCED),
     ],
@@ -343,7 +341,7 @@ def lowered(pipeline: Pipeline, params: Any, elements: Any) -> list[str]:
     return programs
 
 
-@pytest.mark.parametrize("options", [{}, {"pipeline_schedule": "zero_bubble", "recompute": "full"}, {"replicas": 2}], ids=str)
+@pytest.mark.parametrize("options", [{"pipeline_schedule": "zero_bubble", "recompute": "full"}, {"replicas": 2}], ids=str)
 def test_without_a_watch_programs_are_those_without_marks(options: Any) -> None:
     params = [{"table": np.ones((11, WIDTH), np.float32)}, {"w": np.eye(WIDTH, dtype=np.float32), "b": np.ones(WIDTH, np.float32)}]
     params.append({"w": np.ones((WIDTH, CLASSES), np.float32)})

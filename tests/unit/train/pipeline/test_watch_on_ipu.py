@@ -48,7 +48,11 @@ def step(stage: Any, device: str, watch: Any, **options: Any) -> tuple[Any, Any]
     return given, profile.profile
 
 
-OPTIONS: list[Any] = [{}, {"pipeline_schedule": "zero_bubble"}, {"pipeline_schedule": "stale"}, {"offload_activations": True}]
+OPTIONS: list[Any] = [
+    {"pipeline_schedule": "zero_bubble"},
+    {"pipeline_schedule": "stale"},
+    *(pytest.param(options, marks=pytest.mark.slow) for options in ({}, {"offload_activations": True})),
+]
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -61,7 +65,7 @@ def test_values_are_those_of_the_cpu(options: Any) -> None:
         np.testing.assert_allclose(given.values[key], value, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("options", OPTIONS[:2], ids=str)
+@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[2]], ids=str)
 def test_marks_without_a_watch_take_no_cycles_and_a_watch_takes_some(options: Any) -> None:
     _, plain = step(plain_first, "ipu", None, **options)
     _, marked = step(first, "ipu", None, **options)

@@ -15,6 +15,7 @@ import pytest
 from tilestep.train.processes import acceptor
 from tilestep.train.processes.acceptor import Acceptor, HandshakeError, Reply
 
+pytestmark = pytest.mark.process  # it listens at ports
 LIMIT_WALL_S = 20.0
 
 

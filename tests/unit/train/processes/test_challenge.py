@@ -13,6 +13,7 @@ from tilestep.train.processes import challenge
 from tilestep.train.processes.acceptor import Acceptor
 from tilestep.train.processes.challenge import connect, handshake_with, receive_exactly
 
+pytestmark = pytest.mark.process  # it listens at ports
 SECRET = b"the program's"
 LIMIT_WALL_S = 20.0
 

@@ -16,6 +16,7 @@ from tilestep.train.processes import acceptor, challenge, waiting
 from tilestep.train.processes.check_in import FRAME, HELLO, TITLE, CheckInServer, Member, check_in, report_mistake
 from tilestep.train.processes.waiting import Waiting
 
+pytestmark = pytest.mark.process  # it listens at ports
 LIMIT_WALL_S = 20.0
 JUNK = (
     b"",

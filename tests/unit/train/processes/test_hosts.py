@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import socket
-from typing import Any
-
 import pytest
 
 from tilestep.train.processes import hosts
 
-ELSEWHERE = "192.0.2.77"  # of documentation (RFC 5737)
-
-
-@pytest.fixture
-def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
-    """The addresses of names. Others have none."""
-    found: dict[str, list[str]] = {}
-
-    def getaddrinfo(host: str, *_: Any, **__: Any) -> list[Any]:
-        if host not in found:
-            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-        return [(socket.AF_INET6 if ":" in address else socket.AF_INET, 1, 6, "", (address, 0)) for address in found[host]]
-
-    monkeypatch.setattr(hosts.socket, "getaddrinfo", getaddrinfo)
-    return found
+pytestmark = pytest.mark.process  # it listens at ports
+ELSEWHERE = "198.51.100.77"  # of documentation (RFC 5737)
+UNKNOWN = "fe80::1%nowhere"  # has no address, and nobody is asked for it
 
 
 @pytest.mark.parametrize(
@@ -48,39 +33,37 @@ def test_what_is_no_address_is_refused(address: str) -> None:
         hosts.split(address)
 
 
-def test_process_0_listens_at_the_coordinators_address_if_it_has_it(names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    names |= {"localhost": ["::1", "127.0.0.1"], "host0": ["127.0.1.1"], "far": [ELSEWHERE]}
+def test_process_0_listens_at_the_coordinators_address_if_it_has_it() -> None:
     assert hosts.host_of_process_0("localhost") == "127.0.0.1"
-    assert hosts.host_of_process_0("host0") == "127.0.1.1"
-    with monkeypatch.context() as patched:
-        patched.setattr(hosts, "source_address", lambda host, port: "10.0.0.5" if host == "far" else None)
-        assert hosts.host_of_process_0("far") == "10.0.0.5"
-        with pytest.raises(OSError, match="Name or service not known"):
-            hosts.host_of_process_0("unknown")
-        patched.setattr(hosts, "source_address", lambda host, port: None)
-        with pytest.raises(OSError, match=f"this machine reaches no address of far \\({ELSEWHERE}\\)"):
-            hosts.host_of_process_0("far")
+    assert hosts.host_of_process_0("127.0.1.1") == "127.0.1.1"
+    with pytest.raises(OSError, match="Name or service not known"):
+        hosts.host_of_process_0(UNKNOWN)
 
 
-def test_loopback_is_reached_from_loopback(names: dict[str, list[str]]) -> None:
-    names |= {"localhost": ["127.0.0.1"], "host0": ["127.0.1.1"]}
-    for name in names:
-        found = hosts.source_address(name, 1234)
-        assert found is not None
-        assert hosts.is_loopback(found)
-    assert hosts.source_address("unknown", 1234) is None
+@pytest.mark.parametrize("source", [None, "10.0.0.5"])
+def test_else_it_listens_where_it_reaches_that_from(source: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hosts, "source_address", lambda host, port: source if host == ELSEWHERE else None)  # a network of another kind
+    if source is not None:
+        assert hosts.host_of_process_0(ELSEWHERE) == source
+    else:
+        with pytest.raises(OSError, match=f"this machine reaches no address of {ELSEWHERE} \\({ELSEWHERE}\\)"):
+            hosts.host_of_process_0(ELSEWHERE)
 
 
-def test_without_start_processes_it_is_by_jaxs_coordinator(names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
-    names |= {"localhost": ["127.0.0.1"]}
+def test_an_address_is_reached_from_one_of_this_machine_or_from_none() -> None:
+    assert hosts.source_address("localhost", 1234) == "127.0.0.1"
+    assert hosts.is_loopback(hosts.source_address("127.0.1.1", 1234) or "")
+    assert hosts.source_address(UNKNOWN, 1234) is None
+    assert hosts.source_address("255.255.255.255", 1234) is None  # a socket must ask for leave to send to all
+
+
+def test_without_start_processes_it_is_by_jaxs_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts, "_chosen", [])
-    monkeypatch.setattr(hosts, "coordinator_address", lambda: "localhost:1234")
-    assert hosts.listening_host() == "127.0.0.1"
-    monkeypatch.setattr(hosts, "coordinator_address", lambda: "unknown:1234")
-    assert hosts.listening_host() == hosts.LOOPBACK
+    for coordinator, found in (("localhost:1234", "127.0.0.1"), (f"{UNKNOWN}:1234", hosts.LOOPBACK)):
+        monkeypatch.setattr(hosts, "coordinator_address", lambda coordinator=coordinator: coordinator)
+        assert hosts.listening_host() == found
     monkeypatch.setattr(hosts, "coordinator_address", lambda: None)
-    monkeypatch.setattr(hosts, "source_address", lambda *_: "10.0.0.5")
-    assert hosts.listening_host() == "10.0.0.5"
+    assert hosts.listening_host() == (hosts.source_address("192.0.2.1", 9) or hosts.LOOPBACK)
     hosts.choose("10.0.0.6")
     assert hosts.listening_host() == "10.0.0.6"
 
@@ -89,41 +72,31 @@ def test_without_start_processes_it_is_by_jaxs_coordinator(names: dict[str, list
     ("listen_host", "coordinator", "words"),
     [
         ("0.0.0.0", None, "which is all addresses: name one"),
-        ("::", "host0", "which is all addresses: name one"),
-        (ELSEWHERE, "host0", "which is no address of this machine"),
-        ("unknown", "host0", "which is no address of this machine .*Name or service not known"),
-        ("127.0.0.1", "far", "which processes that reach process 0 at far cannot reach"),
-        ("own", "localhost", "but coordinator_address is on localhost, so that all processes are on this machine"),
-        ("own", "127.0.0.1", "but coordinator_address is on 127.0.0.1"),
-        ("own", "::1", "but coordinator_address is on ::1"),
+        ("::", "127.0.1.1", "which is all addresses: name one"),
+        (ELSEWHERE, "127.0.1.1", "which is no address of this machine"),
+        (UNKNOWN, "127.0.1.1", "which is no address of this machine .*Name or service not known"),
+        ("127.0.0.1", ELSEWHERE, f"which processes that reach process 0 at {ELSEWHERE} cannot reach"),
     ],
 )
-def test_a_listen_host_that_does_not_fit_is_refused(
-    names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, listen_host: str, coordinator: str | None, words: str
-) -> None:
-    names |= {name: [name] for name in ("0.0.0.0", "::", "127.0.0.1", ELSEWHERE)} | {"far": [ELSEWHERE], "own": ["10.0.0.5"]}
-    monkeypatch.setattr(hosts, "is_on_this_machine", lambda address: address != ELSEWHERE)
+def test_a_listen_host_that_does_not_fit_is_refused(listen_host: str, coordinator: str | None, words: str) -> None:
     with pytest.raises(ValueError, match=f"listen_host is '{listen_host}'.*{words}"):
         hosts.require_listen_host(listen_host, coordinator)
 
 
-@pytest.mark.parametrize(
-    ("listen_host", "coordinator", "found"),
-    [
-        ("own", "host0", "10.0.0.5"),
-        ("own", "unknown", "10.0.0.5"),
-        ("own", None, "10.0.0.5"),
-        ("127.0.0.1", "localhost", "127.0.0.1"),
-        ("127.0.0.1", "host0", "127.0.0.1"),
-        ("127.0.0.1", "unknown", "127.0.0.1"),
-    ],
-)
-def test_a_listen_host_is_an_address(
-    names: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, listen_host: str, coordinator: str | None, found: str
-) -> None:
-    names |= {"127.0.0.1": ["127.0.0.1"], "localhost": ["127.0.0.1"], "host0": ["127.0.1.1"], "own": ["10.0.0.5"]}
-    monkeypatch.setattr(hosts, "is_on_this_machine", lambda _: True)
-    assert hosts.require_listen_host(listen_host, coordinator) == found
+def test_a_listen_host_is_an_address() -> None:
+    for coordinator in ("localhost", "127.0.1.1", UNKNOWN):  # the last one may have an address later
+        assert hosts.require_listen_host("127.0.0.1", coordinator) == "127.0.0.1"
+
+
+def test_a_listen_host_of_a_network_is_not_for_a_coordinator_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = "10.0.0.5"
+    monkeypatch.setattr(hosts, "is_on_this_machine", lambda address: address == own)  # a machine of a network
+    for coordinator in ("host0", UNKNOWN, ELSEWHERE, None):
+        assert hosts.require_listen_host(own, coordinator) == own
+    for coordinator in ("localhost", "a.localhost", "127.0.0.1", "::1"):
+        words = f"listen_host is '{own}', but coordinator_address is on {coordinator}, so that all processes are on this machine"
+        with pytest.raises(ValueError, match=words):
+            hosts.require_listen_host(own, coordinator)
 
 
 def test_an_address_is_this_machines_or_not() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tilestep.train.processes.messages import DEEPEST, LONGEST_BYTES, decode, encode
@@ -24,6 +24,8 @@ VALUES = st.recursive(
     lambda values: st.lists(values) | st.lists(values).map(tuple) | st.dictionaries(KEYS, values),
     max_leaves=30,
 )
+
+FEW = settings(max_examples=25)
 
 
 def shown(value: Any) -> Any:
@@ -39,6 +41,7 @@ def shown(value: Any) -> Any:
             return type(value).__name__, value
 
 
+@FEW
 @given(VALUES)
 @example("a lone \udcff surrogate")
 @example([0, -1, 127, 128, -128, -129, 255, 256, 2**63, -(2**63)])
@@ -49,6 +52,7 @@ def test_a_value_arrives_as_it_was(value: Any) -> None:
     assert shown(decode(encode(value))) == shown(value)
 
 
+@FEW
 @given(st.binary() | VALUES.map(pickle.dumps))
 @example(b"")
 @example(b"d" + b"\xff" * 4)
@@ -70,6 +74,7 @@ def require_refused_or_a_value(data: bytes) -> None:
     assert shown(decode(encode(value))) == shown(value)
 
 
+@FEW
 @given(VALUES, st.data())
 def test_changed_bytes_are_refused_or_carry_another_value(value: Any, data: st.DataObject) -> None:
     message = bytearray(encode(value))
@@ -78,6 +83,7 @@ def test_changed_bytes_are_refused_or_carry_another_value(value: Any, data: st.D
     require_refused_or_a_value(bytes(message))
 
 
+@FEW
 @given(VALUES, st.data())
 def test_a_message_that_is_cut_off_or_goes_on_is_refused(value: Any, data: st.DataObject) -> None:
     message = encode(value)

@@ -1,4 +1,4 @@
-"""A rendezvous: each process receives the values of all. Each process is a thread here."""
+"""A rendezvous: each process receives the values of all. Each process is a thread here, and `Broadcast` is in place of JAX's collective."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from tilestep.train.processes import acceptor, challenge, hosts, rendezvous
 from tilestep.train.processes.messages import encode
 from tilestep.train.processes.rendezvous import Rendezvous
 
+pytestmark = pytest.mark.process  # it listens at ports
 LIMIT_WALL_S = 20.0
 
 
 class Broadcast:
-    """What process 0 says, for all: in place of JAX's collective."""
+    """What process 0 says, for all."""
 
     def __init__(self) -> None:
         self.said = np.zeros(0, np.uint8)
@@ -43,10 +44,8 @@ class Broadcast:
 
 @pytest.fixture
 def broadcast(monkeypatch: pytest.MonkeyPatch) -> Broadcast:
-    found = Broadcast()
-    monkeypatch.setattr(rendezvous, "broadcast", found)
-    monkeypatch.setattr(hosts, "listening_host", lambda: hosts.LOOPBACK)
-    return found
+    monkeypatch.setattr(hosts, "_chosen", [hosts.LOOPBACK])  # where it listens
+    return Broadcast()
 
 
 @pytest.fixture
@@ -55,8 +54,8 @@ def threads() -> Iterator[ThreadPoolExecutor]:
         yield found
 
 
-def connected(threads: ThreadPoolExecutor, count: int) -> list[Rendezvous]:
-    made = [threads.submit(Rendezvous, me, count) for me in range(count)]
+def connected(threads: ThreadPoolExecutor, broadcast: Broadcast, count: int) -> list[Rendezvous]:
+    made = [threads.submit(Rendezvous, me, count, broadcast=broadcast) for me in range(count)]
     return [future.result(LIMIT_WALL_S) for future in made]
 
 
@@ -66,18 +65,16 @@ def outcomes(threads: ThreadPoolExecutor, calls: list[Callable[[], Any]]) -> lis
     return [future.exception(LIMIT_WALL_S) or future.result() for future in started]
 
 
-@pytest.mark.usefixtures("broadcast")
-def test_all_hear_what_each_has_said(threads: ThreadPoolExecutor) -> None:
-    made = connected(threads, 3)
+def test_all_hear_what_each_has_said(threads: ThreadPoolExecutor, broadcast: Broadcast) -> None:
+    made = connected(threads, broadcast, 3)
     for turn in range(2):
         said = outcomes(threads, [lambda one=one, turn=turn: one.all_gather((one.me, turn)) for one in made])
         assert said == [[(process, turn) for process in range(3)]] * 3
 
 
-@pytest.mark.usefixtures("broadcast")
 @pytest.mark.parametrize("process", [0, 1])
-def test_what_cannot_be_written_is_refused_before_anything_is_said(threads: ThreadPoolExecutor, process: int) -> None:
-    made = connected(threads, 2)
+def test_what_cannot_be_written_is_refused_before_anything_is_said(threads: ThreadPoolExecutor, broadcast: Broadcast, process: int) -> None:
+    made = connected(threads, broadcast, 2)
 
     class Local:
         pass
@@ -87,22 +84,23 @@ def test_what_cannot_be_written_is_refused_before_anything_is_said(threads: Thre
     assert outcomes(threads, [lambda one=one: one.all_gather(one.me) for one in made]) == [[0, 1]] * 2
 
 
-@pytest.mark.usefixtures("broadcast")
 @pytest.mark.parametrize("process", [0, 1])
-def test_what_is_no_message_is_an_error_in_all_and_they_go_on(
-    threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, process: int
-) -> None:
-    made = connected(threads, 2)
-    with monkeypatch.context() as patched:
-        patched.setattr(rendezvous.messages, "encode", lambda value, **_: b"junk" if value == "this" else encode(value))
-        said = outcomes(threads, [lambda one=one: one.all_gather("this" if one.me == process else None) for one in made])
+def test_what_is_no_message_is_an_error_in_all_and_they_go_on(threads: ThreadPoolExecutor, broadcast: Broadcast, process: int) -> None:
+    made = connected(threads, broadcast, 2)
+
+    def junk() -> Any:
+        """As `all_gather` does with a message."""
+        one = made[process]
+        found = one._collect(b"junk") if process == 0 else one._exchange(b"junk")
+        return [one._decoded(number, answer) for number, answer in enumerate(found)]
+
+    said = outcomes(threads, [junk if one.me == process else lambda one=one: one.all_gather(None) for one in made])
     for error in said:
         assert isinstance(error, ValueError)
         assert re.fullmatch(rf"process {process} \(pid .*\) has sent no message: byte 0 is b'j'.*; all processes must run .*", str(error))
     assert outcomes(threads, [lambda one=one: one.all_gather(one.me) for one in made]) == [[0, 1]] * 2
 
 
-@pytest.mark.usefixtures("broadcast")
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
@@ -118,8 +116,10 @@ def test_what_is_no_message_is_an_error_in_all_and_they_go_on(
         (pickle.dumps([pickle.dumps(None)] * 2), "has sent no message"),
     ],
 )
-def test_process_0_is_not_understood_if_it_says_anything_else(threads: ThreadPoolExecutor, answer: bytes, words: str) -> None:
-    hub, member = connected(threads, 2)
+def test_process_0_is_not_understood_if_it_says_anything_else(
+    threads: ThreadPoolExecutor, broadcast: Broadcast, answer: bytes, words: str
+) -> None:
+    hub, member = connected(threads, broadcast, 2)
     hub_end = threads.submit(hub.connections[1].send_bytes, answer)
     (error,) = outcomes(threads, [lambda: member.all_gather(None)])
     assert isinstance(error, ProcessFailedError)
@@ -129,9 +129,8 @@ def test_process_0_is_not_understood_if_it_says_anything_else(threads: ThreadPoo
     hub_end.exception(LIMIT_WALL_S)  # its message may not have gone through
 
 
-@pytest.mark.usefixtures("broadcast")
-def test_a_message_beyond_the_bound_is_not_read(threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
-    hub, member = connected(threads, 2)
+def test_a_message_beyond_the_bound_is_not_read(threads: ThreadPoolExecutor, broadcast: Broadcast, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub, member = connected(threads, broadcast, 2)
     monkeypatch.setattr(rendezvous.messages, "LONGEST_BYTES", 100)
     member.connections[0].send_bytes(bytes(101))
     for _ in range(2):
@@ -139,10 +138,9 @@ def test_a_message_beyond_the_bound_is_not_read(threads: ThreadPoolExecutor, mon
             hub.all_gather(None)
 
 
-@pytest.mark.usefixtures("broadcast")
 @pytest.mark.parametrize("size", [1, 1_000_000])  # of what is said: more than a connection takes at once
-def test_who_speaks_after_a_process_has_gone_hears_which(threads: ThreadPoolExecutor, size: int) -> None:
-    made = connected(threads, 3)
+def test_who_speaks_after_a_process_has_gone_hears_which(threads: ThreadPoolExecutor, broadcast: Broadcast, size: int) -> None:
+    made = connected(threads, broadcast, 3)
     made[2].close()
     (first,) = outcomes(threads, [lambda: made[0].all_gather("x" * size)])
     (second,) = outcomes(threads, [lambda: made[1].all_gather("x" * size)])
@@ -155,12 +153,9 @@ def test_who_speaks_after_a_process_has_gone_hears_which(threads: ThreadPoolExec
             one.all_gather("again")
 
 
-@pytest.mark.usefixtures("broadcast")
 @pytest.mark.parametrize("victim", [0, 1])
-def test_who_is_interrupted_meets_no_more_and_the_others_hear_of_it(
-    threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, victim: int
-) -> None:
-    made = connected(threads, 2)
+def test_who_is_interrupted_meets_no_more_and_the_others_hear_of_it(threads: ThreadPoolExecutor, broadcast: Broadcast, victim: int) -> None:
+    made = connected(threads, broadcast, 2)
 
     class Interrupted(dict[int, Any]):
         """Connections that a Ctrl-C keeps from use."""
@@ -171,10 +166,11 @@ def test_who_is_interrupted_meets_no_more_and_the_others_hear_of_it(
         def __getitem__(self, process: int) -> Any:
             raise KeyboardInterrupt
 
-    with monkeypatch.context() as patched:
-        patched.setattr(made[victim], "connections", Interrupted(made[victim].connections))
-        with pytest.raises(KeyboardInterrupt):
-            made[victim].all_gather(None)
+    connections, made[victim].connections = made[victim].connections, Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        made[victim].all_gather(None)
+    for connection in connections.values():
+        connection.close()
     with pytest.raises(ProcessFailedError, match=rf"process {victim} \(.* was interrupted during a rendezvous"):
         made[victim].all_gather(None)
     with pytest.raises(ProcessFailedError, match=rf"process {victim} \(.* is gone"):
@@ -182,11 +178,11 @@ def test_who_is_interrupted_meets_no_more_and_the_others_hear_of_it(
 
 
 def test_who_does_not_know_the_secret_is_not_heard(threads: ThreadPoolExecutor, broadcast: Broadcast) -> None:
-    hub = threads.submit(Rendezvous, 0, 2)
+    hub = threads.submit(Rendezvous, 0, 2, broadcast=broadcast)
     broadcast(np.frombuffer(b" ", np.uint8))  # waits until process 0 is there
     with pytest.raises(OSError, match=r"ended|reset"):
         challenge.connect(*broadcast.address, rendezvous.PURPOSE, bytes(32), 1)
-    member = threads.submit(Rendezvous, 1, 2)
+    member = threads.submit(Rendezvous, 1, 2, broadcast=broadcast)
     made = [hub.result(LIMIT_WALL_S), member.result(LIMIT_WALL_S)]
     assert outcomes(threads, [lambda one=one: one.all_gather(one.me) for one in made]) == [[0, 1]] * 2
 
@@ -194,14 +190,14 @@ def test_who_does_not_know_the_secret_is_not_heard(threads: ThreadPoolExecutor, 
 def test_strangers_keep_nobody_waiting(threads: ThreadPoolExecutor, broadcast: Broadcast, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some say nothing, some begin to greet, some end; none of them is waited for."""
     monkeypatch.setattr(acceptor, "HANDSHAKE_WALL_S", 10 * LIMIT_WALL_S)
-    hub = threads.submit(Rendezvous, 0, 3)
+    hub = threads.submit(Rendezvous, 0, 3, broadcast=broadcast)
     broadcast(np.frombuffer(b" ", np.uint8))
     strangers = [socket.create_connection(broadcast.address, timeout=LIMIT_WALL_S) for _ in range(100)]
     for number, stranger in enumerate(strangers):
         stranger.sendall((challenge.TITLE + bytes(32))[: number % 48])
         if number % 5 == 0:
             stranger.close()
-    members = [threads.submit(Rendezvous, me, 3) for me in (1, 2)]
+    members = [threads.submit(Rendezvous, me, 3, broadcast=broadcast) for me in (1, 2)]
     made = [future.result(LIMIT_WALL_S) for future in (hub, *members)]
     for stranger in strangers:
         stranger.close()
@@ -209,20 +205,20 @@ def test_strangers_keep_nobody_waiting(threads: ThreadPoolExecutor, broadcast: B
 
 
 def test_who_does_not_come_is_named(threads: ThreadPoolExecutor, broadcast: Broadcast, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rendezvous, "CONNECT_WALL_S", 0.5)
-    hub = threads.submit(Rendezvous, 0, 4)
+    monkeypatch.setattr(rendezvous, "CONNECT_WALL_S", 2.0)
+    hub = threads.submit(Rendezvous, 0, 4, broadcast=broadcast)
     broadcast(np.frombuffer(b" ", np.uint8))
-    came = threads.submit(Rendezvous, 2, 4)
+    came = threads.submit(Rendezvous, 2, 4, broadcast=broadcast)
     error, other = hub.exception(LIMIT_WALL_S), came.exception(LIMIT_WALL_S)
     assert isinstance(error, ProcessFailedError)
-    assert str(error) == "process 1 (on an unknown machine) has not come to the rendezvous of 4 processes within 0.5 s; missing, too: 3"
+    assert str(error) == "process 1 (on an unknown machine) has not come to the rendezvous of 4 processes within 2 s; missing, too: 3"
     assert error.process == 1
     assert isinstance(other, ProcessFailedError)
     assert str(other).endswith("is gone: it has ended, or was killed")
 
 
 def test_a_rendezvous_is_where_this_process_listens_and_nowhere_else(threads: ThreadPoolExecutor, broadcast: Broadcast) -> None:
-    made = connected(threads, 2)
+    made = connected(threads, broadcast, 2)
     assert broadcast.address[0] == made[0].host() == made[1].host() == hosts.LOOPBACK
     with pytest.raises(ConnectionRefusedError):  # all have come
         socket.create_connection(broadcast.address)
@@ -235,7 +231,7 @@ def test_nobody_is_taken_for_process_0_who_does_not_know_the_secret(
     with socket.create_server(("127.0.0.1", 0)) as server:
         said = bytes(range(1, 33)) + hosts.join(*server.getsockname()).encode()
         broadcast(np.frombuffer(said.ljust(rendezvous.ADDRESS_BYTES), np.uint8))
-        member = threads.submit(Rendezvous, 1, 2)
+        member = threads.submit(Rendezvous, 1, 2, broadcast=broadcast)
         connection, _ = server.accept()
         with connection:
             connection.sendall(bytes(64))

@@ -24,6 +24,7 @@ RUN_WATCHDOG = Path(watchdog.__file__).with_name("run_watchdog.py")
 TOKEN = "the program's"
 MOST_FILES = 40  # that a watchdog under a flood may have open
 LIMIT_WALL_S = 30.0
+pytestmark = pytest.mark.process
 STRANGERS = (
     b'{"kind": "hello", "token": "\\ud800"}\n',
     b'{"kind": "verdict", "text": "process 1 died", "first": 1}\n',
@@ -108,7 +109,7 @@ class Hub:
 
 @contextmanager
 def started(**settings: Any) -> Iterator[Hub]:
-    """A watchdog, which watches nobody that it could end."""
+    """A watchdog, which watches nobody that it could end. It starts without packages, so it imports the standard library alone."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         settings |= {"process": 0, "count": 2, "pid": 0, "token": TOKEN, "listener": listener.fileno()}
         process = subprocess.Popen(
@@ -128,12 +129,6 @@ def started(**settings: Any) -> Iterator[Hub]:
         pipe.close()
 
 
-@pytest.fixture
-def hub() -> Iterator[Hub]:
-    with started(timeout_s=60.0) as found:
-        yield found
-
-
 def send(connection: socket.socket, **message: Any) -> None:
     connection.sendall(json.dumps(message).encode() + b"\n")
 
@@ -149,46 +144,34 @@ def heard(connection: socket.socket) -> bytes:
     return found
 
 
-def test_a_stranger_is_not_heeded_and_hears_nothing_and_a_process_is(hub: Hub) -> None:
-    for stranger in STRANGERS:
-        with hub.knock(stranger) as connection:
-            assert heard(connection) == b"", stranger
-    with hub.join() as other:
-        hub.require_ends_well(other)
+def test_a_watchdog_hears_the_other_process_and_nobody_else() -> None:
+    with started(timeout_s=60.0) as hub:
+        assert TOKEN.encode() not in Path(f"/proc/{hub.process.pid}/cmdline").read_bytes()
+        for stranger in STRANGERS:
+            with hub.knock(stranger) as connection:
+                assert heard(connection) == b"", stranger
+        for process in (0, 2, 2**32 - 1):  # numbers that there are not
+            with pytest.raises(OSError, match=r"ended|reset"):
+                hub.join(process)
+        with hub.join() as other:
+            for odd in ODD:  # no message
+                other.sendall(odd)
+            with hub.join() as second:  # who comes later by the same number
+                send(second, kind="end", how="died", at=0.0)
+            with connect("127.0.0.1", hub.port, watchdog.PURPOSE, TOKEN.encode(), 1):
+                pass  # one that has said nothing
+            hub.require_ends_well(other)
 
 
-def test_what_a_process_says_that_is_no_message_is_passed_over(hub: Hub) -> None:
-    with hub.join() as other:
-        for odd in ODD:
-            other.sendall(odd)
-        hub.require_ends_well(other)
-
-
-@pytest.mark.parametrize("process", [0, 2, 2**32 - 1])
-def test_a_process_that_there_is_not_is_refused(hub: Hub, process: int) -> None:
-    with pytest.raises(OSError, match=r"ended|reset"):
-        hub.join(process)
-    with hub.join() as other:
-        hub.require_ends_well(other)
-
-
-def test_who_comes_by_the_same_number_later_is_passed_over(hub: Hub) -> None:
-    with hub.join() as other:
-        with hub.join() as second:
-            send(second, kind="end", how="died", at=0.0)
-        with connect("127.0.0.1", hub.port, watchdog.PURPOSE, TOKEN.encode(), 1):
-            pass  # one that has said nothing
-        hub.require_ends_well(other)
-
-
-def test_a_process_comes_in_under_a_flood_of_connections_and_leaves_in_one(hub: Hub) -> None:
-    resource.prlimit(hub.process.pid, resource.RLIMIT_NOFILE, (MOST_FILES, MOST_FILES))
-    flood = [hub.knock(b"t" * (n % 3)) for n in range(200)]
-    with hub.join() as other:
-        flood += [hub.knock(b"t") for _ in range(200)]
-        hub.require_ends_well(other)
-    for connection in flood:
-        connection.close()
+def test_a_process_comes_in_under_a_flood_of_connections_and_leaves_in_one() -> None:
+    with started(timeout_s=60.0) as hub:
+        resource.prlimit(hub.process.pid, resource.RLIMIT_NOFILE, (MOST_FILES, MOST_FILES))
+        flood = [hub.knock(b"t" * (n % 3)) for n in range(200)]
+        with hub.join() as other:
+            flood += [hub.knock(b"t") for _ in range(200)]
+            hub.require_ends_well(other)
+        for connection in flood:
+            connection.close()
 
 
 @pytest.mark.slow
@@ -215,8 +198,8 @@ def test_a_process_that_never_comes_is_named() -> None:
     ],
     ids=["told late", "follows", "in order"],
 )
-def test_who_ended_first_is_named_whoever_is_heard_first(hub: Hub, own: str, ago_s: float, other: dict[str, str], first: int) -> None:
-    with hub.join() as connection:
+def test_who_ended_first_is_named_whoever_is_heard_first(own: str, ago_s: float, other: dict[str, str], first: int) -> None:
+    with started(timeout_s=60.0) as hub, hub.join() as connection:
         send(connection, kind="end", at=time.time() - 0.5, **other)
         hub.say(f"error {time.time() - ago_s:.6f} {own}\n")
         assert hub.process.stdin is not None
@@ -224,14 +207,3 @@ def test_who_ended_first_is_named_whoever_is_heard_first(hub: Hub, own: str, ago
         messages = [json.loads(line) for line in connection.makefile("rb")]
     (verdict,) = [message for message in messages if message["kind"] == "verdict"]
     assert verdict["first"] == first
-
-
-def test_nobody_sees_the_token(hub: Hub) -> None:
-    assert TOKEN.encode() not in Path(f"/proc/{hub.process.pid}/cmdline").read_bytes()
-
-
-def test_a_watchdog_imports_nothing_but_the_standard_library() -> None:
-    ended = subprocess.run(
-        [sys.executable, "-I", "-S", str(RUN_WATCHDOG)], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-    )
-    assert (ended.returncode, ended.stderr) == (1, "")  # it has been told nothing, and ends; an import of another package would have failed

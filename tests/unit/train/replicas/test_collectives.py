@@ -1,6 +1,6 @@
 """Functions over replicas: sums, means, gathers, scatters, keys, and the optimiser of the mean gradient.
 
-The replicas are the emulated machine's four IPUs; in `make test-all` they are CPU devices too.
+The replicas are CPU devices; in `make test-all` they are the emulated machine's four IPUs too.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tilestep import train
 from tilestep.errors import ReplicasDifferError
 from tilestep.train import Replicas
 
-PLATFORM = "ipu"
+PLATFORM = "cpu"
 
 
-@pytest.fixture(autouse=True, params=["ipu", pytest.param("cpu", marks=pytest.mark.slow)])
+@pytest.fixture(autouse=True, params=["cpu", pytest.param("ipu", marks=pytest.mark.slow)])
 def _platform(request: pytest.FixtureRequest) -> None:  # pyright: ignore[reportUnusedFunction]
     global PLATFORM
     PLATFORM = request.param

@@ -1,4 +1,4 @@
-"""Loops on replicas, which are emulated IPUs; in `make test-all` they are CPU devices too."""
+"""Loops on replicas, which are CPU devices; in `make test-all` they are emulated IPUs too."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tilestep import train
 from tilestep.errors import ReplicasDifferError
 from tilestep.train import InfeedQueue, OutfeedQueue, Replicas, repeat, while_loop
 
-PLATFORM = "ipu"
+PLATFORM = "cpu"
 DEVICES = jax.devices(PLATFORM)
 
 
-@pytest.fixture(autouse=True, params=["ipu", pytest.param("cpu", marks=pytest.mark.slow)])
+@pytest.fixture(autouse=True, params=["cpu", pytest.param("ipu", marks=pytest.mark.slow)])
 def _platform(request: pytest.FixtureRequest) -> None:  # pyright: ignore[reportUnusedFunction]
     global PLATFORM, DEVICES
     PLATFORM = request.param

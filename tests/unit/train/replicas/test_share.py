@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
@@ -19,7 +18,7 @@ ELEMENTS = [np.float32(k) for k in range(24)]
 
 
 def replicas() -> Replicas:
-    return Replicas(2, devices=jax.devices("ipu")[:2])
+    return Replicas(2)
 
 
 def of_process(dataset: Any, *, count: int = 4, mine: Sequence[int] = (1, 2)) -> Any:
