@@ -5,9 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import tempfile
 from collections.abc import Iterator
-from typing import Any
 from zlib import crc32
 
 import jax
@@ -27,31 +25,6 @@ jax.config.update("jax_num_cpu_devices", 8)  # decided once in a process; as man
 settings.register_profile("untimed", deadline=None)  # a machine may be slow
 settings.load_profile("untimed")
 rebuilt_peak.check_every_plan()
-_compiled = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """The processes of a run share what is compiled, in JAX's own cache. `make test-all` compiles each program anew, as users do."""
-    if not os.environ["XLA_FLAGS"]:
-        return
-    folder = getattr(config, "workerinput", {}).get("compiled")
-    if folder is None:
-        config.stash[_compiled] = tempfile.TemporaryDirectory(prefix="compiled-")
-        folder = config.stash[_compiled].name
-    jax.config.update("jax_compilation_cache_dir", folder)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_configure_node(node: Any) -> None:
-    """Tells a worker the folder. Args: node: of pytest-xdist."""
-    if _compiled in node.config.stash:
-        node.workerinput["compiled"] = node.config.stash[_compiled].name
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    if _compiled in config.stash:
-        config.stash[_compiled].cleanup()
 
 
 @pytest.fixture(autouse=True)

@@ -40,7 +40,6 @@ class InTurn:
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._environ = dict(environ or {})
         self._process: subprocess.Popen[str] | None = None
-        self._compiled: tempfile.TemporaryDirectory[str] | None = None
 
     def run_python(
         self, *words: str, environ: Mapping[str, str] | None = None, text_in: str = "", folder: Path = ROOT, strict: bool = False
@@ -49,7 +48,7 @@ class InTurn:
         if not os.environ.get("XLA_FLAGS"):
             both = self._environ | dict(environ or {})
             return processes.run_python(*words, environ=both, text_in=text_in, folder=folder, strict=strict)
-        whole = clean_environ() | self._environ | dict(environ or {})
+        whole = clean_environ(self._environ | dict(environ or {}))
         process = self._process = self._process or self._started()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -62,18 +61,10 @@ class InTurn:
         return CompletedProcess([sys.executable, *words], *json.loads(answer))
 
     def _started(self) -> subprocess.Popen[str]:
-        environ = clean_environ() | self._environ
-        if environ["XLA_FLAGS"]:  # `make test-all` compiles each program anew
-            self._compiled = tempfile.TemporaryDirectory(prefix="compiled-")
-            environ |= {
-                "JAX_COMPILATION_CACHE_DIR": self._compiled.name,
-                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-                "JAX_COMPILATION_CACHE_INCLUDE_METADATA_IN_KEY": "1",  # else a program has the lines of an equal one
-            }
         return subprocess.Popen(
             (sys.executable, "-X", "faulthandler", "-c", Path(__file__).read_text()),  # without a file: its lines are not a program's
             cwd=ROOT,
-            env=environ,
+            env=clean_environ(self._environ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -88,10 +79,6 @@ class InTurn:
         process.kill()
         return process.communicate()
 
-    def forget(self) -> None:
-        """Removes what programs have compiled."""
-        self._compiled.cleanup()
-
 
 @contextlib.contextmanager
 def in_turn(**environ: str) -> Iterator[RunPython]:
@@ -101,7 +88,6 @@ def in_turn(**environ: str) -> Iterator[RunPython]:
         yield process.run_python
     finally:
         process.end()
-        process.forget()
 
 
 @functools.cache
@@ -112,7 +98,6 @@ def _shared(owner: int) -> InTurn:
     def end() -> None:
         if os.getpid() == owner:
             process.end()
-            process.forget()
 
     atexit.register(end)
     return process
