@@ -28,7 +28,7 @@ def works(program):
     return subprocess.call(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) == 0
 
 
-def newest(path, pyenv, before=sys.version_info):
+def newest(path, pyenv, before):
     """The newest Python, or None. Args: before: the version that it has to be newer than."""
     major, last = prerequisites.NEWEST
     for minor in range(last, before[1], -1):
@@ -38,6 +38,13 @@ def newest(path, pyenv, before=sys.version_info):
     return None
 
 
+def versions_of_pyenv():
+    """Its folder of versions: of the root that is named, else the one that this Python is in, else the one in the home."""
+    beside = os.path.dirname(sys.base_prefix)
+    if "PYENV_ROOT" not in os.environ and os.path.basename(beside) == "versions":
+        return beside
+    return os.path.join(os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv"), "versions")
+
+
 if __name__ == "__main__":
-    root = os.environ.get("PYENV_ROOT") or os.path.expanduser("~/.pyenv")
-    print(newest(os.environ.get("PATH", os.defpath), os.path.join(root, "versions")) or "")
+    print(newest(os.environ.get("PATH", os.defpath), versions_of_pyenv(), sys.version_info) or "")

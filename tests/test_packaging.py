@@ -151,7 +151,9 @@ def test_this_machine_lacks_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert (prerequisites["main"](), capsys.readouterr().err) == (0, "")
 
 
-def test_the_newest_python_is_one_that_runs_and_has_the_stable_abi(tmp_path: Path) -> None:
+def test_the_newest_python_is_one_that_runs_and_has_the_stable_abi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    find = runpy.run_path(str(ROOT / "scripts" / "newest_python.py"))["newest"]
     path, versions = tmp_path / "shims", tmp_path / "versions"
 
     def program(file: Path, status: int) -> None:
@@ -160,7 +162,7 @@ def test_the_newest_python_is_one_that_runs_and_has_the_stable_abi(tmp_path: Pat
         file.chmod(0o755)
 
     def newest() -> str:
-        return run_python("scripts/newest_python.py", environ={"PATH": str(path), "PYENV_ROOT": str(tmp_path)}).stdout.strip()
+        return find(str(path), str(versions), (3, 11)) or ""
 
     program(path / "python3.13", 127)  # as pyenv's, if none of its versions is chosen
     program(path / "python3.12", 127)
@@ -171,6 +173,7 @@ def test_the_newest_python_is_one_that_runs_and_has_the_stable_abi(tmp_path: Pat
     for version in ("3.13.9", "3.13.10", "3.13.11t"):
         program(versions / version / "bin/python3.13", 0)
     assert newest() == str(versions / "3.13.10/bin/python3.13")
+    assert find(str(path), str(versions), (3, 13)) is None
 
 
 def test_bounds_are_raised_to_what_is_installed_and_never_lowered() -> None:
