@@ -466,7 +466,7 @@ def test_arrays_that_somebody_has_deleted_are_named_so() -> None:
 
 
 def test_arrays_that_are_gone_are_an_error() -> None:
-    pipeline, state = started()
+    pipeline, state = made()
     new, _ = pipeline.step(state, batches(0, COUNT))
     pipeline.step(new, batches(1, COUNT))
     for gone in (state, new):
