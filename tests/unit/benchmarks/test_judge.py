@@ -133,6 +133,7 @@ def test_a_report_says_of_a_run_that_does_not_fit_what_is_largest() -> None:
     assert lines[place + 1 : place + 3] == ["         700 B  x", "         200 B  exchange code"]
 
 
+@pytest.mark.process  # git names the commit
 def test_a_record_can_be_read_again() -> None:
     outcomes = [outcome("AB1", 1.25, fits=False), outcome("CD1", 0.5, status="reported")]
     found = json.loads(json.dumps(record(outcomes, summaries(outcomes), wall_s=1.26)))
@@ -148,6 +149,7 @@ ON_TILE = (
 )
 
 
+@pytest.mark.process  # git names the commit
 @pytest.mark.parametrize(("value", "status"), [(2377, 0), (3000, 1)])
 def test_the_exit_status_says_whether_the_bar_is_met(tmp_path: Path, capsys: pytest.CaptureFixture[str], value: int, status: int) -> None:
     rows, written = tmp_path / "rows.csv", tmp_path / "record.json"
