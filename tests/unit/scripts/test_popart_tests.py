@@ -152,6 +152,7 @@ def test_each_function_passes_if_all_its_cases_do(checkout: Path, listed: Path, 
     assert row == ["options", "4/5", "80.0%", "4/5", "-", "6/7", "0/2"]
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_list_that_fits_is_no_surprise_and_another_is(checkout: Path, listed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     exact = checkout / "exact.toml"
@@ -168,12 +169,14 @@ def test_a_list_that_fits_is_no_surprise_and_another_is(checkout: Path, listed: 
     assert "options_test.py::test_target passes; take it off the list" in said
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_test_that_hangs_is_one_failure(checkout: Path, listed: Path) -> None:
     _, rows = judged(checkout, listed, "--files", "stream_test.py", "--timeout", "2")
     assert (rows["test_hangs"]["error"], rows["test_then"]["passed"]) == ("hung: no end after 2 s", True)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_with_all_anchors_zeroed_what_looks_at_them_fails(checkout: Path, listed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, rows = judged(checkout, listed, "--group", "builder")
