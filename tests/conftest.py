@@ -49,7 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of unit tests the newest JAX gets one of eight, of the tests of values one of three, and one through each door."""
+    """Of unit tests the newest JAX gets one of twenty, of the tests of values one of six, and one through each door."""
     if config.getoption("--newest"):
         apart = {item: not _is_for_the_newest(item) for item in items}
         config.hook.pytest_deselected(items=[item for item in items if apart[item]])
@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_for_the_newest(item: pytest.Item) -> bool:
     if item.get_closest_marker("door"):
         return True
-    one_of = 8 if "unit" in item.path.parts else 3
+    one_of = 20 if "unit" in item.path.parts else 6
     return crc32(item.nodeid.encode()) % one_of == 0 and not any(map(item.get_closest_marker, ("slow", "browser", "process")))
 
 
