@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests import in_turn
 from tests.processes import ROOT, run_python
 from tests.unit.record.recordings import members_of, zipped
 from tilestep.plan.serialized import dump_program, program_of
@@ -115,7 +114,7 @@ def example(name: str, shared: Path) -> Path:
 
     def make(folder: Path) -> None:
         script = _script(name, folder.with_name(f"{name}.examples"))
-        done = in_turn.run_python(*_RUN, "--report", str(folder), script, *flags)
+        done = run_python(*_RUN, "--report", str(folder), script, *flags)
         assert done.returncode == 0, done.stdout + done.stderr
         for stream, text in (("stdout", done.stdout), ("stderr", done.stderr)):
             (folder / f"{stream}.txt").write_text(text, encoding="utf-8")
