@@ -25,18 +25,18 @@ LEAVES = """
         if words:
             import jax
             jax.jit(lambda x: x + 1)(1.0).block_until_ready()
-        print("work of a pool", flush=True)
+        print("work of a pool\\n", end="", flush=True)
 
     async def leaves_an_executor():
         loop = asyncio.get_running_loop()
         print(await loop.run_in_executor(None, lambda: 3), flush=True)
-        loop.run_in_executor(None, lambda: (idle.wait(), print("late work of a loop", flush=True)))
+        loop.run_in_executor(None, lambda: (idle.wait(), print("late work of a loop\\n", end="", flush=True)))
 
     def follow():
         while threading.main_thread().is_alive():
             time.sleep(0.01)
         threading.main_thread().join()
-        threading.Thread(target=lambda: print("started by one that followed the main thread", flush=True)).start()
+        threading.Thread(target=lambda: print("started by one that followed the main thread\\n", end="", flush=True)).start()
 
     if __name__ == "__main__":
         atexit.register(lambda: print(repr(sys.last_value), sys.last_type, file=sys.stderr))
@@ -50,7 +50,7 @@ LEAVES = """
         threads.submit(lambda: (idle.wait(), work(sys.argv[1:])))
         asyncio.new_event_loop().run_until_complete(leaves_an_executor())
         threading._register_atexit(told.set)
-        threading.Thread(target=lambda: (told.wait(), print("told of Python's end", flush=True))).start()
+        threading.Thread(target=lambda: (told.wait(), print("told of Python's end\\n", end="", flush=True))).start()
         threading.Thread(target=follow).start()
         threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
         threading.Thread(target=lambda: (told.wait(), idle.set())).start()
