@@ -7,14 +7,14 @@ import gzip
 import itertools
 import re
 import runpy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests import in_turn, recordings
-from tests.in_turn import RunPython
+from tests import recordings
+from tests.in_turn import RunPython, in_turn
 from tests.processes import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -59,8 +59,10 @@ def printed_anew(run_python: RunPython, backend: str, example: str, *flags: str)
 
 
 @pytest.fixture(scope="module")
-def run_python() -> RunPython:
-    return in_turn.run_python
+def run_python() -> Iterator[RunPython]:
+    """One process for the examples, apart from that of other tests because tilestep.popart stays imported."""
+    with in_turn() as run:
+        yield run
 
 
 @pytest.fixture(scope="module")

@@ -8,15 +8,15 @@ import re
 import shlex
 import shutil
 import tomllib
+from collections.abc import Iterator
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from tests import in_turn
 from tests.documents import Block, anchors, apply, blocks, commands, documents, links_to_anchors, local_links, near_output, refreshed
-from tests.in_turn import RunPython
+from tests.in_turn import RunPython, in_turn
 from tests.processes import ROOT
 
 DOCUMENTS = documents(ROOT)
@@ -81,8 +81,10 @@ def runnable(python_blocks: list[Block]) -> list[Block]:
 
 
 @pytest.fixture(scope="module")
-def run_python() -> RunPython:
-    return in_turn.run_python
+def run_python() -> Iterator[RunPython]:
+    """One process for the code of all documents, apart from that of other tests because tilestep.popart stays imported."""
+    with in_turn() as run:
+        yield run
 
 
 def wrong_outputs(run_python: RunPython, path: Path, python_blocks: list[Block], folder: Path = ROOT) -> list[str]:
