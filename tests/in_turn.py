@@ -289,6 +289,10 @@ def _restore_modules(before: dict[str, Any]) -> None:
         file = getattr(sys.modules[name], "__file__", None) or ""
         if name.partition(".")[0] in ("popart", "popart_core") or (file and not file.startswith(stay)):
             del sys.modules[name]
+    if "tilestep.popart" not in before and sys.modules.pop(
+        "tilestep.popart", None
+    ):  # `tilestep run` asks whether a program has imported it
+        del sys.modules["tilestep"].popart  # type: ignore[attr-defined]
     sys.modules.update(before)
 
 

@@ -101,6 +101,7 @@ def test_an_unknown_name_has_the_nearest_one_beside_it(capsys: pytest.CaptureFix
     assert capsys.readouterr().err == f"accuracy: --only {name}: no row and no family has this name{near}\n"
 
 
+@pytest.mark.process  # git names the commit
 def test_a_row_without_a_value_is_predicted_and_in_no_median(rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(rows, ON_TILE.format(value=""), ON_TILE.format(value=2377).replace("MY1", "MY2"))
     assert main(["--rows", str(rows), "--json", str(rows.with_suffix(".json"))]) == 0

@@ -10,6 +10,7 @@ import pytest
 from benchmarks import popart_session
 
 
+@pytest.mark.process  # git names the commit
 def test_each_device_and_number_of_batches_has_a_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from benchmarks import program_feeds
 
 
+@pytest.mark.process  # git names the commit
 def test_each_way_of_each_platform_has_a_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
