@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 import tilestep
-from tests.unit.one_process import OneProcess
+from tests.in_turn import python
 
-TOGETHER = OneProcess()
 IPU = 'import jax, numpy as np, tilestep\nimport jax.numpy as jnp\njax.config.update("jax_default_device", jax.devices("ipu")[0])\n'
 
 
-with_and_without_values = TOGETHER.program(
+def program(code: str) -> Callable[[], list[str]]:
+    """What runs a program and gives the lines that it prints."""
+    return lambda: python(code).stdout.splitlines()
+
+
+with_and_without_values = program(
     IPU
     + """
 import contextlib
@@ -37,7 +43,7 @@ def test_time_and_memory_are_those_of_the_run_with_values() -> None:
     assert out == ["(256, 64) float32 True True"]
 
 
-terabytes = TOGETHER.program(
+terabytes = program(
     IPU
     + """
 with tilestep.profile() as p, tilestep.dry_run():
@@ -56,9 +62,7 @@ def test_a_model_of_terabytes_needs_no_memory_and_is_told_not_to_fit() -> None:
 
 needs_values = [
     (
-        TOGETHER.program(
-            f"{IPU}\nreal = jnp.ones(3)\nwith tilestep.dry_run():\n  try: {code}\n  except jax.errors.JaxRuntimeError as e: print(e)"
-        ),
+        program(f"{IPU}\nreal = jnp.ones(3)\nwith tilestep.dry_run():\n  try: {code}\n  except jax.errors.JaxRuntimeError as e: print(e)"),
         says,
     )
     for code, says in (
@@ -76,7 +80,7 @@ def test_what_needs_a_value_is_an_error_that_says_so() -> None:
         assert says in " ".join(out())
 
 
-outside = TOGETHER.program(IPU + "with tilestep.dry_run(): x = jnp.ones(3)\ntry: x + 1\nexcept jax.errors.JaxRuntimeError as e: print(e)")
+outside = program(IPU + "with tilestep.dry_run(): x = jnp.ones(3)\ntry: x + 1\nexcept jax.errors.JaxRuntimeError as e: print(e)")
 
 
 @pytest.mark.process
@@ -84,7 +88,7 @@ def test_values_of_a_dry_run_are_refused_outside() -> None:
     assert "argument 'x' comes from a dry run" in outside()[0]
 
 
-zeros = TOGETHER.program(
+zeros = program(
     IPU
     + """
 loop = jax.jit(lambda x: jax.lax.while_loop(lambda v: v < 3, lambda v: v + 1, x))
@@ -103,7 +107,7 @@ def test_zeros_and_a_trip_count_can_be_asked_for() -> None:
     assert out == ["0.0 0.0 0.0 True True"]
 
 
-behind_the_last_cycle = TOGETHER.program(
+behind_the_last_cycle = program(
     IPU
     + """
 def loop(f, trips): return lambda x: jax.lax.fori_loop(0, trips, lambda i, x: f(x), x)
@@ -132,7 +136,7 @@ def test_a_run_that_ends_behind_the_last_cycle_is_refused_and_what_ran_before_is
     assert out[2] == f"{ran} [1, {ran}] True"
 
 
-afterwards = TOGETHER.program(
+afterwards = program(
     IPU
     + """
 f = jax.jit(lambda x: x * 2 + 1)
@@ -148,7 +152,7 @@ def test_a_function_that_was_compiled_dry_computes_values_afterwards() -> None:
     assert out == ["[3. 3. 3.]"]
 
 
-starts = TOGETHER.program(
+starts = program(
     IPU
     + """
 import sys
@@ -181,7 +185,7 @@ def test_programs_start_as_fast_as_before_when_all_is_over() -> None:
     assert out == ["True", "True True"]
 
 
-sharded = TOGETHER.program(
+sharded = program(
     IPU
     + """
 mesh = jax.sharding.Mesh(np.array(jax.devices("ipu")), ("x",))
@@ -203,7 +207,7 @@ def test_sharded_programs_run_dry_and_keep_their_shardings() -> None:
     assert out[0].startswith("True ")
 
 
-ordered = TOGETHER.program(
+ordered = program(
     IPU
     + """
 from jax.experimental import io_callback
@@ -221,7 +225,7 @@ def test_ordered_effects_run_dry() -> None:
     assert out == ["(3,) (3,)", "[1. 1.]"]
 
 
-branch = TOGETHER.program(
+branch = program(
     IPU
     + """
 f = jax.jit(lambda p, x: jax.lax.cond(p, lambda x: x @ x @ x @ x, lambda x: -x, x))

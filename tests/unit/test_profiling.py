@@ -1,14 +1,15 @@
-"""`tilestep.profile()` over the real platform, in processes of their own."""
+"""`tilestep.profile()` over the real platform, in programs of their own."""
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.unit.one_process import OneProcess
+from tests import in_turn, processes
 from tilestep.errors import RecordingError
 from tilestep.pjrt.running.measurement import Measurement
 from tilestep.profiling import profiled
@@ -30,6 +31,7 @@ def few_tiles(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
+PASSING = "import warnings; warnings.filterwarnings('ignore', 'backend and device argument')\n"  # of jit: JAX deprecates it without a date
 PROGRAMS = {
     "same": """
 import jax, numpy as np, tilestep
@@ -107,7 +109,7 @@ for option in ("jax_ipu_model_num_tiles", "jax_ipu_device_count"):
 with tilestep.profile() as p: jax.jit(lambda x: x + 1, backend="ipu")(np.zeros(2_000_000, np.float32))
 print(p.programs[0].out_of_memory, p.programs[0].peak_tile_bytes > 1_000_000)
 """,
-}  # FOLDER is that of the tests; the first one is the first in its process, and the last one clears the backends
+}  # FOLDER is that of the tests
 
 
 @pytest.fixture(scope="module")
@@ -121,16 +123,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def printed(folder: Path) -> dict[str, Callable[[], list[str]]]:
     """What gives the lines that each of PROGRAMS prints."""
-    together = OneProcess()
-    return {
-        name: together.program(f"import jax\njax.config.update('jax_default_device', None)\nFOLDER = {str(folder)!r}\n{code}")
-        for name, code in PROGRAMS.items()
-    }
+    return {name: functools.partial(lines, f"FOLDER = {str(folder)!r}\n{code}") for name, code in PROGRAMS.items()}
 
 
 def lines(code: str, **environ: str) -> list[str]:
-    """Lines that a program prints in a process of its own."""
-    return OneProcess(**environ).program(code)()
+    """Lines that a program prints."""
+    return in_turn.python(PASSING + code, **environ).stdout.splitlines()
 
 
 @pytest.mark.process
@@ -198,7 +196,8 @@ def test_the_same_program_takes_the_same_emulated_time_in_every_process_and_auto
     printed: dict[str, Callable[[], list[str]]], tmp_path: Path
 ) -> None:
     options = json.dumps({"autoReport.all": "true", "autoReport.directory": str(tmp_path)})
-    elsewhere = OneProcess(MALLOC_ARENA_MAX="1", POPLAR_ENGINE_OPTIONS=options).program(PROGRAMS["same"])()
+    ended = processes.python(PASSING + PROGRAMS["same"], MALLOC_ARENA_MAX="1", POPLAR_ENGINE_OPTIONS=options)
+    elsewhere = ended.stdout.splitlines()
     assert elsewhere == printed["same"]()
     assert "jit_step" in elsewhere[0]
     (program,) = json.loads((tmp_path / "profile.json").read_text())["programs"]
