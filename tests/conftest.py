@@ -48,8 +48,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--newest", action="store_true", help="only the part that `make test` runs with the newest Python and JAX")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest looks at markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of unit tests the newest JAX gets one of twenty, of the tests of values one of six, and one through each door."""
+    """Gives the marker `slow` to what the fast run leaves out (scripts/fast_run.py).
+
+    Of unit tests the newest JAX gets one of twenty, of the tests of values one of six, and one through each door.
+    """
+    names = set((config.rootpath / "tests" / "left_out.txt").read_text(encoding="utf-8").splitlines())
+    for item in items:
+        if item.nodeid in names or item.nodeid.partition("[")[0] in names:
+            item.add_marker("slow")
     if config.getoption("--newest"):
         apart = {item: not _is_for_the_newest(item) for item in items}
         config.hook.pytest_deselected(items=[item for item in items if apart[item]])
