@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import jax.numpy as jnp
 
@@ -28,6 +28,7 @@ class Verdict:
     what: str
     measured: bool
     predicted: bool
+    fullness: float | None = None  # of the fullest tile; None: as the row's
 
     @property
     def right(self) -> bool:
@@ -46,6 +47,7 @@ class Answer:
         update: one update, of training.
         measured: what it is compared with in place of the row's value: a steady rate from the run's log.
         unit: of `predicted` and `measured` in place of the row's.
+        kinds: of work that take the predicted time, and their parts, of a row that is neither a call nor an update.
     """
 
     predicted: float | None = None
@@ -54,6 +56,13 @@ class Answer:
     update: Update | None = None
     measured: float | None = None
     unit: str = ""
+    kinds: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    @property
+    def shares(self) -> Mapping[str, float]:
+        """Kind of work -> its part of the time."""
+        run = self.update or self.prediction
+        return self.kinds if run is None else run.shares
 
 
 @dataclass(frozen=True, kw_only=True)

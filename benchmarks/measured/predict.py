@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 import tilestep
 from tilestep.options import PlanOptions
 from tilestep.report.figures import FamilyCycles
+from tilestep.report.intervals import shares
 from tilestep.units import seconds_from_cycles
 
 # Calls over which the time of one call is averaged, and calls before them: transfers and dispatches overlap as they do in steady state.
@@ -39,6 +40,7 @@ class Prediction:
     values_bytes: int  # of values and temporaries at the peak, on all tiles of one IPU together
     tile_bytes: int  # that a tile has
     families: tuple[FamilyCycles, ...]  # of one call, largest first
+    shares: Mapping[str, float]  # of its time, by kind of work
 
     @property
     def seconds(self) -> float:
@@ -51,9 +53,14 @@ class Prediction:
         return self.compute_cycles + self.exchange_cycles + self.sync_cycles
 
     @property
+    def fullness(self) -> float:
+        """Of the fullest tile: 1 is full."""
+        return self.peak_tile_bytes / self.tile_bytes
+
+    @property
     def fits(self) -> bool:
         """Whether the fullest tile holds it."""
-        return self.peak_tile_bytes <= self.tile_bytes
+        return self.fullness <= 1
 
 
 def predict(
@@ -136,4 +143,5 @@ def _of(profile: tilestep.Profile) -> Prediction:
         values_bytes=program.values_bytes,
         tile_bytes=profile.machine.tile_sram_bytes,
         families=families,
+        shares=shares([(program, 1)]),
     )

@@ -46,7 +46,7 @@ def on_tile(row: Row) -> Answer | LeftOut | None:
     cycles = int(amp_1x1(np.array([positions]), *blocks, np.array([1]), unit)[0])
     if row.unit == "cycles":
         return Answer(predicted=cycles)
-    return Answer(predicted=rate(row, 2 * positions * inner * columns * ipu.num_tiles, cycles / ipu.clock_hz))
+    return Answer(predicted=rate(row, 2 * positions * inner * columns * ipu.num_tiles, cycles / ipu.clock_hz), kinds={"matmul": 1.0})
 
 
 def dense(row: Row) -> Answer | LeftOut | None:

@@ -14,7 +14,7 @@ import tilestep
 from benchmarks.measured.predict import use_machine
 from benchmarks.measured.training.conditions import TrainingConditions
 from benchmarks.measured.training.optimizers import accumulators_of, group_size_of, is_off_chip, is_sharded, optimizer_of
-from benchmarks.measured.training.update import HOST_CALL_SECONDS, Update, peaks_of
+from benchmarks.measured.training.update import HOST_CALL_SECONDS, Update, peaks_of, shares_of
 from tilestep.train import Pipeline
 from tilestep.train.schedules import Task, traced
 from tilestep.train.schedules.schedule import Kind
@@ -57,7 +57,13 @@ def pipelined_update(program: Pipelined, conditions: TrainingConditions, *, mach
     seconds, pitch_cycles, profile = _update(program, conditions, count)
     more = (published - count) * seconds_from_cycles(pitch_cycles, profile.machine.clock_hz)
     call = HOST_CALL_SECONDS / conditions.updates_per_call
-    return Update(seconds=seconds + more + call, sram_bytes=profile.machine.tile_sram_bytes, peaks=peaks_of(profile.programs))
+    repeated = [(program, published / count if program.runs >= count else 1) for program in profile.programs]
+    return Update(
+        seconds=seconds + more + call,
+        sram_bytes=profile.machine.tile_sram_bytes,
+        peaks=peaks_of(profile.programs),
+        shares=shares_of(repeated, call / (seconds + more + call)),
+    )
 
 
 def _update(program: Pipelined, conditions: TrainingConditions, count: int) -> tuple[float, int, tilestep.Profile]:

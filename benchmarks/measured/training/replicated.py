@@ -16,7 +16,7 @@ from benchmarks.measured.predict import use_machine
 from benchmarks.measured.training.conditions import TrainingConditions
 from benchmarks.measured.training.optimizers import optimizer_of
 from benchmarks.measured.training.pipelined import plan_options
-from benchmarks.measured.training.update import HOST_CALL_SECONDS, Update, peaks_of
+from benchmarks.measured.training.update import HOST_CALL_SECONDS, Update, peaks_of, shares_of
 from tilestep.train import Replicas, accumulate_gradients, cross_replica, infeed, repeat
 
 
@@ -60,4 +60,9 @@ def replicated_update(program: Replicated, conditions: TrainingConditions, *, ma
             jax.block_until_ready(repeat(1, update, carry, replicas=replicas, plan_options=options))
     found = profile.profile
     call = HOST_CALL_SECONDS / conditions.updates_per_call
-    return Update(seconds=found.emulated_s + call, sram_bytes=found.machine.tile_sram_bytes, peaks=peaks_of(found.programs))
+    return Update(
+        seconds=found.emulated_s + call,
+        sram_bytes=found.machine.tile_sram_bytes,
+        peaks=peaks_of(found.programs),
+        shares=shares_of([(program, 1) for program in found.programs], call / (found.emulated_s + call)),
+    )

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from tilestep.report.figures import ProgramProfile
+from tilestep.report.intervals import shares
 
 # Between two calls from the host nothing runs: PopART and PopTorch stack the next call's data, set the learning rate and read the loss.
 # One number, fitted to MLPerf's BERT-Large whose state is on chip, on 64 and 128 IPUs (one update a call). It belongs to the frameworks
@@ -34,11 +38,13 @@ class Update:
         seconds: from one update to the next.
         sram_bytes: of a tile.
         peaks: of the programs, the fullest first.
+        shares: of the time, by kind of work.
     """
 
     seconds: float
     sram_bytes: int
     peaks: tuple[Peak, ...]
+    shares: Mapping[str, float]
 
     @property
     def fullness(self) -> float:
@@ -58,3 +64,9 @@ def peaks_of(programs: object) -> tuple[Peak, ...]:
         for each in programs  # type: ignore[attr-defined]
     ]
     return tuple(sorted(found, key=lambda peak: -peak.tile_bytes))
+
+
+def shares_of(programs: Sequence[tuple[ProgramProfile, float]], call: float) -> dict[str, float]:
+    """Of an update's time, by kind of work. Args: programs: with how often each counts. call: the part that calls from the host take."""
+    found = {kind: share * (1 - call) for kind, share in shares(programs).items()}
+    return {**found, "call": call}
