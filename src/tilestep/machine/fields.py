@@ -28,6 +28,8 @@ class FieldSource:
         unit: of the value; '' for names.
         source: public text: a datasheet, a paper, a file of repository@commit; or the user's own file.
         basis: 'documented', 'measured', 'derived' or 'assumed'.
+        uncertainty: how far the machine's own may be from it, either way, as a part of it: eight times of ten it is nearer.
+        doubt: why as far as that.
     """
 
     path: str
@@ -35,6 +37,8 @@ class FieldSource:
     unit: str
     source: str
     basis: Basis
+    uncertainty: float = 0.0
+    doubt: str = "the machine is what its author says"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The published figures behind the catalogue: each number once, with its basis and public source.
+"""The published figures behind the catalogue: each number once, with its basis, public source and uncertainty.
 
 A figure is `documented` (a datasheet, paper or source file states it), `measured` (on hardware, published),
 `derived` (arithmetic on published figures, which the text shows) or `assumed` (the text says why).
@@ -13,20 +13,40 @@ from tilestep.machine.fields import QUANTITIES, Basis, FieldSource, Value
 
 KIB = 1024
 
+_COUNTED = ("", "IPUs", "tiles", "threads")
+
 Figures = Mapping[str, FieldSource]
 """Field path -> figure."""
 
 
-def figures(*rows: tuple[str, Value, Basis, str]) -> Figures:
-    """A table from rows of (field path, value, basis, source).
+DOUBTS: Mapping[Basis, tuple[float, str]] = MappingProxyType(
+    {
+        "documented": (0.0, "its maker states it"),
+        "measured": (0.1, "one measurement"),
+        "derived": (0.02, "the published figures are rounded"),
+        "assumed": (0.3, "no figure is published"),
+    }
+)
+"""Uncertainty of a figure and the reason, by its basis, where its row says nothing else."""
+
+
+def figures(*rows: tuple[str, Value, Basis, str] | tuple[str, Value, Basis, str, float, str]) -> Figures:
+    """A table from rows of (field path, value, basis, source), and uncertainty and reason where they are not those of the basis.
+
+    Counts and words that are not certain have the uncertainty 0: no other is near to them.
 
     Raises: KeyError if a path is no field; ValueError if one is there twice.
     """
     found: dict[str, FieldSource] = {}
-    for path, value, basis, source in rows:
+    for path, value, basis, source, *own in rows:
         if path in found:
             raise ValueError(f"two figures for {path}")
-        found[path] = FieldSource(path=path, value=value, unit=QUANTITIES[path].unit, source=source, basis=basis)
+        unit = QUANTITIES[path].unit
+        counted = (0.0, "a count or a word: no other is near") if unit in _COUNTED and basis != "documented" else DOUBTS[basis]
+        uncertainty, doubt = own or counted
+        found[path] = FieldSource(
+            path=path, value=value, unit=unit, source=source, basis=basis, uncertainty=uncertainty, doubt=doubt
+        )
     return MappingProxyType(found)
 
 
@@ -74,6 +94,7 @@ _LADDER = (
     f"{_POPLIBS} lib/poplibs_test/Util.cpp addGlobalExchangeConstraints: 128 Gibit/s per link at 85 % efficiency, each IPU with 2 "
     "links up and 2 down the ladder; the 4 between the two IPUs of a pair are twice as fast, and a ring runs at its slowest edge"
 )
+_LINK_DOUBT = "the 85 % are those of a test of one collective"
 _LADDER_BYTES_PER_SECOND = 2 * 128 * 2**30 * 0.85 / 8
 
 _HOST_LINK = (
@@ -118,8 +139,8 @@ _TORUS = (
 _LINKS_AND_HOST = figures(
     ("sync_pattern", "full", "documented", _SYNC_PATTERN),
     ("link.sync_seconds_per_hop", 15e-9, "documented", _SYNC_HOP),
-    ("host.dispatch_seconds", 50e-6, "documented", _DISPATCH),
-    ("host.load_seconds", 10e-3, "assumed", _LOAD),
+    ("host.dispatch_seconds", 50e-6, "documented", _DISPATCH, 0.5, "an upper bound, and that of a test"),
+    ("host.load_seconds", 10e-3, "assumed", _LOAD, 0.7, "an order of magnitude"),
 )
 
 _MK2_TILE = figures(
@@ -169,13 +190,13 @@ _MK2_IPU = figures(
     ("ipu.macs_per_cycle_float", 16, "derived", f"{_M2000_SHEET}: 0.2497 PFLOP/s in fp32 against 0.999 in fp16, a quarter of 64"),
     ("ipu.macs_per_cycle_float8", 0, "documented", _NO_FLOAT8),
     ("ipu.sync_cycles", 126, "documented", "osmarks/ipu-stack@3bb5530 crates/ipu-codegen/src/cost.rs (Target::getMaxIPUSyncDelay)"),
-    ("ipu.superstep_overhead_cycles", 500, "derived", _OVERHEAD_FIT),
+    ("ipu.superstep_overhead_cycles", 500, "derived", _OVERHEAD_FIT, 0.25, "leaving families out of the fit gives 500 to 700"),
 )
 
 _MACHINE_2000 = figures(
     ("ipus_per_machine", 4, "documented", f"{_M2000_SHEET}: four IPUs per 1U IPU-Machine"),
-    ("link.bytes_per_second", _LADDER_BYTES_PER_SECOND, "derived", _LADDER),
-    ("link.gateway_bytes_per_second", 1.5e9, "derived", _GATEWAY_FIT),
+    ("link.bytes_per_second", _LADDER_BYTES_PER_SECOND, "derived", _LADDER, 0.1, _LINK_DOUBT),
+    ("link.gateway_bytes_per_second", 1.5e9, "derived", _GATEWAY_FIT, 0.3, "one number for four runs, of two programs"),
     (
         "link.ipus_per_rack",
         64,
@@ -188,6 +209,8 @@ _MACHINE_2000 = figures(
         5.5e9,
         "measured",
         _HOST_LINK,
+        0.3,
+        "one program's, in one direction; another figure of its page would be half of it",
     ),
     ("host.link_latency_seconds", 10e-6, "assumed", f"as a C600 over PCIe; the network's share is not published. {_HOST_LATENCY}"),
     ("host.streaming_memory_bytes", 256 * 10**9, "documented", f"{_M2000_SHEET}: up to 256 GB in two DDR4 DIMMs"),
@@ -196,8 +219,10 @@ _MACHINE_2000 = figures(
         38.4e9,
         "derived",
         f"{_M2000_SHEET}: two channels of DDR4-2400 at 19.2 GB/s, a theoretical upper bound",
+        0.3,
+        "programs do not reach the bound of a memory",
     ),
-    ("host.remote_buffer_bytes_per_second", 6e9, "derived", _REMOTE_BUFFER_FIT),
+    ("host.remote_buffer_bytes_per_second", 6e9, "derived", _REMOTE_BUFFER_FIT, 0.3, "one number for three runs, of one program"),
 )
 
 GC200: Figures = MappingProxyType(
@@ -249,6 +274,8 @@ C600: Figures = MappingProxyType(
                 0.85 * 64e9 / 2,
                 "derived",
                 _C600_LINK,
+                0.1,
+                _LINK_DOUBT,
             ),
             (
                 "link.gateway_bytes_per_second",
@@ -269,7 +296,7 @@ C600: Figures = MappingProxyType(
                 "assumed",
                 _C600_HOST_LINK,
             ),
-            ("host.link_latency_seconds", 10e-6, "derived", _HOST_LATENCY),
+            ("host.link_latency_seconds", 10e-6, "derived", _HOST_LATENCY, 0.2, "8 to 12 us in three precisions"),
             (
                 "host.streaming_memory_bytes",
                 0,
@@ -345,6 +372,8 @@ GC2: Figures = MappingProxyType(
                 _LADDER_BYTES_PER_SECOND,
                 "derived",
                 f"{_LADDER}; it adds up to the 192 GB/s on a card and 128 GB/s between cards of {_C2_README}",
+                0.1,
+                _LINK_DOUBT,
             ),
             (
                 "link.gateway_bytes_per_second",
