@@ -160,10 +160,7 @@ def _row_record(outcome: Outcome) -> dict[str, Any]:
         "measured": outcome.measured,
         "predicted": outcome.answer.predicted,
         "ratio": outcome.ratio,
-        "verdicts": [
-            {"what": v.what, "measured": v.measured, "predicted": v.predicted, "fullness": v.fullness or outcome.fullest_tile}
-            for v in outcome.answer.verdicts
-        ],
+        "verdicts": [{"what": v.what, "measured": v.measured, "predicted": v.predicted} for v in outcome.answer.verdicts],
         "emulated_cycles": run and {"compute": run.compute_cycles, "exchange": run.exchange_cycles, "sync": run.sync_cycles},
         "peak_tile_bytes": run.peak_tile_bytes if run else update and update.peaks[0].tile_bytes,
         "update_s": update and update.seconds,

@@ -28,7 +28,6 @@ class Verdict:
     what: str
     measured: bool
     predicted: bool
-    fullness: float | None = None  # of the fullest tile; None: as the row's
 
     @property
     def right(self) -> bool:

@@ -61,8 +61,10 @@ class Outcome:
     @property
     def fullest_tile(self) -> float | None:
         """How full it is: 1 is full; None where nothing ran."""
-        run = self.answer.update or self.answer.prediction
-        return None if run is None else run.fullness
+        if self.answer.update is not None:
+            return self.answer.update.fullness
+        run = self.answer.prediction
+        return None if run is None else run.peak_tile_bytes / run.tile_bytes
 
     @property
     def error(self) -> float | None:

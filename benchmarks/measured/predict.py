@@ -53,14 +53,9 @@ class Prediction:
         return self.compute_cycles + self.exchange_cycles + self.sync_cycles
 
     @property
-    def fullness(self) -> float:
-        """Of the fullest tile: 1 is full."""
-        return self.peak_tile_bytes / self.tile_bytes
-
-    @property
     def fits(self) -> bool:
         """Whether the fullest tile holds it."""
-        return self.fullness <= 1
+        return self.peak_tile_bytes <= self.tile_bytes
 
 
 def predict(
