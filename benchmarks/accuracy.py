@@ -26,10 +26,11 @@ import jax
 
 import tilestep
 from benchmarks.commit import commit
+from benchmarks.measured.answer import Verdict
 from benchmarks.measured.bars import group_of
 from benchmarks.measured.judge import Outcome, Summary, by_machine, judge, shortfalls, summaries
 from benchmarks.measured.report import report
-from benchmarks.measured.rows import MEASUREMENTS, Row, read_rows
+from benchmarks.measured.rows import MEASUREMENTS, OUTSIDE, Row, read_rows
 from benchmarks.measured.training.conditions import TRAINING_CONDITIONS, read_conditions
 from benchmarks.measured.training.update import Update
 from benchmarks.measured.workers import shared
@@ -43,7 +44,7 @@ QUESTION = "how near are tilestep's figures to those of real IPUs?"
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=QUESTION, epilog="exit status: 0 the bar is met, 1 it is not, 2 bad input")
-    parser.add_argument("--rows", type=Path, default=MEASUREMENTS, help="measured rows (default: %(default)s)")
+    parser.add_argument("--rows", type=Path, nargs="+", default=(MEASUREMENTS, OUTSIDE), help="files of measured rows (default: the published ones)")
     parser.add_argument("--json", type=Path, help="write a record of all rows to this file")
     parser.add_argument(
         "--conditions", type=Path, default=TRAINING_CONDITIONS, help="of training rows, a line for each id (default: %(default)s)"
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--jobs is {options.jobs}: it must be 1 or more")
     try:
         conditions = _read("--conditions", read_conditions, options.conditions)
-        rows = _chosen(_read("--rows", lambda path: read_rows(path, conditions), options.rows), options.only)
+        rows = _chosen([row for path in options.rows for row in _read("--rows", lambda path: read_rows(path, conditions), path)], options.only)
         if options.json:
             options.json.open("a", encoding="utf-8").close()  # before the work, which takes long
     except (OSError, ValueError) as error:
@@ -160,12 +161,22 @@ def _row_record(outcome: Outcome) -> dict[str, Any]:
         "measured": outcome.measured,
         "predicted": outcome.answer.predicted,
         "ratio": outcome.ratio,
-        "verdicts": [{"what": v.what, "measured": v.measured, "predicted": v.predicted} for v in outcome.answer.verdicts],
+        "verdicts": [_verdict_record(verdict) for verdict in outcome.answer.verdicts],
         "emulated_cycles": run and {"compute": run.compute_cycles, "exchange": run.exchange_cycles, "sync": run.sync_cycles},
         "peak_tile_bytes": run.peak_tile_bytes if run else update and update.peaks[0].tile_bytes,
         "update_s": update and update.seconds,
         "shares": {kind: round(share, 4) for kind, share in sorted(outcome.answer.shares.items(), key=lambda each: -each[1])},
         "fullest": update and _fullest_record(update),
+    }
+
+
+def _verdict_record(verdict: Verdict) -> dict[str, Any]:
+    full = verdict.fullness
+    return {
+        "what": verdict.what,
+        "measured": verdict.measured,
+        "predicted": verdict.predicted,
+        "fullness": None if full is None else round(full, 4),
     }
 
 

@@ -23,11 +23,19 @@ _TIMES = {"s": 1, "ms": 1e3, "us": 1e6, "µs": 1e6, "min": 1 / 60}
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """Whether something fits into the tiles."""
+    """Whether something fits into the tiles.
+
+    Attributes:
+        what: the batch, or the program.
+        measured: whether it did.
+        predicted: whether it does here.
+        fullness: of the fullest tile here: 1 is full; None where nothing ran.
+    """
 
     what: str
     measured: bool
     predicted: bool
+    fullness: float | None = None
 
     @property
     def right(self) -> bool:
@@ -137,4 +145,9 @@ def rate(row: Row, amount: float, seconds: float) -> float:
 
 def measured_verdicts(row: Row, prediction: Prediction) -> tuple[Verdict, ...]:
     """That a row has a figure means that its program fitted."""
-    return (Verdict(what=f"{row.shape} {row.dtype}", measured=True, predicted=prediction.fits),)
+    return (verdict_of(f"{row.shape} {row.dtype}", prediction, measured=True),)
+
+
+def verdict_of(what: str, prediction: Prediction, *, measured: bool) -> Verdict:
+    """That of one run."""
+    return Verdict(what=what, measured=measured, predicted=prediction.fits, fullness=prediction.fullness)

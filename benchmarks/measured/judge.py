@@ -11,21 +11,29 @@ from typing import Literal
 
 import numpy as np
 
-from benchmarks.measured import convolutions, feeding, footprints, kernels, networks, products, stencils
+from benchmarks.measured import convolutions, feeding, footprints, kernels, networks, outside, products, stencils
 from benchmarks.measured.answer import Answer, LeftOut, Recogniser, Verdict
 from benchmarks.measured.bars import GROUPS, MAIN, Group, group_of
 from benchmarks.measured.row_error import RowError
 from benchmarks.measured.rows import DATA, Row
 from benchmarks.measured.training.answers import training
-from tilestep.errors import TilestepError
+from benchmarks.measured.verdicts import largest
 
-RECOGNISERS: tuple[Recogniser, ...] = (
-    products.on_tile,
-    products.dense,
-    networks.resnet50_largest,
+NETWORKS: tuple[Recogniser, ...] = (
     networks.resnet50_throughput,
     networks.bert,
     networks.vit,
+    outside.yolo,
+    outside.clip_of_images,
+    outside.swin_of_images,
+    outside.resnext50,
+)  # for inference
+RECOGNISERS: tuple[Recogniser, ...] = (
+    products.on_tile,
+    products.dense,
+    functools.partial(largest, NETWORKS),
+    *NETWORKS,
+    outside.products,
     kernels.stream,
     stencils.blur,
     stencils.mesh,
@@ -64,7 +72,7 @@ class Outcome:
         if self.answer.update is not None:
             return self.answer.update.fullness
         run = self.answer.prediction
-        return None if run is None else run.peak_tile_bytes / run.tile_bytes
+        return None if run is None else run.fullness
 
     @property
     def error(self) -> float | None:
@@ -178,7 +186,7 @@ def judge(row: Row) -> Outcome:
         answer = next((found for recognise in RECOGNISERS if (found := recognise(row)) is not None), None)
     except RowError as error:
         answer = LeftOut(reason=str(error))
-    except (ValueError, TypeError, ArithmeticError, RuntimeError, MemoryError, TilestepError) as error:
+    except Exception as error:  # whatever a program brings: the other rows go on
         why = f"its program failed: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
         return Outcome(row=row, status="left out", reason=why, failed=not row.not_judged)
     if answer is None:

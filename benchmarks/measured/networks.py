@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.measured.answer import Answer, LeftOut, Verdict, dtype_of, machine_of, measured_verdicts, numbers, options_of, rate
+from benchmarks.measured.answer import Answer, LeftOut, dtype_of, machine_of, measured_verdicts, numbers, options_of, rate, verdict_of
 from benchmarks.measured.predict import Prediction, Step, predict
 from benchmarks.measured.rows import Packing, Row
 from benchmarks.models import resnet50, transformer
@@ -29,23 +29,7 @@ def resnet50_throughput(row: Row) -> Answer | LeftOut | None:
         return None
     if row.dtype.startswith("fp8") and row.conditions is None:
         return LeftOut(reason=_UNKNOWN_LAYERS)
-    return LeftOut(reason=_SEVERAL_IPUS) if row.n_ipus > 1 else _throughput(row, batch[0], _resnet50(row, batch[0]))
-
-
-def resnet50_largest(row: Row) -> Answer | LeftOut | None:
-    """Which batches fit: '16 fits, 32 out of memory'."""
-    fits = re.findall(r"(\d+) fits", row.value)
-    fits_not = re.findall(r"(\d+) (?:out of memory|oom|does not fit)", row.value)
-    if not row.workload.startswith("ResNet-50 inference") or not fits + fits_not:
-        return None
-    if row.dtype.startswith("fp8") and row.conditions is None:
-        return LeftOut(reason=_UNKNOWN_LAYERS)
-    return Answer(
-        verdicts=tuple(
-            Verdict(what=f"bs {batch} {row.dtype}", measured=batch in fits, predicted=_resnet50(row, int(batch)).fits)
-            for batch in (*fits, *fits_not)
-        )
-    )
+    return LeftOut(reason=_SEVERAL_IPUS) if row.n_ipus > 1 else throughput(row, batch[0], _resnet50(row, batch[0]))
 
 
 def bert(row: Row) -> Answer | LeftOut | None:
@@ -62,9 +46,9 @@ def bert(row: Row) -> Answer | LeftOut | None:
         return LeftOut(reason=_SEVERAL_IPUS)
     model = _as_run(row, transformer.BERT_BASE if size[1] == "Base" else transformer.BERT_LARGE)
     words = jax.ShapeDtypeStruct((batch, tokens), jnp.int32)
-    inference = _inference(functools.partial(transformer.bert, model))
-    run = _run(row, inference, transformer.bert_shapes(model, dtype_of(row)), [words] * (3 if packing is None else 4))
-    return _throughput(row, batch if packing is None else sequences_per_batch(packing, batch, tokens), run)
+    step = inference(functools.partial(transformer.bert, model))
+    run = _run(row, step, transformer.bert_shapes(model, dtype_of(row)), [words] * (3 if packing is None else 4))
+    return throughput(row, batch if packing is None else sequences_per_batch(packing, batch, tokens), run)
 
 
 def sequences_per_batch(packing: Packing, rows: int, tokens: int) -> float:
@@ -89,13 +73,15 @@ def vit(row: Row) -> Answer | LeftOut | None:
         return LeftOut(reason=_SEVERAL_IPUS)
     model, dtype = _as_run(row, transformer.VIT_BASE), dtype_of(row)
     images = jax.ShapeDtypeStruct((batch[0], transformer.IMAGE, transformer.IMAGE, 3), dtype)
-    inference = _inference(functools.partial(transformer.vit, model))
-    return _throughput(row, batch[0], _run(row, inference, transformer.vit_shapes(model, dtype), [images]))
+    step = inference(functools.partial(transformer.vit, model))
+    return throughput(row, batch[0], _run(row, step, transformer.vit_shapes(model, dtype), [images]))
 
 
-def _throughput(row: Row, batch: float, prediction: Prediction) -> Answer:
-    if re.search(r"out of memory|oom", row.value, re.IGNORECASE):
-        return Answer(prediction=prediction, verdicts=(Verdict(what=f"bs {batch}", measured=False, predicted=prediction.fits),))
+def throughput(row: Row, batch: float, prediction: Prediction) -> Answer:
+    """Items per second, or the time of a call; of a row that says whether it fits, that alone."""
+    if said := re.search(r"out of memory|oom|does not fit|fits", row.value, re.IGNORECASE):
+        fitted = said[0].casefold() == "fits"
+        return Answer(prediction=prediction, verdicts=(verdict_of(f"bs {batch}", prediction, measured=fitted),))
     on_ipu = row.conditions is None or row.conditions.host_io == "none"
     seconds = prediction.seconds if on_ipu else prediction.call_seconds
     return Answer(predicted=rate(row, batch, seconds), prediction=prediction, verdicts=measured_verdicts(row, prediction))
@@ -107,18 +93,18 @@ def _resnet50(row: Row, batch: int) -> Prediction:
     of_bytes = row.conditions is not None and row.conditions.named_ops.get("input") == "uint8"
     images = jax.ShapeDtypeStruct((batch, resnet50.IMAGE, resnet50.IMAGE, 3), jnp.uint8 if of_bytes else dtype)
     if not eight:
-        return _run(row, _inference(resnet50.forward), resnet50.shapes(dtype), [images])
+        return _run(row, inference(resnet50.forward), resnet50.shapes(dtype), [images])
     # F143, PopRT's format for weights and activations: four bits of exponent, three of mantissa, no infinities.
     named = row.conditions.named_ops.get("fp16", "") if row.conditions else ""
     params = resnet50.shapes(dtype, kernels=jnp.float8_e4m3fnuz, kept=named.split("+") if named else ())
-    return _run(row, _inference(resnet50.forward), params, [images])
+    return _run(row, inference(resnet50.forward), params, [images])
 
 
 def _run(row: Row, step: Step, params: Any, inputs: Sequence[Any]) -> Prediction:
     return predict(step, params, inputs, machine=machine_of(row), options=options_of(row.conditions))
 
 
-def _inference(forward: Any) -> Step:
+def inference(forward: Any) -> Step:
     """Weights stay as they are."""
     return lambda params, *inputs: (params, forward(params, *inputs))
 

@@ -55,7 +55,12 @@ class Prediction:
     @property
     def fits(self) -> bool:
         """Whether the fullest tile holds it."""
-        return self.peak_tile_bytes <= self.tile_bytes
+        return self.fullness <= 1
+
+    @property
+    def fullness(self) -> float:
+        """Of the fullest tile: 1 is full."""
+        return self.peak_tile_bytes / self.tile_bytes
 
 
 def predict(

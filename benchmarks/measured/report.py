@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from benchmarks.measured.answer import Verdict
 from benchmarks.measured.bars import GROUPS
 from benchmarks.measured.judge import FamilyErrors, Outcome, Summary, shortfalls, summarise
 from benchmarks.measured.rows import CONDITION_COLUMNS, RUN_CONDITIONS, is_training
@@ -101,12 +102,17 @@ def _row_line(outcome: Outcome) -> str:
     ratio = "" if outcome.ratio is None else f"{outcome.ratio:.3f}"
     update, share = outcome.answer.update, outcome.fullest_tile
     took, full = "" if update is None else _figure(update.seconds), "" if share is None else f"{share:.0%}"
-    verdicts = "".join(
-        "" if verdict.right else f"; {verdict.what}: wrongly {_fits(verdict.predicted)}" for verdict in outcome.answer.verdicts
-    )
+    verdicts = "".join(map(_verdict, outcome.answer.verdicts))
     why = f" ({outcome.reason})" if outcome.reason else ""
     what = f"{row.workload}, {row.shape}, {row.dtype}{why}{verdicts}"
     return f"{row.id:7}{figures}{ratio:>6}{took:>11}{full:>6}  {_SHOWN[outcome.status]:10} {what}"
+
+
+def _verdict(verdict: Verdict) -> str:
+    """One that is wrong, or of a row that asks for several, how full the fullest tile is."""
+    wrong = "" if verdict.right else f" wrongly {_fits(verdict.predicted)}"
+    full = "" if verdict.fullness is None else f" {verdict.fullness:.1%}"
+    return f"; {verdict.what}:{wrong}{full}" if wrong or verdict.what.startswith("bs ") else ""
 
 
 def _left_out(outcomes: Sequence[Outcome]) -> list[tuple[str, str]]:

@@ -15,10 +15,11 @@ from benchmarks.measured.training.conditions import TrainingConditions, is_above
 
 DATA = Path(__file__).parents[1] / "data"
 MEASUREMENTS = DATA / "ipu_measurements.csv"
+OUTSIDE = DATA / "outside_measurements.csv"  # of networks that no number of the cost model was fitted to
 RUN_CONDITIONS = DATA / "run_conditions.csv"
 
 MEASURED_COLUMNS = ("id", "generation", "n_ipus", "workload", "shape", "dtype", "metric", "value", "unit", "source")
-_OPTIONAL = "value"  # who has measured nothing asks for the prediction
+_OPTIONAL = ("value", "fitted")  # who has measured nothing asks for the prediction; whose row is outside the fit says 'no'
 CONDITION_COLUMNS = (
     "implementation",
     "partials",
@@ -95,6 +96,7 @@ class Row:
     source: str
     conditions: Conditions | None  # None: nobody has looked for them
     training: TrainingConditions | None = None  # of a training run
+    fitted: bool = True  # False: no number of the cost model was fitted to a row of its network
 
     @property
     def family(self) -> str:
@@ -135,8 +137,8 @@ def read_rows(path: Path, training: Mapping[str, TrainingConditions] | None = No
 
 
 def _rows(path: Path, training: Mapping[str, TrainingConditions]) -> Iterator[Row]:
-    needed = [column for column in MEASURED_COLUMNS if column != _OPTIONAL]
-    for line in named_lines(path, needed, (_OPTIONAL, *CONDITION_COLUMNS)):
+    needed = [column for column in MEASURED_COLUMNS if column not in _OPTIONAL]
+    for line in named_lines(path, needed, (*_OPTIONAL, *CONDITION_COLUMNS)):
         plain = {column: line.texts[column] for column in MEASURED_COLUMNS}
         own = {column: line.texts[column] for column in CONDITION_COLUMNS}
         _require_value(line.where, plain["value"])
@@ -144,7 +146,7 @@ def _rows(path: Path, training: Mapping[str, TrainingConditions]) -> Iterator[Ro
         texts = {column: text for column, text in plain.items() if column != "n_ipus"}
         n_ipus = int(plain["n_ipus"]) if plain["n_ipus"].isdecimal() else 0
         trained = training.get(plain["id"]) if is_training(plain["workload"]) else None
-        yield Row(**texts, n_ipus=n_ipus, conditions=conditions, training=trained)
+        yield Row(**texts, n_ipus=n_ipus, conditions=conditions, training=trained, fitted=line.texts["fitted"] != "no")
 
 
 def _require_value(where: str, value: str) -> None:

@@ -123,9 +123,10 @@ def _stage(model: Pretraining, parts: Sequence[Part], *, first: bool, later: Seq
                 return _loss(model, own, x, data)
             elif part == "answers":
                 return cross_entropy(dense(own, x).swapaxes(1, 2), data["spans"])
+            elif part == "attention":
+                x = jax.checkpoint(functools.partial(attention, model))(own, x, data["sequences"], ours)
             else:
-                block = attention if part == "attention" else _feed_forward
-                x = jax.checkpoint(functools.partial(block, model))(own, x, data["sequences"], ours)
+                x = jax.checkpoint(functools.partial(_feed_forward, model))(own, x, ours)
         return x, {name: array for name, array in data.items() if name in passed_on}
 
     if first:
@@ -151,7 +152,7 @@ def attention(model: Pretraining, params: Params, x: jax.Array, sequences: jax.A
     return normed(params["norm"], x + dropped(mixed, model.dropout, key))
 
 
-def _feed_forward(model: Pretraining, params: Params, x: jax.Array, _: jax.Array, key: jax.Array) -> jax.Array:
+def _feed_forward(model: Pretraining, params: Params, x: jax.Array, key: jax.Array) -> jax.Array:
     inner = jax.nn.gelu(dense(params["up"], x), approximate=model.encoder.gelu == "tanh")
     return normed(params["norm"], x + dropped(dense(params["down"], inner), model.dropout, key))
 

@@ -17,6 +17,8 @@ Stage = tuple[int, int, int]
 
 STAGES: Sequence[Stage] = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))  # (width, blocks, stride of the first)
 EXPANSION = 4
+RESNEXT_STAGES: Sequence[Stage] = ((128, 3, 1), (256, 4, 2), (512, 6, 2), (1024, 3, 2))  # ResNeXt-50 32x4d (Xie et al. 2016)
+RESNEXT_EXPANSION, RESNEXT_GROUPS = 2, 32
 CLASSES = 1000
 IMAGE = 224
 LAYERS = ("first_conv", "first_shortcut", "head")  # that have been kept in halves where the others are in 8-bit floats
@@ -25,7 +27,14 @@ _DEVIATION = (0.229, 0.224, 0.225)
 
 
 def shapes(
-    dtype: Any, *, normalised: bool = False, kernels: Any = None, kept: Collection[str] = (), stages: Sequence[Stage] = STAGES
+    dtype: Any,
+    *,
+    normalised: bool = False,
+    kernels: Any = None,
+    kept: Collection[str] = (),
+    stages: Sequence[Stage] = STAGES,
+    expansion: int = EXPANSION,
+    groups: int = 1,
 ) -> Params:
     """Shapes of all parameters.
 
@@ -33,7 +42,9 @@ def shapes(
         normalised: batch norm has a scale and an offset of its own (training).
         kernels: dtype of the kernels, where it is another one than the biases' `dtype`.
         kept: kernels that are of `dtype` all the same, out of `LAYERS`.
-        stages: of a smaller network.
+        stages: of another network.
+        expansion: channels of a block's result over those of its 3x3 convolution.
+        groups: of that convolution.
     Raises: ValueError for a layer that has no name here.
     """
     if unknown := set(kept) - set(LAYERS):
@@ -53,8 +64,8 @@ def shapes(
     inputs = 64
     for width, count, _ in stages:
         for index in range(count):
-            outputs = width * EXPANSION
-            block = {"reduce": conv(1, inputs, width), "spatial": conv(3, width, width), "expand": conv(1, width, outputs)}
+            outputs = width * expansion
+            block = {"reduce": conv(1, inputs, width), "spatial": conv(3, width // groups, width), "expand": conv(1, width, outputs)}
             name = "" if blocks else "first_shortcut"
             blocks.append(block if index else {**block, "shortcut": conv(1, inputs, outputs, name)})
             inputs = outputs
@@ -92,7 +103,9 @@ def _conv(params: Params, x: jax.Array, stride: int) -> jax.Array:
     edge = ((kernel.shape[0] - 1) // 2,) * 2
     labels = ("NHWC", "HWIO", "NHWC")
     if kernel.dtype == x.dtype:
-        y = jax.lax.conv_general_dilated(x, kernel, (stride, stride), (edge, edge), dimension_numbers=labels)
+        y = jax.lax.conv_general_dilated(
+            x, kernel, (stride, stride), (edge, edge), dimension_numbers=labels, feature_group_count=x.shape[-1] // kernel.shape[2]
+        )
     else:
         narrow = x.astype(kernel.dtype)
         y = jax.lax.conv_general_dilated(

@@ -123,21 +123,7 @@ def stage(model: Swin, parts: Sequence[Part], *, by_block: bool) -> Callable[...
         by_block: whether each block is checkpointed. Otherwise each stage but the last is.
     """
     ends = parts[-1].kind == "head"
-
-    def hidden(params: Sequence[Params], x: jax.Array, key: jax.Array) -> jax.Array:
-        for number, (part, own) in enumerate(zip(parts, params, strict=True)):
-            ours = jax.random.fold_in(key, number)
-            match part.kind:
-                case "embedding":
-                    x = _embedded(model, own, x)
-                case "block":
-                    function = functools.partial(block, model, part)
-                    x = (jax.checkpoint(function) if by_block else function)(own, x, ours)
-                case "merging":
-                    x = merged(own, x)
-                case "head":
-                    x = dense(own["classes"], normed(own["norm"], x).mean((1, 2)))
-        return x
+    hidden = functools.partial(_hidden, model, parts, by_block=by_block)
 
     def values(params: Sequence[Params], x: jax.Array, labels: jax.Array, *, key: jax.Array) -> Any:
         function = hidden if by_block or ends else jax.checkpoint(hidden)
@@ -145,6 +131,28 @@ def stage(model: Swin, parts: Sequence[Part], *, by_block: bool) -> Callable[...
         return -(jax.nn.log_softmax(y) * labels).sum(-1).mean() if ends else (y, labels)
 
     return values
+
+
+def _hidden(model: Swin, parts: Sequence[Part], params: Sequence[Params], x: jax.Array, key: jax.Array, *, by_block: bool) -> jax.Array:
+    """What some parts make of images, or of hidden values."""
+    for number, (part, own) in enumerate(zip(parts, params, strict=True)):
+        ours = jax.random.fold_in(key, number)
+        match part.kind:
+            case "embedding":
+                x = _embedded(model, own, x)
+            case "block":
+                function = functools.partial(block, model, part)
+                x = (jax.checkpoint(function) if by_block else function)(own, x, ours)
+            case "merging":
+                x = merged(own, x)
+            case "head":
+                x = dense(own["classes"], normed(own["norm"], x).mean((1, 2)))
+    return x
+
+
+def forward(model: Swin, params: Sequence[Params], images: jax.Array) -> jax.Array:
+    """[batch, classes] logits of [batch, image, image, 3] images. Args: params: one pytree per part."""
+    return _hidden(model, parts_of(model), params, images, jax.random.key(0), by_block=False)
 
 
 def _embedded(model: Swin, params: Params, images: jax.Array) -> jax.Array:

@@ -11,6 +11,7 @@ from benchmarks.measured.rows import Row, is_training
 from benchmarks.measured.training.bert import bert
 from benchmarks.measured.training.conditions import TrainingConditions
 from benchmarks.measured.training.conformer import conformer
+from benchmarks.measured.training.language import gpt2
 from benchmarks.measured.training.pipelined import Pipelined, pipelined_update
 from benchmarks.measured.training.replicated import Replicated, replicated_update
 from benchmarks.measured.training.swin import swin
@@ -26,6 +27,7 @@ PROGRAMS: Final[tuple[Callable[[Row, TrainingConditions], Pipelined | Replicated
     vit,
     swin,
     conformer,
+    gpt2,
     resnet,
     efficientnet,
     unet,
@@ -59,7 +61,7 @@ def training(row: Row) -> Answer | LeftOut | None:
     return Answer(
         predicted=conditions.items_per_update / update.seconds,
         update=update,
-        verdicts=(Verdict(what="training", measured=True, predicted=update.fits),),
+        verdicts=(Verdict(what="training", measured=True, predicted=update.fits, fullness=update.fullness),),
         measured=steady,
         unit=unit if steady is None else "items/s",
     )
