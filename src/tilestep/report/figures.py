@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from tilestep.record.history import History
 from tilestep.record.sources import Source
+from tilestep.report.quantities import time_text
 from tilestep.report.scopes import short_scope
 from tilestep.sim.trace import Event, EventKind
 from tilestep.units import seconds_from_cycles
@@ -228,10 +229,45 @@ class Loading:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Interval:
+    """Within which the time of real IPUs and what their fullest tile needs lie eight times of ten.
+
+    Attributes:
+        time_s: what is predicted.
+        low_s: of the time.
+        high_s: of the time.
+        widest: what makes the interval of the time as wide as it is.
+        tile: of the fullest tile, what is predicted: 1 is full.
+        low_tile: of that, what it may need at least.
+        high_tile: of that, at most.
+    """
+
+    time_s: float
+    low_s: float
+    high_s: float
+    widest: str
+    tile: float
+    low_tile: float
+    high_tile: float
+
+    @property
+    def verdict(self) -> str:
+        """Whether it fits: 'likely' if the interval has a full tile in it."""
+        return f"{'likely ' if self.low_tile <= 1 < self.high_tile else ''}{'fits' if self.tile <= 1 else 'does not fit'}"
+
+    @property
+    def text(self) -> str:
+        """'24.4 ms (21.9 to 27.8); widest: elementwise rates. Memory: 82 % of a tile (78 to 96): likely fits.'"""
+        tile, low, high = (f"{100 * tile:.0f}" for tile in (self.tile, self.low_tile, self.high_tile))
+        time = f"{time_text(self.time_s, self.low_s, self.high_s)}; widest: {self.widest}"
+        return f"{time}. Memory: {tile} % of a tile ({low} to {high}): {self.verdict}."
+
+
+@dataclass(frozen=True, kw_only=True)
 class Figures:
     """The fields and sums of a `Profile`, whose docstring explains the fields (report/profile.py).
 
-    It has 19 fields, because it is the document that `Profile.to_json` writes, and the evidence for its findings.
+    It has 20 fields, because it is the document that `Profile.to_json` writes, and the evidence for its findings.
     """
 
     machine: MachineProfile
@@ -251,6 +287,7 @@ class Figures:
     dispatch_cycles: int
     timeline: Sequence[Event]
     assumptions: tuple[str, ...]
+    interval: Interval | None = None
     history: History | None = field(default=None, repr=False, compare=False)
     sources: Mapping[int, Source] = field(default_factory=dict[int, Source], repr=False, compare=False)
     operation_of: Callable[[str], str] = field(default=short_scope, repr=False, compare=False)

@@ -28,6 +28,7 @@ from tilestep.report.figures import (
     StreamedArgument,
 )
 from tilestep.report.gradients import could_recompute
+from tilestep.report.intervals import interval_of
 from tilestep.report.profile import Profile
 from tilestep.report.quantities import names_text
 from tilestep.report.replaceable import could_be_donated, free_results
@@ -35,7 +36,7 @@ from tilestep.sim.body import LeafUse
 from tilestep.sim.ledger import ProgramTotals
 from tilestep.sim.system import Mark, System
 from tilestep.sim.trace import BESIDE, KINDS, EventKind
-from tilestep.units import cycles_from_bytes, cycles_from_seconds
+from tilestep.units import cycles_from_bytes, cycles_from_seconds, seconds_from_cycles
 
 NUM_LARGEST_STEPS = 100  # that a profile keeps
 NUM_ALIVE = 100  # values at the peak of a program's memory that a profile names
@@ -83,6 +84,10 @@ def profile_between(
             return "group"
         return "jax" if of_jax(totals.program.name) else "user"
 
+    cycles = end.cycle - start.cycle
+    dispatch_cycles = dispatches * cycles_from_seconds(spec.host.dispatch_seconds, spec.ipu.clock_hz)
+    programs = tuple(_program(totals, origin(totals), groups[totals.key], steps[totals.key], start, end, spec) for totals in ran)
+    waited = min(max(cycles - sum(by_kind.values()), 0), dispatch_cycles)
     return Profile(
         machine=MachineProfile(
             name=spec.name,
@@ -94,8 +99,8 @@ def profile_between(
             sync_pattern=spec.sync_pattern,
             streaming_memory_bytes=spec.host.streaming_memory_bytes,
         ),
-        emulated_cycles=end.cycle - start.cycle,
-        programs=tuple(_program(totals, origin(totals), groups[totals.key], steps[totals.key], start, end, spec) for totals in ran),
+        emulated_cycles=cycles,
+        programs=programs,
         groups=_groups(end, set(groups.values())),
         reshaped=tuple(_reshaped([totals for totals in ran if origin(totals) == "user"])),
         batches=_batches(start, end),
@@ -107,9 +112,10 @@ def profile_between(
         cycles_by_kind=by_kind,
         io_tiles_cycles=sum(beside.values()),
         dispatches=dispatches,
-        dispatch_cycles=dispatches * cycles_from_seconds(spec.host.dispatch_seconds, spec.ipu.clock_hz),
+        dispatch_cycles=dispatch_cycles,
         timeline=trace.events,
         assumptions=(*_assumptions(spec, ran, trace.dropped), *notes),
+        interval=interval_of(programs, seconds_from_cycles(cycles, spec.ipu.clock_hz), spec, waited_cycles=waited),
         history=history,
         sources={} if sources is None else sources,
     )

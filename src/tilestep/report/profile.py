@@ -38,6 +38,7 @@ class Profile(Figures):
         dispatch_cycles: of the host, for these dispatches.
         timeline: the events that were kept.
         assumptions: sentences.
+        interval: how sure the time and the fullest tile are; None: nothing ran, or nobody wants to know.
         history: what the host program did, so that the gains of findings can be worked out; None: it was not kept.
         sources: what the programs were planned from, by key.
         operation_of: what a summary calls the operation of a scope. A front end has words of its own.
@@ -100,6 +101,7 @@ class Profile(Figures):
             "version": SCHEMA_VERSION,
             "machine": asdict(self.machine),
             "emulated_s": self.emulated_s,
+            "interval": self.interval and {**asdict(self.interval), "verdict": self.interval.verdict, "text": self.interval.text},
             "emulated_cycles": self.emulated_cycles,
             "busiest_ipu": self.busiest_ipu,
             "num_ipus_used": self.num_ipus_used,

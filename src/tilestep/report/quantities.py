@@ -8,14 +8,17 @@ _TIME_UNITS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTE_UNITS: Final = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
-def time_text(seconds: float) -> str:
-    """'1.23 ms'; '0 s' for nothing; minutes from 120 s on."""
+def time_text(seconds: float, *others: float) -> str:
+    """'1.23 ms'; '0 s' for nothing; minutes from 120 s on. With the two ends of an interval: '1.23 ms (1.10 to 1.40)'."""
     if not seconds:
         return "0 s"
     if seconds >= 120:
-        return f"{seconds / 60:.1f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
-    scale, unit = next(((scale, unit) for scale, unit in _TIME_UNITS if seconds >= scale), _TIME_UNITS[-1])
-    return f"{_three_digits(seconds / scale)} {unit}"
+        scale, unit = (60, "min") if seconds < 7200 else (3600, "h")
+        numbers = [f"{each / scale:.1f}" for each in (seconds, *others)]
+    else:
+        scale, unit = next(((scale, unit) for scale, unit in _TIME_UNITS if seconds >= scale), _TIME_UNITS[-1])
+        numbers = [_three_digits(each / scale) for each in (seconds, *others)]
+    return f"{numbers[0]} {unit}" + (f" ({' to '.join(numbers[1:])})" if others else "")
 
 
 def bytes_text(size_bytes: int) -> str:

@@ -99,6 +99,8 @@ def _parts(figures: Figures, advice: Sequence[Finding], steady: Steady | None, t
         ("tilestep: ", "bold"), (time_text(figures.emulated_s), "bold"), f" {sentences(head)}, {count_text(runs, 'program run')}"
     )
     parts: list[RenderableType] = [title]
+    if figures.interval is not None:
+        parts.append(_text(f"80 % sure: {figures.interval.text}"))
     if steady is not None:
         each, apart = _time(figures, steady.turn_cycles), _time(figures, steady.set_up_cycles)
         parts.append(_text(f"Once warm, a run of {steady.label} takes {each}; set-up apart from {steady.turns:,} of them took {apart}."))

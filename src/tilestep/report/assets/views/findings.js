@@ -41,6 +41,7 @@ async function ofSide(side, named) {
     "section",
     { "aria-label": side.label },
     named ? h("h2", {}, `${side.name.toUpperCase()}: ${side.label}`) : null,
+    found?.sure ? h("p", { class: "sure" }, `80 % sure: ${found.sure}`) : null,
     together(side, found?.together),
     steady(side, found?.steady),
     first.length ? [named ? null : h("h2", {}, "First of all"), list(side, first, most)] : h("p", { class: "absent" }, side.head.emulated ? nothing : `Nothing ran. ${found ? "" : nothing}`),
