@@ -4,7 +4,7 @@ Runs every published measurement that a JAX program or a superstep can express, 
 prints predicted, measured and their ratio, of training also the time of an update, and how full the fullest tile is.
 docs/explanation/accuracy.md explains what is judged and how, and which columns rows of your own have.
 
-    python benchmarks/accuracy.py [--rows FILE.csv] [--conditions FILE.csv] [--only NAME ...] [--jobs N] [--json FILE]
+    python benchmarks/accuracy.py [--rows FILE.csv ...] [--conditions FILE.csv] [--only NAME ...] [--jobs N] [--json FILE]
 
 Exits 0 if the bar is met, 1 if it is not or nothing could be run, 2 if the rows cannot be read or the record cannot be written.
 """
@@ -16,7 +16,7 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -31,7 +31,7 @@ from benchmarks.measured.bars import group_of
 from benchmarks.measured.judge import Outcome, Summary, by_machine, judge, shortfalls, summaries
 from benchmarks.measured.report import report
 from benchmarks.measured.rows import MEASUREMENTS, OUTSIDE, Row, read_rows
-from benchmarks.measured.training.conditions import TRAINING_CONDITIONS, read_conditions
+from benchmarks.measured.training.conditions import TRAINING_CONDITIONS, TrainingConditions, read_conditions
 from benchmarks.measured.training.update import Update
 from benchmarks.measured.workers import shared
 from tilestep.messages import nearest
@@ -44,7 +44,9 @@ QUESTION = "how near are tilestep's figures to those of real IPUs?"
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=QUESTION, epilog="exit status: 0 the bar is met, 1 it is not, 2 bad input")
-    parser.add_argument("--rows", type=Path, nargs="+", default=(MEASUREMENTS, OUTSIDE), help="files of measured rows (default: the published ones)")
+    parser.add_argument(
+        "--rows", type=Path, nargs="+", default=(MEASUREMENTS, OUTSIDE), help="files of measured rows (default: the published ones)"
+    )
     parser.add_argument("--json", type=Path, help="write a record of all rows to this file")
     parser.add_argument(
         "--conditions", type=Path, default=TRAINING_CONDITIONS, help="of training rows, a line for each id (default: %(default)s)"
@@ -56,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"--jobs is {options.jobs}: it must be 1 or more")
     try:
         conditions = _read("--conditions", read_conditions, options.conditions)
-        rows = _chosen([row for path in options.rows for row in _read("--rows", lambda path: read_rows(path, conditions), path)], options.only)
+        rows = _chosen(_rows(options.rows, conditions), options.only)
         if options.json:
             options.json.open("a", encoding="utf-8").close()  # before the work, which takes long
     except (OSError, ValueError) as error:
@@ -78,6 +80,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             json.dumps(record(outcomes, found_summaries, wall_s=time.perf_counter() - start), indent=1) + "\n", encoding="utf-8"
         )
     return 1 if shortfalls(found_summaries, outcomes) else 0
+
+
+def _rows(paths: Sequence[Path], conditions: Mapping[str, TrainingConditions]) -> Sequence[Row]:
+    """Of all files. Raises: ValueError naming the option, and what is wrong; also for an id that two files have."""
+    found: dict[str, Row] = {}
+    for path in paths:
+        rows = _read("--rows", lambda path: read_rows(path, conditions), path)
+        if twice := [row.id for row in rows if row.id in found]:
+            raise ValueError(f"--rows {path}: id {twice[0]!r} is in another file, too: every row needs an id of its own")
+        found.update((row.id, row) for row in rows)
+    return tuple(found.values())
 
 
 def _judged(rows: Sequence[Row], jobs: int) -> Iterator[Outcome]:

@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from benchmarks.measured.bars import OUTSIDE
+
 NAMES = {
     "AMP": "matrix unit, on tile",
     "MM": "matmul",
@@ -21,10 +23,18 @@ NAMES = {
     "TR": "training, on Bow",
     "ML": "training, logs of MLPerf",
     "CO": "Conformer, training",
+    "YO": "YOLOv4-P5",
+    "GP": "GPT-2, training",
+    "CL": "CLIP",
+    "SW": "Swin-Tiny",
+    "VE": "verdicts of other networks",
 }
 
 # Page below docs/ to the tables that it has, by the names in their markers.
-PAGES: Mapping[str, tuple[str, ...]] = {"explanation/accuracy.md": ("families",), "reference/accuracy-rows.md": ("rows", "left out")}
+PAGES: Mapping[str, tuple[str, ...]] = {
+    "explanation/accuracy.md": ("families", "outside"),
+    "reference/accuracy-rows.md": ("rows", "left out"),
+}
 
 
 def judged_families(record: Mapping[str, Any]) -> dict[str, list[Mapping[str, Any]]]:
@@ -39,11 +49,11 @@ def judged_families(record: Mapping[str, Any]) -> dict[str, list[Mapping[str, An
 def with_tables(page: str, record: Mapping[str, Any], names: Sequence[str]) -> str:
     """The page with today's tables, each between its marker, such as `<!-- rows -->`, and the next `<!-- end -->`.
 
-    Args: names: of the tables that the page has: "families", "rows", "left out".
+    Args: names: of the tables that the page has: "families", "outside", "rows", "left out".
 
     Raises: ValueError if a marker is missing.
     """
-    tables = {"families": _family_table, "rows": _row_table, "left out": _left_out_table}
+    tables = {"families": _family_table, "outside": _outside_table, "rows": _row_table, "left out": _left_out_table}
     for name in names:
         lines = tables[name](record)
         start, end = f"<!-- {name} -->\n", "<!-- end -->"
@@ -60,14 +70,42 @@ def _family_table(record: Mapping[str, Any]) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     families = judged_families(record)
     for name, group in record["groups"].items():
+        if name == OUTSIDE.name:
+            continue
         for family in group["mean_error_by_family"]:
             errors = [row["ratio"] - 1 for row in families[family]]
             median, worst = statistics.median(map(abs, errors)), max(errors, key=abs)
             named, mean = f"{family}: {NAMES.get(family, family)}", statistics.fmean(errors)
             yield f"| {named} | {len(errors)} | {median:.1%} | {worst:+.1%} | {mean:+.1%} |"
-        right = f"fits or not: {group['verdicts'] - len(group['wrong_verdicts'])} of {group['verdicts']} right" if group["verdicts"] else ""
         median, p90 = (_percent(group[key]) for key in ("median_absolute_error", "p90_absolute_error"))
-        yield f"| **all: {name}** | {group['judged']} | **{median}** | 90th percentile **{p90}** | {right} |"
+        yield f"| **all: {name}** | {group['judged']} | **{median}** | 90th percentile **{p90}** | {_right(group)} |"
+
+
+def _outside_table(record: Mapping[str, Any]) -> Iterator[str]:
+    """The rows of networks outside the fit, judged or not, and all of them together."""
+    yield "| row | workload | predicted | measured | error | fits, as measured, and how full the fullest tile is here |"
+    yield "|---|---|---|---|---|---|"
+    for row in record["rows"]:
+        if row.get("group") != OUTSIDE.name or row["status"] == "left out":
+            continue
+        error = "" if row["ratio"] is None else f"{row['ratio'] - 1:+.1%}"
+        verdicts = ", ".join(map(_verdict, row["verdicts"])) + ("; not judged" if row["status"] == "reported" else "")
+        figures = f"{_figure(row['predicted'])} | {_figure(row['measured'])} {row['unit']}"
+        yield f"| {row['id']} | {row['workload']} | {figures} | {error} | {verdicts} |"
+    if group := record["groups"].get(OUTSIDE.name):
+        median, p90 = (_percent(group[key]) for key in ("median_absolute_error", "p90_absolute_error"))
+        yield f"| **all** | {group['judged']} figures | median error **{median}** | 90th percentile **{p90}** | | {_right(group)} |"
+
+
+def _verdict(verdict: Mapping[str, Any]) -> str:
+    full = verdict.get("fullness")
+    said = "fits" if verdict["measured"] else "does not fit"
+    right = "right" if verdict["measured"] == verdict["predicted"] else "wrong"
+    return f"{verdict['what']} {said}: {right}" + ("" if full is None else f" ({full:.0%})")
+
+
+def _right(group: Mapping[str, Any]) -> str:
+    return f"fits or not: {group['verdicts'] - len(group['wrong_verdicts'])} of {group['verdicts']} right" if group["verdicts"] else ""
 
 
 def _row_table(record: Mapping[str, Any]) -> Iterator[str]:

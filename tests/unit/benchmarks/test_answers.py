@@ -318,16 +318,26 @@ def test_networks_on_several_ipus_are_left_out(asked: Asked, workload: str) -> N
     assert (outcome.status, "several IPUs" in outcome.reason, outcome.failed) == ("left out", True, False)
 
 
-@pytest.mark.parametrize(("conditions", "missed"), [(CONDITIONS, 1), (None, 0)])
+BROKE = jax.errors.JaxRuntimeError("INTERNAL: it broke\nwith details")
+
+
+@pytest.mark.parametrize(
+    ("error", "conditions", "missed", "reason"),
+    [
+        (BROKE, CONDITIONS, 1, "JaxRuntimeError: INTERNAL: it broke"),
+        (BROKE, None, 0, "JaxRuntimeError: INTERNAL: it broke"),
+        (KeyError("sequences"), CONDITIONS, 1, "KeyError: 'sequences'"),
+    ],
+)
 def test_a_row_whose_program_fails_is_left_out_and_misses_the_bar_if_it_counts(
-    monkeypatch: pytest.MonkeyPatch, conditions: Conditions | None, missed: int
+    monkeypatch: pytest.MonkeyPatch, error: Exception, conditions: Conditions | None, missed: int, reason: str
 ) -> None:
     def failing_program(*_: Any, **__: Any) -> Prediction:
-        raise jax.errors.JaxRuntimeError("INTERNAL: it broke\nwith details")
+        raise error
 
     monkeypatch.setattr(networks, "predict", failing_program)
     failing = judge(row("ViT inference", "bs 4", conditions=conditions))
-    assert failing.reason == "its program failed: JaxRuntimeError: INTERNAL: it broke"
+    assert failing.reason == f"its program failed: {reason}"
     assert (failing.status, failing.failed) == ("left out", bool(missed))
     assert len(summarise([failing]).failures) == missed
     assert any("failed" in sentence for sentence in summarise([failing]).shortfalls) is bool(missed)

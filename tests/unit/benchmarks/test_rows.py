@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.measured.bars import OUTSIDE as OUTSIDE_GROUP
+from benchmarks.measured.bars import group_of
 from benchmarks.measured.judge import judge
 from benchmarks.measured.row_error import RowError
-from benchmarks.measured.rows import CONDITION_COLUMNS, MEASURED_COLUMNS, MEASUREMENTS, conditions_of, read_rows
+from benchmarks.measured.rows import CONDITION_COLUMNS, MEASURED_COLUMNS, MEASUREMENTS, OUTSIDE, conditions_of, read_rows
+from benchmarks.measured.training.conditions import read_conditions
 
 PUBLISHED = {
     "id": "RI99",
@@ -179,3 +182,29 @@ def test_whatever_is_judged_says_where_its_conditions_stand() -> None:
     for row in judged:
         assert row.conditions is not None
         assert row.conditions.conditions_source, row.id
+
+
+def test_rows_outside_the_fit_have_a_file_of_their_own() -> None:
+    fitted, outside = (read_rows(path, read_conditions()) for path in (MEASUREMENTS, OUTSIDE))
+    assert {row.id for row in fitted}.isdisjoint(row.id for row in outside)
+    assert [row.id for row in fitted if group_of(row) is OUTSIDE_GROUP] == []
+    assert [row.id for row in outside if row.fitted or group_of(row) is not OUTSIDE_GROUP] == []
+    assert [row.id for row in outside if row.conditions is None or not row.conditions.conditions_source] == []
+    assert [row.id for row in outside if row.not_judged] == ["VE09"]
+
+
+def test_a_row_that_says_so_is_outside_the_fit(tmp_path: Path) -> None:
+    (row,) = read_rows(written(tmp_path, PUBLISHED | {"fitted": "no"}))
+    assert group_of(row) is OUTSIDE_GROUP
+    (row,) = read_rows(written(tmp_path, PUBLISHED | {"fitted": ""}))
+    assert group_of(row) is not OUTSIDE_GROUP
+
+
+@pytest.mark.parametrize("name", ["YO01", "YO06", "CL02", "SW01"])
+def test_other_rows_of_a_source_outside_the_fit_are_judged(tmp_path: Path, name: str) -> None:
+    with OUTSIDE.open(newline="", encoding="utf-8") as file:
+        known = next(line for line in csv.DictReader(file) if line["id"] == name)
+    (row,) = read_rows(written(tmp_path, {column: known[column] for column in MEASURED_COLUMNS}))
+    (published,) = (row for row in read_rows(OUTSIDE) if row.id == name)
+    assert row.conditions == published.conditions
+    assert (row.not_judged, group_of(row)) == ("", OUTSIDE_GROUP)

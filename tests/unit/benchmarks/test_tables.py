@@ -15,8 +15,8 @@ from benchmarks.measured.tables import PAGES, with_tables
 from benchmarks.plot import PICTURES, main, parity
 
 ROOT = Path(__file__).parents[3]
-PAGE = "# Accuracy\n<!-- families -->\nold\n<!-- end -->\nbetween\n<!-- rows -->\n<!-- end -->\n<!-- left out -->\n<!-- end -->\nlast\n"
-ALL = ("families", "rows", "left out")
+PAGE = "# Accuracy\n<!-- families -->\nold\n<!-- end -->\nbetween\n<!-- outside -->\n<!-- end -->\n<!-- rows -->\n<!-- end -->\n<!-- left out -->\n<!-- end -->\nlast\n"
+ALL = ("families", "outside", "rows", "left out")
 
 
 def entry(name: str, ratio: float, **more: Any) -> dict[str, Any]:
@@ -44,11 +44,28 @@ RECORD: dict[str, Any] = {
             "verdicts": 0,
             "wrong_verdicts": [],
         },
+        "networks outside the fit": {
+            "judged": 1,
+            "median_absolute_error": 0.1,
+            "p90_absolute_error": 0.1,
+            "mean_error_by_family": {"YO": -0.1},
+            "verdicts": 2,
+            "wrong_verdicts": ["YO1 bs 2"],
+        },
     },
     "rows": [
         entry("AB1", 1.1, verdicts=[{"what": "bs 1", "measured": True, "predicted": False}]),
         entry("AB2", 0.96),
         entry("TR1", 1.2, fullest={"share": 0.791, "program": "f", "largest": {}}),
+        entry(
+            "YO1",
+            0.9,
+            group="networks outside the fit",
+            verdicts=[
+                {"what": "bs 1", "measured": True, "predicted": True, "fullness": 0.714},
+                {"what": "bs 2", "measured": False, "predicted": True},
+            ],
+        ),
         entry("CD1", 3.0, status="reported", reason="nobody knows"),
         entry("EF1", 3.0, status="left out", reason="too long"),
         entry("GH1", 3.0, status="left out", reason="no such machine"),
@@ -65,6 +82,9 @@ def test_tables_stand_between_their_markers() -> None:
     assert "| TR: training, on Bow | 1 | 20.0% | +20.0% | +20.0% |\n| **all: training** | 1 |" in text
     assert "| 1.20 | fullest tile 79% |" in text
     assert "| AB1 | a < b | 2,200 | 2,000 s | 1.10 | verdict of bs 1 is wrong |" in text
+    assert "| YO1 | a < b | 1,800 | 2,000 s | -10.0% | bs 1 fits: right (71%), bs 2 does not fit: wrong |" in text
+    assert "| **all** | 1 figures | median error **10.0%** | 90th percentile **10.0%** | | fits or not: 1 of 2 right |" in text
+    assert "YO: " not in text
     assert "nobody knows" in text
     assert "| EF1 EF2 | too long |\n| GH1 | no such machine |" in text
     assert text.count("EF1") == 1

@@ -17,7 +17,7 @@ import pytest
 
 from benchmarks.measured.judge import judge
 from benchmarks.measured.row_error import RowError
-from benchmarks.measured.rows import MEASUREMENTS, read_rows
+from benchmarks.measured.rows import MEASUREMENTS, OUTSIDE, read_rows
 from benchmarks.measured.training import pipelined
 from benchmarks.measured.training.answers import machine_for
 from benchmarks.measured.training.bert import stages_of
@@ -212,7 +212,7 @@ def test_an_unknown_optimizer_is_refused() -> None:
 
 
 def test_every_given_row_has_conditions_that_fit_it() -> None:
-    rows = {row.id: row for row in read_rows(MEASUREMENTS, CONDITIONS)}
+    rows = {row.id: row for path in (MEASUREMENTS, OUTSIDE) for row in read_rows(path, CONDITIONS)}
     assert set(CONDITIONS) <= set(rows)
     for name, conditions in CONDITIONS.items():
         if not conditions.not_judged:
@@ -306,6 +306,16 @@ def test_the_model_learns() -> None:
         params, state, value = update(params, state, jax.random.key(step))
         losses.append(float(value))
     assert losses[-1] < 0.5 * losses[0]
+
+
+def test_a_feed_forward_net_may_begin_a_stage_behind_the_last_attention() -> None:
+    parts: tuple[tuple[Part, ...], ...] = (("embedding", "attention"), ("feed forward", "heads"))
+    model = replace(SMALL, packed=2)
+    first, last = pretraining.stages(model, parts)
+    params = [[pretraining.parameters(model, part) for part in own] for own in parts]
+    x, data = jax.eval_shape(lambda params, data: first(params, key=jax.random.key(0), **data), params[0], pretraining.element(model, 2))
+    assert "sequences" not in data
+    assert jax.eval_shape(lambda *given: last(*given, key=jax.random.key(0)), params[1], x, data).shape == ()
 
 
 def test_packed_sequences_do_not_see_each_other() -> None:
