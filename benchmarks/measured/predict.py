@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -40,7 +40,7 @@ class Prediction:
     values_bytes: int  # of values and temporaries at the peak, on all tiles of one IPU together
     tile_bytes: int  # that a tile has
     families: tuple[FamilyCycles, ...]  # of one call, largest first
-    shares: Mapping[str, float]  # of its time, by kind of work
+    shares: Mapping[str, float] = field(default_factory=dict[str, float])  # of its time, by kind of work
 
     @property
     def seconds(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from tilestep.report.figures import ProgramProfile
@@ -44,7 +44,7 @@ class Update:
     seconds: float
     sram_bytes: int
     peaks: tuple[Peak, ...]
-    shares: Mapping[str, float]
+    shares: Mapping[str, float] = field(default_factory=dict[str, float])
 
     @property
     def fullness(self) -> float:
