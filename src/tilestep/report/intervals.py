@@ -1,8 +1,8 @@
 """How sure the figures are: 80 % intervals of a profile's time and of its fullest tile.
 
 An error is that of a kind of work: of a family of operations for what computes, and of what else takes time. The errors of kinds come from
-measurements (`model_errors.json`, which benchmarks/model_errors.py derives), unless a figure of the machine is less sure than that. The error
-of a time is that of the kinds of work by their shares of it: those of one program err in the same direction, so nothing cancels out.
+measurements (`model_errors.json`), unless a figure of the machine is less sure than that. Without errors of kinds nobody says how sure a
+figure is. The error of a time is that of the kinds of work by their shares of it: those of one program err in the same direction, so nothing cancels out.
 """
 
 from __future__ import annotations
@@ -78,11 +78,13 @@ def model_errors() -> ModelErrors:
 
 
 def interval_of(programs: Iterable[ProgramProfile], emulated_s: float, machine: MachineSpec, *, waited_cycles: int) -> Interval | None:
-    """How sure the time and the fullest tile are; None if nothing ran. Args: waited_cycles: of an IPU for the host's dispatches."""
-    ran = [program for program in programs if program.runs]
-    if not ran:
+    """How sure the time and the fullest tile are; None if nothing ran, or no errors are known.
+
+    Args: waited_cycles: of an IPU for the host's dispatches.
+    """
+    ran, errors = [program for program in programs if program.runs], model_errors()
+    if not ran or not errors.kinds:
         return None
-    errors = model_errors()
     error, widest = errors.of_time(shares(((program, 1) for program in ran), waited_cycles=waited_cycles), machine)
     full = max(program.peak_tile_bytes for program in ran) / machine.ipu.tile.sram_bytes
     less, more = errors.tile
