@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Final
+from zlib import crc32
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
@@ -37,6 +38,8 @@ KEPT: Final = (
     "tests/test_readme.py::test_readme",
     "tests/behaviour/test_processes_and_strangers.py",  # who may connect
 )
+VALUES: Final = "tests/conformance/test_values.py"
+ONE_OF: Final = 6  # of the tests of values, which operations have and lines do not: the newest JAX gets others (tests/conftest.py)
 HEAD: Final = """# Tests that the fast run leaves to `make test-all`, because others that take less time execute their lines.
 # Written by scripts/fast_run.py. A name without [...] stands for all of a function.
 """
@@ -106,6 +109,11 @@ def chosen(cpu_s: Mapping[str, float], lines: Mapping[str, Iterable[int]], kept:
     return found
 
 
+def is_kept(test: str) -> bool:
+    """Whether its question is no line."""
+    return test.startswith(KEPT) or (test.startswith(VALUES) and crc32(test.encode()) % ONE_OF == 1)
+
+
 def shortened(left_out: Iterable[str], tests: Iterable[str]) -> list[str]:
     """Names for the list: that of a function where all of its tests are left out."""
     left, of_function = set(left_out), defaultdict[str, set[str]](set)
@@ -138,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         names = set(LEFT_OUT.read_text(encoding="utf-8").splitlines())
         left_out = {test for test in recording.cpu_s if test in names or test.partition("[")[0] in names}
     else:
-        kept = {test for test, cpu_s in recording.cpu_s.items() if cpu_s < QUICK_CPU_S or test.startswith(KEPT)}
+        kept = {test for test, cpu_s in recording.cpu_s.items() if cpu_s < QUICK_CPU_S or is_kept(test)}
         left_out = recording.cpu_s.keys() - chosen(recording.cpu_s, recording.lines, kept, options.cpu_s)
         LEFT_OUT.write_text(HEAD + "".join(f"{name}\n" for name in shortened(left_out, recording.cpu_s)), encoding="utf-8")
     print(shown(left_out, recording))

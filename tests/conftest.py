@@ -67,8 +67,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_for_the_newest(item: pytest.Item) -> bool:
     if item.get_closest_marker("door"):
         return True
-    one_of = 20 if "unit" in item.path.parts else 6
-    return crc32(item.nodeid.encode()) % one_of == 0 and not any(map(item.get_closest_marker, ("slow", "left_out", "browser", "process")))
+    one_of, other = (20, ["left_out", "browser", "process"]) if "unit" in item.path.parts else (6, [])
+    return crc32(item.nodeid.encode()) % one_of == 0 and not any(map(item.get_closest_marker, ["slow", *other]))
 
 
 @pytest.fixture

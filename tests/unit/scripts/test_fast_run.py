@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from scripts.fast_run import LEFT_OUT, Recording, chosen, shortened, shown
+from scripts.fast_run import LEFT_OUT, VALUES, Recording, chosen, is_kept, shortened, shown
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -31,6 +31,13 @@ def test_what_executes_most_new_lines_for_its_time_is_taken_first() -> None:
     # A line that is executed once so far is worth half of one that is not.
     assert chosen(cpu_s, lines, {"kept"}, 6.5) == {"kept", "small", "again"}
     assert chosen(cpu_s, lines, {"kept"}, 7.0) == {"kept", "small", "again", "large"}
+
+
+def test_of_tests_of_values_one_of_six_stays() -> None:
+    kept = sum(is_kept(f"{VALUES}::test_values_are_those_of_the_cpu[{n}]") for n in range(600))
+    assert 70 < kept < 130
+    assert is_kept("tests/golden/test_time.py::test_cycles")
+    assert not is_kept("tests/unit/sim/test_play.py::test_values")
 
 
 def test_a_function_stands_for_its_tests_if_all_are_left_out() -> None:
