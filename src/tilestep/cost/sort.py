@@ -5,6 +5,8 @@ has L stages. Stage i has i steps of compare-and-swap; a step between tiles exch
 
 Top-k sorts runs of 2^r >= k keys in this way. Each further stage compares pairs of runs, key by key, and drops the lower half. The
 rest of each pair is a bitonic sequence, which r steps sort.
+
+The code holds each step by itself (BitonicTopK.cpp, `topKImpl`, has no loop on the device).
 """
 
 from __future__ import annotations
@@ -75,6 +77,7 @@ def _network_on(
         supersteps=1 + between,
         syncs=between,
         temporary_tile_bytes=chunk_bytes if between else 0,
+        compute_sets=max(1, sum(1 + min(stage, (kept - 1).bit_length()) for stage in range((length - 1).bit_length()))),
         flops=compared if DTYPE_BITS[dtypes[0]] and dtypes[0][0] in "fb" else 0,
         assumptions=("sort and top-k run as bitonic networks", *dtype_assumptions(*dtypes)),
     )

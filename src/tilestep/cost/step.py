@@ -44,6 +44,7 @@ class StepCost:
         result_tile_elements: elements of the result on the fullest tile; 0: the result has an even layout.
         layouts: one text for each operand that stays on its tiles; equal texts are equal layouts.
         footprint: sizes from which the code of a planned step follows; None for other steps.
+        compute_sets: that its code holds one after another, each with an exchange of its own.
         flops: floating-point operations of all tiles.
         assumptions: sentences.
         fallback: whether it was priced without an estimator of its own.
@@ -58,6 +59,7 @@ class StepCost:
     result_tile_elements: int = 0
     layouts: tuple[str, ...] = ()
     footprint: Footprint | None = None
+    compute_sets: int = 1
     flops: int = 0
     assumptions: tuple[str, ...] = ()
     fallback: bool = False
@@ -79,6 +81,7 @@ def step_cost(
     syncs: int | None = None,
     temporary_tile_bytes: int = 0,
     result_tile_elements: int = 0,
+    compute_sets: int = 1,
     flops: int = 0,
     assumptions: tuple[str, ...] = (),
     fallback: bool = False,
@@ -95,6 +98,7 @@ def step_cost(
         syncs: barriers; None: one if bytes are exchanged, else none.
         temporary_tile_bytes: on the fullest tile, while the step runs.
         result_tile_elements: of the result on the fullest tile; 0: even layout.
+        compute_sets: that its code holds one after another.
         flops: of all tiles.
         assumptions: sentences.
         fallback: whether it was priced without an estimator of its own.
@@ -108,6 +112,7 @@ def step_cost(
         exchange_bytes=exchange_bytes,
         temporary_tile_bytes=temporary_tile_bytes,
         result_tile_elements=result_tile_elements,
+        compute_sets=compute_sets,
         flops=flops,
         assumptions=assumptions,
         fallback=fallback,

@@ -63,6 +63,10 @@ SENT_BYTES = 8
 LONGEST_SEND_BYTES = 256  # 64 words: osmarks/ipu-stack docs/EXCHANGE_INSTRUCTION_REFERENCE.md, 6-bit count
 REARRANGES = frozenset({"copy", "rearrange"})  # families that change the order of elements
 VECTORS_PER_GROUP = 4  # a group of channels of the matrix unit: 16 halves or 8 floats
+# Each step of a bitonic network has an exchange and vertices of its own (poplibs BitonicTopK.cpp). A tile's share of an array is two
+# runs, the lower and the higher partners, and each run comes from two tiles, since the step before it had other partners.
+PIECES_OF_A_SWAP = 4
+SWAP_LIST_BYTES = 4 + 16  # of a worker: a pointer, and seven or more short integers in whole words (`WorklistBuilder`)
 GROUP_ELEMENTS = 16  # of a group of channels of a result; of a rearrangement a message carries one group
 
 
@@ -85,6 +89,8 @@ def code_of(work: Work, step: StepCost, ipu: IpuSpec) -> StepCode:
     if step.footprint is not None:
         exchange = _entered(step, _product_bytes(work, step.footprint, ipu))
         state = STEP_STATE_BYTES + step.footprint.list_bytes
+    elif step.family == "sort":
+        exchange, state = _network_bytes(work, step, ipu)
     elif step.family in REARRANGES:
         pieces = ceil_div(step.exchange_bytes, max(1, GROUP_ELEMENTS * DTYPE_BITS[dtype] // 8 if dtype else 0))
         exchange = _entered(step, (RECEIVED_BYTES + SENT_BYTES) * pieces)
@@ -130,6 +136,14 @@ def _product_bytes(work: Work, footprint: Footprint, ipu: IpuSpec) -> int:
     return found + RECEIVED_BYTES * footprint.fan_in + footprint.stages * _sends_bytes(each)
 
 
+def _network_bytes(work: Work, step: StepCost, ipu: IpuSpec) -> tuple[int, int]:
+    """Instructions of the exchanges of a bitonic network and state of its vertices."""
+    messages = PIECES_OF_A_SWAP * max(len(work.operands), len(work.results))
+    exchange = _entered(step, (RECEIVED_BYTES + SENT_BYTES) * messages)
+    state = STEP_STATE_BYTES + ipu.tile.worker_contexts * SWAP_LIST_BYTES
+    return step.compute_sets * exchange, step.compute_sets * state
+
+
 def _by_longest(step: StepCost) -> int:
     """Pieces as long as one instruction can send."""
     return _entered(step, (RECEIVED_BYTES + SENT_BYTES) * ceil_div(step.exchange_bytes, LONGEST_SEND_BYTES))
@@ -160,7 +174,7 @@ def code_bytes(nodes: Sequence[Node], *, streams: int) -> dict[str, int]:
                     control += CALL_BYTES
                     continue
                 seen.add(alike)
-                control += STEP_CONTROL_BYTES
+                control += STEP_CONTROL_BYTES * node.compute_sets
                 exchange += node.exchange_code_bytes
                 codelets[node.codelet] = node.codelet_bytes
             case Collective(groups=groups):

@@ -81,6 +81,7 @@ def superstep(name: str, scope: str, step: StepCost, code: StepCode, *, frame: i
         codelet_bytes=code.codelet_bytes,
         exchange_code_bytes=code.exchange_bytes,
         vertex_state_bytes=code.state_bytes,
+        compute_sets=step.compute_sets,
         frame=frame,
     )
 

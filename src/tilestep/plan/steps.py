@@ -34,6 +34,7 @@ class Superstep:
         codelet_bytes: size of that code.
         exchange_code_bytes: instructions of its exchanges, on the busiest tile.
         vertex_state_bytes: of its vertices, on the busiest tile.
+        compute_sets: that its code holds one after another.
         frame: number of its line in `Program.frames`, from 1; 0: unknown.
     """
 
@@ -51,6 +52,7 @@ class Superstep:
     codelet_bytes: int = 0
     exchange_code_bytes: int = 0
     vertex_state_bytes: int = 0
+    compute_sets: int = 1
     frame: int = 0
 
 

@@ -15,7 +15,10 @@ from benchmarks.measured.tables import PAGES, with_tables
 from benchmarks.plot import PICTURES, main, parity
 
 ROOT = Path(__file__).parents[3]
-PAGE = "# Accuracy\n<!-- families -->\nold\n<!-- end -->\nbetween\n<!-- outside -->\n<!-- end -->\n<!-- rows -->\n<!-- end -->\n<!-- left out -->\n<!-- end -->\nlast\n"
+PAGE = (
+    "# Accuracy\n<!-- families -->\nold\n<!-- end -->\nbetween\n<!-- outside -->\n<!-- end -->\n"
+    "<!-- rows -->\n<!-- end -->\n<!-- left out -->\n<!-- end -->\nlast\n"
+)
 ALL = ("families", "outside", "rows", "left out")
 
 

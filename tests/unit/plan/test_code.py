@@ -89,6 +89,23 @@ def test_exchange_code_grows_with_messages() -> None:
     assert wide.exchange_code_bytes == 32 + 12 * -(-wide.exchange_bytes // 32)
 
 
+@pytest.mark.parametrize(
+    ("kept", "steps"),
+    [
+        pytest.param(2000, 66 + 3 * 12, id="runs of 2,048 sorted in 66 steps, then merged thrice"),
+        pytest.param(16384, 14 * 15 // 2, id="all keys sorted"),
+        pytest.param(1, 14, id="the largest"),
+    ],
+)
+def test_a_bitonic_network_has_the_code_of_each_of_its_steps(kept: int, steps: int) -> None:
+    network = step_of(work("topk", "f32[8,16384]", f"f32[8,{kept}] s32[8,{kept}]", k=str(kept)))
+    assert network.compute_sets == steps
+    assert network.exchange_code_bytes == steps * (32 + 12 * 4 * 2)  # keys and positions, each two runs from two tiles
+    assert network.vertex_state_bytes == steps * (45 + 6 * 20)
+    assert kinds(network)["control code"] == 700 + 36 * steps
+    assert kinds(network, network)["control code"] == 700 + 36 * steps + 8
+
+
 def test_what_exchanges_nothing_has_no_exchange_code() -> None:
     assert pass_of("add").exchange_code_bytes == 0
     assert kinds(pass_of("add"))["exchange code"] == 0
