@@ -44,9 +44,7 @@ def figures(*rows: tuple[str, Value, Basis, str] | tuple[str, Value, Basis, str,
         unit = QUANTITIES[path].unit
         counted = (0.0, "a count or a word: no other is near") if unit in _COUNTED and basis != "documented" else DOUBTS[basis]
         uncertainty, doubt = own or counted
-        found[path] = FieldSource(
-            path=path, value=value, unit=unit, source=source, basis=basis, uncertainty=uncertainty, doubt=doubt
-        )
+        found[path] = FieldSource(path=path, value=value, unit=unit, source=source, basis=basis, uncertainty=uncertainty, doubt=doubt)
     return MappingProxyType(found)
 
 

@@ -2,7 +2,8 @@
 
 An error is that of a kind of work: of a family of operations for what computes, and of what else takes time. The errors of kinds come from
 measurements (`model_errors.json`), unless a figure of the machine is less sure than that. Without errors of kinds nobody says how sure a
-figure is. The error of a time is that of the kinds of work by their shares of it: those of one program err in the same direction, so nothing cancels out.
+figure is. The error of a time is that of the kinds of work by their shares of it: those of one program err in the same direction, so
+nothing cancels out.
 """
 
 from __future__ import annotations

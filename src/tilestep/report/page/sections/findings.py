@@ -80,7 +80,8 @@ def findings(report: Report) -> Block | None:
     (further lines with their shares), gain {cycles, share, tile_bytes}, how, basis, unknown (why nobody knows a gain), ways (other edits,
     each with edit, gain, how, basis), program (row of the only one that its sentence names), proof (name of a view), see (state of that
     view)), together {gain, how, basis, numbers, left (a phrase for each reason)} or null, steady {label, turns, turn_cycles,
-    set_up_cycles} or null, sure (the 80 % intervals as a sentence), idle_cycles, assumptions, options (autoReport and other engine options that were set).
+    set_up_cycles} or null, sure (the 80 % intervals as a sentence), idle_cycles, assumptions, options (autoReport and other engine options
+    that were set).
 
     Raises: RecordingError if the profile is damaged, or of a newer form.
     """
