@@ -38,12 +38,13 @@ def figures(*rows: tuple[str, Value, Basis, str] | tuple[str, Value, Basis, str,
     Raises: KeyError if a path is no field; ValueError if one is there twice.
     """
     found: dict[str, FieldSource] = {}
-    for path, value, basis, source, *own in rows:
+    for row in rows:
+        path, value, basis, source = row[:4]
         if path in found:
             raise ValueError(f"two figures for {path}")
         unit = QUANTITIES[path].unit
         counted = (0.0, "a count or a word: no other is near") if unit in _COUNTED and basis != "documented" else DOUBTS[basis]
-        uncertainty, doubt = own or counted
+        uncertainty, doubt = (row[4], row[5]) if len(row) == 6 else counted
         found[path] = FieldSource(path=path, value=value, unit=unit, source=source, basis=basis, uncertainty=uncertainty, doubt=doubt)
     return MappingProxyType(found)
 
