@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilestep.cost.elementwise import named_cast
-from tilestep.cost.rates import WITH_SCALAR
 from tilestep.machine.spec import IpuSpec
 from tilestep.plan.fuse import VIEWS, Units
 from tilestep.plan.host_gather import HostGathers
@@ -78,8 +77,6 @@ class Scope:
         """The name under which a fused operation is priced, and the dtype in which it computes."""
         operands = [self.computation.by_name[operand].leaves[0] for operand in member.operands]
         opcode = member.opcode
-        if opcode in WITH_SCALAR and any(self.source(operand).leaves[0].size == 1 for operand in member.operands):
-            opcode = WITH_SCALAR[opcode]
         if operands:
             opcode = named_cast(opcode, operands[0].dtype, member.leaves[0].dtype, ipu)
         return opcode, pass_dtype(member, operands)
