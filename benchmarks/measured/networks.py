@@ -126,4 +126,4 @@ def _inference(forward: Any) -> Step:
 def _as_run(row: Row, model: transformer.Encoder) -> transformer.Encoder:
     ops = row.conditions.named_ops if row.conditions else {}
     gelu: Literal["tanh", "erf"] = "tanh" if ops.get("gelu") == "tanh" else "erf"
-    return replace(model, gelu=gelu, wide="wide" in ops)
+    return replace(model, gelu=gelu, wide="wide" in ops, slow_norm=ops.get("norm") == "slow")

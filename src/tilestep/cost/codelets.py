@@ -78,15 +78,30 @@ WITH_SCALAR: Mapping[str, Turns] = MappingProxyType(
         **dict.fromkeys(("and", "or", "xor", "shift-left", "shift-right-arithmetic", "shift-right-logical"), _BIT_OF_SCALAR),
     }
 )
+# Where the result takes over the memory of an operand, as far as it takes another time. A maximum with a scalar is a rectifier there.
+IN_PLACE: Mapping[str, Turns] = MappingProxyType(
+    {
+        "tanh": ((10, 2), (2, 4), None),
+        "logistic": ((10, 2), (4, 4), None),
+        "log": ((14, 2), (6, 4), None),
+        "log-plus-one": ((22, 2), (21, 4), None),
+        "negate": ((3, 2), (3, 4), (6, 1)),
+        "abs": ((5, 2), (5, 4), (6, 1)),
+        "maximum": ((4, 2), (4, 4), (7, 1)),
+        "minimum": ((4, 2), (4, 4), (7, 1)),
+    }
+)
+IN_PLACE_WITH_SCALAR: Mapping[str, Turns] = MappingProxyType({**WITH_SCALAR, "maximum": ((2, 2), (2, 4), (6, 1))})
 _COLUMNS: Mapping[str, int] = MappingProxyType({"f32": 0, "f16": 1})
 
 
-def turn(opcode: str, dtype: str, *, with_scalar: bool) -> Turn | None:
+def turn(opcode: str, dtype: str, *, with_scalar: bool = False, in_place: bool = False) -> Turn | None:
     """A turn of the codelet for an operation on one dtype; None if the library has none, or only for other dtypes.
 
     Integers of other widths are computed on as 32-bit ones.
     """
-    turns = (WITH_SCALAR.get(opcode) if with_scalar else None) or CODELETS.get(opcode)
+    scalar, alone = (IN_PLACE_WITH_SCALAR, IN_PLACE) if in_place else (WITH_SCALAR, CODELETS)
+    turns = (scalar.get(opcode) if with_scalar else None) or alone.get(opcode) or CODELETS.get(opcode)
     how = ARITHMETIC[dtype]
     column = 2 if how.unit == "integer" and how.per_vector == 1 else _COLUMNS.get(dtype)
     found = None if turns is None or column is None else turns[column]

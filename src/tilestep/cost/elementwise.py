@@ -31,6 +31,7 @@ def elementwise_pass(
     tile_elements: int = 0,
     halo_bytes: int = 0,
     copied_bytes: int = 0,
+    in_place: bool = False,
 ) -> StepCost:
     """Cost of one superstep in which each worker loads a vector of every input, computes the expression, and stores the outputs.
 
@@ -44,6 +45,7 @@ def elementwise_pass(
         tile_elements: elements of the expression on the fullest tile, if its layout is uneven; 0: it is even.
         halo_bytes: of inputs that are read through shifted slices: bytes of neighbouring blocks that the fullest tile receives.
         copied_bytes: of such inputs: bytes on the fullest tile that are copied together with their halos.
+        in_place: whether the result takes over the memory of an input; it counts where there is one operation.
 
     Returns:
         Cycles and bytes of the busiest tile.
@@ -62,7 +64,7 @@ def elementwise_pass(
     computed = not ipu.has_float8 or any(ARITHMETIC[dtype].float8 and opcode not in FLOAT8_AS_IT_IS for opcode, dtype in ops)
     full = [array for array in inputs if array.size == size]  # a broadcast value stays in registers over a worker's rows
     small = [array for array in inputs if array.size < size]
-    codelet = turn(*ops[0], with_scalar=bool(small)) if len(ops) == 1 else None
+    codelet = turn(*ops[0], with_scalar=len(full) < 2, in_place=in_place) if len(ops) == 1 else None
     if codelet is not None:  # loads and stores are in it
         cycles, of_elements = codelet
         bundles = cycles * ceil_div(elements, of_elements) + _converting(elements, (*full, *outputs))

@@ -99,8 +99,8 @@ def cheapest(
 ) -> Plan | None:
     """Evaluates the candidates that can be the cheapest; of equally cheap ones the one on the fewest tiles wins.
 
-    Supersteps: one that brings operands if any move (exchange, sync), one that multiplies, one per stage of partial
-    sums (exchange, sync each). What moves and the partial results have to fit into the proportion of a tile's memory
+    Supersteps: one that multiplies, behind the exchange and sync that bring operands if any move, and one per stage of
+    partial sums (exchange, sync each). What moves and the partial results have to fit into the proportion of a tile's memory
     that the options allow; if they do not, the tile goes over its block in serial passes, and receives the right
     operand again in each pass over rows.
 
@@ -226,7 +226,7 @@ def _evaluate(block: Blocks, products: Ints, types: Types, ipu: IpuSpec, options
     shared = np.where(block.left_shared, block.left_bytes, 0)
     moved = (received > 0).astype(np.int64)
     exchange = received + partial.received_bytes
-    supersteps, syncs = passes * (moved + 1 + partial.stages), passes * (moved + partial.stages)
+    supersteps, syncs = passes * (1 + partial.stages), passes * (moved + partial.stages)
     steps = supersteps * ipu.superstep_overhead_cycles + syncs * ipu.sync_cycles
     return _Costs(
         compute_cycles=compute,
