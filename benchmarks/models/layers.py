@@ -36,7 +36,7 @@ def array(dtype: Any, *dims: int) -> jax.ShapeDtypeStruct:
 
 
 def library(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """The function as one codelet of a library, whatever the front end makes of other elementwise operations."""
+    """The function as one codelet of a library where other operations have one each."""
     return _marked(function, function.__name__)
 
 

@@ -32,6 +32,7 @@ class Encoder:
     heads: int
     gelu: Literal["tanh", "erf"] = "tanh"
     wide: bool = False  # GELUs and norms in float32
+    attention_grain: int = 1  # tokens of an attention are padded to a multiple of it, as by PopRT's attention_padding
     slow_norm: bool = False  # norms by popnn, one codelet after the other, and not by PopRT's own codelet
 
 
@@ -124,9 +125,13 @@ def _attention(model: Encoder, params: Params, x: jax.Array, hidden: jax.Array |
         queries, keys, values = (
             _dense(params[part], x).reshape(batch, tokens, model.heads, size).transpose(0, 2, 1, 3) for part in ("query", "key", "value")
         )
+    if more := -tokens % model.attention_grain:
+        queries, keys, values = (jnp.pad(part, ((0, 0), (0, 0), (0, more), (0, 0))) for part in (queries, keys, values))
+        hidden = jnp.where(jnp.arange(tokens + more) < tokens, 0, -10_000).astype(x.dtype)
     scores = (queries * size**-0.5) @ keys.transpose(0, 1, 3, 2)
     weights = softmax(scores if hidden is None else scores + hidden)
-    return _dense(params["out"], (weights @ values).transpose(0, 2, 1, 3).reshape(batch, tokens, width))
+    mixed = (weights @ values)[:, :, :tokens]
+    return _dense(params["out"], mixed.transpose(0, 2, 1, 3).reshape(batch, tokens, width))
 
 
 def _feed_forward(model: Encoder, params: Params, x: jax.Array) -> jax.Array:

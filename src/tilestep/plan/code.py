@@ -1,7 +1,7 @@
 """Memory of a program's code on a tile, by the kinds of code that Poplar's own report lists.
 
 Steps that differ in their names only share one compute set and one exchange (poplibs caches plans, and the frameworks outline
-repeated parts). A repetition costs only a call. All steps that run a codelet share it. docs/reference/memory.md, section Code, compares
+repeated parts). A repetition costs only a call, of as many steps as follow each other again. All steps that run a codelet share it. docs/reference/memory.md, section Code, compares
 the figures with Poplar's.
 """
 
@@ -151,13 +151,18 @@ def code_bytes(nodes: Sequence[Node], *, streams: int) -> dict[str, int]:
     """
     codelets: dict[str, int] = {}
     seen: set[Superstep] = set()
+    followed: set[tuple[Superstep | None, Superstep]] = set()  # a step, and the one that came behind it
     control, exchange, calls = PROGRAM_CONTROL_BYTES, 0, 0
+    before: Superstep | None = None
     for node in _all(nodes):
+        last, before = before, None
         match node:
             case Superstep():
-                alike = replace(node, name="", scope="", frame=0)
+                alike = before = replace(node, name="", scope="", frame=0)
+                outlined = (last, alike) in followed and last is not None
+                followed.add((last, alike))
                 if alike in seen:
-                    control += CALL_BYTES
+                    control += 0 if outlined else CALL_BYTES
                     continue
                 seen.add(alike)
                 control += STEP_CONTROL_BYTES

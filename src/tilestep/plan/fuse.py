@@ -14,8 +14,7 @@ An operation on what comes from the host's memory is as deep as the least deep o
 elementwise and of its size: it is computed with them, and not before. No operation is deeper than one that uses it, so the
 argument holds. A step from one call of a library to another operation counts like one that is not elementwise.
 
-Where a front end launches one codelet for each operation (`ipu_fusion` none), only operations of one call of a library are a unit. With
-clusters they are a unit of their own.
+Where a front end launches one codelet for each operation (`ipu_fusion` none), only operations of one call of a library are a unit.
 """
 
 from __future__ import annotations
@@ -168,8 +167,10 @@ def _leaders(
         return name
 
     def together(one: str, other: str) -> bool:
-        call = call_of(table[one])
-        return call == call_of(table[other]) and call != "" and not (apart and call is None)
+        call, of_other = call_of(table[one]), call_of(table[other])
+        if "" in (call, of_other):
+            return False
+        return not apart or (call is not None and call == of_other)
 
     def parted(operand: str, name: str) -> bool:
         operand = stored(operand)
