@@ -1,8 +1,9 @@
 """Norms, a rectifier and swish, each with its backward pass: what they keep for it is said here, not left to differentiation.
 
-A norm is written as poplibs makes it, one codelet after the other. The forward pass makes both statistics of the input together, and of them
-the deviation's inverse. A norm keeps its input, and these. The backward pass normalises the input again. It makes two sums for the input's
-gradient, and two for those of scale and offset. Barriers say that nothing of a backward pass is computed before its gradient is there.
+A norm is written as poplibs makes it, one codelet after the other. The forward pass makes both statistics of the input together, and of
+them the deviation's inverse. A norm keeps its input, and these. The backward pass normalises the input again. It makes two sums for the
+input's gradient, and two for those of scale and offset. Barriers say that nothing of a backward pass is computed before its gradient is
+there.
 Source: graphcore/poplibs@7eac0f26 poplin/Norms.cpp, popnn/BatchNorm.cpp, popnn/GroupNorm.cpp; the backward passes of TensorFlow's backend
 (plugin/poplar/driver/ops/custom_ops/popnn/norm.cc) and of PopART (willow/src/popx/op/batchnormx.cpp) call them in this order.
 """

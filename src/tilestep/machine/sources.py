@@ -43,8 +43,8 @@ _JAX_CLIENT_TEST = (
 )
 
 _SYNC = (
-    "osmarks/ipu-stack@ce7c7e9 crates/ipu-codegen/src/cost.rs (Target::getGlobalSyncCycles), used there as the price of one exchange phase; "
-    "published throughputs ask for 575 to 700 where a local start takes 100 to 0"
+    "osmarks/ipu-stack@ce7c7e9 crates/ipu-codegen/src/cost.rs (Target::getGlobalSyncCycles), used there as the price of one exchange "
+    "phase; published throughputs ask for 575 to 700 where a local start takes 100 to 0"
 )
 _OVERHEAD_FIT = (
     "one number fitted to 19 published throughputs (ResNet-50 and BERT inference of graphcore/PopRT, dense matmul of poptorch) for all of "

@@ -1,8 +1,8 @@
 """Memory of a program's code on a tile, by the kinds of code that Poplar's own report lists.
 
 Steps that differ in their names only share one compute set and one exchange (poplibs caches plans, and the frameworks outline
-repeated parts). A repetition costs only a call, of as many steps as follow each other again. All steps that run a codelet share it. docs/reference/memory.md, section Code, compares
-the figures with Poplar's.
+repeated parts). A repetition costs only a call, of as many steps as follow each other again. All steps that run a codelet share it.
+docs/reference/memory.md, section Code, compares the figures with Poplar's.
 """
 
 from __future__ import annotations
