@@ -1,20 +1,21 @@
 #!/usr/bin/env python3
-"""Seeded mutants of the program text, and which of them two test runs find: the reference's, and the fast run of a later commit.
+"""Seeded mutants of the program text, and which of them the tests find: the fast run's, and those that were one before.
 
-    scripts/mutants.py draw                     prints what the first seed draws
-    scripts/mutants.py cover SIDE               records which lines each test of a side executes, with Python 3.12 or newer
-    scripts/mutants.py run SIDE --hours 2       makes mutants one by one, and runs the tests that execute their line until one fails
-    scripts/mutants.py show                     prints what has been found so far, and keeps it in benchmarks/results/mutants.json
+    scripts/mutants.py draw              prints what the first seed draws
+    scripts/mutants.py cover             records which lines each test executes, with Python 3.12 or newer
+    scripts/mutants.py run fast          makes mutants one by one, and runs the fast run's tests that execute their line until one fails
+    scripts/mutants.py run whole         the same with all recorded tests, for mutants that the fast run has not found
+    scripts/mutants.py show              prints what has been found so far, and keeps it in benchmarks/results/mutants.json
 
-A side is `reference` or `fast`: a folder of build/mutants with `tree`, a checkout of its own, whose files are changed, with environments:
+Files are those of build/mutants: `tree` is a checkout of its own, whose files are changed, with environments:
 
-    git worktree add --detach build/mutants/fast/tree main
-    make -C build/mutants/fast/tree .venv/.ready-test
-    make -C build/mutants/fast/tree PYTHON=python3.13 .venv-python3.13/.ready-test
+    git worktree add --detach build/mutants/tree main
+    make -C build/mutants/tree .venv/.ready-test
+    make -C build/mutants/tree PYTHON=python3.13 .venv-python3.13/.ready-test
 
-The reference is a commit whose fast run is known to find faults; both of its environments need jax==0.10.2 and jaxlib==0.10.2. Mutants are
-drawn from its text (scripts/mutant_sites.py), from lines that some test of it executes. `cover` and `run` append to files of the side, and
-`run` goes on where it was left. One `run` of a side at a time.
+Both need the same version of JAX. Mutants are drawn from the text of a commit whose run of 40 CPU minutes is known to find faults
+(scripts/mutant_sites.py), from lines that some test executes. `whole` is what has been recorded: tests as they were before some were
+marked slow. The fast run is what the checkout selects. `cover` and `run` append to files, and `run` goes on where it was left.
 """
 
 from __future__ import annotations
@@ -48,12 +49,13 @@ REFERENCE: Final = "1e01c6d"
 FIRST_SEED, SECOND_SEED = 20_611, 73_939
 PAGE: Final = "report/assets"  # the page's JavaScript, an area of its own
 AREAS: Final = ("machine", "program", "cost", "plan", "sim", "record", "report", "cli", "train", "onnx", "popart", "pjrt/programs", PAGE)
-SIDES: Final = ("reference", "fast")
+SIDES: Final = ("whole", "fast")
 EACH: Final = 25  # mutants of an area
 SOURCES: Final = "src/tilestep"
 RESULT: Final = ROOT / "benchmarks" / "results" / "mutants.json"
 TESTS: Final = Path(__file__).with_name("mutant_tests.py")
-SELECTED: Final = "not slow"  # what the fast run is
+RECORDED: Final = "not slow"
+SELECTED: Final = "not slow and not left_out"  # what the fast run is
 FIRST_CPU_S, FIRST_TESTS = 15.0, 150  # of the tests that run first: most mutants end there
 HANG_WALL_S: Final = 200  # of one test
 VALIDATED: Final = 8  # mutants whose killers are run together without a mutant
@@ -102,7 +104,7 @@ class Lines:
         numbers: dict[str, set[int]] = defaultdict(set)
         for path, line in wanted:
             numbers[path.removeprefix(f"{SOURCES}/")].add(line)
-        for record in chain.from_iterable(map(_records, sorted(folder.glob("*.jsonl")))):
+        for record in chain.from_iterable(map(records, sorted(folder.glob("*.jsonl")))):
             key = record["key"]
             own_cpu_s[key] += record.get("own", 0)
             if "wall" in record:
@@ -131,19 +133,32 @@ class Lines:
         return found & self.cpu_s.keys()
 
 
-def _records(path: Path) -> Iterator[dict[str, Any]]:
+def records(path: Path) -> Iterator[dict[str, Any]]:
+    """What a file of the recording says."""
     with path.open(encoding="utf-8") as file:
         for line in file:
             with suppress(json.JSONDecodeError):  # of a process that was killed
                 yield json.loads(line)
 
 
+def place(tree: Path, site: Site) -> Site | None:
+    """Where a site of the reference is in a checkout."""
+    path = tree / site.path
+    return located(site, path.read_text(encoding="utf-8")) if path.exists() else None
+
+
 def mutants_of(seed: int, areas: Sequence[str], folder: Path) -> list[Mutant]:
-    """The first of each area that are on lines which a test of the reference executes; areas in turn."""
+    """The first of each area that are on lines which a test executes; areas in turn."""
     drawn_sites = {area: drawn_of(area, seed, reference_texts())[: 6 * EACH] for area in areas}
-    lines = Lines(folder / "reference" / "lines", ((site.path, site.line) for found in drawn_sites.values() for site in found))
+    places = {site: place(folder / "tree", site) for found in drawn_sites.values() for site in found}
+    lines = Lines(folder / "lines", ((here.path, here.line) for here in places.values() if here is not None))
+
+    def is_executed(site: Site) -> bool:
+        here = places[site]
+        return here is not None and bool(lines.tests(here.path, here.line))
+
     executed = (
-        [Mutant(seed=seed, area=area, site=site) for site in islice((each for each in found if lines.tests(each.path, each.line)), EACH)]
+        [Mutant(seed=seed, area=area, site=site) for site in islice(filter(is_executed, found), EACH)]
         for area, found in drawn_sites.items()
     )
     return [mutant for mutant in chain.from_iterable(zip_longest(*executed)) if mutant is not None]
@@ -166,23 +181,38 @@ def in_order(tests: Iterable[str], cpu_s: Mapping[str, float], site: Site, first
 
 
 class Side:
-    """A checkout whose tests are run on mutants."""
+    """Tests that are run on mutants of a checkout."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.tree = folder, folder / "tree"
-        self.kept = folder / "outcomes.jsonl"
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.tree, self.name = folder, folder / "tree", name
+        self.kept = folder / f"{name}.jsonl"
         self._good: set[str] = set()
         self._broken: set[str] = set()
 
     def outcomes(self) -> dict[Mutant, dict[str, Any]]:
         """The last one of each mutant."""
-        records = _records(self.kept) if self.kept.exists() else iter(())
-        return {Mutant(seed=record["seed"], area=record["area"], site=Site(**record["site"])): record for record in records}
+        known = records(self.kept) if self.kept.exists() else iter(())
+        return {Mutant(seed=record["seed"], area=record["area"], site=Site(**record["site"])): record for record in known}
 
-    def place(self, site: Site) -> Site | None:
-        """Where a site of the reference is in this tree."""
-        path = self.tree / site.path
-        return located(site, path.read_text(encoding="utf-8")) if path.exists() else None
+    def selected(self, recorded: Iterable[str]) -> set[str]:
+        """Those of the recorded tests that this side runs."""
+        if self.name == "whole":
+            return set(recorded)
+        words = (
+            self.tree / ".venv/bin/python",
+            "-m",
+            "pytest",
+            "--collect-only",
+            "-q",
+            "-n",
+            "0",
+            "-p",
+            "no:cacheprovider",
+            "-m",
+            SELECTED,
+        )
+        collected = subprocess.run(words, cwd=self.tree, env=environ(), check=True, stdout=subprocess.PIPE, text=True).stdout
+        return set(recorded) & set(collected.splitlines())
 
     def restore(self) -> None:
         """Undoes what a mutant has changed, also one of a run that was killed."""
@@ -227,12 +257,12 @@ class Side:
         answered = json.loads(answer.read_text(encoding="utf-8"))
         return answered if answered["failed"] or answered["status"] in (0, 5) else {**answered, "failed": ["(no test starts)"]}
 
-    def judged(self, mutant: Mutant, lines: Lines, first: str, budget_cpu_s: float) -> dict[str, Any]:
+    def judged(self, mutant: Mutant, lines: Lines, selected: set[str], first: str, budget_cpu_s: float) -> dict[str, Any]:
         """Runs the tests of a mutant's line until one fails, or the next would be beyond the budget."""
-        here = self.place(mutant.site)
+        here = place(self.tree, mutant.site)
         if here is None:
             return {"outcome": "gone"}
-        tests = in_order(lines.tests(here.path, here.line) - self._broken, lines.cpu_s, here, first)
+        tests = in_order((lines.tests(here.path, here.line) & selected) - self._broken, lines.cpu_s, here, first)
         spent = list(accumulate(lines.cpu_s[test] for test in tests))
         some = sum(total <= min(FIRST_CPU_S, budget_cpu_s) for total in spent[:FIRST_TESTS])
         most = sum(total <= budget_cpu_s for total in spent)
@@ -245,13 +275,15 @@ class Side:
                     return {"outcome": "killed", "by": answer["failed"][0], **facts}
         return {"outcome": "survived" if most == len(tests) else "undecided", **facts, "budget_cpu_s": budget_cpu_s}
 
-    def all_judged(self, mutants: Sequence[Mutant], lines: Lines, firsts: Mapping[Mutant, str], budget_cpu_s: float) -> Iterator[Any]:
+    def all_judged(
+        self, mutants: Sequence[Mutant], lines: Lines, selected: set[str], firsts: Mapping[Mutant, str], budget_cpu_s: float
+    ) -> Iterator[Any]:
         """Mutants with their outcomes. A killer that fails without a mutant too is none, and the mutant is judged anew."""
         waiting = list(mutants)
         while waiting:
             batch, waiting = waiting[:VALIDATED], waiting[VALIDATED:]
             begin_wall = time.monotonic()
-            outcomes = [(mutant, self.judged(mutant, lines, firsts.get(mutant, ""), budget_cpu_s)) for mutant in batch]
+            outcomes = [(mutant, self.judged(mutant, lines, selected, firsts.get(mutant, ""), budget_cpu_s)) for mutant in batch]
             unknown = {facts["by"] for _, facts in outcomes if not facts.get("by", "(").startswith("(")} - self._good
             self._broken |= unknown & set(self.run(sorted(unknown), first=False)["failed"]) if unknown else set()
             self._good |= unknown - self._broken
@@ -267,7 +299,7 @@ def draw(options: argparse.Namespace) -> None:
 
 
 def cover(options: argparse.Namespace) -> None:
-    tree = (options.folder / options.side / "tree").absolute()
+    tree = (options.folder / "tree").absolute()
     folder = tree.with_name("lines")
     folder.mkdir(exist_ok=True)
     python = tree / options.environment / "bin" / "python"
@@ -278,38 +310,40 @@ def cover(options: argparse.Namespace) -> None:
         f"mutant_tests.record({str(folder)!r}, {str((tree / SOURCES).resolve())!r})\n"
     )
     try:
-        words = (python, "-m", "pytest", "-p", "mutant_tests", "-n", "2", "--dist", "worksteal", "-p", "no:cacheprovider", "-m", SELECTED)
+        words = (python, "-m", "pytest", "-p", "mutant_tests", "-n", "2", "--dist", "worksteal", "-p", "no:cacheprovider", "-m", RECORDED)
         subprocess.run((*words, *options.tests), cwd=tree, env=environ(), check=False)
     finally:
         begins.unlink()
 
 
 def run(options: argparse.Namespace) -> None:
-    side = Side((options.folder / options.side).absolute())
-    other = Side((options.folder / SIDES[options.side == SIDES[0]]).absolute())
+    side, other = (Side(options.folder.absolute(), name) for name in (options.side, SIDES[options.side == SIDES[0]]))
     side.restore()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    places = {mutant: side.place(mutant.site) for mutant in mutants_of(options.seed, options.area, options.folder)}
+    places = {mutant: place(side.tree, mutant.site) for mutant in mutants_of(options.seed, options.area, options.folder)}
     lines = Lines(side.folder / "lines", ((site.path, site.line) for site in places.values() if site is not None))
-    known = side.outcomes()
+    selected = side.selected(lines.cpu_s)
+    known, others = side.outcomes(), other.outcomes()
 
     def is_open(mutant: Mutant, site: Site | None) -> bool:
-        """Not judged yet, or other tests are there now, or more may be spent."""
+        """Not judged yet, or its killer is no longer selected, or other tests are, or more may be spent."""
         facts = known.get(mutant, {})
+        if options.side == "whole" and others.get(mutant, {}).get("outcome") == "killed":
+            return False
         match facts.get("outcome"):
             case "killed":
-                return "::" in facts["by"] and facts["by"] not in lines.cpu_s
+                return "::" in facts["by"] and facts["by"] not in selected
             case "survived" | "undecided" if site is not None:
                 more = facts["outcome"] == "undecided" and facts["budget_cpu_s"] < options.budget
-                return more or len(lines.tests(site.path, site.line)) > facts["tests"]
+                return more or len(lines.tests(site.path, site.line) & selected) > facts["tests"]
             case outcome:
                 return outcome is None
 
     asked = [mutant for mutant, site in places.items() if is_open(mutant, site)][: options.limit]
-    firsts = {mutant: facts.get("by", "") for mutant, facts in other.outcomes().items()}
+    firsts = {mutant: facts.get("by", "") for mutant, facts in others.items()}
     commit = subprocess.check_output(("git", "rev-parse", "--short=7", "HEAD"), cwd=side.tree, text=True).strip()
     until = time.monotonic() + options.hours * 3600
-    for batch in side.all_judged(asked, lines, firsts, options.budget):
+    for batch in side.all_judged(asked, lines, selected, firsts, options.budget):
         with side.kept.open("a", encoding="utf-8") as file:
             for mutant, facts in batch:
                 file.write(json.dumps({**asdict(mutant), **facts, "commit": commit}) + "\n")
@@ -318,22 +352,20 @@ def run(options: argparse.Namespace) -> None:
             return
 
 
-def verdict(reference: str | None, fast: str | None) -> str:
-    """What the two outcomes of a mutant say. The fast run's tests count where the reference's have not been asked."""
+def verdict(whole: str | None, fast: str | None) -> str:
+    """What the two outcomes of a mutant say."""
     if fast == "killed":
         return "killed by fast"
     if fast == "survived":
-        return {"killed": "killed by whole only", "survived": "survived"}.get(reference or "", "undecided")
+        return {"killed": "killed by whole only", "survived": "survived"}.get(whole or "", "undecided")
     return fast or "not asked"
 
 
 def show(options: argparse.Namespace) -> None:
-    reference, fast = (Side(options.folder / side).outcomes() for side in SIDES)
+    whole, fast = (Side(options.folder, name).outcomes() for name in SIDES)
     rows: list[dict[str, Any]] = []
-    for mutant in sorted(
-        reference.keys() | fast.keys(), key=lambda each: (each.seed, AREAS.index(each.area), each.site.path, each.site.line)
-    ):
-        sides = {name: known.get(mutant, {}) for name, known in zip(SIDES, (reference, fast), strict=True)}
+    for mutant in sorted(whole.keys() | fast.keys(), key=lambda each: (each.seed, AREAS.index(each.area), each.site.path, each.site.line)):
+        sides = {name: known.get(mutant, {}) for name, known in zip(SIDES, (whole, fast), strict=True)}
         said = verdict(*(facts.get("outcome") for facts in sides.values()))
         kept = {
             name: {key: facts[key] for key in ("outcome", "by", "tests", "ran", "commit") if key in facts} for name, facts in sides.items()
@@ -342,23 +374,23 @@ def show(options: argparse.Namespace) -> None:
     counts = []
     for seed, area in sorted({(row["seed"], row["area"]) for row in rows}, key=lambda each: (each[0], AREAS.index(each[1]))):
         of_area = [row for row in rows if (row["seed"], row["area"]) == (seed, area)]
-        outcomes = {f"reference {key}": n for key, n in Counter(row["reference"].get("outcome", "not asked") for row in of_area).items()}
-        counts.append({"seed": seed, "area": area, "mutants": len(of_area), **outcomes, **Counter(row["verdict"] for row in of_area)})
+        counts.append({"seed": seed, "area": area, "mutants": len(of_area), **Counter(row["verdict"] for row in of_area)})
         print("  ".join(f"{key}: {value}" if isinstance(value, int) else value for key, value in counts[-1].items()))
-    both = [
-        row for row in rows if row["reference"].get("outcome") == "killed" and row["verdict"] in ("killed by fast", "killed by whole only")
-    ]
-    share = sum(row["verdict"] == "killed by fast" for row in both) / len(both) if both else None
-    print(f"of {len(both)} mutants that the reference kills and the fast run has judged, it kills {share or 0:.1%}")
-    question = "Which seeded mutants of the program text does the fast run find, of those that the reference's finds?"
-    result = {"question": question, "reference": REFERENCE, "share_killed_by_fast": share, "areas": counts}
+    found = Counter(row["verdict"] for row in rows)
+    killed = found["killed by fast"] + found["killed by whole only"]
+    share = found["killed by fast"] / killed if killed else None
+    print(f"of {killed} mutants that the whole kills, the fast run kills {share or 0:.1%}")
+    question = "Which seeded mutants of the program text does the fast run find, of those that the whole finds?"
+    result = {"question": question, "drawn_from": REFERENCE, "share_killed_by_fast": share, "areas": counts}
     text = json.dumps(result, indent=1).removesuffix("\n}")
     options.output.write_text(text + ',\n "mutants": [\n  ' + ",\n  ".join(map(json.dumps, rows)) + "\n ]\n}\n", encoding="utf-8")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutants", help="of the sides (default build/mutants)")
+    parser.add_argument(
+        "--folder", type=Path, default=ROOT / "build" / "mutants", help="of the checkout and of records (default build/mutants)"
+    )
     commands = parser.add_subparsers(required=True)
     acts = {act.__name__: commands.add_parser(act.__name__) for act in (draw, cover, run, show)}
     for name, act in (("draw", draw), ("cover", cover), ("run", run), ("show", show)):
@@ -366,9 +398,8 @@ def main() -> None:
     for name in ("draw", "run"):
         acts[name].add_argument("--seed", type=int, default=FIRST_SEED)
         acts[name].add_argument("--area", nargs="+", choices=AREAS, default=AREAS)
-    for name in ("cover", "run"):
-        acts[name].add_argument("side", choices=SIDES)
-    acts["cover"].add_argument("--environment", default=".venv-python3.13", help="of the side's tree (default %(default)s)")
+    acts["run"].add_argument("side", choices=SIDES)
+    acts["cover"].add_argument("--environment", default=".venv-python3.13", help="of the checkout (default %(default)s)")
     acts["cover"].add_argument("--tests", nargs="+", default=(), help="folders or files (default: all)")
     acts["run"].add_argument("--hours", type=float, default=8.0, help="no mutant begins later")
     acts["run"].add_argument("--limit", type=int, help="mutants at most")

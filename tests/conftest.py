@@ -48,8 +48,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--newest", action="store_true", help="only the part that `make test` runs with the newest Python and JAX")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest looks at markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of unit tests the newest JAX gets one of twenty, of the tests of values one of six, and one through each door."""
+    """Gives the marker `left_out` to what the fast run leaves out (scripts/fast_run.py).
+
+    Of unit tests the newest JAX gets one of twenty, of the tests of values one of six, and one through each door.
+    """
+    names = set((config.rootpath / "tests" / "left_out.txt").read_text(encoding="utf-8").splitlines())
+    for item in items:
+        if item.nodeid in names or item.nodeid.partition("[")[0] in names:
+            item.add_marker("left_out")
     if config.getoption("--newest"):
         apart = {item: not _is_for_the_newest(item) for item in items}
         config.hook.pytest_deselected(items=[item for item in items if apart[item]])
@@ -59,8 +67,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_for_the_newest(item: pytest.Item) -> bool:
     if item.get_closest_marker("door"):
         return True
-    one_of = 20 if "unit" in item.path.parts else 6
-    return crc32(item.nodeid.encode()) % one_of == 0 and not any(map(item.get_closest_marker, ("slow", "browser", "process")))
+    one_of, other = (20, ["left_out", "browser", "process"]) if "unit" in item.path.parts else (6, [])
+    return crc32(item.nodeid.encode()) % one_of == 0 and not any(map(item.get_closest_marker, ["slow", *other]))
 
 
 @pytest.fixture

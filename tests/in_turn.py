@@ -123,7 +123,9 @@ def python(code: str, *, strict: bool = True, folder: Path = ROOT, **settings: s
 def serve() -> None:
     """Runs each program that a line of stdin asks for, and answers by a line of stdout: exit status, output and errors."""
     import gc
+    import linecache
 
+    linecache.cache.pop("<string>", None)  # since Python 3.13 it has the lines of this file, which are no program's
     requests, answers, own_errors = (os.fdopen(os.dup(number), mode) for number, mode in ((0, "r"), (1, "w"), (2, "w")))
     import jax
 

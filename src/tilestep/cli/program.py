@@ -150,7 +150,22 @@ def end_threads() -> None:
     Raises: KeyboardInterrupt if Ctrl-C comes meanwhile; then Python, too, waits for no thread any more.
     """
     python_threads: Any = threading  # its types leave out what it keeps for Python's end and for processes that multiprocessing starts
-    python_threads._shutdown()
+    interrupts: list[BaseException] = []
+    told = sys.unraisablehook
+
+    def unraisable(found: sys.UnraisableHookArgs) -> None:
+        if isinstance(found.exc_value, KeyboardInterrupt):
+            interrupts.append(found.exc_value)
+        else:
+            told(found)
+
+    sys.unraisablehook = unraisable  # since Python 3.13, Ctrl-C ends the wait and goes there
+    try:
+        python_threads._shutdown()
+    finally:
+        sys.unraisablehook = told
+    if interrupts:
+        raise interrupts[0]
 
 
 def _exit_code(code: object) -> int:

@@ -54,9 +54,13 @@ class Pieces:
         for piece in self._pieces:
             rest.add_tables(read_recording(piece))
         self._write(self.path, rest, notes, add)
-        for piece in self._pieces:
+        self.remove()
+
+    def remove(self) -> None:
+        """Removes what has been written, but for the whole file."""
+        while self._pieces:
             with contextlib.suppress(FileNotFoundError):
-                piece.unlink()
+                self._pieces.pop().unlink()
 
     def _write(self, path: Path, table: TraceTable, notes: list[str], add: Callable[[Builder], None] | None) -> None:
         builder = Builder(kind="trace", notes=self._manifest(notes))

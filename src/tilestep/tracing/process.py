@@ -80,6 +80,7 @@ def discard() -> None:
     if tracer is not None:
         tracer.stop_thread()
         tracer.abandon()
+        tracer.remove_pieces()
 
 
 def current_file() -> str | None:

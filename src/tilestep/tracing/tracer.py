@@ -125,6 +125,9 @@ class Tracer:
         if self._follower is not None:
             self._follower.unguard()
 
+    def remove_pieces(self) -> None:
+        self._pieces.remove()
+
     # ------------------------------------------------------------------------------------------------ the tracer's thread
 
     def _work(self) -> None:

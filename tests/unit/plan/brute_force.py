@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -47,8 +48,8 @@ def without_pruning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(partition, "PROBES", 1 << 30)
 
 
-def one_cut(splits: Sequence[int]) -> object:
-    """In place of `cuts`: only this one, whatever the sizes; parts may be empty."""
+def only_cut(patch: pytest.MonkeyPatch, planning: ModuleType, splits: Sequence[int]) -> None:
+    """Of all cuts a module of plans finds this one, whatever the sizes; parts may be empty."""
 
     def cuts(sizes: Sequence[int], limit: int, **_: object) -> Cuts:
         assert np.prod(splits) <= limit
@@ -58,4 +59,4 @@ def one_cut(splits: Sequence[int]) -> object:
             tiles=np.array([np.prod(splits)], dtype=np.int64),
         )
 
-    return cuts
+    patch.setattr(planning, "cuts", cuts)

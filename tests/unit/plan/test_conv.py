@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.unit.cost.machines import BOW, C600, TOY, tiles, work
-from tests.unit.plan.brute_force import one_cut, without_pruning
+from tests.unit.plan.brute_force import only_cut, without_pruning
 from tilestep.cost import StepCost
 from tilestep.cost.attributes import WindowDimension
 from tilestep.errors import HloError
@@ -228,7 +228,7 @@ def test_no_cut_of_any_method_is_cheaper_than_the_plan(monkeypatch: pytest.Monke
                 if np.prod(splits) > toy.num_tiles or (method.one_block and splits[5:] != method.sizes[5:]):
                     continue
                 with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr(conv_methods, "cuts", one_cut(splits))
+                    only_cut(patch, conv_methods, splits)
                     found = search(method, toy, HALF, flops=kind.flops, at_most=None)
                 assert found is not None
                 assert best <= found.cost.cycles, (name, method.name, splits)
@@ -380,7 +380,7 @@ def test_a_fixed_plan_never_gets_quicker_when_the_convolution_grows(name: str, m
             splits = (1, 2, 1, 1, 1, *method.sizes[5:])
             if np.prod(splits) > C600.num_tiles:
                 continue
-        monkeypatch.setattr(conv_methods, "cuts", one_cut(splits))
+        only_cut(monkeypatch, conv_methods, splits)
         group = 32 if kind.left.startswith("f8") else 16
         for field, step in (("batch", 1), ("groups", 1), ("out_channels", 16), ("in_channels", group)):
             if method.one_block and field.endswith("channels"):
@@ -407,7 +407,7 @@ def cycles_at(method: Method) -> int:
 @pytest.mark.parametrize("name", ["forward", "weight-gradient", "depthwise"])
 def test_a_fixed_plan_never_gets_quicker_on_fewer_tiles(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     method = next(methods(KINDS[name], BOW, HALF))
-    monkeypatch.setattr(conv_methods, "cuts", one_cut((1, 2, 1, 1, 3, 1, 1)))
+    only_cut(monkeypatch, conv_methods, (1, 2, 1, 1, 3, 1, 1))
     plans = [search(method, tiles(count), HALF, flops=KINDS[name].flops, at_most=None) for count in (1472, 100, 13, 7, 6)]
     cycles = [plan.cost.cycles for plan in plans if plan is not None]
     assert cycles == sorted(cycles)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.cost.machines import BOW, C600, GC2, TOY, tiles, work
-from tests.unit.plan.brute_force import one_cut, without_pruning
+from tests.unit.plan.brute_force import only_cut, without_pruning
 from tilestep.cost.splits import useful_splits
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
@@ -270,7 +270,7 @@ def test_a_fixed_plan_never_gets_quicker_when_the_product_grows(
     splits: tuple[int, ...], options: PlanOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Inner sizes grow by whole groups of the matrix unit: a plan that pads its operand is another one than a plan that does not."""
-    monkeypatch.setattr(matmul, "cuts", one_cut(splits))
+    only_cut(monkeypatch, matmul, splits)
     chosen = random.Random(1)
     for dtype in ("f32", "f16", "s32", "f8e5m2fnuz"):
         result, grain = ("f16", 32) if dtype == "f8e5m2fnuz" else (dtype, 16)
@@ -287,7 +287,7 @@ def test_a_fixed_plan_never_gets_quicker_when_the_product_grows(
 
 
 def test_a_fixed_plan_never_gets_quicker_on_fewer_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(matmul, "cuts", one_cut((1, 2, 12, 1)))
+    only_cut(monkeypatch, matmul, (1, 2, 12, 1))
     problem = dense(30, 500, 70, "f16")
     for method in matmul.methods(problem, BOW, HALF):
         plans = [matmul.search(problem, method, tiles(count), HALF, at_most=None) for count in (1472, 400, 100, 47, 30, 24)]

@@ -124,7 +124,7 @@ def test_likely_killers_come_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reference", "fast", "said"),
+    ("whole", "fast", "said"),
     [
         ("killed", "killed", "killed by fast"),
         (None, "killed", "killed by fast"),
@@ -136,8 +136,8 @@ def test_likely_killers_come_first() -> None:
         ("killed", "gone", "gone"),
     ],
 )
-def test_the_verdict_is_of_two_outcomes(reference: str | None, fast: str | None, said: str) -> None:
-    assert verdict(reference, fast) == said
+def test_the_verdict_is_of_two_outcomes(whole: str | None, fast: str | None, said: str) -> None:
+    assert verdict(whole, fast) == said
 
 
 def test_lines_of_the_page_s_modules_are_those_whose_first_letter_ran() -> None:

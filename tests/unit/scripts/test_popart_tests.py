@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -201,7 +202,7 @@ def test_functions_can_be_listed(checkout: Path, listed: Path, capsys: pytest.Ca
 def test_torch_is_asked_for_where_a_test_compares_with_it(
     checkout: Path, listed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "torch", None)
     assert main([str(checkout), "--known", str(listed), "--group", "operators"]) == 2
     assert "there is no torch, with which 1 of the files compare" in capsys.readouterr().err
 

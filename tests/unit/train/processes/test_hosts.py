@@ -59,11 +59,10 @@ def test_an_address_is_reached_from_one_of_this_machine_or_from_none() -> None:
 
 def test_without_start_processes_it_is_by_jaxs_coordinator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts, "_chosen", [])
-    for coordinator, found in (("localhost:1234", "127.0.0.1"), (f"{UNKNOWN}:1234", hosts.LOOPBACK)):
+    of_this_machine = hosts.source_address("192.0.2.1", 9) or hosts.LOOPBACK
+    for coordinator, found in (("localhost:1234", "127.0.0.1"), (f"{UNKNOWN}:1234", hosts.LOOPBACK), (None, of_this_machine)):
         monkeypatch.setattr(hosts, "coordinator_address", lambda coordinator=coordinator: coordinator)
         assert hosts.listening_host() == found
-    monkeypatch.setattr(hosts, "coordinator_address", lambda: None)
-    assert hosts.listening_host() == (hosts.source_address("192.0.2.1", 9) or hosts.LOOPBACK)
     hosts.choose("10.0.0.6")
     assert hosts.listening_host() == "10.0.0.6"
 
