@@ -65,6 +65,8 @@ REARRANGES = frozenset({"copy", "rearrange"})  # families that change the order 
 VECTORS_PER_GROUP = 4  # a group of channels of the matrix unit: 16 halves or 8 floats
 GROUP_ELEMENTS = 16  # of a group of channels of a result; of a rearrangement a message carries one group
 
+_END = Series(nodes=())
+
 
 @dataclass(frozen=True, kw_only=True)
 class StepCode:
@@ -151,7 +153,7 @@ def code_bytes(nodes: Sequence[Node], *, streams: int) -> dict[str, int]:
     """
     codelets: dict[str, int] = {}
     seen: set[Superstep] = set()
-    followed: set[tuple[Superstep | None, Superstep]] = set()  # a step, and the one that came behind it
+    followed: set[tuple[Superstep | None, Superstep]] = set()  # a step, and the one whose code was written behind it
     control, exchange, calls = PROGRAM_CONTROL_BYTES, 0, 0
     before: Superstep | None = None
     for node in _all(nodes):
@@ -159,15 +161,17 @@ def code_bytes(nodes: Sequence[Node], *, streams: int) -> dict[str, int]:
         match node:
             case Superstep():
                 alike = before = replace(node, name="", scope="", frame=0)
-                outlined = (last, alike) in followed and last is not None
-                followed.add((last, alike))
                 if alike in seen:
-                    control += 0 if outlined else CALL_BYTES
+                    control += 0 if (last, alike) in followed else CALL_BYTES
                     continue
+                if last is not None:
+                    followed.add((last, alike))
                 seen.add(alike)
                 control += STEP_CONTROL_BYTES
                 exchange += node.exchange_code_bytes
                 codelets[node.codelet] = node.codelet_bytes
+            case Series():
+                pass
             case Collective(groups=groups):
                 control += STEP_CONTROL_BYTES
                 exchange += ENTRY_BYTES + (RECEIVED_BYTES + SENT_BYTES) * max(map(len, groups))
@@ -204,7 +208,7 @@ def fixed_bytes(ipu: IpuSpec) -> dict[str, int]:
 
 
 def _all(nodes: Sequence[Node]) -> Iterator[Node]:
-    """Every node of a tree but its sequences."""
+    """Every node of a tree but its sequences, and an empty one where a body or an arm ends."""
     for node in nodes:
         match node:
             case Series(nodes=inner):
@@ -212,9 +216,11 @@ def _all(nodes: Sequence[Node]) -> Iterator[Node]:
             case Loop(body=body):
                 yield node
                 yield from _all(body.nodes)
+                yield _END
             case Branch(arms=arms):
                 yield node
                 for arm in arms:
                     yield from _all(arm.nodes)
+                    yield _END
             case _:
                 yield node
