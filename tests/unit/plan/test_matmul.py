@@ -300,8 +300,15 @@ def test_rows_that_begin_inside_of_words_are_moved_by_their_parts() -> None:
     # 197 tokens are an odd number of halves, 196 and 198 whole words.
     def cycles(tokens: int, dtype: str = "f16") -> int:
         weights, values = f"{dtype}[96,{tokens},{tokens}]", f"{dtype}[96,{tokens},64]"
-        dims = {f"{side}_batch_dims": "{0}" for side in ("lhs", "rhs")}
-        job = work("dot", f"{weights} {values}", f"{dtype}[96,{tokens},64]", lhs_contracting_dims="{2}", rhs_contracting_dims="{1}", **dims)
+        job = work(
+            "dot",
+            f"{weights} {values}",
+            f"{dtype}[96,{tokens},64]",
+            lhs_batch_dims="{0}",
+            rhs_batch_dims="{0}",
+            lhs_contracting_dims="{2}",
+            rhs_contracting_dims="{1}",
+        )
         return plan_dot(job, BOW).cycles
 
     assert cycles(197) > 1.2 * cycles(198) > cycles(196)
