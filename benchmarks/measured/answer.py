@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import jax.numpy as jnp
 
+from benchmarks.measured.front_ends import fusion_of
 from benchmarks.measured.predict import Prediction
 from benchmarks.measured.row_error import RowError
 from benchmarks.measured.rows import Conditions, Row
@@ -100,6 +101,7 @@ def options_of(conditions: Conditions | None) -> PlanOptions:
     if conditions is None:
         return PlanOptions()
     given = {
+        "ipu_fusion": fusion_of(conditions.conditions_source),
         "ipu_partials_type": conditions.partials,
         "ipu_available_memory_proportion": conditions.memory_proportion,
         "ipu_weight_load_bits": conditions.weight_load_bits,

@@ -111,5 +111,6 @@ def inference(forward: Any) -> Step:
 
 def _as_run(row: Row, model: transformer.Encoder) -> transformer.Encoder:
     ops = row.conditions.named_ops if row.conditions else {}
+    padded = row.conditions is not None and "attention_padding" in row.conditions.conditions_source
     gelu: Literal["tanh", "erf"] = "tanh" if ops.get("gelu") == "tanh" else "erf"
-    return replace(model, gelu=gelu, wide="wide" in ops)
+    return replace(model, gelu=gelu, wide="wide" in ops, slow_norm=ops.get("norm") == "slow", attention_grain=16 if padded else 1)

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
+from benchmarks.models.layers import log_softmax, silu, softmax
 from benchmarks.models.pretraining import dense, dropped, normed
 
 Params = dict[str, Any]
@@ -154,12 +155,12 @@ def encodings(count: int, width: int) -> jax.Array:
 def block(model: Conformer, params: Params, x: jax.Array, positions: Any, lengths: jax.Array, key: jax.Array) -> jax.Array:
     """An encoder's block: [rows, frames, width] of the same."""
     keys = jax.random.split(key, 6)
-    x = x + _net(model, params["net1"], x, jax.nn.silu, keys[:2]) * 0.5
+    x = x + _net(model, params["net1"], x, silu, keys[:2]) * 0.5
     seen = (jnp.arange(x.shape[1]) < lengths[:, None])[:, None, None, :]
     y = normed(params["attention"]["norm"], x)
     x = x + dropped(_attention(model, params["attention"], y, y, seen, positions), model.dropout, keys[2])
     x = x + dropped(_convolution(model, params["convolution"], x), model.dropout, keys[3])
-    x = x + _net(model, params["net2"], x, jax.nn.silu, keys[4:]) * 0.5
+    x = x + _net(model, params["net2"], x, silu, keys[4:]) * 0.5
     return normed(params["norm"], x)
 
 
@@ -188,7 +189,7 @@ def _attention(
         scores = (queries + params["content bias"][:, None]) @ keys.swapaxes(-1, -2)
         scores += (queries + params["position bias"][:, None]) @ places.swapaxes(-1, -2)
     kept = seen.astype(x.dtype)
-    weights = jax.nn.softmax(scores * size**-0.5 * kept + (kept - 1) * jnp.asarray(_HIDDEN, x.dtype)) * kept
+    weights = softmax(scores * size**-0.5 * kept + (kept - 1) * jnp.asarray(_HIDDEN, x.dtype)) * kept
     return dense(params["out"], (weights @ keys).swapaxes(1, 2).reshape(x.shape))
 
 
@@ -197,13 +198,13 @@ def _convolution(model: Conformer, params: Params, x: jax.Array) -> jax.Array:
     y = jax.lax.conv_general_dilated(
         y, params["depthwise"], (1,), "SAME", dimension_numbers=("NWC", "WIO", "NWC"), feature_group_count=model.width
     )
-    return jax.nn.silu(normed(params["inner norm"], y)) @ params["out"]
+    return silu(normed(params["inner norm"], y)) @ params["out"]
 
 
 def _loss(model: Conformer, params: Params, x: jax.Array, data: Data, key: jax.Array) -> jax.Array:
     """Both losses' weighted sum, per recording."""
     x, (frames, words) = normed(params["norm"], x), data["lengths"].T
-    likely = jax.nn.log_softmax(dense(params["ctc"], x))
+    likely = log_softmax(dense(params["ctc"], x))
     heard = ctc(likely, data["labels"], frames, words).mean()
     scores = _decoded(model, params["decoder"], data["words"], x, frames, words, key)
     read = smoothed_divergence(scores, data["labels"], words, model.smoothing)
@@ -235,7 +236,7 @@ def smoothed_divergence(scores: jax.Array, labels: jax.Array, lengths: jax.Array
     count = scores.shape[-1]
     other = smoothing / (count - 1)
     wanted = jax.nn.one_hot(labels, count, dtype=scores.dtype) * (1 - smoothing - other) + other
-    each = (wanted * (jnp.log(wanted) - jax.nn.log_softmax(scores))).sum(-1).astype(jnp.float32)
+    each = (wanted * (jnp.log(wanted) - log_softmax(scores))).sum(-1).astype(jnp.float32)
     return (each * (jnp.arange(labels.shape[1]) < lengths[:, None])).sum() / len(labels)
 
 

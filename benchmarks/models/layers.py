@@ -1,12 +1,20 @@
-"""Layers that networks for images share."""
+"""Layers that networks share, and what is one call of a library."""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 import jax
+import jax.numpy as jnp
+from jax.experimental.xla_metadata import set_xla_metadata
+
+from tilestep.hints import CALL
 
 Params = dict[str, Any]
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
 
 LABELS = ("NHWC", "HWIO", "NHWC")
 HALVED = (2, 2)
@@ -25,3 +33,35 @@ def max_pool(x: jax.Array, size: int, padding: str) -> jax.Array:
 def array(dtype: Any, *dims: int) -> jax.ShapeDtypeStruct:
     """Shape of a parameter."""
     return jax.ShapeDtypeStruct(dims, dtype)
+
+
+def library(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """The function as one codelet of a library where other operations have one each."""
+    return _marked(function, function.__name__)
+
+
+def step_by_step(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """The function as a call of a library that launches a codelet for each operation."""
+    return _marked(function, "")
+
+
+def _marked(function: Callable[_Arguments, _Result], mark: str) -> Callable[_Arguments, _Result]:
+    @functools.wraps(function)
+    def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        with set_xla_metadata(**{CALL: mark}):
+            return function(*args, **kwargs)
+
+    return call
+
+
+# poplibs@7eac0f26 lib/popnn/SoftMax.cpp: a reduction, subInPlace, expInPlace, a reduction, a product with the inverse.
+softmax, log_softmax, silu = step_by_step(jax.nn.softmax), step_by_step(jax.nn.log_softmax), library(jax.nn.silu)
+
+
+@library
+def gelu(x: jax.Array, approximate: bool = True) -> jax.Array:
+    """As `jax.nn.gelu`, whose cube XLA writes without the mark of its call."""
+    if not approximate:
+        return jax.nn.gelu(x, approximate=False)
+    inner = jnp.asarray((2 / jnp.pi) ** 0.5, x.dtype) * (x + jnp.asarray(0.044715, x.dtype) * (x * x * x))
+    return x * (jnp.asarray(0.5, x.dtype) * (1 + jnp.tanh(inner)))

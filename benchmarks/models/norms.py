@@ -1,23 +1,28 @@
 """Norms, a rectifier and swish, each with its backward pass: what they keep for it is said here, not left to differentiation.
 
-A norm keeps its input, and of each channel the mean and the deviation's inverse. The backward pass computes the normed input again, and
-from it two sums: the gradients of scale and offset, which the input's gradient needs, too. Barriers say that nothing of a backward pass is
-computed before its gradient is there: each is one call of a library.
-Source: graphcore/poplibs@7eac0f26 popnn/BatchNorm.cpp, popnn/NormsInternal.cpp.
+A norm is written as poplibs makes it, one codelet after the other. The forward pass makes both statistics of the input together, and of
+them the deviation's inverse. A norm keeps its input, and these. The backward pass normalises the input again. It makes two sums for the
+input's gradient, and two for those of scale and offset. Barriers say that nothing of a backward pass is computed before its gradient is
+there.
+Source: graphcore/poplibs@7eac0f26 poplin/Norms.cpp, popnn/BatchNorm.cpp, popnn/GroupNorm.cpp; the backward passes of TensorFlow's backend
+(plugin/poplar/driver/ops/custom_ops/popnn/norm.cc) and of PopART (willow/src/popx/op/batchnormx.cpp) call them in this order.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from benchmarks.models.layers import library, silu, step_by_step
 from tilestep.train import cross_replica_mean
 
 _EPSILON = 1e-5
-_FIELD = (1, 2)  # axes of [batch, rows, columns, channels]
+_OF_BATCH = (0, 1, 2)  # axes of [batch, rows, columns, channels]
+_OF_GROUP = (1, 2, 3)  # axes of [batch, rows, columns, channels of a group, groups]
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
@@ -34,29 +39,23 @@ def batch_norm(x: jax.Array, scale: jax.Array, offset: jax.Array, replicas: int 
     return _batch_normed(x, scale, offset, replicas, stable)[0]
 
 
+@step_by_step
 def _batch_normed(x: jax.Array, scale: jax.Array, offset: jax.Array, replicas: int, stable: bool) -> tuple[jax.Array, Any]:
-    axes = (0, *_FIELD)
-    if stable:
-        mean = _over(x.mean(axes, dtype=jnp.float32), replicas)
-        variance = _over(jnp.square(x - mean.astype(x.dtype)).mean(axes, dtype=jnp.float32), replicas)
-    else:
-        mean, squares = _over(jnp.stack([x.mean(axes, dtype=jnp.float32), jnp.square(x).mean(axes, dtype=jnp.float32)]), replicas)
-        variance = squares - jnp.square(mean)
-    mean, inverse = mean.astype(x.dtype), jax.lax.rsqrt(variance + _EPSILON).astype(x.dtype)
+    mean, inverse = _statistics(x, _OF_BATCH, replicas, stable)
+    factor, added = _combined(scale, offset, mean, inverse)
+    return x * factor + added, (x, mean, inverse, scale)
+
+
+@library
+def _combined(scale: jax.Array, offset: jax.Array, mean: jax.Array, inverse: jax.Array) -> tuple[jax.Array, jax.Array]:
     factor = scale * inverse
-    return x * factor + (offset - mean * factor), (x, mean, inverse, scale)
+    return factor, offset - mean * factor
 
 
+@step_by_step
 def _batch_norm_backward(replicas: int, stable: bool, kept: Any, gradient: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
     del stable
-    (x, mean, inverse, scale), gradient = jax.lax.optimization_barrier((kept, gradient))
-    count = x.size // x.shape[-1]
-    normed = (x - mean) * inverse
-    of_offset = gradient.sum((0, *_FIELD), dtype=jnp.float32)
-    of_scale = (gradient * normed).sum((0, *_FIELD), dtype=jnp.float32)
-    means = (_over(jnp.stack([of_offset, of_scale]), replicas) / count).astype(x.dtype)
-    of_x = (gradient - means[0] - normed * means[1]) * (scale * inverse)
-    return of_x, of_scale.astype(scale.dtype), of_offset.astype(scale.dtype)
+    return _backward(kept, gradient, _OF_BATCH, _OF_BATCH, replicas)
 
 
 batch_norm.defvjp(_batch_normed, _batch_norm_backward)
@@ -75,26 +74,86 @@ def group_norm(x: jax.Array, scale: jax.Array, offset: jax.Array, groups: int) -
     return _group_normed(x, scale, offset, groups)[0]
 
 
+@step_by_step
 def _group_normed(x: jax.Array, scale: jax.Array, offset: jax.Array, groups: int) -> tuple[jax.Array, Any]:
-    mean = _shared(x.mean(_FIELD, dtype=jnp.float32), groups).astype(x.dtype)
-    variance = _shared(jnp.square(x - mean[:, None, None]).mean(_FIELD, dtype=jnp.float32), groups)
-    inverse = jax.lax.rsqrt(variance + _EPSILON).astype(x.dtype)
-    factor = scale * inverse
-    return x * factor[:, None, None] + (offset - mean * factor)[:, None, None], (x, mean, inverse, scale)
+    y, kept = _normed(_grouped(x, groups), _grouped(scale, groups), _grouped(offset, groups), _OF_GROUP)
+    return y.reshape(x.shape), kept
 
 
+@step_by_step
 def _group_norm_backward(groups: int, kept: Any, gradient: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-    (x, mean, inverse, scale), gradient = jax.lax.optimization_barrier((kept, gradient))
-    field = x.shape[1] * x.shape[2]
-    normed = (x - mean[:, None, None]) * inverse[:, None, None]
-    of_offset = gradient.sum(_FIELD, dtype=jnp.float32)
-    of_scale = (gradient * normed).sum(_FIELD, dtype=jnp.float32)
-    plain, along = (_shared(total * (scale / field), groups).astype(x.dtype)[:, None, None] for total in (of_offset, of_scale))
-    of_x = (gradient * scale - plain - normed * along) * inverse[:, None, None]
-    return of_x, of_scale.sum(0).astype(scale.dtype), of_offset.sum(0).astype(scale.dtype)
+    of_x, of_scale, of_offset = _backward(kept, _grouped(gradient, groups), _OF_GROUP, _OF_BATCH)
+    return of_x.reshape(gradient.shape), of_scale.reshape(-1), of_offset.reshape(-1)
 
 
 group_norm.defvjp(_group_normed, _group_norm_backward)
+
+
+@jax.custom_vjp
+def layer_norm(x: jax.Array, scale: jax.Array, offset: jax.Array) -> jax.Array:
+    """Norm over the last axis. Args: x: [..., width]; scale, offset: [width]."""
+    return _layer_normed(x, scale, offset)[0]
+
+
+@step_by_step
+def _layer_normed(x: jax.Array, scale: jax.Array, offset: jax.Array) -> tuple[jax.Array, Any]:
+    return _normed(x, scale, offset, (-1,))
+
+
+@step_by_step
+def _layer_norm_backward(kept: Any, gradient: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    return _backward(kept, gradient, (-1,), tuple(range(gradient.ndim - 1)))
+
+
+layer_norm.defvjp(_layer_normed, _layer_norm_backward)
+
+
+def _normed(x: jax.Array, scale: jax.Array, offset: jax.Array, axes: Sequence[int]) -> tuple[jax.Array, Any]:
+    mean, inverse = _statistics(x, axes)
+    return (x - mean) * inverse * scale + offset, (x, mean, inverse, scale)
+
+
+def _statistics(x: jax.Array, axes: Sequence[int], replicas: int = 1, stable: bool = False) -> tuple[jax.Array, jax.Array]:
+    """The mean, and the inverse of the deviation, of the elements along the axes."""
+    if stable:
+        mean = _over(x.mean(axes, dtype=jnp.float32, keepdims=True), replicas)
+        power = _over(jnp.square(x - mean.astype(x.dtype)).mean(axes, dtype=jnp.float32, keepdims=True), replicas)
+    else:
+        mean = x.mean(axes, dtype=jnp.float32, keepdims=True)
+        power = jnp.square(x).mean(axes, dtype=jnp.float32, keepdims=True)
+        if replicas > 1:
+            mean, power = _over(jnp.stack([mean, power]), replicas)
+    mean = mean.astype(x.dtype)
+    return mean, _inverse(mean, power, stable)
+
+
+@library
+def _inverse(mean: jax.Array, power: jax.Array, stable: bool) -> jax.Array:
+    wide = mean.astype(power.dtype)
+    return jax.lax.rsqrt((power if stable else power - wide * wide) + _EPSILON).astype(mean.dtype)
+
+
+def _backward(
+    kept: Any, gradient: jax.Array, axes: Sequence[int], of_parameters: Sequence[int], replicas: int = 1
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Gradients of the input, the scale and the offset. Args: axes: over which the norm is; of_parameters: that these do not have."""
+    (x, mean, inverse, scale), gradient = jax.lax.optimization_barrier((kept, gradient))
+    whitened = (x - mean) * inverse
+    scaled = gradient * scale
+    count = x.size // mean.size
+    along = (whitened * scaled).sum(axes, dtype=jnp.float32, keepdims=True) / count
+    plain = scaled.sum(axes, dtype=jnp.float32, keepdims=True) / count
+    if replicas > 1:
+        along, plain = _over(jnp.stack([along, plain]), replicas)
+    of_x = (scaled - plain.astype(x.dtype) - whitened * along.astype(x.dtype)) * inverse
+    of_scale = (whitened * gradient).sum(of_parameters, dtype=jnp.float32)
+    of_offset = gradient.sum(of_parameters, dtype=jnp.float32)
+    return of_x, of_scale.astype(scale.dtype), of_offset.astype(scale.dtype)
+
+
+def _grouped(values: jax.Array, groups: int) -> jax.Array:
+    """[..., channels of a group, groups]"""
+    return values.reshape(*values.shape[:-1], -1, groups)
 
 
 @jax.custom_vjp
@@ -108,6 +167,7 @@ def _rectified(x: jax.Array) -> tuple[jax.Array, jax.Array]:
     return y, y
 
 
+@library
 def _rectified_backward(y: jax.Array, gradient: jax.Array) -> tuple[jax.Array]:
     y, gradient = jax.lax.optimization_barrier((y, gradient))
     return (jnp.where(y > 0, gradient, jnp.zeros((), gradient.dtype)),)
@@ -119,23 +179,18 @@ rectified.defvjp(_rectified, _rectified_backward)
 @jax.custom_vjp
 def swish(x: jax.Array) -> jax.Array:
     """x times its sigmoid, which keeps x alone."""
-    return jax.nn.silu(x)
+    return silu(x)
 
 
+@library
 def _swish_backward(x: jax.Array, gradient: jax.Array) -> tuple[jax.Array]:
     x, gradient = jax.lax.optimization_barrier((x, gradient))
     share = jax.nn.sigmoid(x)
     return (gradient * (share + x * share * (1 - share)),)
 
 
-swish.defvjp(lambda x: (jax.nn.silu(x), x), _swish_backward)
+swish.defvjp(lambda x: (silu(x), x), _swish_backward)
 
 
 def _over(values: jax.Array, replicas: int) -> jax.Array:
     return cross_replica_mean(values, group_size=replicas) if replicas > 1 else values
-
-
-def _shared(values: jax.Array, groups: int) -> jax.Array:
-    """[batch, channels]: each channel has the mean of its group's."""
-    batch, channels = values.shape
-    return jnp.tile(values.reshape(batch, channels // groups, groups).mean(1), (1, channels // groups))

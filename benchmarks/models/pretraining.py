@@ -15,13 +15,14 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
+from benchmarks.models.layers import gelu, library, log_softmax, softmax
+from benchmarks.models.norms import layer_norm
 from benchmarks.models.transformer import SEGMENTS, Encoder
 
 Params = dict[str, Any]
 Element = dict[str, Any]
 Part = Literal["embedding", "attention", "feed forward", "heads", "answers"]
 
-_EPSILON = 1e-5
 _HIDDEN = -10_000
 
 
@@ -147,36 +148,38 @@ def attention(model: Pretraining, params: Params, x: jax.Array, sequences: jax.A
     apart = (sequences[:, :, None] != sequences[:, None, :])[:, None] if model.packed > 1 else (sequences == 0)[:, None, None, :]
     queries, keys, values = dense(params["qkv"], x).reshape(rows, tokens, 3, heads, width // heads).transpose(2, 0, 3, 1, 4)
     scores = (queries * (width // heads) ** -0.5) @ keys.swapaxes(-1, -2) + apart.astype(x.dtype) * jnp.asarray(_HIDDEN, x.dtype)
-    weights = dropped(jax.nn.softmax(scores), model.attention_dropout, jax.random.fold_in(key, 1))
+    weights = dropped(softmax(scores), model.attention_dropout, jax.random.fold_in(key, 1))
     mixed = dense(params["out"], (weights @ values).transpose(0, 2, 1, 3).reshape(x.shape))
     return normed(params["norm"], x + dropped(mixed, model.dropout, key))
 
 
 def _feed_forward(model: Pretraining, params: Params, x: jax.Array, key: jax.Array) -> jax.Array:
-    inner = jax.nn.gelu(dense(params["up"], x), approximate=model.encoder.gelu == "tanh")
+    inner = gelu(dense(params["up"], x), approximate=model.encoder.gelu == "tanh")
     return normed(params["norm"], x + dropped(dense(params["down"], inner), model.dropout, key))
 
 
 def _loss(model: Pretraining, params: Params, x: Any, data: Element) -> jax.Array:
     """Sum of both heads' mean cross entropies."""
     chosen = jnp.take_along_axis(x, data["places"][..., None], 1)
-    hidden = normed(params["norm"], jax.nn.gelu(dense(params["transform"], chosen), approximate=model.encoder.gelu == "tanh"))
+    hidden = normed(params["norm"], gelu(dense(params["transform"], chosen), approximate=model.encoder.gelu == "tanh"))
     words = cross_entropy(hidden @ params["words"].T + params["bias"], data["labels"])
     firsts = x[:, : model.packed]  # a packed row has the first words of its sequences in front
     following = cross_entropy(dense(params["next"], jnp.tanh(dense(params["pooler"], firsts))), data["next"])
     return words + following
 
 
+@library
 def cross_entropy(scores: jax.Array, labels: jax.Array) -> jax.Array:
     """Mean of -log softmax(scores)[labels], in float32 from the last sum on.
 
     The label's value is chosen by a comparison, whose gradient is elementwise. That of an index would be a scatter.
     """
     is_label = jax.lax.broadcasted_iota(labels.dtype, scores.shape, scores.ndim - 1) == labels[..., None]
-    chosen = jnp.where(is_label, jax.nn.log_softmax(scores), jnp.zeros((), scores.dtype)).sum(-1)
+    chosen = jnp.where(is_label, log_softmax(scores), jnp.zeros((), scores.dtype)).sum(-1)
     return -chosen.astype(jnp.float32).mean()
 
 
+@library
 def dropped(x: jax.Array, rate: float, key: jax.Array) -> jax.Array:
     """`x` with that share of its values 0, and the others larger for it; 16 random bits decide for a value."""
     if not rate:
@@ -187,9 +190,7 @@ def dropped(x: jax.Array, rate: float, key: jax.Array) -> jax.Array:
 
 def normed(params: Params, x: jax.Array) -> jax.Array:
     """Layer norm."""
-    centred = x - x.mean(-1, keepdims=True)
-    scale = jax.lax.rsqrt(jnp.square(centred).mean(-1, keepdims=True) + _EPSILON)
-    return centred * scale * params["scale"] + params["bias"]
+    return layer_norm(x, params["scale"], params["bias"])
 
 
 def dense(params: Params, x: jax.Array) -> jax.Array:

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
+from benchmarks.models.layers import gelu, log_softmax, softmax
 from benchmarks.models.pretraining import dense, normed
 
 Params = dict[str, Any]
@@ -128,7 +129,7 @@ def stage(model: Swin, parts: Sequence[Part], *, by_block: bool) -> Callable[...
     def values(params: Sequence[Params], x: jax.Array, labels: jax.Array, *, key: jax.Array) -> Any:
         function = hidden if by_block or ends else jax.checkpoint(hidden)
         y = function(params, x, key)
-        return -(jax.nn.log_softmax(y) * labels).sum(-1).mean() if ends else (y, labels)
+        return -(log_softmax(y) * labels).sum(-1).mean() if ends else (y, labels)
 
     return values
 
@@ -167,7 +168,7 @@ def block(model: Swin, part: Part, params: Params, x: jax.Array, key: jax.Array)
     share = model.drop_path * place / max(sum(model.depths) - 1, 1)
     first, second = jax.random.split(key)
     x = x + _kept(attention(model, part, params["attention"], x), share, first)
-    inner = jax.nn.gelu(dense(params["net"]["up"], normed(params["net"]["norm"], x)))
+    inner = gelu(dense(params["net"]["up"], normed(params["net"]["norm"], x)))
     return x + _kept(dense(params["net"]["down"], inner), share, second)
 
 
@@ -189,7 +190,7 @@ def attention(model: Swin, part: Part, params: Params, x: jax.Array) -> jax.Arra
     if shift:
         apart = jnp.pad(_APART * different(edge, window, shift).astype(scores.dtype), ((0, 0), (0, padded), (0, padded)))
         scores = (scores.reshape(rows, -1, *scores.shape[1:]) + apart[:, None]).reshape(scores.shape)
-    mixed = (jax.nn.softmax(scores) @ values).swapaxes(1, 2).reshape(y.shape)
+    mixed = (softmax(scores) @ values).swapaxes(1, 2).reshape(y.shape)
     out = dense(params["out"], mixed)[:, :tokens]
     out = out.reshape(rows, across, across, window, window, width).swapaxes(2, 3).reshape(x.shape)
     return jnp.roll(out, (shift, shift), (1, 2))

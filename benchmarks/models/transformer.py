@@ -9,6 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks.models.layers import gelu, library, softmax
+from benchmarks.models.norms import layer_norm
+
 Params = dict[str, Any]
 
 VOCABULARY = 30_522
@@ -29,6 +32,8 @@ class Encoder:
     heads: int
     gelu: Literal["tanh", "erf"] = "tanh"
     wide: bool = False  # GELUs and norms in float32
+    attention_grain: int = 1  # tokens of an attention are padded to a multiple of it, as by PopRT's attention_padding
+    slow_norm: bool = False  # norms by popnn, one codelet after the other, and not by PopRT's own codelet
 
 
 BERT_BASE = Encoder(width=768, layers=12, heads=12)
@@ -120,18 +125,27 @@ def _attention(model: Encoder, params: Params, x: jax.Array, hidden: jax.Array |
         queries, keys, values = (
             _dense(params[part], x).reshape(batch, tokens, model.heads, size).transpose(0, 2, 1, 3) for part in ("query", "key", "value")
         )
+    if more := -tokens % model.attention_grain:
+        queries, keys, values = (jnp.pad(part, ((0, 0), (0, 0), (0, more), (0, 0))) for part in (queries, keys, values))
+        hidden = jnp.where(jnp.arange(tokens + more) < tokens, 0, -10_000).astype(x.dtype)
     scores = (queries * size**-0.5) @ keys.transpose(0, 1, 3, 2)
-    weights = jax.nn.softmax(scores if hidden is None else scores + hidden)
-    return _dense(params["out"], (weights @ values).transpose(0, 2, 1, 3).reshape(batch, tokens, width))
+    weights = softmax(scores if hidden is None else scores + hidden)
+    mixed = (weights @ values)[:, :, :tokens]
+    return _dense(params["out"], mixed.transpose(0, 2, 1, 3).reshape(batch, tokens, width))
 
 
 def _feed_forward(model: Encoder, params: Params, x: jax.Array) -> jax.Array:
     inner = _dense(params["up"], x)
     inner = inner.astype(jnp.float32) if model.wide else inner
-    return _dense(params["down"], jax.nn.gelu(inner, approximate=model.gelu == "tanh").astype(x.dtype))
+    return _dense(params["down"], gelu(inner, approximate=model.gelu == "tanh").astype(x.dtype))
 
 
 def _norm(model: Encoder, params: Params, x: jax.Array) -> jax.Array:
+    return layer_norm(x, params["scale"], params["bias"]) if model.slow_norm else _fast_norm(model, params, x)
+
+
+@library
+def _fast_norm(model: Encoder, params: Params, x: jax.Array) -> jax.Array:
     """Layer norm; sums are taken in float32 whatever the dtype."""
     wide = x.astype(jnp.float32) if model.wide else x
     centred = wide - wide.mean(-1, keepdims=True)

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
+from benchmarks.models.layers import gelu, softmax
 from benchmarks.models.pretraining import cross_entropy, dense, dropped, normed
 from benchmarks.models.transformer import Encoder
 
@@ -127,13 +128,13 @@ def _attention(model: Vit, params: Params, x: jax.Array, key: jax.Array) -> jax.
         return dense(params[name], y).reshape(rows, tokens, heads, width // heads).swapaxes(1, 2)
 
     scores = of_heads("queries") @ of_heads("keys").swapaxes(-1, -2) * (width // heads) ** -0.5
-    weights = dropped(jax.nn.softmax(scores), model.attention_dropout, jax.random.fold_in(key, 1))
+    weights = dropped(softmax(scores), model.attention_dropout, jax.random.fold_in(key, 1))
     mixed = dense(params["out"], (weights @ of_heads("values")).swapaxes(1, 2).reshape(x.shape))
     return x + dropped(mixed, model.dropout, jax.random.fold_in(key, 2))
 
 
 def _feed_forward(model: Vit, params: Params, x: jax.Array, key: jax.Array) -> jax.Array:
-    inner = jax.nn.gelu(dense(params["up"], normed(params["norm"], x)), approximate=model.encoder.gelu == "tanh")
+    inner = gelu(dense(params["up"], normed(params["norm"], x)), approximate=model.encoder.gelu == "tanh")
     if model.representation:
         inner = dropped(inner, model.dropout, jax.random.fold_in(key, 3))
     return x + dropped(dense(params["down"], inner), model.dropout, jax.random.fold_in(key, 4))

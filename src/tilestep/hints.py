@@ -15,6 +15,7 @@ from tilestep.within import within
 
 INFEED_TARGET: Final = "tilestep_infeed"  # custom call that takes an element from its device's queue
 OUTFEED_TARGET: Final = "tilestep_outfeed"  # custom call that sends an element to its device's queue
+CALL: Final = "tilestep.call"  # frontend attribute: operations with equal values are one codelet of a library; those with '' one each
 WALL_TIME_SESSION: Final = "tilestep-trace"  # id of a session of JAX's profiler that needs no emulated time
 UNKNOWN_ZERO_TARGET: Final = "tilestep_unknown_zero"  # custom call that gives zeros which no compiler can fold
 

@@ -10,6 +10,7 @@ from tilestep.errors import SettingsError
 from tilestep.messages import nearest, shown
 
 PartialsType = Literal["float", "half"]
+Fusion = Literal["clusters", "none"]
 MAX_TILES = 100_000  # of an IPU, as in machine/fields.py
 PREFIX = "ipu_"  # of an option's name in compiler_options, and in the metadata of an operation
 OF_ONE_OPERATION = ("ipu_available_memory_proportion", "ipu_partials_type")  # options that one operation may have for itself
@@ -25,6 +26,9 @@ class PlanOptions:
         num_io_tiles: tiles that only transfer, while the others compute.
         weight_load_bits: a cycle, into the matrix unit.
         allow_out_of_memory: whether a program that does not fit is compiled nevertheless; its profile says so.
+        fusion: which elementwise operations share a pass. 'clusters': those of equal size that use each other, as XLA for IPU made them;
+            'none': those of one call of a library, as with PopART and PopTorch, which launch one `popops::map` for each other operation
+            (graphcore/popart@d0ce16e0 willow/src/popx/op/expx.cpp).
 
     Raises:
         SettingsError: for a value that is not allowed.
@@ -35,10 +39,13 @@ class PlanOptions:
     num_io_tiles: int = 0
     weight_load_bits: Literal[64, 128] = 64
     allow_out_of_memory: bool = False
+    fusion: Fusion = "clusters"
 
     def __post_init__(self) -> None:
         if self.partials_type not in ("float", "half"):
             raise SettingsError(f"ipu_partials_type is {shown(self.partials_type)}: it must be 'float' or 'half'")
+        if self.fusion not in ("clusters", "none"):
+            raise SettingsError(f"ipu_fusion is {shown(self.fusion)}: it must be 'clusters' or 'none'")
         if not 0 < self.available_memory_proportion <= 1:
             raise SettingsError(
                 f"ipu_available_memory_proportion is {shown(self.available_memory_proportion)}: it must be more than 0 and at most 1"
@@ -88,8 +95,9 @@ class PlanOptions:
 def _value(name: str, value: object) -> object:
     if name == "ipu_allow_out_of_memory":
         return _flag(name, value)
-    kind = {"ipu_partials_type": str, "ipu_available_memory_proportion": float}.get(name, int)
-    what = {str: "'float' or 'half'", float: "a number", int: "a whole number"}[kind]
+    kind = {"ipu_partials_type": str, "ipu_fusion": str, "ipu_available_memory_proportion": float}.get(name, int)
+    words = "'clusters' or 'none'" if name == "ipu_fusion" else "'float' or 'half'"
+    what = {str: words, float: "a number", int: "a whole number"}[kind]
     if isinstance(value, bool):
         raise SettingsError(f"{name} is {shown(value)}: it must be {what}")
     try:

@@ -12,6 +12,7 @@
 | JAX_IPU_AVAILABLE_MEMORY_PROPORTION | 0 to 1, of a tile's memory (*)                             | 0.6               |
 | JAX_IPU_NUM_IO_TILES                | tiles that only transfer (*)                               | 0                 |
 | JAX_IPU_WEIGHT_LOAD_BITS            | 64 or 128, a cycle (*)                                     | 64                |
+| JAX_IPU_FUSION                      | clusters or none (*)                                       | clusters          |
 | POPLAR_ENGINE_OPTIONS               | JSON object of engine options (engine_options.py)          | {}                |
 | TILESTEP_TINY_STEPS                 | whether to compile CPU loops of tiny steps in one piece    | true              |
 | PVTI_OPTIONS                        | JSON object: how to trace the process (tracing/options.py) | not traced        |
@@ -51,7 +52,13 @@ _MACHINE = "TILESTEP_MACHINE"
 _SYNC_PATTERN = "TILESTEP_SYNC_PATTERN"
 _TINY_STEPS = "TILESTEP_TINY_STEPS"
 _TRACE = "PVTI_OPTIONS"
-_PLAN_VARIABLES = ("JAX_IPU_PARTIALS_TYPE", "JAX_IPU_AVAILABLE_MEMORY_PROPORTION", "JAX_IPU_NUM_IO_TILES", "JAX_IPU_WEIGHT_LOAD_BITS")
+_PLAN_VARIABLES = (
+    "JAX_IPU_PARTIALS_TYPE",
+    "JAX_IPU_AVAILABLE_MEMORY_PROPORTION",
+    "JAX_IPU_NUM_IO_TILES",
+    "JAX_IPU_WEIGHT_LOAD_BITS",
+    "JAX_IPU_FUSION",
+)
 MAX_IPUS = 256
 MAX_TILES = 100_000
 

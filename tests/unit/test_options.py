@@ -28,6 +28,8 @@ def test_what_is_not_given_stays() -> None:
         ("ipu_num_io_tiles", 1.5, "a whole number"),
         ("ipu_num_io_tiles", True, "a whole number"),
         ("ipu_weight_load_bits", 96, "64 or 128"),
+        ("ipu_fusion", "all", "'clusters' or 'none'"),
+        ("ipu_fusion", True, "'clusters' or 'none'"),
         ("ipu_partial_type", "half", "the nearest that does is 'ipu_partials_type'"),
     ],
 )

@@ -11,6 +11,7 @@ import optax
 
 from benchmarks.measured.row_error import RowError
 from benchmarks.measured.training.conditions import TrainingConditions
+from benchmarks.models.layers import library
 from benchmarks.models.optimizers import in_float32
 
 _RATE = 1e-3  # costs the same whatever it is
@@ -37,7 +38,8 @@ def optimizer_of(conditions: TrainingConditions) -> optax.GradientTransformation
     else:
         raise RowError(f"optimizer is {conditions.optimizer!r}: it must begin with one of LAMB, Adam, AdamW, LARS, SGD")
     clipped = "max_grad_norm" in text or "global norm" in conditions.note.casefold()
-    return optax.chain(optax.clip_by_global_norm(1.0), chosen) if clipped else chosen
+    whole = optax.GradientTransformation(chosen.init, library(chosen.update))  # PopART updates a variable by few expressions
+    return optax.chain(optax.clip_by_global_norm(1.0), whole) if clipped else whole
 
 
 def _kernels(params: Any) -> Any:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import tilestep
+from benchmarks.measured.front_ends import fusion_of
 from benchmarks.measured.predict import use_machine
 from benchmarks.measured.training.conditions import TrainingConditions
 from benchmarks.measured.training.optimizers import accumulators_of, group_size_of, is_off_chip, is_sharded, optimizer_of
@@ -120,4 +121,5 @@ def plan_options(conditions: TrainingConditions, proportion: float) -> dict[str,
         "partials_type": "half" if conditions.partials.startswith("half") else "float",
         "available_memory_proportion": proportion,
         "num_io_tiles": conditions.number("io_tiles"),
+        "fusion": fusion_of(conditions.source),
     }

@@ -99,7 +99,7 @@ def price(model: OnnxModel, inputs: Sequence[Any], *, batch: int | None, loss: s
     Raises: OnnxError for an output that cannot be differentiated, for a model that does nothing, and as the model's function does.
     """
     step = _training_step(model, loss) if model.training else _inference(model)
-    program: Callable[..., Any] = jax.jit(step, donate_argnums=0)
+    program: Callable[..., Any] = jax.jit(step, donate_argnums=0, compiler_options={"ipu_fusion": "none"})  # as PopART
     arrays = [np.broadcast_to(np.zeros((), spec.dtype), spec.shape) for spec in inputs]
     weights: Any = (model.params, model.state)
     with dry_run(trip_count=trip_count), jax.default_device(jax.devices("ipu")[0]):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tilestep.cost.attributes import ints
 from tilestep.cost.exchange import broadcast_bytes, share
+from tilestep.cost.splits import Ints
 from tilestep.cost.step import StepCost, nothing, step_cost
 from tilestep.machine.spec import IpuSpec
 from tilestep.program.work import DTYPE_BITS, ArrayShape, Work
@@ -47,6 +50,21 @@ def rearranged_per_byte(run_bytes: int, ipu: IpuSpec) -> float:
     """Cycles per byte of a rearrangement in runs of at least `run_bytes`, beside the fixed part."""
     per_byte = next(rate for run, rate in _PER_BYTE if run_bytes >= run)
     return per_byte * _MK2_COPY_BYTES_PER_CYCLE / ipu.tile.copy_bytes_per_cycle
+
+
+def has_split_words(array: ArrayShape) -> bool:
+    """Whether rows begin inside of words, because an odd number of halves, or of bytes no multiple of four, is a row in memory."""
+    order = _wide_layout(array)
+    return len(order) > 1 and array.dims[order[0]] * DTYPE_BITS[array.dtype] % (8 * _WORD_BYTES) > 0
+
+
+def split_words_cycles(tile_bytes: Ints, ipu: IpuSpec) -> Ints:
+    """[candidates] cycles to put so many bytes in order that arrive in rows which begin inside of words, by parts of words.
+
+    Source: poplibs@7eac0f26 lib/poplin/ConvModel.cpp (getCycles), as of a rearrangement in runs of two bytes.
+    """
+    cycles = np.ceil(REARRANGE_CYCLES + tile_bytes * rearranged_per_byte(2, ipu)).astype(np.int64)
+    return np.where(tile_bytes > 0, cycles, 0)
 
 
 def moved(work: Work, ipu: IpuSpec) -> StepCost:

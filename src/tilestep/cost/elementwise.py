@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilestep.cost.codelets import turn
 from tilestep.cost.copy import rearrange_cycles
 from tilestep.cost.dtypes import ARITHMETIC, VECTOR_BYTES, dtype_assumptions
 from tilestep.cost.exchange import broadcast_bytes, share
@@ -30,6 +31,7 @@ def elementwise_pass(
     tile_elements: int = 0,
     halo_bytes: int = 0,
     copied_bytes: int = 0,
+    in_place: bool = False,
 ) -> StepCost:
     """Cost of one superstep in which each worker loads a vector of every input, computes the expression, and stores the outputs.
 
@@ -43,6 +45,7 @@ def elementwise_pass(
         tile_elements: elements of the expression on the fullest tile, if its layout is uneven; 0: it is even.
         halo_bytes: of inputs that are read through shifted slices: bytes of neighbouring blocks that the fullest tile receives.
         copied_bytes: of such inputs: bytes on the fullest tile that are copied together with their halos.
+        in_place: whether the result takes over the memory of an input; it counts where there is one operation.
 
     Returns:
         Cycles and bytes of the busiest tile.
@@ -57,11 +60,17 @@ def elementwise_pass(
         return nothing(FAMILY)
     rates = [rate(opcode, dtype) for opcode, dtype in ops]
     elements = ceil_div(max(share(size, ipu), tile_elements), ipu.tile.worker_contexts)  # of the busiest worker
-    arithmetic = sum(each.bundles * ceil_div(elements, each.elements) for each in rates)
     # 8-bit floats that are only moved, or converted by an operation of their own, are not converted when loaded and stored.
     computed = not ipu.has_float8 or any(ARITHMETIC[dtype].float8 and opcode not in FLOAT8_AS_IT_IS for opcode, dtype in ops)
     full = [array for array in inputs if array.size == size]  # a broadcast value stays in registers over a worker's rows
     small = [array for array in inputs if array.size < size]
+    codelet = turn(*ops[0], with_scalar=len(full) < 2, in_place=in_place) if len(ops) == 1 else None
+    if codelet is not None:  # loads and stores are in it
+        cycles, of_elements = codelet
+        bundles = cycles * ceil_div(elements, of_elements) + _converting(elements, (*full, *outputs))
+    else:
+        bundles = sum(each.bundles * ceil_div(elements, each.elements) for each in rates)
+        bundles += memory_bundles(elements, full, outputs, ipu, fused=len(ops) > 1, convert_float8=computed)
     received = (
         share(moved_bytes, ipu)
         + halo_bytes
@@ -72,8 +81,7 @@ def elementwise_pass(
     return step_cost(
         ipu,
         family=FAMILY,
-        compute_cycles=rearrange_cycles(copied_bytes, VECTOR_BYTES, ipu)
-        + worker_cycles(arithmetic + memory_bundles(elements, full, outputs, ipu, fused=len(ops) > 1, convert_float8=computed), ipu),
+        compute_cycles=rearrange_cycles(copied_bytes, VECTOR_BYTES, ipu) + worker_cycles(bundles, ipu),
         exchange_bytes=received,
         temporary_tile_bytes=received + copied_bytes,
         flops=size * sum(each.flops_per_element for each in rates),
@@ -102,8 +110,8 @@ def memory_bundles(
 ) -> int:
     """Bundles in which one worker loads and stores `elements` of each array.
 
-    A codelet for one operation loads two vectors a bundle where the tile's load and store width allows (two loads and
-    a store: 24 B), so that a binary operation takes two bundles beside its arithmetic, as poplibs' estimators have it.
+    An operation for which the library has no codelet loads two vectors a bundle where the tile's load and store width allows (two
+    loads and a store: 24 B), as its sums do.
     The codelet that is generated for a fused expression is a loop of compiled code: each load and each store is a
     bundle, and one closes the loop (assumed; STREAM triads by the vendor's operations take 6.2 to 6.4 bundles a vector).
     """
@@ -114,13 +122,13 @@ def memory_bundles(
     else:
         loads = ceil_div(loads, max(1, min(2, ipu.tile.load_store_bytes_per_cycle // VECTOR_BYTES)))
     converted = [array for array in (*inputs, *outputs) if convert_float8 or not ARITHMETIC[array.dtype].float8]
-    return loads + stores + sum(convert_bundles(elements, array.dtype) for array in converted)
+    return loads + stores + _converting(elements, converted)
 
 
-def convert_bundles(elements: int, dtype: str) -> int:
-    """Bundles to widen or narrow elements of a dtype that the tile has no arithmetic for: one per vector that is computed on (assumed)."""
-    how = ARITHMETIC[dtype]
-    return ceil_div(elements, how.per_vector) if how.converts else 0
+def _converting(elements: int, arrays: Sequence[ArrayShape]) -> int:
+    """Bundles to widen or narrow elements of dtypes that the tile has no arithmetic for: one per vector that is computed on (assumed)."""
+    converted = [how for array in arrays if (how := ARITHMETIC[array.dtype]).converts]
+    return sum(ceil_div(elements, how.per_vector) for how in converted)
 
 
 def worker_cycles(bundles: int, ipu: IpuSpec) -> Cycles:

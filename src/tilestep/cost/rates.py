@@ -1,8 +1,9 @@
-"""Bundles of each elementwise operation.
+"""Bundles of each elementwise operation within an expression, without loads and stores.
 
-A worker issues one bundle every `worker_contexts` cycles. Figures marked P are poplibs@7eac0f26
-lib/popops/popopsCycleEstimators.hpp: cycles per loop and elements per loop, which its header calls unverified for transcendental
-functions. The others are assumed to equal the most similar of these.
+A worker issues one bundle every `worker_contexts` cycles. Figures marked P follow from poplibs@7eac0f26
+lib/popops/popopsCycleEstimators.hpp, which calls those of transcendental functions unverified: of a vector, or of a turn of the quickest
+codelet of that operation, which loads and stores while it computes. The others are assumed to equal the most similar of these.
+`codelets.py` has the codelets for one operation alone.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
-from tilestep.cost.doubles import F64_FUNCTIONS, F64_FUNCTIONS_TEXT, f64_function_bundles
+from tilestep.cost.codelets import CODELETS
+from tilestep.cost.doubles import DIVISION_BUNDLES, F64_FUNCTIONS, F64_FUNCTIONS_TEXT, f64_function_bundles
 from tilestep.cost.dtypes import ARITHMETIC, F64_EMULATION, Arithmetic
 
 # Bundles per element of a function that has no instruction and no vector routine: a scalar one in f32. Assumed; poplibs'
@@ -28,33 +30,33 @@ BUNDLES: Mapping[str, tuple[int, int, int]] = MappingProxyType(
         "multiply": (1, 1, 1),  # P
         "negate": (1, 1, 1),  # P
         "abs": (1, 1, 2),  # P
-        "maximum": (3, 4, 2),  # P
-        "minimum": (3, 4, 2),  # P
-        "divide": (10, 21, 40),  # P; integers in software, assumed
-        "remainder": (16, 28, 40),
+        "maximum": (1, 1, 2),  # an instruction a vector: f32v2max, f16v4max
+        "minimum": (1, 1, 2),
+        "divide": (6, 16, 271),  # P: by a scalar; integers without the 6 bundles that a sum takes beside its own
+        "remainder": (93, 225, 286),  # P, as divide
         "exponential": (6, 4, SOFTWARE_FUNCTION),  # P
         "exp2": (6, 4, SOFTWARE_FUNCTION),
-        "exponential-minus-one": (8, 8, SOFTWARE_FUNCTION),
-        "log": (12, 12, SOFTWARE_FUNCTION),  # P for float
-        "log2": (12, 12, SOFTWARE_FUNCTION),
-        "log-plus-one": (14, 14, SOFTWARE_FUNCTION),
-        "tanh": (12, 4, SOFTWARE_FUNCTION),  # P
-        "logistic": (12, 4, SOFTWARE_FUNCTION),  # P
-        "sqrt": (10, 10, SOFTWARE_FUNCTION),  # P for float
-        "rsqrt": (8, 8, SOFTWARE_FUNCTION),  # P for float
+        "exponential-minus-one": (8, 5, SOFTWARE_FUNCTION),  # P
+        "log": (12, 4, SOFTWARE_FUNCTION),  # P
+        "log2": (12, 4, SOFTWARE_FUNCTION),
+        "log-plus-one": (18, 18, SOFTWARE_FUNCTION),  # P
+        "tanh": (10, 2, SOFTWARE_FUNCTION),  # P: in place
+        "logistic": (10, 4, SOFTWARE_FUNCTION),  # P: in place
+        "sqrt": (10, 23, 104),  # P
+        "rsqrt": (8, 19, SOFTWARE_FUNCTION),  # P
         "erf": (82, 52, SOFTWARE_FUNCTION),  # P
         "erfc": (82, 52, SOFTWARE_FUNCTION),
         "erf-inv": (82, 164, SOFTWARE_FUNCTION),
-        "power": (624, 1248, 64),  # P for float: 312 an element; integers by squaring
-        "floor": (2, 2, 1),
-        "ceil": (2, 2, 1),
-        "round-nearest-even": (2, 2, 1),
-        "round-nearest-afz": (4, 4, 1),
-        "sign": (4, 4, 3),
-        "is-finite": (2, 2, 1),
+        "power": (624, 1300, 26),  # P: 312 and 325 an element; integers to the power of 9
+        "floor": (2, 2, 1),  # P
+        "ceil": (2, 2, 1),  # P
+        "round-nearest-even": (2, 2, 1),  # P
+        "round-nearest-afz": (2, 2, 1),  # P
+        "sign": (5, 5, 5),  # P
+        "is-finite": (5, 5, 1),  # P
         "compare": (3, 3, 1),
         "select": (4, 4, 2),
-        "clamp": (4, 4, 4),
+        "clamp": (2, 2, 4),
         "and": (2, 2, 1),
         "or": (2, 2, 1),
         "xor": (2, 2, 1),
@@ -75,28 +77,28 @@ BUNDLES: Mapping[str, tuple[int, int, int]] = MappingProxyType(
         "iota": (1, 1, 1),
         "copy": (0, 0, 0),
         **dict.fromkeys(
-            ("sine", "cosine", "tan", "asin", "acos", "atan2", "sinh", "cosh", "asinh", "acosh", "atanh", "cbrt"), _SOFTWARE
+            ("tan", "acos", "sinh", "cosh", "asinh", "acosh", "atanh"), _SOFTWARE
         ),
+        **dict.fromkeys(("sine", "cosine"), (2 * SOFTWARE_FUNCTION, 100, SOFTWARE_FUNCTION)),  # P for half: 25 an element
+        "asin": (204, 408, SOFTWARE_FUNCTION),  # P
+        "atan2": (272, 578, SOFTWARE_FUNCTION),  # P
+        "cbrt": (27, 17, SOFTWARE_FUNCTION),  # P
     }
 )  # fmt: skip
-# Against a scalar that stays in a register, as in a rectifier: one instruction a vector (f32v2max, f16v4max, ...).
-WITH_SCALAR: Mapping[str, str] = MappingProxyType({"maximum": "maximum-scalar", "minimum": "minimum-scalar"})
-_PRICED: Mapping[str, tuple[int, int, int]] = MappingProxyType({**BUNDLES, **dict.fromkeys(WITH_SCALAR.values(), (1, 1, 1))})
 # Conversions that machines with 8-bit floats have instructions for, which take 8 halves or 4 8-bit floats; floats go through halves.
 # (bundles, elements) by name: poplibs@7eac0f26 lib/popops/codelets/inlineAssemblerCast.hpp (f16v8tof8, f8v4tof16, f32v4tof16, f16v2tof32).
 _FLOAT8_CASTS: Mapping[str, tuple[int, int]] = MappingProxyType(
     {"float8-of-half": (1, 8), "float8-of-float": (3, 8), "half-of-float8": (1, 4), "float-of-float8": (3, 4)}
 )
 FLOAT8_AS_IT_IS = frozenset({*_FLOAT8_CASTS, "copy", "bitcast-convert", "select"})  # operations that do not compute on 8-bit floats
-PUBLISHED = frozenset(
-    {"add", "subtract", "multiply", "negate", "abs", "maximum", "minimum", "divide", "exponential", "log", "tanh", "logistic", "sqrt",
-     "rsqrt", "erf", "power"}
-)  # fmt: skip
+# Of these the library has only codelets by themselves: within an expression their price is assumed.
+_ALONE = frozenset({"compare", "select", "clamp"})
 # Moves of a value or of its parts: as cheap as on the components, and no arithmetic.
 _MOVES = frozenset({"convert", "bitcast-convert", "complex", "real", "imag", "iota", "copy", "select", "compare"})
 # Bundles on complex values per bundle on the same number of real components: assumed, the number of real operations.
 _COMPLEX = MappingProxyType({"multiply": 3, "divide": 6, "add": 1, "subtract": 1, "negate": 1})
 _COMPLEX_FUNCTION = 4
+_UNITS = ("float", "half", "integer")
 
 _ASSUMED_RATES = "elementwise rates without a published figure are taken from similar operations"
 _SOFTWARE_TEXT = f"trigonometric and other functions without a vector routine take {SOFTWARE_FUNCTION} bundles an element"
@@ -126,8 +128,9 @@ def rate(opcode: str, dtype: str) -> Rate:
     if _is_f64_function(opcode, how):
         bundles = f64_function_bundles(opcode) * (how.emulation // F64_EMULATION)  # of both components of a complex number
     else:
-        column = ("float", "half", "integer").index(how.unit)
-        bundles = _PRICED[opcode][column] * how.emulation
+        bundles = BUNDLES[opcode][_UNITS.index(how.unit)] * how.emulation
+    if opcode == "divide" and _is_f64(how):
+        bundles = DIVISION_BUNDLES * (how.emulation // F64_EMULATION)
     if how.is_complex and opcode not in _MOVES:
         bundles *= _COMPLEX.get(opcode, _COMPLEX_FUNCTION)
     counts = how.unit != "integer" and opcode not in _MOVES
@@ -146,8 +149,12 @@ def float8_cast(source: str, target: str) -> str | None:
     return name if name in _FLOAT8_CASTS else None
 
 
+def _is_f64(how: Arithmetic) -> bool:
+    return how.unit == "float" and how.emulation > 1
+
+
 def _is_f64_function(opcode: str, how: Arithmetic) -> bool:
-    return how.unit == "float" and how.emulation > 1 and opcode in F64_FUNCTIONS
+    return _is_f64(how) and opcode in F64_FUNCTIONS
 
 
 def _complex_flops(opcode: str) -> int:
@@ -156,6 +163,7 @@ def _complex_flops(opcode: str) -> int:
 
 
 def _assumptions(opcode: str, how: Arithmetic) -> tuple[str, ...]:
+    column = _UNITS.index(how.unit)
     found: list[str] = []
     if how.assumption:
         found.append(how.assumption)
@@ -163,8 +171,8 @@ def _assumptions(opcode: str, how: Arithmetic) -> tuple[str, ...]:
         found.append(_COMPLEX_TEXT)
     if _is_f64_function(opcode, how):
         found.append(F64_FUNCTIONS_TEXT)
-    elif _PRICED[opcode] == _SOFTWARE:
+    elif BUNDLES[opcode][column] == _SOFTWARE[column]:
         found.append(_SOFTWARE_TEXT)
-    elif opcode not in PUBLISHED and opcode not in WITH_SCALAR.values() and _PRICED[opcode] != (0, 0, 0):
+    elif (opcode in _ALONE or opcode not in CODELETS or CODELETS[opcode][column] is None) and BUNDLES[opcode] != (0, 0, 0):
         found.append(_ASSUMED_RATES)
     return tuple(found)

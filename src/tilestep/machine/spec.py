@@ -76,8 +76,8 @@ class IpuSpec:
         macs_per_cycle_half_float: the same, with half operands and float partials.
         macs_per_cycle_float: the same, with float operands and partials.
         macs_per_cycle_float8: the same, with 8-bit float operands and half partials; 0: the unit has none.
-        sync_cycles: of a barrier of all tiles of one IPU, per exchange.
-        superstep_overhead_cycles: control code, exchange set-up and supervisor launch, per superstep.
+        sync_cycles: of a barrier of all tiles of one IPU and the start of the exchange behind it.
+        superstep_overhead_cycles: of control code and the launch of vertices, per superstep.
 
     Raises:
         SpecError: for a value that is not positive.

@@ -13,8 +13,10 @@ import jax
 import jax.core
 import numpy as np
 import onnx
+from jax.experimental.xla_metadata import set_xla_metadata
 from onnx import helper
 
+from tilestep.hints import CALL
 from tilestep.onnx.bodies import body_of
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 from tilestep.onnx.graph import Graph, Node
@@ -166,7 +168,8 @@ def _outputs(call: Call, inputs: list[Any]) -> Sequence[Any]:
     handler, attributes = node.operator.handler, node.attributes
     if node.operator.random or node.subgraphs or not all(map(is_known, inputs)):
         around = contextlib.nullcontext() if call.run.around is None else call.run.around(node)
-        with around, jax.named_scope(_UNUSUAL.sub("_", node.name or node.op_type)[:_MOST_NAME]):  # profiles name operations so
+        call = set_xla_metadata(**{CALL: f"{node.name or node.op_type} {node.number}"})  # one codelet, as PopART's operators mostly are
+        with around, call, jax.named_scope(_UNUSUAL.sub("_", node.name or node.op_type)[:_MOST_NAME]):  # profiles name operations so
             return _as_tuple(handler(call, *inputs, **attributes))
     with contextlib.suppress(NoRoomError), folding():
         return [_folded(output) for output in _as_tuple(handler(call, *inputs, **attributes))]

@@ -16,11 +16,17 @@ from dataclasses import replace
 from typing import Final
 
 from tilestep.cost.reduce import SQUARES
+from tilestep.hints import CALL
 from tilestep.program.hlo import Computation, Instruction, users_of
 from tilestep.program.work import DTYPE_BITS
 
 AGAIN: Final = "tilestep_again"  # attribute of an operation that a pass computes for itself alone
 _HALVES: Final = ("f16", "bf16")
+
+
+def call_of(instruction: Instruction) -> str | None:
+    """The call of a library that an instruction belongs to, if any; '' for one whose operations are codelets of their own."""
+    return instruction.frontend(CALL)
 
 
 def is_widening(instruction: Instruction, table: Mapping[str, Instruction]) -> bool:
@@ -74,7 +80,7 @@ def computed_again(computation: Computation, computations: Mapping[str, Computat
     for instruction in computation.instructions:
         if instruction.opcode == "reduce":
             instructions.append(_reduced(instruction, table, widened, squares))
-        elif instruction.opcode in elementwise and not repeated.isdisjoint(instruction.operands):
+        elif instruction.opcode in elementwise and call_of(instruction) != "" and not repeated.isdisjoint(instruction.operands):
             own: dict[str, str] = {}
             for operand in instruction.operands:
                 if operand in repeated and len(users[operand]) > 1 and operand not in own:

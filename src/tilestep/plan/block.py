@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilestep.cost.elementwise import named_cast
-from tilestep.cost.rates import WITH_SCALAR
 from tilestep.machine.spec import IpuSpec
 from tilestep.plan.fuse import VIEWS, Units
 from tilestep.plan.host_gather import HostGathers
@@ -40,6 +39,8 @@ class Scope:
     values: dict[str, Value] = field(default_factory=dict[str, Value])
     nodes: list[Node] = field(default_factory=list[Node])
     moments: list[Moment] = field(default_factory=list[Moment])
+    finished: set[str] = field(default_factory=set[str])  # reductions, and operations that they do on their results
+    reduced: set[tuple[object, ...]] = field(default_factory=set[tuple[object, ...]])  # reductions that others share supersteps with
     products: dict[str, int] = field(default_factory=dict[str, int])  # home of a matmul or convolution -> elements on the fullest tile
 
     def reads(
@@ -78,11 +79,22 @@ class Scope:
         """The name under which a fused operation is priced, and the dtype in which it computes."""
         operands = [self.computation.by_name[operand].leaves[0] for operand in member.operands]
         opcode = member.opcode
-        if opcode in WITH_SCALAR and any(self.source(operand).leaves[0].size == 1 for operand in member.operands):
-            opcode = WITH_SCALAR[opcode]
         if operands:
             opcode = named_cast(opcode, operands[0].dtype, member.leaves[0].dtype, ipu)
         return opcode, pass_dtype(member, operands)
+
+    def takes_over(self, member: Instruction) -> bool:
+        """Whether the result of an operation can lie where an operand of its lies, because nothing else reads that."""
+        return any(self._is_last_reader(operand, member) for operand in member.operands)
+
+    def _is_last_reader(self, name: str, member: Instruction) -> bool:
+        instruction = self.computation.by_name[name]
+        if len(self.users[name]) != 1 or instruction is self.computation.root:
+            return False
+        if instruction.opcode in VIEWS:
+            return self._is_last_reader(instruction.operands[0], member)
+        one, other = instruction.leaves[0], member.leaves[0]
+        return instruction.opcode not in ("parameter", "constant", "broadcast") and (one.size, one.dtype) == (other.size, other.dtype)
 
     def source(self, name: str) -> Instruction:
         """The instruction that a fused operation reads, behind views, and behind broadcasts, slices and pads that are not stored."""

@@ -1,8 +1,8 @@
 """Memory of a program's code on a tile, by the kinds of code that Poplar's own report lists.
 
 Steps that differ in their names only share one compute set and one exchange (poplibs caches plans, and the frameworks outline
-repeated parts). A repetition costs only a call. All steps that run a codelet share it. docs/reference/memory.md, section Code, compares
-the figures with Poplar's.
+repeated parts). A repetition costs only a call, of as many steps as follow each other again. All steps that run a codelet share it.
+docs/reference/memory.md, section Code, compares the figures with Poplar's.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ VECTORS_PER_GROUP = 4  # a group of channels of the matrix unit: 16 halves or 8 
 PIECES_OF_A_SWAP = 4
 SWAP_LIST_BYTES = 4 + 16  # of a worker: a pointer, and seven or more short integers in whole words (`WorklistBuilder`)
 GROUP_ELEMENTS = 16  # of a group of channels of a result; of a rearrangement a message carries one group
+
+_END = Series(nodes=())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,18 +167,25 @@ def code_bytes(nodes: Sequence[Node], *, streams: int) -> dict[str, int]:
     """
     codelets: dict[str, int] = {}
     seen: set[Superstep] = set()
+    followed: set[tuple[Superstep | None, Superstep]] = set()  # a step, and the one whose code was written behind it
     control, exchange, calls = PROGRAM_CONTROL_BYTES, 0, 0
+    before: Superstep | None = None
     for node in _all(nodes):
+        last, before = before, None
         match node:
             case Superstep():
-                alike = replace(node, name="", scope="", frame=0)
+                alike = before = replace(node, name="", scope="", frame=0)
                 if alike in seen:
-                    control += CALL_BYTES
+                    control += 0 if (last, alike) in followed else CALL_BYTES
                     continue
+                if last is not None:
+                    followed.add((last, alike))
                 seen.add(alike)
                 control += STEP_CONTROL_BYTES * node.compute_sets
                 exchange += node.exchange_code_bytes
                 codelets[node.codelet] = node.codelet_bytes
+            case Series():
+                pass
             case Collective(groups=groups):
                 control += STEP_CONTROL_BYTES
                 exchange += ENTRY_BYTES + (RECEIVED_BYTES + SENT_BYTES) * max(map(len, groups))
@@ -213,7 +222,7 @@ def fixed_bytes(ipu: IpuSpec) -> dict[str, int]:
 
 
 def _all(nodes: Sequence[Node]) -> Iterator[Node]:
-    """Every node of a tree but its sequences."""
+    """Every node of a tree but its sequences, and an empty one where a body or an arm ends."""
     for node in nodes:
         match node:
             case Series(nodes=inner):
@@ -221,9 +230,11 @@ def _all(nodes: Sequence[Node]) -> Iterator[Node]:
             case Loop(body=body):
                 yield node
                 yield from _all(body.nodes)
+                yield _END
             case Branch(arms=arms):
                 yield node
                 for arm in arms:
                     yield from _all(arm.nodes)
+                    yield _END
             case _:
                 yield node

@@ -12,7 +12,9 @@ that XLA put in for the sake of loops (one for each carried scalar) share a pass
 
 An operation on what comes from the host's memory is as deep as the least deep of the operations that use its result, if they are
 elementwise and of its size: it is computed with them, and not before. No operation is deeper than one that uses it, so the
-argument holds.
+argument holds. A step from one call of a library to another operation counts like one that is not elementwise.
+
+Where a front end launches one codelet for each operation (`ipu_fusion` none), only operations of one call of a library are a unit.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from tilestep.plan.again import is_repeated
+from tilestep.plan.again import call_of, is_repeated
 from tilestep.plan.cheaper import from_one_array
 from tilestep.plan.ordered import ordered
 from tilestep.program.hlo import Computation, Instruction, users_of
@@ -48,6 +50,7 @@ class Units:
     order: tuple[Unit, ...]
     fusible: frozenset[str]  # names of elementwise instructions
     absorbed: frozenset[str]  # not stored: broadcasts, slices and pads that are read through, iotas that reductions count
+    level: Mapping[str, int]  # of each instruction, the most operations before it that are not elementwise
 
 
 def fuse(
@@ -56,6 +59,7 @@ def fuse(
     elementwise: AbstractSet[str],
     enough_bytes: int = 0,
     taken_over: Mapping[int, tuple[int, int]] = MappingProxyType({}),
+    apart: bool = False,
 ) -> Units:
     """Groups and orders a computation's instructions.
 
@@ -63,8 +67,9 @@ def fuse(
         elementwise: the opcodes that may share a pass.
         enough_bytes: with a peak of no more than that the units stay in the program's order.
         taken_over: of results, by their numbers, the parameter and its leaf whose memory they take over.
+        apart: whether operations share a pass only within one call of a library.
     """
-    fusible, absorbed, leader = _passes(computation, elementwise)
+    fusible, absorbed, leader, level = _passes(computation, elementwise, apart)
     members: dict[str, list[Instruction]] = defaultdict(list)
     for instruction in computation.instructions:
         members[leader.get(instruction.name, instruction.name)].append(instruction)
@@ -73,23 +78,27 @@ def fuse(
         order=tuple(Unit(members=tuple(members[name]), fused=name in leader) for name in order),
         fusible=fusible,
         absorbed=absorbed,
+        level=level,
     )
 
 
 def with_less_kept(computation: Computation, *, elementwise: AbstractSet[str]) -> Computation:
     """The computation in which passes compute functions of one array again, where that takes less memory than to keep them."""
-    fusible, absorbed, leader = _passes(computation, elementwise)
-    return from_one_array(computation, leader, fusible=fusible, absorbed=absorbed)
+    fusible, absorbed, leader, _ = _passes(computation, elementwise, False)
+    again = frozenset(name for name in fusible if call_of(computation.by_name[name]) != "")
+    return from_one_array(computation, leader, fusible=again, absorbed=absorbed)
 
 
-def _passes(computation: Computation, elementwise: AbstractSet[str]) -> tuple[frozenset[str], frozenset[str], dict[str, str]]:
-    """Names of elementwise operations, of operations that nobody stores, and of each operation of a pass the pass."""
+def _passes(
+    computation: Computation, elementwise: AbstractSet[str], apart: bool
+) -> tuple[frozenset[str], frozenset[str], dict[str, str], dict[str, int]]:
+    """Names of elementwise operations, of operations that nobody stores, of each operation of a pass the pass, and levels."""
     users = users_of(computation.instructions)
     table = computation.by_name
     counted = {i.name for i in computation.instructions if i.opcode == "iota" and _only_reduced(i, computation, users)}
     fusible = frozenset({i.name for i in computation.instructions if is_fusible(i, table, elementwise)} - counted)
     absorbed = frozenset(_absorbed(computation, users, fusible) | counted)
-    return fusible, absorbed, _leaders(computation, fusible, absorbed, users)
+    return fusible, absorbed, *_leaders(computation, fusible, absorbed, users, apart)
 
 
 def is_fusible(instruction: Instruction, table: Mapping[str, Instruction], elementwise: AbstractSet[str]) -> bool:
@@ -128,11 +137,12 @@ def _absorbed(computation: Computation, users: Mapping[str, list[Instruction]], 
 
 
 def _leaders(
-    computation: Computation, fusible: AbstractSet[str], absorbed: AbstractSet[str], users: Mapping[str, list[Instruction]]
-) -> dict[str, str]:
-    """For each fusible instruction, and each view between two of a group, the name that stands for the group."""
+    computation: Computation, fusible: AbstractSet[str], absorbed: AbstractSet[str], users: Mapping[str, list[Instruction]], apart: bool
+) -> tuple[dict[str, str], dict[str, int]]:
+    """For each fusible instruction, and each view between two of a group, the name that stands for the group; levels."""
     table = computation.by_name
     depth: dict[str, int] = {}
+    level: dict[str, int] = {}  # depth without the steps between calls
     leader: dict[str, str] = {}
 
     def size(name: str) -> int:
@@ -156,6 +166,16 @@ def _leaders(
             name = leader[name]
         return name
 
+    def together(one: str, other: str) -> bool:
+        call, of_other = call_of(table[one]), call_of(table[other])
+        if "" in (call, of_other):
+            return False
+        return not apart or (call is not None and call == of_other)
+
+    def parted(operand: str, name: str) -> bool:
+        operand = stored(operand)
+        return operand in fusible and name in fusible and not together(operand, name)
+
     def stored(name: str) -> str:
         while transparent(name):
             name = table[name].operands[0]
@@ -165,7 +185,8 @@ def _leaders(
     awaited: set[str] = set()  # operations behind which others have to run
     for instruction in computation.instructions:
         name = instruction.name
-        depth[name] = max((depth[operand] + barrier(operand) for operand in instruction.operands), default=0)
+        level[name] = max((level[operand] + barrier(operand) for operand in instruction.operands), default=0)
+        depth[name] = max((depth[operand] + (barrier(operand) or parted(operand, name)) for operand in instruction.operands), default=0)
         if instruction.after:
             depth[name] = max([depth[name], *(depth[other] + 1 for other in instruction.after if other in depth)])
             awaited.update(instruction.after)
@@ -188,7 +209,7 @@ def _leaders(
         leader[name] = name
         for operand in instruction.operands:
             root = stored(operand)
-            if root in leader and depth[root] == depth[name] and size(root) == size(name):
+            if root in leader and depth[root] == depth[name] and size(root) == size(name) and together(root, name):
                 leader[find(root)] = find(name)
     copies: dict[tuple[int, int], str] = {}
     busy = {find(name) for name in leader if table[name].opcode != "copy"}
@@ -204,4 +225,4 @@ def _leaders(
                 root = table[root].operands[0]
             if root in leader and any(groups.get(user.name) == groups[root] for user in users[instruction.name]):
                 groups[instruction.name] = groups[root]
-    return groups
+    return groups, level

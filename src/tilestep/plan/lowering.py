@@ -30,6 +30,7 @@ from tilestep.plan.mapping import ANYWHERE, Leaf, Value, home_of, keeping_layout
 from tilestep.plan.operation_options import OperationOptions
 from tilestep.plan.pinned import PARTIAL_READS, Pinned
 from tilestep.plan.price import price, priced_as, superstep, work_of
+from tilestep.plan.reductions import is_epilogue, shares_supersteps
 from tilestep.plan.regrouped import regrouped
 from tilestep.plan.steps import Branch, Collective, HostCall, Loop
 from tilestep.plan.timeline import Buffers, Moment
@@ -42,6 +43,8 @@ _HOST_TRANSFERS = frozenset({"infeed", "outfeed", "send", "recv"})
 _FEEDS = (INFEED_TARGET, OUTFEED_TARGET)
 _FINISHED = frozenset({"send-done", "recv-done"})  # the transfer was counted when it began
 _ENOUGH = 0.25  # of the tiles' memory: values that take no more leave room for all else, in any order
+_CLUSTERS = "elementwise operations of equal size that use each other share a pass, as XLA for IPU clustered them (ipu_fusion clusters)"
+_APART = "each elementwise operation is a pass of its own, as with PopART and PopTorch, but for calls of a library (ipu_fusion none)"
 SITE = "tilestep.site"  # frontend attribute of a loop or branch whose runs are counted
 
 
@@ -60,6 +63,7 @@ class Lowering:
         self.constants: list[int] = []
         self.assumptions: set[str] = set()
         self.fallbacks: set[str] = set()
+        self._apart = options.fusion == "none"
         self._enough_bytes = int(_ENOUGH * ipu.num_tiles * ipu.tile.sram_bytes)
 
     def block(
@@ -72,11 +76,15 @@ class Lowering:
 
         Args: taken_over: of results, by their numbers, the parameter and its leaf whose memory they take over.
         """
-        computation = computed_again(regrouped(computation), self.module.computations, elementwise=cost.ELEMENTWISE)
-        computation = with_less_kept(computation, elementwise=cost.ELEMENTWISE)
+        again = frozenset[str]() if self._apart else cost.ELEMENTWISE  # a pass computes operations again, a codelet for one does not
+        computation = computed_again(regrouped(computation), self.module.computations, elementwise=again)
+        if not self._apart:
+            computation = with_less_kept(computation, elementwise=cost.ELEMENTWISE)
         scope = Scope(
             computation=computation,
-            units=fuse(computation, elementwise=cost.ELEMENTWISE, enough_bytes=self._enough_bytes, taken_over=taken_over),
+            units=fuse(
+                computation, elementwise=cost.ELEMENTWISE, enough_bytes=self._enough_bytes, taken_over=taken_over, apart=self._apart
+            ),
             users=users_of(computation.instructions),
             gathers=host_gathers(computation, self.module.computations),
         )
@@ -88,6 +96,11 @@ class Lowering:
                 for member in unit.members:
                     same = scope.values[member.operands[0]] if member.operands[0] in scope.gathers.unstored else None
                     scope.values[member.name] = same or (Leaf(self.pinned.new(member, member.leaves[0].size_bytes), ANYWHERE),)
+            elif unit.fused and is_epilogue(unit, scope):
+                for member in unit.members:
+                    (operand,) = (name for name in member.operands if scope.source(name).opcode != "constant")
+                    scope.values[member.name] = scope.values[scope.source(operand).name]
+                    scope.finished.add(member.name)
             elif unit.fused:
                 if (rest := self.pinned.without_copies(unit, scope)).members:
                     self._pass(rest, scope)
@@ -191,6 +204,10 @@ class Lowering:
         step = price(work, self.ipu, options)
         if step.layouts:
             work, step = self._agreed(work, step, [leaf for value in operands for leaf in value], options)
+        if instruction.opcode == "reduce":
+            scope.finished.add(instruction.name)
+            if shares_supersteps(instruction, scope, apart=self._apart):
+                step = replace(step, sync_cycles=0)
         if step.fallback:
             self.fallbacks.add(work.opcode)
         self.assumptions.update(step.assumptions)
@@ -259,9 +276,12 @@ class Lowering:
             tile_elements=tile_elements,
             halo_bytes=halo_bytes,
             copied_bytes=copied_bytes,
+            in_place=len(operations) == 1 and scope.takes_over(last),
             ipu=self.ipu,
         )
         self.assumptions.update(step.assumptions)
+        if len(operations) > 1 or self._apart:
+            self.assumptions.add(_APART if self._apart else _CLUSTERS)
         written = tuple(leaf for member in outputs for leaf in scope.values[member.name])
         named_by = operations[dearest(named)]
         code = code_of_pass(named, step)

@@ -17,6 +17,7 @@ import numpy as np
 
 from tilestep.cost.amp import MatrixUnit, amp_1x1, amp_1x1_at_least, matrix_unit, takes_float8
 from tilestep.cost.attributes import ints
+from tilestep.cost.copy import has_split_words
 from tilestep.cost.dtypes import ARITHMETIC, Unit
 from tilestep.cost.exchange import TILES_PER_BUS
 from tilestep.cost.mac import VectorUnit, horizontal_mac, horizontal_mac_at_least, outer_product, vector_unit
@@ -49,6 +50,8 @@ class Matmul:
     result: str
     left_resident: bool = False  # has the plan's layout; only the part on other tiles has to be sent
     right_resident: bool = False
+    left_apart: bool = False  # its rows are no whole words, as it lies in memory
+    right_apart: bool = False
 
     @property
     def flops(self) -> int:
@@ -69,6 +72,8 @@ class Matmul:
             result=self.result,
             left_resident=self.right_resident,
             right_resident=self.left_resident,
+            left_apart=self.right_apart,
+            right_apart=self.left_apart,
         )
 
 
@@ -115,6 +120,8 @@ def matmul_of(work: Work) -> Matmul:
         result=work.results[0].dtype,
         left_resident=resident[0],
         right_resident=resident[1],
+        left_apart=has_split_words(left),
+        right_apart=has_split_words(right),
     )
 
 
@@ -263,6 +270,8 @@ def search(
             padded=problem.inner % method.in_grain > 0,
             regrouped=method.regrouped,
             float8=method.float8,
+            left_apart=problem.left_apart,
+            right_apart=problem.right_apart,
         ),
         family=FAMILY,
         method=method.name,

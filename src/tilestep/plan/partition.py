@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.cost.amp import takes_float8
-from tilestep.cost.copy import PADDING_CYCLES, REARRANGE_CYCLES, rearranged_per_byte
+from tilestep.cost.copy import PADDING_CYCLES, REARRANGE_CYCLES, rearranged_per_byte, split_words_cycles
 from tilestep.cost.dtypes import ARITHMETIC, VECTOR_BYTES, product_assumptions
 from tilestep.cost.elementwise import SUPERVISOR_CYCLES, WORKER_BUNDLES
 from tilestep.cost.exchange import TILES_PER_BUS
@@ -69,6 +69,8 @@ class Types:
     regrouped: bool = False  # the unit writes groups of channels of another size than it reads
     run_bytes: int = VECTOR_BYTES  # that stay together where results are regrouped
     float8: bool = False  # the unit takes 8-bit floats as they are
+    left_apart: bool = False  # rows of the operand begin inside of words
+    right_apart: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,8 +101,8 @@ def cheapest(
 ) -> Plan | None:
     """Evaluates the candidates that can be the cheapest; of equally cheap ones the one on the fewest tiles wins.
 
-    Supersteps: one that brings operands if any move (exchange, sync), one that multiplies, one per stage of partial
-    sums (exchange, sync each). What moves and the partial results have to fit into the proportion of a tile's memory
+    Supersteps: one that multiplies, behind the exchange and sync that bring operands if any move, and one per stage of
+    partial sums (exchange, sync each). What moves and the partial results have to fit into the proportion of a tile's memory
     that the options allow; if they do not, the tile goes over its block in serial passes, and receives the right
     operand again in each pass over rows.
 
@@ -222,11 +224,15 @@ def _evaluate(block: Blocks, products: Ints, types: Types, ipu: IpuSpec, options
         # Halves that come from 8-bit floats are cast to them before the next product regroups its operand (poplin/Convolution.cpp).
         results = partial.results * (DTYPE_BITS[types.left] if types.float8 else DTYPE_BITS[types.result]) // 8
         compute = compute + np.ceil(REARRANGE_CYCLES + results * rearranged_per_byte(types.run_bytes, ipu)).astype(np.int64)
+    if types.left_apart:
+        compute = compute + split_words_cycles(block.left_bytes, ipu)
+    if types.right_apart:
+        compute = compute + split_words_cycles(block.right_bytes * row_passes, ipu)
     received = block.left_bytes + block.right_bytes * row_passes
     shared = np.where(block.left_shared, block.left_bytes, 0)
     moved = (received > 0).astype(np.int64)
     exchange = received + partial.received_bytes
-    supersteps, syncs = passes * (moved + 1 + partial.stages), passes * (moved + partial.stages)
+    supersteps, syncs = passes * (1 + partial.stages), passes * (moved + partial.stages)
     steps = supersteps * ipu.superstep_overhead_cycles + syncs * ipu.sync_cycles
     return _Costs(
         compute_cycles=compute,

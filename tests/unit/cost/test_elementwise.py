@@ -57,7 +57,7 @@ def test_fused_expression_loads_and_stores_once() -> None:
     ops = [("multiply", "f32"), ("add", "f32"), ("tanh", "f32")]
     fused = elementwise_pass(ops, size=4800, inputs=[shape] * 3, outputs=[shape], moved_bytes=0, ipu=TOY)
     # 300 vectors are loaded, one a bundle; a bundle closes each turn of the loop.
-    assert fused.compute_cycles == 11 + 6 * (20 + 100 * (1 + 1 + 12) + 300 + 100 + 100)
+    assert fused.compute_cycles == 11 + 6 * (20 + 100 * (1 + 1 + 10) + 300 + 100 + 100)
     assert fused.flops == 3 * 4800
     apart = one("multiply", "f32", 4800).cycles + one("add", "f32", 4800).cycles + one("tanh", "f32", 4800, inputs=1).cycles
     assert fused.cycles < apart

@@ -2,7 +2,8 @@
 
 `cases` grows one operation with a number n; where an operation has several dimensions, several rows grow one each.
 Channels that products are added over, and those that convolutions make, grow in whole groups of the matrix unit: a plan that pads its
-operand or its results is another plan than one that does not, and filling up a group spares the padding.
+operand or its results is another plan than one that does not, and filling up a group spares the padding. Rows of an operand that moves
+are whole words, because others are moved by their parts.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ CASES: dict[str, Callable[[int], Work]] = {
     "fallback": lambda n: work("custom-call:mystery", f"f32[{n}]", f"f32[{n}]"),
     "dot m": lambda n: work("dot", f"f32[{n},300] f32[300,40]", f"f32[{n},40]", resident=(False, True), **DOT),
     "dot k": lambda n: work("dot", f"f16[64,{16 * n}] f16[{16 * n},96]", "f16[64,96]", **DOT),
-    "dot n": lambda n: work("dot", f"bf16[64,128] bf16[128,{n}]", f"f32[64,{n}]", resident=(True, False), **DOT),
+    "dot n": lambda n: work("dot", f"bf16[64,128] bf16[128,{2 * n}]", f"f32[64,{2 * n}]", resident=(True, False), **DOT),
     "dot s32": lambda n: work("dot", f"s32[{n},30] s32[30,20]", f"s32[{n},20]", **DOT),
     "dot c64": lambda n: work("dot", f"c64[{n},30] c64[30,20]", f"c64[{n},20]", **DOT),
     "dot f64": lambda n: work("dot", f"f64[{n},30] f64[30,20]", f"f64[{n},20]", resident=(True, True), **DOT),
@@ -109,7 +110,7 @@ CASES: dict[str, Callable[[int], Work]] = {
 FLOAT8_CASES: dict[str, Callable[[int], Work]] = {  # on a machine that multiplies 8-bit floats
     "dot m": lambda n: work("dot", f"f8e4m3fnuz[{n},300] f8e4m3fnuz[300,40]", f"f16[{n},40]", resident=(False, True), **DOT),
     "dot k": lambda n: work("dot", f"f8e5m2[64,{32 * n}] f8e4m3fn[{32 * n},96]", "f16[64,96]", **DOT),
-    "dot n": lambda n: work("dot", f"f8e4m3fnuz[64,128] f8e4m3fnuz[128,{n}]", f"f32[64,{n}]", **DOT),
+    "dot n": lambda n: work("dot", f"f8e4m3fnuz[64,128] f8e4m3fnuz[128,{4 * n}]", f"f32[64,{4 * n}]", **DOT),
     "convolution batch": lambda n: work("convolution", f"f8e4m3fnuz[{n},14,14,20] f8e4m3fnuz[3,3,20,40]", f"f16[{n},14,14,40]",
                                         window="{size=3x3 pad=1_1x1_1}", **LAX),
     "convolution out": lambda n: work("convolution", f"f8e4m3fnuz[2,9,9,3] f8e4m3fnuz[3,3,3,{16 * n}]", f"f16[2,9,9,{16 * n}]",

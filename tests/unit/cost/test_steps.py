@@ -21,7 +21,7 @@ def parts(cost: StepCost) -> tuple[int, int, int]:
 
 
 def test_superstep_overhead_and_sync_add_up() -> None:
-    assert sync_cycles(BOW, syncs=2, supersteps=3) == 2 * 126 + 3 * 500
+    assert sync_cycles(BOW, syncs=2, supersteps=3) == 2 * 600 + 3 * 75
     assert sync_cycles(TOY, syncs=0, supersteps=1) == 1000
 
 

@@ -111,6 +111,13 @@ def test_what_exchanges_nothing_has_no_exchange_code() -> None:
     assert kinds(pass_of("add"))["exchange code"] == 0
 
 
+def test_steps_that_follow_each_other_again_are_one_call() -> None:
+    first, second = pass_of("add"), pass_of("multiply")
+    once = kinds(first, second)
+    assert kinds(first, second, first, second, first, second) == {**once, "control code": once["control code"] + 2 * 8}
+    assert kinds(first, second, first, first) == {**once, "control code": once["control code"] + 2 * 8}
+
+
 def test_loops_and_arms_are_there_once() -> None:
     step = pass_of("add")
     loop = Loop(name="loop", scope="", body=Series(nodes=(step, step)), trips=1000)

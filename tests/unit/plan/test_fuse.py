@@ -45,6 +45,37 @@ def test_a_chain_of_elementwise_operations_is_one_pass() -> None:
     assert passes(found) == [["a", "b", "c"]]
 
 
+def test_one_operation_is_one_pass_where_the_front_end_fuses_nothing_but_for_a_call_of_a_library() -> None:
+    gelu, norm = (f'frontend_attributes={{tilestep.call="{mark}"}}' for mark in ("gelu", ""))
+    computation = parse_hlo(
+        module_text(f"""
+  %x = f32[8]{{0}} parameter(0)
+  %a = f32[8]{{0}} negate(%x)
+  %b = f32[8]{{0}} add(%a, %x), {gelu}
+  %c = f32[8]{{0}} multiply(%b, %a), {gelu}
+  %d = f32[8]{{0}} multiply(%c, %a), {norm}
+  %e = f32[8]{{0}} multiply(%d, %a), {norm}
+  ROOT %f = f32[8]{{0}} negate(%e)""")
+    ).entry
+    assert passes(fuse(computation, elementwise=ELEMENTWISE, apart=True)) == [["a"], ["b", "c"], ["d"], ["e"], ["f"]]
+    assert passes(fuse(computation, elementwise=ELEMENTWISE)) == [["a", "b", "c"], ["d"], ["e"], ["f"]]
+
+
+def test_a_call_that_another_operation_leads_back_to_does_not_need_itself() -> None:
+    gelu = 'frontend_attributes={tilestep.call="gelu"}'
+    computation = parse_hlo(
+        module_text(f"""
+  %x = f32[8]{{0}} parameter(0)
+  %a = f32[8]{{0}} negate(%x), {gelu}
+  %b = f32[8]{{0}} add(%a, %x)
+  %c = f32[8]{{0}} multiply(%b, %a), {gelu}
+  ROOT %d = f32[8]{{0}} multiply(%c, %a), {gelu}""")
+    ).entry
+    found = fuse(computation, elementwise=ELEMENTWISE, apart=True)
+    assert_order_is_sound(found)
+    assert passes(found) == [["a"], ["b"], ["c", "d"]]
+
+
 def test_a_broadcast_is_read_through_where_only_elementwise_operations_read_it() -> None:
     _, found = units("""
   %x = f32[8,4]{1,0} parameter(0)

@@ -43,7 +43,7 @@ def test_a_training_step_is_matmuls_fused_passes_and_reductions_in_order() -> No
         "matmul", "elementwise", "reduce", "elementwise",  # gradient through relu, of b1, new b1
         "matmul", "elementwise",  # new w1
         "matmul", "elementwise",  # new w2
-        "reduce", "elementwise",  # loss
+        "reduce",  # loss, scaled by the reduction itself
     ]  # fmt: skip
     assert program.fallback_ops == ()
     assert program.sites == ()

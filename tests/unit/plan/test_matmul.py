@@ -181,9 +181,9 @@ def test_an_8_bit_product_by_hand() -> None:
 
 
 def test_supersteps_by_hand() -> None:
-    # One tile: bring the operands (exchange, sync), multiply; nothing to add up.
+    # One tile: behind the exchange and sync that bring the operands it multiplies, in one superstep; nothing to add up.
     cost = matmul_plan(dense(16, 8, 16, resident=False), tiles(1, TOY)).cost
-    assert cost.sync_cycles == 2 * 1000 + 100
+    assert cost.sync_cycles == 1000 + 100
     assert cost.exchange_bytes == (16 * 8 + 8 * 16) * 4
     # Matrix unit: worker of three positions 46 bundles and 26 to zero, 14 cycles because they do not tie; see test_amp.py.
     regrouped = 587 + 451  # 16 x 16 floats leave in groups of 16 channels, are read in groups of 8: 0.4404 x 1024 B, rounded up
@@ -202,7 +202,16 @@ def test_dot_is_read_from_its_attributes() -> None:
         rhs_contracting_dims="{2}",
     )
     assert matmul_of(job) == Matmul(
-        groups=7, rows=15, inner=11, columns=26, left="f16", right="f16", result="f32", left_resident=False, right_resident=True
+        groups=7,
+        rows=15,
+        inner=11,
+        columns=26,
+        left="f16",
+        right="f16",
+        result="f32",
+        left_resident=False,
+        right_resident=True,
+        left_apart=True,  # rows of 3 halves
     )
     assert plan_dot(job, BOW).flops == 2 * 7 * 15 * 11 * 26
 
@@ -285,3 +294,22 @@ def test_a_fixed_plan_never_gets_quicker_on_fewer_tiles(monkeypatch: pytest.Monk
         cycles = [plan.cost.cycles for plan in plans if plan is not None]
         assert cycles == sorted(cycles)
         assert len(cycles) == len(plans)
+
+
+def test_rows_that_begin_inside_of_words_are_moved_by_their_parts() -> None:
+    # 197 tokens are an odd number of halves, 196 and 198 whole words.
+    def cycles(tokens: int, dtype: str = "f16") -> int:
+        weights, values = f"{dtype}[96,{tokens},{tokens}]", f"{dtype}[96,{tokens},64]"
+        job = work(
+            "dot",
+            f"{weights} {values}",
+            f"{dtype}[96,{tokens},64]",
+            lhs_batch_dims="{0}",
+            rhs_batch_dims="{0}",
+            lhs_contracting_dims="{2}",
+            rhs_contracting_dims="{1}",
+        )
+        return plan_dot(job, BOW).cycles
+
+    assert cycles(197) > 1.2 * cycles(198) > cycles(196)
+    assert cycles(197, "f32") <= cycles(198, "f32")

@@ -47,7 +47,7 @@ class Figures:
         tiles, own = self._options.numIOTiles, self._machine.ipu.num_tiles
         if tiles >= own:
             raise popart_exception(f"numIOTiles is {tiles}: it must be less than the {own:,} tiles of an IPU")
-        options = emulation_options(self._options.engineOptions, PlanOptions(num_io_tiles=max(0, tiles)))
+        options = emulation_options(self._options.engineOptions, PlanOptions(num_io_tiles=max(0, tiles), fusion="none"))
         if self._plan.staging.kind != "one":
             staged = StagedEmulation(self._machine, name=self._name, options=options)
             staged.prepare(staged_program(self._plan, self._options, self._optimizer))

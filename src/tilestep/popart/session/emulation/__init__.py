@@ -2,7 +2,7 @@
 
 A session whose device has a machine (`DeviceInfo.machine()` is not None) makes one emulation, and tells it what it does:
 
-    options = emulation_options(user_options.engineOptions, PlanOptions(num_io_tiles=user_options.numIOTiles))
+    options = emulation_options(user_options.engineOptions, PlanOptions(num_io_tiles=user_options.numIOTiles, fusion="none"))
     emulation = Emulation(device.machine(), name="training", options=options)      # when the session is made
 
     # prepareDevice: for each program that the session will call. The arguments are those of the jitted function, or their shapes.

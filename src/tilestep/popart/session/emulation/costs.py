@@ -91,7 +91,7 @@ class Prices:
     """
 
     def __init__(self, machine: MachineSpec, *, num_io_tiles: int = 0) -> None:
-        self._options = PlanOptions(num_io_tiles=num_io_tiles)
+        self._options = PlanOptions(num_io_tiles=num_io_tiles, fusion="none")
         self._one = changed_machine(machine, num_ipus=1)
         self._machine = machine
         self._known: dict[tuple[object, ...], OperatorCost] = {}

@@ -26,7 +26,7 @@ class EmulationOptions:
         allow_out_of_memory: whether a program that does not fit runs nevertheless; its report says so.
     """
 
-    plan: PlanOptions = field(default_factory=PlanOptions)
+    plan: PlanOptions = field(default_factory=lambda: PlanOptions(fusion="none"))
     engine: EngineOptions = field(default_factory=EngineOptions)
     allow_out_of_memory: bool = False
 
@@ -62,4 +62,4 @@ def emulation_options(engine: Mapping[str, Any] | None = None, plan: PlanOptions
         SettingsError: for an option of the engine that does not exist, or a value that is not allowed.
     """
     both, of_variable = read_program_engine_options(engine or {})
-    return EmulationOptions(plan=plan or PlanOptions(), engine=both, allow_out_of_memory=of_variable.allow_out_of_memory)
+    return EmulationOptions(plan=plan or PlanOptions(fusion="none"), engine=both, allow_out_of_memory=of_variable.allow_out_of_memory)
