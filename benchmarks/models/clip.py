@@ -12,7 +12,7 @@ from typing import Any, Final
 import jax
 import jax.numpy as jnp
 
-from benchmarks.models.layers import array
+from benchmarks.models.layers import array, softmax
 from benchmarks.models.pretraining import dense, normed
 
 Params = dict[str, Any]
@@ -103,7 +103,7 @@ def _layer(model: Tower, params: Params, x: jax.Array, hidden: jax.Array | None)
     qkv = dense(params["qkv"], normed(params["norm1"], x)).reshape(rows, tokens, 3, heads, width // heads)
     queries, keys, values = qkv.transpose(2, 0, 3, 1, 4)
     scores = (queries * (width // heads) ** -0.5) @ keys.swapaxes(-1, -2)
-    weights = jax.nn.softmax(scores if hidden is None else scores + hidden)
+    weights = softmax(scores if hidden is None else scores + hidden)
     x = x + dense(params["out"], (weights @ values).swapaxes(1, 2).reshape(x.shape))
     inner = dense(params["up"], normed(params["norm2"], x))
     return x + dense(params["down"], inner * jax.nn.sigmoid(1.702 * inner))

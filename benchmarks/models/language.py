@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 import jax
 import jax.numpy as jnp
 
+from benchmarks.models.layers import gelu, softmax
 from benchmarks.models.pretraining import cross_entropy, dense, dropped, normed
 from benchmarks.models.transformer import Encoder
 
@@ -97,7 +98,7 @@ def stage(model: Language, parts: Sequence[Part]) -> Callable[..., Any]:
 def _layer(model: Language, params: Params, x: jax.Array, key: jax.Array) -> jax.Array:
     keys = jax.random.split(key, 3)
     x = x + dropped(_attention(model, params["attention"], x, keys[0]), model.dropout, keys[1])
-    inner = jax.nn.gelu(dense(params["net"]["up"], normed(params["net"]["norm"], x)), approximate=model.encoder.gelu == "tanh")
+    inner = gelu(dense(params["net"]["up"], normed(params["net"]["norm"], x)), approximate=model.encoder.gelu == "tanh")
     return x + dropped(dense(params["net"]["down"], inner), model.dropout, keys[2])
 
 
@@ -108,7 +109,7 @@ def _attention(model: Language, params: Params, x: jax.Array, key: jax.Array) ->
     queries, keys, values = qkv.transpose(2, 0, 3, 1, 4)
     before = jnp.tril(jnp.ones((tokens, tokens), x.dtype))
     scores = queries @ keys.swapaxes(-1, -2) * (width // heads) ** -0.5 + (1 - before) * jnp.asarray(_HIDDEN, x.dtype)
-    weights = dropped(jax.nn.softmax(scores), model.attention_dropout, key)
+    weights = dropped(softmax(scores), model.attention_dropout, key)
     return dense(params["out"], (weights @ values).swapaxes(1, 2).reshape(x.shape))
 
 

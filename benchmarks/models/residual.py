@@ -14,7 +14,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from benchmarks.models.layers import array, conv, max_pool
+from benchmarks.models.layers import array, conv, log_softmax, max_pool
 from benchmarks.models.norms import batch_norm, group_norm, rectified
 
 Params = dict[str, Any]
@@ -134,7 +134,7 @@ def smoothed_cross_entropy(scores: jax.Array, labels: jax.Array, smoothing: floa
     """Mean over the batch, in float32. Args: scores: [batch, classes]; labels: int32[batch]; smoothing: see `Residual`."""
     others = smoothing / (scores.shape[-1] - 1)
     targets = jax.nn.one_hot(labels, scores.shape[-1], dtype=jnp.float32) * (1 - smoothing - others) + others
-    return -(targets * jax.nn.log_softmax(scores.astype(jnp.float32))).sum(-1).mean()
+    return -(targets * log_softmax(scores.astype(jnp.float32))).sum(-1).mean()
 
 
 def _normed(model: Residual, params: Params, x: jax.Array, stride: int, groups: int = 1) -> jax.Array:

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from benchmarks.models.layers import LABELS, array, conv, max_pool
+from benchmarks.models.layers import LABELS, array, conv, log_softmax, max_pool
 from benchmarks.models.norms import rectified
 from benchmarks.models.pretraining import dropped
 
@@ -101,7 +101,7 @@ def loss(scores: jax.Array, truth: jax.Array) -> jax.Array:
     """Cross entropy, and one minus the share of overlap (Dice). Args: scores, truth: [batch, rows, columns, classes]."""
     batch, classes = scores.shape[0], scores.shape[-1]
     scores, truth = (values.astype(jnp.float32).reshape(batch, -1, classes) for values in (scores, truth))
-    logarithms = jax.nn.log_softmax(scores)
+    logarithms = log_softmax(scores)
     chances = jnp.exp(logarithms)
     overlap = (chances * truth).sum(1)
     dice = (2 * overlap + 1e-6) / ((jnp.square(chances) + jnp.square(truth)).sum(1) + 1e-6)

@@ -168,8 +168,8 @@ def _outputs(call: Call, inputs: list[Any]) -> Sequence[Any]:
     handler, attributes = node.operator.handler, node.attributes
     if node.operator.random or node.subgraphs or not all(map(is_known, inputs)):
         around = contextlib.nullcontext() if call.run.around is None else call.run.around(node)
-        call = set_xla_metadata(**{CALL: f"{node.name or node.op_type} {node.number}"})  # one codelet, as PopART's operators mostly are
-        with around, call, jax.named_scope(_UNUSUAL.sub("_", node.name or node.op_type)[:_MOST_NAME]):  # profiles name operations so
+        one = set_xla_metadata(**{CALL: f"{node.name or node.op_type} {node.number}"})  # one codelet, as PopART's operators mostly are
+        with around, one, jax.named_scope(_UNUSUAL.sub("_", node.name or node.op_type)[:_MOST_NAME]):  # profiles name operations so
             return _as_tuple(handler(call, *inputs, **attributes))
     with contextlib.suppress(NoRoomError), folding():
         return [_folded(output) for output in _as_tuple(handler(call, *inputs, **attributes))]
