@@ -407,7 +407,7 @@ def test_a_feed_costs_its_bytes_and_a_latency(ipu: jax.Device) -> None:
     clock_hz, host = machine.ipu.clock_hz, machine.host
     latency = cycles_from_seconds(host.link_latency_seconds, clock_hz)
     infeed = cycles_from_bytes(4000, host.streaming_memory_bytes_per_second, clock_hz)
-    outfeed = cycles_from_bytes(40, host.link_bytes_per_second, clock_hz)
+    outfeed = cycles_from_bytes(40, host.to_host_bytes_per_second, clock_hz)
     profile = emulated(ipu, 7)
     assert profile.cycles_by_kind["host-call"] == 7 * (infeed + outfeed + 2 * latency)
     (program,) = profile.programs
@@ -424,7 +424,7 @@ def test_io_tiles_hide_the_feeds_of_all_turns_but_one(ipu: jax.Device) -> None:
     machine = load_machine("bow-2000")
     clock_hz, host = machine.ipu.clock_hz, machine.host
     latency = cycles_from_seconds(host.link_latency_seconds, clock_hz)
-    moved = sum(cycles_from_bytes(size, host.link_bytes_per_second, clock_hz) for size in (4000, 40))
+    moved = sum(cycles_from_bytes(*each, clock_hz) for each in ((4000, host.to_ipus_bytes_per_second), (40, host.to_host_bytes_per_second)))
     profile = emulated(ipu, 7, ipu_num_io_tiles=32)
     computed = sum(profile.cycles_by_kind[kind] for kind in ("compute", "exchange", "sync"))
     assert computed > 7 * moved  # so that nothing but the first and the last is seen

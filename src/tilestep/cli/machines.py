@@ -72,7 +72,8 @@ def _figures(machine: MachineSpec) -> dict[str, Value]:
         "peak_half_flops_per_second": ipu.macs_per_cycle_half * flops_per_mac,
         "peak_float_flops_per_second": ipu.macs_per_cycle_float * flops_per_mac,
         "peak_float8_flops_per_second": ipu.macs_per_cycle_float8 * flops_per_mac,
-        "host_link_bytes_per_second": machine.num_machines * machine.host.link_bytes_per_second,
+        "to_ipus_bytes_per_second": machine.num_machines * machine.host.to_ipus_bytes_per_second,
+        "to_host_bytes_per_second": machine.num_machines * machine.host.to_host_bytes_per_second,
     }
 
 
@@ -93,7 +94,7 @@ def _list_table(machines: list[MachineSpec]) -> Table:
     table.add_column("machine", no_wrap=True)
     table.add_column("IPUs", justify="right")
     table.add_column("chip", no_wrap=True)
-    for heading in ("tiles\nper IPU", "clock\nGHz", "SRAM\nMiB", "fp16\nTFLOP/s", "fp32\nTFLOP/s", "host\nGB/s"):
+    for heading in ("tiles\nper IPU", "clock\nGHz", "SRAM\nMiB", "fp16\nTFLOP/s", "fp32\nTFLOP/s", "to it\nGB/s", "to host\nGB/s"):
         table.add_column(heading, justify="right", no_wrap=True)
     for machine in machines:
         figures = _figures(machine)
@@ -103,7 +104,8 @@ def _list_table(machines: list[MachineSpec]) -> Table:
             ("sram_bytes", 2**20, ",.0f"),
             ("peak_half_flops_per_second", 1e12, ",.0f"),
             ("peak_float_flops_per_second", 1e12, ",.0f"),
-            ("host_link_bytes_per_second", 1e9, ",.1f"),
+            ("to_ipus_bytes_per_second", 1e9, ",.1f"),
+            ("to_host_bytes_per_second", 1e9, ",.1f"),
         )
         cells = [format(float(figures[key]) / scale, form) for key, scale, form in scaled]
         table.add_row(machine.name, str(machine.num_ipus), machine.ipu.generation, *cells)

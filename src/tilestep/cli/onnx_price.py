@@ -14,7 +14,6 @@ from tilestep.profiling import dry_run, profile
 from tilestep.report.advice import findings
 from tilestep.settings import read_settings
 from tilestep.train.untyped import jax
-from tilestep.units import cycles_from_bytes
 
 if TYPE_CHECKING:
     from tilestep.report import Profile
@@ -71,7 +70,7 @@ class Price:
         if kind != _HOST_LINK:
             return []
         program, machine = self.program, read_settings().machine
-        sent = cycles_from_bytes(program.host_bytes_in + program.host_bytes_out, machine.host.link_bytes_per_second, machine.ipu.clock_hz)
+        sent = machine.host_cycles(to_ipus=program.host_bytes_in, to_host=program.host_bytes_out)
         if 2 * sent < program.cycles.host:
             way_out = "each transfer has a latency" + ("" if self.batch is None else ", which the samples of a larger batch share")
         elif program.host_bytes_in >= program.host_bytes_out:

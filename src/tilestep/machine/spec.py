@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from tilestep.errors import SpecError
 from tilestep.machine.fields import QUANTITIES, FieldSource, SyncPattern, Topology
 from tilestep.messages import shown
-from tilestep.units import ceil_div
+from tilestep.units import ceil_div, cycles_from_bytes
 
 
 def _require_positive(owner: object, *, zero_allowed: tuple[str, ...] = ()) -> None:
@@ -142,7 +142,8 @@ class HostSpec:
     """The host and its link to one IPU-Machine, which the IPUs of that machine share.
 
     Attributes:
-        link_bytes_per_second: each direction.
+        to_ipus_bytes_per_second: over the link from the host.
+        to_host_bytes_per_second: over the link to the host.
         link_latency_seconds: of one transfer.
         dispatch_seconds: of the host, for one dispatch.
         load_seconds: to load a program, beside the transfer of its bytes.
@@ -154,7 +155,8 @@ class HostSpec:
         SpecError: for a value that is negative, or zero where that is impossible.
     """
 
-    link_bytes_per_second: float
+    to_ipus_bytes_per_second: float
+    to_host_bytes_per_second: float
     link_latency_seconds: float
     dispatch_seconds: float
     load_seconds: float
@@ -209,3 +211,8 @@ class MachineSpec:
     def num_machines(self) -> int:
         """IPU-Machines (or cards) that hold the IPUs; the last may be in use in part only."""
         return ceil_div(self.num_ipus, self.ipus_per_machine)
+
+    def host_cycles(self, *, to_ipus: int = 0, to_host: int = 0) -> int:
+        """Cycles that bytes take over a host link of their own, those of each direction by themselves; latencies aside."""
+        there = cycles_from_bytes(to_ipus, self.host.to_ipus_bytes_per_second, self.ipu.clock_hz)
+        return there + cycles_from_bytes(to_host, self.host.to_host_bytes_per_second, self.ipu.clock_hz)

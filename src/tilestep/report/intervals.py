@@ -29,7 +29,7 @@ _FIGURES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(  # kind of wo
         "exchange": ("ipu.tile.exchange_bytes_per_cycle",),
         "sync": ("ipu.superstep_overhead_cycles", "ipu.sync_cycles"),
         "links": ("link.bytes_per_second",),
-        "host": ("host.link_bytes_per_second",),
+        "host": ("host.to_ipus_bytes_per_second", "host.to_host_bytes_per_second"),
         "load": ("host.load_seconds",),
         "dispatch": ("host.dispatch_seconds",),
     }

@@ -245,7 +245,7 @@ class _Replays:
     def _row(self, knob: Knob, settings: Sequence[Setting], changes: Mapping[Setting, float]) -> Turned:
         return Turned(
             knob=knob.name,
-            now=_now(self._history.machine, knob.fields[0]) if knob.fields else "",
+            now=" and ".join(_now(self._history.machine, path) for path in knob.fields),
             changes={setting.words: changes[setting] for setting in settings if setting in changes},
             unknown=tuple(setting.words for setting in settings if setting not in changes),
         )

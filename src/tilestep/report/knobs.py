@@ -50,7 +50,7 @@ KNOBS: Final[Mapping[str, Knob]] = MappingProxyType(
             Knob(
                 name="host.link",
                 title="the bandwidth of a host link",
-                fields=("host.link_bytes_per_second",),
+                fields=("host.to_ipus_bytes_per_second", "host.to_host_bytes_per_second"),
                 meaning="bytes a second of a host link",
             ),
             Knob(

@@ -36,7 +36,7 @@ from tilestep.sim.body import LeafUse
 from tilestep.sim.ledger import ProgramTotals
 from tilestep.sim.system import Mark, System
 from tilestep.sim.trace import BESIDE, KINDS, EventKind
-from tilestep.units import cycles_from_bytes, cycles_from_seconds, seconds_from_cycles
+from tilestep.units import cycles_from_seconds, seconds_from_cycles
 
 NUM_LARGEST_STEPS = 100  # that a profile keeps
 NUM_ALIVE = 100  # values at the peak of a program's memory that a profile names
@@ -212,7 +212,7 @@ def _streamed_again(totals: ProgramTotals, machine: MachineSpec) -> list[Streame
             continue
         if own:
             free[argument.shape] -= 1
-        each = cycles_from_bytes(argument.size_bytes, machine.host.link_bytes_per_second, machine.ipu.clock_hz)
+        each = machine.host_cycles(to_ipus=argument.size_bytes)
         found.append(
             StreamedArgument(
                 index=argument.index,

@@ -299,15 +299,13 @@ class _Pricer:
 
     def _host_call_cycles(self, call: HostCall) -> int:
         """Bytes each way at this IPU's share of the rate, a latency per transfer; at least one latency."""
-        rate, clock_hz = self._rate(call) / self._sharers, self._machine.ipu.clock_hz
-        back = self._staging_rate / self._sharers if call.is_feed and self._staging_rate else rate
-        moved = int(cycles_from_bytes(call.bytes_to_host, rate, clock_hz)) + int(cycles_from_bytes(call.bytes_from_host, back, clock_hz))
-        return self._waits(call) + moved
+        there, back = self._rates(call)
+        back = self._staging_rate if call.is_feed and self._staging_rate else back
+        return self._waits(call) + sum(self._moved(call, there / self._sharers, back / self._sharers))
 
     def _calls(self, call: HostCall) -> Calls:
         """The same at the full rate, by the link or memory that carries it."""
-        rate, clock_hz = self._rate(call), self._machine.ipu.clock_hz
-        out, back = (int(cycles_from_bytes(size, rate, clock_hz)) for size in (call.bytes_to_host, call.bytes_from_host))
+        out, back = self._moved(call, *self._rates(call))
         waits, accesses = self._waits(call), _transfers(call)
         if call.in_memory and has_streaming_memory(self._machine):
             return Calls(waits=waits, memory=out + back, accesses=accesses)
@@ -315,7 +313,7 @@ class _Pricer:
         if not call.is_feed:
             return found
         to_ipu = waits if call.bytes_from_host else 0
-        staged = int(cycles_from_bytes(call.bytes_from_host, self._staging_rate, clock_hz)) if self._staging_rate else 0
+        staged = self._moved(call, self._staging_rate, self._staging_rate)[1] if self._staging_rate else 0
         return found._replace(
             outfed=out, infed=back, staged=staged, infeed_waits=to_ipu, outfeed_waits=waits - to_ipu, feed_accesses=accesses
         )
@@ -330,10 +328,17 @@ class _Pricer:
     def _waits(self, call: HostCall) -> int:
         return _transfers(call) * cycles_from_seconds(self._machine.host.link_latency_seconds, self._machine.ipu.clock_hz)
 
-    def _rate(self, call: HostCall) -> float:
+    def _rates(self, call: HostCall) -> tuple[float, float]:
+        """Bytes a second from the IPU, and to it."""
         host = self._machine.host
-        to_memory = call.in_memory and has_streaming_memory(self._machine)
-        return host.remote_buffer_bytes_per_second if to_memory else host.link_bytes_per_second
+        if call.in_memory and has_streaming_memory(self._machine):
+            return host.remote_buffer_bytes_per_second, host.remote_buffer_bytes_per_second
+        return host.to_host_bytes_per_second, host.to_ipus_bytes_per_second
+
+    def _moved(self, call: HostCall, there: float, back: float) -> tuple[int, int]:
+        """Cycles of its bytes from the IPU, and to it, at rates in bytes a second."""
+        clock_hz = self._machine.ipu.clock_hz
+        return int(cycles_from_bytes(call.bytes_to_host, there, clock_hz)), int(cycles_from_bytes(call.bytes_from_host, back, clock_hz))
 
 
 def _transfers(call: HostCall) -> int:

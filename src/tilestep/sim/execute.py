@@ -21,7 +21,7 @@ from tilestep.sim.residency import IpuState, Value
 from tilestep.sim.resources import Load, Resources
 from tilestep.sim.run import Part, Run, Share, Step
 from tilestep.sim.trace import KINDS, NO_EVENT, Lane, LaneKind, Recorder
-from tilestep.units import ceil_div, cycles_from_bytes, cycles_from_seconds
+from tilestep.units import ceil_div, cycles_from_seconds
 
 (_LOAD, _SAVE, _STREAM_IN, _COMPUTE, _EXCHANGE, _SYNC, _COLLECTIVE, _HOST_CALL, _STREAM_OUT, _READ, _IO_IN, _IO_OUT) = range(len(KINDS))
 
@@ -41,7 +41,7 @@ class Execution:
         self._channels = {"to-ipus": resources.to_ipus, "to-host": resources.to_host, "memory": resources.memories}
         self._latency = cycles_from_seconds(machine.host.link_latency_seconds, machine.ipu.clock_hz)
         self._load_cycles = cycles_from_seconds(machine.host.load_seconds, machine.ipu.clock_hz)
-        self._link_cycles: dict[int, int] = {}  # bytes -> cycles over a host link
+        self._link_cycles: dict[tuple[bool, int], int] = {}  # (whether to the host, bytes) -> cycles over a host link
         # ((from, to), bytes) of all messages -> cycles of sync, cycles of exchange, loads of links and gateways
         self._passes: dict[tuple[tuple[tuple[int, int], int], ...], tuple[int, int, tuple[Load, ...]]] = {}
         self._superstep_sync = machine.ipu.sync_cycles + machine.ipu.superstep_overhead_cycles
@@ -153,7 +153,7 @@ class Execution:
     def from_memory(self, value: Value, machine_index: int, start: int) -> None:
         """Copies a value from streaming memory to the host; no IPU takes part."""
         channel, begin = self.resources.to_host[machine_index], max(start, value.memory_ready)
-        value.host_ready = channel.book(begin, self._from_bytes(value.size_bytes)) + self._latency
+        value.host_ready = channel.book(begin, self._on_link(value.size_bytes, to_host=True)) + self._latency
         if self.recorder.enabled:
             note_move(self.recorder, "to-host", machine_index, begin, value.host_ready, value)
         self.horizon = max(self.horizon, value.host_ready)
@@ -161,7 +161,7 @@ class Execution:
     def to_memory(self, value: Value, machine_index: int, start: int) -> None:
         """Copies a value from the host to streaming memory; no IPU takes part."""
         channel = self.resources.to_ipus[machine_index]
-        value.ready = value.memory_ready = channel.book(start, self._from_bytes(value.size_bytes)) + self._latency
+        value.ready = value.memory_ready = channel.book(start, self._on_link(value.size_bytes)) + self._latency
         if self.recorder.enabled:
             note_move(self.recorder, "to-ipus", machine_index, start, value.ready, value)
         self.horizon = max(self.horizon, value.ready)
@@ -203,7 +203,7 @@ class Execution:
             begin = clock
             clock += self._load_cycles if part.reloads else 0
             cause = cause_of(self.recorder, state, begin, run, part) if self.recorder.enabled else NO_EVENT
-            clock = self._carry("to-ipus", state.machine, clock, self._from_bytes(part.code_bytes), ledger.key, run.number, cause)
+            clock = self._carry("to-ipus", state.machine, clock, self._on_link(part.code_bytes), ledger.key, run.number, cause)
             self._spend(state, begin, clock, _LOAD, ledger, run, part)
         if part.reloads:
             state.inputs_from = clock
@@ -322,7 +322,7 @@ class Execution:
         earliest = max(run.host, part.ready, state.inputs_from)
         if not part.bytes_in:
             return max(start, part.ready)
-        cycles = self._from_bytes(part.bytes_in)
+        cycles = self._on_link(part.bytes_in)
         arrived = self._beside(state, "to-ipus", earliest, cycles, _IO_IN, ledger, run)
         begin = max(start, arrived) + self._latency
         self._spend(state, max(start, earliest), begin, _STREAM_IN, ledger, run, part)
@@ -334,7 +334,7 @@ class Execution:
         begin = max(start, state.io_end)
         self._spend(state, start, begin, _STREAM_OUT, ledger, run, part)
         state.free = begin
-        cycles = self._from_bytes(part.bytes_to_host)
+        cycles = self._on_link(part.bytes_to_host, to_host=True)
         sent = self._beside(state, "to-host", begin, cycles, _IO_OUT, ledger, run)
         part.end = state.io_end = sent + self._latency
         part.event = self.recorder.ended_at(part.end)
@@ -371,7 +371,11 @@ class Execution:
     ) -> int:
         """Moves bytes between host and one IPU, which waits meanwhile; returns the cycle at which the last byte has arrived."""
         number = NO_EVENT if run is None else run.number
-        end = self._carry(link, state.machine, start, self._from_bytes(size_bytes), ledger.key, number) + self._latency + sync
+        end = (
+            self._carry(link, state.machine, start, self._on_link(size_bytes, to_host=link == "to-host"), ledger.key, number)
+            + self._latency
+            + sync
+        )
         self._spend(state, start, end, kind, ledger, run, part)
         return end
 
@@ -414,14 +418,15 @@ class Execution:
             if self.recorder.enabled:
                 note(self.recorder, state, start, end, kind, ledger.key, run, part)
 
-    def _from_bytes(self, size_bytes: int) -> int:
-        return self._link_cycles.get(size_bytes) or self._from_new_bytes(size_bytes)
+    def _on_link(self, size_bytes: int, *, to_host: bool = False) -> int:
+        """Cycles that bytes take over a host link, to the IPUs or to the host."""
+        return self._link_cycles.get((to_host, size_bytes)) or self._of_new_size(size_bytes, to_host)
 
-    def _from_new_bytes(self, size_bytes: int) -> int:
+    def _of_new_size(self, size_bytes: int, to_host: bool) -> int:
         if len(self._link_cycles) >= _MAX_SIZES:
             self._link_cycles.clear()
-        cycles = cycles_from_bytes(size_bytes, self._machine.host.link_bytes_per_second, self._machine.ipu.clock_hz)
-        self._link_cycles[size_bytes] = cycles
+        cycles = self._machine.host_cycles(to_host=size_bytes) if to_host else self._machine.host_cycles(to_ipus=size_bytes)
+        self._link_cycles[to_host, size_bytes] = cycles
         return cycles
 
 

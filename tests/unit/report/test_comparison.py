@@ -88,13 +88,13 @@ def test_equal_fingerprints_match_before_equal_names() -> None:
 
 def test_machines_that_differ_say_so() -> None:
     slow = larger()
-    host = Host(on=replace(slow, host=replace(slow.host, link_bytes_per_second=slow.host.link_bytes_per_second * 2)))
+    host = Host(on=replace(slow, host=replace(slow.host, to_ipus_bytes_per_second=slow.host.to_ipus_bytes_per_second * 2)))
     called = program(step("a", "", 1), takes=(100,))
     host.run(called, host.put(100))
     fast = Host(on=slow)
     fast.run(called, fast.put(100))
     found = compare(Report(recorded(host, [called])), Report(recorded(fast, [called])))
-    assert found.machines == (("host.link_bytes_per_second", 2e6, 1e6),)
+    assert found.machines == (("host.to_ipus_bytes_per_second", 2e6, 1e6),)
     assert found.slower(0.1) == ("the whole", "program 'f'")
 
 

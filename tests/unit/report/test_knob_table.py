@@ -34,7 +34,7 @@ def uneven(argument: int, compute: int) -> History:
     """Many short runs, with two in the middle that take a larger argument and compute longer."""
     step = program(superstep(200, family="matmul"), name="step", takes=(40,), gives=(4,))
     large = program(superstep(compute, family="reduce"), name="large", takes=(argument,), gives=(4,))
-    on = replace(TWO, host=replace(TWO.host, link_bytes_per_second=4e6))
+    on = replace(TWO, host=replace(TWO.host, to_ipus_bytes_per_second=4e6, to_host_bytes_per_second=4e6))
     host = Host(on=on)
     begin = begin_history(host.system)
     for called in [step] * SHORT + [large] * 2 + [step] * SHORT:
@@ -94,7 +94,7 @@ def swapped() -> History:
     """Runs that take as long as each other: the first and the last by their arguments, those between by what they compute."""
     moves = program(superstep(10, family="matmul"), name="moves", takes=(4_000,), gives=(4,))
     computes = program(superstep(1_000, family="reduce"), name="computes", takes=(40,), gives=(4,))
-    host = Host(on=replace(TWO, host=replace(TWO.host, link_bytes_per_second=4e6)))
+    host = Host(on=replace(TWO, host=replace(TWO.host, to_ipus_bytes_per_second=4e6, to_host_bytes_per_second=4e6)))
     begin = begin_history(host.system)
     for called in [moves] * SHORT + [computes] * 3 * SHORT + [moves] * SHORT:
         [found] = host.run(called, host.put(called.arguments[0].size_bytes))

@@ -12,7 +12,8 @@ from tilestep.report.knobs import KNOBS, setting_of, turned
 
 def test_a_setting_turns_a_field() -> None:
     for text, path, value in (
-        ("host.link=x2", "host.link_bytes_per_second", 2e6),
+        ("host.link=x2", "host.to_ipus_bytes_per_second", 2e6),
+        ("host.link=x2", "host.to_host_bytes_per_second", 2e6),
         (" host.latency = /4 ", "host.link_latency_seconds", 1.25e-6),
         ("host.load=0.5", "host.load_seconds", 0.5),
         ("host.load_seconds=x0.5", "host.load_seconds", 50e-6),
@@ -48,7 +49,7 @@ def test_a_wrong_setting_is_told(text: str, problem: str) -> None:
 
 
 def test_a_value_out_of_bounds_is_told() -> None:
-    with pytest.raises(SpecError, match=r"host.link=x1e\+09: host.link_bytes_per_second would be 1e\+15 B/s|must be"):
+    with pytest.raises(SpecError, match=r"host.link=x1e\+09: host.to_ipus_bytes_per_second would be 1e\+15 B/s|must be"):
         turned(MACHINE, setting_of("host.link=1"))
 
 

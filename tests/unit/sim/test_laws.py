@@ -130,7 +130,7 @@ def test_time_never_falls_when_the_clock_or_a_link_is_slower(
         "clock": replace(on, ipu=replace(on.ipu, clock_hz=on.ipu.clock_hz / divisor)),
         "link": replace(on, link=replace(on.link, bytes_per_second=on.link.bytes_per_second / divisor)),
         "gateway": replace(on, link=replace(on.link, gateway_bytes_per_second=on.link.gateway_bytes_per_second / divisor)),
-        "host": replace(on, host=replace(on.host, link_bytes_per_second=on.host.link_bytes_per_second / divisor)),
+        "host": replace(on, host=replace(on.host, to_ipus_bytes_per_second=on.host.to_ipus_bytes_per_second / divisor)),
     }[which]
     step = replace(step_of(compute, sizes, 0), num_ipus=8)
     assert spmd_time(step, slower) / slower.ipu.clock_hz >= spmd_time(step, on) / on.ipu.clock_hz
@@ -188,7 +188,7 @@ def test_time_of_a_pipeline_never_falls_when_anything_grows_or_slows(
             slower = replace(on.link, bytes_per_second=on.link.bytes_per_second / 2)
             after = pipeline_time(replace(on, link=slower), computes, passed, fed)
         case _:
-            slow_host = replace(on.host, link_bytes_per_second=on.host.link_bytes_per_second / 2)
+            slow_host = replace(on.host, to_ipus_bytes_per_second=on.host.to_ipus_bytes_per_second / 2)
             after = pipeline_time(replace(on, host=slow_host), computes, passed, fed)
     assert after >= before
 

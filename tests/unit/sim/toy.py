@@ -43,7 +43,8 @@ MACHINE = MachineSpec(
     ),
     link=LinkSpec(bytes_per_second=10e6, gateway_bytes_per_second=2e6, sync_seconds_per_hop=1e-6, ipus_per_rack=4),
     host=HostSpec(
-        link_bytes_per_second=1e6,
+        to_ipus_bytes_per_second=1e6,
+        to_host_bytes_per_second=1e6,
         link_latency_seconds=5e-6,
         dispatch_seconds=20e-6,
         load_seconds=100e-6,

@@ -11,7 +11,6 @@ from tilestep.report.advice.phrases import AS_ONE, CPU_DEFAULT, CPU_FREE
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures
 from tilestep.report.quantities import bytes_text, count_text
-from tilestep.units import cycles_from_bytes
 
 
 def save(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
@@ -22,8 +21,8 @@ def save(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         return
     saver, keeper = (max(found, key=lambda p: p.host_bytes_saved + p.host_bytes_restored) for found in (savers, keepers))
     moved = saver.host_bytes_saved + keeper.host_bytes_restored
-    link = evidence.machine.host.link_bytes_per_second
-    if saver.key == keeper.key or cycles_from_bytes(moved, link, evidence.machine.ipu.clock_hz) < LEAST_SHARE * figures.emulated_cycles:
+    cycles = evidence.machine.host_cycles(to_host=saver.host_bytes_saved, to_ipus=keeper.host_bytes_restored)
+    if saver.key == keeper.key or cycles < LEAST_SHARE * figures.emulated_cycles:
         return
     names = figures.label(keeper.key), figures.label(saver.key)
     finding = Finding(

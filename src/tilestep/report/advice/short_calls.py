@@ -23,7 +23,7 @@ from tilestep.report.advice.streaming import fresh_arguments, longest_streaming
 from tilestep.report.figures import Figures, ProgramProfile
 from tilestep.report.quantities import names_text, time_text
 from tilestep.sim.calls import Dispatch, Read, Wait
-from tilestep.units import ceil_div, cycles_from_bytes
+from tilestep.units import ceil_div
 
 _LEAST_RUNS: Final = 16
 _LONG: Final = 1e-3  # emulated seconds from one call to the next: what is in between is more than a call
@@ -75,8 +75,7 @@ def short_calls(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
 
 def _of_bytes(evidence: Evidence, profile: ProgramProfile) -> int:
     """Cycles that a call's bytes take on the host link."""
-    machine, moved = evidence.machine, profile.host_bytes_in + profile.host_bytes_out
-    return cycles_from_bytes(moved, machine.host.link_bytes_per_second, machine.ipu.clock_hz)
+    return evidence.machine.host_cycles(to_ipus=profile.host_bytes_in, to_host=profile.host_bytes_out)
 
 
 def _follow_each_other(evidence: Evidence, key: int) -> bool:

@@ -18,7 +18,6 @@ from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.advice.repeated import may_be_alike, never_new
 from tilestep.report.figures import Figures, Origin, ProgramProfile
 from tilestep.report.quantities import bytes_text, names_text, share_text
-from tilestep.units import cycles_from_bytes
 
 IO_TILES: Final = 32  # that Graphcore's examples give to transfers
 _LOOPS: Final = frozenset({"repeat", "Loop", "training_loop"})
@@ -85,8 +84,7 @@ def longest_streaming(figures: Figures, evidence: Evidence, origin: Origin) -> t
     profile = max(known, key=lambda p: p.runs * moved[p.key], default=None)
     if profile is None:
         return None
-    machine = evidence.machine
-    cycles = profile.runs * cycles_from_bytes(moved[profile.key], machine.host.link_bytes_per_second, machine.ipu.clock_hz)
+    cycles = profile.runs * evidence.machine.host_cycles(to_ipus=moved[profile.key])
     if cycles < LEAST_SHARE * figures.emulated_cycles:
         return None
     return profile, moved[profile.key], share_text(cycles, figures.emulated_cycles)

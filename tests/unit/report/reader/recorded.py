@@ -55,7 +55,7 @@ def journaled(called: Program, *, runs: int = 3, profile: object = None, detail:
 
     Args: profile: what stands in place of the figures of the profile; None: nothing.
     """
-    host = Host(on=replace(larger(), host=replace(larger().host, link_bytes_per_second=1e9)))
+    host = Host(on=replace(larger(), host=replace(larger().host, to_ipus_bytes_per_second=1e9, to_host_bytes_per_second=1e9)))
     begin = begin_history(host.system)
     for _ in range(runs):
         host.run(called, *(host.put(argument.size_bytes) for argument in called.arguments))

@@ -26,7 +26,7 @@ from tilestep.sim.body import body_cost
 from tilestep.sim.collective import pass_cost
 from tilestep.sim.sync import host_set, sync_cycles
 from tilestep.train.untyped import jax as _jax
-from tilestep.units import cycles_from_bytes, cycles_from_seconds
+from tilestep.units import cycles_from_seconds
 
 Message = tuple[int, int, int]  # (from, to, bytes)
 Values = Mapping[str, Any]  # by tensor name
@@ -123,14 +123,13 @@ class Prices:
         return cost.sync_cycles + cost.exchange_cycles
 
     def host(self, size_bytes: int, num_ipus: int, ipu: int) -> tuple[int, frozenset[int]]:
-        """(Cycles in which an IPU gets or gives so many bytes of the host, 0 for none; the IPUs that wait for it, of so many)."""
+        """(Cycles in which an IPU gets so many bytes of the host, 0 for none; the IPUs that wait for it, of so many)."""
         machine = self._with(num_ipus)
         together = tuple(other for other in range(num_ipus) if host_set(machine, other) == host_set(machine, ipu))
         if not size_bytes:
             return 0, frozenset(together)
-        host, clock_hz = machine.host, machine.ipu.clock_hz
-        moved = cycles_from_bytes(size_bytes, host.link_bytes_per_second, clock_hz)
-        return moved + cycles_from_seconds(host.link_latency_seconds, clock_hz) + 2 * sync_cycles(machine, together), frozenset(together)
+        latency = cycles_from_seconds(machine.host.link_latency_seconds, machine.ipu.clock_hz)
+        return machine.host_cycles(to_ipus=size_bytes) + latency + 2 * sync_cycles(machine, together), frozenset(together)
 
     def _with(self, num_ipus: int) -> MachineSpec:
         """The machine with at least so many IPUs."""
