@@ -26,7 +26,7 @@ import jax
 
 import tilestep
 from benchmarks.commit import commit
-from benchmarks.measured.answer import Verdict
+from benchmarks.measured.answer import Verdict, machine_of
 from benchmarks.measured.bars import group_of
 from benchmarks.measured.judge import Outcome, Summary, by_machine, judge, shortfalls, summaries
 from benchmarks.measured.report import report
@@ -178,6 +178,7 @@ def _row_record(outcome: Outcome) -> dict[str, Any]:
         "emulated_cycles": run and {"compute": run.compute_cycles, "exchange": run.exchange_cycles, "sync": run.sync_cycles},
         "peak_tile_bytes": run.peak_tile_bytes if run else update and update.peaks[0].tile_bytes,
         "update_s": update and update.seconds,
+        "machine": machine_of(row) if outcome.answer.shares else None,
         "shares": {kind: round(share, 4) for kind, share in sorted(outcome.answer.shares.items(), key=lambda each: -each[1])},
         "fullest": update and _fullest_record(update),
     }

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from benchmarks.models.layers import log_softmax, silu, softmax
+from benchmarks.models.layers import library, log_softmax, shapes_in, silu, softmax
 from benchmarks.models.pretraining import dense, dropped, normed
 
 Params = dict[str, Any]
@@ -71,12 +71,7 @@ def parameters(model: Conformer, part: Part, dtype: Any = jnp.float16) -> Params
     """Shapes of a part's parameters."""
     width, words = model.width, model.vocabulary
 
-    def array(*dims: int) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(dims, dtype)
-
-    def product(inputs: int, outputs: int) -> Params:
-        return {"kernel": array(inputs, outputs), "bias": array(outputs)}
-
+    array, product = shapes_in(dtype)
     norm = {"scale": array(width), "bias": array(width)}
     net = {"norm": norm, "up": product(width, model.inner), "down": product(model.inner, width)}
     attention = {"norm": norm, "queries": product(width, width), "keys and values": product(width, width), "out": product(width, width)}
@@ -270,6 +265,7 @@ def _ctc(likely: jax.Array, labels: jax.Array, frames: jax.Array, words: jax.Arr
     jumps = jnp.stack([skips, jnp.pad(skips[:, 2:], ((0, 0), (0, 2)))[:, ::-1]])
     begins = jnp.stack([begin, finish[:, ::-1]])
 
+    @library  # popnn::ctc has vertices that add a frame to the paths
     def step(before: jax.Array, now: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         here, starts = now
         one = jnp.pad(before[..., :-1], ((0, 0), (0, 0), (1, 0)), constant_values=_FAR)

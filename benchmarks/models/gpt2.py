@@ -8,6 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from benchmarks.models.layers import shapes_in
+
 Params = dict[str, Any]
 
 EPSILON = 1e-5
@@ -28,12 +30,7 @@ def shapes(model: Block, dtype: Any = jnp.float32) -> Params:
     """Shapes of a block's parameters."""
     width = model.width
 
-    def array(*dims: int) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(dims, dtype)
-
-    def dense(inputs: int, outputs: int) -> Params:
-        return {"kernel": array(inputs, outputs), "bias": array(outputs)}
-
+    array, dense = shapes_in(dtype)
     norm = {"scale": array(width), "bias": array(width)}
     return {
         "norm1": norm,

@@ -35,6 +35,15 @@ def array(dtype: Any, *dims: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(dims, dtype)
 
 
+def shapes_in(dtype: Any) -> tuple[Callable[..., jax.ShapeDtypeStruct], Callable[[int, int], Params]]:
+    """What makes the shape of a parameter from its dimensions, and what makes those of a dense layer from (inputs, outputs)."""
+
+    def product(inputs: int, outputs: int) -> Params:
+        return {"kernel": array(dtype, inputs, outputs), "bias": array(dtype, outputs)}
+
+    return functools.partial(array, dtype), product
+
+
 def library(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
     """The function as one codelet of a library where other operations have one each."""
     return _marked(function, function.__name__)

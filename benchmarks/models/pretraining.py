@@ -15,7 +15,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from benchmarks.models.layers import gelu, library, log_softmax, softmax
+from benchmarks.models.layers import gelu, library, log_softmax, shapes_in, softmax
 from benchmarks.models.norms import layer_norm
 from benchmarks.models.transformer import SEGMENTS, Encoder
 
@@ -53,12 +53,7 @@ def parameters(model: Pretraining, part: Part, dtype: Any = jnp.float16) -> Para
     """Shapes of a part's parameters. The heads' `words` are those of the embeddings."""
     width = model.encoder.width
 
-    def array(*dims: int) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(dims, dtype)
-
-    def dense(inputs: int, outputs: int) -> Params:
-        return {"kernel": array(inputs, outputs), "bias": array(outputs)}
-
+    array, dense = shapes_in(dtype)
     norm = {"scale": array(width), "bias": array(width)}
     match part:
         case "embedding":

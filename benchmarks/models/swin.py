@@ -14,7 +14,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from benchmarks.models.layers import gelu, log_softmax, softmax
+from benchmarks.models.layers import gelu, log_softmax, shapes_in, softmax
 from benchmarks.models.pretraining import dense, normed
 
 Params = dict[str, Any]
@@ -87,11 +87,7 @@ def parameters(model: Swin, part: Part, dtype: Any = jnp.float32) -> Params:
     """Shapes of a part's parameters."""
     width = model.width << part.level
 
-    def array(*dims: int) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(dims, dtype)
-
-    def product(inputs: int, outputs: int) -> Params:
-        return {"kernel": array(inputs, outputs), "bias": array(outputs)}
+    array, product = shapes_in(dtype)
 
     def norm(size: int) -> Params:
         return {"scale": array(size), "bias": array(size)}

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from benchmarks.models.layers import gelu, softmax
+from benchmarks.models.layers import gelu, shapes_in, softmax
 from benchmarks.models.pretraining import cross_entropy, dense, dropped, normed
 from benchmarks.models.transformer import Encoder
 
@@ -56,12 +56,7 @@ def parameters(model: Vit, part: Part, dtype: Any = jnp.float16) -> Params:
     """Shapes of a part's parameters."""
     width = model.encoder.width
 
-    def array(*dims: int) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(dims, dtype)
-
-    def product(inputs: int, outputs: int) -> Params:
-        return {"kernel": array(inputs, outputs), "bias": array(outputs)}
-
+    array, product = shapes_in(dtype)
     norm = {"scale": array(width), "bias": array(width)}
     match part:
         case "embedding":

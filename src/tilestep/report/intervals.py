@@ -27,7 +27,7 @@ _FIGURES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(  # kind of wo
         "matmul": ("ipu.macs_per_cycle_half_float", "ipu.macs_per_cycle_float"),
         "convolution": ("ipu.macs_per_cycle_half_float", "ipu.macs_per_cycle_float"),
         "exchange": ("ipu.tile.exchange_bytes_per_cycle",),
-        "sync": ("ipu.superstep_overhead_cycles", "ipu.sync_cycles"),
+        "sync": ("ipu.sync_cycles",),
         "links": ("link.bytes_per_second",),
         "host": ("host.to_ipus_bytes_per_second", "host.to_host_bytes_per_second"),
         "load": ("host.load_seconds",),
