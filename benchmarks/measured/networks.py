@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.measured.answer import Answer, LeftOut, dtype_of, machine_of, measured_verdicts, numbers, options_of, rate, verdict_of
+from benchmarks.measured.host import COPY_BYTES_PER_SECOND
 from benchmarks.measured.predict import Prediction, Step, predict
 from benchmarks.measured.rows import Packing, Row
 from benchmarks.models import resnet50, transformer
@@ -82,8 +83,10 @@ def throughput(row: Row, batch: float, prediction: Prediction) -> Answer:
     if said := re.search(r"out of memory|oom|does not fit|fits", row.value, re.IGNORECASE):
         fitted = said[0].casefold() == "fits"
         return Answer(prediction=prediction, verdicts=(verdict_of(f"bs {batch}", prediction, measured=fitted),))
-    on_ipu = row.conditions is None or row.conditions.host_io == "none"
-    seconds = prediction.seconds if on_ipu else prediction.call_seconds
+    host_io = row.conditions.host_io if row.conditions else "none"
+    seconds = prediction.seconds if host_io == "none" else prediction.call_seconds
+    if host_io == "serial":
+        seconds += prediction.host_bytes / COPY_BYTES_PER_SECOND
     return Answer(predicted=rate(row, batch, seconds), prediction=prediction, verdicts=measured_verdicts(row, prediction))
 
 

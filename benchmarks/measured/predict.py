@@ -34,6 +34,7 @@ class Prediction:
     exchange_cycles: int  # between tiles and between IPUs
     sync_cycles: int
     call_seconds: float  # from one call to the next in steady state, transfers from and to the host included
+    host_bytes: int  # to and from the host
     clock_hz: float
     num_tiles: int
     peak_tile_bytes: int
@@ -137,6 +138,7 @@ def _of(profile: tilestep.Profile) -> Prediction:
         exchange_cycles=program.cycles.exchange // CALLS,
         sync_cycles=program.cycles.sync // CALLS,
         call_seconds=profile.emulated_s / CALLS,
+        host_bytes=program.host_bytes_in + program.host_bytes_out,
         clock_hz=profile.machine.clock_hz,
         num_tiles=profile.machine.num_tiles,
         peak_tile_bytes=program.peak_tile_bytes,

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from benchmarks.measured.bars import MAIN, OUTSIDE, TRAINING
 from tilestep.machine import load_machine
 from tilestep.report.intervals import ModelErrors
 
@@ -24,6 +25,11 @@ Row = Mapping[str, Any]
 
 PRIOR: Final = 0.25  # the error of what nobody has measured: the worst networks outside of the fit were a quarter off
 HELD: Final = 0.8  # of the measurements
+ALL: Final = "all rows"
+# Bars: of the measurements inside, of all rows and of each group; of the median half-width of a group's rows.
+BETWEEN: Final = (0.7, 0.9)
+LEAST_HELD: Final = 0.65
+HALF_WIDTHS: Final = {MAIN.name: 0.08, TRAINING.name: 0.12, OUTSIDE.name: 0.25}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +69,19 @@ def derive(rows: Sequence[Row], tile: tuple[float, float] = (1.0, 1.0)) -> Model
     found = ModelErrors(kinds=kinds, other=PRIOR, tile=tile)
     scale = _quantile([(error_of(row) / half_width(found, row), weights[row["id"]]) for row in rows])
     return ModelErrors(kinds={kind: error * scale for kind, error in kinds.items()}, other=PRIOR * scale, tile=tile)
+
+
+def tile_bounds(record: Mapping[str, Any]) -> tuple[float, float]:
+    """From less to more: parts of what the fullest tile is said to need that no published verdict contradicts.
+
+    What failed with a tile that is 90 % full here needs at least 1 / 0.9 of that. Networks in 8-bit floats tell nothing, because nobody
+    knows what of them stayed in halves.
+    """
+    verdicts = [
+        verdict for row in record["rows"] if row["status"] == "judged" and "fp8" not in row["workload"] for verdict in row["verdicts"]
+    ]
+    ran, failed = ([each["fullness"] for each in verdicts if each["fullness"] and each["measured"] is fits] for fits in (True, False))
+    return min(1.0, 1 / max(ran)), max(1.0, 1 / min(failed))
 
 
 def left_out(rows: Sequence[Row]) -> dict[str, float]:

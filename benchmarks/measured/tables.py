@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.measured.bars import OUTSIDE
+from benchmarks.measured.sureness import calibrations, judged
 
 NAMES = {
     "AMP": "matrix unit, on tile",
@@ -32,7 +33,7 @@ NAMES = {
 
 # Page below docs/ to the tables that it has, by the names in their markers.
 PAGES: Mapping[str, tuple[str, ...]] = {
-    "explanation/accuracy.md": ("families", "outside"),
+    "explanation/accuracy.md": ("families", "outside", "sureness"),
     "reference/accuracy-rows.md": ("rows", "left out"),
 }
 
@@ -49,11 +50,17 @@ def judged_families(record: Mapping[str, Any]) -> dict[str, list[Mapping[str, An
 def with_tables(page: str, record: Mapping[str, Any], names: Sequence[str]) -> str:
     """The page with today's tables, each between its marker, such as `<!-- rows -->`, and the next `<!-- end -->`.
 
-    Args: names: of the tables that the page has: "families", "outside", "rows", "left out".
+    Args: names: of the tables that the page has: "families", "outside", "sureness", "rows", "left out".
 
     Raises: ValueError if a marker is missing.
     """
-    tables = {"families": _family_table, "outside": _outside_table, "rows": _row_table, "left out": _left_out_table}
+    tables = {
+        "families": _family_table,
+        "outside": _outside_table,
+        "sureness": _sureness_table,
+        "rows": _row_table,
+        "left out": _left_out_table,
+    }
     for name in names:
         lines = tables[name](record)
         start, end = f"<!-- {name} -->\n", "<!-- end -->"
@@ -63,6 +70,14 @@ def with_tables(page: str, record: Mapping[str, Any], names: Sequence[str]) -> s
             raise ValueError(f"the page has no {start.strip()} or no {end} after it")
         page = before + start + "\n" + "\n".join(lines) + "\n\n" + end + after
     return page
+
+
+def _sureness_table(record: Mapping[str, Any]) -> Iterator[str]:
+    yield "| rows | | measurements inside | half-width, median | interval score | of one width for all |"
+    yield "|---|---|---|---|---|---|"
+    for name, group in calibrations(judged(record)).items():
+        figures = f"{group.held:.0%} | {group.half_width:.1%} | {group.score:.3f} | {group.score_of_one_width:.3f}"
+        yield f"| {name} | {group.rows} | {figures} |"
 
 
 def _family_table(record: Mapping[str, Any]) -> Iterator[str]:

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from tilestep.report.figures import ProgramProfile
 from tilestep.report.intervals import shares
-
-# Between two calls from the host nothing runs: PopART and PopTorch stack the next call's data, set the learning rate and read the loss.
-# One number, fitted to MLPerf's BERT-Large whose state is on chip, on 64 and 128 IPUs (one update a call). It belongs to the frameworks
-# that made these runs, not to the machine, so it stands here.
-HOST_CALL_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ import numpy as np
 import optax
 import pytest
 
+from benchmarks.measured.host import CALL_SECONDS
 from benchmarks.measured.judge import judge
 from benchmarks.measured.row_error import RowError
 from benchmarks.measured.rows import MEASUREMENTS, OUTSIDE, read_rows
@@ -24,7 +25,6 @@ from benchmarks.measured.training.bert import stages_of
 from benchmarks.measured.training.conditions import COLUMNS, TrainingConditions, read_conditions
 from benchmarks.measured.training.optimizers import group_size_of, is_off_chip, is_sharded, optimizer_of
 from benchmarks.measured.training.pipelined import Pipelined, Update, pipelined_update
-from benchmarks.measured.training.update import HOST_CALL_SECONDS
 from benchmarks.models import pretraining
 from benchmarks.models.pretraining import Part, Pretraining
 from benchmarks.models.transformer import Encoder
@@ -151,7 +151,7 @@ def test_updates_of_a_call_from_the_host_are_read(text: str, updates: float) -> 
 
 
 def test_the_host_s_time_is_divided_among_the_updates_of_a_call(updates: dict[str, Update]) -> None:
-    assert updates["two updates of a call"].seconds - updates["alone"].seconds == pytest.approx(HOST_CALL_SECONDS / 2)
+    assert updates["two updates of a call"].seconds - updates["alone"].seconds == pytest.approx(CALL_SECONDS / 2)
 
 
 @pytest.mark.parametrize(
