@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.measured.answer import Answer, LeftOut, dtype_of, machine_of, measured_verdicts, numbers, options_of, rate, verdict_of
+from benchmarks.measured.answer import Answer, LeftOut, dtype_of, loop_of, machine_of, measured_verdicts, numbers, options_of, rate, verdict_of
 from benchmarks.measured.host import COPY_BYTES_PER_SECOND
 from benchmarks.measured.predict import Prediction, Step, predict
 from benchmarks.measured.rows import Packing, Row
@@ -85,7 +85,7 @@ def throughput(row: Row, batch: float, prediction: Prediction) -> Answer:
         return Answer(prediction=prediction, verdicts=(verdict_of(f"bs {batch}", prediction, measured=fitted),))
     host_io = row.conditions.host_io if row.conditions else "none"
     seconds = prediction.seconds if host_io == "none" else prediction.call_seconds
-    if host_io == "serial":
+    if host_io == "serial" and loop_of(row) == 1:
         seconds += prediction.host_bytes / COPY_BYTES_PER_SECOND
     return Answer(predicted=rate(row, batch, seconds), prediction=prediction, verdicts=measured_verdicts(row, prediction))
 
