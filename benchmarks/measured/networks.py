@@ -12,7 +12,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.measured.answer import Answer, LeftOut, dtype_of, loop_of, machine_of, measured_verdicts, numbers, options_of, rate, verdict_of
+from benchmarks.measured.answer import (
+    Answer,
+    LeftOut,
+    dtype_of,
+    loop_of,
+    machine_of,
+    measured_verdicts,
+    numbers,
+    options_of,
+    rate,
+    verdict_of,
+)
 from benchmarks.measured.host import COPY_BYTES_PER_SECOND
 from benchmarks.measured.predict import Prediction, Step, predict
 from benchmarks.measured.rows import Packing, Row
