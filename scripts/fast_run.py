@@ -25,7 +25,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from scripts.mutants import records  # noqa: E402
+from scripts.mutants import reached, records  # noqa: E402
 
 LEFT_OUT: Final = ROOT / "tests" / "left_out.txt"
 QUICK_CPU_S: Final = 0.1
@@ -62,17 +62,7 @@ class Recording:
                 bits[key][file] |= int(text, 16)
         places: dict[str, int] = {}
         for test in self.cpu_s:
-            self.lines[test] = frozenset(chain.from_iterable(_numbers(bits[key], places) for key in _reached(test, uses)))
-
-
-def _reached(test: str, uses: Mapping[str, Iterable[str]]) -> set[str]:
-    waiting, found = [test], set[str]()
-    while waiting:
-        key = waiting.pop()
-        if key not in found:
-            found.add(key)
-            waiting += uses.get(key, ())
-    return found
+            self.lines[test] = frozenset(chain.from_iterable(_numbers(bits[key], places) for key in reached([test], uses)))
 
 
 def _numbers(bits: Mapping[str, int], places: dict[str, int]) -> Iterable[int]:
