@@ -53,16 +53,20 @@ class Recording:
         self.lines: dict[str, frozenset[int]] = {}
         bits: dict[str, Counter[str]] = defaultdict(Counter)
         uses: dict[str, set[str]] = defaultdict(set)
+        own_cpu_s: Counter[str] = Counter()  # of processes that a test, or what it shares, has started
         for record in chain.from_iterable(map(records, sorted(folder.glob("*.jsonl")))):
             key = record["key"]
             uses[key].update(record.get("uses", ()))
+            own_cpu_s[key] += record.get("own", 0)
             if "wall" in record:
                 self.cpu_s[key] = max(record["self"] + record["child"], 0.001)
             for file, text in record["files"].items():
                 bits[key][file] |= int(text, 16)
         places: dict[str, int] = {}
-        for test in self.cpu_s:
-            self.lines[test] = frozenset(chain.from_iterable(_numbers(bits[key], places) for key in reached([test], uses)))
+        for test, cpu_s in self.cpu_s.items():
+            keys = reached([test], uses)
+            self.lines[test] = frozenset(chain.from_iterable(_numbers(bits[key], places) for key in keys))
+            self.cpu_s[test] = max(cpu_s, *(own_cpu_s[key] for key in keys))  # who has paid for what is shared may be left out
 
 
 def _numbers(bits: Mapping[str, int], places: dict[str, int]) -> Iterable[int]:
