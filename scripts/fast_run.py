@@ -63,10 +63,11 @@ class Recording:
             for file, text in record["files"].items():
                 bits[key][file] |= int(text, 16)
         places: dict[str, int] = {}
-        for test, cpu_s in self.cpu_s.items():
-            keys = reached([test], uses)
-            self.lines[test] = frozenset(chain.from_iterable(_numbers(bits[key], places) for key in keys))
-            self.cpu_s[test] = max(cpu_s, *(own_cpu_s[key] for key in keys))  # who has paid for what is shared may be left out
+        keys = {test: reached([test], uses) for test in self.cpu_s}
+        users = Counter(chain.from_iterable(keys.values()))
+        for test, own in keys.items():
+            self.lines[test] = frozenset(chain.from_iterable(_numbers(bits[key], places) for key in own))
+            self.cpu_s[test] = max(self.cpu_s[test], sum(own_cpu_s[key] / users[key] for key in own))  # not all fall on the first
 
 
 def _numbers(bits: Mapping[str, int], places: dict[str, int]) -> Iterable[int]:

@@ -19,7 +19,7 @@ def test_lines_and_time_of_what_a_test_shares_are_its_own(tmp_path: Path) -> Non
     ]
     (tmp_path / "1.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     recording = Recording(tmp_path)
-    assert recording.cpu_s == {"one": 4, "two": 0.001, "three": 8.5}
+    assert recording.cpu_s == {"one": 2, "two": 0.001, "three": 8.5}
     assert len(recording.lines["one"]) == 4
     assert recording.lines["two"] < recording.lines["one"]
 
