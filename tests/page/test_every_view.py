@@ -135,7 +135,7 @@ def accessible(page: Page) -> Faults:
 
 
 def accessible_but_for_colors(page: Page) -> Faults:
-    """In half the time: tests/page/test_looks.py has the contrasts."""
+    """Colours take most of its time; tests/page/test_looks.py has their contrasts."""
     found = against(page, {"runOnly": TAGS, "rules": {"color-contrast": {"enabled": False}}, "resultTypes": ["violations"]})
     yield found == [], found[:10]
 
