@@ -25,7 +25,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from scripts.mutants import records  # noqa: E402
+from scripts.mutants import reached, records  # noqa: E402
 
 LEFT_OUT: Final = ROOT / "tests" / "left_out.txt"
 QUICK_CPU_S: Final = 0.1
@@ -53,26 +53,21 @@ class Recording:
         self.lines: dict[str, frozenset[int]] = {}
         bits: dict[str, Counter[str]] = defaultdict(Counter)
         uses: dict[str, set[str]] = defaultdict(set)
+        own_cpu_s: Counter[str] = Counter()  # of processes that a test, or what it shares, has started
         for record in chain.from_iterable(map(records, sorted(folder.glob("*.jsonl")))):
             key = record["key"]
             uses[key].update(record.get("uses", ()))
+            own_cpu_s[key] += record.get("own", 0)
             if "wall" in record:
                 self.cpu_s[key] = max(record["self"] + record["child"], 0.001)
             for file, text in record["files"].items():
                 bits[key][file] |= int(text, 16)
         places: dict[str, int] = {}
-        for test in self.cpu_s:
-            self.lines[test] = frozenset(chain.from_iterable(_numbers(bits[key], places) for key in _reached(test, uses)))
-
-
-def _reached(test: str, uses: Mapping[str, Iterable[str]]) -> set[str]:
-    waiting, found = [test], set[str]()
-    while waiting:
-        key = waiting.pop()
-        if key not in found:
-            found.add(key)
-            waiting += uses.get(key, ())
-    return found
+        keys = {test: reached([test], uses) for test in self.cpu_s}
+        users = Counter(chain.from_iterable(keys.values()))
+        for test, own in keys.items():
+            self.lines[test] = frozenset(chain.from_iterable(_numbers(bits[key], places) for key in own))
+            self.cpu_s[test] = max(self.cpu_s[test], sum(own_cpu_s[key] / users[key] for key in own))  # not all fall on the first
 
 
 def _numbers(bits: Mapping[str, int], places: dict[str, int]) -> Iterable[int]:

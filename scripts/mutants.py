@@ -124,13 +124,18 @@ class Lines:
         """Those that execute a line. One that is executed when its file is imported counts for each test that executes some line there."""
         file = path.removeprefix(f"{SOURCES}/")
         keys = self._keys.get((file, line), set())
-        waiting, found = list(keys | self._of_file[file] if "" in keys else keys), set[str]()
-        while waiting:
-            key = waiting.pop()
-            if key not in found:
-                found.add(key)
-                waiting += self._users.get(key, ())
-        return found & self.cpu_s.keys()
+        return reached(keys | self._of_file[file] if "" in keys else keys, self._users) & self.cpu_s.keys()
+
+
+def reached(keys: Iterable[str], ways: Mapping[str, Iterable[str]]) -> set[str]:
+    """These keys, and those to which ways lead from them."""
+    waiting, found = list(keys), set[str]()
+    while waiting:
+        key = waiting.pop()
+        if key not in found:
+            found.add(key)
+            waiting += ways.get(key, ())
+    return found
 
 
 def records(path: Path) -> Iterator[dict[str, Any]]:

@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Gives the marker `left_out` to what the fast run leaves out (scripts/fast_run.py).
+    """Gives the marker `left_out` to what the fast run leaves out (scripts/fast_run.py). Tests of pages begin, so that one worker has them.
 
     Of unit tests the newest JAX gets one of twenty, of the tests of values one of six, and one through each door.
     """
@@ -58,6 +58,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.nodeid in names or item.nodeid.partition("[")[0] in names:
             item.add_marker("left_out")
+    items.sort(key=lambda item: not item.path.is_relative_to(config.rootpath / "tests" / "page"))
     if config.getoption("--newest"):
         apart = {item: not _is_for_the_newest(item) for item in items}
         config.hook.pytest_deselected(items=[item for item in items if apart[item]])

@@ -519,8 +519,9 @@ def test_hostile_names_stay_words(hostile: Path, open_page: OpenPage) -> None:
 
 
 def test_a_url_that_makes_no_sense_shows_the_whole(mnist_plain: Path, open_page: OpenPage) -> None:
+    page = open_page(mnist_plain, "findings")
     for given in ({"event": "a999999"}, {"event": "<b>"}, {"from": "x", "to": "9"}, {"from": "5", "to": "5"}, {"range": "9-"}):
-        page = open_page(mnist_plain, "execution", **given)
+        go(page, "execution", **given)
         assert page.locator(".alert").count() == 0, given
         assert press(page, "ArrowRight").startswith("dispatch"), given
         assert address(page).startswith(fragment("execution", {})), given

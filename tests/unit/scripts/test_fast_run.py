@@ -10,15 +10,16 @@ from scripts.fast_run import LEFT_OUT, VALUES, Recording, chosen, is_kept, short
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_lines_of_what_a_test_shares_are_its_own(tmp_path: Path) -> None:
+def test_lines_and_time_of_what_a_test_shares_are_its_own(tmp_path: Path) -> None:
     records = [
         {"key": "one", "uses": ["fixture"], "files": {"a.py": "6"}, "wall": 3, "self": 1, "child": 0.5},
-        {"key": "fixture", "files": {"a.py": "8", "b.py": "2"}},
+        {"key": "fixture", "files": {"a.py": "8", "b.py": "2"}, "own": 4},
         {"key": "two", "files": {"a.py": "4"}, "wall": 1, "self": 0, "child": 0},
+        {"key": "three", "uses": ["fixture"], "files": {}, "wall": 9, "self": 5, "child": 3.5},
     ]
     (tmp_path / "1.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
     recording = Recording(tmp_path)
-    assert recording.cpu_s == {"one": 1.5, "two": 0.001}
+    assert recording.cpu_s == {"one": 2, "two": 0.001, "three": 8.5}
     assert len(recording.lines["one"]) == 4
     assert recording.lines["two"] < recording.lines["one"]
 
