@@ -17,6 +17,7 @@ from tilestep.options import PlanOptions
 
 DTYPES = {"fp16": jnp.float16, "half": jnp.float16, "fp32": jnp.float32, "float": jnp.float32}
 _MACHINES = (("bow", "bow-2000"), ("gc200", "m2000"), ("c600", "c600"), ("gc2", "c2-card"), ("mk1", "c2-card"), ("mk2", "m2000"))
+_OF_HOST = ("host", "load", "dispatch")  # kinds of work
 # Units of figures, as factors of operations or bytes per second, and of seconds.
 _RATES = {"TFLOPS": 1e-12, "TFLOP/s": 1e-12, "GFLOPS": 1e-9, "GFLOP/s": 1e-9, "TB/s": 1e-12, "GB/s": 1e-9, "MB/s": 1e-6}
 _TIMES = {"s": 1, "ms": 1e3, "us": 1e6, "µs": 1e6, "min": 1 / 60}
@@ -56,6 +57,7 @@ class Answer:
         measured: what it is compared with in place of the row's value: a steady rate from the run's log.
         unit: of `predicted` and `measured` in place of the row's.
         kinds: of work that take the predicted time, and their parts, of a row that is neither a call nor an update.
+        with_host: whether the figure is of a call with what its IPU gets from the host and gives back; else of what it does itself.
     """
 
     predicted: float | None = None
@@ -65,12 +67,17 @@ class Answer:
     measured: float | None = None
     unit: str = ""
     kinds: Mapping[str, float] = field(default_factory=dict[str, float])
+    with_host: bool = False
 
     @property
     def shares(self) -> Mapping[str, float]:
         """Kind of work -> its part of the time."""
-        run = self.update or self.prediction
-        return self.kinds if run is None else run.shares
+        if self.update is not None:
+            return self.update.shares
+        if self.prediction is None or self.with_host:
+            return self.kinds if self.prediction is None else self.prediction.shares
+        own = {kind: share for kind, share in self.prediction.shares.items() if kind not in _OF_HOST}
+        return {kind: share / sum(own.values()) for kind, share in own.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

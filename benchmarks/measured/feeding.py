@@ -25,7 +25,7 @@ def transfer(row: Row) -> Answer | LeftOut | None:
     size_bytes = megabytes[0] * 1_000_000 + megabytes[1] * 100_000
     result = jax.ShapeDtypeStruct((size_bytes // 2,), jnp.float16)
     run = predict(lambda x: (x, x + 1), result, machine=machine_of(row))
-    return Answer(predicted=rate(row, size_bytes, run.call_seconds - run.seconds))
+    return Answer(predicted=rate(row, size_bytes, run.call_seconds - run.seconds), kinds={"host": 1.0})
 
 
 def small_cnn(row: Row) -> Answer | LeftOut | None:
@@ -55,4 +55,4 @@ def small_cnn(row: Row) -> Answer | LeftOut | None:
         return Answer(predicted=rate(row, batch * steps, run.seconds), prediction=run)
     chunks = [jax.ShapeDtypeStruct((steps, *one.shape), one.dtype) for one in (images, labels)]
     run = predict(fed, (params, params), chunks, machine=machine, options=options)
-    return Answer(predicted=rate(row, batch * steps, run.call_seconds), prediction=run)
+    return Answer(predicted=rate(row, batch * steps, run.call_seconds), prediction=run, with_host=True)

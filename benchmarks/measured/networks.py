@@ -98,7 +98,8 @@ def throughput(row: Row, batch: float, prediction: Prediction) -> Answer:
     seconds = prediction.seconds if host_io == "none" else prediction.call_seconds
     if host_io == "serial" and loop_of(row) == 1:
         seconds += prediction.host_bytes / COPY_BYTES_PER_SECOND
-    return Answer(predicted=rate(row, batch, seconds), prediction=prediction, verdicts=measured_verdicts(row, prediction))
+    verdicts = measured_verdicts(row, prediction)
+    return Answer(predicted=rate(row, batch, seconds), prediction=prediction, verdicts=verdicts, with_host=host_io != "none")
 
 
 def _resnet50(row: Row, batch: int) -> Prediction:

@@ -68,9 +68,11 @@ def dense(row: Row) -> Answer | LeftOut | None:
     prediction = predict(step, weights, (x,), machine=machine_of(row), options=options_of(row.conditions))
     times = loop if rows == inner else 1
     # Between the products of a loop nobody waits for the host.
-    seconds = prediction.call_seconds if times == loop else prediction.seconds
+    with_host = times == loop
+    seconds = prediction.call_seconds if with_host else prediction.seconds
     flops = 2 * rows * inner * columns * times
-    return Answer(predicted=rate(row, flops, seconds), prediction=prediction, verdicts=measured_verdicts(row, prediction))
+    verdicts = measured_verdicts(row, prediction)
+    return Answer(predicted=rate(row, flops, seconds), prediction=prediction, verdicts=verdicts, with_host=with_host)
 
 
 def _sizes(shape: str) -> tuple[int, int, int] | None:

@@ -1,0 +1,73 @@
+"""How sure predictions are follows from the record, and the intervals hold what was measured."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.measured.bars import MAIN, OUTSIDE
+from benchmarks.measured.sureness import PRIOR, Calibration, calibrations, derive, document, judged, left_out, shortfalls, tile_bounds
+from tilestep.report.intervals import MODEL_ERRORS
+
+RECORD: dict[str, Any] = json.loads((Path(__file__).parents[3] / "benchmarks" / "results" / "accuracy.json").read_text(encoding="utf-8"))
+
+
+def row(name: str, ratio: float, shares: dict[str, float], **more: Any) -> dict[str, Any]:
+    fields = {"id": name, "family": name[:2], "group": MAIN.name, "status": "judged", "ratio": ratio, "shares": shares, "machine": "c600"}
+    return fields | more
+
+
+def test_a_kind_has_the_errors_of_the_rows_that_spend_time_on_it() -> None:
+    many = [row(f"AA{k}", math.exp(0.02), {"matmul": 1.0}) for k in range(400)]
+    found = derive([*many, row("BB1", math.exp(-0.3), {"reduce": 1.0})])
+    assert found.kinds["matmul"] < 0.1 < found.kinds["reduce"]
+    assert found.other > found.kinds["matmul"]
+
+
+def test_a_kind_of_few_rows_is_drawn_towards_what_nobody_has_measured() -> None:
+    found = derive([row("AA1", 1.0, {"matmul": 1.0}), row("BB1", math.exp(PRIOR), {"reduce": 1.0})])
+    assert found.kinds["matmul"] == pytest.approx(found.kinds["reduce"] / 2)
+
+
+def test_eight_of_ten_rows_lie_within_their_interval() -> None:
+    rows = [row(f"{chr(65 + k)}A1", math.exp(0.01 * k), {"matmul": 1.0}) for k in range(1, 11)]
+    errors = derive(rows)
+    assert errors.kinds["matmul"] == pytest.approx(0.08, abs=0.005)
+
+
+def test_no_row_helps_to_make_its_own_interval() -> None:
+    rows = [row("AA1", 1.01, {"matmul": 1.0}), row("BB1", 1.02, {"matmul": 1.0}), row("CC1", 1.9, {"matmul": 1.0})]
+    assert left_out(rows)["CC1"] == left_out([*rows[:2], row("CC1", 1.0, {"matmul": 1.0})])["CC1"]
+
+
+def test_the_fullest_tile_is_as_uncertain_as_published_verdicts_say() -> None:
+    def verdict(fullness: float, measured: bool) -> dict[str, Any]:
+        return {"what": "bs 1", "measured": measured, "predicted": fullness <= 1, "fullness": fullness}
+
+    rows = [
+        {"status": "judged", "workload": "a, fp16", "verdicts": [verdict(0.8, False), verdict(0.9, True), verdict(1.25, True)]},
+        {"status": "judged", "workload": "b, fp8", "verdicts": [verdict(0.5, False)]},
+        {"status": "reported", "workload": "c, fp16", "verdicts": [verdict(0.5, False)]},
+    ]
+    assert tile_bounds({"rows": rows}) == (0.8, 1.25)
+
+
+def test_a_missed_bar_is_told() -> None:
+    wide = Calibration(rows=4, held=0.5, half_width=0.3, score=0.4, score_of_one_width=0.3)
+    assert shortfalls({OUTSIDE.name: wide}) == [
+        "networks outside the fit: 50% of the measurements are inside, 65% to 100% wanted",
+        "networks outside the fit: half-width 30.0%, at most 25% wanted",
+        "networks outside the fit: interval score 0.400, that of one width for all is 0.300",
+    ]
+
+
+def test_the_product_has_the_errors_of_the_record() -> None:
+    assert json.loads(MODEL_ERRORS.read_text(encoding="utf-8")) == document(derive(judged(RECORD), tile_bounds(RECORD)))
+
+
+def test_the_intervals_of_the_record_meet_their_bars() -> None:
+    assert shortfalls(calibrations(judged(RECORD))) == []
