@@ -234,8 +234,13 @@ class Lowering:
 
         A resident operand keeps the layout that its first matmul chose. A later matmul that wants another layout pays for the move.
         """
+        for resident, leaf, layout, lies in zip(work.resident, leaves, step.layouts, step.held, strict=False):
+            if resident and layout and leaf.buffer not in self.layouts:
+                self.layouts[leaf.buffer] = layout
+                if lies is not None:
+                    self.buffers.lay(leaf.buffer, lies)
         stays = tuple(
-            resident and (not layout or self.layouts.setdefault(leaf.buffer, layout) == layout)
+            resident and (not layout or self.layouts[leaf.buffer] == layout)
             for resident, leaf, layout in zip(work.resident, leaves, step.layouts, strict=False)
         )
         if stays == work.resident[: len(stays)]:
