@@ -32,7 +32,7 @@ class Footprint:
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """Where an operand lies that stays on its tiles, as the plan of a product wants it.
+    """Where an operand lies that stays on its tiles, as a plan wants it.
 
     Attributes:
         tile_bytes: on the fullest tile, in whole grains.
@@ -56,7 +56,7 @@ class StepCost:
         temporary_tile_bytes: on the fullest tile beside operands and results, while the step runs.
         result_tile_elements: elements of the result on the fullest tile; 0: the result has an even layout.
         layouts: one text for each operand that stays on its tiles; equal texts are equal layouts.
-        held: where each operand with such a text lies.
+        held: where each operand lies that the plan has a place for.
         footprint: sizes from which the code of a planned step follows; None for other steps.
         compute_sets: that its code holds one after another, each with an exchange of its own.
         flops: floating-point operations of all tiles.
