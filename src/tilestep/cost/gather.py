@@ -7,6 +7,7 @@ copies or applies all look-ups that it receives, as in poplibs' estimators.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
@@ -19,7 +20,7 @@ from tilestep.cost.dtypes import VECTOR_BYTES
 from tilestep.cost.elementwise import SUPERVISOR_CYCLES, WORKER_BUNDLES
 from tilestep.cost.exchange import share
 from tilestep.cost.splits import ceil_divide, cuts
-from tilestep.cost.step import StepCost, nothing, step_cost, together
+from tilestep.cost.step import Held, StepCost, nothing, step_cost, together
 from tilestep.machine.spec import IpuSpec
 from tilestep.program.work import DTYPE_BITS, Work
 from tilestep.units import ceil_div
@@ -152,8 +153,15 @@ def _look_ups(
     compute = SUPERVISOR_CYCLES + workers * (WORKER_BUNDLES + ceil_divide(scanned, workers) * per_look_up) + summed
     steps = supersteps * (ipu.sync_cycles + ipu.superstep_overhead_cycles)
     fits = (look_up_parts == 1) | (table_bytes <= bound // 2)
-    i = int(np.argmin(np.where(fits, compute + ceil_divide(sent, ipu.tile.exchange_bytes_per_cycle) + steps, np.inf)))
-    return step_cost(
+    # A table that its plan spreads badly could lie otherwise and be copied there first, so what a tile has too much counts as sent:
+    # internal.alwaysIncludeBaseRearrangementCost in poplibs' DynamicSlice.cpp.
+    uneven = np.maximum(own_rows * slice_bytes - share(rows * columns * DTYPE_BITS[dtype] // 8, ipu) - table_bytes, 0)
+    chosen_by = compute + ceil_divide(sent + uneven, ipu.tile.exchange_bytes_per_cycle) + steps
+    i = int(np.argmin(np.where(fits, chosen_by, np.inf)))
+    # Tiles with the same part of the table share it in pieces as wide as the exchange of two tiles: createSliceableTensor in poplibs' DynamicSlice.cpp.
+    block_bytes = ceil_div(int(own_rows[i]) * int(own_columns[i]) * DTYPE_BITS[dtype], 8)
+    table = Held(tile_bytes=ceil_div(ceil_div(block_bytes, VECTOR_BYTES), int(look_up_parts[i])) * VECTOR_BYTES)
+    cost = step_cost(
         ipu,
         family="gather" if function is None else "scatter",
         compute_cycles=int(compute[i]),
@@ -164,6 +172,7 @@ def _look_ups(
         flops=look_ups * columns * apply.flops if function else 0,
         assumptions=(_PESSIMISTIC, *(apply.assumptions if function else ())),
     )
+    return replace(cost, held=(table,))
 
 
 def _index_width(index_elements: int, look_ups: int) -> int:

@@ -31,6 +31,19 @@ class Footprint:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Held:
+    """Where an operand lies that stays on its tiles, as a plan wants it.
+
+    Attributes:
+        tile_bytes: on the fullest tile, in whole grains.
+        end: the tile behind the last one; the operand fills the tiles before it. 0: it begins at tile 0.
+    """
+
+    tile_bytes: int
+    end: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class StepCost:
     """Cycles, bytes and operations of one step. Compute, exchange and sync are added, never overlapped.
 
@@ -43,6 +56,7 @@ class StepCost:
         temporary_tile_bytes: on the fullest tile beside operands and results, while the step runs.
         result_tile_elements: elements of the result on the fullest tile; 0: the result has an even layout.
         layouts: one text for each operand that stays on its tiles; equal texts are equal layouts.
+        held: where each operand lies that the plan has a place for.
         footprint: sizes from which the code of a planned step follows; None for other steps.
         compute_sets: that its code holds one after another, each with an exchange of its own.
         flops: floating-point operations of all tiles.
@@ -58,6 +72,7 @@ class StepCost:
     temporary_tile_bytes: int = 0
     result_tile_elements: int = 0
     layouts: tuple[str, ...] = ()
+    held: tuple[Held | None, ...] = ()
     footprint: Footprint | None = None
     compute_sets: int = 1
     flops: int = 0

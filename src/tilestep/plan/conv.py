@@ -177,6 +177,7 @@ def _expanded(problem: Convolution, ipu: IpuSpec, options: PlanOptions, room: fl
                     together(FAMILY, [cost] * parts),
                     result_tile_elements=parts * cost.result_tile_elements,
                     layouts=cost.layouts,
+                    held=cost.held,
                     footprint=cost.footprint,
                     flops=problem.flops,
                 )
@@ -223,6 +224,7 @@ def _after_windows(windows: StepCost, product: StepCost) -> StepCost:
         footprint=replace(footprint, received_bytes=(windows.exchange_bytes + left, right)),
         temporary_tile_bytes=windows.temporary_tile_bytes + product.temporary_tile_bytes,
         layouts=("", product.layouts[1]),
+        held=(None, product.held[1]),
     )
 
 

@@ -37,7 +37,7 @@ from tilestep.options import PlanOptions
 from tilestep.plan.field import POINT, Axis
 from tilestep.plan.lists import LIST_BYTES, RUN_BYTES, by_element_bytes
 from tilestep.plan.matmul import COMPLEX_PRODUCTS, computes_in, partial_bytes, sent_bytes, unit_of, vectors_of
-from tilestep.plan.partition import Blocks, Plan, Types, cheapest, footprint_of
+from tilestep.plan.partition import Blocks, Plan, Types, cheapest, footprint_of, held
 from tilestep.program.work import DTYPE_BITS
 from tilestep.units import ceil_div
 
@@ -330,8 +330,8 @@ def search(method: Method, ipu: IpuSpec, options: PlanOptions, *, flops: int, at
     of_cut = (kernel, None) if _cut_axis(rows, columns) is rows else (None, kernel)
     read = batch * prod(axis.window.size for axis in outer) * rows.reach(y, of_cut[0]) * columns.reach(x, of_cut[1])
     left_elements = groups * read * work.in_channels
-    held = prod(axis.window.size for axis in problem.field) // sizes[4] * kernel
-    right_elements = groups * held * work.in_channels * work.out_channels
+    kernels = prod(axis.window.size for axis in problem.field) // sizes[4] * kernel
+    right_elements = groups * kernels * work.in_channels * work.out_channels
     positions_split = cut.splits[1] * cut.splits[2] * cut.splits[3]
     blocks = Blocks(
         left_elements=left_elements,
@@ -370,7 +370,15 @@ def search(method: Method, ipu: IpuSpec, options: PlanOptions, *, flops: int, at
     if plan is None:
         return None
     footprint = replace(footprint_of(plan.cost), list_bytes=_list_bytes(method, dict(plan.splits), ipu))
-    return replace(plan, cost=replace(plan.cost, footprint=footprint))
+    splits = dict(plan.splits)
+    weights = held(
+        plan.block_elements[1],
+        problem.right,
+        grain=method.group_grain * method.in_grain * method.out_grain,
+        sharers=splits["batch"] * splits["rows"] * splits["columns"],
+        weights_of=plan.tiles,
+    )
+    return replace(plan, cost=replace(plan.cost, footprint=footprint, held=(None, weights)))
 
 
 def _fits(method: Method, blocks: Blocks, work: TileWork, batch: Ints, room_bytes: float, workers: int) -> NDArray[np.bool_]:

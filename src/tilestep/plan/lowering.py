@@ -60,6 +60,7 @@ class Lowering:
         self.frames = Frames(module.frames)
         self.pinned = Pinned(self.buffers, self.frames)
         self.layouts: dict[int, str] = {}  # of resident buffers, as chosen by the first product that reads them
+        self.laid: set[int] = set()  # resident buffers that lie as the first planned operation that reads them wants
         self.constants: list[int] = []
         self.assumptions: set[str] = set()
         self.fallbacks: set[str] = set()
@@ -202,8 +203,13 @@ class Lowering:
         work = work_of(instruction, shapes, resident, self.module.computations)
         options = self.operation_options.of(instruction)
         step = price(work, self.ipu, options)
+        flat = [leaf for value in operands for leaf in value]
+        for is_resident, leaf, lies in zip(work.resident, flat, step.held, strict=False):
+            if is_resident and lies is not None and leaf.buffer not in self.laid:
+                self.laid.add(leaf.buffer)
+                self.buffers.lay(leaf.buffer, lies)
         if step.layouts:
-            work, step = self._agreed(work, step, [leaf for value in operands for leaf in value], options)
+            work, step = self._agreed(work, step, flat, options)
         if instruction.opcode == "reduce":
             scope.finished.add(instruction.name)
             if shares_supersteps(instruction, scope, apart=self._apart):

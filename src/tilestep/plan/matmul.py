@@ -26,7 +26,7 @@ from tilestep.cost.step import StepCost, nothing
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.plan.lists import one_element_bytes
-from tilestep.plan.partition import Blocks, Plan, Types, cheapest, footprint_of
+from tilestep.plan.partition import Blocks, Plan, Types, cheapest, footprint_of, held
 from tilestep.program.work import DTYPE_BITS, ArrayShape, Work
 from tilestep.units import ceil_div
 
@@ -287,9 +287,17 @@ def search(
     channels = (parts[2], parts[3]) if method.in_grain > 1 else (1, 1)  # the vector unit goes over all channels of a tile as one group
     lists = one_element_bytes(parts[0], *channels, ipu.tile.worker_contexts)
     received = footprint_of(plan.cost).received_bytes
+    rows_split, columns_split = plan.splits[1][1], plan.splits[3][1]
+    lies = (
+        held(plan.block_elements[0], problem.left, grain=method.in_grain, sharers=columns_split),
+        held(
+            plan.block_elements[1], problem.right, grain=method.in_grain * method.out_grain, sharers=rows_split, weights_of=plan.tiles
+        ),
+    )
     if names is _SWAPPED:
-        received = (received[1], received[0])
-    return replace(plan, cost=replace(plan.cost, footprint=replace(footprint_of(plan.cost), received_bytes=received, list_bytes=lists)))
+        received, lies = (received[1], received[0]), (lies[1], lies[0])
+    footprint = replace(footprint_of(plan.cost), received_bytes=received, list_bytes=lists)
+    return replace(plan, cost=replace(plan.cost, footprint=footprint, held=lies))
 
 
 def sent_bytes(elements: Ints, dtype: str, resident: bool, sharers: Ints) -> Ints:

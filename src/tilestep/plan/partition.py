@@ -16,16 +16,19 @@ from tilestep.cost.elementwise import SUPERVISOR_CYCLES, WORKER_BUNDLES
 from tilestep.cost.exchange import TILES_PER_BUS
 from tilestep.cost.partials import reduce_partials
 from tilestep.cost.splits import Ints, ceil_divide
-from tilestep.cost.step import Footprint, StepCost, step_cost
+from tilestep.cost.step import Footprint, Held, StepCost, step_cost
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
+from tilestep.plan.tile_layout import LEAST_BYTES
 from tilestep.program.work import DTYPE_BITS
+from tilestep.units import ceil_div
 
 # Candidates that are looked at closely to find a bound for the others, and how many are looked at without one: that takes as long.
 PROBES = 48
 _WITHOUT_PROBES = 256
 # Control code of one more serial pass over a block (outer loop of poplibs' codelets).
 _PASS_CYCLES = 50
+_LEAST_WEIGHTS_BYTES = 256  # of weights on one tile: minBytesPerTile in poplibs' Convolution.cpp
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +85,7 @@ class Plan:
     tiles: int
     splits: tuple[tuple[str, int], ...]  # parts along each dimension
     serial_passes: int  # over the block, so that the moved bytes fit into memory
+    block_elements: tuple[int, int]  # of the left and of the right operand that a tile computes with
 
 
 def cheapest(
@@ -152,7 +156,30 @@ def cheapest(
         tiles=int(block.tiles[best]),
         splits=tuple((name, int(split[best])) for name, split in zip(names, block.splits, strict=True)),
         serial_passes=int(costs.passes[best]),
+        block_elements=(int(block.left_elements[best]), int(block.right_elements[best])),
     )
+
+
+def held(elements: int, dtype: str, *, grain: int, sharers: int, weights_of: int = 0) -> Held:
+    """Where an operand lies of which so many tiles need the same block.
+
+    They share the block in whole grains, in no more parts than have a least size. Weights fill a plan's tiles from the last one on, inputs
+    from the first one on. Where every plan begins at tile 0, as they do by default, those of all products meet on the same tiles.
+    Source: poplibs@7eac0f26 lib/poplin/Convolution.cpp (mapActivationsOrWeights, calculateActivationsOrWeightsUsage), ConvPlan.cpp
+    (getStartTile), lib/poputil/TensorUseTracker.cpp (resolve), Util.cpp (splitRegionsAux).
+
+    Args:
+        elements: of the block.
+        dtype: of the operand.
+        grain: elements that stay together.
+        sharers: tiles that need the block.
+        weights_of: tiles of the plan of which it is the weights; 0: it is the input.
+    """
+    grain_bytes = ceil_div(grain * DTYPE_BITS[dtype], 8)
+    grains = ceil_div(elements, grain)
+    least = ceil_div(_LEAST_WEIGHTS_BYTES if weights_of else LEAST_BYTES, grain_bytes)
+    parts = min(sharers, max(1, grains // least))
+    return Held(tile_bytes=ceil_div(grains, parts) * grain_bytes, end=weights_of)
 
 
 def footprint_of(cost: StepCost) -> Footprint:
@@ -209,8 +236,9 @@ def _evaluate(block: Blocks, products: Ints, types: Types, ipu: IpuSpec, options
     rest = np.maximum(right + sums, arriving)
     fits = needed <= bound
     row_passes = np.where(fits, 1, np.maximum(1, ceil_divide(left, bound // 2)))
-    passes = np.where(fits, 1, row_passes * np.maximum(1, ceil_divide(rest, bound // 2)))
-    temporary = np.where(fits, needed, np.minimum(left, bound // 2) + np.minimum(rest, bound // 2))
+    column_passes = np.where(fits, 1, np.maximum(1, ceil_divide(rest, bound // 2)))
+    passes = row_passes * column_passes
+    temporary = np.where(fits, needed, ceil_divide(left, row_passes) + ceil_divide(rest, column_passes))
     compute = products + partial.compute_cycles + (passes - 1) * _PASS_CYCLES
     for elements, dtype in ((block.left_elements, types.left), (block.right_elements * row_passes, types.right)):
         if _is_converted(dtype, types):

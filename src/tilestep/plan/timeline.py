@@ -7,6 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from tilestep.cost.step import Held
 from tilestep.plan.tile_layout import TileLayout, aligned, block_layout, even_layout
 
 Category = Literal["temporary", "resident", "constant", "argument", "result"]
@@ -53,6 +54,11 @@ class Buffers:
         self.layouts.append(layout)
         self._same.append(len(self._same))
         return len(self._same) - 1
+
+    def lay(self, buffer: int, held: Held) -> None:
+        """Puts an array where a plan wants it."""
+        layout = block_layout(self.sizes[buffer], held.tile_bytes, self.num_tiles)
+        self.layouts[buffer] = replace(layout, start=(held.end - layout.tiles) % self.num_tiles if held.end else 0)
 
     def find(self, buffer: int) -> int:
         """The buffer whose memory `buffer` uses."""
