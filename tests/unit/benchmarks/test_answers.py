@@ -59,6 +59,7 @@ class Asked:
             exchange_cycles=900,
             sync_cycles=100,
             call_seconds=5e-6,
+            host_bytes=0,
             clock_hz=1e9,
             num_tiles=1000,
             peak_tile_bytes=500_000,
