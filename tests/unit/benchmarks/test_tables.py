@@ -16,14 +16,15 @@ from benchmarks.plot import PICTURES, main, parity
 
 ROOT = Path(__file__).parents[3]
 PAGE = (
-    "# Accuracy\n<!-- families -->\nold\n<!-- end -->\nbetween\n<!-- outside -->\n<!-- end -->\n"
+    "# Accuracy\n<!-- families -->\nold\n<!-- end -->\nbetween\n<!-- outside -->\n<!-- end -->\n<!-- sureness -->\n<!-- end -->\n"
     "<!-- rows -->\n<!-- end -->\n<!-- left out -->\n<!-- end -->\nlast\n"
 )
-ALL = ("families", "outside", "rows", "left out")
+ALL = ("families", "outside", "sureness", "rows", "left out")
 
 
 def entry(name: str, ratio: float, **more: Any) -> dict[str, Any]:
     fields = {"id": name, "family": name[:2], "workload": "a < b", "status": "judged", "reason": "", "unit": "s", "verdicts": []}
+    fields |= {"group": MAIN.name, "machine": "c600", "shares": {"matmul": 1.0}}
     return fields | {"measured": 2000.0, "predicted": 2000 * ratio, "ratio": ratio} | more
 
 
@@ -87,6 +88,7 @@ def test_tables_stand_between_their_markers() -> None:
     assert "| AB1 | a < b | 2,200 | 2,000 s | 1.10 | verdict of bs 1 is wrong |" in text
     assert "| YO1 | a < b | 1,800 | 2,000 s | -10.0% | bs 1 fits: right (71%), bs 2 does not fit: wrong |" in text
     assert "| **all** | 1 figures | median error **10.0%** | 90th percentile **10.0%** | | fits or not: 1 of 2 right |" in text
+    assert "| all rows | 4 | " in text
     assert "YO: " not in text
     assert "nobody knows" in text
     assert "| EF1 EF2 | too long |\n| GH1 | no such machine |" in text
