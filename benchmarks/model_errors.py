@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script, this file is in no package
 
-from benchmarks.measured.sureness import calibrations, derive, document, judged, shortfalls, tile_bounds
+from benchmarks.measured.sureness import LEAST_CERTAIN, calibrations, certain, derive, document, judged, shortfalls, tile_bounds
 from tilestep.report.intervals import MODEL_ERRORS
 
 RECORD = Path(__file__).resolve().parent / "results" / "accuracy.json"
@@ -41,7 +41,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{name:48} {group.rows:3} rows, {group.held:4.0%} inside, half-width {group.half_width:5.1%}, "
             f"score {group.score:.3f} (one width for all: {group.score_of_one_width:.3f})"
         )
+    sure = certain(record, errors.tile)
+    print(f"fullest tile: {errors.tile[0]:.2f} to {errors.tile[1]:.2f} of what is said; {sure:.0%} of the verdicts are certain")
     missed = shortfalls(found)
+    if sure < LEAST_CERTAIN:
+        missed.append(f"{sure:.0%} of the verdicts are certain, {LEAST_CERTAIN:.0%} wanted")
     print("\n".join(f"missed: {sentence}" for sentence in missed))
     return 1 if missed else 0
 

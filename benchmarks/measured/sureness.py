@@ -33,6 +33,7 @@ ALL: Final = "all rows"
 # Bars: of the measurements inside, of all rows and of each group; of the median half-width of a group's rows.
 BETWEEN: Final = (0.7, 0.9)
 LEAST_HELD: Final = 0.65
+LEAST_CERTAIN: Final = 0.6  # of the verdicts
 HALF_WIDTHS: Final = {MAIN.name: 0.08, TRAINING.name: 0.12, OUTSIDE.name: 0.25}
 _EDGE: Final = 1e-3
 
@@ -88,11 +89,19 @@ def tile_bounds(record: Mapping[str, Any]) -> tuple[float, float]:
     What failed with a tile that is 90 % full here needs at least 1 / 0.9 of that. Networks in 8-bit floats tell nothing, because nobody
     knows what of them stayed in halves.
     """
-    verdicts = [
-        verdict for row in record["rows"] if row["status"] == "judged" and "fp8" not in row["workload"] for verdict in row["verdicts"]
-    ]
-    ran, failed = ([each["fullness"] for each in verdicts if each["fullness"] and each["measured"] is fits] for fits in (True, False))
+    ran, failed = ([full for full, fits in verdicts(record) if fits is wanted] for wanted in (True, False))
     return min(1.0, 1 / max(ran)), max(1.0, 1 / min(failed))
+
+
+def certain(record: Mapping[str, Any], tile: tuple[float, float]) -> float:
+    """Share of the published verdicts at which no full tile lies between the bounds; the others are 'likely'."""
+    return statistics.fmean(not full * tile[0] <= 1 < full * tile[1] for full, _ in verdicts(record))
+
+
+def verdicts(record: Mapping[str, Any]) -> list[tuple[float, bool]]:
+    """(how full the fullest tile is here, whether it fitted) of each that is judged."""
+    rows = [row for row in record["rows"] if row["status"] == "judged" and "fp8" not in row["workload"]]
+    return [(each["fullness"], each["measured"]) for row in rows for each in row["verdicts"] if each["fullness"]]
 
 
 def left_out(rows: Sequence[Row]) -> dict[str, float]:
