@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.measured.bars import MAIN, OUTSIDE
 from benchmarks.measured.sureness import (
+    ALL,
     LEAST_CERTAIN,
     PRIOR,
     Calibration,
