@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from tilestep import popart
-from tilestep.options import PlanOptions
 from tilestep.popart.session.emulation import EmulationOptions, StagedEmulation, staged_program
 from tilestep.popart.session.plan import Plan, plan_of
 from tilestep.popart.tensors import InputShapeInfo
@@ -126,7 +125,7 @@ def emulated(
     plan, sgd = planned(chain, chosen, on, batches=batches, training=training)
     machine = on.machine()
     assert machine is not None
-    emulation = StagedEmulation(machine, name=name, options=settings or EmulationOptions(plan=PlanOptions()))
+    emulation = StagedEmulation(machine, name=name, options=settings or EmulationOptions())
     emulation.prepare(staged_program(plan, chosen, sgd))
     emulation.weights_from_host()
     emulation.ran(times=calls, name="a step")

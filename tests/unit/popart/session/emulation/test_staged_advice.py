@@ -100,7 +100,7 @@ def test_inputs_that_a_stage_waits_for_are_tensors_of_the_model_and_io_tiles_an_
 
 @pytest.mark.slow
 def test_who_has_io_tiles_is_not_told_to_take_some() -> None:
-    settings = EmulationOptions(plan=PlanOptions(num_io_tiles=32))
+    settings = EmulationOptions(plan=PlanOptions(num_io_tiles=32, fusion="none"))
     assert "numIOTiles" not in str(profile(WIDE, options(), tiles=1472, batches=8, settings=settings)["findings"])
 
 
