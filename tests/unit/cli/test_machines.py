@@ -24,7 +24,7 @@ def test_the_list_has_a_row_for_every_machine(capsys: pytest.CaptureFixture[str]
     out, err = capsys.readouterr()
     rows = {line.split()[0]: line.split() for line in out.splitlines() if line.split()}
     assert set(machine_names()) <= set(rows)
-    assert rows["bow-pod64"][1:] == ["64", "Bow", "1,472", "1.85", "57,408", "22,308", "5,577", "88.0"]
+    assert rows["bow-pod64"][1:] == ["64", "Bow", "1,472", "1.85", "57,408", "22,308", "5,577", "232.8", "101.3"]
     assert "Default: bow-2000" in out
     assert err == ""
 

@@ -189,5 +189,5 @@ def test_on_one_ipu_what_is_computed_again_takes_time_and_no_value_changes() -> 
 
 def test_a_model_that_does_not_fit_on_one_ipu_fits_if_it_computes_again() -> None:
     with pytest.raises(popart.OutOfMemoryException):
-        _trained_on_one_ipu(again=False, tiles=9)
-    _trained_on_one_ipu(again=True, tiles=9)
+        _trained_on_one_ipu(again=False, tiles=10)
+    _trained_on_one_ipu(again=True, tiles=10)
