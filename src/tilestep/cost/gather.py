@@ -158,7 +158,7 @@ def _look_ups(
     uneven = np.maximum(own_rows * slice_bytes - share(rows * columns * DTYPE_BITS[dtype] // 8, ipu) - table_bytes, 0)
     chosen_by = compute + ceil_divide(sent + uneven, ipu.tile.exchange_bytes_per_cycle) + steps
     i = int(np.argmin(np.where(fits, chosen_by, np.inf)))
-    # Tiles with the same part of the table share it in pieces as wide as the exchange of two tiles: createSliceableTensor in poplibs' DynamicSlice.cpp.
+    # Tiles with the same part of the table share it in pieces as wide as the exchange of two tiles (`createSliceableTensor`).
     block_bytes = ceil_div(int(own_rows[i]) * int(own_columns[i]) * DTYPE_BITS[dtype], 8)
     table = Held(tile_bytes=ceil_div(ceil_div(block_bytes, VECTOR_BYTES), int(look_up_parts[i])) * VECTOR_BYTES)
     cost = step_cost(

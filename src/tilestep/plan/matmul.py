@@ -290,9 +290,7 @@ def search(
     rows_split, columns_split = plan.splits[1][1], plan.splits[3][1]
     lies = (
         held(plan.block_elements[0], problem.left, grain=method.in_grain, sharers=columns_split),
-        held(
-            plan.block_elements[1], problem.right, grain=method.in_grain * method.out_grain, sharers=rows_split, weights_of=plan.tiles
-        ),
+        held(plan.block_elements[1], problem.right, grain=method.in_grain * method.out_grain, sharers=rows_split, weights_of=plan.tiles),
     )
     if names is _SWAPPED:
         received, lies = (received[1], received[0]), (lies[1], lies[0])

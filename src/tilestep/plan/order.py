@@ -111,23 +111,7 @@ def smallest_peak(tasks: Tasks, *, enough_bytes: int = 0) -> list[int]:
         if better is None:
             break
         best, peak = better, peak_bytes(tasks, better)
-    late = _late(tasks, best)
-    return late if peak_bytes(tasks, late) <= peak else best
-
-
-def _late(tasks: Tasks, order: Sequence[int]) -> list[int]:
-    """Moves tasks that read no value of others in front of the first task that needs them, so that what they make waits for nobody.
-
-    The kernels that a backward pass reads in reverse are such values. Views make nothing, and move too.
-    """
-    made = {value for task in tasks.tasks for value in task.makes}
-    late = list(order)
-    for number in reversed(order):
-        if tasks.users[number] and made.isdisjoint(tasks.tasks[number].reads):
-            here = late.index(number)
-            there = next(place for place in range(here + 1, len(late)) if late[place] in tasks.users[number])
-            late.insert(there - 1, late.pop(here))
-    return late
+    return best
 
 
 def peak_bytes(tasks: Tasks, order: Iterable[int]) -> int:

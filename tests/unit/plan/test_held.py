@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.unit.cost.machines import BOW, TOY, work
@@ -76,8 +74,14 @@ def test_either_operand_may_be_the_weights() -> None:
 
 
 def test_the_kernel_of_a_convolution_lies_in_grains_too() -> None:
-    shape = {"window": "{size=3x3 pad=1_1x1_1}", "dim_labels": "b01f_01io->b01f"}
-    asked = replace(work("convolution", "f16[4,28,28,128] f16[3,3,128,128]", "f16[4,28,28,128]", **shape), resident=(False, True))
+    asked = work(
+        "convolution",
+        "f16[4,28,28,128] f16[3,3,128,128]",
+        "f16[4,28,28,128]",
+        resident=(False, True),
+        window="{size=3x3 pad=1_1x1_1}",
+        dim_labels="b01f_01io->b01f",
+    )
     _, kernel = plan_convolution(asked, BOW).held
     assert kernel is not None
     assert kernel.tile_bytes % 256 == 0  # groups of 16 x 8 channels

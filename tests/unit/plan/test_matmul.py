@@ -83,7 +83,8 @@ def test_operands_that_stay_are_not_sent_where_one_tile_uses_them() -> None:
 def test_either_operand_may_be_the_weights() -> None:
     problem = dense(40, 500, 2000)
     one, other = matmul_plan(problem, BOW).cost, matmul_plan(problem.swapped, BOW).cost
-    assert replace(one, footprint=None) == replace(other, footprint=None)
+    assert replace(one, footprint=None, held=()) == replace(other, footprint=None, held=())
+    assert one.held == other.held[::-1]
     assert one.footprint is not None
     assert other.footprint is not None
     assert one.footprint == replace(other.footprint, received_bytes=other.footprint.received_bytes[::-1])

@@ -140,24 +140,3 @@ def test_a_chain_of_checkpointed_blocks_holds_one_block_at_a_time() -> None:
     tasks = Tasks(tasks=(*forward, *again, *backward), sizes=tuple(sizes), kept=frozenset({2 * blocks}))
     assert peak_bytes(tasks, range(3 * blocks)) > 8 * blocks
     assert peak_bytes(tasks, smallest_peak(tasks)) <= blocks + 8 + 2
-
-
-def test_a_value_made_of_arguments_waits_for_its_reader() -> None:
-    # Value 0 is a kernel in reverse order, which only the last task reads. Tasks 1 and 2 hold 9 bytes of other values at the worst moment.
-    tasks = Tasks(
-        tasks=(Task(makes=(0,)), Task(makes=(1,)), Task(reads=(1,), makes=(2,)), Task(reads=(0, 2), makes=(3,))),
-        sizes=(1, 4, 5, 6),
-        kept=frozenset((3,)),
-    )
-    order = smallest_peak(tasks)
-    assert order.index(0) == 2
-    assert peak_bytes(tasks, order) == 12
-
-
-def test_waiting_never_makes_the_peak_larger() -> None:
-    for seed in range(300):
-        tasks = drawn(seed)
-        order = smallest_peak(tasks)
-        assert sorted(order) == list(range(STEPS))
-        assert all(order.index(need) < order.index(number) for number in order for need in tasks.needs[number])
-        assert peak_bytes(tasks, order) <= peak_bytes(tasks, range(STEPS))
