@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tilestep.plan.steps import Program
@@ -35,7 +36,7 @@ def in_fewer_calls(key: int, larger: Program, times: int) -> Change:
 
 def _without(script: Script, left_out: set[int], unused: set[int], key: int) -> list[Call]:
     calls: list[Call] = []
-    given: tuple[tuple[int, ...], ...] = ()  # by the last call that stays
+    given: Sequence[Sequence[int]] = ()  # by the last call that stays
     same: dict[int, int] = {}  # by a value that is not made any more
     alive = Counter[int]()  # names of each value that the host program has not forgotten; one more while calls that are left out may come
     asked: set[tuple[type[Call], int]] = set()  # waits and reads of values that have other names

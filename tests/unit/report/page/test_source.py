@@ -18,7 +18,9 @@ from tilestep.report.page.block import Block
 from tilestep.report.page.sections import source as section
 from tilestep.report.page.sections.source import COLUMNS, source
 from tilestep.report.reader import Report
-from tilestep.sim.calls import DISPATCH, PUT, READ, WAIT
+from tilestep.sim.calls import CALL_KINDS
+
+PUT, WAIT, READ, DISPATCH = (CALL_KINDS.index(kind) for kind in ("put", "wait", "read", "dispatch"))
 
 
 def block_of(report: Report) -> Block:
