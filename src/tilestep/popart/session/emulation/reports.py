@@ -9,8 +9,8 @@ from typing import Any, final
 
 from tilestep.errors import RecordingError
 from tilestep.files import writable_directory
-from tilestep.pjrt.running.journal import Begin
 from tilestep.pjrt.running.measurement import Measurement, measurement_of
+from tilestep.pjrt.running.player import Begin
 from tilestep.pjrt.running.program_reports import ProgramReports
 from tilestep.popart.session.emulation.advice_words import operation_of
 from tilestep.popart.session.emulation.calls import Notes, SessionProgram, SessionSystem, ToHost

@@ -81,7 +81,7 @@ class StagedEmulation:
         """Cycles of the machine's clock until all that the session has called is done."""
         play = self._plays.live
         play.play(len(self._notes.calls))
-        return play.journal.mark().cycle - play.start.cycle
+        return play.player.mark().cycle - play.start.cycle
 
     def tile_bytes(self, ipu: int) -> int:
         """Bytes on the fullest tile of an IPU."""

@@ -82,10 +82,10 @@ class Plays:
         """What the session did. Args: whole: whether to count all calls, also those before a reset of the profile."""
         notes, play = self._notes, self._recorded
         play.play(len(notes.calls))
-        journal, begin = play.journal, play.begin(0 if whole else notes.first)
+        player, begin = play.player, play.begin(0 if whole else notes.first)
         counted = notes.calls[0 if whole else notes.first :]
         rules = rules_of(self.program, notes.line, WeightReads(sum(isinstance(call, ToHost) for call in counted), notes.reads_at))
-        found = measurement_of(journal.system, begin, journal.mark(), notes.engine, dict(journal.sources))
+        found = measurement_of(player.system, begin, player.mark(), notes.engine, dict(player.programs.sources))
         return replace(found, profile=replace(found.profile, rules=rules, operation_of=operation_of))
 
     def summary(self) -> str:
