@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -12,32 +12,13 @@ from tilestep import hints
 from tilestep.pjrt.plugin import initialize
 from tilestep.pjrt.programs.beside import MachineBeside, machine_beside
 from tilestep.pjrt.running.player import Begin
-from tilestep.popart.session.emulation.notes import SessionNotes, end_of_equal
+from tilestep.popart.session.emulation.notes import Call, FromHost, Ran, SessionNotes, ToHost, end_of_equal
 from tilestep.popart.session.emulation.said import Said
 from tilestep.popart.session.emulation.spent import OUTSIDE, ByIpu, cycles_between
 from tilestep.popart.session.emulation.staged_program import StagedProgram
-from tilestep.report.advice.finding import Line
 from tilestep.sim import Recurrence, TileUse
 from tilestep.train.offload import is_on_host
 from tilestep.train.untyped import jax as _jax
-
-
-class Ran(NamedTuple):
-    """The session was called."""
-
-    name: str = ""  # of the call
-    forward: bool = False  # the forward part alone
-
-
-class FromHost(NamedTuple):
-    """The host has sent all weights, and the optimiser's state."""
-
-
-class ToHost(NamedTuple):
-    """The host has read all weights, and the optimiser's state."""
-
-
-Call = Ran | FromHost | ToHost
 
 
 @dataclass(kw_only=True)
@@ -46,13 +27,9 @@ class StagedNotes(SessionNotes):
 
     Attributes:
         program: what it runs; None before it is prepared.
-        calls: in order.
-        line: of the user's program that prepared it; None if that is unknown.
     """
 
     program: StagedProgram | None = None
-    calls: list[Call] = field(default_factory=list[Call])
-    line: Line | None = None
 
 
 class Spent(NamedTuple):

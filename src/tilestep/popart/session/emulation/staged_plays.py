@@ -12,10 +12,11 @@ from tilestep.pjrt.running.measurement import Measurement, measurement_of
 from tilestep.popart.exceptions import popart_runtime_error
 from tilestep.popart.session.emulation import reports
 from tilestep.popart.session.emulation.advice_words import operation_of
+from tilestep.popart.session.emulation.notes import Ran, ToHost
 from tilestep.popart.session.emulation.out_of_memory import out_of_memory
 from tilestep.popart.session.emulation.spent import no_run
 from tilestep.popart.session.emulation.staged_advice import rules_of
-from tilestep.popart.session.emulation.staged_calls import Ran, Spent, StagedNotes, StagedPlay, ToHost
+from tilestep.popart.session.emulation.staged_calls import Spent, StagedNotes, StagedPlay
 from tilestep.popart.session.emulation.staged_memory import require_fits, way_out_of_stash
 from tilestep.popart.session.emulation.staged_program import StagedProgram
 from tilestep.popart.session.emulation.staged_table import told
