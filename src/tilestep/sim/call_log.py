@@ -8,13 +8,13 @@ from typing import Final, Generic, TypeVar, final
 
 from tilestep.hints import EffectiveBatch
 from tilestep.sim import calls as made
-from tilestep.sim.calls import BEGIN, EARLIER, KINDS, NONE, Call, Calls, Dispatch, HostLine, LogPosition, Moment
+from tilestep.sim.calls import BEGIN, CALL_KINDS, EARLIER, NONE, Call, Calls, Dispatch, HostLine, LogPosition, Moment
 
 MAX_NUMBERS: Final = 8_000_000  # that a log keeps: a million calls, 64 MB
 MAX_PARTS: Final = 2_000_000  # dispatches times their IPUs: a minute of replay
 _CHUNK: Final = 32_768  # calls that wait to become numbers
 
-_NUMBERS: Final = {kind: number for number, kind in enumerate(KINDS)}
+_NUMBERS: Final = {kind: number for number, kind in enumerate(CALL_KINDS.values())}
 T = TypeVar("T", bound=Hashable)
 
 

@@ -7,16 +7,14 @@ program that goes round uses values of the same age at each turn, so that the nu
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple, final
+from typing import Final, NamedTuple, final
 
 from tilestep.hints import EffectiveBatch
 from tilestep.plan.steps import Counts
 from tilestep.sim.trace import Task
 
-CallKind = Literal["put", "copy", "wait", "read", "forget", "dispatch", "accumulated", "moment"]
-CALL_KINDS: Final[tuple[CallKind, ...]] = ("put", "copy", "wait", "read", "forget", "dispatch", "accumulated", "moment")
 NONE: Final = -1
 EARLIER: Final = -2  # less the cycle of a moment before the first call
 
@@ -110,7 +108,16 @@ class LogPosition(NamedTuple):
 BEGIN: Final = LogPosition(0, 0, 0)
 
 Call = Put | Copy | Wait | Read | Forget | Dispatch | Accumulated | MomentCall
-KINDS: Final[tuple[type[Call], ...]] = (Put, Copy, Wait, Read, Forget, Dispatch, Accumulated, MomentCall)  # in the order of CALL_KINDS
+CALL_KINDS: Final[Mapping[str, type[Call]]] = {  # in the order of their numbers
+    "put": Put,
+    "copy": Copy,
+    "wait": Wait,
+    "read": Read,
+    "forget": Forget,
+    "dispatch": Dispatch,
+    "accumulated": Accumulated,
+    "moment": MomentCall,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +125,7 @@ class Calls:
     """The calls of a recording, in order.
 
     Attributes:
-        kinds: index into CALL_KINDS of each.
+        kinds: numbers of their CALL_KINDS.
         numbers: of all calls, one after the other.
         latest: the value that had been made last before the first call.
         groups: names of program groups, by their numbers.

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tilestep.plan.steps import Program
-from tilestep.record.edits.script import Change, Script, used
-from tilestep.sim.calls import Call, Copy, Dispatch, Forget, Put, Read, Wait
+from tilestep.record.edits.script import Change, Script, used, using
+from tilestep.sim.calls import Call, Dispatch, Forget, Put, Read, Wait
 
 
 def in_fewer_calls(key: int, larger: Program, times: int) -> Change:
@@ -41,9 +41,6 @@ def _without(script: Script, left_out: set[int], unused: set[int], key: int) -> 
     alive = Counter[int]()  # names of each value that the host program has not forgotten; one more while calls that are left out may come
     asked: set[tuple[type[Call], int]] = set()  # waits and reads of values that have other names
 
-    def now(value: int) -> int:
-        return same.get(value, value)
-
     def forget(value: int) -> None:
         alive[value] -= 1
         if alive[value] <= 0:
@@ -57,7 +54,7 @@ def _without(script: Script, left_out: set[int], unused: set[int], key: int) -> 
                     same.update(zip(row, kept, strict=True))
                     alive.update(kept)
             case Dispatch():
-                calls.append(call._replace(arguments=tuple(tuple(map(now, row)) for row in call.arguments)))
+                calls.append(using(call, same))
                 if call.key == key and call.group is None:
                     for value in (value for row in given for value in row):
                         forget(value)
@@ -65,10 +62,8 @@ def _without(script: Script, left_out: set[int], unused: set[int], key: int) -> 
                     alive.update(value for row in (*given, *given) for value in row)
             case Put() if call.value in unused:
                 pass
-            case Copy():
-                calls.append(call._replace(source=now(call.source)))
             case Wait() | Read():
-                asking = call._replace(value=now(call.value))
+                asking = call._replace(value=same.get(call.value, call.value))
                 if asking.value not in alive:
                     calls.append(asking)
                 elif (type(call), asking.value) not in asked:
@@ -77,7 +72,7 @@ def _without(script: Script, left_out: set[int], unused: set[int], key: int) -> 
             case Forget() if call.value in unused:
                 pass
             case Forget():
-                forget(now(call.value))
+                forget(same.get(call.value, call.value))
             case _:
-                calls.append(call)
+                calls.append(using(call, same))
     return calls

@@ -9,12 +9,12 @@ from typing import Any, Final, cast
 import numpy as np
 
 from tilestep.errors import RecordingError
+from tilestep.record.schema import CALLS
 from tilestep.record.tables import Tables, json_text
 from tilestep.report.overview import files_of, relative_files
 from tilestep.report.page.block import Block, columns_of
 from tilestep.report.reader import OnTileExecute, Report
 from tilestep.report.reader.totals import leaf_totals, program_total
-from tilestep.sim.calls import CALL_KINDS
 from tilestep.sim.trace import EventKind
 
 MOST_TEXT: Final = 2_000_000  # characters of source code in a page
@@ -40,7 +40,7 @@ COLUMNS: Final = (
 )
 _STEPS, _EXECUTIONS, _CYCLES = (COLUMNS.index(name) for name in ("steps", "executions", "cycles"))
 _FLOPS, _EXCHANGE_BYTES, _TILE_BYTES, _CALLS = (COLUMNS.index(name) for name in ("flops", "exchange_bytes", "tile_bytes", "dispatches"))
-_CALL_KINDS: Final = tuple(map(CALL_KINDS.index, ("dispatch", "wait", "read")))
+_CALL_KINDS: Final = tuple(map(CALLS.index, ("dispatch", "wait", "read")))
 _DISPATCH: Final = _CALL_KINDS[0]
 _MOVED: Final = COLUMNS.index("moved")
 _MOVES: Final[tuple[EventKind, ...]] = ("save", "load", "stream-in", "stream-out")  # by the run of a program, beside its steps
