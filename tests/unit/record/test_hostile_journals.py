@@ -23,7 +23,7 @@ from tilestep.record.schema import TABLES, TEXTS
 from tilestep.record.whole import with_all_events
 from tilestep.report.advice.host_lines import host_lines
 from tilestep.sim import call_log
-from tilestep.sim.calls import Forget, Wait
+from tilestep.sim.calls import Dispatch, Forget, Put, Read, Wait
 from tilestep.sim.system import System
 
 CHANGES = 150
@@ -165,6 +165,8 @@ def test_notes_of_calls_come_back(recording: Tables) -> None:
     history = history_of(with_notes(recording, [1] * calls, [["train.py", 7]]))
     assert list(history.calls.notes) == [1] * calls
     assert history.calls.lines == (("train.py", 7),)
+    assert {call.line for call in history.calls if isinstance(call, Dispatch | Read | Wait)} == {("train.py", 7)}
+    assert {call.contents for call in history.calls if isinstance(call, Put)} <= {1}
     assert len(history_of(recording).calls.notes) == 0
 
 
