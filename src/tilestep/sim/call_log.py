@@ -8,7 +8,7 @@ from typing import Final, Generic, TypeVar, final
 
 from tilestep.hints import EffectiveBatch
 from tilestep.sim import calls as made
-from tilestep.sim.calls import BEGIN, CALL_KINDS, EARLIER, NONE, Call, Calls, Dispatch, HostLine, LogPosition, Moment
+from tilestep.sim.calls import BEGIN, CALL_KINDS, EARLIER, NONE, Call, CallNames, Calls, Dispatch, HostLine, LogPosition, Moment
 
 MAX_NUMBERS: Final = 8_000_000  # that a log keeps: a million calls, 64 MB
 MAX_PARTS: Final = 2_000_000  # dispatches times their IPUs: a minute of replay
@@ -72,12 +72,14 @@ class CallLog:
         return Calls(
             kinds=self._kinds[start.call :],
             numbers=self._numbers[start.number :],
-            latest=start.latest,
-            groups=tuple(self._groups.items),
-            ipus=tuple(self._ipus.items),
-            batches=tuple(self._batches.items),
-            tasks=tuple(self._tasks.items),
-            complete=self._complete,
+            names=CallNames(
+                latest=start.latest,
+                groups=tuple(self._groups.items),
+                ipus=tuple(self._ipus.items),
+                batches=tuple(self._batches.items),
+                tasks=tuple(self._tasks.items),
+                complete=self._complete,
+            ),
             notes=self._notes[start.call :],
             lines=tuple(self._lines.items),
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 
 from tilestep.hints import EffectiveBatch
@@ -121,18 +121,34 @@ CALL_KINDS: Final[Mapping[str, type[Call]]] = {  # in the order of their numbers
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calls:
-    """The calls of a recording, in order.
+class CallNames:
+    """What numbers of calls stand for.
 
     Attributes:
-        kinds: numbers of their CALL_KINDS.
-        numbers: of all calls, one after the other.
         latest: the value that had been made last before the first call.
         groups: names of program groups, by their numbers.
         ipus: the IPUs of dispatches, by their numbers.
         batches: batches of updates, by their numbers.
         tasks: kinds of a pipeline's tasks, by their numbers.
         complete: whether no call is missing at the end.
+    """
+
+    latest: int
+    groups: tuple[str, ...]
+    ipus: tuple[tuple[int, ...], ...]
+    batches: tuple[EffectiveBatch, ...]
+    tasks: tuple[str, ...]
+    complete: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calls:
+    """The calls of a recording, in order.
+
+    Attributes:
+        kinds: numbers of their CALL_KINDS.
+        numbers: of all calls, one after the other.
+        names: what these stand for.
         notes: of each call; empty if none were kept. Of a dispatch, a wait and a read the number of the host program's line, from 1; of a
             put a number that is equal for equal bytes; 0: unknown.
         lines: of the host program, by their numbers less 1.
@@ -140,14 +156,9 @@ class Calls:
 
     kinds: array[int]
     numbers: array[int]
-    latest: int = 0
-    groups: tuple[str, ...] = ()
-    ipus: tuple[tuple[int, ...], ...] = ()
-    batches: tuple[EffectiveBatch, ...] = ()
-    tasks: tuple[str, ...] = ()
-    complete: bool = True
-    notes: array[int] = field(default_factory=lambda: array("i"))
-    lines: tuple[HostLine, ...] = ()
+    names: CallNames
+    notes: array[int]
+    lines: tuple[HostLine, ...]
 
     def __len__(self) -> int:
         return len(self.kinds)
@@ -168,7 +179,7 @@ class _Reader:
         self._calls = calls
         self._numbers = calls.numbers
         self._position = 0
-        self._latest = calls.latest
+        self._latest = calls.names.latest
 
     def calls(self) -> Iterator[Call]:
         notes = self._calls.notes
@@ -197,7 +208,7 @@ class _Reader:
                 return self._dispatch(self._line(note))
             case 6:
                 batch, steps = self._take(2)
-                return Accumulated(self._calls.batches[batch], steps)
+                return Accumulated(self._calls.names.batches[batch], steps)
             case 7:
                 return MomentCall(self._take(1)[0])
             case _:
@@ -206,7 +217,7 @@ class _Reader:
     def _dispatch(self, line: HostLine | None) -> Dispatch:
         latest = self._latest
         key, ipus, group, entry, stage, task, microbatch = self._take(7)
-        devices = self._calls.ipus[ipus]
+        devices = self._calls.names.ipus[ipus]
         arguments, results = (self._rows(len(devices)) for _ in range(2))
         for row in results:
             if row:
@@ -222,7 +233,7 @@ class _Reader:
             results=tuple(tuple(latest + value for value in row) for row in results),
             counts=tuple(counts),
             group=self._group(group, entry),
-            task=None if task == NONE else Task(stage, self._calls.tasks[task], microbatch),
+            task=None if task == NONE else Task(stage, self._calls.names.tasks[task], microbatch),
             line=line,
         )
 
@@ -231,7 +242,7 @@ class _Reader:
         return [self._take(width) for _ in range(count)]
 
     def _group(self, group: int, entry: int) -> tuple[str, int] | None:
-        return None if group == NONE else (self._calls.groups[group], entry)
+        return None if group == NONE else (self._calls.names.groups[group], entry)
 
     def _line(self, note: int) -> HostLine | None:
         lines = self._calls.lines

@@ -138,10 +138,10 @@ def test_a_log_beyond_its_bound_says_that_it_is_cut(monkeypatch: pytest.MonkeyPa
     for value in range(10):
         log.add(Wait(value))
         log.add(Forget(value))
-    assert log.calls().complete
+    assert log.calls().names.complete
     log.add(Wait(1))
     calls = log.calls()
-    assert not calls.complete
+    assert not calls.names.complete
     assert len(calls) == 20
 
 
