@@ -103,8 +103,8 @@ def _four_programs(machine: MachineSpec) -> Timeline:
     """Rounds of programs that form one partition. Their code is there already."""
     initialize()
     beside = machine_beside(machine, PlanOptions())
-    journal = beside.journal()
-    journal.system.record = True
+    player = beside.player()
+    player.system.record = True
     programs = [_program(count) for count in MATMULS]
     given = jnp.zeros((1024, 1024), jnp.float32)
 
@@ -112,12 +112,12 @@ def _four_programs(machine: MachineSpec) -> Timeline:
         with hints.program_group("four programs"):
             return [program(jax.device_put(given, device)) for device, program in zip(beside.devices, programs, strict=True)]
 
-    with beside.running(journal):
+    with beside.running(player):
         jax.block_until_ready(one_round())  # their code comes once
-        begin = journal.mark()
+        begin = player.mark()
         for _ in range(ROUNDS):
             one_round()
-    return timeline(journal.system.trace_between(begin, journal.mark()).events, machine)
+    return timeline(player.system.trace_between(begin, player.mark()).events, machine)
 
 
 def _program(matmuls: int) -> Any:

@@ -20,11 +20,11 @@ def _own(values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> float:
 
 
 def _beside(machine: MachineBeside) -> int:
-    journal = machine.journal()
-    with machine.running(journal):
+    player = machine.player()
+    with machine.running(player):
         x = jax.device_put(np.ones((64, 64), np.float32), machine.devices[1])
         jax.jit(lambda x: x @ x)(x).block_until_ready()
-    return journal.mark().cycle
+    return player.mark().cycle
 
 
 def _profiled(machine: MachineBeside | None) -> tuple[Profile, float]:
@@ -52,7 +52,7 @@ def test_neither_notices_the_other() -> None:
 
 def test_values_of_a_machine_beside_do_not_slow_the_process_to_wrong_answers() -> None:
     machine = machine_beside(load_machine("m2000"), PlanOptions())
-    with machine.running(machine.journal()):
+    with machine.running(machine.player()):
         held = jax.device_put(np.ones((4, 4), np.float32), machine.devices[0])
         assert _own(np.full((8, 8), 0.5, np.float32)) > 60
     assert held.shape == (4, 4)

@@ -98,7 +98,7 @@ with jax.profiler.trace(folder := folder()):
 assert planes(folder) == {}
 from tilestep.pjrt.table.client import started_client
 client = started_client()  # JAX starts every platform
-assert client is not None and not client.in_use and not client.journal.system.record
+assert client is not None and not client.in_use and not client.player.system.record
 """)
 
 

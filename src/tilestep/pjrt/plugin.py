@@ -41,7 +41,7 @@ def initialize() -> None:
     for module in _ENTRY_POINTS:
         importlib.import_module(f"tilestep.pjrt.{module}")
     from tilestep.pjrt.programs import callbacks
-    from tilestep.pjrt.running.journal import FORGOTTEN
+    from tilestep.pjrt.running.player import FORGOTTEN
     from tilestep.pjrt.running.profiler import ProfilerSession
     from tilestep.pjrt.table.buffer import on_host
     from tilestep.pjrt.table.client import the_client
@@ -105,7 +105,7 @@ def _add_emulated(builder: Builder) -> None:
 
     client = started_client()
     if client is not None and client.in_use:
-        measured(client.journal, client.journal.origin).add_to(builder, journal=False, hlo=False, lines=True)
+        measured(client.player, client.player.origin).add_to(builder, journal=False, hlo=False, lines=True)
 
 
 def _write_report() -> None:
@@ -125,7 +125,7 @@ def _write_report() -> None:
     engine = client.settings.engine
     if engine.directory is None or not engine.execution_profile:
         return
-    measurement = measured(client.journal, client.journal.origin)
+    measurement = measured(client.player, client.player.origin)
     recording = None
     try:
         recording = measurement.recording(lines=engine.debug_info, hlo=engine.serialized_graph, memory=engine.graph_profile)

@@ -20,23 +20,11 @@ from tilestep.record.tables import json_text
 from tilestep.record.texts import from_json
 from tilestep.sim import snapshot as snapshots
 from tilestep.sim.call_log import MAX_NUMBERS
-from tilestep.sim.calls import Calls, HostLine
+from tilestep.sim.calls import CallNames, Calls, HostLine
 from tilestep.sim.snapshot import Snapshot
 
 T = TypeVar("T")
 _SNAPSHOT_CLASSES = typed_json.classes_of(snapshots)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CallNames:
-    """What numbers of calls stand for: the fields of `sim.calls.Calls` beside its columns."""
-
-    latest: int
-    groups: tuple[str, ...]
-    ipus: tuple[tuple[int, ...], ...]
-    batches: tuple[EffectiveBatch, ...]
-    tasks: tuple[str, ...]
-    complete: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,15 +48,7 @@ def put_history(builder: Builder, history: History, *, lines: bool = True) -> No
     if lines and any(calls.notes):
         builder.extend("call_notes", note=np.frombuffer(calls.notes, np.intc).astype(np.int64))
         builder.put_json("call_lines", calls.lines)
-    names = CallNames(
-        latest=calls.latest,
-        groups=calls.groups,
-        ipus=calls.ipus,
-        batches=calls.batches,
-        tasks=calls.tasks,
-        complete=calls.complete,
-    )
-    builder.put_text("call_names", typed_json.dump(names))
+    builder.put_text("call_names", typed_json.dump(calls.names))
     builder.put_text("snapshot", typed_json.dump(history.snapshot))
 
 
@@ -91,12 +71,7 @@ def calls_of(tables: Tables) -> Calls:
     return Calls(
         kinds=array("B", tables.column("calls", "call").tobytes()),
         numbers=array("q", tables.column("numbers", "number").tobytes()),
-        latest=names.latest,
-        groups=names.groups,
-        ipus=names.ipus,
-        batches=names.batches,
-        tasks=names.tasks,
-        complete=names.complete,
+        names=names,
         notes=_notes(tables),
         lines=_lines(tables),
     )

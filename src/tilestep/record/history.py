@@ -32,7 +32,7 @@ class History:
     @property
     def complete(self) -> bool:
         """Whether no call is missing at the end."""
-        return self.calls.complete
+        return self.calls.names.complete
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from tilestep.errors import RecordingError
 from tilestep.machine.spec import MachineSpec
 from tilestep.messages import plain
-from tilestep.plan.steps import Counts, Program
+from tilestep.plan.steps import Program
 from tilestep.record.history import History
 from tilestep.sim import calls as made
 from tilestep.sim.call_log import MAX_PARTS
@@ -80,15 +80,15 @@ def play(system: System, calls: Iterable[Call], programs: Mapping[int, Program])
     parts = 0
     for call in calls:
         match call:
-            case made.Put(value, ipu, size_bytes, on_host, since):
+            case made.Put(value, ipu, size_bytes, on_host, since, contents):
                 moment = moments[since] if isinstance(since, int) else since
-                system.put(value, ipu=ipu, size_bytes=size_bytes, on_host=on_host, since=moment)
+                system.put(value, ipu=ipu, size_bytes=size_bytes, on_host=on_host, since=moment, contents=contents)
             case made.Copy(source, target, ipu, on_host, group):
                 system.copy(source, target, ipu=ipu, on_host=on_host, group=group)
-            case made.Wait(value):
-                system.wait(value)
-            case made.Read(value):
-                system.read(value)
+            case made.Wait(value, line):
+                system.wait(value, line)
+            case made.Read(value, line):
+                system.read(value, line)
             case made.Forget(value):
                 system.forget(value)
             case made.Dispatch():
@@ -104,9 +104,10 @@ def play(system: System, calls: Iterable[Call], programs: Mapping[int, Program])
                     ipus=call.ipus,
                     arguments=call.arguments,
                     results=call.results,
-                    counts=[Counts(times={(site, arm): times for site, arm, times in counted}) for counted in call.counts],
+                    counts=call.counts,
                     group=call.group,
                     task=call.task,
+                    line=call.line,
                 )
             case made.Accumulated(batch, steps):
                 system.accumulated(batch, steps)

@@ -67,7 +67,7 @@ EVENT_KINDS: Final[tuple[str, ...]] = (
     "transfer",  # a link or memory is busy
 )
 CATEGORIES: Final = ("temporary", "resident", "constant", "argument", "result")  # of lives
-CALLS: Final = CALL_KINDS  # of the journal, by their numbers
+CALLS: Final = tuple(CALL_KINDS)  # of the journal, by their numbers
 
 MOST_ROWS: Final[Mapping[str, int]] = MappingProxyType(  # of tables whose rows readers make objects of
     {"frames": 1_000_000, "programs": 100_000, "lanes": 100_000, "runs": 1_000_000, "processes": 100_000, "threads": 100_000}

@@ -1,23 +1,21 @@
-"""The calls on a simulated system, kept so that they can be made again: on the same machine with equal times, or on another.
+"""The calls on a simulated system: what a journal notes, a recording keeps and a replay makes again, on the same machine or on another.
 
-A call is its kind and some whole numbers. Values are counted backwards from the value that was made last, because a program that goes
-round uses values of the same age at each turn, so that the numbers repeat.
+A recording keeps a call as its kind and some whole numbers. Values are counted backwards from the value that was made last, because a
+program that goes round uses values of the same age at each turn, so that the numbers repeat.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple, final
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, final
 
 from tilestep.hints import EffectiveBatch
+from tilestep.plan.steps import Counts
 from tilestep.sim.trace import Task
 
-CallKind = Literal["put", "copy", "wait", "read", "forget", "dispatch", "accumulated", "moment"]
-CALL_KINDS: Final[tuple[CallKind, ...]] = ("put", "copy", "wait", "read", "forget", "dispatch", "accumulated", "moment")
 NONE: Final = -1
-PUT, COPY, WAIT, READ, FORGET, DISPATCH, ACCUMULATED, MOMENT = range(len(CALL_KINDS))
 EARLIER: Final = -2  # less the cycle of a moment before the first call
 
 
@@ -33,17 +31,18 @@ class Moment(NamedTuple):
 
 
 class Put(NamedTuple):
-    """`System.put`."""
+    """A host array becomes a value."""
 
     value: int
     ipu: int
     size_bytes: int
     on_host: bool
-    since: int | Moment | None  # number of the moment; the moment itself if it was before the first call
+    since: int | Moment | None = None  # number of the moment; the moment itself if it was before the first call
+    contents: int = 0  # equal for equal bytes; 0: unknown
 
 
 class Copy(NamedTuple):
-    """`System.copy`."""
+    """A value is copied to another IPU or memory."""
 
     source: int
     target: int
@@ -53,44 +52,47 @@ class Copy(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """`System.wait`."""
+    """The host waits for a value."""
 
     value: int
+    line: HostLine | None = None
 
 
 class Read(NamedTuple):
-    """`System.read`."""
+    """The host reads a value."""
 
     value: int
+    line: HostLine | None = None
 
 
 class Forget(NamedTuple):
-    """`System.forget`."""
+    """A value is gone."""
 
     value: int
 
 
 class Dispatch(NamedTuple):
-    """`System.dispatch`. Arguments, results and counts are by device position."""
+    """A program starts. Arguments, results and counts are by device position."""
 
     key: int
     ipus: tuple[int, ...]
-    arguments: tuple[tuple[int, ...], ...]
-    results: tuple[tuple[int, ...], ...]
-    counts: tuple[tuple[tuple[int, int, int], ...], ...]  # (site, arm, times)
+    arguments: Sequence[Sequence[int]]
+    results: Sequence[Sequence[int]]
+    counts: Sequence[Counts]
     group: tuple[str, int] | None
     task: Task | None
+    line: HostLine | None = None
 
 
 class Accumulated(NamedTuple):
-    """`System.accumulated`."""
+    """A loop that accumulates gradients has done some steps."""
 
     batch: EffectiveBatch
     steps: int
 
 
 class MomentCall(NamedTuple):
-    """`System.moment`."""
+    """A moment at which an upload may begin."""
 
     number: int
 
@@ -105,8 +107,38 @@ class LogPosition(NamedTuple):
 
 BEGIN: Final = LogPosition(0, 0, 0)
 
-RawCall = tuple[Any, ...]  # the kind of a call, and its arguments
 Call = Put | Copy | Wait | Read | Forget | Dispatch | Accumulated | MomentCall
+CALL_KINDS: Final[Mapping[str, type[Call]]] = {  # in the order of their numbers
+    "put": Put,
+    "copy": Copy,
+    "wait": Wait,
+    "read": Read,
+    "forget": Forget,
+    "dispatch": Dispatch,
+    "accumulated": Accumulated,
+    "moment": MomentCall,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallNames:
+    """What numbers of calls stand for.
+
+    Attributes:
+        latest: the value that had been made last before the first call.
+        groups: names of program groups, by their numbers.
+        ipus: the IPUs of dispatches, by their numbers.
+        batches: batches of updates, by their numbers.
+        tasks: kinds of a pipeline's tasks, by their numbers.
+        complete: whether no call is missing at the end.
+    """
+
+    latest: int
+    groups: tuple[str, ...]
+    ipus: tuple[tuple[int, ...], ...]
+    batches: tuple[EffectiveBatch, ...]
+    tasks: tuple[str, ...]
+    complete: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,14 +146,9 @@ class Calls:
     """The calls of a recording, in order.
 
     Attributes:
-        kinds: index into CALL_KINDS of each.
+        kinds: numbers of their CALL_KINDS.
         numbers: of all calls, one after the other.
-        latest: the value that had been made last before the first call.
-        groups: names of program groups, by their numbers.
-        ipus: the IPUs of dispatches, by their numbers.
-        batches: batches of updates, by their numbers.
-        tasks: kinds of a pipeline's tasks, by their numbers.
-        complete: whether no call is missing at the end.
+        names: what these stand for.
         notes: of each call; empty if none were kept. Of a dispatch, a wait and a read the number of the host program's line, from 1; of a
             put a number that is equal for equal bytes; 0: unknown.
         lines: of the host program, by their numbers less 1.
@@ -129,14 +156,9 @@ class Calls:
 
     kinds: array[int]
     numbers: array[int]
-    latest: int = 0
-    groups: tuple[str, ...] = ()
-    ipus: tuple[tuple[int, ...], ...] = ()
-    batches: tuple[EffectiveBatch, ...] = ()
-    tasks: tuple[str, ...] = ()
-    complete: bool = True
-    notes: array[int] = field(default_factory=lambda: array("i"))
-    lines: tuple[HostLine, ...] = ()
+    names: CallNames
+    notes: array[int]
+    lines: tuple[HostLine, ...]
 
     def __len__(self) -> int:
         return len(self.kinds)
@@ -157,52 +179,53 @@ class _Reader:
         self._calls = calls
         self._numbers = calls.numbers
         self._position = 0
-        self._latest = calls.latest
+        self._latest = calls.names.latest
 
     def calls(self) -> Iterator[Call]:
-        for kind in self._calls.kinds:
-            yield self._call(kind)
+        notes = self._calls.notes
+        for index, kind in enumerate(self._calls.kinds):
+            yield self._call(kind, notes[index] if notes else 0)
 
-    def _call(self, kind: int) -> Call:
+    def _call(self, kind: int, note: int) -> Call:
         latest = self._latest
         match kind:
             case 0:
                 value, ipu, size_bytes, on_host, since = self._take(5)
                 self._latest = latest + value
                 begin = None if since == NONE else since if since >= 0 else Moment(NONE, EARLIER - since)
-                return Put(self._latest, ipu, size_bytes, bool(on_host), begin)
+                return Put(self._latest, ipu, size_bytes, bool(on_host), begin, note)
             case 1:
                 source, target, ipu, on_host, group, entry = self._take(6)
                 self._latest = max(latest, latest + target)
                 return Copy(latest + source, latest + target, ipu, bool(on_host), self._group(group, entry))
             case 2:
-                return Wait(latest + self._take(1)[0])
+                return Wait(latest + self._take(1)[0], self._line(note))
             case 3:
-                return Read(latest + self._take(1)[0])
+                return Read(latest + self._take(1)[0], self._line(note))
             case 4:
                 return Forget(latest + self._take(1)[0])
             case 5:
-                return self._dispatch()
+                return self._dispatch(self._line(note))
             case 6:
                 batch, steps = self._take(2)
-                return Accumulated(self._calls.batches[batch], steps)
+                return Accumulated(self._calls.names.batches[batch], steps)
             case 7:
                 return MomentCall(self._take(1)[0])
             case _:
                 raise ValueError(f"a call has kind {kind}: the kinds are 0 to {len(CALL_KINDS) - 1}")
 
-    def _dispatch(self) -> Dispatch:
+    def _dispatch(self, line: HostLine | None) -> Dispatch:
         latest = self._latest
         key, ipus, group, entry, stage, task, microbatch = self._take(7)
-        devices = self._calls.ipus[ipus]
+        devices = self._calls.names.ipus[ipus]
         arguments, results = (self._rows(len(devices)) for _ in range(2))
         for row in results:
             if row:
                 self._latest = max(self._latest, latest + row[-1])
-        counts: list[tuple[tuple[int, int, int], ...]] = []
+        counts: list[Counts] = []
         for _ in range(self._take(1)[0]):
             flat = self._take(3 * self._take(1)[0])
-            counts.append(tuple(zip(flat[::3], flat[1::3], flat[2::3], strict=True)))
+            counts.append(Counts(times={(site, arm): times for site, arm, times in zip(flat[::3], flat[1::3], flat[2::3], strict=True)}))
         return Dispatch(
             key=key,
             ipus=devices,
@@ -210,7 +233,8 @@ class _Reader:
             results=tuple(tuple(latest + value for value in row) for row in results),
             counts=tuple(counts),
             group=self._group(group, entry),
-            task=None if task == NONE else Task(stage, self._calls.tasks[task], microbatch),
+            task=None if task == NONE else Task(stage, self._calls.names.tasks[task], microbatch),
+            line=line,
         )
 
     def _rows(self, count: int) -> list[array[int]]:
@@ -218,7 +242,11 @@ class _Reader:
         return [self._take(width) for _ in range(count)]
 
     def _group(self, group: int, entry: int) -> tuple[str, int] | None:
-        return None if group == NONE else (self._calls.groups[group], entry)
+        return None if group == NONE else (self._calls.names.groups[group], entry)
+
+    def _line(self, note: int) -> HostLine | None:
+        lines = self._calls.lines
+        return lines[note - 1] if 0 < note <= len(lines) else None
 
     def _take(self, count: int) -> array[int]:
         start, self._position = self._position, self._position + count

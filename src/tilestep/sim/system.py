@@ -15,9 +15,7 @@ from tilestep.machine.topology import machine_of
 from tilestep.plan.steps import Counts, Program
 from tilestep.sim.body import NO_CALLS
 from tilestep.sim.call_log import CallLog
-from tilestep.sim.calls import ACCUMULATED, COPY, FORGET, MOMENT, PUT, READ, Moment
-from tilestep.sim.calls import DISPATCH as CALL_DISPATCH
-from tilestep.sim.calls import WAIT as CALL_WAIT
+from tilestep.sim.calls import Accumulated, Copy, Dispatch, Forget, HostLine, Moment, MomentCall, Put, Read, Wait
 from tilestep.sim.causes import note_dispatch, note_wait
 from tilestep.sim.downloads import Downloads
 from tilestep.sim.execute import Execution
@@ -241,17 +239,17 @@ class System:
         """
         self._accumulated[batch] = self._accumulated.get(batch, 0) + steps
         if self._log is not None:
-            self._log.add((ACCUMULATED, batch, steps))
+            self._log.add(Accumulated(batch, steps))
 
     def moment(self) -> Moment:
         """This moment of the host's program, for `put`. Takes no time."""
         moment = Moment(self._moments, self._host)
         self._moments += 1
         if self._log is not None:
-            self._log.add((MOMENT, moment.number))
+            self._log.add(MomentCall(moment.number))
         return moment
 
-    def put(self, value: int, *, ipu: int, size_bytes: int, on_host: bool, since: Moment | None = None) -> None:
+    def put(self, value: int, *, ipu: int, size_bytes: int, on_host: bool, since: Moment | None = None, contents: int = 0) -> None:
         """Makes a host array a value. It stays in the host's memory until a program streams it in.
 
         Args:
@@ -260,6 +258,7 @@ class System:
             size_bytes: of the array.
             on_host: whether it stays off the chip (pinned_host). Then it goes to streaming memory at once, if the machine has that.
             since: the moment from which the host has had it; None: now.
+            contents: number of its bytes, for recordings: equal for equal bytes; 0: unknown.
 
         Raises:
             ValueError: for a value that exists, an IPU that does not, a negative size, or a moment in the future.
@@ -277,7 +276,7 @@ class System:
         if on_host and self._builder.in_memory:
             self._execution.to_memory(new, state.machine, begin)
         if self._log is not None:
-            self._log.add((PUT, value, ipu, size_bytes, on_host, since))
+            self._log.add(Put(value, ipu, size_bytes, on_host, since, contents))
 
     def copy(self, source: int, target: int, *, ipu: int, on_host: bool, group: tuple[str, int] | None = None) -> None:
         """Makes `target` a copy of `source` for another IPU or memory, by way of the host's memory.
@@ -304,7 +303,7 @@ class System:
         value.use()
         made = Value(state.index, value.size_bytes, ready=0, epoch=0, host_ready=0, made_by=value.made_by)
         if self._log is not None:
-            self._log.add((COPY, source, target, ipu, on_host, group))
+            self._log.add(Copy(source, target, ipu, on_host, group))
         if group is not None and origin.partition is not None and origin.partition is self._partitions.get(group[0]):
             self._lockstep.open(origin.partition, group[1])
         if not to_memory and self._lockstep.knows(value, origin):
@@ -321,8 +320,12 @@ class System:
         if to_memory:
             self._execution.to_memory(made, state.machine, made.host_ready)
 
-    def wait(self, value: int) -> None:
+    def wait(self, value: int, line: HostLine | None = None) -> None:
         """Makes the host wait until `value` is available.
+
+        Args:
+            value: to wait for.
+            line: of the host program, for recordings.
 
         Raises:
             ValueError: for an unknown value.
@@ -331,11 +334,15 @@ class System:
         found.use()
         self._lockstep.flush()
         if self._log is not None:
-            self._log.add((CALL_WAIT, value))
+            self._log.add(Wait(value, line))
         self._wait_until(found.ready, found)
 
-    def read(self, value: int) -> None:
+    def read(self, value: int, line: HostLine | None = None) -> None:
         """Makes the host wait for `value` and read it. A value in SRAM or streaming memory only is downloaded, once.
+
+        Args:
+            value: to read.
+            line: of the host program, for recordings.
 
         Raises:
             ValueError: for an unknown or donated value.
@@ -345,7 +352,7 @@ class System:
         self._lockstep.flush()
         self._downloads.bring(value, found, self._host)
         if self._log is not None:
-            self._log.add((READ, value))
+            self._log.add(Read(value, line))
         self._wait_until(found.host_ready, found)
 
     def knows(self, value: int) -> bool:
@@ -361,7 +368,7 @@ class System:
         if self._values.pop(value, None) is None:
             raise ValueError(unknown_value(value))
         if self._log is not None:
-            self._log.add((FORGET, value))
+            self._log.add(Forget(value))
 
     def dispatch(
         self,
@@ -374,6 +381,7 @@ class System:
         counts: Sequence[Counts],
         group: tuple[str, int] | None = None,
         task: Task | None = None,
+        line: HostLine | None = None,
     ) -> None:
         """Makes the host start `program` on `ipus` and go on.
 
@@ -387,6 +395,7 @@ class System:
             group: name and entry of the program group around the call, or None. A value that one member makes and another takes in the
                 same entry stays on the chip, on the same IPU or by `copy` on another.
             task: of a pipeline, that the run belongs to; for recordings.
+            line: of the host program; for recordings.
 
         Raises:
             ValueError: for an unknown, donated or misplaced value, a wrong number of arguments, results or IPUs, or a missing count.
@@ -398,7 +407,7 @@ class System:
         loads = self._execution.loads(prepared, counts) if prepared.body.collective else ()
 
         if self._log is not None:
-            self._log.add((CALL_DISPATCH, key, ipus, arguments, results, counts, group, task))
+            self._log.add(Dispatch(key, ipus, arguments, results, counts, group, task, line))
         host = self._host
         if group is None:
             identity: int | str = key

@@ -23,6 +23,7 @@ from tilestep.record.schema import TABLES, TEXTS
 from tilestep.record.whole import with_all_events
 from tilestep.report.advice.host_lines import host_lines
 from tilestep.sim import call_log
+from tilestep.sim.calls import Dispatch, Forget, Put, Read, Wait
 from tilestep.sim.system import System
 
 CHANGES = 150
@@ -135,12 +136,12 @@ def test_a_log_beyond_its_bound_says_that_it_is_cut(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(call_log, "MAX_NUMBERS", 20)
     log = call_log.CallLog()
     for value in range(10):
-        log.add((2, value))
-        log.add((4, value))
-    assert log.calls().complete
-    log.add((2, 1))
+        log.add(Wait(value))
+        log.add(Forget(value))
+    assert log.calls().names.complete
+    log.add(Wait(1))
     calls = log.calls()
-    assert not calls.complete
+    assert not calls.names.complete
     assert len(calls) == 20
 
 
@@ -164,6 +165,8 @@ def test_notes_of_calls_come_back(recording: Tables) -> None:
     history = history_of(with_notes(recording, [1] * calls, [["train.py", 7]]))
     assert list(history.calls.notes) == [1] * calls
     assert history.calls.lines == (("train.py", 7),)
+    assert {call.line for call in history.calls if isinstance(call, Dispatch | Read | Wait)} == {("train.py", 7)}
+    assert {call.contents for call in history.calls if isinstance(call, Put)} <= {1}
     assert len(history_of(recording).calls.notes) == 0
 
 
@@ -186,4 +189,4 @@ def test_damaged_notes_are_refused(recording: Tables, notes: list[int], lines: o
 
 def test_a_note_of_a_line_that_is_not_there_is_no_line(recording: Tables) -> None:
     history = history_of(with_notes(recording, [9] * recording.rows("calls"), [["a.py", 1]]))
-    assert host_lines(tuple(history.calls), history.calls).runs == {}
+    assert host_lines(tuple(history.calls)).runs == {}

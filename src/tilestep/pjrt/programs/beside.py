@@ -1,10 +1,10 @@
-"""Machines beside the process's: JAX's devices on which all runs are dry, with a journal for each program that somebody times.
+"""Machines beside the process's: JAX's devices on which all runs are dry, with a player for each program that somebody times.
 
     machine = machine_beside(load_machine("m2000"))
-    journal = machine.journal()
-    with machine.running(journal):
+    player = machine.player()
+    with machine.running(player):
         jax.jit(f, device=...)(jax.device_put(x, machine.devices[0]))
-    journal.mark().cycle
+    player.mark().cycle
 
 The process need not use platform `ipu`, and if it does, neither notices the other.
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, final
 
 from tilestep import hints
@@ -23,12 +23,14 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.options import PlanOptions
 from tilestep.pjrt import _native
 from tilestep.pjrt.running.dry import DryMode
-from tilestep.pjrt.running.journal import Journal
+from tilestep.pjrt.running.entries import PlannedRun
+from tilestep.pjrt.running.player import Player
 from tilestep.pjrt.table.client import client_beside
+from tilestep.plan.steps import Program
 from tilestep.settings import Settings
 
 _MODE: Final = DryMode(values="zeros", trip_count=1)  # a loop whose end depends on data counts once, as in a plan alone
-_one_at_a_time = threading.RLock()  # a machine has one journal at a time
+_one_at_a_time = threading.RLock()  # a machine has one player at a time
 
 
 @final
@@ -44,18 +46,18 @@ class MachineBeside:
         self._settings, self.spec = settings, settings.machine
         self._client, self.devices = client_beside(settings, _MODE)
 
-    def journal(self) -> Journal:
-        """A new journal, in which nothing has happened on the machine."""
-        journal = Journal(self._settings, looks=False)
-        journal.set_apart(True)
-        return journal
+    def player(self, renamed: Callable[[PlannedRun], Program] | None = None) -> Player:
+        """A new player, on which nothing has happened. Args: renamed: gives programs the names of a front end."""
+        player = Player(self._settings, looks=False, renamed=renamed)
+        player.journal.set_apart(True)
+        return player
 
     @contextlib.contextmanager
-    def running(self, journal: Journal) -> Iterator[None]:
-        """What this thread does with the machine's devices inside is noted in that journal. Other threads wait with theirs."""
-        with _one_at_a_time, hints.listening(journal), hints.with_devices(tuple(self.devices)):
-            before = self._client.journal
-            self._client.use(journal)
+    def running(self, player: Player) -> Iterator[None]:
+        """What this thread does with the machine's devices inside happens on that player. Other threads wait with theirs."""
+        with _one_at_a_time, hints.listening(player.journal), hints.with_devices(tuple(self.devices)):
+            before = self._client.player
+            self._client.use(player)
             _native.count_dry(1)
             try:
                 yield

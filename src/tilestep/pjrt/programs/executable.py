@@ -80,7 +80,7 @@ class LoadedExecutable(_native.ExecutableBase):
             self.plan = self._plan_and_compile()
         else:
             self.plan = self._restore(serialized)
-        client.journal.compiled(self.key, self.source)
+        client.player.programs.compiled(self.key, self.source)
         client.program_reports.compiled(self.source, self.key)
         self.outputs = outputs_of(self.plan.hlo, self.plan.program, self.host_executable_if_any)
         self._set_c_fields()
@@ -141,7 +141,7 @@ class LoadedExecutable(_native.ExecutableBase):
             report = reports.does_not_fit(self.source, self.key)
             allowed = client.settings.allow_out_of_memory or self.request.plan_options.allow_out_of_memory
             if not allowed and client.dry_mode is None:
-                client.journal.does_not_fit(self.key, self.source)
+                client.player.programs.does_not_fit(self.key, self.source)
                 raise error.reported(report) from None
 
     def _parse(self, context: Any) -> tuple[Any, str, list[Callable[..., Any]], tuple[str, ...]]:
@@ -221,7 +221,7 @@ class LoadedExecutable(_native.ExecutableBase):
     def _host_runs(self) -> HostRuns:
         program = self.host_program
         return HostRuns(
-            self.client.journal,
+            self.client.player.journal,
             self._planned_run(real_counters(program.counted)),
             program,
             self.outputs,
@@ -234,7 +234,7 @@ class LoadedExecutable(_native.ExecutableBase):
     @functools.cached_property
     def _dry_runs(self) -> DryRuns:
         return DryRuns(
-            lambda: self.client.journal,  # a machine beside the process's has one journal after the other
+            lambda: self.client.player.journal,  # a machine beside the process's has one journal after the other
             self._planned_run(()),
             site_locations=self.plan.site_locations,
             results=self.outputs.specs,

@@ -160,8 +160,7 @@ class DryRuns:
         return self._by_mode[mode]
 
     def _add_time(self, planned: PlannedRun, mode: DryMode) -> None:
-        journal, program = self._journal(), planned.program
-        machine = journal.settings.machine
+        journal, program, machine = self._journal(), planned.program, planned.source.machine
         if mode not in self._cycles:
             self._cycles[mode] = body_cost(program, machine, planned.ipus).fixed.total
         cycles = self._cycles[mode]

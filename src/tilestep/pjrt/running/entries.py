@@ -1,4 +1,4 @@
-"""Entries of the journal: the events that the host program caused.
+"""Entries of the journal: calls on the emulated system, and what becomes one when it is replayed.
 
 An entry is appended as a plain tuple of its type and its fields, by Python and by C (native/execute.c, put.c, buffer.c, read.c).
 So a dispatch makes one tuple and runs no bytecode. While a recording keeps the calls, Python appends all entries, because some have the
@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tilestep.hints import EffectiveBatch
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.plan.steps import Program
-from tilestep.sim.calls import HostLine
-from tilestep.sim.calls import Moment as SimMoment
+from tilestep.sim.calls import Accumulated, Copy, HostLine, Moment, Put, Read, Wait
 
 RawEntry = tuple[Any, ...]
 
@@ -29,43 +27,8 @@ class PlannedRun(NamedTuple):
     source: ProgramSource
 
 
-class Put(NamedTuple):
-    """A host array became a value."""
-
-    value: int
-    ipu: int
-    size_bytes: int
-    on_host: bool
-    begin: list[SimMoment] | None = None  # cell of the `Moment` at which the transfer began; None: it begins now
-    contents: int = 0  # equal for equal bytes; 0: unknown
-
-
-class Copy(NamedTuple):
-    """A value was copied to another IPU or memory."""
-
-    source: int
-    target: int
-    ipu: int
-    on_host: bool
-    group: tuple[str, int] | None
-
-
-class Read(NamedTuple):
-    """The host read a value."""
-
-    value: int
-    line: HostLine | None = None
-
-
-class Wait(NamedTuple):
-    """The host waited for a value."""
-
-    value: int
-    line: HostLine | None = None
-
-
 class Run(NamedTuple):
-    """A program was dispatched."""
+    """A program was dispatched. Its counters have no value yet."""
 
     planned: PlannedRun
     arguments: tuple[int, ...]  # values, IPU by IPU
@@ -81,27 +44,22 @@ class Run(NamedTuple):
         return all(array.is_ready() for column in self.counters for array in column[:1])
 
 
-class Moment(NamedTuple):
+class MomentWanted(NamedTuple):
     """The host program wants this moment."""
 
-    cell: list[SimMoment]  # gets it
+    cell: list[Moment]  # gets it
 
 
-class Accumulated(NamedTuple):
-    """A loop that accumulates gradients has done some steps."""
+class Upload(NamedTuple):
+    """A host array becomes a value, as if that had begun at a moment."""
 
-    batch: EffectiveBatch
-    steps: int
+    put: Put
+    begin: list[Moment] | None  # cell of a moment; None: it begins now
 
 
-Entry = Put | Copy | Read | Wait | Run | Moment | Accumulated
+Entry = Put | Copy | Read | Wait | Accumulated | Run | MomentWanted | Upload
 
 
 def named(raw: RawEntry) -> Entry:
     """The entry with names for its fields."""
     return raw[0](*raw[1:])
-
-
-def raw(entry: Entry) -> RawEntry:
-    """The entry as it stands in the journal."""
-    return type(entry), *entry

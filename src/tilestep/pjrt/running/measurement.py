@@ -14,7 +14,7 @@ from tilestep.engine_options import BLOCKS_FILTER, PROGRAMS_FILTER, EngineOption
 from tilestep.errors import RecordingError
 from tilestep.pjrt.jax_private import compat
 from tilestep.pjrt.running.jax_programs import is_jax_program
-from tilestep.pjrt.running.journal import Begin, Journal
+from tilestep.pjrt.running.player import Begin, Player
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.plan.liveness import Liveness
 from tilestep.plan.steps import Program, leaves
@@ -199,9 +199,10 @@ def _with_source(compiled: Compiled | None, source: ProgramSource, plans: _Plans
     )
 
 
-def measured(journal: Journal, begin: Begin) -> Measurement:
+def measured(player: Player, begin: Begin) -> Measurement:
     """The measurement from a begin to now. Waits for programs that count as they run."""
-    return measurement_of(journal.system, begin, journal.mark(), journal.settings.engine, dict(journal.sources), dict(journal.refused))
+    programs, engine = player.programs, player.settings.engine
+    return measurement_of(player.system, begin, player.mark(), engine, dict(programs.sources), dict(programs.refused))
 
 
 def measurement_of(

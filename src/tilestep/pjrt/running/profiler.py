@@ -10,8 +10,8 @@ import time
 from typing import final
 
 from tilestep.hints import WALL_TIME_SESSION
-from tilestep.pjrt.running.journal import Journal
-from tilestep.pjrt.running.recording import current_journal, keep_timeline, let_go_of_timeline
+from tilestep.pjrt.running.player import Player
+from tilestep.pjrt.running.recording import current_player, keep_timeline, let_go_of_timeline
 from tilestep.protobuf import fields
 from tilestep.report.xspace import Timeline, xspace
 from tilestep.sim import Mark
@@ -28,7 +28,7 @@ class ProfilerSession:
         given = dict(fields(options))
         self._is_wanted = given.get(_DEVICE_TRACER_LEVEL, 0) != 0 and given.get(_SESSION_ID) != WALL_TIME_SESSION.encode()
         self._process = os.getpid()
-        self._journal: Journal | None = None
+        self._player: Player | None = None
         self._start: Mark | None = None
         self._begin_wall_ns = 0
         self._timeline: Timeline | None = None
@@ -37,19 +37,19 @@ class ProfilerSession:
         """From now on events are the session's. Waits for programs that count as they run."""
         if not self._is_wanted:
             return
-        self._journal = current_journal()
-        if self._journal is not None:
-            self._start = self._journal.mark()
+        self._player = current_player()
+        if self._player is not None:
+            self._start = self._player.mark()
         self._begin_wall_ns = time.time_ns()
         keep_timeline(self)
 
     def end(self) -> None:
         """Takes the events up to now, if an IPU was used. Waits likewise."""
-        journal = current_journal()
+        player = current_player()
         is_child = os.getpid() != self._process  # a fork has none of the threads that compute what there is to wait for
         try:
-            if self._is_wanted and self._timeline is None and journal is not None and not is_child:
-                self._timeline = self._taken(journal)
+            if self._is_wanted and self._timeline is None and player is not None and not is_child:
+                self._timeline = self._taken(player)
         finally:
             let_go_of_timeline(self)
 
@@ -57,10 +57,10 @@ class ProfilerSession:
         """A serialised XSpace; b"" if nothing has happened."""
         return b"" if self._timeline is None else xspace(self._timeline)
 
-    def _taken(self, journal: Journal) -> Timeline:
-        end = journal.mark()
-        start = self._start if self._start is not None and journal is self._journal else journal.origin.mark
-        system = journal.system
+    def _taken(self, player: Player) -> Timeline:
+        end = player.mark()
+        start = self._start if self._start is not None and player is self._player else player.origin.mark
+        system = player.system
         return Timeline(
             rows=system.rows_between(start, end),
             num_events=end.position - start.position,

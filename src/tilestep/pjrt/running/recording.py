@@ -1,4 +1,4 @@
-"""Profiles that are under way, and the journal that they are taken from."""
+"""Profiles that are under way, and the player that they are taken from."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 from tilestep import hints
-from tilestep.pjrt.running.journal import Begin, Journal
 from tilestep.pjrt.running.measurement import Measurement, measured, measurement_of
+from tilestep.pjrt.running.player import Begin, Player
 from tilestep.settings import read_settings
 from tilestep.sim import System
 
 _holders: set[object] = set()  # profiles and sessions of profilers that are under way; the timeline is kept only for them
 _links: set[object] = set()  # those of them that want the transfers of links, too
-_current: Journal | None = None  # the platform's, once it has started
+_current: Player | None = None  # the platform's, once it has started
 
 
 def is_recording() -> bool:
@@ -26,8 +26,8 @@ def is_recording_links() -> bool:
     return bool(_links)
 
 
-def current_journal() -> Journal | None:
-    """The journal that profiles are taken from; None where JAX has not started the platform."""
+def current_player() -> Player | None:
+    """The player that profiles are taken from; None where JAX has not started the platform."""
     return _current
 
 
@@ -54,11 +54,11 @@ def let_go_of_timeline(holder: object) -> None:
         _current.stop_recording()
 
 
-def use(journal: Journal) -> None:
-    """Takes profiles from `journal` from now on, and sends it the hints."""
+def use(player: Player) -> None:
+    """Takes profiles from `player` from now on, and sends its journal the hints."""
     global _current
-    _current = journal
-    hints.listen(journal)
+    _current = player
+    hints.listen(player.journal)
 
 
 @contextlib.contextmanager
@@ -69,18 +69,18 @@ def recording(*, links: bool = False) -> Iterator[Callable[[], Measurement]]:
 
     Args: links: as for `keep_timeline`.
     """
-    journal_before = _current
-    start = None if journal_before is None else journal_before.begin()
+    player_before = _current
+    start = None if player_before is None else player_before.begin()
     holder = object()
     keep_timeline(holder, links=links)
 
     def measure() -> Measurement:
-        journal = _current
-        if journal is None:
+        player = _current
+        if player is None:
             settings = read_settings()
             idle = System(settings.machine, record=False)
             return measurement_of(idle, Begin(idle.mark(), None), idle.mark(), settings.engine, {})
-        return measured(journal, start if start is not None and journal is journal_before else journal.origin)
+        return measured(player, start if start is not None and player is player_before else player.origin)
 
     try:
         yield measure

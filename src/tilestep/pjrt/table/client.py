@@ -22,7 +22,7 @@ from tilestep.pjrt.platform import PLATFORM
 from tilestep.pjrt.running import recording
 from tilestep.pjrt.running.dry import DryMode, current_mode
 from tilestep.pjrt.running.in_flight import InFlight
-from tilestep.pjrt.running.journal import Journal
+from tilestep.pjrt.running.player import Player
 from tilestep.pjrt.running.program_reports import ProgramReports
 from tilestep.pjrt.running.wait_pool import WAIT_POOL
 from tilestep.pjrt.table import capi
@@ -45,9 +45,9 @@ class Client:
         self.machine = settings.machine
         self._beside = beside
         record, links = (False, False) if beside else (recording.is_recording(), recording.is_recording_links())
-        self.journal = Journal(settings, record=record, links=links, looks=beside is None)
-        self.devices = make_devices(settings.machine, settings.hardware_ids, self.journal, beside)
-        self.use(self.journal)
+        self.player = Player(settings, record=record, links=links, looks=beside is None)
+        self.devices = make_devices(settings.machine, settings.hardware_ids, self.player.journal, beside)
+        self.use(self.player)
         self.plans = PlanCache()
         self.program_reports = ProgramReports(settings.engine)
         self.in_flight = InFlight()
@@ -73,12 +73,13 @@ class Client:
             return analysis_host(len(self.devices))
         host = compat.make_host_client(len(self.devices))
         for device, host_device in zip(self.devices, host.devices(), strict=True):
-            device.note_put = (*self.journal.note_put, device.id, host_device)
+            device.note_put = (*self.player.journal.note_put, device.id, host_device)
         return host
 
-    def use(self, journal: Journal) -> None:
-        """Lets all that happens from now on be noted in this journal."""
-        self.journal, journal.devices = journal, self.devices
+    def use(self, player: Player) -> None:
+        """Lets all that happens from now on be noted in this player's journal."""
+        journal = player.journal
+        self.player, journal.devices = player, self.devices
         for device in self.devices:
             device.journal, device.note_wait, device.note_read = journal, journal.note_wait, journal.note_read
 
@@ -159,7 +160,7 @@ def client_create(args: capi.PJRT_Client_Create_Args) -> None:
     client = _client
     if client is None or client.settings != settings:  # JAX creates a client again after clear_backends()
         client = _client = immortal(Client(settings, stated))
-        recording.use(client.journal)
+        recording.use(client.player)
     args.client = client.address
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tilestep.plan.steps import Program, Result
-from tilestep.record.edits.script import Change, ImpossibleEditError, Script, made, unused_number, used
-from tilestep.sim.calls import Call, Copy, Dispatch, Forget, Put, Read, Wait
+from tilestep.record.edits.script import Change, ImpossibleEditError, Script, made, unused_number, used, using
+from tilestep.sim.calls import Call, Dispatch, Forget, Put
 
 
 def donated(key: int, arguments: Sequence[int]) -> Change:
@@ -73,25 +73,12 @@ def put_once(key: int, arguments: Sequence[int]) -> Change:
                     same.setdefault(row[index], same.get(kept_value, kept_value))
         if not puts.issuperset(same):
             raise ImpossibleEditError(f"an argument of program {key} was not put by the host")
-        return replace(script, calls=tuple(_with_same(script.calls, same)))
+        unmade = {value for value, kept in same.items() if value != kept}
+        calls = (call for call in script.calls if not (isinstance(call, Put) and call.value in unmade))
+        calls = (call for call in calls if not (isinstance(call, Forget) and call.value in same))
+        return replace(script, calls=tuple(using(call, same) for call in calls))
 
     return change
-
-
-def _with_same(calls: Sequence[Call], same: Mapping[int, int]) -> Iterator[Call]:
-    """The calls in which one value takes the place of others, and is never forgotten."""
-    for call in calls:
-        match call:
-            case Put() | Forget() if call.value in same and (isinstance(call, Forget) or same[call.value] != call.value):
-                continue
-            case Dispatch():
-                yield call._replace(arguments=tuple(tuple(same.get(value, value) for value in row) for row in call.arguments))
-            case Copy():
-                yield call._replace(source=same.get(call.source, call.source))
-            case Wait() | Read():
-                yield call._replace(value=same.get(call.value, call.value))
-            case _:
-                yield call
 
 
 def donatable(calls: Sequence[Call], key: int, arguments: Sequence[int], *, more_follow: bool = False) -> tuple[int, ...]:
@@ -163,13 +150,10 @@ def _returned(calls: Sequence[Call], key: int, arguments: Sequence[int]) -> list
     number = unused_number(calls)
     changed: list[Call] = []
 
-    def now(value: int) -> int:
-        return newest.get(value, value)
-
     for call in calls:
         match call:
             case Dispatch():
-                rows = tuple(tuple(map(now, row)) for row in call.arguments)
+                rows = tuple(tuple(newest.get(value, value) for value in row) for row in call.arguments)
                 results = call.results
                 gone: list[int] = []
                 if call.key == key:
@@ -185,12 +169,8 @@ def _returned(calls: Sequence[Call], key: int, arguments: Sequence[int]) -> list
                     results = tuple(longer)
                 changed.append(call._replace(arguments=rows, results=results))
                 changed += map(Forget, gone)
-            case Copy():
-                changed.append(call._replace(source=now(call.source)))
-            case Wait() | Read() | Forget():
-                changed.append(call._replace(value=now(call.value)))
-                if isinstance(call, Forget):
-                    newest.pop(call.value, None)
+            case Forget(value):
+                changed.append(Forget(newest.pop(value, value)))
             case _:
-                changed.append(call)
+                changed.append(using(call, newest))
     return changed

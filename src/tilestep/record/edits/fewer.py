@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tilestep.plan.steps import Program
-from tilestep.record.edits.script import Change, Script, used
-from tilestep.sim.calls import Call, Copy, Dispatch, Forget, Put, Read, Wait
+from tilestep.record.edits.script import Change, Script, used, using
+from tilestep.sim.calls import Call, Dispatch, Forget, Put, Read, Wait
 
 
 def in_fewer_calls(key: int, larger: Program, times: int) -> Change:
@@ -35,13 +36,10 @@ def in_fewer_calls(key: int, larger: Program, times: int) -> Change:
 
 def _without(script: Script, left_out: set[int], unused: set[int], key: int) -> list[Call]:
     calls: list[Call] = []
-    given: tuple[tuple[int, ...], ...] = ()  # by the last call that stays
+    given: Sequence[Sequence[int]] = ()  # by the last call that stays
     same: dict[int, int] = {}  # by a value that is not made any more
     alive = Counter[int]()  # names of each value that the host program has not forgotten; one more while calls that are left out may come
     asked: set[tuple[type[Call], int]] = set()  # waits and reads of values that have other names
-
-    def now(value: int) -> int:
-        return same.get(value, value)
 
     def forget(value: int) -> None:
         alive[value] -= 1
@@ -56,7 +54,7 @@ def _without(script: Script, left_out: set[int], unused: set[int], key: int) -> 
                     same.update(zip(row, kept, strict=True))
                     alive.update(kept)
             case Dispatch():
-                calls.append(call._replace(arguments=tuple(tuple(map(now, row)) for row in call.arguments)))
+                calls.append(using(call, same))
                 if call.key == key and call.group is None:
                     for value in (value for row in given for value in row):
                         forget(value)
@@ -64,10 +62,8 @@ def _without(script: Script, left_out: set[int], unused: set[int], key: int) -> 
                     alive.update(value for row in (*given, *given) for value in row)
             case Put() if call.value in unused:
                 pass
-            case Copy():
-                calls.append(call._replace(source=now(call.source)))
             case Wait() | Read():
-                asking = call._replace(value=now(call.value))
+                asking = call._replace(value=same.get(call.value, call.value))
                 if asking.value not in alive:
                     calls.append(asking)
                 elif (type(call), asking.value) not in asked:
@@ -76,7 +72,7 @@ def _without(script: Script, left_out: set[int], unused: set[int], key: int) -> 
             case Forget() if call.value in unused:
                 pass
             case Forget():
-                forget(now(call.value))
+                forget(same.get(call.value, call.value))
             case _:
-                calls.append(call)
+                calls.append(using(call, same))
     return calls

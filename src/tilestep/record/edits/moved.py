@@ -7,8 +7,8 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Final
 
-from tilestep.record.edits.script import Change, Script, used
-from tilestep.sim.calls import Call, Copy, Dispatch, Forget, Put, Read, Wait
+from tilestep.record.edits.script import Change, Script, used, using
+from tilestep.sim.calls import Call, Dispatch, Forget, Put, Read, Wait
 
 LOOP_STEPS: Final = 100  # calls that one call with a loop would do
 MERGED = "tilestep merged"  # name of the program group that stands for one program
@@ -50,21 +50,12 @@ def passed_straight(keys: Collection[int]) -> Change:
         copies = Counter[int]()  # of each original, that are still there
         forgotten: set[int] = set()  # originals that only copies keep
 
-        def now(value: int) -> int:
-            return originals.get(value, value)
-
         for call in script.calls:
             match call:
                 case Dispatch() if call.key in keys and call.group is None:
                     for (copy,), (value,) in zip(call.results, call.arguments, strict=True):
-                        originals[copy] = now(value)
+                        originals[copy] = originals.get(value, value)
                         copies[originals[copy]] += 1
-                case Dispatch():
-                    calls.append(call._replace(arguments=tuple(tuple(map(now, row)) for row in call.arguments)))
-                case Copy():
-                    calls.append(call._replace(source=now(call.source)))
-                case Wait() | Read():
-                    calls.append(call._replace(value=now(call.value)))
                 case Forget():
                     value = originals.pop(call.value, call.value)
                     if value != call.value:
@@ -74,9 +65,9 @@ def passed_straight(keys: Collection[int]) -> Change:
                     if value in forgotten and copies[value] <= 0:
                         forgotten.discard(value)
                         del copies[value]
-                        calls.append(call._replace(value=value))
+                        calls.append(Forget(value))
                 case _:
-                    calls.append(call)
+                    calls.append(using(call, originals))
         return replace(script, calls=tuple(calls))
 
     return change

@@ -87,6 +87,19 @@ def made(call: Call) -> Iterator[int]:
             return
 
 
+def using(call: Call, now: Mapping[int, int]) -> Call:
+    """The call with other values in the place of some that it uses."""
+    match call:
+        case Dispatch():
+            return call._replace(arguments=tuple(tuple(now.get(value, value) for value in row) for row in call.arguments))
+        case Copy():
+            return call._replace(source=now.get(call.source, call.source))
+        case Wait() | Read():
+            return call._replace(value=now.get(call.value, call.value))
+        case _:
+            return call
+
+
 def without_forgets(calls: Sequence[Call], before: Snapshot) -> Sequence[Call]:
     """The calls that take time: to forget a value takes none. All of them, if a number names one value after another.
 

@@ -142,7 +142,7 @@ class Evidence:
     @cached_property
     def host_lines(self) -> HostLines:
         """The lines of the host program that make the calls, as far as they were kept."""
-        return host_lines(self.calls, self.history.calls)
+        return host_lines(self.calls)
 
     def line_of_call(self, key: int) -> Line | None:
         """Where the user calls a program: most often, if that was kept; else as the program's steps tell; None if both are unknown.

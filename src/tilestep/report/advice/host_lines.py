@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tilestep.record.edits.script import made
 from tilestep.report.advice.finding import Line
-from tilestep.sim.calls import Call, Calls, Dispatch, Put, Read, Wait
+from tilestep.sim.calls import Call, Dispatch, Put, Read, Wait
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,37 +30,34 @@ class HostLines:
     contents: Mapping[int, int] = field(default_factory=dict[int, int])
 
 
-def host_lines(calls: Sequence[Call], kept: Calls) -> HostLines:
-    """What was kept of the first calls. Args: calls: with names for their numbers. kept: all calls."""
-    if not kept.notes:
-        return HostLines(in_groups=_in_groups(calls))
-    lines = [Line(file=file, number=number) for file, number in kept.lines]
+def host_lines(calls: Sequence[Call]) -> HostLines:
+    """What was kept of calls."""
     runs: dict[int, Counter[Line]] = {}
     reads: dict[int, Counter[Line]] = {}
     pauses: Counter[Line] = Counter()
     since: Counter[Line] = Counter()
     makers: dict[int, int] = {}
     contents: dict[int, int] = {}
-    for call, note in zip(calls, kept.notes, strict=False):
-        line = lines[note - 1] if 0 < note <= len(lines) else None
+    for call in calls:
         match call:
             case Dispatch():
                 pauses.update(since)
                 since.clear()
                 makers.update(dict.fromkeys(made(call), call.key))
-                if line is not None:
+                if line := _line(call):
                     runs.setdefault(call.key, Counter())[line] += 1
             case Read() | Wait():
-                if line is not None:
+                if line := _line(call):
                     since[line] += 1
                     if isinstance(call, Read) and call.value in makers:
                         reads.setdefault(makers[call.value], Counter())[line] += 1
             case _:
                 for value in made(call):  # its number is given again
                     makers.pop(value, None)
-                if isinstance(call, Put) and note:
-                    contents[call.value] = note
-    return HostLines(runs=runs, reads=reads, pauses=pauses, in_groups=_in_groups(calls), contents=contents)
+                if isinstance(call, Put) and call.contents:
+                    contents[call.value] = call.contents
+    in_groups = frozenset(call.key for call in calls if isinstance(call, Dispatch) and call.group is not None)
+    return HostLines(runs=runs, reads=reads, pauses=pauses, in_groups=in_groups, contents=contents)
 
 
 def most(lines: Counter[Line] | None) -> Line | None:
@@ -68,5 +65,5 @@ def most(lines: Counter[Line] | None) -> Line | None:
     return max(lines, key=lambda line: lines[line]) if lines else None
 
 
-def _in_groups(calls: Sequence[Call]) -> frozenset[int]:
-    return frozenset(call.key for call in calls if isinstance(call, Dispatch) and call.group is not None)
+def _line(call: Dispatch | Read | Wait) -> Line | None:
+    return None if call.line is None else Line(file=call.line[0], number=call.line[1])

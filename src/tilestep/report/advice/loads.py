@@ -259,7 +259,7 @@ def _as_written(evidence: Evidence, unit: Loaded, names: Sequence[str]) -> list[
     return [jit.parameter(name, len(program.arguments)) or name for name in names]
 
 
-def _rows(evidence: Evidence, key: int) -> Iterator[tuple[int, ...]]:
+def _rows(evidence: Evidence, key: int) -> Iterator[Sequence[int]]:
     """The arguments of all calls of a program, on each IPU."""
     return (row for call in evidence.dispatches if call.key == key for row in call.arguments)
 

@@ -38,14 +38,14 @@ def _loss(params: Any, x: Any) -> Any:
 
 def _trained(machine: MachineBeside, steps: int = 2) -> tuple[int, System]:
     """Trains three stages. Returns: the cycle at the end, and the system."""
-    journal = machine.journal()
-    with machine.running(journal):
+    player = machine.player()
+    with machine.running(player):
         pipeline = Pipeline([_stage, _stage, _loss], optax.sgd(0.1), 4, devices=machine.devices, device_mapping=[0, 1, 0], strict=False)
         state = pipeline.init([{"w": np.zeros((8, 8), np.float32)}] * 3)
         for _ in range(steps):
             state, losses = pipeline.step(state, np.zeros((4, 2, 8), np.float32))
             assert np.asarray(losses).tolist() == [0.0] * 4  # nothing is computed
-    return journal.mark().cycle, journal.system
+    return player.mark().cycle, player.system
 
 
 def test_a_pipeline_runs_there_and_takes_the_same_time_each_time() -> None:
@@ -78,8 +78,8 @@ def test_two_machines_have_times_of_their_own() -> None:
 def test_the_process_has_no_client_and_no_dry_run_because_of_it() -> None:
     before = client.started_client()
     machine = _machine()
-    journal = machine.journal()
-    with machine.running(journal):
+    player = machine.player()
+    with machine.running(player):
         held = jax.device_put(np.ones((4, 4), np.float32), machine.devices[0])
         assert current_mode() is None
         assert np.asarray(held).tolist() == [[0.0] * 4] * 4
@@ -90,7 +90,7 @@ def test_the_process_has_no_client_and_no_dry_run_because_of_it() -> None:
 
 def test_waits_for_values_end() -> None:
     machine = _machine()
-    with machine.running(machine.journal()):
+    with machine.running(machine.player()):
         for kind in ("device", "pinned_host"):
             where = SingleDeviceSharding(machine.devices[1], memory_kind=kind)
             jax.block_until_ready([jax.device_put(np.zeros(4, np.float32), where) for _ in range(2)])
@@ -98,18 +98,18 @@ def test_waits_for_values_end() -> None:
 
 def test_a_wait_takes_the_hosts_time() -> None:
     machine = _machine()
-    journal = machine.journal()
-    with machine.running(journal):
+    player = machine.player()
+    with machine.running(player):
         result = jax.jit(_stage)({"w": jax.device_put(np.zeros((64, 64), np.float32), machine.devices[0])}, np.zeros((8, 64), np.float32))
-        sent = journal.mark()
+        sent = player.mark()
         result.block_until_ready()
-        waited = journal.mark()
+        waited = player.mark()
     assert sent.host_cycle < sent.cycle == waited.host_cycle
 
 
-def test_values_that_are_gone_are_forgotten_by_the_journal_that_knew_them() -> None:
+def test_values_that_are_gone_are_forgotten_by_the_player_that_knew_them() -> None:
     machine = _machine()
-    one, other = machine.journal(), machine.journal()
+    one, other = machine.player(), machine.player()
     with machine.running(one):
         value = jax.device_put(np.zeros(4, np.float32), machine.devices[0])
     one.mark()
@@ -123,7 +123,7 @@ def test_values_that_are_gone_are_forgotten_by_the_journal_that_knew_them() -> N
 def test_hints_go_to_its_journal_alone() -> None:
     machine = _machine()
     seen: list[bool] = []
-    with machine.running(machine.journal()):
+    with machine.running(machine.player()):
         assert hints.listens("ipu")
         other = threading.Thread(target=lambda: seen.append(hints.listens("ipu")))
         other.start()
@@ -144,22 +144,22 @@ def test_a_run_of_another_thread_waits() -> None:
 
 def test_a_program_that_does_not_fit_runs_and_says_so() -> None:
     machine = _machine()
-    journal = machine.journal()
-    with machine.running(journal):
+    player = machine.player()
+    with machine.running(player):
         jax.jit(lambda x: x + 1)(jax.device_put(np.zeros((2048, 2048), np.float32), machine.devices[0]))
-    journal.mark()
-    (program,) = journal.system.programs.values()
+    player.mark()
+    (program,) = player.system.programs.values()
     assert program.memory.peak_bytes > machine.spec.ipu.tile.sram_bytes
 
 
 @pytest.mark.parametrize("end", [0, 3])
 def test_a_loop_whose_end_depends_on_data_counts_once(end: int) -> None:
     machine = _machine()
-    journal = machine.journal()
-    with machine.running(journal):
+    player = machine.player()
+    with machine.running(player):
         jax.jit(lambda x: jax.lax.while_loop(lambda y: y[0] < end, lambda y: y + 1, x))(
             jax.device_put(np.zeros(4, np.float32), machine.devices[0])
         )
-    journal.mark()
-    (program,) = journal.system.programs.values()
+    player.mark()
+    (program,) = player.system.programs.values()
     assert any("trip_count" in assumption for assumption in program.assumptions)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
-from tilestep.pjrt.running import journal as journal_module
-from tilestep.pjrt.running.entries import Accumulated, Copy, Moment, Put, Read, Run, Wait, named, raw
-from tilestep.pjrt.running.journal import Journal
+from tests.unit.sim.toy import program, superstep
+from tilestep.pjrt.running import player as player_module
+from tilestep.pjrt.running.entries import MomentWanted, PlannedRun, Run, Upload, named
+from tilestep.pjrt.running.player import Player
+from tilestep.pjrt.running.program_source import ProgramSource
+from tilestep.plan.steps import Counts
 from tilestep.settings import read_settings
+from tilestep.sim.calls import Accumulated, Call, Copy, Dispatch, Forget, MomentCall, Put, Read, Wait
 
 
 class _Noticed(int):
@@ -23,8 +28,9 @@ class _Noticed(int):
 
 
 def test_other_threads_may_add_to_it_while_copies_are_put_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_module, "FORGOTTEN", [])  # values of this process's platform have the same numbers
-    journal = Journal(read_settings({}))
+    monkeypatch.setattr(player_module, "FORGOTTEN", [])  # values of this process's platform have the same numbers
+    player = Player(read_settings({}))
+    journal = player.journal
     journal.put(1, 0, 64, False)
     put: list[int] = []
     source = _Noticed(1)
@@ -37,23 +43,23 @@ def test_other_threads_may_add_to_it_while_copies_are_put_in_order(monkeypatch: 
     source.then = put_another
     for target in (2, 3):
         journal.copy(source, target, 1, False)
-    journal.replay(wait=True)
+    player.replay(wait=True)
     assert put
-    assert all(journal.system.knows(value) for value in (1, 2, 3, *put))
+    assert all(player.system.knows(value) for value in (1, 2, 3, *put))
 
 
 @pytest.mark.parametrize(
     "entry",
     [
         (Put, 1, 0, 64, False),  # as C makes it (native/put.c)
-        (Put, 1, 0, 64, False, [5]),
         (Put, 1, 0, 64, False, None, 7),
         (Read, 1, ("train.py", 7)),
         (Copy, 1, 2, 0, False, None),
         (Read, 1),
         (Wait, 1),
         (Run, object(), (1, 2), 3, (), (), None, None),  # as C makes it (native/execute.c)
-        (Moment, []),
+        (MomentWanted, []),
+        (Upload, Put(1, 0, 64, False), []),
         (Accumulated, object(), 3),
     ],
 )
@@ -61,7 +67,6 @@ def test_an_entry_keeps_its_fields_when_it_gets_names(entry: tuple[object, ...])
     kind, *fields = entry
     assert type(named(entry)) is kind
     assert list(named(entry))[: len(fields)] == fields
-    assert raw(named(entry))[: len(entry)] == entry
 
 
 def test_an_entry_with_a_field_too_few_or_too_many_is_refused() -> None:
@@ -69,3 +74,43 @@ def test_an_entry_with_a_field_too_few_or_too_many_is_refused() -> None:
         named((Read,))
     with pytest.raises(TypeError, match="takes"):
         named((Read, 1, None, 2))
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> Player:
+    """A player whose calls are kept."""
+    monkeypatch.setattr(player_module, "FORGOTTEN", [])
+    player = Player(read_settings({}), looks=False)
+    player.begin()
+    return player
+
+
+def calls_of(player: Player) -> list[Call]:
+    """The calls that were kept."""
+    player.replay(wait=True)
+    assert player.system.log is not None
+    return list(player.system.log.calls())
+
+
+def test_an_upload_begins_at_its_moment(kept: Player) -> None:
+    moment = kept.journal.moment()
+    kept.journal.upload([(Put, 1, 0, 64, False), (Put, 2, 0, 64, False, None, 7)], moment)
+    assert calls_of(kept) == [MomentCall(0), Put(1, 0, 64, False, 0), Put(2, 0, 64, False, 0, 7)]
+
+
+def test_a_read_is_a_wait_first_and_both_have_its_line(kept: Player) -> None:
+    line = "train.py", 7
+    kept.journal.put(1, 0, 64, False, contents=3)
+    kept.journal.entries.append((Read, 1, line))
+    assert calls_of(kept) == [Put(1, 0, 64, False, contents=3), Wait(1, line), Read(1, line)]
+
+
+def test_an_argument_that_a_program_may_not_take_over_is_copied_for_it(kept: Player) -> None:
+    step = program(superstep(50), takes=(64,), gives=(64,), donates={0: 0})
+    planned = PlannedRun(step, 1, (0,), 1, (), source=cast("ProgramSource", None))  # which nobody asks for
+    kept.journal.put(1, 0, 64, False)
+    kept.journal.entries.append((Run, planned, (1,), 2, (), (0,), None, None, ("train.py", 9)))
+    _, copy, dispatch, forget = calls_of(kept)
+    assert (copy, forget) == (Copy(1, -1, 0, False, None), Forget(-1))
+    assert dispatch == Dispatch(1, (0,), ((-1,),), ((2,),), (Counts(),), None, None, ("train.py", 9))
+    assert kept.system.knows(1)

@@ -13,8 +13,8 @@ from tests.unit.sim.toy import Host, program
 from tilestep import RecordingError
 from tilestep.engine_options import EngineOptions
 from tilestep.pjrt.running import measurement
-from tilestep.pjrt.running.journal import Begin
 from tilestep.pjrt.running.measurement import Measurement, measurement_of
+from tilestep.pjrt.running.player import Begin
 from tilestep.plan import Liveness, Program
 from tilestep.report.reader import Report
 

@@ -1,4 +1,4 @@
-"""Sessions of JAX's profiler, as C calls them, on a journal that no platform has."""
+"""Sessions of JAX's profiler, as C calls them, on a player that no platform has."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from jax.profiler import ProfileData
 
 from tests.unit.sim.toy import Host, program, superstep
 from tilestep import hints
-from tilestep.pjrt.running import journal as journal_module
+from tilestep.pjrt.running import player as player_module
 from tilestep.pjrt.running import recording
-from tilestep.pjrt.running.journal import Begin, Journal
+from tilestep.pjrt.running.player import Begin, Player
 from tilestep.pjrt.running.profiler import ProfilerSession
 from tilestep.protobuf import bytes_field, int_field
 from tilestep.settings import read_settings
@@ -26,20 +26,20 @@ OF_WALL_TIME = WANTED + bytes_field(14, hints.WALL_TIME_SESSION.encode())
 
 @pytest.fixture(autouse=True)
 def no_platform(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recordings know no journal, and hints stay with the process's own."""
+    """Recordings know no player, and hints stay with the process's own."""
     monkeypatch.setattr(hints, "listen", lambda _: None)
-    monkeypatch.setattr(journal_module, "FORGOTTEN", [])
+    monkeypatch.setattr(player_module, "FORGOTTEN", [])
     monkeypatch.setattr(recording, "_current", None)
     monkeypatch.setattr(recording, "_holders", set())
 
 
-def started() -> tuple[Journal, Host]:
+def started() -> tuple[Player, Host]:
     """A platform that has started, and the host program that uses it."""
     host = Host(record=recording.is_recording())
-    journal = Journal(read_settings({}))
-    journal.system, journal.origin = host.system, Begin(host.start, None)
-    recording.use(journal)
-    return journal, host
+    player = Player(read_settings({}))
+    player.system, player.origin = host.system, Begin(host.start, None)
+    recording.use(player)
+    return player, host
 
 
 def begun(options: bytes = WANTED) -> ProfilerSession:

@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 
 from tests.unit.report.reader.recorded import everything, liveness, recorded, report_of, run_of, two_stages
 from tilestep.errors import RecordingError
+from tilestep.record.schema import CALLS
 from tilestep.record.tables import Tables
 from tilestep.report.overview import overview
 from tilestep.report.page.block import Block
 from tilestep.report.page.sections import source as section
 from tilestep.report.page.sections.source import COLUMNS, source
 from tilestep.report.reader import Report
-from tilestep.sim.calls import DISPATCH, PUT, READ, WAIT
+
+PUT, WAIT, READ, DISPATCH = (CALLS.index(kind) for kind in ("put", "wait", "read", "dispatch"))
 
 
 def block_of(report: Report) -> Block:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, final
+from typing import Final, final
 
 import jax
 
@@ -13,9 +13,8 @@ from tilestep.pjrt.programs.planning import Planned
 from tilestep.plan.steps import Counts
 from tilestep.popart.session.emulation.anchors_advice import Returned
 from tilestep.popart.session.emulation.arguments import Path
-from tilestep.popart.session.emulation.notes import SessionNotes, end_of_equal
+from tilestep.popart.session.emulation.notes import Call, FromHost, Ran, SessionNotes, ToHost, end_of_equal
 from tilestep.record.history import HistoryBegin, begin_history
-from tilestep.report.advice import Line
 from tilestep.sim import Recurrence, System
 from tilestep.sim.trace import Task
 
@@ -41,28 +40,6 @@ class SessionProgram:
     replaced: Mapping[int, Path] = field(default_factory=dict[int, Path])
 
 
-class Ran(NamedTuple):
-    """Programs were called, one after the other, for one call of the session."""
-
-    keys: tuple[int, ...]  # of the programs
-    name: str = ""  # of the call
-
-
-class FromHost(NamedTuple):
-    """The host has new values for arrays on the device. A program takes them there."""
-
-    key: int  # of the program
-
-
-class ToHost(NamedTuple):
-    """The host reads arrays of the device."""
-
-    paths: tuple[Path, ...]
-
-
-Call = Ran | FromHost | ToHost
-
-
 @dataclass(kw_only=True)
 class Notes(SessionNotes):
     """What a session has done: all that its figures are worked out from.
@@ -70,16 +47,12 @@ class Notes(SessionNotes):
     Attributes:
         programs: by key.
         arrays: that stay on the device: shape, dtype and sharding.
-        calls: in order.
         returned: the anchors of which each microbatch's value leaves.
-        line: of the user's program that prepared it last; None if that is unknown.
     """
 
     programs: dict[int, SessionProgram] = field(default_factory=dict[int, SessionProgram])
     arrays: dict[Path, jax.ShapeDtypeStruct] = field(default_factory=dict[Path, jax.ShapeDtypeStruct])
-    calls: list[Call] = field(default_factory=list[Call])
     returned: tuple[Returned, ...] = ()
-    line: Line | None = None
 
 
 @final

@@ -16,7 +16,8 @@ from tilestep.pjrt.programs.planning import Planned, Residence, plan_for
 from tilestep.popart.session.emulation import reports
 from tilestep.popart.session.emulation.anchors_advice import Returned
 from tilestep.popart.session.emulation.arguments import Kept, Layout, Path, layout_of
-from tilestep.popart.session.emulation.calls import FromHost, Notes, Ran, SessionProgram, SessionSystem, ToHost
+from tilestep.popart.session.emulation.calls import Notes, SessionProgram, SessionSystem
+from tilestep.popart.session.emulation.notes import FromHost, Ran, ToHost
 from tilestep.popart.session.emulation.options import EmulationOptions
 from tilestep.popart.session.emulation.out_of_memory import out_of_memory
 from tilestep.popart.session.emulation.said import line_now
@@ -116,7 +117,7 @@ class Emulation:
         Raises: ValueError for a program that was not prepared.
         """
         try:
-            note = Ran(tuple([self._keys[label] for label in labels]), name)
+            note = Ran(name, tuple([self._keys[label] for label in labels]))
         except KeyError as error:
             near = nearest(error.args[0], self._keys)
             hint = f"; the nearest that was is {near!r}" if near else ""

@@ -1,16 +1,41 @@
-"""What the notes of all emulated sessions have."""
+"""The calls of emulated sessions, and what the notes of all of them have."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from tilestep.engine_options import EngineOptions
 from tilestep.machine.spec import MachineSpec
+from tilestep.popart.session.emulation import arguments
 from tilestep.popart.session.emulation.options import EmulationOptions
 from tilestep.report.advice.finding import Line
 from tilestep.report.file_names import RUN_FILE
+
+
+class Ran(NamedTuple):
+    """The session was called."""
+
+    name: str = ""  # of the call
+    keys: tuple[int, ...] = ()  # of one stage: the programs that were called, one after the other
+    forward: bool = False  # of several stages: the forward part alone
+
+
+class FromHost(NamedTuple):
+    """The host has new values for arrays on the device."""
+
+    key: int = 0  # of one stage: the program that takes them there; of several, all are taken
+
+
+class ToHost(NamedTuple):
+    """The host reads arrays of the device."""
+
+    paths: tuple[arguments.Path, ...] = ()  # of one stage; of several, all are read
+
+
+Call = Ran | FromHost | ToHost
 
 
 @dataclass(kw_only=True)
@@ -21,6 +46,8 @@ class SessionNotes:
         machine: that is emulated.
         name: of the session.
         options: of plans and reports.
+        calls: in order.
+        line: of the user's program that prepared it last; None if that is unknown.
         first: number of the first call that reports count.
         directory: of its report; None: it writes none, or takes one now.
         page: of the report, once it is written.
@@ -30,6 +57,8 @@ class SessionNotes:
     machine: MachineSpec
     name: str
     options: EmulationOptions
+    calls: list[Call] = field(default_factory=list[Call])
+    line: Line | None = None
     first: int = 0
     directory: Path | None = None
     page: Path | None = None

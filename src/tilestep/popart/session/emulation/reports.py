@@ -9,12 +9,12 @@ from typing import Any, final
 
 from tilestep.errors import RecordingError
 from tilestep.files import writable_directory
-from tilestep.pjrt.running.journal import Begin
 from tilestep.pjrt.running.measurement import Measurement, measurement_of
+from tilestep.pjrt.running.player import Begin
 from tilestep.pjrt.running.program_reports import ProgramReports
 from tilestep.popart.session.emulation.advice_words import operation_of
-from tilestep.popart.session.emulation.calls import Notes, SessionProgram, SessionSystem, ToHost
-from tilestep.popart.session.emulation.notes import SessionNotes
+from tilestep.popart.session.emulation.calls import Notes, SessionProgram, SessionSystem
+from tilestep.popart.session.emulation.notes import SessionNotes, ToHost
 from tilestep.popart.session.emulation.one_stage_advice import rules_of
 from tilestep.popart.session.emulation.weights_advice import WeightReads
 from tilestep.record.tables import Tables

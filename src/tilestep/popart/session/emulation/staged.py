@@ -11,10 +11,11 @@ from typing import Final, final
 from tilestep.machine.spec import MachineSpec
 from tilestep.pjrt.plugin import initialize
 from tilestep.popart.session.emulation import reports
+from tilestep.popart.session.emulation.notes import FromHost, Ran, ToHost
 from tilestep.popart.session.emulation.options import EmulationOptions
 from tilestep.popart.session.emulation.said import line_now
 from tilestep.popart.session.emulation.spent import inner_cycles
-from tilestep.popart.session.emulation.staged_calls import FromHost, Ran, StagedNotes, ToHost
+from tilestep.popart.session.emulation.staged_calls import StagedNotes
 from tilestep.popart.session.emulation.staged_plays import Plays
 from tilestep.popart.session.emulation.staged_program import StagedProgram
 from tilestep.popart.session.emulation.staged_table import told
@@ -55,7 +56,7 @@ class StagedEmulation:
 
     def ran(self, *labels: str, times: int = 1, name: str = "") -> None:
         """Notes that the session was called so many times. Args: labels: FORWARD: the forward part alone. name: of the call, in reports."""
-        self._notes.calls.extend([Ran(name, FORWARD in labels)] * times)
+        self._notes.calls.extend([Ran(name, forward=FORWARD in labels)] * times)
 
     def weights_from_host(self) -> None:
         """Notes that the host sends new values of the weights and of the optimiser's state."""
@@ -81,7 +82,7 @@ class StagedEmulation:
         """Cycles of the machine's clock until all that the session has called is done."""
         play = self._plays.live
         play.play(len(self._notes.calls))
-        return play.journal.mark().cycle - play.start.cycle
+        return play.player.mark().cycle - play.start.cycle
 
     def tile_bytes(self, ipu: int) -> int:
         """Bytes on the fullest tile of an IPU."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -11,33 +11,14 @@ import numpy as np
 from tilestep import hints
 from tilestep.pjrt.plugin import initialize
 from tilestep.pjrt.programs.beside import MachineBeside, machine_beside
-from tilestep.pjrt.running.journal import Begin
-from tilestep.popart.session.emulation.notes import SessionNotes, end_of_equal
+from tilestep.pjrt.running.player import Begin
+from tilestep.popart.session.emulation.notes import Call, FromHost, Ran, SessionNotes, ToHost, end_of_equal
 from tilestep.popart.session.emulation.said import Said
 from tilestep.popart.session.emulation.spent import OUTSIDE, ByIpu, cycles_between
 from tilestep.popart.session.emulation.staged_program import StagedProgram
-from tilestep.report.advice.finding import Line
 from tilestep.sim import Recurrence, TileUse
 from tilestep.train.offload import is_on_host
 from tilestep.train.untyped import jax as _jax
-
-
-class Ran(NamedTuple):
-    """The session was called."""
-
-    name: str = ""  # of the call
-    forward: bool = False  # the forward part alone
-
-
-class FromHost(NamedTuple):
-    """The host has sent all weights, and the optimiser's state."""
-
-
-class ToHost(NamedTuple):
-    """The host has read all weights, and the optimiser's state."""
-
-
-Call = Ran | FromHost | ToHost
 
 
 @dataclass(kw_only=True)
@@ -46,13 +27,9 @@ class StagedNotes(SessionNotes):
 
     Attributes:
         program: what it runs; None before it is prepared.
-        calls: in order.
-        line: of the user's program that prepared it; None if that is unknown.
     """
 
     program: StagedProgram | None = None
-    calls: list[Call] = field(default_factory=list[Call])
-    line: Line | None = None
 
 
 class Spent(NamedTuple):
@@ -87,11 +64,10 @@ class StagedPlay:
         self.played = 0
         self._notes, self._program, self._record = notes, program, False
         self._machine: MachineBeside = machine_beside(notes.machine, notes.options.plan)
-        self.journal = self._machine.journal()
-        self.journal.said = Said(program.stages, notes.line)
+        self.player = self._machine.player(Said(program.stages, notes.line))
         self._begins: dict[int, Begin] = {}
         self.last: Spent | None = None
-        with self._machine.running(self.journal), hints.program_group(self._group):
+        with self._machine.running(self.player), hints.program_group(self._group):
             self._pipeline = program.pipeline(self._machine)
             self._forward = None if program.forward is None else program.forward.pipeline(self._machine)
             self._state = program.first_state(self._pipeline)
@@ -99,8 +75,8 @@ class StagedPlay:
             self._run(Ran())
             if program.forward is not None:
                 self._run(Ran(forward=True))
-        self.start = self.journal.mark()
-        system = self.journal.system
+        self.start = self.player.mark()
+        system = self.player.system
         self.uses: tuple[TileUse, ...] = tuple(system.tile_use(ipu) for ipu in range(notes.machine.num_ipus))
 
     @property
@@ -118,16 +94,16 @@ class StagedPlay:
         calls, number = self._notes.calls, self.played
         last = next((at for at in range(end - 1, number - 1, -1) if isinstance(calls[at], Ran)), end)
         stops = [stop for stop in (self._notes.first, last) if stop < end]  # a recording begins there, and the last call is timed
-        with self._machine.running(self.journal):
+        with self._machine.running(self.player):
             while number < end:
                 after = end_of_equal(calls, number, min((stop for stop in stops if stop > number), default=end))
-                recurrence = Recurrence(self.journal.system)
+                recurrence = Recurrence(self.player.system)
                 while number < after:
                     self._begin_at(number)
                     self._call(calls[number], timed=number == last and not self._record)
                     number += 1
                     if number < after:
-                        self.journal.replay(wait=True)
+                        self.player.replay(wait=True)
                         number += recurrence.skipped(after - number)
                     self.played = number
 
@@ -148,8 +124,8 @@ class StagedPlay:
 
     def _begin_at(self, number: int) -> None:
         if self._record and number not in self._begins and number in (0, self._notes.first):
-            self.journal.system.record = self.journal.system.record_links = True
-            self._begins[number] = self.journal.begin()
+            self.player.system.record = self.player.system.record_links = True
+            self._begins[number] = self.player.begin()
 
     def _send_weights(self) -> None:
         """New values of all that stays on the device come from the host. On each IPU one program takes them into the tiles."""
@@ -178,11 +154,11 @@ class StagedPlay:
         _jax.block_until_ready(_jax.tree.leaves(self._state))
 
     def _timed(self, call: Ran) -> Spent:
-        system = self.journal.system
-        before = self.journal.mark()
+        system = self.player.system
+        before = self.player.mark()
         system.record = True
         self._run(call)
-        after = self.journal.mark()
+        after = self.player.mark()
         # What the host reads in a call are its results: the last value, or the sum, of an anchor waits in the tiles for that.
         own = [event for event in system.trace_between(before, after).events if event.kind == "read" or event.kind not in OUTSIDE]
         span = max(event.end_cycle for event in own) - min(event.start_cycle for event in own) if own else 0

@@ -17,7 +17,7 @@ _LARGE: Final = 0.25  # of the bytes that an IPU needs on a tile
 def require_fits(play: StagedPlay, machine: MachineSpec, program: StagedProgram) -> None:
     """Raises: TileMemoryError, StreamingMemoryError for the first program, or programs of an IPU together, that do not fit."""
     ipus = range(machine.num_ipus)
-    for planned in play.journal.system.programs.values():
+    for planned in play.player.system.programs.values():
         check_fits(planned, machine)
         check_streaming_memory(planned, machine, ipus[: planned.num_ipus])
     available = machine.ipu.tile.sram_bytes

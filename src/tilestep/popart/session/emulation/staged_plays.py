@@ -12,10 +12,11 @@ from tilestep.pjrt.running.measurement import Measurement, measurement_of
 from tilestep.popart.exceptions import popart_runtime_error
 from tilestep.popart.session.emulation import reports
 from tilestep.popart.session.emulation.advice_words import operation_of
+from tilestep.popart.session.emulation.notes import Ran, ToHost
 from tilestep.popart.session.emulation.out_of_memory import out_of_memory
 from tilestep.popart.session.emulation.spent import no_run
 from tilestep.popart.session.emulation.staged_advice import rules_of
-from tilestep.popart.session.emulation.staged_calls import Ran, Spent, StagedNotes, StagedPlay, ToHost
+from tilestep.popart.session.emulation.staged_calls import Spent, StagedNotes, StagedPlay
 from tilestep.popart.session.emulation.staged_memory import require_fits, way_out_of_stash
 from tilestep.popart.session.emulation.staged_program import StagedProgram
 from tilestep.popart.session.emulation.staged_table import told
@@ -82,10 +83,10 @@ class Plays:
         """What the session did. Args: whole: whether to count all calls, also those before a reset of the profile."""
         notes, play = self._notes, self._recorded
         play.play(len(notes.calls))
-        journal, begin = play.journal, play.begin(0 if whole else notes.first)
+        player, begin = play.player, play.begin(0 if whole else notes.first)
         counted = notes.calls[0 if whole else notes.first :]
         rules = rules_of(self.program, notes.line, WeightReads(sum(isinstance(call, ToHost) for call in counted), notes.reads_at))
-        found = measurement_of(journal.system, begin, journal.mark(), notes.engine, dict(journal.sources))
+        found = measurement_of(player.system, begin, player.mark(), notes.engine, dict(player.programs.sources))
         return replace(found, profile=replace(found.profile, rules=rules, operation_of=operation_of))
 
     def summary(self) -> str:

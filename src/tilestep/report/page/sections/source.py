@@ -9,12 +9,12 @@ from typing import Any, Final, cast
 import numpy as np
 
 from tilestep.errors import RecordingError
+from tilestep.record.schema import CALLS
 from tilestep.record.tables import Tables, json_text
 from tilestep.report.overview import files_of, relative_files
 from tilestep.report.page.block import Block, columns_of
 from tilestep.report.reader import OnTileExecute, Report
 from tilestep.report.reader.totals import leaf_totals, program_total
-from tilestep.sim.calls import DISPATCH, READ, WAIT
 from tilestep.sim.trace import EventKind
 
 MOST_TEXT: Final = 2_000_000  # characters of source code in a page
@@ -40,7 +40,8 @@ COLUMNS: Final = (
 )
 _STEPS, _EXECUTIONS, _CYCLES = (COLUMNS.index(name) for name in ("steps", "executions", "cycles"))
 _FLOPS, _EXCHANGE_BYTES, _TILE_BYTES, _CALLS = (COLUMNS.index(name) for name in ("flops", "exchange_bytes", "tile_bytes", "dispatches"))
-_CALL_KINDS: Final = (DISPATCH, WAIT, READ)
+_CALL_KINDS: Final = tuple(map(CALLS.index, ("dispatch", "wait", "read")))
+_DISPATCH: Final = _CALL_KINDS[0]
 _MOVED: Final = COLUMNS.index("moved")
 _MOVES: Final[tuple[EventKind, ...]] = ("save", "load", "stream-in", "stream-out")  # by the run of a program, beside its steps
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
@@ -204,10 +205,10 @@ def _callers(tables: Tables) -> Iterator[tuple[int, tuple[str, int]]]:
     notes = tables.column("call_notes", "note")
     kinds = tables.column("calls", "call")
     called = tables.column("runs", "program")
-    if not isinstance(lines, list) or len(notes) != len(kinds) or np.count_nonzero(kinds == DISPATCH) != len(called):
+    if not isinstance(lines, list) or len(notes) != len(kinds) or np.count_nonzero(kinds == _DISPATCH) != len(called):
         return
     known = cast("list[Any]", lines)
-    places = notes[kinds == DISPATCH]
+    places = notes[kinds == _DISPATCH]
     for program in np.unique(called[called >= 0]).tolist():
         [first, *others] = np.unique(places[called == program]).tolist()
         if others or not 0 < first <= len(known):
