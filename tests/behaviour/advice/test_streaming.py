@@ -44,7 +44,7 @@ def feeding(dtype: Any, io_tiles: int) -> Callable[[], Any]:
     """Steps that work for about as long as their batch takes to come."""
 
     def step(weights: Any, x: Any) -> Any:
-        return jax.lax.fori_loop(0, 24, lambda _, w: w + 1e-3 * jnp.tanh(x.astype(jnp.float32) @ w).mean(0), weights)
+        return jax.lax.fori_loop(0, 10, lambda _, w: w + 1e-3 * jnp.tanh(x.astype(jnp.float32) @ w).mean(0), weights)
 
     def program() -> Any:
         options = {"ipu_num_io_tiles": io_tiles} if io_tiles else None
@@ -61,7 +61,7 @@ def looping(io_tiles: int) -> Callable[[], Any]:
     """The same in a loop on the device, with an infeed."""
 
     def body(weights: Any, x: Any) -> Any:
-        return jax.lax.fori_loop(0, 24, lambda _, w: w + 1e-3 * jnp.tanh(x @ w).mean(0), weights)
+        return jax.lax.fori_loop(0, 10, lambda _, w: w + 1e-3 * jnp.tanh(x @ w).mean(0), weights)
 
     def program() -> Any:
         with InfeedQueue([BATCH] * STEPS) as queue:
