@@ -49,7 +49,7 @@ class Units:
 
     order: tuple[Unit, ...]
     fusible: frozenset[str]  # names of elementwise instructions
-    absorbed: frozenset[str]  # not stored: broadcasts, slices and pads that are read through, iotas that reductions count
+    absorbed: frozenset[str]  # not stored: broadcasts, slices, pads and reversals that are read through, iotas that reductions count
     level: Mapping[str, int]  # of each instruction, the most operations before it that are not elementwise
 
 
@@ -117,7 +117,10 @@ def _only_reduced(iota: Instruction, computation: Computation, users: Mapping[st
 
 
 def _absorbed(computation: Computation, users: Mapping[str, list[Instruction]], fusible: AbstractSet[str]) -> set[str]:
-    """Broadcasts and slices that only elementwise operations read, directly or through views; pads that only such slices read."""
+    """Broadcasts and slices that only elementwise operations read, directly or through views; pads that only such slices read.
+
+    And reversals that only convolutions read, which turn kernels round as they bring them into their order.
+    """
     found: set[str] = set()
     readable: set[str] = set(fusible)  # instructions that can take a broadcast or slice unstored, views of it included
     for instruction in reversed(computation.instructions):
@@ -125,6 +128,8 @@ def _absorbed(computation: Computation, users: Mapping[str, list[Instruction]], 
         if instruction is computation.root or not readers:
             continue
         if opcode == "pad" and all(user.opcode == "slice" and user.name in found for user in readers):
+            found.add(instruction.name)
+        elif opcode == "reverse" and all(user.opcode == "convolution" for user in readers):
             found.add(instruction.name)
         elif opcode in VIEWS or opcode in ("broadcast", "slice"):
             if not all(user.name in readable for user in readers):

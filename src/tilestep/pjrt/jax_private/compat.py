@@ -51,6 +51,9 @@ ANALYSIS_PASSES_OFF = (
 ANALYSIS_OPTIONS = (("xla_cpu_use_fusion_emitters", True),) if parse(jax.__version__) < (0, 11, 0) else ()
 # This pass takes a draw of random numbers that has not been expanded for an elementwise operation, and a failed check ends the process.
 PASSES_OFF_WITH_DRAWS = ",reshape-mover"
+# This one would make the reversed kernels of backward convolutions before a loop, and keep them. TensorFlow's backend has such a reversal
+# and its convolution as one operation by then (graphcore/tensorflow plugin/poplar/driver/poplar_compiler.cc: FuseOpsEarly, then this pass).
+PASSES_OFF_WITH_REVERSALS = ",while-loop-invariant-code-motion"
 
 _CONTEXT_TURNS: Final = 100  # blocks for which an MLIR context serves, which keeps all types, places and constants that it has had
 _idle_contexts: Final[list[tuple[Any, int]]] = []  # contexts that nobody uses now, and for how many blocks they have served

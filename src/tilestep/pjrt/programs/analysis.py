@@ -40,6 +40,7 @@ def partitioned_hlo(client: compat.HostClient, module: Any, devices: Sequence[An
     program_name = module_name(module)
     parsed = compat.parse_options(options)
     off = compat.ANALYSIS_PASSES_OFF + (compat.PASSES_OFF_WITH_DRAWS if has_operation(module, "stablehlo.rng") else "")
+    off += compat.PASSES_OFF_WITH_REVERSALS if has_operation(module, "stablehlo.reverse") else ""
     parsed.executable_build_options.debug_options.xla_disable_hlo_passes = off
     parsed.env_option_overrides = [*parsed.env_option_overrides, *compat.ANALYSIS_OPTIONS]
     set_module_name(module, name)
