@@ -127,9 +127,8 @@ def _absorbed(computation: Computation, users: Mapping[str, list[Instruction]], 
         opcode, readers = instruction.opcode, users[instruction.name]
         if instruction is computation.root or not readers:
             continue
-        if opcode == "pad" and all(user.opcode == "slice" and user.name in found for user in readers):
-            found.add(instruction.name)
-        elif opcode == "reverse" and all(user.opcode == "convolution" for user in readers):
+        cut = opcode == "pad" and all(user.opcode == "slice" and user.name in found for user in readers)
+        if cut or (opcode == "reverse" and all(user.opcode == "convolution" for user in readers)):
             found.add(instruction.name)
         elif opcode in VIEWS or opcode in ("broadcast", "slice"):
             if not all(user.name in readable for user in readers):

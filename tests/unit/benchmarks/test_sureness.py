@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,21 +10,14 @@ import pytest
 from benchmarks.measured.bars import MAIN, OUTSIDE
 from benchmarks.measured.sureness import (
     ALL,
-    LEAST_CERTAIN,
     PRIOR,
     Calibration,
-    calibrations,
     certain,
     derive,
-    document,
-    judged,
     left_out,
     shortfalls,
     tile_bounds,
 )
-from tilestep.report.intervals import MODEL_ERRORS
-
-RECORD: dict[str, Any] = json.loads((Path(__file__).parents[3] / "benchmarks" / "results" / "accuracy.json").read_text(encoding="utf-8"))
 
 
 def row(name: str, ratio: float, shares: dict[str, float], **more: Any) -> dict[str, Any]:
@@ -78,12 +69,3 @@ def test_a_missed_bar_is_told() -> None:
         "networks outside the fit: 50% of the measurements are inside, 65% to 100% wanted",
         "networks outside the fit: half-width 30.0%, at most 25% wanted",
     ]
-
-
-def test_the_product_has_the_errors_of_the_record() -> None:
-    assert json.loads(MODEL_ERRORS.read_text(encoding="utf-8")) == document(derive(judged(RECORD), tile_bounds(RECORD)))
-
-
-def test_the_intervals_of_the_record_meet_their_bars() -> None:
-    assert shortfalls(calibrations(judged(RECORD))) == []
-    assert certain(RECORD, tile_bounds(RECORD)) >= LEAST_CERTAIN

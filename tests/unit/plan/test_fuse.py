@@ -97,6 +97,19 @@ def test_a_broadcast_that_something_else_reads_is_stored() -> None:
     assert found.absorbed == frozenset()
 
 
+def test_a_reversal_that_only_convolutions_read_is_not_stored() -> None:
+    lines = """
+  %x = f32[1,8,4]{2,1,0} parameter(0)
+  %k = f32[3,4,4]{2,1,0} parameter(1)
+  %turned = f32[3,4,4]{2,1,0} reverse(%k), dimensions={0}
+  %y = f32[1,6,4]{2,1,0} convolution(%x, %turned), window={size=3}, dim_labels=b0f_0io->b0f
+"""
+    _, found = units(lines + "  ROOT %z = f32[1,6,4]{2,1,0} negate(%y)")
+    assert found.absorbed == {"turned"}
+    _, found = units(lines + "  ROOT %z = (f32[1,6,4]{2,1,0}, f32[3,4,4]{2,1,0}) tuple(%y, %turned)")
+    assert not found.absorbed
+
+
 def test_a_pass_does_not_reach_around_an_operation_between_its_members() -> None:
     _, found = units("""
   %x = f32[8,8]{1,0} parameter(0)
