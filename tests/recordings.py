@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tests.in_turn import run_python
-from tests.processes import ROOT
+from tests.processes import ROOT, run_python
 from tests.unit.record.recordings import members_of, zipped
 from tilestep.plan.serialized import dump_program, program_of
 from tilestep.plan.steps import Program

@@ -244,7 +244,7 @@ def test_a_program_that_did_not_fit_is_the_first_finding(open_page: OpenPage, ou
     [shown] = entries(page)
     [program] = tilestep.open_report(out_of_memory).compilation.programs
     over = program.planned.memory.peak_bytes - 638_976
-    assert "jit_product does not fit, so it never ran: tile 0 needs 3.24 MiB" in shown["said"][1]
+    assert "jit_product does not fit, so it never ran: tile 0 needs 3.25 MiB" in shown["said"][1]
     assert f"{over:,} B too many" in shown["said"][1]
     assert "(out_of_memory.py:10)" in shown["said"][1]
     assert "None of them is enough by itself" in shown["said"][1]

@@ -136,7 +136,7 @@ def test_the_sentence_is_true_by_the_cycles_of_each_step(open_page: OpenPage, mn
             assert of_one == getattr(total.leaf.cycles, limit or "")
         assert of_one >= max(total.leaf.cycles.compute, total.leaf.cycles.exchange, total.leaf.cycles.sync - of_one)
     go(page, "operations", operation=f"a 0 {max(leaf_totals(report.tables, compiled), key=lambda total: total.cycles.total).leaf.leaf}")
-    assert ", the rest of sync " in page.inner_text(".verdict")
+    assert "sync and fixed cost " in page.inner_text(".verdict")
 
 
 def test_exchange_between_ipus_and_transfers_are_named(open_page: OpenPage) -> None:
