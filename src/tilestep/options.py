@@ -95,9 +95,9 @@ class PlanOptions:
 def _value(name: str, value: object) -> object:
     if name == "ipu_allow_out_of_memory":
         return _flag(name, value)
-    kind = {"ipu_partials_type": str, "ipu_fusion": str, "ipu_available_memory_proportion": float}.get(name, int)
-    words = "'clusters' or 'none'" if name == "ipu_fusion" else "'float' or 'half'"
-    what = {str: words, float: "a number", int: "a whole number"}[kind]
+    words = {"ipu_partials_type": "'float' or 'half'", "ipu_fusion": "'clusters' or 'none'"}.get(name)
+    kind = str if words else float if name == "ipu_available_memory_proportion" else int
+    what = words or {float: "a number", int: "a whole number"}[kind]
     if isinstance(value, bool):
         raise SettingsError(f"{name} is {shown(value)}: it must be {what}")
     try:

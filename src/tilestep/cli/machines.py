@@ -94,7 +94,7 @@ def _list_table(machines: list[MachineSpec]) -> Table:
     table.add_column("machine", no_wrap=True)
     table.add_column("IPUs", justify="right")
     table.add_column("chip", no_wrap=True)
-    for heading in ("tiles\nper IPU", "clock\nGHz", "SRAM\nMiB", "fp16\nTFLOP/s", "fp32\nTFLOP/s", "to it\nGB/s", "to host\nGB/s"):
+    for heading in ("tiles\nper IPU", "clock\nGHz", "SRAM\nMiB", "fp16\nTFLOP/s", "fp32\nTFLOP/s", "to IPUs\nGB/s", "to host\nGB/s"):
         table.add_column(heading, justify="right", no_wrap=True)
     for machine in machines:
         figures = _figures(machine)

@@ -371,11 +371,8 @@ class Execution:
     ) -> int:
         """Moves bytes between host and one IPU, which waits meanwhile; returns the cycle at which the last byte has arrived."""
         number = NO_EVENT if run is None else run.number
-        end = (
-            self._carry(link, state.machine, start, self._on_link(size_bytes, to_host=link == "to-host"), ledger.key, number)
-            + self._latency
-            + sync
-        )
+        cycles = self._on_link(size_bytes, to_host=link == "to-host")
+        end = self._carry(link, state.machine, start, cycles, ledger.key, number) + self._latency + sync
         self._spend(state, start, end, kind, ledger, run, part)
         return end
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from benchmarks.measured.sureness import (
     shortfalls,
     tile_bounds,
 )
+from benchmarks.model_errors import main
 
 
 def row(name: str, ratio: float, shares: dict[str, float], **more: Any) -> dict[str, Any]:
@@ -69,3 +71,9 @@ def test_a_missed_bar_is_told() -> None:
         "networks outside the fit: 50% of the measurements are inside, 65% to 100% wanted",
         "networks outside the fit: half-width 30.0%, at most 25% wanted",
     ]
+
+
+def test_errors_are_not_written_while_their_intervals_miss_a_bar(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--out", str(tmp_path / "errors.json")]) == 1
+    assert "missed: networks outside the fit: " in capsys.readouterr().out
+    assert not list(tmp_path.iterdir())
