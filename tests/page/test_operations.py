@@ -128,15 +128,17 @@ def test_the_sentence_is_true_by_the_cycles_of_each_step(open_page: OpenPage, mn
             assert re.search("(?<!rest of )sync [0-9]", words) is None
         else:
             assert "of sync" not in words
-        if limit == "overhead":  # so many supersteps, and at most a sync for each
-            assert of_one % overhead == 0
-            assert (total.leaf.cycles.sync - of_one) % sync == 0
-            assert total.leaf.cycles.sync - of_one <= of_one // overhead * sync
+        fixed = total.leaf.superstep.overhead_cycles
+        if limit in ("overhead", "sync"):  # so many supersteps, and at most a sync for each
+            assert of_one == (fixed if limit == "overhead" else total.leaf.cycles.sync - fixed)
+            assert fixed % overhead == 0
+            assert (total.leaf.cycles.sync - fixed) % sync == 0
+            assert total.leaf.cycles.sync - fixed <= fixed // overhead * sync
         else:
             assert of_one == getattr(total.leaf.cycles, limit or "")
         assert of_one >= max(total.leaf.cycles.compute, total.leaf.cycles.exchange, total.leaf.cycles.sync - of_one)
     go(page, "operations", operation=f"a 0 {max(leaf_totals(report.tables, compiled), key=lambda total: total.cycles.total).leaf.leaf}")
-    assert "sync and fixed cost " in page.inner_text(".verdict")
+    assert ", the rest of sync " in page.inner_text(".verdict")
 
 
 def test_exchange_between_ipus_and_transfers_are_named(open_page: OpenPage) -> None:

@@ -52,6 +52,7 @@ class StepCost:
         compute_cycles: of the busiest tile, with its on-tile copies.
         exchange_cycles: until the busiest tile has received its bytes.
         sync_cycles: of all barriers, and the fixed cost of each superstep.
+        overhead_cycles: the part of them that is the fixed cost.
         exchange_bytes: received by the busiest tile.
         temporary_tile_bytes: on the fullest tile beside operands and results, while the step runs.
         result_tile_elements: elements of the result on the fullest tile; 0: the result has an even layout.
@@ -75,6 +76,7 @@ class StepCost:
     held: tuple[Held | None, ...] = ()
     footprint: Footprint | None = None
     compute_sets: int = 1
+    overhead_cycles: int = 0
     flops: int = 0
     assumptions: tuple[str, ...] = ()
     fallback: bool = False
@@ -128,6 +130,7 @@ def step_cost(
         temporary_tile_bytes=temporary_tile_bytes,
         result_tile_elements=result_tile_elements,
         compute_sets=compute_sets,
+        overhead_cycles=supersteps * ipu.superstep_overhead_cycles,
         flops=flops,
         assumptions=assumptions,
         fallback=fallback,
@@ -146,6 +149,7 @@ def together(family: str, parts: Sequence[StepCost]) -> StepCost:
         compute_cycles=sum(part.compute_cycles for part in parts),
         exchange_cycles=sum(part.exchange_cycles for part in parts),
         sync_cycles=sum(part.sync_cycles for part in parts),
+        overhead_cycles=sum(part.overhead_cycles for part in parts),
         exchange_bytes=sum(part.exchange_bytes for part in parts),
         temporary_tile_bytes=max(part.temporary_tile_bytes for part in parts),
         result_tile_elements=parts[-1].result_tile_elements,

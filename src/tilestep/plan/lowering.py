@@ -213,7 +213,7 @@ class Lowering:
         if instruction.opcode == "reduce":
             scope.finished.add(instruction.name)
             if shares_supersteps(instruction, scope, apart=self._apart):
-                step = replace(step, sync_cycles=0)
+                step = replace(step, sync_cycles=0, overhead_cycles=0)
         if step.fallback:
             self.fallbacks.add(work.opcode)
         self.assumptions.update(step.assumptions)

@@ -82,6 +82,7 @@ def superstep(name: str, scope: str, step: StepCost, code: StepCode, *, frame: i
         exchange_code_bytes=code.exchange_bytes,
         vertex_state_bytes=code.state_bytes,
         compute_sets=step.compute_sets,
+        overhead_cycles=step.overhead_cycles,
         frame=frame,
     )
 

@@ -26,6 +26,7 @@ class Superstep:
         compute_cycles: of the busiest tile.
         exchange_cycles: until the busiest tile has received its bytes.
         sync_cycles: of its barriers, and its fixed cost.
+        overhead_cycles: the part of them that is the fixed cost.
         flops: floating-point operations of all tiles.
         exchange_bytes: received by the busiest tile.
         temporary_tile_bytes: on the fullest tile, while the step runs.
@@ -53,6 +54,7 @@ class Superstep:
     exchange_code_bytes: int = 0
     vertex_state_bytes: int = 0
     compute_sets: int = 1
+    overhead_cycles: int = 0
     frame: int = 0
 
 

@@ -58,7 +58,7 @@ def test_every_kind_of_node_comes_back() -> None:
         (TEXT.replace('"tree",2', '"tree",true'), "True as program.num_ipus: it must be int"),
         (TEXT.replace('"g",4,0,1]', '"g",4,0,2]'), r"2 as program.frames\[1\].parent: it must be from 0 to 1"),
         (TEXT.replace('"g",4,0,1]', '"g",4,0,-1]'), r"-1 as program.frames\[1\].parent"),
-        (TEXT.replace("0,1,2]", "0,1,3]"), "3 as frame of 'a': it must be from 0 to 2"),
+        (TEXT.replace("0,1,0,2]", "0,1,0,3]"), "3 as frame of 'a': it must be from 0 to 2"),
         (
             TEXT.replace('["HostCall"', '["Program"'),
             "must be a record of Superstep or Collective or HostCall or Loop or Branch or Series",

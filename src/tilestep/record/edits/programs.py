@@ -28,12 +28,8 @@ def scaled(program: Program, family: str, numerator: int, denominator: int) -> P
 
 def shorter(step: Superstep, numerator: int, denominator: int, *, sync: bool = True) -> Superstep:
     """A superstep that takes a part of its cycles, with its syncs or without."""
-    return replace(
-        step,
-        compute_cycles=ceil_div(step.compute_cycles * numerator, denominator),
-        exchange_cycles=ceil_div(step.exchange_cycles * numerator, denominator),
-        sync_cycles=ceil_div(step.sync_cycles * numerator, denominator) if sync else step.sync_cycles,
-    )
+    kinds = ("compute_cycles", "exchange_cycles", *(("sync_cycles", "overhead_cycles") if sync else ()))
+    return replace(step, **{kind: ceil_div(getattr(step, kind) * numerator, denominator) for kind in kinds})
 
 
 def _changed(node: Node, change: Callable[[Leaf], Leaf | None]) -> Node | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.report.reader.recorded import everything, larger, liveness, recorded, report_of, run_of, step, two_stages
+from tests.unit.report.reader.recorded import everything, liveness, recorded, report_of, run_of, step, two_stages
 from tests.unit.sim.toy import program
 from tilestep.errors import RecordingError
 from tilestep.machine.catalog import named_machine
@@ -27,7 +27,6 @@ from tilestep.report.page.sections.roofs import (
     dtype_of,
     exchange_roofs,
     flop_roofs,
-    overhead_of,
     roof_of,
 )
 from tilestep.report.page.sections.steps import ARM, BRANCH, COLLECTIVE, HOST_CALL, LOOP, ROOT, SUPERSTEP, steps
@@ -191,14 +190,6 @@ def test_the_roof_of_halves_depends_on_the_type_of_their_sums() -> None:
     assert roof_of("f16", ipu, PlanOptions()) == HALF_FLOAT
     assert roof_of("f16", ipu, PlanOptions(partials_type="half")) == HALF
     assert roof_of("f16", ipu, None) == roof_of("f8e4m3fnuz", ipu, None) == roof_of("s32", ipu, None) == UNKNOWN
-
-
-def test_fixed_cost_is_parted_from_sync_where_one_way_alone_fits() -> None:
-    ipu = replace(larger().ipu, sync_cycles=126, superstep_overhead_cycles=500)
-    assert [overhead_of(cycles, ipu) for cycles in (0, 500, 626, 1752, 1126)] == [0, 500, 500, 1500, 1000]
-    assert overhead_of(127, ipu) == UNKNOWN
-    assert overhead_of(700, replace(ipu, sync_cycles=0)) == 700
-    assert overhead_of(700, replace(ipu, superstep_overhead_cycles=0)) == 0
 
 
 def test_a_recording_without_programs_has_no_steps() -> None:

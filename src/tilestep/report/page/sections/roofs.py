@@ -79,23 +79,6 @@ def roof_of(dtype: str, ipu: IpuSpec, options: PlanOptions | None) -> int:
     return FLOAT8 if dtype.startswith("f8") and ipu.has_float8 else UNKNOWN
 
 
-def overhead_of(sync_cycles: int, ipu: IpuSpec) -> int:
-    """The part of a step's sync that is the fixed cost of its supersteps; UNKNOWN if the sum can be parted in several ways, or in none.
-
-    A sum is syncs × `sync_cycles` + supersteps × `superstep_overhead_cycles`, and no superstep has more than one sync.
-    """
-    sync, fixed = ipu.sync_cycles, ipu.superstep_overhead_cycles
-    if not sync_cycles or not fixed:
-        return 0
-    if not sync:
-        return sync_cycles
-    fewest, most = -(-sync_cycles // (sync + fixed)), sync_cycles // fixed
-    if most - fewest > sync:  # then several fit
-        return UNKNOWN
-    found = [count for count in range(fewest, most + 1) if (sync_cycles - count * fixed) % sync == 0]
-    return found[0] * fixed if len(found) == 1 else UNKNOWN
-
-
 def _roof(machine: MachineSpec, words: str, rate: float, field: str) -> Roof:
     entry = next(entry for entry in describe(machine) if entry.path == field)
     return Roof(words=words, rate=rate, field=field, source=entry.source, basis=entry.basis)

@@ -9,12 +9,11 @@ from typing import Final, NamedTuple
 
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
-from tilestep.plan.steps import Superstep
 from tilestep.record.sources import options_of
 from tilestep.report.overview import relative_files
 from tilestep.report.page.block import Block, columns_of
 from tilestep.report.page.sections.interned import Lines, Texts
-from tilestep.report.page.sections.roofs import UNKNOWN, dtype_of, exchange_roofs, flop_roofs, overhead_of, roof_of
+from tilestep.report.page.sections.roofs import UNKNOWN, dtype_of, exchange_roofs, flop_roofs, roof_of
 from tilestep.report.reader import (
     CompiledProgram,
     GlobalExchange,
@@ -187,7 +186,6 @@ class _Maker:
         self._texts, self._tables = texts, report.tables
         self._ipu: IpuSpec = report.target.machine.ipu
         self._options = options_of(report.tables)
-        self._overheads: dict[int, int] = {}
 
     def tree(self, place: int, program: CompiledProgram) -> _Tree:
         """The rows of a program. Args: place: of the program in the list of the block."""
@@ -239,7 +237,7 @@ class _Maker:
             of_run=of_run,
             priced=node.cycles is not None,
             **cycles._asdict(),
-            overhead=self._overhead(step, cycles),
+            overhead=step.overhead_cycles if step else UNKNOWN if cycles.sync else 0,
             dtype=self._texts.number(dtype),
             roof=roof_of(dtype, self._ipu, options) if step and step.flops else UNKNOWN,
             flops=step.flops if step else 0,
@@ -255,13 +253,6 @@ class _Maker:
             to_host=call.bytes_to_host if call else 0,
             from_host=call.bytes_from_host if call else 0,
         )
-
-    def _overhead(self, step: Superstep | None, cycles: BodyCycles) -> int:
-        if step is None:
-            return UNKNOWN if cycles.sync else 0
-        if cycles.sync not in self._overheads:
-            self._overheads[cycles.sync] = overhead_of(cycles.sync, self._ipu)
-        return self._overheads[cycles.sync]
 
 
 def _walked(program: CompiledProgram, counts: Mapping[Site, int]) -> Iterator[tuple[ProgramNode, int, int, int, int, bool]]:
