@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
@@ -135,7 +134,7 @@ def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]
 
 
 @contextlib.contextmanager
-def profiled(target: Path | None, *, lines: bool = True, refused: bool = False, intervals: bool = True) -> Iterator[Recording]:
+def profiled(target: Path | None, *, lines: bool = True, refused: bool = False) -> Iterator[Recording]:
     """The same, but the caller writes the files. Only a program that does not fit writes its own, when it is compiled.
 
     Args:
@@ -143,7 +142,6 @@ def profiled(target: Path | None, *, lines: bool = True, refused: bool = False, 
             planned again.
         lines: whether those, and what a program that does not fit writes, have lines of the user's source.
         refused: whether programs that do not fit are planned again if there is no target, to say what would make them fit.
-        intervals: whether it says how sure it is.
     """
     from tilestep.pjrt.running.recording import recording  # imports the emulator, so only a profile pays for it
     from tilestep.pjrt.running.report_folders import report_folder
@@ -154,8 +152,6 @@ def profiled(target: Path | None, *, lines: bool = True, refused: bool = False, 
             yield result
         finally:
             measurement = measure()
-            if not intervals:
-                measurement = replace(measurement, profile=replace(measurement.profile, interval=None))
             tables = None if target is None else measurement.recording(lines=lines)
             result.complete(measurement.profile, tables, _of_refused(measurement) if refused and target is None else None)
 

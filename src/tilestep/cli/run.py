@@ -36,12 +36,12 @@ _PLATFORMS: Final = "ipu,cpu"
 _MAX_TRIPS: Final = 2**31 - 1
 TAKE_A_VALUE: Final = ("--machine", "--ipus", "--tiles", "--sync-pattern", "--trip-count", "--json", "--report", "--propose-stages")
 _OUTPUTS: Final = ("--json", "--report")
-FLAGS: Final = ("--dry-run", "--all", "--no-intervals", "--no-source", "--popart")
+FLAGS: Final = ("--dry-run", "--all", "--no-source", "--popart")
 _REFUSED: Final = 2  # the exit code of programs that do not know an option
 _PIPE_WIDTH: Final = 100  # columns where stderr is no terminal
 _USAGE: Final = (
     "tilestep run [--machine NAME|FILE.toml] [--ipus N] [--tiles N] [--sync-pattern PATTERN] [--dry-run] [--trip-count N] "
-    "[--all] [--no-intervals] [--json FILE] [--report DIR [--no-source]] [--popart [--propose-stages N]] "
+    "[--all] [--json FILE] [--report DIR [--no-source]] [--popart [--propose-stages N]] "
     "(SCRIPT | -m MODULE | -c CODE) [ARGS...]"
 )
 
@@ -108,7 +108,6 @@ def _option_parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="also write report.html, run.tilestep, profile.json and summary.txt into DIR, made if it is missing",
     )
-    parser.add_argument("--no-intervals", action="store_true", help="leave out how sure the time and the fullest tile are")
     parser.add_argument(
         "--no-source",
         action="store_true",
@@ -179,8 +178,7 @@ def _run_emulated(program: Program, options: argparse.Namespace, json_path: Path
     forks: list[int] = []
     os.register_at_fork(after_in_parent=lambda: forks.append(os.getpid()))
     mode = dry_run(trip_count=options.trip_count) if options.dry_run else contextlib.nullcontext()
-    how = {"lines": not options.no_source, "intervals": not options.no_intervals}
-    with profiled(report_path, refused=True, **how) as recording, mode:
+    with profiled(report_path, refused=True, lines=not options.no_source) as recording, mode:
         code, terminated = run_whole(program)
     if os.getpid() != process:  # a fork of the program has come here, too
         return code
