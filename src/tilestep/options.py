@@ -97,7 +97,7 @@ def _value(name: str, value: object) -> object:
         return _flag(name, value)
     words = {"ipu_partials_type": "'float' or 'half'", "ipu_fusion": "'clusters' or 'none'"}.get(name)
     kind = str if words else float if name == "ipu_available_memory_proportion" else int
-    what = words or {float: "a number", int: "a whole number"}[kind]
+    what = words or ("a whole number" if kind is int else "a number")
     if isinstance(value, bool):
         raise SettingsError(f"{name} is {shown(value)}: it must be {what}")
     try:

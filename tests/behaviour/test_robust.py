@@ -246,8 +246,10 @@ def test_the_process_ends_with_its_status_while_programs_a_callback_and_a_daemon
             return frame is None or frame.f_code.co_name != "<module>"
 
         def slow(v):
+            global in_main
+            in_main = threading.get_ident() == main
             until = time.monotonic() + 60
-            while not ends() and time.monotonic() < until:
+            while not (in_main or ends()) and time.monotonic() < until:
                 time.sleep(0.001)
             return np.asarray(v)
 
@@ -263,11 +265,14 @@ def test_the_process_ends_with_its_status_while_programs_a_callback_and_a_daemon
 
         threading.Thread(target=work, daemon=True).start()
         started.wait()
-        x = step(jnp.eye(150))
-        for _ in range(3):
-            x = step(x)
+        x = jnp.eye(150)
         called = jax.jit(lambda x: jax.pure_callback(slow, jax.ShapeDtypeStruct(x.shape, x.dtype), x))
-        y = called(step(x))  # which it has to wait for, so that the callback is called in another thread
+        in_main = True
+        while in_main:  # until the call has to wait for the steps: then the callback is called in another thread
+            in_main = False
+            for _ in range(3):
+                x = step(x)
+            y = called(x)
         print("ends now")
         raise SystemExit(6)
         """,

@@ -11,6 +11,11 @@
 #include <Python.h>
 #include <structmember.h>
 
+/* From Python 3.12 on None is immortal, so its header's macro takes no reference. Python 3.11, which the same build serves, would free None
+ * in the end. */
+#undef Py_RETURN_NONE
+#define Py_RETURN_NONE return Py_NewRef(Py_None)
+
 #include "pjrt_layout.h"
 
 /* Takes the GIL and puts a pending exception aside, because JAX's destructors call in while one is raised. TS_LEAVE restores both. */

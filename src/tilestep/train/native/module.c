@@ -10,6 +10,11 @@
 #include "gather.h"
 #include "queue.h"
 
+/* From Python 3.12 on None is immortal, so the header's own macro takes no reference. Python 3.11, which the same build serves, would free
+ * None in the end. */
+#undef Py_RETURN_NONE
+#define Py_RETURN_NONE return Py_NewRef(Py_None)
+
 /* 0; -1 with a ValueError for a platform without feeds */
 static int require_platform(int platform) {
   if (platform >= 0 && platform < num_platforms) return 0;
