@@ -377,3 +377,14 @@ def test_a_bert_that_does_not_fit_is_said_not_to(run_python: RunPython) -> None:
     assert share is not None, done.stdout
     assert int(share[1]) > 100
     assert "an update of 4 sequences: " in done.stdout
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_goes_on_with_the_same_bits(run_python: RunPython) -> None:
+    """Three times by SIGKILL, in processes of its own."""
+    done = run_python("examples/resume.py")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[:5] == ["whole: exit status 0", *["killed by signal 9"] * 3, "exit status 0"]
+    assert re.fullmatch(r"accuracy 0\.9\d+, and 0\.9\d+ of the run that was killed 3 times", lines[5])
+    assert lines[6:] == ["176 losses, each with the same bits"]

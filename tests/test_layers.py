@@ -77,7 +77,7 @@ TRAIN_TOP = (
     "untyped",
     "_feeds",
 )
-TRAIN_ROOMS = ("jax_private", "processes", "schedules", "replicas", "optimizers", "feeds", "gradients", "loop", "pipeline")
+TRAIN_ROOMS = ("jax_private", "processes", "schedules", "replicas", "optimizers", "feeds", "checkpoints", "gradients", "loop", "pipeline")
 PIPELINE_ROOMS = ("compile", "run")
 NEVER = (("tilestep.train.pipeline", "tilestep.train.loop"),)  # the former must not import the latter, though its room is earlier
 

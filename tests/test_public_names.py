@@ -175,6 +175,7 @@ PUBLIC_NAMES = [
     "tilestep.tracing.trace_calls",
     "tilestep.tracing.tracepoint",
     "tilestep.train.AccumulationState",
+    "tilestep.train.Checkpoints",
     "tilestep.train.Costs",
     "tilestep.train.InfeedQueue",
     "tilestep.train.JointState",

@@ -7,6 +7,7 @@ TilestepError
 ├── StoredError (ValueError)       a serialised program that cannot be used here
 ├── RecordingError (ValueError)    a recording that is damaged, too large, or of a newer form
 ├── DatasetError (ValueError)      a dataset that ends early, or whose elements differ in form
+├── CheckpointError (ValueError)   a checkpoint that cannot be saved, is damaged, or is of another program
 ├── QueueError (RuntimeError)      a feed of a training loop that is closed, in use, full or empty
 ├── NotFiniteError (FloatingPointError)  a pipeline's microbatch that has made a NaN or an infinity
 ├── ProcessFailedError (RuntimeError)  another process of a pipeline has failed, or is gone
@@ -16,13 +17,18 @@ TilestepError
 └── StreamingMemoryError (MemoryError)  a program whose values in pinned_host do not fit into streaming memory
 KeyboardInterrupt
 └── LoopInterrupt                  Ctrl-C in a training loop or pipeline, with what the loop had done
+SystemExit
+└── Preempted                      SIGTERM in a training loop or pipeline that has saved a checkpoint
 """
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
+_SIGNALLED: Final = 128  # a shell's exit status for a program that a signal has ended, less the signal's number
 _MOST_SHOWN: Final = 8  # of many differences
 _ANYWAY: Final = """POPLAR_ENGINE_OPTIONS='{"debug.allowOutOfMemory":"true"}' runs it anyway and says so"""
 _HOW_TO_KEEP: Final = """POPLAR_ENGINE_OPTIONS='{"autoReport.all":"true"}' keeps the program's memory step by step"""
@@ -66,6 +72,23 @@ class DatasetError(TilestepError, ValueError):
 
 class QueueError(TilestepError, RuntimeError):
     """A feed of a training loop cannot serve a call now: it is closed, in use by another loop, full, or empty."""
+
+
+class CheckpointError(TilestepError, ValueError):
+    """A checkpoint cannot be saved or restored. The message names the directory, the step, and what is wrong or differs."""
+
+
+class Preempted(SystemExit):
+    """SIGTERM came in a run that has checkpoints: it has saved one, and the program ends with status 143.
+
+    Attributes:
+        step: steps or updates done, which the newest checkpoint has.
+        directory: of the checkpoints, a `pathlib.Path`.
+    """
+
+    def __init__(self, step: int, directory: Path) -> None:
+        self.step, self.directory = step, directory
+        super().__init__(_SIGNALLED + signal.SIGTERM)
 
 
 class ReplicasDifferError(TilestepError):

@@ -78,6 +78,7 @@ def told_first() -> Iterator[None]:
         give_back()
         let_go()
 
+    vars(ended)["ends_the_program"] = True  # a run with checkpoints saves one first (train/checkpoints/preemption.py)
     for each in own:
         signal.signal(each, ended)
     os.register_at_fork(before=held, after_in_child=forked, after_in_parent=let_go)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tilestep.train.checkpoints.checkpoints import Checkpoints as Checkpoints
 from tilestep.train.feeds.benchmark import dataset_benchmark as dataset_benchmark
 from tilestep.train.feeds.benchmark import infeed_benchmark as infeed_benchmark
 from tilestep.train.feeds.in_program import PendingFeeds as PendingFeeds

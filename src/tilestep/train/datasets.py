@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol, TypeGuard
+from typing import Any, Final, TypeGuard
 
 import jax
 import numpy as np
@@ -14,16 +15,29 @@ from tilestep.train.untyped import Pytree
 Dataset = Iterable[Pytree] | Callable[[], Iterable[Pytree]]
 
 
-class SavesState(Protocol):
-    """An iterator that knows its place, such as grain's."""
+_PLACES: Final = (("get_state", "set_state"), ("state_dict", "load_state_dict"))  # as grain and torch have them
 
-    def get_state(self) -> Pytree:
-        """Where it is."""
-        ...
 
-    def set_state(self, state: Pytree) -> None:
-        """Goes there."""
-        ...
+def knows_its_place(iterator: object) -> bool:
+    """Whether an iterator can tell where it is, and go there."""
+    return any(hasattr(iterator, get) and hasattr(iterator, go) for get, go in _PLACES)
+
+
+def place_of(iterator: object) -> Any:
+    """Where an iterator is that knows it: its own state, which later elements do not change."""
+    get = next(get for get, go in _PLACES if hasattr(iterator, get) and hasattr(iterator, go))
+    return copy.deepcopy(getattr(iterator, get)())
+
+
+def go_to(iterator: object, place: Any) -> None:
+    """An iterator that knows its place goes to that. Raises: ValueError for one that does not."""
+    go = next((go for get, go in _PLACES if hasattr(iterator, get) and hasattr(iterator, go)), None)
+    if go is None:
+        raise ValueError(
+            f"the state has the place of a dataset whose iterator knows it, and a {type(iterator).__name__} has neither get_state and "
+            "set_state nor state_dict and load_state_dict: restore with an equal dataset"
+        )
+    getattr(iterator, go)(place)
 
 
 def iterator_maker(dataset: object) -> Callable[[], Iterator[Pytree]]:

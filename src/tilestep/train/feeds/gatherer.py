@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import Final, cast, final
+from typing import Final, final
 
-from tilestep.train.datasets import SavesState
+from tilestep.train.datasets import knows_its_place, place_of
 from tilestep.train.feeds.chunks import Arrays, Filling
 from tilestep.train.feeds.contiguous import Run
 from tilestep.train.feeds.elements import ElementSpec, Outcome
@@ -72,8 +72,8 @@ class Gatherer:
             if not filling.is_wanted:
                 return
             self._add(self._pass.in_hand[0], filling)
-        if hasattr(iterator, "get_state"):
-            state = cast(SavesState, iterator).get_state()
+        if knows_its_place(iterator):
+            state = place_of(iterator)
             with self._lock:
                 self._position.add_state(state)
         while filling.count < filling.capacity and filling.is_wanted:

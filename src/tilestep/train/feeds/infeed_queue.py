@@ -117,23 +117,21 @@ class InfeedQueue:
         """The position as plain data, to be saved beside the carry: after the last element that a loop has used.
 
         Returns:
-            {"elements": the number of elements used}. For datasets whose iterator has `get_state` (grain's have) also "dataset", the
+            {"elements": the number of elements used}. For datasets whose iterator has `get_state` and `set_state` (grain's
+            have), or `state_dict` and `load_state_dict`, also "dataset", the
             iterator's own state at some element, and "skip", the number of elements used from there on.
 
         Raises:
             QueueError: while a loop uses the queue.
         """
         with self._reserved("state()"):
-            start = self._feeder.next_start()
-            if start.dataset_state is None:
-                return {"elements": start.elements}
-            return {"elements": start.elements, "skip": start.skip, "dataset": start.dataset_state}
+            return self.position()
 
     @whole
     def restore(self, state: Mapping[str, Any]) -> None:
         """Goes to a position that `state()` gave, of this queue or of another one with an equal dataset.
 
-        A dataset whose iterator has `set_state` goes there itself. Any other begins anew, and its first elements are taken and dropped.
+        A dataset whose iterator knows its place goes there itself. Any other begins anew, and its first elements are taken and dropped.
 
         Args:
             state: a result of `state()`.
@@ -255,6 +253,14 @@ class InfeedQueue:
                 f"the dataset ended after {used + left:,} elements: the loop needs more; {used:,} are used{rest}. Let the dataset repeat, "
                 "or run fewer steps"
             ) from None
+
+    @whole
+    def position(self) -> dict[str, Any]:
+        """As `state()`, for the loop that uses the queue."""
+        start = self._feeder.next_start()
+        if start.dataset_state is None:
+            return {"elements": start.elements}
+        return {"elements": start.elements, "skip": start.skip, "dataset": start.dataset_state}
 
     @whole
     def wake(self) -> None:

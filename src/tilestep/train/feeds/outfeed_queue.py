@@ -6,7 +6,7 @@ import contextlib
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -229,6 +229,29 @@ class OutfeedQueue:
     def _require_other_thread(self, name: str) -> None:
         if threading.get_ident() == self._loop_thread:
             raise QueueError(f"{name} would wait for ever: the loop runs in this thread")
+
+    # ---------------------------------------------------------------------------------------------------- checkpoints
+
+    def unread(self) -> dict[str, Any] | None:
+        """What waits to be read, and stays: {"steps": their number, "values": as `dequeue` gives them in mode "all"}. None: nothing."""
+        with self._condition:
+            chunks = [_Chunk(leaves=chunk.leaves, first=chunk.first, last=chunk.last) for chunk in self._chunks]
+        if not chunks:
+            return None
+        parts = [[leaf[chunk.first : chunk.last] for leaf in self._on_host(chunk)] for chunk in chunks]
+        return {"steps": sum(len(part[0]) for part in parts), "values": self._tree([np.concatenate(each) for each in _columns(parts)])}
+
+    def restore_unread(self, unread: Mapping[str, Any] | None) -> None:
+        """Lets what `unread()` gave wait to be read. Raises: QueueError if something waits already, or a loop runs."""
+        with self._condition:
+            if self._user is not None or self._count:
+                raise QueueError("the OutfeedQueue is in use, or something waits to be read in it: restore into a queue that is empty")
+            if unread is not None:
+                leaves, self._structure = _jax.tree.flatten(unread["values"])
+                self._shapes = [(leaf.shape[1:], leaf.dtype) for leaf in leaves]
+                self._chunks.append(_Chunk(leaves=leaves, first=0, last=unread["steps"]))
+                self._count = unread["steps"]
+                self._unread_loops += 1
 
     # ------------------------------------------------------------------------------------------------ the loop's side
 

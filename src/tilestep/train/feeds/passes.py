@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, cast, final
+from typing import Any, final
 
 from tilestep.errors import DatasetError
-from tilestep.train.datasets import SavesState
+from tilestep.train.datasets import go_to
 from tilestep.train.untyped import Pytree
 
 
@@ -51,7 +51,7 @@ class Pass:
         if self._iterator is None:
             iterator = self._make_iterator()
             if self.start.dataset_state is not None:
-                cast(SavesState, iterator).set_state(self.start.dataset_state)
+                go_to(iterator, self.start.dataset_state)
             self._iterator = iterator
         while self._skipped < self.start.skip:
             try:

@@ -12,6 +12,8 @@ from jax.typing import ArrayLike
 
 from tilestep import hints
 from tilestep.train.calling import Body, name_of
+from tilestep.train.checkpoints.checkpoints import Checkpoints, Run
+from tilestep.train.feeds.chunks import DEFAULT_CHUNK
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.gradients.recompute import Recompute
@@ -23,6 +25,7 @@ from tilestep.train.loop.program_cache import Loop, Span
 from tilestep.train.loop.replicated import ReplicatedLoop
 from tilestep.train.loop.session import Session
 from tilestep.train.loop.step import truth
+from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import require_bools
 from tilestep.train.plan_options import GivenOptions, plan_options_of
 from tilestep.train.replicas.replicas import Replicas
@@ -43,6 +46,7 @@ def repeat(
     replicas: Replicas | None = None,
     recompute: Recompute = None,
     plan_options: GivenOptions | None = None,
+    checkpoints: Checkpoints | None = None,
 ) -> Pytree:
     """Runs `n` steps of `body` on the device: one program for each chunk of steps, which the host only starts.
 
@@ -68,6 +72,8 @@ def repeat(
             None, "full", a policy of `jax.checkpoint_policies` or a tuple of names (see there).
         plan_options: how the loop is planned on emulated IPUs, such as {"available_memory_proportion": 0.2}, by the names of
             `compiler_options`, with or without `ipu_`. They are checked on any platform, and have no effect on others.
+        checkpoints: where the carry and the feeds are saved as the loop goes on. If it has a checkpoint, the loop restores the latest, and
+            runs what remains of its `n` steps; if all are done, it returns at once.
 
     Returns:
         The carry after `n` steps: the structure, shapes and dtypes of `carry`. Its arrays may still be being computed.
@@ -77,13 +83,61 @@ def repeat(
         ValueError: when a number is out of its bounds, or `n` would end amid an accumulation.
         QueueError: when a feed is closed or in use.
         DatasetError: when the dataset ends before the loop.
-        LoopInterrupt: at Ctrl-C. It, QueueError, DatasetError and what the dataset itself raises have a `loop_state`.
+        CheckpointError: when a checkpoint cannot be saved or restored.
+        Preempted: after SIGTERM, when a checkpoint is saved.
+        LoopInterrupt: at Ctrl-C. It, CheckpointError, QueueError, DatasetError and what the dataset itself raises have a `loop_state`.
     """
     require_bools(donate=donate, progress=progress)
+    if checkpoints is None:
+        return _repeat(n, body, carry, infeed, outfeed, chunk, donate, progress, replicas, recompute, plan_options, None)
+    total = whole_number("n", n, least=0)
+    facts = {"accumulation": [counter.count for counter in update_pattern.counters_in(_jax.tree.structure(carry))]}
+    run = checkpoints.begin(f"repeat({total})", carry, infeeds={"0": infeed}, outfeeds={"0": outfeed}, total=total, facts=facts)
+    with run:
+        return _repeat(
+            run.left,
+            body,
+            run.state,
+            infeed,
+            outfeed,
+            _no_longer_than(checkpoints.every, chunk, outfeed),
+            donate,
+            progress,
+            replicas,
+            recompute,
+            plan_options,
+            run,
+        )
+
+
+def _no_longer_than(every: int | None, chunk: int | None, outfeed: OutfeedQueue | None) -> int | None:
+    """Steps of a chunk, so that there is an end of one within `every` steps; None: as a loop chooses by itself."""
+    if every is None or (chunk is None and every >= DEFAULT_CHUNK):
+        return chunk
+    if chunk is not None:
+        return min(every, whole_number("chunk", chunk, least=1))
+    depth = None if outfeed is None or outfeed.mode == "last" or outfeed.when_full == "drop" else outfeed.buffer_depth
+    return every if depth is None else min(every, depth)
+
+
+def _repeat(
+    n: int,
+    body: Body,
+    carry: Pytree,
+    infeed: InfeedQueue | None,
+    outfeed: OutfeedQueue | None,
+    chunk: int | None,
+    donate: bool,
+    progress: bool,
+    replicas: Replicas | None,
+    recompute: Recompute,
+    plan_options: GivenOptions | None,
+    run: Run | None,
+) -> Pytree:
     call = Call(body, infeed, outfeed, (n, chunk, replicas, recompute, plan_options_of(plan_options)))
     plan, ready, cached, is_confirmed = plan_repeat(call, carry, donate=donate)
     total, chunk_steps, loop = plan.total, plan.chunk_steps, plan.loop
-    with Session(f"repeat({total})", loop, ready, infeed, outfeed, total=total, progress=progress) as session:
+    with Session(f"repeat({total})", loop, ready, infeed, outfeed, total=total, progress=progress, checkpoints=run) as session:
         if plan.counters:
             name = f"repeat_{name_of(body)}"
             session.show_update(update_size(name, plan.counters, infeed, replicas, None if plan.pattern is None else loop))

@@ -11,6 +11,7 @@ import jax
 
 from tilestep import hints
 from tilestep.errors import LoopInterrupt, QueueError
+from tilestep.train.checkpoints.checkpoints import Run
 from tilestep.train.ctrl_c import CtrlC, whole
 from tilestep.train.feeds.chunks import Chunk
 from tilestep.train.feeds.infeed_queue import InfeedQueue
@@ -33,6 +34,7 @@ class Session:
         carry: before the first step.
         total: steps, if known.
         progress: whether to show a progress bar.
+        checkpoints: what saves the carry where a chunk ends.
     Attributes:
         reached: (the newest carry, the number of steps done for it). The loop reads it after the block without a call, because a Ctrl-C
             that comes in a call would lose the carry (`CtrlC.end`).
@@ -40,6 +42,7 @@ class Session:
 
     __slots__ = (
         "_bar",
+        "_checkpoints",
         "_ctrl_c",
         "_in_flight",
         "_infeed",
@@ -65,7 +68,9 @@ class Session:
         *,
         total: int | None,
         progress: bool,
+        checkpoints: Run | None = None,
     ) -> None:
+        self._checkpoints = checkpoints
         self.reached: tuple[Pytree, int] = carry, 0  # one assignment: no Ctrl-C comes between a carry and its number of steps
         self._name, self._infeed, self._outfeed = name, infeed, outfeed
         self._total, self._progress = total, progress
@@ -191,6 +196,10 @@ class Session:
             self._in_flight.waited(chunk)
             if self._set_bar is not None:
                 self._set_bar[0](self.steps)
+        if self._checkpoints is not None:
+            self._is_feeding = True  # what is raised now tells the carry, too
+            self._checkpoints.reached(self.steps, self.carry)
+            self._is_feeding = False
 
     @whole
     def _note(self, steps: int, carry: Pytree, values: Pytree) -> Chunk | None:

@@ -15,6 +15,7 @@ from jax.typing import DTypeLike
 
 from tilestep import hints
 from tilestep.train.calling import name_of
+from tilestep.train.checkpoints.checkpoints import Checkpoints, Run
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.gradients.accumulation import Choice, Reduction
@@ -381,6 +382,7 @@ class Pipeline:
         first_update: int = 0,
         progress: bool = False,
         watched: OutfeedQueue | None = None,
+        checkpoints: Checkpoints | None = None,
     ) -> PipelineState:
         """`repeat_count` updates with elements of a queue, one for each microbatch and replica.
 
@@ -399,11 +401,15 @@ class Pipeline:
             watched: gets what `watch` says, a mapping with its keys. If all of it is "all", and none of it a parameter (but in schedules
                 that update after each microbatch), it gets one element for each microbatch; else one for each update, as `step` returns
                 it.
+            checkpoints: where the state and the feeds are saved between updates. If it has a checkpoint, the run restores the latest, and
+                does what remains of its updates; if all are done, it returns at once.
 
         Returns:
             The new state. Its arrays may still be in computation.
 
         Raises:
+            CheckpointError: if a checkpoint cannot be saved or restored.
+            Preempted: after SIGTERM, when a checkpoint is saved.
             QueueError: if a feed is closed or in use.
             ValueError: if a feed does not fit the pipeline.
             Exception: of the dataset, and as for `step`.
@@ -414,10 +420,24 @@ class Pipeline:
         require_bools(progress=progress)
         inputs = items_of("inputs", inputs, _HOW_INPUTS)
         count, user = self._schedule.microbatches, self._name
+        if self._processes is not None:
+            infeed, outfeed = infeed if self._processes.feeds else None, outfeed if self._processes.gives_out() else None
+        saves: Run | None = None
+        if checkpoints is not None:
+            self._engine.stop_measuring()  # which program runs would depend on the wall time
+            saves = checkpoints.begin(
+                user,
+                state,
+                infeeds={"infeed": infeed},
+                outfeeds={"outfeed": outfeed, "watched": watched},
+                total=updates,
+                facts={"schedule": self._schedule.name, "microbatches of an update": count},
+            )
+            if not saves.left:
+                return saves.state
+            state, first, updates = saves.state, first + saves.done, saves.left
         done = Progress(state, name=user, count=count, updates=updates, bar=progress)
-        with done, self._together(), self._one_program():
-            if self._processes is not None:
-                infeed, outfeed = infeed if self._processes.feeds else None, outfeed if self._processes.gives_out() else None
+        with contextlib.nullcontext() if saves is None else saves, done, self._together(), self._one_program():
             self._require_feeds(infeed, outfeed, watched)
             done.reserve(user, infeed, outfeed, watched)
             outlets = Outlets(self._results, self._watched, outfeed, watched)
@@ -433,6 +453,8 @@ class Pipeline:
                 found, outputs, values = self._run(done.state, batch, own, done, outlets if update == first else self._outlets)
                 done.did(found, self._given(outputs, values), *outlets.elements(outputs, values))
                 done.show()
+                if saves is not None:
+                    saves.reached(done.updates, done.state)
             done.check()
         return done.state
 

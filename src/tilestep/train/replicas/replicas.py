@@ -180,7 +180,7 @@ class Replicas:
             dataset: as an InfeedQueue takes it: an iterable, or a callable without arguments that returns one.
         Returns:
             an iterator of an iterator; of any other dataset an iterable, each pass over which begins the dataset anew. Its iterators have
-            `get_state` and `set_state` if those of the dataset have.
+            `get_state` and `set_state` if those of the dataset know their place.
         Raises:
             TypeError: for what is no dataset.
         """

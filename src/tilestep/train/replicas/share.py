@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, final
 
 from tilestep.messages import shown
+from tilestep.train.datasets import go_to, knows_its_place, place_of
 from tilestep.train.untyped import Pytree
 
 
@@ -26,11 +27,11 @@ class Share:
     mine: frozenset[int]
 
     def __iter__(self) -> Iterator[Pytree]:
-        """A pass. It has `get_state` and `set_state` if the dataset's iterator has."""
+        """A pass. It knows its place if the dataset's iterator does."""
         iterator = self.begin()
         if len(self.mine) == self.count:
             return iterator
-        return (_SavingPass if hasattr(iterator, "get_state") else _Pass)(iterator, self.count, self.mine)
+        return (_SavingPass if knows_its_place(iterator) else _Pass)(iterator, self.count, self.mine)
 
 
 class _Pass(Iterator[Pytree]):
@@ -60,7 +61,7 @@ class _SavingPass(_Pass):
 
     def get_state(self) -> dict[str, Any]:
         """Where it is: the dataset's own state, and the number in its step of the dataset's next element."""
-        return {"dataset": self._iterator.get_state(), "next": self._next}
+        return {"dataset": place_of(self._iterator), "next": self._next}
 
     def set_state(self, state: Pytree) -> None:
         """Goes there. Raises: ValueError for the state of a dataset that was not shared, or was over other replicas."""
@@ -68,5 +69,5 @@ class _SavingPass(_Pass):
             raise ValueError(
                 f"{shown(state)} is no state of a dataset that {self._count} replicas share: restore what was saved with as many processes"
             )
-        self._iterator.set_state(state["dataset"])
+        go_to(self._iterator, state["dataset"])
         self._next = state["next"]

@@ -57,6 +57,11 @@ class Chooser:
         self._is_host_bound = False
         self._by_stages_s = self._by_single_s = math.inf
 
+    def stop_measuring(self) -> None:
+        """Decides for the stages, if nothing is decided."""
+        if self._decision is None:
+            self._decision = "stages"
+
     @property
     def now(self) -> Literal["stages", "single"]:
         """How the next run is done."""

@@ -98,6 +98,10 @@ class Engine:
         stores = any(task.kind is Kind.STORE for task in schedule.ordered())
         self._takes_whole = len(placements[0].devices) == 1 and not is_emulated and not stores
 
+    def stop_measuring(self) -> None:
+        """From now on the same program is chosen whatever takes how long."""
+        self._chooser.stop_measuring()
+
     def init(self, params: Sequence[Pytree], aux: Sequence[Pytree]) -> RunState:
         """The first state, as `first_state` has it."""
         put = _jax.device_put if self._processes is None else self._processes.put

@@ -1,0 +1,177 @@
+"""Arrays of a state between devices and a checkpoint: taken apart into the devices' pieces, and put onto any other devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import SingleDeviceSharding
+from numpy.typing import NDArray
+
+from tilestep.errors import CheckpointError
+from tilestep.messages import shortened
+from tilestep.train.checkpoints.metadata import Leaf, Piece, Stored, dtype_of
+from tilestep.train.untyped import Pytree
+from tilestep.train.untyped import jax as _jax
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def take(tree: Pytree, arrays: Arrays, digests: Callable[[NDArray[Any]], str]) -> Callable[[], tuple[Leaf, ...]]:
+    """Copies what this process's devices have of a tree to the host, into `arrays`; waits for it.
+
+    Returns: what makes the leaves' records, which takes as long as the digests: another thread may call it.
+    """
+    rows: list[tuple[str, tuple[int, ...], str, str, list[tuple[tuple[int, ...], tuple[int, ...], int, NDArray[Any]]]]] = []
+    for path, leaf in _jax.tree_util.tree_flatten_with_path(tree)[0]:
+        where, impl = _jax.tree_util.keystr(path), ""
+        if isinstance(leaf, jax.Array) and _is_key(leaf):
+            impl, leaf = str(_jax.random.key_impl(leaf)), _jax.random.key_data(leaf)
+        if isinstance(leaf, jax.Array):
+            pieces = [(*_bounds(each.index, leaf.shape), each.replica_id, np.array(each.data)) for each in leaf.addressable_shards]
+            shape, dtype = leaf.shape, leaf.dtype
+        else:
+            value = np.array(leaf)
+            if value.dtype.kind in "OUSV" and value.dtype.name == "object":
+                raise CheckpointError(f"state{where} is a {type(leaf).__name__}, no array or number: a checkpoint cannot keep it")
+            pieces, shape, dtype = [((0,) * value.ndim, value.shape, 0, value)], value.shape, value.dtype
+        rows.append((where, tuple(shape), dtype.name, impl, pieces))
+
+    def records() -> tuple[Leaf, ...]:
+        leaves: list[Leaf] = []
+        for where, shape, dtype, impl, pieces in rows:
+            found: dict[tuple[Any, ...], list[int]] = {}
+            stored: dict[tuple[Any, ...], Stored] = {}
+            for begin, end, copy, value in pieces:
+                key = begin, end, digests(value)
+                found.setdefault(key, []).append(copy)
+                if key not in stored:
+                    name = f"a{len(leaves)}.{len(stored)}"
+                    stored[key] = Stored(name=name, shape=value.shape, dtype=dtype, sha256=key[2])
+                    arrays[name] = value
+            records = (Piece(begin=key[0], end=key[1], copies=tuple(copies), array=stored[key]) for key, copies in found.items())
+            leaves.append(Leaf(path=where, shape=shape, dtype=dtype, key_impl=impl, pieces=tuple(records)))
+        return tuple(leaves)
+
+    return records
+
+
+def _is_key(leaf: Any) -> bool:
+    return _jax.dtypes.issubdtype(leaf.dtype, _jax.dtypes.prng_key)
+
+
+def _bounds(index: Sequence[Any], shape: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    slices = [each.indices(length) for each, length in zip(index, shape, strict=True)]
+    return tuple(each[0] for each in slices), tuple(each[1] for each in slices)
+
+
+def require_like(leaves: Sequence[Leaf], like: Pytree, where: str) -> None:
+    """Raises: CheckpointError, which names the first leaf that a tree like `like` has otherwise, or lacks."""
+    wanted = {_jax.tree_util.keystr(path): leaf for path, leaf in _jax.tree_util.tree_flatten_with_path(like)[0]}
+    saved = {leaf.path: leaf for leaf in leaves}
+    missing, further = [path for path in wanted if path not in saved], [path for path in saved if path not in wanted]
+    if missing or further:
+        lacks = f"lacks {shortened(', '.join(missing), 200)}" if missing else ""
+        has = f"has {shortened(', '.join(further), 200)} besides" if further else ""
+        raise CheckpointError(f"{where} is of another state: it {' and '.join(filter(None, (lacks, has)))}")
+    for path, leaf in wanted.items():
+        shape, dtypes, impl = _form(leaf)
+        own = saved[path]
+        if own.shape != shape or own.key_impl != impl or (dtypes and own.dtype not in dtypes):
+            raise CheckpointError(
+                f"{where} is of another state: state{path} is {_told(own.shape, own.dtype, own.key_impl)} there, and "
+                f"{_told(shape, dtypes[0] if dtypes else 'a number', impl)} here"
+            )
+
+
+def _told(shape: tuple[int, ...], dtype: str, impl: str) -> str:
+    kind = f"a random key ({impl}) " if impl else ""
+    return f"{kind}{dtype}[{','.join(map(str, shape))}]"
+
+
+def _form(leaf: Any) -> tuple[tuple[int, ...], tuple[str, ...], str]:
+    """(shape, dtypes that fit, implementation of the random key) as a checkpoint has them. Any dtype fits a number that is no array."""
+    if isinstance(leaf, bool | int | float | complex):
+        return (), (), ""
+    if _is_key(leaf):
+        impls: list[str] = []
+
+        def data_of(key: Any) -> Any:
+            impls.append(str(_jax.random.key_impl(key)))
+            return _jax.random.key_data(key)
+
+        data = _jax.eval_shape(data_of, _jax.ShapeDtypeStruct(leaf.shape, leaf.dtype))
+        return tuple(data.shape), (data.dtype.name,), impls[0]
+    dtype = np.dtype(leaf.dtype)
+    if isinstance(leaf, jax.Array | _jax.ShapeDtypeStruct):
+        return tuple(leaf.shape), (dtype.name,), ""
+    return tuple(leaf.shape), (dtype.name, _jax.dtypes.canonicalize_dtype(dtype).name), ""  # a loop makes arrays of JAX's dtypes
+
+
+def put(leaf: Leaf, like: Any, pieces: Callable[[Leaf], Sequence[tuple[Piece, NDArray[Any]]]]) -> Any:
+    """A saved leaf as `like` is: on its devices and memory kind, or as a NumPy array or a Python number.
+
+    Args: pieces: gives the leaf's pieces of all processes.
+    """
+    if isinstance(like, bool | int | float | complex):
+        return type(like)(_cut(pieces(leaf), (), (), 0, leaf).item())
+    whole_begin, whole_end = (0,) * len(leaf.shape), leaf.shape
+    if not isinstance(like, jax.Array | _jax.ShapeDtypeStruct):
+        return _cut(pieces(leaf), whole_begin, whole_end, 0, leaf)
+    if leaf.key_impl:
+        sharding = like.sharding
+        data = _jax.device_put(_cut(pieces(leaf), whole_begin, whole_end, 0, leaf))
+        key = _jax.random.wrap_key_data(data, impl=leaf.key_impl)
+        return key if sharding is None or not getattr(like, "committed", True) else _jax.device_put(key, sharding)
+    sharding = like.sharding
+    if sharding is None or not getattr(like, "committed", True):
+        value = _jax.device_put(_cut(pieces(leaf), whole_begin, whole_end, 0, leaf))
+    elif sharding.is_fully_addressable and not _differ(pieces(leaf)):
+        value = _jax.device_put(_cut(pieces(leaf), whole_begin, whole_end, 0, leaf), sharding)
+    else:
+        parts, devices = [], sharding.addressable_devices
+        replicas: dict[Any, int] = {}
+        for device, index in sharding.devices_indices_map(leaf.shape).items():  # in JAX's order of replicas
+            bounds = _bounds(index, leaf.shape)
+            copy = replicas[bounds] = replicas.get(bounds, -1) + 1
+            if device in devices:
+                part = _cut(pieces(leaf), *bounds, copy, leaf)
+                parts.append(_jax.device_put(part, SingleDeviceSharding(device, memory_kind=sharding.memory_kind)))
+        if not parts:
+            return like  # other processes have it
+        value = _jax.make_array_from_single_device_arrays(leaf.shape, sharding, parts)
+    if getattr(like, "weak_type", False):
+        value = _jax.lax.convert_element_type(value, {"b": bool, "i": int, "f": float, "c": complex}[value.dtype.kind])
+    return value
+
+
+def _differ(pieces: Sequence[tuple[Piece, NDArray[Any]]]) -> bool:
+    """Whether replicas have different values."""
+    return len({(piece.begin, piece.end) for piece, _ in pieces}) < len(pieces)
+
+
+def _cut(pieces: Sequence[tuple[Piece, NDArray[Any]]], begin: tuple[int, ...], end: tuple[int, ...], copy: int, leaf: Leaf) -> NDArray[Any]:
+    """The values from `begin` to `end`, of that replica where it was saved, else of the first."""
+    exact = [each for each in pieces if (each[0].begin, each[0].end) == (begin, end)]
+    for piece, value in exact:
+        if copy in piece.copies:
+            return value
+    if exact:
+        return exact[0][1]
+    result = np.empty(tuple(after - first for first, after in zip(begin, end, strict=True)), dtype_of(leaf.dtype))
+    filled = np.zeros(result.shape, np.bool_)
+    for piece, value in pieces:
+        if 0 not in piece.copies:
+            continue
+        both = [(max(a, b), min(c, d)) for a, b, c, d in zip(begin, piece.begin, end, piece.end, strict=True)]
+        if any(first >= after for first, after in both):
+            continue
+        there = tuple(slice(first - a, after - a) for (first, after), a in zip(both, begin, strict=True))
+        here = tuple(slice(first - a, after - a) for (first, after), a in zip(both, piece.begin, strict=True))
+        result[there] = value[here]
+        filled[there] = True
+    if not filled.all():
+        raise CheckpointError(f"a checkpoint has not all of state{leaf.path}: a part of another process is missing")
+    return result

@@ -1,0 +1,419 @@
+"""Checkpoints of a training run: its state and where its feeds are, saved in the background and restored by one call."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, final
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from tilestep.errors import CheckpointError, Preempted
+from tilestep.messages import shown
+from tilestep.train.checkpoints import arrays as _arrays
+from tilestep.train.checkpoints.metadata import FORMAT, Leaf, Metadata, Piece, Stored, packed, unpacked
+from tilestep.train.checkpoints.preemption import Preemption
+from tilestep.train.checkpoints.storage import Storage, digest, require_installed
+from tilestep.train.feeds.infeed_queue import InfeedQueue
+from tilestep.train.feeds.outfeed_queue import OutfeedQueue
+from tilestep.train.numbers import whole_number
+from tilestep.train.other_arguments import require_bool
+from tilestep.train.untyped import Pytree
+from tilestep.train.untyped import jax as _jax
+
+Infeeds = InfeedQueue | Sequence[InfeedQueue] | Mapping[str, InfeedQueue]
+Outfeeds = OutfeedQueue | Sequence[OutfeedQueue] | Mapping[str, OutfeedQueue]
+Facts = Mapping[str, object]
+
+_MOST_STEPS: Final = 10**18 - 1
+
+
+@final
+class Checkpoints:
+    """A directory of checkpoints of one training run.
+
+    A checkpoint has all that the continuation depends on: the state with its random keys and counts, the position of each InfeedQueue, and
+    what nobody has read of each OutfeedQueue. A run that was killed, and goes on from its latest checkpoint, ends with the same bits as one
+    that was not. `repeat` and `Pipeline.run` restore and save by themselves if they are given one; or call `save` and `restore`.
+
+    A checkpoint is there whole or not at all. Each array has a digest, which `restore` verifies. Of several processes each saves what its
+    own devices have; the directory must be one that all of them see.
+
+    Args:
+        directory: where they are. It is made when the first one is saved.
+        every: steps of a `repeat`, or updates of a pipeline, from one checkpoint to the next. A loop saves where a chunk ends, and its
+            chunks are no longer than this.
+        seconds: wall time from one checkpoint to the next, instead or besides. Not with several processes, whose clocks differ.
+        keep: how many stay, the newest ones; None: all.
+        background: whether a thread computes digests and writes while the run goes on. The state is copied to the host before that.
+
+    Raises:
+        TypeError, ValueError: if an argument is out of bounds.
+        UnsupportedError: if Orbax is not installed (extra "checkpoints").
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        every: int | None = None,
+        seconds: float | None = None,
+        keep: int | None = 3,
+        background: bool = True,
+    ) -> None:
+        require_bool("background", background)
+        self.every: Final = None if every is None else whole_number("every", every, least=1)
+        if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError(f"seconds is {shown(seconds)}: it must be a number above 0, or None")
+        self.seconds: Final = seconds
+        self.keep: Final = None if keep is None else whole_number("keep", keep, least=1)
+        self.directory: Final = Path(os.fspath(directory)).absolute()
+        self.background: Final = background
+        require_installed()
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
+        self._served: str | None = None  # the run that has restored and saved by itself
+        self._newest: int | None = None  # step that is saved, or being saved; -1: none; None: nobody has looked
+        self._storage_: Storage | None = None
+
+    def __enter__(self) -> Checkpoints:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.wait()
+
+    def __repr__(self) -> str:
+        return f"<Checkpoints in {self.directory}: every {self.every} steps, {self.seconds} s>"
+
+    @property
+    def _storage(self) -> Storage:
+        if self._storage_ is None:
+            # Processes need not end at the same moment: the latest step that all have must not be one that the fastest has dropped.
+            keep = self.keep if self.keep is None or _jax.process_count() == 1 else self.keep + 1
+            self._storage_ = Storage(self.directory, _jax.process_index(), keep)
+        return self._storage_
+
+    # --------------------------------------------------------------------------------------------------------- by hand
+
+    def save(self, step: int, state: Pytree, *, feeds: Infeeds = (), outfeeds: Outfeeds = ()) -> None:
+        """Saves a checkpoint; with `background` it returns when the state is copied to the host.
+
+        Args:
+            step: steps done, more than at the latest checkpoint.
+            state: a pytree of arrays, random keys and numbers, of any shapes and places.
+            feeds, outfeeds: queues whose position and unread values belong to it: one, a list, or a mapping by name. No loop uses them.
+
+        Raises:
+            CheckpointError: if it cannot be saved, or the one before could not.
+            QueueError: while a loop uses a feed.
+        """
+        number = whole_number("step", step, least=0, most=_MOST_STEPS)
+        infeeds = {name: queue.state() for name, queue in _named("feeds", feeds, InfeedQueue).items()}
+        self._save(number, state, infeeds, _named("outfeeds", outfeeds, OutfeedQueue), {})
+
+    def latest(self) -> int | None:
+        """The newest step that was saved whole; None if there is none. Waits for one that is being saved.
+
+        Raises: CheckpointError if the directory cannot be read.
+        """
+        steps = self.steps()
+        return steps[-1] if steps else None
+
+    def steps(self) -> list[int]:
+        """All steps that were saved whole, in order. Waits and raises as `latest`."""
+        self.wait()
+        return self._storage.steps()
+
+    def restore(self, *, like: Pytree, feeds: Infeeds = (), outfeeds: Outfeeds = (), step: int | None = None) -> Pytree:
+        """The state of a checkpoint, and the feeds where they were.
+
+        Args:
+            like: a pytree of the same structure, shapes and dtypes: arrays, or `jax.ShapeDtypeStruct`s with shardings. Each array goes to
+                where the one in `like` is: another mesh, number of devices, memory kind or platform than it was saved from is fine.
+            feeds, outfeeds: as for `save`; they go to the saved position, and get the saved unread values.
+            step: of the checkpoint; None: the latest.
+
+        Returns:
+            The state. NumPy arrays and numbers in `like` come back as such.
+
+        Raises:
+            CheckpointError: if there is no such checkpoint, it is damaged, or of another state. Nothing has changed then.
+            QueueError: while a loop uses a feed.
+        """
+        own = _named("feeds", feeds, InfeedQueue), _named("outfeeds", outfeeds, OutfeedQueue)
+        if step is None:
+            step = self.latest()
+            if step is None:
+                raise CheckpointError(f"{self.directory} has no checkpoint: save one first")
+        else:
+            step = whole_number("step", step, least=0, most=_MOST_STEPS)
+            known = self.steps()
+            if step not in known:
+                raise CheckpointError(f"{self.directory} has no checkpoint of step {step:,}: it has {known}")
+        return self._restore(step, like, *own, None)
+
+    def wait(self) -> None:
+        """Waits until nothing is being saved. Raises: CheckpointError if the last checkpoint could not be saved."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.join()
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    # ----------------------------------------------------------------------------------------------------------- inside
+
+    def _save(self, step: int, state: Pytree, infeeds: Mapping[str, Any], outfeeds: Mapping[str, OutfeedQueue], facts: Facts) -> None:
+        self.wait()
+        if self._newest is None:
+            newest = self.latest()
+            self._newest = -1 if newest is None else newest
+        if self._newest >= step:
+            raise CheckpointError(
+                f"{self.directory} has a checkpoint of step {self._newest:,} already, and step {step:,} is not after it: go on from "
+                "the latest, or save in another directory"
+            )
+        taken: dict[str, NDArray[Any]] = {}
+        feed_arrays: dict[str, NDArray[Any]] = {}
+
+        def keep(array: NDArray[Any]) -> str:
+            name = f"f{len(feed_arrays)}"
+            feed_arrays[name] = np.array(array)
+            return name
+
+        fed = {name: packed(own, f"the state of feed {name!r}", keep) for name, own in infeeds.items()}
+        unread = {name: packed(queue.unread(), f"what nobody has read of outfeed {name!r}", keep) for name, queue in outfeeds.items()}
+        records = _arrays.take(state, taken, digest)
+
+        self._newest = step
+
+        def write() -> None:
+            try:
+                leaves = records()
+                stored = (Stored(name=n, shape=a.shape, dtype=a.dtype.name, sha256=digest(a)) for n, a in feed_arrays.items())
+                metadata = Metadata(
+                    format=FORMAT,
+                    step=step,
+                    saved_at=int(time.time()),
+                    versions=(
+                        ("tilestep", importlib.metadata.version("tilestep")),
+                        ("jax", jax.__version__),
+                        ("python", platform.python_version()),
+                    ),
+                    process=_jax.process_index(),
+                    processes=_jax.process_count(),
+                    program=tuple((name, str(value)) for name, value in facts.items()),
+                    leaves=leaves,
+                    infeeds=_text(fed),
+                    outfeeds=_text(unread),
+                    feed_arrays=tuple(stored),
+                )
+                self._storage.write(metadata, {**taken, **feed_arrays})
+            except BaseException as error:  # the thread that waits raises it
+                self._error, self._newest = error, None
+
+        if self.background:
+            self._thread = threading.Thread(target=write, name=f"tilestep checkpoint {step}")
+            self._thread.start()
+        else:
+            write()
+            self.wait()
+
+    def _restore(
+        self, step: int, like: Pytree, infeeds: Mapping[str, InfeedQueue], outfeeds: Mapping[str, OutfeedQueue], facts: Facts | None
+    ) -> Pytree:
+        storage, where = self._storage, f"{self.directory}, step {step:,}"
+        first = storage.metadata(step, 0)
+        parts = {0: first}
+        own = _jax.process_index() if _jax.process_index() < first.processes else 0
+        parts[own] = first if own == 0 else storage.metadata(step, own)
+        _arrays.require_like(first.leaves, like, where)
+        if facts is not None:
+            _require_same_program(dict(first.program), facts, where)
+        read: dict[int, dict[str, NDArray[Any]]] = {}
+        leaves: dict[int, dict[str, Leaf]] = {}
+
+        def part(process: int) -> None:
+            if process in read:
+                return
+            if process not in parts:
+                parts[process] = storage.metadata(step, process)
+            read[process] = storage.arrays(parts[process])
+            leaves[process] = {leaf.path: leaf for leaf in parts[process].leaves}
+
+        def pieces(leaf: Leaf) -> list[tuple[Piece, NDArray[Any]]]:
+            order = [own, *(process for process in range(first.processes) if process != own)]
+            found: list[tuple[Piece, NDArray[Any]]] = []
+            for process in order:
+                part(process)
+                held = leaves[process].get(leaf.path)
+                found += [(piece, read[process][piece.array.name]) for piece in (held.pieces if held is not None else ())]
+                if _covers(found, leaf):
+                    break
+            return found
+
+        part(own)
+        positions = _states("feeds", infeeds, parts[own].infeeds, read[own], where)
+        unread = _states("outfeeds", outfeeds, parts[own].outfeeds, read[own], where)
+        saved = {leaf.path: leaf for leaf in first.leaves}
+        flat, structure = _jax.tree_util.tree_flatten_with_path(like)
+        restored = [_arrays.put(saved[_jax.tree_util.keystr(path)], leaf, pieces) for path, leaf in flat]
+        for name, queue in outfeeds.items():
+            queue.restore_unread(unread[name])
+        for name, queue in infeeds.items():
+            queue.restore(positions[name])
+        return _jax.tree.unflatten(structure, restored)
+
+    def begin(
+        self,
+        name: str,
+        state: Pytree,
+        *,
+        infeeds: Mapping[str, InfeedQueue | None],
+        outfeeds: Mapping[str, OutfeedQueue | None],
+        total: int,
+        facts: Facts,
+    ) -> Run:
+        """A loop begins that saves by itself: restores the latest checkpoint, if there is one.
+
+        Raises: ValueError if the run before has used the same Checkpoints: it would be taken for the same run, which is done.
+        """
+        if self._served is not None:
+            raise ValueError(
+                f"{name} has the Checkpoints that {self._served} has had: one directory belongs to one run. Make the loop one repeat() or "
+                "run() of all its steps, give each its own directory, or call save() and restore() yourself"
+            )
+        if self.every is None and self.seconds is None:
+            raise ValueError(f"{name} cannot tell when to save: give its Checkpoints `every` or `seconds`")
+        if self.seconds is not None and _jax.process_count() > 1:
+            raise ValueError("seconds is for one process, because the clocks of several differ: give the Checkpoints `every` instead")
+        ins = {key: queue for key, queue in infeeds.items() if queue is not None}
+        outs = {key: queue for key, queue in outfeeds.items() if queue is not None}
+        latest, done = self.latest(), 0
+        if latest is not None:
+            state, done = self._restore(latest, state, ins, outs, facts), latest
+            if done > total:
+                raise CheckpointError(
+                    f"{self.directory} has step {done:,}, and {name} has {total:,} steps in all: it is of another, longer run"
+                )
+        self._served = name
+        return Run(self, state=state, done=done, total=total, save=lambda step, carry: self._save_running(step, carry, ins, outs, facts))
+
+    def _save_running(
+        self, step: int, state: Pytree, infeeds: Mapping[str, InfeedQueue], outfeeds: Mapping[str, OutfeedQueue], facts: Facts
+    ) -> None:
+        self._save(step, state, {name: queue.position() for name, queue in infeeds.items()}, outfeeds, facts)
+
+
+@final
+class Run:
+    """One loop that saves by itself.
+
+    Attributes: state: with which it begins. done: steps that were done before.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, *, state: Pytree, done: int, total: int, save: Callable[[int, Pytree], None]) -> None:
+        self.state, self.done = state, done
+        self._checkpoints, self._total, self._save = checkpoints, total, save
+        self._saved, self._saved_at = done, time.monotonic()
+        self._preemption = Preemption()
+
+    @property
+    def left(self) -> int:
+        """Steps that remain."""
+        return self._total - self.done
+
+    def __enter__(self) -> Run:
+        self._preemption.begin()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self._preemption.end()
+        try:
+            self._checkpoints.wait()
+        except CheckpointError as failed:
+            if error is None:
+                raise
+            error.add_note(str(failed))
+
+    def reached(self, steps: int, state: Pytree) -> None:
+        """So many steps of this call are done: saves if it is time.
+
+        Raises: CheckpointError if it could not save. Preempted if SIGTERM has come, when everything is saved.
+        """
+        step = self.done + steps
+        every, seconds = self._checkpoints.every, self._checkpoints.seconds
+        is_due = step == self._total or (every is not None and step // every > self._saved // every)
+        is_due = is_due or (seconds is not None and time.monotonic() - self._saved_at >= seconds)
+        ends = self._preemption.has_come(step)
+        if (is_due or ends) and step > self._saved:
+            self._save(step, state)
+            self._saved, self._saved_at = step, time.monotonic()
+        if ends and step < self._total:
+            self._checkpoints.wait()
+            raise Preempted(step, self._checkpoints.directory)
+
+
+def _named(what: str, queues: Any, kind: type[Any]) -> dict[str, Any]:
+    """The queues by name. Raises: TypeError for something else."""
+    own: dict[str, Any]
+    if isinstance(queues, kind):
+        own = {"0": queues}
+    elif isinstance(queues, Mapping):
+        own = {str(name): queue for name, queue in queues.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    elif isinstance(queues, list | tuple):
+        own = {str(index): queue for index, queue in enumerate(queues)}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    else:
+        raise TypeError(f"{what} is {shown(queues)}: it must be an {kind.__name__}, a list of them, or a mapping")
+    for name, queue in own.items():
+        if not isinstance(queue, kind):
+            raise TypeError(f"{what}[{name}] is {shown(queue)}: it must be an {kind.__name__}")
+    return own
+
+
+def _text(states: Mapping[str, Any]) -> str:
+    return json.dumps(states)
+
+
+def _states(what: str, queues: Mapping[str, Any], text: str, arrays: Mapping[str, NDArray[Any]], where: str) -> dict[str, Any]:
+    """The saved states of these queues. Raises: CheckpointError if others were saved."""
+    try:
+        saved = json.loads(text)
+    except (ValueError, RecursionError):
+        saved = None
+    if not isinstance(saved, dict):
+        raise CheckpointError(f"{where} is damaged: its {what} are no JSON")
+    if set(saved) != set(queues):  # pyright: ignore[reportUnknownArgumentType]
+        raise CheckpointError(
+            f"{where} was saved with {what} {sorted(saved) or 'none'}, and here are {sorted(queues) or 'none'}: give the same ones"  # pyright: ignore[reportUnknownArgumentType]
+        )
+
+    def array(name: str) -> NDArray[Any]:
+        if name not in arrays:
+            raise CheckpointError(f"{where} is damaged: an array of its {what} is missing")
+        return arrays[name]
+
+    return {name: unpacked(state, f"{where}, {what}", array) for name, state in saved.items()}  # pyright: ignore[reportUnknownVariableType]
+
+
+def _covers(pieces: Sequence[tuple[Piece, NDArray[Any]]], leaf: Leaf) -> bool:
+    """Whether the pieces of replica 0 are the whole leaf: they do not overlap."""
+    held = {(piece.begin, piece.end): value.size for piece, value in pieces if 0 in piece.copies}
+    return bool(pieces) and sum(held.values()) >= int(np.prod(leaf.shape, dtype=np.int64))
+
+
+def _require_same_program(saved: Mapping[str, str], facts: Facts, where: str) -> None:
+    for name, value in facts.items():
+        if saved.get(name) != str(value):
+            raise CheckpointError(
+                f"{where} is of another program: its {name} is {saved.get(name, 'not given')}, and here it is {value}. "
+                "Checkpoints.restore(like=...) takes the state alone, with which another program may go on in another directory"
+            )

@@ -1,0 +1,206 @@
+"""What a checkpoint says beside its arrays: which array is which, its digest, where the feeds are."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from tilestep.errors import CheckpointError, StoredError
+from tilestep.typed_json import checked, plain
+
+FORMAT: Final = 1
+_DEEPEST: Final = 64  # containers in each other in a feed's state
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """An array of the host in a checkpoint. Attributes: name: of it among the arrays. sha256: of its bytes, in hexadecimal."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """A part of a leaf that a device has.
+
+    Attributes:
+        begin, end: the first index of each axis, and the one after the last.
+        copies: the replicas that have these values, by JAX's `replica_id`. Replicas may differ.
+        array: its values.
+    """
+
+    begin: tuple[int, ...]
+    end: tuple[int, ...]
+    copies: tuple[int, ...]
+    array: Stored
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaf:
+    """A leaf of the state.
+
+    Attributes:
+        path: where it is in the pytree, as `jax.tree_util.keystr` has it.
+        shape, dtype: of the whole array; of a random key's numbers.
+        key_impl: of a random key, else "".
+        pieces: those of this process.
+    """
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: str
+    key_impl: str
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metadata:
+    """What one process has saved at one step.
+
+    Attributes:
+        format: of checkpoints.
+        step: steps or updates done.
+        saved_at: Unix time in seconds.
+        versions: of tilestep, JAX and Python.
+        process, processes: whose part it is, and of how many.
+        program: facts on which an exact continuation depends, as (name, value).
+        leaves: of the state, in the pytree's order.
+        infeeds, outfeeds: states of queues by name, as JSON; arrays in them are `Stored` in `feed_arrays`.
+        feed_arrays: arrays in the queues' states.
+    """
+
+    format: int
+    step: int
+    saved_at: int
+    versions: tuple[tuple[str, str], ...]
+    process: int
+    processes: int
+    program: tuple[tuple[str, str], ...]
+    leaves: tuple[Leaf, ...]
+    infeeds: str
+    outfeeds: str
+    feed_arrays: tuple[Stored, ...]
+
+    @property
+    def arrays(self) -> dict[str, Stored]:
+        """All arrays by name."""
+        pieces = (piece.array for leaf in self.leaves for piece in leaf.pieces)
+        return {array.name: array for array in (*pieces, *self.feed_arrays)}
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all arrays."""
+        return sum(size_bytes(array) for array in self.arrays.values())
+
+
+_CLASSES: Final = {cls.__name__: cls for cls in (Stored, Piece, Leaf, Metadata)}
+
+
+def size_bytes(array: Stored) -> int:
+    """Of an array."""
+    return _product(array.shape) * dtype_of(array.dtype).itemsize
+
+
+def _product(shape: tuple[int, ...]) -> int:
+    size = 1
+    for length in shape:
+        size *= length
+    return size
+
+
+def dtype_of(name: str) -> np.dtype[Any]:
+    """A dtype of NumPy or JAX by its name. Raises: CheckpointError for another text."""
+    import ml_dtypes
+
+    try:
+        dtype = np.dtype(getattr(ml_dtypes, name) if name.isidentifier() and hasattr(ml_dtypes, name) else name)
+    except (TypeError, ValueError, SyntaxError):
+        raise CheckpointError(f"a checkpoint names the dtype {name[:40]!r}, which there is none of") from None
+    if dtype.hasobject or dtype.names is not None:
+        raise CheckpointError(f"a checkpoint names the dtype {name[:40]!r}, which is none of numbers")
+    return dtype
+
+
+def as_json(metadata: Metadata) -> dict[str, Any]:
+    """What `read` takes."""
+    return {"tilestep_checkpoint": FORMAT, "record": plain(metadata)}
+
+
+def read(value: Any, where: str) -> Metadata:
+    """The metadata that were written. Raises: CheckpointError, which names the file, for anything else."""
+    if not isinstance(value, dict) or not isinstance(value.get("tilestep_checkpoint"), int):  # pyright: ignore[reportUnknownMemberType]
+        raise CheckpointError(f"{where} is no checkpoint of tilestep.train: its metadata do not say so")
+    if value["tilestep_checkpoint"] != FORMAT:
+        raise CheckpointError(
+            f"{where} has format {value['tilestep_checkpoint']}, and this version of tilestep reads format {FORMAT}: install the version "
+            "that wrote it"
+        )
+    try:
+        metadata = checked(value.get("record"), Metadata, _CLASSES, where)  # pyright: ignore[reportUnknownMemberType]
+    except StoredError as error:
+        raise CheckpointError(str(error)) from None
+    for array in metadata.arrays.values():
+        if min(array.shape, default=0) < 0 or size_bytes(array) > sys.maxsize:
+            raise CheckpointError(f"{where} has an array of shape {array.shape}, which there is none of")
+    return metadata
+
+
+# A feed's state is JSON: lists and mappings as they are, and what JSON lacks as a mapping with one of these keys.
+_ARRAY, _BYTES, _TUPLE, _DICT = "$array", "$bytes", "$tuple", "$dict"
+
+
+def packed(value: Any, where: str, keep: Any, depth: int = 0) -> Any:
+    """A state as JSON.
+
+    Args: where: it is, for messages. keep: takes an array and returns its name.
+    Raises: CheckpointError for what is neither JSON, nor bytes, nor an array.
+    """
+    if depth > _DEEPEST:
+        raise CheckpointError(f"{where} has more than {_DEEPEST} containers in each other")
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if isinstance(value, bytes):
+        return {_BYTES: base64.b64encode(value).decode()}
+    if type(value) in (list, tuple):
+        items = [packed(item, f"{where}[{index}]", keep, depth + 1) for index, item in enumerate(value)]
+        return items if type(value) is list else {_TUPLE: items}
+    if type(value) is dict:
+        items = [[packed(key, where, keep, depth + 1), packed(item, f"{where}[{key!r}]", keep, depth + 1)] for key, item in value.items()]
+        return {_DICT: items}
+    if hasattr(value, "__array__") and not (array := np.asarray(value)).dtype.hasobject and array.dtype.names is None:
+        return {_ARRAY: keep(array)}
+    raise CheckpointError(
+        f"{where} is a {type(value).__name__}: a checkpoint keeps numbers, texts, bytes, arrays, and lists, tuples and dicts of them"
+    )
+
+
+def unpacked(value: Any, where: str, arrays: Any) -> Any:
+    """The state that was packed. Args: arrays: gives an array by name. Raises: CheckpointError for other JSON."""
+    if isinstance(value, list):
+        return [unpacked(item, where, arrays) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    if not isinstance(value, dict):
+        return value
+    match value:
+        case {"$array": str(name)}:
+            return arrays(name)
+        case {"$bytes": str(text)}:
+            try:
+                return base64.b64decode(text, validate=True)
+            except ValueError:
+                raise CheckpointError(f"{where} has bytes that are no base64") from None
+        case {"$tuple": list(items)}:
+            return tuple(unpacked(item, where, arrays) for item in items)
+        case {"$dict": list(items)} if all(isinstance(item, list) and len(item) == 2 for item in items):
+            try:
+                return {unpacked(key, where, arrays): unpacked(item, where, arrays) for key, item in items}
+            except TypeError:
+                raise CheckpointError(f"{where} has a mapping whose key is none") from None
+        case _:
+            raise CheckpointError(f"{where} has a mapping that no checkpoint has")

@@ -1,0 +1,63 @@
+"""`tilestep checkpoints`: a table, JSON, and whether each array is as it was saved."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from tilestep.cli import main
+from tilestep.train import Checkpoints, InfeedQueue
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    with Checkpoints(tmp_path) as checkpoints:
+        for step in (10, 20):
+            checkpoints.save(step, {"w": jnp.ones((2, 3)), "key": jax.random.key(0)}, feeds={"data": InfeedQueue([1.0])})
+    return tmp_path
+
+
+def test_the_table_and_the_json_have_each_step(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["checkpoints", str(directory)]) == 0
+    table = capsys.readouterr().out
+    assert "2 checkpoints in" in table
+    assert "data" in table
+    assert main(["checkpoints", str(directory), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["checkpoints"]
+    assert [(row["step"], row["arrays"], row["bytes"], row["infeeds"]) for row in found] == [(step, 2, 32, ["data"]) for step in (10, 20)]
+
+
+def test_a_step_shows_its_arrays(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["checkpoints", str(directory), "--step", "20", "--json"]) == 0
+    leaves = json.loads(capsys.readouterr().out)["leaves"]
+    assert [(leaf["path"], leaf["dtype"], leaf["shape"], leaf["random_key"]) for leaf in leaves] == [
+        ("['key']", "uint32", [2], "threefry2x32"),
+        ("['w']", "float32", [2, 3], None),
+    ]
+    assert main(["checkpoints", str(directory), "--step", "20"]) == 0
+    assert "random key, threefry2x32" in capsys.readouterr().out
+
+
+def test_a_damaged_array_is_found(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["checkpoints", str(directory), "--verify"]) == 0
+    assert capsys.readouterr().out == "step 10: every array is as it was saved\nstep 20: every array is as it was saved\n"
+    file = directory / "process-0" / "20" / "arrays" / "a1.0"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(content)
+    assert main(["checkpoints", str(directory), "--verify"]) == 1
+    assert "step 20: " in (out := capsys.readouterr().out)
+    assert "is damaged: ['w'] is not what was saved (its SHA-256 differs)" in out
+
+
+def test_what_is_not_there_is_named(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["checkpoints", str(directory), "--step", "15"]) == 2
+    assert "has no checkpoint of step 15: it has 10, 20" in capsys.readouterr().err
+    assert main(["checkpoints", str(directory / "no\x1bwhere")]) == 2
+    error = capsys.readouterr().err
+    assert "there is no directory" in error
+    assert "\x1b" not in error
