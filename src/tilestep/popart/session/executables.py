@@ -23,6 +23,7 @@ from jax import export
 
 from tilestep.files import read_file, write_file
 from tilestep.popart.builder.attribute_names import DEBUG_INFO_ID, DEBUG_INPUT
+from tilestep.popart.builder.walk import graphs_of, nodes_of
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error, poplar_exception
 
 Array = np.ndarray[Any, Any]
@@ -86,11 +87,9 @@ def fingerprint(model: onnx.ModelProto, variables: Mapping[str, Array], *others:
 
 def _drop_numbers(graph: onnx.GraphProto) -> None:
     """Takes away what counts the models that the process has made before: the graph's name, and nodes' numbers in debug information."""
-    graph.ClearField("name")
-    for node in graph.node:
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                _drop_numbers(inner)
+    for inner in graphs_of(graph):
+        inner.ClearField("name")
+    for node in nodes_of(graph):
         kept = [attribute for attribute in node.attribute if attribute.name != DEBUG_INFO_ID]
         del node.attribute[:]
         node.attribute.extend(kept)
