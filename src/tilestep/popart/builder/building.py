@@ -129,7 +129,7 @@ class _BuilderCore(TensorsOfGraph, Placement, Tuning):  # pyright: ignore[report
     ) -> list[str]:
         """Adds an operator of one's own, which `tilestep.onnx.register_op(domain, opName)` implements.
 
-        Returns: the outputs' ids. Their shapes are not known to the builder.
+        Returns: the outputs' ids. The builder knows their shapes if the operator is registered, and takes the shapes of the inputs.
         Raises: popart_exception for an attribute that is no text, number or list of numbers of one kind.
         """
         operator = Operator(domain=domain or "ai.onnx", name=opName)
