@@ -46,6 +46,14 @@ def tilestep_run(run_python: RunPython) -> RunPython:
     return functools.partial(run_python, "-m", "tilestep", "run")
 
 
+def test_a_program_of_old_times_gets_numpys_former_names(tilestep_run: RunPython) -> None:
+    done = tilestep_run("--popart", "-c", "import numpy as np\nimport popart\nprint(np.product([2, 3]), np.zeros(1, np.int).dtype)")
+    assert (done.returncode, done.stdout) == (0, "6 int64\n")
+    assert re.fullmatch(
+        r"tilestep run: NumPy \S+ has no np.product any more: --popart gives it to the program, and other .*\n", done.stderr
+    )
+
+
 @pytest.mark.door
 def test_the_program_gets_tilesteps_popart_and_its_own_arguments(program: str, tilestep_run: RunPython) -> None:
     done = tilestep_run("--popart", program, "--machine", "a")
