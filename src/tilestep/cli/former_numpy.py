@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import inspect
 import os
-import sys
 import sysconfig
 from collections.abc import Callable, Generator
 from pathlib import Path
-from types import MappingProxyType
+from types import FrameType, MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -52,13 +52,13 @@ def former_numpy(tell: Callable[[str], None]) -> Generator[None]:
             tell(f"NumPy {np.__version__} has no {name} any more: --popart gives it to the program, and other names of NumPy 1.16")
 
     def former_name(name: str) -> Any:
-        if (name in _BUILTIN or name in _RENAMED) and _is_program(sys._getframe(1).f_code.co_filename):
+        if (name in _BUILTIN or name in _RENAMED) and _is_programs(inspect.currentframe()):
             note(f"np.{name}")
             return getattr(builtins, name) if name in _BUILTIN else getattr(np, _RENAMED[name])
         return missing(name)
 
     def of_bytes(string: Any, dtype: Any = float, count: int = -1, sep: str = "", **others: Any) -> Any:
-        if sep or others or not _is_program(sys._getframe(1).f_code.co_filename):
+        if sep or others or not _is_programs(inspect.currentframe()):
             return fromstring(string, dtype, count, sep=sep, **others)
         note("np.fromstring of bytes")
         return np.frombuffer(string.encode("latin1") if isinstance(string, str) else string, dtype, count).copy()
@@ -70,8 +70,9 @@ def former_numpy(tell: Callable[[str], None]) -> Generator[None]:
         module.__getattr__, module.fromstring = missing, fromstring
 
 
-def _is_program(filename: str) -> bool:
-    """Whether code is the program's: no part of Python, of an installed package, or of this one."""
+def _is_programs(frame: FrameType | None) -> bool:
+    """Whether the caller of a function is code of the program: no part of Python, of an installed package, or of this one."""
+    filename = "" if frame is None or frame.f_back is None else frame.f_back.f_code.co_filename
     path = Path(os.path.realpath(filename))
     own = [sysconfig.get_path("stdlib"), str(Path(__file__).parent.parent)]
     return (

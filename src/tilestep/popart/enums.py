@@ -260,9 +260,9 @@ class PatternsLevel(_Numbered):
     Minimal = 1
     Default = 2
     All = 3
-    NONE = 0  # the names of before SDK 2.3
-    DEFAULT = 2
-    ALL = 3
+    NONE = NoPatterns  # the names of before SDK 2.3
+    DEFAULT = Default
+    ALL = All
 
 
 class RecomputationType(_Numbered):
@@ -324,7 +324,7 @@ class VirtualGraphMode(_Numbered):
     Manual = 1
     Auto = 2
     ExecutionPhases = 3
-    PingPong = 3  # its name before SDK 2.3
+    PingPong = ExecutionPhases  # its name before SDK 2.3
 
 
 class SyntheticDataMode(_Numbered):
@@ -386,7 +386,7 @@ class SyncPattern(_Numbered):
     Full = 0
     SinglePipeline = 1
     ReplicaAndLadder = 2
-    PingPong = 2  # its name before SDK 2.3
+    PingPong = ReplicaAndLadder  # its name before SDK 2.3
 
     def __str__(self) -> str:
         return self.name[0].lower() + self.name[1:]

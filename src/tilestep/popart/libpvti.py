@@ -10,34 +10,16 @@ from typing import Any, Final, TypeVar
 
 from tilestep import tracing
 from tilestep.tracing import Channel, Series
-from tilestep.tracing import close as closeTrace
-from tilestep.tracing import create_channel as createTraceChannel
-from tilestep.tracing import disable_channel as disableTraceChannel
-from tilestep.tracing import enable_channel as enableTraceChannel
-from tilestep.tracing import heat_map as HeatmapDouble
-from tilestep.tracing import is_channel_enabled as checkTraceChannel
 from tilestep.tracing.tracepoints import Span
-
-__all__ = (
-    "Graph",
-    "HeatmapDouble",
-    "Tracepoint",
-    "checkTraceChannel",
-    "closeTrace",
-    "createTraceChannel",
-    "disableTraceChannel",
-    "enableTraceChannel",
-    "getCurrentTraceFilename",
-    "instrument",
-    "instrument_fn",
-    "listTraceChannel",
-    "traceDrivers",
-    "traceFramework",
-    "tracePoplar",
-)
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+createTraceChannel = tracing.create_channel
+enableTraceChannel = tracing.enable_channel
+disableTraceChannel = tracing.disable_channel
+checkTraceChannel = tracing.is_channel_enabled
+closeTrace = tracing.close
+HeatmapDouble = tracing.heat_map
 traceDrivers: Final = createTraceChannel("Drivers")
 tracePoplar: Final = createTraceChannel("Poplar")
 traceFramework: Final = createTraceChannel("Framework")
@@ -85,7 +67,7 @@ def instrument_fn(channel: Channel) -> Callable[[_F], _F]:
 
 def instrument(target: Any, methods: Sequence[str], channel: Channel) -> None:
     """Makes each call of methods of an object a span. Raises: AttributeError for one that the object's class lacks."""
-    kind: Any = type(target)
+    kind: Any = target.__class__
     traced = {name: tracing.tracepoint(getattr(kind, name), channel=channel) for name in methods}
     target.__class__ = type(kind.__name__, (kind,), {"__module__": kind.__module__, "__qualname__": kind.__qualname__, **traced})
 

@@ -22,6 +22,7 @@ from tilestep.onnx.specs import specs_of
 from tilestep.popart.builder.graphcore_shapes import RULES, Typed
 from tilestep.popart.builder.model import GraphModel
 from tilestep.popart.exceptions import popart_exception
+from tilestep.train.untyped import jax as _jax
 
 _LATEST_IR: Final = 10  # initialisers need not be inputs in it
 _GRAPHCORE: Final = "ai.graphcore"
@@ -88,7 +89,11 @@ def _by_handler(model: GraphModel, node: onnx.NodeProto, opset: int, inputs: Typ
     unknown: Types = [None] * len(node.output)
     if operator is None or any(typed(type) is None for type, id in zip(inputs, node.input, strict=True) if id):
         return unknown
-    given = {id: type for id, type in zip(node.input, inputs, strict=True) if id}
+
+    def run(*arrays: Any) -> list[Any]:
+        return run_graph(ready, arrays, Run(key=jax.random.key(0)))
+
+    given = {id: type for id, type in zip(node.input, inputs, strict=True) if id and type is not None}
     needed = [node.input[position] for position in operator.needs if position < len(node.input) and node.input[position]]
     values = {id: tensor for id in needed if (tensor := model.constant(id)) is not None}
     graph = onnx.GraphProto(name="one", node=[node])
@@ -107,7 +112,7 @@ def _by_handler(model: GraphModel, node: onnx.NodeProto, opset: int, inputs: Typ
     try:
         loaded = load(onnx.ModelProto(ir_version=_LATEST_IR, graph=graph, opset_import=imports))
         ready = replace(loaded.graph, initializers=loaded.initializers)
-        made = iter(jax.eval_shape(lambda *given: run_graph(ready, given, Run(key=jax.random.key(0))), *arrays))
+        made = iter(_jax.eval_shape(run, *arrays))
     except OnnxError:
         return unknown
     return [_type_of(next(made)) if id else None for id in node.output]
