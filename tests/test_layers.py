@@ -42,7 +42,7 @@ SHARED = (
 )
 RUNTIME = ("train", "legacy")  # for any JAX platform: imports nothing of the emulator
 FRONTENDS = ("onnx", "popart")  # on top of JAX, for any platform; only the doors import them
-POPART = ("machine", "profiling")  # and what other front ends may import
+POPART = ("machine", "profiling", "tracing")  # and what other front ends may import
 EMULATION = "popart/session/emulation"  # the machine of a session: may import anything
 DOORS = ("__init__", "__main__", "cli", "profiling")  # these may import anything
 SETTINGS_IMPORTS = ("errors", "messages", "options", "engine_options", "machine")

@@ -22,14 +22,25 @@ def read_file(path: str | PathLike[str], *, most_bytes: int) -> bytes:
 
     Raises: OSError naming the path if it cannot be read, is no regular file, or is larger than `most_bytes`.
     """
-    with _naming(path):
-        _require_regular(os.stat(path))  # before it is opened: the writer of a FIFO would take that for its reader
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            _require_regular(os.fstat(file.fileno()))
-            content = file.read(most_bytes + 1)  # the size in its status is 0 where the kernel makes the content
+    with opened_file(path) as file, _naming(path):
+        content = file.read(most_bytes + 1)  # the size in its status is 0 where the kernel makes the content
         if len(content) > most_bytes:
             raise OSError(errno.EFBIG, f"It is larger than {most_bytes:,} B")
         return content
+
+
+@contextlib.contextmanager
+def opened_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
+    """A regular file, for reading part by part. Waits for nothing and opens no device.
+
+    Raises: OSError naming the path if it cannot be opened, or is no regular file. Errors of the block stay as they are.
+    """
+    with contextlib.ExitStack() as stack:
+        with _naming(path):
+            _require_regular(os.stat(path))  # before it is opened: the writer of a FIFO would take that for its reader
+            file = stack.enter_context(open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb"))
+            _require_regular(os.fstat(file.fileno()))
+        yield file
 
 
 def _require_regular(status: os.stat_result) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import sys
@@ -71,6 +72,7 @@ def run_popart(
     import jax
 
     try:
+        from tilestep.cli.former_numpy import former_numpy
         from tilestep.popart.install import install
         from tilestep.popart.session.emulation.watched import summary, watched_sessions
         from tilestep.popart.session.proposals.seen import proposals, seen_sessions
@@ -85,7 +87,8 @@ def run_popart(
     config: Any = jax.config  # its update has no types
     config.update("jax_platforms", _PLATFORM)
     stderr, process = sys.stderr, os.getpid()
-    with watched_sessions() as sessions, contextlib.nullcontext([]) if num_stages is None else seen_sessions() as seen:
+    seeing = contextlib.nullcontext([]) if num_stages is None else seen_sessions()
+    with watched_sessions() as sessions, seeing as seen, former_numpy(functools.partial(tell, command)):
         code, terminated = run_whole(program)
     if os.getpid() != process:  # a fork of the program has come here
         return code

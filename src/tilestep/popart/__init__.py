@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 try:
     import onnx as _onnx  # noqa: F401  # pyright: ignore[reportUnusedImport]
 except ImportError as error:
     raise ImportError("tilestep.popart needs the package onnx: pip install 'tilestep[onnx]'") from error
 
+from tilestep.popart import former as _former
 from tilestep.popart.builder import AiGraphcoreOpset1 as AiGraphcoreOpset1
 from tilestep.popart.builder import AiOnnxMlOpset1 as AiOnnxMlOpset1
 from tilestep.popart.builder import AiOnnxOpset6 as AiOnnxOpset6
@@ -182,3 +185,10 @@ from tilestep.popart.variables import VariableSettings as VariableSettings
 from tilestep.popart.versions import packageHash as packageHash
 from tilestep.popart.versions import versionNumber as versionNumber
 from tilestep.popart.versions import versionString as versionString
+
+
+def __getattr__(name: str) -> Any:
+    """Former names of the interface. Raises: AttributeError, with today's way for what has another form today."""
+    if name in _former.NAMES:
+        return globals()[_former.NAMES[name]]
+    raise AttributeError(_former.gone(name) or f"module 'popart' has no attribute '{name}'")

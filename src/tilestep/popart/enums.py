@@ -260,6 +260,9 @@ class PatternsLevel(_Numbered):
     Minimal = 1
     Default = 2
     All = 3
+    NONE = NoPatterns  # the names of before SDK 2.3
+    DEFAULT = Default
+    ALL = All
 
 
 class RecomputationType(_Numbered):
@@ -321,6 +324,7 @@ class VirtualGraphMode(_Numbered):
     Manual = 1
     Auto = 2
     ExecutionPhases = 3
+    PingPong = ExecutionPhases  # its name before SDK 2.3
 
 
 class SyntheticDataMode(_Numbered):
@@ -382,6 +386,7 @@ class SyncPattern(_Numbered):
     Full = 0
     SinglePipeline = 1
     ReplicaAndLadder = 2
+    PingPong = ReplicaAndLadder  # its name before SDK 2.3
 
     def __str__(self) -> str:
         return self.name[0].lower() + self.name[1:]

@@ -1,7 +1,8 @@
 """The name `popart`: after `install()`, `import popart` gives this package to programs that were written for the original.
 
 Module paths that programs use are there, too (`popart.session`, `popart.builder`, `popart.tensorinfo`). They are this package's own
-modules under a second name, so a class is the same by either. What tilestep has no counterpart of is refused when it is imported.
+modules under a second name, so a class is the same by either. So is `libpvti`, PopVision's trace library. What tilestep has no counterpart
+of is refused when it is imported.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Final
 _NAME: Final = "popart"
 _SAME: Final = "popart_core"  # the original's extension in C++, from which programs take public names, too
 _PACKAGE: Final = "tilestep.popart"
+_TRACES: Final = "libpvti"  # PopVision's trace library: a module of this package
 _RENAMED: Final = MappingProxyType({"tensorinfo": "tensors"})  # the original's module -> the module here that has its names
 _OWN_OPERATORS: Final = (
     "operators of your own are Python functions here: register one with tilestep.onnx.register_op(domain, name, since) "
@@ -27,6 +29,15 @@ _OWN_OPERATORS: Final = (
 _REFUSED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "popxl": "tilestep has no popxl; write the program with tilestep.popart's Builder, or directly in JAX",
+        "popart.torch": "tilestep has no popart.torch; write the network to a file with torch.onnx.export, and give that to a session",
+        "popdist": (
+            "a session has all its replicas in one process: set SessionOptions.enableReplicatedGraphs and replicatedGraphCount; "
+            "a program of tilestep.train joins several processes with start_processes"
+        ),
+        "pva": (
+            "reports are read with tilestep.open_report(path), or session.getReport(), which have its concepts: programs, memory by tile, "
+            "runs; `tilestep report` shows one"
+        ),
         "popart.ir": "tilestep has no popart.ir (later called popxl); write the program with popart.Builder, or directly in JAX",
         "popart._internal": (
             "tilestep has no intermediate representation of PopART; a session's lowered program can be read with tilestep.popart's "
@@ -64,10 +75,12 @@ class _Finder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         del path, target
         refused = _refusal(fullname)
-        if refused is not None:
+        if refused is not None and ("." in fullname or importlib.machinery.PathFinder.find_spec(fullname) is None):  # none of the program's
             raise ModuleNotFoundError(f"no module named {fullname!r}: {refused}", name=fullname)
         parent, _, rest = fullname.partition(".")
-        if parent != _NAME or not rest:
+        if fullname == _TRACES:
+            rest = _TRACES
+        elif parent != _NAME or not rest:
             return None
         first, dot, last = rest.partition(".")
         here = f"{_PACKAGE}.{_RENAMED.get(first, first)}{dot}{last}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeGuard
 
 import jax
@@ -70,6 +70,13 @@ def called(equation: JaxprEqn) -> Jaxpr | None:
     inner = equation.params.get(CALLS.get(equation.primitive.name, ""))
     inner = getattr(inner, "jaxpr", inner)
     return inner if inner is not None and len(inner.invars) == len(equation.invars) else None
+
+
+def programs_of(equation: JaxprEqn) -> Iterator[Any]:
+    """The programs among an equation's parameters, such as a loop's body: open or closed, which both have `eqns`."""
+    for value in equation.params.values():
+        parts: Sequence[Any] = value if isinstance(value, tuple | list) else (value,)  # pyright: ignore[reportUnknownVariableType]
+        yield from (part for part in parts if hasattr(getattr(part, "jaxpr", part), "eqns"))
 
 
 def with_equations(program: Any, equations: Sequence[JaxprEqn]) -> Any:

@@ -46,6 +46,57 @@ def tilestep_run(run_python: RunPython) -> RunPython:
     return functools.partial(run_python, "-m", "tilestep", "run")
 
 
+TRACED = """
+import libpvti as pvti, numpy as np, popart
+channel = pvti.createTraceChannel("Own")
+assert pvti.checkTraceChannel(channel) and ["Own", True] in pvti.listTraceChannel()
+with pvti.Tracepoint(channel, "outer"):
+    pvti.Tracepoint.begin(channel, "inner")
+    pvti.Tracepoint.end(channel, "inner")
+    pvti.Tracepoint.event(channel, "moment")
+
+@pvti.instrument_fn(channel)
+def called(): pass
+
+class Data:
+    def __len__(self): return 3
+
+called()
+data = Data()
+pvti.instrument(data, ["__len__"], channel)
+assert len(data) == 3 and isinstance(data, Data)
+pvti.Graph("Loss", "nats").addSeries("training").add(0.5)
+pvti.HeatmapDouble("weights", [0.0, 1.0], "").add(np.float32([0.5]))
+print(pvti.getCurrentTraceFilename())
+"""
+
+
+def test_libpvti_is_there_and_traces_the_program(tilestep_run: RunPython, tmp_path: Path) -> None:
+    options = json.dumps({"enable": "true", "directory": str(tmp_path)})
+    done = tilestep_run("--popart", "-c", TRACED, environ={"PVTI_OPTIONS": options})
+    assert done.returncode == 0, done.stderr
+    (path,) = tmp_path.glob("*.tilestep")
+    assert done.stdout == f"{path}\n"
+    system = open_report(path).system
+    assert {event.label for event in system.events if event.channel == "Own"} == {"outer", "inner", "moment", "called", "Data.__len__"}
+    assert [(line.graph, line.name, line.unit, line.values.tolist()) for line in system.series] == [("Loss", "training", "nats", [0.5])]
+    assert [heat_map.name for heat_map in system.heat_maps] == ["weights"]
+
+
+def test_libpvti_does_nothing_in_a_program_that_is_not_traced(tilestep_run: RunPython) -> None:
+    program = TRACED.replace("assert pvti.checkTraceChannel(channel) and ", "assert not pvti.checkTraceChannel(channel) and not ")
+    done = tilestep_run("--popart", "-c", program)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "\n", "")
+
+
+def test_a_program_of_old_times_gets_numpys_former_names(tilestep_run: RunPython) -> None:
+    done = tilestep_run("--popart", "-c", "import numpy as np\nimport popart\nprint(np.product([2, 3]), np.zeros(1, np.int).dtype)")
+    assert (done.returncode, done.stdout) == (0, "6 int64\n")
+    assert re.fullmatch(
+        r"tilestep run: NumPy \S+ has no np.product any more: --popart gives it to the program, and other .*\n", done.stderr
+    )
+
+
 @pytest.mark.door
 def test_the_program_gets_tilesteps_popart_and_its_own_arguments(program: str, tilestep_run: RunPython) -> None:
     done = tilestep_run("--popart", program, "--machine", "a")

@@ -14,6 +14,10 @@ WAYS = {
     "popart.ir": "write the program with popart.Builder",
     "popart._internal.ir": "register_op",
     "popart_internal_ir": "all public names are in `popart`",
+    "popart.torch": "torch.onnx.export",
+    "popdist": "set SessionOptions.enableReplicatedGraphs",
+    "popdist.popart": "set SessionOptions.enableReplicatedGraphs",
+    "pva": "tilestep.open_report",
 }
 BEFORE = """
 import sys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, cast, final
 
@@ -20,7 +21,6 @@ from tilestep.popart.builder.onnx_opsets import (
     AiOnnxOpset9,
     AiOnnxOpset10,
     AiOnnxOpset11,
-    OnnxOpset,
 )
 from tilestep.popart.builder.placement import Placement
 from tilestep.popart.builder.signatures import Parameter
@@ -59,6 +59,11 @@ _CUSTOM: Final = (
 _FILENAME: Final = Parameter(name="filename", kind=STR)
 
 
+def _operators(kind: Callable[[GraphModel], Any], what: str) -> Any:
+    """A property with the operators of a version for a builder's graph."""
+    return property(lambda core: kind(core._model), doc=f"Operators of {what}.")
+
+
 @final
 class _BuilderCore(TensorsOfGraph, Placement, Tuning):  # pyright: ignore[reportUnusedClass]  # the original's name
     """A graph under construction.
@@ -78,45 +83,14 @@ class _BuilderCore(TensorsOfGraph, Placement, Tuning):  # pyright: ignore[report
         """The core of a builder for a graph inside this one."""
         return _BuilderCore(parent=self._model)
 
-    @property
-    def aiOnnxOpset6(self) -> OnnxOpset:
-        """Operators of ONNX's version 6."""
-        return AiOnnxOpset6(self._model)
-
-    @property
-    def aiOnnxOpset7(self) -> OnnxOpset:
-        """Operators of ONNX's version 7."""
-        return AiOnnxOpset7(self._model)
-
-    @property
-    def aiOnnxOpset8(self) -> OnnxOpset:
-        """Operators of ONNX's version 8."""
-        return AiOnnxOpset8(self._model)
-
-    @property
-    def aiOnnxOpset9(self) -> OnnxOpset:
-        """Operators of ONNX's version 9."""
-        return AiOnnxOpset9(self._model)
-
-    @property
-    def aiOnnxOpset10(self) -> OnnxOpset:
-        """Operators of ONNX's version 10."""
-        return AiOnnxOpset10(self._model)
-
-    @property
-    def aiOnnxOpset11(self) -> OnnxOpset:
-        """Operators of ONNX's version 11."""
-        return AiOnnxOpset11(self._model)
-
-    @property
-    def aiOnnxMlOpset1(self) -> AiOnnxMlOpset1:
-        """Operators of ai.onnx.ml's version 1."""
-        return AiOnnxMlOpset1(self._model)
-
-    @property
-    def aiGraphcoreOpset1(self) -> Any:
-        """Operators of ai.graphcore's version 1."""
-        return AiGraphcoreOpset1(self._model)
+    aiOnnxOpset6 = _operators(AiOnnxOpset6, "ONNX's version 6")
+    aiOnnxOpset7 = _operators(AiOnnxOpset7, "ONNX's version 7")
+    aiOnnxOpset8 = _operators(AiOnnxOpset8, "ONNX's version 8")
+    aiOnnxOpset9 = _operators(AiOnnxOpset9, "ONNX's version 9")
+    aiOnnxOpset10 = _operators(AiOnnxOpset10, "ONNX's version 10")
+    aiOnnxOpset11 = _operators(AiOnnxOpset11, "ONNX's version 11")
+    aiOnnxMlOpset1 = _operators(AiOnnxMlOpset1, "ai.onnx.ml's version 1")
+    aiGraphcoreOpset1 = _operators(AiGraphcoreOpset1, "ai.graphcore's version 1")
 
     @overloaded((Parameter(name="name", kind=STR),))
     def setGraphName(self, name: str) -> None:
@@ -129,7 +103,7 @@ class _BuilderCore(TensorsOfGraph, Placement, Tuning):  # pyright: ignore[report
     ) -> list[str]:
         """Adds an operator of one's own, which `tilestep.onnx.register_op(domain, opName)` implements.
 
-        Returns: the outputs' ids. Their shapes are not known to the builder.
+        Returns: the outputs' ids. The builder knows their shapes if the operator is registered, and takes the shapes of the inputs.
         Raises: popart_exception for an attribute that is no text, number or list of numbers of one kind.
         """
         operator = Operator(domain=domain or "ai.onnx", name=opName)

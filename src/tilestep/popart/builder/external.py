@@ -1,8 +1,8 @@
 """Initialisers in files beside a model.
 
-A location is absolute, or relative to the working directory, as the original has it. A model may name a file in its own folder or in the
-working directory, and one that this process has written initialisers to; another file is refused, because a model from elsewhere could
-name any file of its reader's.
+A location is absolute, or relative to the working directory, as the original has it, or to the folder of the model's file, as ONNX and
+PyTorch have it. A model may name a file in its own folder or in the working directory, and one that this process has written initialisers
+to; another file is refused, because a model from elsewhere could name any file of its reader's.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from tilestep.popart.builder.walk import tensors_of
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.tensors import data_type_of_onnx, numpy_dtype
 
 _DATA_FIELDS: Final = ("raw_data", "float_data", "int32_data", "string_data", "int64_data", "double_data", "uint64_data")
 _written: Final[set[Path]] = set()  # files that this process has written initialisers to
+_beside: Final[set[Path]] = set()  # files that a model in the same folder names, and that this process has read
 
 
 class MissingDataError(popart_exception, RuntimeError):
@@ -38,16 +40,35 @@ def location_of(tensor: onnx.TensorProto) -> str:
     return _entries(tensor).get("location", "")
 
 
-def save(
-    model: onnx.ModelProto, ids: Sequence[str], filename: str, *, append: bool = False, again: bool = False, folder: Path | None = None
-) -> None:
+def take_folder(model: onnx.ModelProto, folder: Path) -> None:
+    """Gives tensors whose files are in the folder of their model the files' whole names, unless the working directory has them, too.
+
+    Args: model: that was read from a file; it is changed. folder: of its file.
+    Raises: MissingDataError for a name by which the folder and the working directory have different files.
+    """
+    folder = folder.resolve()
+    for tensor in tensors_of(model.graph):
+        location = location_of(tensor)
+        path = folder / location
+        if not is_external(tensor) or not os.path.isfile(path) or not path.resolve().is_relative_to(folder):
+            continue
+        _beside.add(path.resolve())
+        if not os.path.exists(location):
+            next(entry for entry in tensor.external_data if entry.key == "location").value = str(path)
+        elif not path.samefile(location):
+            raise MissingDataError(
+                f"Data of TensorProto ( tensor name: {tensor.name}) should be stored in {location}, and both the model's folder {folder} "
+                f"and the working directory {Path.cwd()} have such a file: start the program in another folder, or rename one of the files"
+            )
+
+
+def save(model: onnx.ModelProto, ids: Sequence[str], filename: str, *, append: bool = False, again: bool = False) -> None:
     """Moves initialisers of a model into one file, one after the other.
 
     Args:
         filename: absolute, or relative to the working directory; the model names it so.
         append: whether to go on after what is in the file.
         again: whether tensors may stand in a file already.
-        folder: of the model's own file; None if it has none.
 
     Raises: popart_exception if the file's folder is not there, a tensor is no initialiser or is empty, or it stands in a file.
     """
@@ -58,7 +79,7 @@ def save(
         raise popart_exception(f"TensorIds '{' '.join(ids)}' to be saved externally to existing file {filename}, but file doesn't exist")
     initializers = {tensor.name: tensor for tensor in model.graph.initializer}
     chosen = [_saveable(initializers, id, again=again) for id in ids]
-    arrays = [array_of(tensor, folder) for tensor in chosen]
+    arrays = [array_of(tensor) for tensor in chosen]
     offset = path.stat().st_size if append else 0
     with path.open("ab" if append else "wb") as file:
         for tensor, array in zip(chosen, arrays, strict=True):
@@ -94,16 +115,15 @@ def _point(tensor: onnx.TensorProto, location: str, offset: int, length: int) ->
         tensor.external_data.add(key=key, value=value)
 
 
-def array_of(tensor: onnx.TensorProto, folder: Path | None = None) -> np.ndarray[Any, Any]:
+def array_of(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
     """The values of a tensor, which may stand in a file.
 
-    Args: folder: of the model's file; None if the model came as bytes.
     Raises: MissingDataError if the file is not there, may not be read, or does not hold the tensor.
     """
     if not is_external(tensor):
         return numpy_helper.to_array(tensor)
     dtype = numpy_dtype(data_type_of_onnx(tensor.data_type))
-    path = checked_path(tensor, folder)
+    path = checked_path(tensor)
     entries = _entries(tensor)
     size = math.prod(tensor.dims) * dtype.itemsize
     try:
@@ -118,26 +138,26 @@ def array_of(tensor: onnx.TensorProto, folder: Path | None = None) -> np.ndarray
     return np.fromfile(path, dtype=dtype, count=math.prod(tensor.dims), offset=offset).reshape(tensor.dims)
 
 
-def overwrite(tensor: onnx.TensorProto, array: np.ndarray[Any, Any], folder: Path | None = None) -> None:
+def overwrite(tensor: onnx.TensorProto, array: np.ndarray[Any, Any]) -> None:
     """Writes new values of a tensor to its place in a file.
 
-    Args: array: of the tensor's shape and type. folder: of the model's file; None if the model came as bytes.
+    Args: array: of the tensor's shape and type.
     Raises: MissingDataError if the file is not there, does not hold the tensor, or was not written by this process.
     """
-    old = array_of(tensor, folder)
-    path = require_own(tensor, folder)
+    old = array_of(tensor)
+    path = require_own(tensor)
     assert (old.shape, old.dtype) == (array.shape, array.dtype)
     with path.open("r+b") as file:
         file.seek(int(_entries(tensor).get("offset", "0")))
         file.write(np.ascontiguousarray(array).tobytes())
 
 
-def require_own(tensor: onnx.TensorProto, folder: Path | None) -> Path:
+def require_own(tensor: onnx.TensorProto) -> Path:
     """The file of a tensor, which may be changed. A model from elsewhere could name any file beside it, such as a program.
 
     Raises: MissingDataError if it is not there, or this process has not written it.
     """
-    path = checked_path(tensor, folder)
+    path = checked_path(tensor)
     if path.resolve() in _written:
         return path
     raise MissingDataError(
@@ -147,17 +167,16 @@ def require_own(tensor: onnx.TensorProto, folder: Path | None) -> Path:
     )
 
 
-def checked_path(tensor: onnx.TensorProto, folder: Path | None) -> Path:
+def checked_path(tensor: onnx.TensorProto) -> Path:
     """The file of a tensor. Raises: MissingDataError if it is not there, or a model may not name it."""
     location = location_of(tensor)
     path = Path(location)
-    if not location or "\0" in location or not path.is_file():
+    if not os.path.isfile(location):
         raise MissingDataError(
             f"Data of TensorProto ( tensor name: {tensor.name}) should be stored in {location}, but it doesn't exist or is not accessible."
         )
     real = path.resolve()
-    allowed = [Path.cwd().resolve(), *([folder.resolve()] if folder is not None else [])]
-    if real in _written or any(real.is_relative_to(place) for place in allowed):
+    if real in _written | _beside or real.is_relative_to(Path.cwd().resolve()):
         return path
     raise MissingDataError(
         f"Data of TensorProto ( tensor name: {tensor.name}) should be stored in {location}, which is outside of the model's folder and of "
@@ -167,8 +186,3 @@ def checked_path(tensor: onnx.TensorProto, folder: Path | None) -> Path:
 
 def _entries(tensor: onnx.TensorProto) -> dict[str, str]:
     return {entry.key: entry.value for entry in tensor.external_data}
-
-
-def folder_of(filename: str) -> Path:
-    """The folder of a file."""
-    return Path(os.path.abspath(filename)).parent

@@ -19,6 +19,7 @@ from tilestep.popart.builder.onnx_opsets import (
     AiOnnxOpset10,
     AiOnnxOpset11,
 )
+from tilestep.popart.former import METHODS, takes_former_names
 
 defaultAiOnnxOpset: Final = DEFAULT_VERSION
 defaultAiOnnxMlOpset: Final = 1
@@ -118,11 +119,12 @@ class Builder:
             return self._onnx(name)
         if name == "_impl":
             raise AttributeError(name)
-        return getattr(self._impl, name)
+        return getattr(self._impl, METHODS.get(name, name))
 
     def __dir__(self) -> Iterable[str]:
         return sorted({*super().__dir__(), *dir(self._impl), "aiOnnx"})
 
+    @takes_former_names
     def reshape_const(self, aiOnnx: AiOnnx, args: list[str], shape: Iterable[int], debugContext: str = "") -> str:
         """Reshapes the first of `args`. Args: aiOnnx: operators of ONNX, such as `builder.aiOnnx`. Returns: the id."""
         name = f"{debugContext}_const" if isinstance(debugContext, str) else debugContext  # pyright: ignore[reportUnnecessaryIsInstance]

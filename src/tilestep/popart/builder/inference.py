@@ -1,16 +1,28 @@
-"""Types of a new node's outputs: by ONNX's own inference, and by rules for ai.graphcore and for what ONNX has no rule for."""
+"""Types of a new node's outputs: by ONNX's own inference, by rules for ai.graphcore and for what ONNX has no rule for, and by handlers.
+
+An operator of another domain has what its handler gives, which `jax.eval_shape` finds without computing it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
+import jax
+import numpy as np
 import onnx
 from onnx import checker, defs, helper, shape_inference
 
+from tilestep.onnx import OnnxError
+from tilestep.onnx.interpret import Run, run_graph
+from tilestep.onnx.load import load
+from tilestep.onnx.registry import find
+from tilestep.onnx.specs import specs_of
 from tilestep.popart.builder.graphcore_shapes import RULES, Typed
 from tilestep.popart.builder.model import GraphModel
 from tilestep.popart.exceptions import popart_exception
+from tilestep.train.untyped import jax as _jax
 
 _LATEST_IR: Final = 10  # initialisers need not be inputs in it
 _GRAPHCORE: Final = "ai.graphcore"
@@ -36,7 +48,7 @@ def infer(model: GraphModel, node: onnx.NodeProto, opset: int) -> Types:
         if node.op_type == "Split" and opset < 13:
             return _of_split(node, inputs)
         return _by_schema(model, node, opset, inputs)
-    return [None] * len(node.output)
+    return _by_handler(model, node, opset, inputs)
 
 
 def typed(type: onnx.TypeProto | None) -> Typed | None:
@@ -69,6 +81,48 @@ def _by_rule(node: onnx.NodeProto, inputs: Types) -> Types:
         return [None] * len(node.output)
     results = rule(known, _attributes(node), len(node.output))
     return [None if result is None else type_proto(result.kind, result.shape) for result in results]
+
+
+def _by_handler(model: GraphModel, node: onnx.NodeProto, opset: int, inputs: Types) -> Types:
+    """What the handler makes, with the values of those inputs that it needs; unknown without a handler, or where that refuses them."""
+    operator = find(node.domain, node.op_type, opset)
+    unknown: Types = [None] * len(node.output)
+    if operator is None or any(typed(type) is None for type, id in zip(inputs, node.input, strict=True) if id):
+        return unknown
+
+    def run(*arrays: Any) -> list[Any]:
+        return run_graph(ready, arrays, Run(key=jax.random.key(0)))
+
+    given = {id: type for id, type in zip(node.input, inputs, strict=True) if id and type is not None}
+    needed = [node.input[position] for position in operator.needs if position < len(node.input) and node.input[position]]
+    values = {id: tensor for id in needed if (tensor := model.constant(id)) is not None}
+    graph = onnx.GraphProto(name="one", node=[node])
+    kept = [attribute for attribute in node.attribute if not attribute.name.startswith("__")]  # those say where and how it runs
+    del graph.node[0].attribute[:]
+    graph.node[0].attribute.extend(kept)
+    for id, type in given.items():
+        if id in values:
+            graph.initializer.add().MergeFrom(values[id])
+            graph.initializer[-1].name = id
+        else:
+            graph.input.add(name=id).type.CopyFrom(type)
+    graph.output.extend(onnx.ValueInfoProto(name=id) for id in node.output if id)
+    imports = [onnx.OperatorSetIdProto(domain=node.domain, version=opset)]
+    arrays: list[Any] = [jax.ShapeDtypeStruct(spec.shape, spec.dtype) for spec in specs_of(graph.input)]  # pyright: ignore[reportArgumentType]
+    try:
+        loaded = load(onnx.ModelProto(ir_version=_LATEST_IR, graph=graph, opset_import=imports))
+        ready = replace(loaded.graph, initializers=loaded.initializers)
+        made = iter(_jax.eval_shape(run, *arrays))
+    except OnnxError:
+        return unknown
+    return [_type_of(next(made)) if id else None for id in node.output]
+
+
+def _type_of(value: Any) -> onnx.TypeProto | None:
+    """The type of an array; None for what is none, such as a sequence."""
+    if not hasattr(value, "dtype"):
+        return None
+    return type_proto(helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype)), tuple(value.shape))
 
 
 def _by_schema(model: GraphModel, node: onnx.NodeProto, opset: int, inputs: Types) -> Types:

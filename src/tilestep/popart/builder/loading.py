@@ -11,6 +11,7 @@ from onnx import checker
 
 from tilestep.popart.builder import external
 from tilestep.popart.builder.onnx_opsets import DEFAULT_VERSION, VERSIONS
+from tilestep.popart.builder.walk import tensors_of
 from tilestep.popart.exceptions import popart_exception
 
 _LONGEST_NAME: Final = 10_000  # characters of a file's name; what is longer is a model
@@ -22,10 +23,10 @@ class ModelCheckError(popart_exception, RuntimeError):
 
 
 def load_model(modelProtoOrFilename: str | bytes) -> onnx.ModelProto:
-    """Reads a model. Tensors that stand in other files are not read.
+    """Reads a model. Tensors that stand in other files are not read; `external` finds the files.
 
     Args: modelProtoOrFilename: the model itself in bytes, or the name of its file.
-    Raises: popart_exception if it is neither.
+    Raises: popart_exception if it is neither; MissingDataError if it is not certain which file has a tensor.
     """
     name = file_name(modelProtoOrFilename)
     content = modelProtoOrFilename if name is None else Path(name).read_bytes()
@@ -41,6 +42,8 @@ def load_model(modelProtoOrFilename: str | bytes) -> onnx.ModelProto:
             f"Failed to load a ModelProto from the string '{shown}'.\nCheck that it is either a valid path to an existing onnx model file, "
             "or is a valid onnx ModelProto string."
         )
+    if name is not None:
+        external.take_folder(model, Path(name).parent)
     return model
 
 
@@ -61,26 +64,20 @@ def checked_model(modelProtoOrFilename: str | bytes) -> onnx.ModelProto:
     Raises: popart_exception if it is none, or breaks the rules.
     """
     model = load_model(modelProtoOrFilename)
-    name = file_name(modelProtoOrFilename)
-    check_model(model, None if name is None else external.folder_of(name))
+    check_model(model)
     return model
 
 
-def check_model(model: onnx.ModelProto, folder: Path | None = None) -> None:
+def check_model(model: onnx.ModelProto) -> None:
     """Checks a model by ONNX's rules. Tensors in files are checked by `external`, because ONNX refuses absolute names.
 
-    Args: folder: of the model's file; None if it has none.
     Raises: ModelCheckError if it breaks a rule, MissingDataError if a file is not there.
     """
     checkable = onnx.ModelProto()
     checkable.CopyFrom(model)
-    outside = [tensor for tensor in model.graph.initializer if external.is_external(tensor)]
-    if outside:
-        for tensor in outside:
-            external.checked_path(tensor, folder)
-        kept = [tensor for tensor in checkable.graph.initializer if not external.is_external(tensor)]
-        del checkable.graph.initializer[:]
-        checkable.graph.initializer.extend(kept)
+    for tensor in filter(external.is_external, tensors_of(checkable.graph)):
+        external.checked_path(tensor)
+        tensor.CopyFrom(onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=[0]))  # in its place, without values
     if not any(imported.domain in ("", "ai.onnx") for imported in model.opset_import):
         checkable.opset_import.add(domain="", version=DEFAULT_VERSION)  # a model must name it even if it has none of its operators
     try:

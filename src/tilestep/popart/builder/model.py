@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 import onnx
+from onnx import helper
 
 from tilestep.popart.builder.attribute_names import NAME_DELIMITER
 from tilestep.popart.builder.attributes import AttributeValue, written
@@ -50,7 +51,9 @@ class GraphModel:
         graph = self.proto.graph
         for info in (*graph.value_info, *graph.output, *graph.input):
             self._infos[info.name] = info
-        self.initializers.update((tensor.name, tensor) for tensor in graph.initializer)
+        for tensor in graph.initializer:  # need not be inputs since version 4 of the file's form
+            self.initializers[tensor.name] = tensor
+            self._infos.setdefault(tensor.name, helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
         for node in graph.node:
             self.note_node(node)
         self._ids.update(self._infos, self.initializers)

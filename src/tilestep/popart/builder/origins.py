@@ -11,6 +11,7 @@ import onnx
 from jax.extend import source_info_util
 
 from tilestep.popart.builder.attribute_names import DEBUG_INFO_ID
+from tilestep.popart.builder.walk import nodes_of
 
 Origin = Any  # a traceback as JAX has them, whose classes have no public name
 
@@ -31,7 +32,7 @@ def origins_of(graph: onnx.GraphProto) -> dict[str, Origin]:
     """
     found: dict[str, Origin] = {}
     twice: set[str] = set()
-    for node in _nodes(graph):
+    for node in nodes_of(graph):
         first = next(filter(None, node.output), "")
         twice.update({first} & found.keys())
         number = next((attribute.i for attribute in node.attribute if attribute.name == DEBUG_INFO_ID), 0)
@@ -44,11 +45,3 @@ def made_at(origin: Origin) -> Iterator[None]:
     """What JAX traces inside comes from the line that made an operator."""
     with source_info_util.user_context(origin), _told_apart(origin):
         yield
-
-
-def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                yield from _nodes(inner)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tilestep.popart.builder.kinds import DEBUG, Kind, Mismatch
+from tilestep.popart.former import renamed
 
 
 class _Required:
@@ -89,6 +90,7 @@ def bind(name: str, overloads: Sequence[Overload], args: Sequence[Any], kwargs: 
     Returns: its position, and the converted value of each of its parameters.
     Raises: TypeError that lists the overloads if none fits.
     """
+    kwargs = renamed(kwargs)
     for position, overload in enumerate(overloads):
         try:
             return position, overload.bound(args, kwargs)

@@ -17,6 +17,7 @@ from tilestep.popart.builder.bound import overloaded
 from tilestep.popart.builder.kinds import BOOL, IDS, STR
 from tilestep.popart.builder.loading import check_model, checked_model
 from tilestep.popart.builder.signatures import Parameter
+from tilestep.popart.builder.walk import graphs_of, tensors_of
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.tensors import data_type_of_onnx, is_fixed_point, numpy_dtype
 from tilestep.popart.typed_tensors import typed_tensor
@@ -123,32 +124,15 @@ class GraphTransformer:
         external.save(self._model, ids, filename)
 
     def _convert(self, old: int, new: int, *, clip: bool = False) -> None:
-        for graph in _graphs(self._model.graph):
-            for tensor in _tensors(graph):
-                if tensor.data_type == old:
-                    _convert_tensor(tensor, new, clip=clip)
+        for tensor in tensors_of(self._model.graph):
+            if tensor.data_type == old:
+                _convert_tensor(tensor, new, clip=clip)
+        for graph in graphs_of(self._model.graph):
             for info in (*graph.input, *graph.output, *graph.value_info):
                 if info.type.tensor_type.elem_type == old:
                     info.type.tensor_type.elem_type = new
             for node in graph.node:
                 _convert_targets(node, old, new)
-
-
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            inner = [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else attribute.graphs
-            for one in inner:
-                yield from _graphs(one)
-
-
-def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
-    yield from graph.initializer
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.TENSOR:
-                yield attribute.t
 
 
 def _convert_targets(node: onnx.NodeProto, old: int, new: int) -> None:
@@ -184,7 +168,7 @@ def _within(array: np.ndarray[Any, Any], target: np.dtype[Any], name: str, *, cl
 
 def _read(graph: onnx.GraphProto) -> Iterator[str]:
     """Names that nodes read, in graphs inside as well, and that the graph gives."""
-    for inner in _graphs(graph):
+    for inner in graphs_of(graph):
         yield from (output.name for output in inner.output)
         for node in inner.node:
             yield from node.input

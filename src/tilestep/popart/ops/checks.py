@@ -14,6 +14,7 @@ import onnx
 import tilestep.onnx.ops as _onnx_ops  # registers ONNX's operators  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from tilestep.onnx.convert import operands
 from tilestep.onnx.interpret import Call
+from tilestep.onnx.ops.windows import windows
 from tilestep.onnx.registry import Operator, all_operators, op
 from tilestep.onnx.values import is_traced
 from tilestep.popart.exceptions import popart_exception
@@ -140,10 +141,15 @@ def ratio_of_dropout(call: Call, *inputs: Any, ratio: float = 0.5, **attributes:
 
 
 @checked("AveragePool")
-def average(call: Call, x: Any, *, count_include_pad: int = 0, **attributes: Any) -> None:
-    """An average does not count the padding."""
+def average(call: Call, x: Any, *, kernel_shape: Sequence[int], count_include_pad: int = 0, **attributes: Any) -> None:
+    """An average does not count the padding, where there is some."""
     if count_include_pad:
-        raise popart_exception("`count_include_pad` is not supported")
+        pads = windows(x.shape[2:], kernel_shape, **attributes).pads
+        if any(map(any, pads)):
+            raise popart_exception(
+                f"`count_include_pad` is not supported where there is padding, which is {shape_text(itertools.chain(*pads))}, before and "
+                "behind each axis: put a Pad before the AveragePool, and leave out its pads"
+            )
 
 
 @checked("MaxPool")

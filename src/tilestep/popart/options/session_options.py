@@ -6,12 +6,31 @@ from typing import Any, final
 
 from tilestep.popart.enums import DeviceType
 from tilestep.popart.environment import read_environment
+from tilestep.popart.former import gone
 from tilestep.popart.log import warn
 from tilestep.popart.options.checks import require_supported
 from tilestep.popart.options.fates import Situation
 from tilestep.popart.options.option_fields import OptionFields
 from tilestep.popart.options.placement_checks import replicas_of
 from tilestep.popart.options.table import PROGRAM
+
+
+class _Former:
+    """An option under its former name. Args: new: today's. warns: whether it says so when it is set."""
+
+    def __init__(self, new: str, *, warns: bool = True) -> None:
+        self._new, self._warns, self._name = new, warns, ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, options: Any, owner: type) -> Any:
+        return self if options is None else getattr(options, self._new)
+
+    def __set__(self, options: Any, value: Any) -> None:
+        if self._warns:
+            warn(f"SessionOptions.{self._name} has been deprecated: its name is {self._new} now")
+        setattr(options, self._new, value)
 
 
 @final
@@ -31,34 +50,21 @@ class SessionOptions(OptionFields):
 
     # --- Second names ---
 
-    @property
-    def defaultPrefetchBufferingDepth(self) -> int:
-        """The old name of defaultBufferingDepth."""
-        return self.defaultBufferingDepth
+    defaultPrefetchBufferingDepth = _Former("defaultBufferingDepth")
+    prefetchBufferingDepthMap = _Former("bufferingDepthMap")
+    serializedPoprithmsAnnealGraphsDir = _Former("serializedPoprithmsShiftGraphsDir", warns=False)
+    accumulationReductionType = _Former("accumulationAndReplicationReductionType")
+    meanAccumulationReductionStrategy = _Former("meanAccumulationAndReplicationReductionStrategy")
+    pingPongSettings = _Former("executionPhaseSettings")
 
-    @defaultPrefetchBufferingDepth.setter
-    def defaultPrefetchBufferingDepth(self, depth: int) -> None:
-        _renamed("defaultPrefetchBufferingDepth", "defaultBufferingDepth")
-        self.defaultBufferingDepth = depth
+    def __getattr__(self, name: str) -> Any:
+        """Raises: AttributeError, with today's way for an option that there was before."""
+        raise AttributeError(gone(name) or f"'SessionOptions' object has no attribute '{name}'")
 
-    @property
-    def prefetchBufferingDepthMap(self) -> dict[str, int]:
-        """The old name of bufferingDepthMap."""
-        return self.bufferingDepthMap
-
-    @prefetchBufferingDepthMap.setter
-    def prefetchBufferingDepthMap(self, depths: dict[str, int]) -> None:
-        _renamed("prefetchBufferingDepthMap", "bufferingDepthMap")
-        self.bufferingDepthMap = depths
-
-    @property
-    def serializedPoprithmsAnnealGraphsDir(self) -> str:
-        """The old name of serializedPoprithmsShiftGraphsDir."""
-        return self.serializedPoprithmsShiftGraphsDir
-
-    @serializedPoprithmsAnnealGraphsDir.setter
-    def serializedPoprithmsAnnealGraphsDir(self, folder: str) -> None:
-        self.serializedPoprithmsShiftGraphsDir = folder
+    def __setattr__(self, name: str, value: Any) -> None:
+        if (instead := gone(name)) is not None:
+            raise AttributeError(instead)
+        super().__setattr__(name, value)
 
     # --- What several fields say together ---
 
@@ -91,7 +97,3 @@ class SessionOptions(OptionFields):
         """
         ipus = replicas_of(self) if num_ipus is None else num_ipus
         require_supported(self, Situation(training=training, device=device, num_ipus=ipus, tiles=tiles))
-
-
-def _renamed(old: str, new: str) -> None:
-    warn(f"SessionOptions.{old} has been deprecated: its name is {new} now")

@@ -53,7 +53,9 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
             "the loss scaling doubles while float16 gradients are small, and halves when too many are large"
         ),
         "ensureFp32LossScaleTensor": done("the gradient of a float16 loss begins in float32, so that its scale may exceed 65504"),
-        "syntheticDataMode": done("inputs are not read from the host: they hold zeros or random numbers"),
+        "syntheticDataMode": done(
+            "inputs and anchors stay on the device and cost no transfer: inputs hold zeros or random numbers, the same for each microbatch"
+        ),
         "enableStochasticRounding": no_effect(
             "results are rounded to the nearest, as on the original's Cpu and IpuModel devices", warns=True
         ),

@@ -17,7 +17,18 @@ from tilestep.popart.exceptions import popart_exception, popart_runtime_error, p
 from tilestep.popart.log import Level, log
 from tilestep.popart.ops.host import aborted
 from tilestep.popart.options import SessionOptions
-from tilestep.popart.session.executables import SUFFIX, Array, Executable, Owner, exported, fingerprint, loaded, read, save
+from tilestep.popart.session.executables import (
+    SUFFIX,
+    Array,
+    Executable,
+    Owner,
+    exported,
+    fingerprint,
+    loaded,
+    most_program_bytes,
+    read,
+    save,
+)
 from tilestep.popart.session.feeds import Feeds
 from tilestep.popart.session.plan import Plan
 from tilestep.train.convolutions import has_slow_convolutions, with_quick_convolutions
@@ -57,10 +68,13 @@ def quick_on_cpu(step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _traced(step: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    jitted = jax.jit(step)
-    traced = jitted.trace(*arguments)
+    return jax.jit(step).trace(*arguments)
+
+
+def _quickly_traced(step: Callable[..., Any], traced: Any, arguments: tuple[Any, ...]) -> Any:
+    """A traced step as `quick_on_cpu` has it."""
     if jax.default_backend() == "cpu" and has_slow_convolutions(traced.jaxpr):
-        return jax.jit(with_quick_convolutions(jitted)).trace(*arguments)
+        return _traced(with_quick_convolutions(jax.jit(step)), arguments)
     return traced
 
 
@@ -81,6 +95,7 @@ class Engine:
         self.step: Any = None
         self._saved: Executable | None = None
         self._lowered: Any = None
+        self._own: Any = None  # the step as it was traced for a file; None: it was not, or was compiled
 
     @property
     def _mark(self) -> str:
@@ -112,7 +127,7 @@ class Engine:
         caches = self._options.enableEngineCaching and bool(self._options.cachePath) and self._saves
         path = Path(self._options.cachePath).expanduser() / self._file_name() if caches else None
         if self._saved is None and path is not None and path.exists():
-            self._read_cached(path)
+            self._read_cached(path, carry)
         if self._saved is None:
             self.from_file = None
             log("devicex", Level.INFO, "Starting compilation")
@@ -120,22 +135,29 @@ class Engine:
         else:
             assert self._saved.program is not None
             log("session", Level.INFO, f"Loading serialized PopART executable from {self.from_file}")
-            function = loaded(self._saved.program, step, arguments)
+            function = loaded(self._saved.program, self._traced(carry).out_info, arguments)
         try:
-            self._lowered = _traced(function, arguments).lower()
+            traced = self._traced(carry) if function is step else _traced(function, arguments)
+            self._lowered, self._own = _quickly_traced(function, traced, arguments).lower(), None
             self.step = self._lowered.compile()
         except jax.errors.JaxRuntimeError as error:
             raise popart_exception(f"The session's program can't be compiled: {error}") from error
         if path is not None and self._saved is None:
             self._write_cached(path, arguments)
 
+    def _traced(self, carry: Any) -> Any:
+        """The session's own step."""
+        if self._own is None:
+            self._own = _traced(self.plan.program.step, (carry, self._feeds.step_types()))
+        return self._own
+
     def text(self) -> str:
         """The program as StableHLO; "" before `compile`."""
         return "" if self._lowered is None else self._lowered.as_text()
 
-    def _read_cached(self, path: Path) -> None:
+    def _read_cached(self, path: Path, carry: Any) -> None:
         try:
-            self.load(path)
+            self.load(path, carry)
         except (popart_exception, popart_runtime_error) as error:
             log("session", Level.WARN, f"Failed to load cached PopART executable from {path}: {error}")
 
@@ -147,8 +169,10 @@ class Engine:
         except OSError as error:
             raise popart_exception(f"Cannot create cache directory. {path}: {error}") from error
 
-    def load(self, path: Path) -> Mapping[str, Array] | None:
+    def load(self, path: Path, carry: Any) -> Mapping[str, Array] | None:
         """Takes the program of a file, if it has one, for the next `compile`.
+
+        Args: carry: as for `compile`.
 
         Returns: weights by name; None if the file has none.
 
@@ -157,8 +181,7 @@ class Engine:
             popart_runtime_error: if it is damaged or of another session.
             poplar_exception: if it is for another sync pattern than the device's.
         """
-        weights_bytes = sum(array.nbytes for array in self.plan.first.values())
-        read_in = read(path, self._owner, weights_bytes=weights_bytes)
+        read_in = read(path, self._owner, weights=self.plan.first, program_bytes=lambda: most_program_bytes(self._traced(carry).jaxpr))
         if read_in.program is not None:
             self._saved, self.from_file = read_in, path
         return read_in.weights

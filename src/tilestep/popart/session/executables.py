@@ -7,11 +7,12 @@ another session, or is for another sync pattern, is an error. XLA compiles the p
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -21,9 +22,11 @@ import numpy as np
 import onnx
 from jax import export
 
-from tilestep.files import read_file, write_file
+from tilestep.files import opened_file, write_file
 from tilestep.popart.builder.attribute_names import DEBUG_INFO_ID, DEBUG_INPUT
+from tilestep.popart.builder.walk import graphs_of, nodes_of
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error, poplar_exception
+from tilestep.train.jaxprs import programs_of
 
 Array = np.ndarray[Any, Any]
 SUFFIX: Final = ".popef"
@@ -31,8 +34,10 @@ _FORM: Final = "tilestep executable 2"
 _PROGRAM: Final = "step.stablehlo"
 _WEIGHTS: Final = "weights.npz"
 _MANIFEST: Final = "manifest.json"
-_HEADER_BYTES: Final = 4096  # of an array in a file, at most
-_MOST_BYTES: Final = 4 << 30  # of a file, and of a member that is unpacked
+_HEADER_BYTES: Final = 4096  # of an array in a file, and of a manifest without names, at most
+_NAME_BYTES: Final = 12  # of a character in a manifest, at most
+_EQUATION_BYTES: Final = 64 << 10  # of an operation in a program, at most: they are some hundred
+_PART_BYTES: Final = 1 << 20  # that are unpacked at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,11 +91,9 @@ def fingerprint(model: onnx.ModelProto, variables: Mapping[str, Array], *others:
 
 def _drop_numbers(graph: onnx.GraphProto) -> None:
     """Takes away what counts the models that the process has made before: the graph's name, and nodes' numbers in debug information."""
-    graph.ClearField("name")
-    for node in graph.node:
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                _drop_numbers(inner)
+    for inner in graphs_of(graph):
+        inner.ClearField("name")
+    for node in nodes_of(graph):
         kept = [attribute for attribute in node.attribute if attribute.name != DEBUG_INFO_ID]
         del node.attribute[:]
         node.attribute.extend(kept)
@@ -112,9 +115,13 @@ def exported(step: Callable[..., Any], arguments: Any) -> bytes:
         raise popart_exception(f"The session's program can't be saved, because it calls functions of this process: {error}") from error
 
 
-def loaded(program: bytes, step: Callable[..., Any], arguments: Any) -> Callable[..., Any]:
-    """The function that `exported` saved. Args: step, arguments: as there. Raises: popart_runtime_error if it does not fit them."""
-    results = jax.tree.structure(jax.eval_shape(step, *arguments))
+def loaded(program: bytes, results: Any, arguments: Any) -> Callable[..., Any]:
+    """The function that `exported` saved.
+
+    Args: results: of the step, of any leaves. arguments: as there.
+    Raises: popart_runtime_error if it takes others.
+    """
+    structure = jax.tree.structure(results)
     types = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(arguments)]
     try:
         call = export.deserialize(bytearray(program))
@@ -124,7 +131,7 @@ def loaded(program: bytes, step: Callable[..., Any], arguments: Any) -> Callable
         raise popart_runtime_error("The executable's program takes other arguments than the session gives")
 
     def again(*given: Any) -> Any:
-        return jax.tree.unflatten(results, call.call(*jax.tree.leaves(given)))
+        return jax.tree.unflatten(structure, call.call(*jax.tree.leaves(given)))
 
     return again
 
@@ -157,67 +164,109 @@ def _hashes(members: Mapping[str, bytes], weights: Sequence[str], sync_pattern: 
     return {name: hashlib.sha256(data).hexdigest() for name, data in parts.items()}
 
 
-def read(path: Path, owner: Owner, *, weights_bytes: int) -> Executable:
-    """Reads a file.
+def read(path: Path, owner: Owner, *, weights: Mapping[str, Array], program_bytes: Callable[[], int]) -> Executable:
+    """Reads a file. What belongs to another session, or is larger than this one's, is not unpacked.
 
     Args:
         owner: the session that reads it.
-        weights_bytes: of the session's weights. A file with more of them is not unpacked.
+        weights: of the session, by name, as large as those of the file.
+        program_bytes: gives a bound of the program's bytes; called if the file has a program.
 
     Raises:
         popart_exception: if it can't be opened.
         popart_runtime_error: if it is no executable, was altered, or belongs to another session.
         poplar_exception: if it was compiled for another sync pattern.
     """
-    try:
-        data = read_file(path, most_bytes=_MOST_BYTES)
-    except OSError as error:
-        raise popart_exception(f"Could not open file {path}: {error}") from error
-    try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            manifest = json.loads(_member(archive, _MANIFEST))
-            if not isinstance(manifest, dict) or manifest.get("form") != _FORM:
-                raise popart_runtime_error(f"{path} is no executable of this version of tilestep")
-            members = {name: _member(archive, name) for name in (_PROGRAM, _WEIGHTS) if name in archive.namelist()}
-        return _checked(path, manifest, members, owner, weights_bytes)
-    except (popart_runtime_error, poplar_exception):
-        raise
-    except Exception as error:  # a damaged archive gives errors of many classes
-        raise popart_runtime_error(f"{path} is no executable, or it is damaged: {error}") from error
+    with contextlib.ExitStack() as stack:
+        try:
+            file = stack.enter_context(opened_file(path))
+        except OSError as error:
+            raise popart_exception(f"Could not open file {path}: {error}") from error
+        try:
+            with zipfile.ZipFile(file) as archive:
+                most = sum(array.nbytes for array in weights.values()) + _HEADER_BYTES * (len(weights) + 1)
+                _require_known_form(path, archive)
+                manifest = _manifest_of(path, archive, owner, _HEADER_BYTES + _NAME_BYTES * sum(len(name) + 1 for name in weights))
+                bounds: dict[str, Callable[[], int]] = {_PROGRAM: program_bytes, _WEIGHTS: lambda: most}
+                present = {name: bound() for name, bound in bounds.items() if name in archive.namelist()}
+                _require_unaltered(path, archive, manifest, present)
+                return Executable(
+                    program=archive.read(_PROGRAM) if _PROGRAM in present else None,
+                    weights=_weights_of(path, archive.read(_WEIGHTS), manifest["weights"], most) if _WEIGHTS in present else None,
+                )
+        except (popart_runtime_error, poplar_exception):
+            raise
+        except Exception as error:  # a damaged archive gives errors of many classes
+            raise popart_runtime_error(f"{path} is no executable, or it is damaged: {error}") from error
 
 
-def _checked(path: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes], owner: Owner, weights_bytes: int) -> Executable:
-    names, pattern = [str(name) for name in manifest.get("weights", ())], str(manifest.get("sync_pattern", ""))
-    if _hashes(members, names, pattern) != manifest.get("sha256"):
-        raise popart_runtime_error(f"{path} was altered: the hash of a member is not that of its manifest")
+def _manifest_of(path: Path, archive: zipfile.ZipFile, owner: Owner, most_bytes: int) -> dict[str, Any]:
+    """Raises: popart_runtime_error for the manifest of another session or version; poplar_exception for that of another sync pattern."""
+    manifest = json.loads(b"".join(_parts(path, archive, _MANIFEST, most_bytes)))
+    if not isinstance(manifest, dict) or manifest.get("form") != _FORM:
+        raise popart_runtime_error(f"{path} is no executable of this version of tilestep")
     if manifest.get("session") != owner.mark:
         raise popart_runtime_error(
             f"{path} belongs to another session: another model, data flow, optimiser, device or options. "
             "Compile this one with compileAndExport"
         )
+    pattern = str(manifest.get("sync_pattern", ""))
     if pattern != owner.sync_pattern:
         raise poplar_exception(
             f"Attempt to load graph compiled with target options {{SyncConfiguration: {pattern}}} onto a device with "
             f"{{SyncConfiguration: {owner.sync_pattern}}}. {path} needs a device whose pattern is {pattern}: compile it again for this one"
         )
-    weights = None
-    if _WEIGHTS in members:
-        _require_small(path, members[_WEIGHTS], weights_bytes + _HEADER_BYTES * (len(names) + 1))
-        with np.load(io.BytesIO(members[_WEIGHTS]), allow_pickle=False) as arrays:
-            weights = {name: arrays[f"{number:06}"] for number, name in enumerate(names)}
-    return Executable(program=members.get(_PROGRAM), weights=weights)
+    return {**manifest, "weights": [str(name) for name in manifest.get("weights", ())], "sync_pattern": pattern}
 
 
-def _require_small(path: Path, weights: bytes, most_bytes: int) -> None:
+def _require_unaltered(path: Path, archive: zipfile.ZipFile, manifest: Mapping[str, Any], present: Mapping[str, int]) -> None:
+    """Raises: popart_runtime_error for a member with another hash. Args: present: members, and bounds of their bytes."""
+    hashes = _hashes({}, manifest["weights"], manifest["sync_pattern"])
+    for name, most_bytes in present.items():
+        digest = hashlib.sha256()
+        for part in _parts(path, archive, name, most_bytes):
+            digest.update(part)
+        hashes[name] = digest.hexdigest()
+    if hashes != manifest.get("sha256"):
+        raise popart_runtime_error(f"{path} was altered: the hash of a member is not that of its manifest")
+
+
+def _weights_of(path: Path, weights: bytes, names: Sequence[str], most_bytes: int) -> dict[str, Array]:
     with zipfile.ZipFile(io.BytesIO(weights)) as archive:
         size = sum(info.file_size for info in archive.infolist())
-    if size > most_bytes:
-        raise popart_runtime_error(f"{path} was altered: its weights have {size:,} B, and those of the session {most_bytes:,} B at most")
+        if size > most_bytes:
+            raise popart_runtime_error(
+                f"{path} was altered: its weights have {size:,} B, and those of the session {most_bytes:,} B at most"
+            )
+        _require_known_form(path, archive)
+    with np.load(io.BytesIO(weights), allow_pickle=False) as arrays:
+        return {name: arrays[f"{number:06}"] for number, name in enumerate(names)}
 
 
-def _member(archive: zipfile.ZipFile, name: str) -> bytes:
-    info = archive.getinfo(name)
-    if info.file_size > _MOST_BYTES:
-        raise popart_runtime_error(f"member {name} has {info.file_size:,} B, and at most {_MOST_BYTES:,} B are read")
-    with archive.open(info) as file:
-        return file.read(_MOST_BYTES + 1)
+def _require_known_form(path: Path, archive: zipfile.ZipFile) -> None:
+    """Raises: popart_runtime_error for a compression that `save` never takes; one part of it may unpack to any size."""
+    if any(info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for info in archive.infolist()):
+        raise popart_runtime_error(f"{path} was altered: a member is compressed otherwise than by deflate")
+
+
+def _parts(path: Path, archive: zipfile.ZipFile, name: str, most_bytes: int) -> Iterator[bytes]:
+    """A member's bytes, part by part. Raises: popart_runtime_error where they become more than `most_bytes`."""
+    left = most_bytes
+    with archive.open(name) as file:
+        while part := file.read(_PART_BYTES):
+            left -= len(part)
+            if left < 0:
+                raise popart_runtime_error(
+                    f"{path} was altered: its member {name} has more than {most_bytes:,} B, and that of the session at most so many"
+                )
+            yield part
+
+
+def most_program_bytes(program: Any) -> int:
+    """More bytes than a traced program has when it is exported: of its constants, and a share for each of its equations.
+
+    Args: program: open or closed.
+    """
+    constants = [*getattr(program, "consts", ()), *(atom.val for eqn in program.eqns for atom in eqn.invars if hasattr(atom, "val"))]
+    inside = sum(most_program_bytes(inner) for equation in program.eqns for inner in programs_of(equation))
+    return _EQUATION_BYTES * (len(program.eqns) + 1) + 2 * sum(np.asarray(value).nbytes for value in constants) + inside

@@ -31,7 +31,7 @@ class Feeds:
         self._initialised = {name for name in plan.graph.variables if name in declared}
         self._plan = plan
         self._replicas = {name: 1 if name in plan.replication.broadcast else plan.replication.count for name in self._inputs}
-        self._shapes = {name: (*self._lead(self._replicas[name]), *spec.shape) for name, spec in self._inputs.items()}
+        self._shapes = {name: (*self._lead(name), *spec.shape) for name, spec in self._inputs.items()}
         self._sizes = {name: math.prod(shape) for name, shape in self._shapes.items()}
         looked_at = {anchor.name for anchor in plan.anchors}
         self._unread = {name for name in self._inputs if name not in looked_at | plan.graph.read}
@@ -41,9 +41,9 @@ class Feeds:
             assert kind is not None
             self._anchors[anchor.name] = (anchor, kind)
 
-    def _lead(self, replicas: int) -> tuple[int, ...]:
+    def _lead(self, name: str) -> tuple[int, ...]:
         """Dimensions in front of an input's own."""
-        return tuple(size for size in (self._plan.batches, self._plan.accumulation, replicas) if size != 1)
+        return tuple(size for size in (self._plan.batches, self._plan.accumulation, self._replicas[name]) if size != 1)
 
     def _leading(self, anchor: Anchor) -> list[int]:
         """Dimensions in front of an anchor's own."""
@@ -52,7 +52,10 @@ class Feeds:
 
     def step_types(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Shapes and dtypes of a step's inputs, as the program takes them."""
-        return {name: jax.ShapeDtypeStruct(shape, self._inputs[name].dtype) for name, shape in self._shapes.items()}
+        shapes = self._shapes
+        if self._plan.synthetic:
+            shapes = {name: (*((self._replicas[name],) if self._replicas[name] > 1 else ()), *s.shape) for name, s in self._inputs.items()}
+        return {name: jax.ShapeDtypeStruct(shape, self._inputs[name].dtype) for name, shape in shapes.items()}
 
     def anchor_arrays(self) -> dict[str, Array]:
         """New arrays for the anchors, with anything in them."""

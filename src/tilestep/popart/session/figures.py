@@ -11,7 +11,7 @@ from jax.sharding import AbstractMesh
 from tilestep.messages import plain
 from tilestep.options import PlanOptions
 from tilestep.popart.device_info import DeviceInfo
-from tilestep.popart.enums import Instrumentation, SyntheticDataMode
+from tilestep.popart.enums import Instrumentation
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error, poplar_exception
 from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.options import SessionOptions
@@ -55,37 +55,43 @@ class Figures:
             return
         emulation = Emulation(self._machine, name=self._name, options=options)
         microbatches = self._plan.batches * self._plan.accumulation
-        step, arguments = self._one_ipu_each(carry, inputs)
+        jitted, arguments = self._one_ipu_each(carry, inputs)
+        kept = [Kept(argument=0, result=0)]
+        if self._plan.synthetic:
+            kept += [Kept(argument=1, name="inputs"), Kept(argument=2, result=1, name="anchors")]
         emulation.prepare(
             _RUN,
-            jax.jit(step),
+            jitted,
             arguments,
-            kept=[Kept(argument=0, result=0)],
-            in_slices=microbatches > 1,
+            kept=kept,
+            in_slices=microbatches > 1 and not self._plan.synthetic,
+            is_loaded=self._plan.synthetic,
             returned=returned_of(self._plan, rows=microbatches),
         )
         self._emulation = emulation
 
-    def _one_ipu_each(self, carry: Any, inputs: Any) -> tuple[Callable[..., Any], tuple[Any, Any]]:
-        """The step with an IPU for each replica, and the types of its arguments."""
+    def _one_ipu_each(self, carry: Any, inputs: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        """The step with an IPU for each replica, and the types of its arguments: the third are anchors that stay on the device."""
         program = self._plan.planned or self._plan.program
-        if not isinstance(program, ReplicatedProgram):
-            return program.step, (carry, inputs)
-        mesh = AbstractMesh((self._plan.replication.count,), (AXIS,))
-        return program.sharded_step(mesh), program.placed(mesh, carry, inputs)
-
-    @property
-    def _transfers(self) -> bool:
-        return self._emulation is not None and self._options.syntheticDataMode == SyntheticDataMode.Off
+        step, arguments, mesh = program.step, (carry, inputs), AbstractMesh((self._plan.replication.count,), (AXIS,))
+        if isinstance(program, ReplicatedProgram):
+            step, arguments = program.sharded_step(mesh), program.placed(mesh, carry, inputs)
+        if not self._plan.synthetic:
+            return jax.jit(step), arguments
+        results = jax.eval_shape(step, *arguments)
+        if isinstance(program, ReplicatedProgram):
+            results = program.placed_results(mesh, results)
+        places = jax.tree.map(lambda result: result.sharding, results)
+        return jax.jit(_in_place(step), out_shardings=places), (*arguments, results[1])
 
     def weights_from_host(self) -> None:
         """The weights were sent."""
-        if self._emulation is not None and self._transfers:
+        if self._emulation is not None:
             self._emulation.weights_from_host()
 
     def weights_to_host(self) -> None:
         """The weights were received."""
-        if self._emulation is not None and self._transfers:
+        if self._emulation is not None:
             self._emulation.weights_to_host()
 
     def ran(self, name: str, *, forward: bool = False) -> None:
@@ -134,3 +140,13 @@ class Figures:
                 "Profiling is disabled for current device type."
             )
         return self._emulation
+
+
+def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A step with one more argument: the anchors' old values, in whose place the new ones are."""
+
+    def step(carry: Any, inputs: Any, anchors: Any) -> Any:
+        del anchors
+        return function(carry, inputs)
+
+    return step

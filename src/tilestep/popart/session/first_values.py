@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from tilestep.onnx.demand import statistics
+from tilestep.popart.builder.external import array_of
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.optimizers import Optimizer, UpdateRule
 from tilestep.popart.session.graph import SessionGraph
@@ -49,7 +50,7 @@ def first_values(graph: SessionGraph, rule: UpdateRule | None, trained: Sequence
             raise popart_exception(f"A weight is called '{name}', as a tensor of the optimiser's state is: call the weight otherwise")
     saved = {tensor.name: tensor for tensor in graph.proto.graph.initializer if tensor.name in tensors}
     for name, tensor in saved.items():
-        array = graph.model.array_of(tensor)
+        array = array_of(tensor)
         if array.shape != tensors[name].shape:
             raise popart_exception(
                 f"The model's '{name}' has shape {list(array.shape)}, and the optimiser's has {list(tensors[name].shape)}"

@@ -22,6 +22,7 @@ from tilestep.onnx.specs import ValueSpec, specs_of
 from tilestep.popart import ops as _graphcore_ops  # registers Graphcore's  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from tilestep.popart.builder import external
 from tilestep.popart.builder.origins import Origin, origins_of
+from tilestep.popart.builder.walk import nodes_of, tensors_of
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.checks import DIALECT
 from tilestep.popart.ops.describing import kind_text
@@ -161,7 +162,7 @@ def session_graph(
     casts = options.enableSupportedDataTypeCasting
     plain = onnx.ModelProto()
     plain.CopyFrom(model.proto)
-    _take_in(plain, model)
+    _take_in(plain)
     _strip(plain.graph)
     if change is not None:
         change(plain.graph)
@@ -192,7 +193,7 @@ def session_graph(
         draws=draws(loaded.graph),
         training=training,
         tuning=tuning_by_output(model.proto, options),
-        origins=origins_of(model.proto.graph) if model.folder is None else {},
+        origins=origins_of(model.proto.graph) if not model.from_file else {},
     )
 
 
@@ -203,11 +204,11 @@ def _require_shared(replication: Replication, constants: Collection[str]) -> Non
             raise popart_exception(f"Shapes depend on '{name}', so all replicas must share it: leave out its VariableSettings")
 
 
-def _take_in(plain: onnx.ModelProto, model: Model) -> None:
-    """Puts initialisers that stand in files into the model. Raises: MissingDataError for a file that is not there or may not be read."""
-    for tensor in plain.graph.initializer:
+def _take_in(plain: onnx.ModelProto) -> None:
+    """Puts tensors that stand in files into the model. Raises: MissingDataError for a file that is not there or may not be read."""
+    for tensor in tensors_of(plain.graph):
         if external.is_external(tensor):
-            array = model.array_of(tensor)
+            array = external.array_of(tensor)
             tensor.ClearField("data_location")
             del tensor.external_data[:]
             tensor.raw_data = np.ascontiguousarray(array).tobytes()
@@ -252,13 +253,10 @@ def named_errors() -> Iterator[None]:
 
 def _strip(graph: onnx.GraphProto) -> None:
     """Removes attributes that do not change what a node computes."""
-    for node in graph.node:
+    for node in nodes_of(graph):
         kept = [
             attribute for attribute in node.attribute if not attribute.name.startswith(_HIDDEN) or attribute.name.startswith(_COLLECTIVE)
         ]
-        for attribute in kept:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                _strip(attribute.g)
         if len(kept) < len(node.attribute):
             del node.attribute[:]
             node.attribute.extend(kept)

@@ -19,6 +19,7 @@ from tilestep.popart.session.program import Program
 from tilestep.popart.session.recompute import recompute_policies
 from tilestep.popart.session.staging import Staging
 from tilestep.popart.session.stale import StaleWeights
+from tilestep.popart.session.synthetic import is_synthetic
 
 FORWARD_ONLY: Final = "implicitPipeliningFwdOnly"  # the handle of the program that runs a pipeline's forward part
 
@@ -105,4 +106,12 @@ def forward_program(
     if not options.createImplicitPipeliningFwdOnlyProgram:
         return None
     own = [anchor for anchor in anchors if anchor.name in fetched.tensors]
-    return Program(graph, anchors=own, fetched=Fetched(tensors=fetched.tensors), gradients=None, batches=batches, accumulation=accumulation)
+    return Program(
+        graph,
+        anchors=own,
+        fetched=Fetched(tensors=fetched.tensors),
+        gradients=None,
+        batches=batches,
+        accumulation=accumulation,
+        resident=is_synthetic(options),
+    )

@@ -30,6 +30,7 @@ from tilestep.popart.session.replication import Replication, sum_over
 from tilestep.popart.session.scaling import FINAL_SCALE, FINAL_SCALE_TYPE, automatic_scaling, observed
 from tilestep.popart.session.segments import Segments, segments_of
 from tilestep.popart.session.staging import Staging, staging_of
+from tilestep.popart.session.synthetic import is_synthetic, left_on_device
 from tilestep.popart.session.wide_loss import WIDE, add_wide_loss
 from tilestep.popart.tensors import InputShapeInfo
 
@@ -54,6 +55,7 @@ class Plan:
         staging: which operators run on which IPU.
         forward: functions of a pipeline's forward part alone; None if the options don't ask for it.
         loss: the tensor that is differentiated; None in inference.
+        synthetic: whether inputs stay on the device, and anchors do.
         planned: what the emulated machine runs in place of `program`: the same values, some of them computed again; None: `program`.
     """
 
@@ -69,6 +71,7 @@ class Plan:
     staging: Staging
     forward: Program | ReplicatedProgram | None = None
     loss: str | None = None
+    synthetic: bool = False
     planned: Program | ReplicatedProgram | None = None
 
     def type_of(self, name: str) -> jax.ShapeDtypeStruct | None:
@@ -140,16 +143,19 @@ def plan_of(
     )
     fetched = names.fetched(anchor.name for anchor in anchors)
     _require_work(graph, {*fetched.tensors, *fetched.gradients.values(), *([] if loss is None else [loss])})
+    synthetic = is_synthetic(options)
+    computed = left_on_device(anchors) if synthetic else anchors
     program = Program(
         graph,
-        anchors=anchors,
+        anchors=computed,
         fetched=fetched,
         gradients=None if rule is None or source is None else _gradients(source, rule, fetched, trained, names, looked_at),
         batches=flow.batchesPerStep(),
         accumulation=accumulation,
         stale=stale_weights(graph, analysis, staging, options, optimizer, source),
+        resident=synthetic,
     )
-    forward = forward_program(graph, options, anchors, fetched, batches=flow.batchesPerStep(), accumulation=accumulation)
+    forward = forward_program(graph, options, computed, fetched, batches=flow.batchesPerStep(), accumulation=accumulation)
     replication = shared_by_replicas(graph, rule, optimizer)
 
     segments = _segments(graph, analysis, options, staging)
@@ -172,6 +178,7 @@ def plan_of(
         staging=staging,
         forward=None if forward is None else replicated(forward),
         loss=source,
+        synthetic=synthetic,
         planned=None if segments is None else replicated(program.recomputing(segments)),
     )
 

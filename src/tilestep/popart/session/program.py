@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
@@ -67,6 +67,7 @@ class Program:
     Attributes:
         anchors: that are returned.
         batches, accumulation: batches of a step, microbatches of a batch.
+        resident: whether inputs stay on the device, and are the same for each microbatch.
     """
 
     def __init__(
@@ -79,11 +80,12 @@ class Program:
         batches: int,
         accumulation: int,
         stale: StaleWeights | None = None,
+        resident: bool = False,
     ) -> None:
         """Args: stale: in a pipeline that trains without accumulation."""
         self._graph, self._fetched, self._gradients, self._stale = graph, fetched, gradients, stale
         self._segments: Segments | None = None
-        self.anchors, self.batches, self.accumulation = anchors, batches, accumulation
+        self.anchors, self.batches, self.accumulation, self.resident = anchors, batches, accumulation, resident
 
     def recomputing(self, segments: Segments) -> Program:
         """The same program, whose backward pass computes again what segments do not keep.
@@ -138,7 +140,7 @@ class Program:
     def batch(self, carry: Carry, inputs: Values) -> tuple[Carry, Values]:
         """All microbatches between two updates, and the update.
 
-        Args: inputs: of the microbatches; with more than one of them the first dimension counts them.
+        Args: inputs: of the microbatches; with more than one of them the first dimension counts them, unless they are resident.
 
         Returns: the carry, and the anchors' values with the same first dimension.
         """
@@ -146,7 +148,7 @@ class Program:
             new, values = self.microbatch(carry, inputs)
             new = self.update(new)
             return new, values | self.after_update(new)
-        new, values = lax.scan(self.microbatch, carry, inputs)
+        new, values = self._repeated(self.microbatch, carry, inputs, self.accumulation)
         new = self.update(new)
         after = self.after_update(new)
         return new, values | {name: jnp.broadcast_to(value, (self.accumulation, *value.shape)) for name, value in after.items()}
@@ -159,7 +161,8 @@ class Program:
     def step(self, carry: Carry, inputs: Values) -> tuple[Carry, Values]:
         """All batches of a step.
 
-        Args: inputs: first the dimension of batches, then that of microbatches; a dimension of one element is left out.
+        Args: inputs: first the dimension of batches, then that of microbatches; a dimension of one element is left out, and both of
+            resident inputs.
 
         Returns: the carry, and the anchors' values. "All" has the dimensions of the inputs in front, "EveryN" fewer batches.
         """
@@ -180,9 +183,20 @@ class Program:
                 }
                 return (inner, totals), {anchor.name: values[anchor.name] for anchor in self.anchors if anchor.is_stacked}
 
-            (new, totals), stacked = lax.scan(body, (carry, first), inputs)
+            (new, totals), stacked = self._repeated(body, (carry, first), inputs, self.batches)
             stacked = {anchor.name: self._selected(anchor, stacked[anchor.name]) for anchor in self.anchors if anchor.is_stacked}
         return self.end(new), stacked | totals | self.at_end(new)
+
+    def _repeated(self, function: Callable[[Any, Values], Any], carry: Any, inputs: Values, count: int) -> Any:
+        """Calls a function for each element that the inputs' first dimension counts, or so often with resident inputs."""
+        if not self.resident:
+            return lax.scan(function, carry, inputs, length=count)
+
+        def again(carry: Any, _: None) -> Any:
+            number = (carry if isinstance(carry, Carry) else carry[0]).count
+            return function(carry, lax.optimization_barrier((number, inputs))[1])  # else XLA computes once what is always the same
+
+        return lax.scan(again, carry, None, length=count)
 
     def _selected(self, anchor: Anchor, values: Any) -> Any:
         """Every N-th microbatch of a step. Args: values: first the dimension of batches, then that of microbatches if there are several."""
@@ -197,7 +211,7 @@ class Program:
         return self._kept(carry, [name for name in self._fetched.variables if name in final])
 
     def _total_types(self, carry: Carry, inputs: Values) -> list[tuple[Anchor, Any]]:
-        one = {name: jax.ShapeDtypeStruct(value.shape[1:], value.dtype) for name, value in inputs.items()}
+        one = {name: value if self.resident else jax.ShapeDtypeStruct(value.shape[1:], value.dtype) for name, value in inputs.items()}
         _, values = jax.eval_shape(self.batch, carry, one)
         leading = 1 if self.accumulation > 1 else 0
         return [

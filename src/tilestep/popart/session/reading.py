@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 
-from tilestep.popart.builder import external, load_model
+from tilestep.popart.builder import load_model
 from tilestep.popart.builder.loading import file_name
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.typed_tensors import unpacked
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,15 +20,11 @@ class Model:
 
     Attributes:
         proto: with the original's float16 initialisers in ONNX's form.
-        folder: of its file; None if it came from memory.
+        from_file: whether it was read from a file.
     """
 
     proto: onnx.ModelProto
-    folder: Path | None = None
-
-    def array_of(self, tensor: onnx.TensorProto) -> Array:
-        """An initialiser's values, which may stand in a file. Raises: MissingDataError if the file is not there or may not be read."""
-        return external.array_of(tensor, self.folder)
+    from_file: bool = False
 
 
 def read_model(source: Any) -> Model:
@@ -55,10 +47,9 @@ def read_model(source: Any) -> Model:
             f"Failed to read the model, which is a {type(source).__name__}. "
             "Give a path, the bytes of Builder.getModelProto(), or a ModelProto"
         )
-    name = file_name(source)
     try:
         proto = load_model(source)
     except OSError as error:
         raise popart_exception(f"Failed to read the model: {error}") from error
     unpacked(proto)
-    return Model(proto=proto, folder=None if name is None else external.folder_of(name))
+    return Model(proto=proto, from_file=file_name(source) is not None)

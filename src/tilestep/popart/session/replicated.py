@@ -64,13 +64,13 @@ class ReplicatedProgram:
 
     def placed(self, mesh: Mesh | AbstractMesh, carry: Carry, inputs: Values) -> tuple[Carry, Values]:
         """Types of the arguments of `sharded_step`, with their places on the mesh. Args: carry, inputs: trees of arrays or of types."""
-
-        def typed(spec: PartitionSpec, tree: Any) -> Any:
-            sharding = NamedSharding(mesh, spec)
-            return jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding), tree)
-
-        arguments: tuple[Carry, Values] = jax.tree.map(typed, _specs(self._axes_of_step(carry)[0]), (carry, inputs))
+        arguments: tuple[Carry, Values] = _placed(mesh, self._axes_of_step(carry)[0], (carry, inputs))
         return arguments
+
+    def placed_results(self, mesh: Mesh | AbstractMesh, results: tuple[Carry, Values]) -> tuple[Carry, Values]:
+        """Types of the results of `sharded_step`, as `placed`."""
+        placed: tuple[Carry, Values] = _placed(mesh, self._axes_of_step(results[0])[1], results)
+        return placed
 
     def begin(self, carry: Carry) -> Carry:
         """The carry at the begin of a run, as `Program.begin`."""
@@ -121,7 +121,10 @@ class ReplicatedProgram:
     def _axes_of_step(self, carry: Carry) -> tuple[Axes, Axes]:
         axes = self._axes(carry)
         leading = (self.batches > 1) + (self.accumulation > 1)
-        return (axes, self._axes_of_inputs(leading)), (axes, {anchor.name: self._place(anchor, leading) for anchor in self._anchors})
+        return (axes, self._axes_of_inputs(0 if self.program.resident else leading)), (
+            axes,
+            {anchor.name: self._place(anchor, leading) for anchor in self._anchors},
+        )
 
     def _place(self, anchor: Anchor, leading: int) -> int:
         """Where replicas stand in an anchor's value: behind the dimensions that count what is returned."""
@@ -201,6 +204,14 @@ def _each(function: Callable[[Any, int], Any], axes: Axes, tree: Any) -> Any:
         return arrays if place is None else jax.tree.map(lambda array: function(array, place), arrays)
 
     return jax.tree.map(under, axes, tree, is_leaf=_is_none)
+
+
+def _placed(mesh: Any, axes: Axes, tree: Any) -> Any:
+    def typed(spec: PartitionSpec, arrays: Any) -> Any:
+        sharding = NamedSharding(mesh, spec)
+        return jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding), arrays)
+
+    return jax.tree.map(typed, _specs(axes), tree)
 
 
 def _specs(axes: Axes) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -26,7 +27,7 @@ class SavedModel:
     """
 
     def __init__(self, model: Model) -> None:
-        self._proto, self._folder = onnx.ModelProto(), model.folder
+        self._proto = onnx.ModelProto()
         self._proto.CopyFrom(model.proto)
 
     def moved(self, old: str, new: str) -> None:
@@ -40,11 +41,13 @@ class SavedModel:
         if not os.path.exists(old):
             raise popart_runtime_error(f"{start}'{old}' does not exist")
         names = [
-            tensor.name for tensor in self._proto.graph.initializer if external.is_external(tensor) and external.location_of(tensor) == old
+            tensor.name
+            for tensor in self._proto.graph.initializer
+            if external.is_external(tensor) and Path(external.location_of(tensor)).resolve() == Path(old).resolve()
         ]
         if not names:
             raise popart_runtime_error(f"No ONNX model initializers have external location set to '{old}'")
-        external.save(self._proto, names, new, again=True, folder=self._folder)
+        external.save(self._proto, names, new, again=True)
 
     def with_values(self, values: Mapping[str, Array]) -> onnx.ModelProto:
         """A model with values in place of its initialisers; those that it lacks are added. Values of initialisers in files go there.
@@ -63,7 +66,7 @@ class SavedModel:
                 continue
             typed = value.astype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)).reshape(tuple(tensor.dims))
             if external.is_external(tensor):
-                external.overwrite(tensor, typed, self._folder)
+                external.overwrite(tensor, typed)
             else:
                 tensor.CopyFrom(typed_tensor(typed, tensor.name))
         model.graph.initializer.extend(typed_tensor(value, name) for name, value in left.items())
@@ -83,6 +86,6 @@ class SavedModel:
             home = homes.get(name.partition("___")[2])
             if name in homes or home is None or not external.is_external(home) or not value.size:
                 continue
-            external.require_own(home, self._folder)
+            external.require_own(home)
             self._proto.graph.initializer.append(typed_tensor(value, name))
             external.save(self._proto, [name], external.location_of(home), append=True)

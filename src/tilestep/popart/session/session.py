@@ -6,6 +6,7 @@ from typing import Any, final
 
 from tilestep.popart.dataflow import DataFlow
 from tilestep.popart.device_info import DeviceInfo
+from tilestep.popart.former import gone, takes_former_names
 from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.patterns import Patterns
@@ -20,11 +21,16 @@ from tilestep.popart.tensors import InputShapeInfo
 class _Session(RunCalls, RandomCalls, FigureCalls, ExecutableCalls, RefusedCalls):
     """What both kinds of sessions do."""
 
+    def __getattr__(self, name: str) -> Any:
+        """Raises: AttributeError, with today's way for a name that there was before."""
+        raise AttributeError(gone(name) or f"'{type(self).__name__}' object has no attribute '{name}'")
+
 
 @final
 class InferenceSession(_Session):
     """Runs a model. Its weights are constants unless option `constantWeights` is False."""
 
+    @takes_former_names
     def __init__(
         self,
         fnModel: Any,
@@ -52,6 +58,7 @@ class TrainingSession(_Session):
 
     _training = True
 
+    @takes_former_names
     def __init__(
         self,
         fnModel: Any,

@@ -1,22 +1,35 @@
-"""Inputs that the device makes itself, so that nothing comes from the host or goes there."""
+"""Inputs that stay on the device from the begin, so that nothing comes from the host or goes there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, final
 
 import jax
 import numpy as np
 
-from tilestep.popart.enums import SyntheticDataMode
+from tilestep.popart.dataflow import Anchor
+from tilestep.popart.enums import AnchorReturnTypeId, SyntheticDataMode
+from tilestep.popart.options import SessionOptions
 
 Array = np.ndarray[Any, Any]
-_SEED: Final = 5489  # every session has the same data
+_SEED: Final = 5489  # of each input, as the original's generator has it
+
+
+def is_synthetic(options: SessionOptions) -> bool:
+    """Whether a session's inputs are synthetic."""
+    return options.syntheticDataMode != SyntheticDataMode.Off
+
+
+def left_on_device(anchors: Sequence[Anchor]) -> list[Anchor]:
+    """Anchors as they are computed if none is returned: the device has their last values."""
+    return [replace(anchor, kind=AnchorReturnTypeId.Final, period=1) for anchor in anchors]
 
 
 @final
 class Synthetic:
-    """Synthetic inputs of a session: made once, the same at each run.
+    """Synthetic inputs of a session: made once, the same for each microbatch, replica and run.
 
     Attributes:
         off: whether the host gives the inputs.
@@ -27,14 +40,17 @@ class Synthetic:
         self._mode = mode
         self._arrays: dict[str, Array] | None = None
 
-    def arrays(self, inputs: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, Array]:
-        """The inputs of a step: for each microbatch the same. Args: inputs: shapes and dtypes by name."""
+    def arrays(self, inputs: Mapping[str, jax.ShapeDtypeStruct], types: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, Array]:
+        """The inputs of a step. Args: inputs: shapes and dtypes on one replica, by name. types: as the program takes them."""
         if self._arrays is None:
-            generator = np.random.default_rng(_SEED)
-            self._arrays = {name: self._array(generator, spec.shape, np.dtype(spec.dtype)) for name, spec in inputs.items()}
+            self._arrays = {
+                name: np.array(np.broadcast_to(self._array(spec.shape, np.dtype(spec.dtype)), types[name].shape))
+                for name, spec in inputs.items()
+            }
         return self._arrays
 
-    def _array(self, generator: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    def _array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        generator = np.random.default_rng(_SEED)
         if self._mode in (SyntheticDataMode.Off, SyntheticDataMode.Zeros):
             return np.zeros(shape, dtype)
         if self._mode == SyntheticDataMode.RandomNormal:

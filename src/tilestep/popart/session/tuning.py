@@ -15,6 +15,7 @@ from tilestep.messages import shown
 from tilestep.onnx.graph import Node
 from tilestep.options import PREFIX, PlanOptions
 from tilestep.popart.builder.origins import Origin, made_at
+from tilestep.popart.builder.walk import nodes_of
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import SessionOptions, tuning_of
 from tilestep.train import tuned
@@ -31,7 +32,7 @@ def tuning_by_output(proto: onnx.ModelProto, options: SessionOptions) -> Tuning:
     """
     known: dict[str, dict[str, str | float]] = {}
     found: dict[str, Mapping[str, Any]] = {}
-    for node in _nodes(proto.graph):
+    for node in nodes_of(proto.graph):
         if node.op_type not in known:
             known[node.op_type] = _by_type(node, options)
         own = {each.name: helper.get_attribute_value(each) for each in node.attribute if each.name in _ATTRIBUTES}
@@ -52,15 +53,6 @@ def around(tuning: Tuning, origins: Mapping[str, Origin]) -> Callable[[Node], Ab
             yield
 
     return enter
-
-
-def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """The nodes of a graph, and of graphs inside of them."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                yield from _nodes(attribute.g)
 
 
 def _by_type(node: onnx.NodeProto, options: SessionOptions) -> dict[str, str | float]:

@@ -7,6 +7,7 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from tilestep.popart.builder.external import array_of
 from tilestep.popart.exceptions import noted, popart_runtime_error
 from tilestep.popart.session.graph import narrow_dtype, narrowed
 from tilestep.popart.session.reading import Model
@@ -69,7 +70,7 @@ class HostWeights:
         """
         new: dict[str, Array] = {}
         for tensor in model.proto.graph.initializer:
-            value = model.array_of(tensor)
+            value = array_of(tensor)
             if tensor.name in self.outgoing:
                 new[tensor.name] = _fitting(tensor.name, value, self.outgoing[tensor.name])
             elif tensor.name in self._constants:

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeVar, cast
 from tilestep.messages import shown
 from tilestep.train.calling import Body, name_of
 from tilestep.train.feeds.outfeed_queue import uncollected
+from tilestep.train.jaxprs import programs_of
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
@@ -133,9 +134,6 @@ def _has_checkpoint(jaxpr: Any) -> bool:
     for equation in jaxpr.eqns:
         if equation.primitive.name in _CHECKPOINTS:
             return True
-        for value in equation.params.values():
-            for part in value if isinstance(value, tuple | list) else (value,):
-                inner: Pytree = getattr(part, "jaxpr", part)
-                if hasattr(inner, "eqns") and _has_checkpoint(inner):
-                    return True
+        if any(_has_checkpoint(inner) for inner in programs_of(equation)):
+            return True
     return False

@@ -20,7 +20,7 @@ import functools
 import math
 import operator
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from types import TracebackType
@@ -32,7 +32,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, jaxpr_as_fun
 
 from tilestep.settings import tiny_steps_wanted
 from tilestep.train.convolutions import has_slow_convolutions, with_quick_convolutions
-from tilestep.train.jaxprs import ELEMENTWISE, INLINE_CALLS, MOVES, spec_of, with_equations
+from tilestep.train.jaxprs import ELEMENTWISE, INLINE_CALLS, MOVES, programs_of, spec_of, with_equations
 from tilestep.train.offload import is_on_host
 from tilestep.train.untyped import Pytree, Spec, Structure
 from tilestep.train.untyped import jax as _jax
@@ -255,7 +255,7 @@ def _work(program: Jaxpr) -> int | None:
             return None
         total += sum(math.prod(spec_of(v).shape) for v in eqn.outvars)
         if name in INLINE_CALLS:
-            for each in _programs(eqn):
+            for each in programs_of(eqn):
                 work = _work(each)
                 if work is None:
                     return None
@@ -275,15 +275,6 @@ def _work(program: Jaxpr) -> int | None:
 
 def _is_small(spec: Spec) -> bool:
     return 0 < math.prod(spec.shape) <= MOST_NUMBERS and str(spec.dtype) in _DTYPES
-
-
-def _programs(eqn: JaxprEqn) -> Iterator[Jaxpr]:
-    """The jaxprs among an operation's parameters."""
-    for value in eqn.params.values():
-        for each in value if isinstance(value, tuple | list) else (value,):  # pyright: ignore[reportUnknownVariableType]
-            inner = getattr(each, "jaxpr", each)  # pyright: ignore[reportUnknownArgumentType]
-            if hasattr(inner, "eqns"):
-                yield inner
 
 
 def _unscattered(closed: ClosedJaxpr) -> ClosedJaxpr:

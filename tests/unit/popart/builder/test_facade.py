@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import inspect
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import onnx
 import pytest
 
 from tests.unit.popart.builder.plain import plain
 from tilestep import popart
-from tilestep.onnx import import_onnx
+from tilestep.onnx import import_onnx, register_op
+from tilestep.onnx.interpret import Call
 from tilestep.popart import Builder, TensorInfo
 
 NINE = {"ai.onnx": 9, "ai.graphcore": 1}
@@ -117,6 +121,55 @@ def test_custom_operators_carry_their_attributes() -> None:
         builder.customOp(opName="Twice", opVersion=1, domain="com.acme", inputs=[x], attributes={"none": None})
     with pytest.raises(popart.popart_exception, match="The shape of tensor 'Twice:0' is not known"):
         builder.getTensorShape("Twice:0")
+
+
+@register_op("com.acme.shapes", "Halves", 1)
+def halves(call: Call, x: Any, *, axis: int = 0) -> Any:
+    return tuple(jnp.split(x, 2, axis=axis))
+
+
+@register_op("com.acme.shapes", "Tiled", 1, needs=[1])
+def tiled(call: Call, x: Any, counts: Any) -> Any:
+    return jnp.tile(x, counts.tolist())
+
+
+@register_op("com.acme.shapes", "Noisy", 1, random=True)
+def noisy(call: Call, x: Any) -> Any:
+    return x + jax.random.normal(call.key(), x.shape).astype(x.dtype)
+
+
+def test_registered_operators_have_shapes_and_so_has_what_is_behind_them() -> None:
+    """Shapes as the handlers' own functions of NumPy and JAX define them: halves along an axis, tiles, element by element."""
+    builder = Builder()
+
+    def custom(name: str, inputs: list[str], count: int = 1, **attributes: Any) -> list[str]:
+        with builder.nameScope("scope"):
+            return builder.customOp(name, 1, "com.acme.shapes", inputs, attributes, count)
+
+    x = builder.addInputTensor(TensorInfo("FLOAT16", [4, 6]))
+    left, right = custom("Halves", [x], 2, axis=1)
+    assert builder.getTensorShape(left) == builder.getTensorShape(right) == [4, 3]
+    assert builder.getTensorDtypeString(right) == "float16"
+    counts = builder.aiOnnx.constant(np.array([2, 3], np.int64))
+    (many,) = custom("Noisy", custom("Tiled", [left, counts]))
+    assert builder.getTensorShape(many) == [8, 9]
+    w = builder.addInitializedInputTensor(np.ones((9, 5), np.float16))
+    y = builder.aiOnnx.matmul([many, w])
+    assert builder.getTensorShape(y) == [8, 5]
+    session = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [y]), popart.DeviceManager().createCpuDevice())
+    assert session.getInfo(many).shape() == [8, 9]
+
+
+def test_an_operator_that_refuses_its_inputs_has_no_shape() -> None:
+    builder = Builder()
+    odd = builder.addInputTensor(TensorInfo("FLOAT", [3]))
+    made = builder.customOp("Halves", 1, "com.acme.shapes", [odd], {}, 2)
+    unknown = builder.customOp("Tiled", 1, "com.acme.shapes", [odd, builder.addInputTensor(TensorInfo("INT64", [1]))], {})
+    for id in (made[0], unknown[0]):
+        with pytest.raises(
+            popart.popart_exception, match=r"The shape of tensor '\w+:0' is not known to the builder: what its node gives can't"
+        ):
+            builder.getTensorShape(id)
 
 
 def test_a_built_model_computes_what_it_says() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tilestep import popart
 from tilestep.popart import Builder, TensorInfo
 from tilestep.popart.builder import load_model
-from tilestep.popart.builder.external import array_of
+from tilestep.popart.builder.external import array_of, location_of, take_folder
 
 VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
 HALVES = np.array([7, 4], np.float16)
@@ -87,10 +87,69 @@ def test_a_relative_file_is_one_of_the_working_directory(tmp_path: Path, monkeyp
     builder.saveInitializersExternally(["v"], "tensors.bin")
     builder.saveModelProto("model.onnx")
     Builder("model.onnx")
+    model = (tmp_path / "model.onnx").read_bytes()
     (tmp_path / "inner").mkdir()
     monkeypatch.chdir(tmp_path / "inner")
     with pytest.raises(RuntimeError, match=r"tensors.bin, but it doesn't exist or is not accessible"):
-        Builder("../model.onnx")
+        Builder(model)
+
+
+def exported(folder: Path, *, ir_version: int = 10, constant: bool = False) -> str:
+    """The name of a file as exporters write it: y = v + v, with v in a file beside it, by its name in their folder."""
+    values = onnx.numpy_helper.from_array(VALUES, "v")
+    inputs = [onnx.helper.make_tensor_value_info("v", onnx.TensorProto.FLOAT, [2, 3])] if ir_version < 4 else []
+    nodes = [onnx.helper.make_node("Constant", [], ["v"], value=values)] if constant else []
+    nodes.append(onnx.helper.make_node("Add", ["v", "v"], ["y"]))
+    output = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [2, 3])
+    graph = onnx.helper.make_graph(nodes, "g", inputs, [output], initializer=[] if constant else [values])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 11)], ir_version=ir_version)
+    folder.mkdir()
+    name = str(folder / "model.onnx")
+    onnx.save_model(
+        model, name, save_as_external_data=True, location="model.onnx.data", size_threshold=0, convert_attribute=constant
+    )  # ONNX's own writer
+    return name
+
+
+@pytest.mark.parametrize("kind", [{"ir_version": 3}, {"ir_version": 4}, {"ir_version": 10}, {"constant": True}])
+def test_weights_beside_an_exporter_s_file_are_read(tmp_path: Path, kind: dict[str, int]) -> None:
+    name = exported(tmp_path / "model", **kind)
+    transformer = popart.GraphTransformer(name)
+    transformer.removeUnusedInputs()
+    for model in (Builder(name).getModelProto(), transformer.getModelProto(), name):
+        session = popart.InferenceSession(model, popart.DataFlow(1, ["y"]), popart.DeviceManager().createCpuDevice())
+        session.prepareDevice()
+        anchors = session.initAnchorArrays()
+        session.run(popart.PyStepIO({}, anchors))
+        np.testing.assert_array_equal(anchors["y"], 2 * VALUES)
+
+
+def test_initialisers_beside_a_file_become_constants(tmp_path: Path) -> None:
+    transformer = popart.GraphTransformer(exported(tmp_path / "model"))
+    transformer.convertInitializersToConstants(["v"])
+    (constant, _) = onnx.load_from_string(transformer.getModelProto()).graph.node
+    np.testing.assert_array_equal(array_of(constant.attribute[0].t), VALUES)
+
+
+def test_an_unsorted_graph_is_still_refused_beside_its_weights(tmp_path: Path) -> None:
+    name = exported(tmp_path / "model")
+    model = onnx.load_model(name, load_external_data=False)
+    model.graph.node[0].input[0] = "later"
+    onnx.save_model(model, name)
+    with pytest.raises(RuntimeError, match="topologically sorted, however input 'later'"):
+        Builder(name)
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = exported(tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    Path("model.onnx.data").write_bytes(bytes(24))
+    with pytest.raises(
+        popart.popart_exception, match=r"model.onnx.data, and both the model's folder .*/model and the working directory .* have"
+    ):
+        Builder(name)
+    monkeypatch.chdir(tmp_path / "model")
+    assert Builder("model.onnx").getTensorShape("v") == [2, 3]
 
 
 def pointing(location: str, **entries: str) -> onnx.TensorProto:
@@ -111,7 +170,12 @@ def test_a_model_reads_no_files_elsewhere(tmp_path: Path, monkeypatch: pytest.Mo
     for location in (str(other / "secret"), "../other/secret", "link"):
         with pytest.raises(popart.popart_exception, match="is outside of the model's folder and of the working directory"):
             array_of(pointing(location))
-    assert array_of(pointing(str(other / "secret")), other).tolist() == [0, 0]
+    model = onnx.ModelProto(graph=onnx.GraphProto(initializer=[pointing("../other/secret"), pointing("secret")]))
+    take_folder(model, work)
+    assert [location_of(tensor) for tensor in model.graph.initializer] == ["../other/secret", "secret"]
+    take_folder(model, other)
+    assert [location_of(tensor) for tensor in model.graph.initializer] == ["../other/secret", str(other / "secret")]
+    assert array_of(model.graph.initializer[1]).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(

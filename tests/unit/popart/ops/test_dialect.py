@@ -145,7 +145,20 @@ def test_a_batch_norm_of_one_output_is_in_inference_also_in_training() -> None:
     [
         ("Transpose", [X], 10, {"perm": [0]}, r"Rank of permutation tensor \[0\], rank 1 must be equal to rank of input tensor"),
         ("Dropout", [X], 10, {"ratio": 1.5}, "ratio value 1.5 is not valid"),
-        ("AveragePool", [X[None, None]], 10, {"kernel_shape": [2, 2], "count_include_pad": 1}, "`count_include_pad` is not supported"),
+        (
+            "AveragePool",
+            [X[None, None]],
+            10,
+            {"kernel_shape": [2, 2], "count_include_pad": 1, "pads": [0, 0, 0, 1]},
+            "`count_include_pad` is not supported where there is padding, which is .0 0 0 1.",
+        ),
+        (
+            "AveragePool",
+            [X[None, None]],
+            10,
+            {"kernel_shape": [2, 2], "count_include_pad": 1, "auto_pad": "SAME_UPPER"},
+            "`count_include_pad` is not",
+        ),
         ("MaxPool", [X[None, None]], 10, {"kernel_shape": [1, 1], "dilations": [2, 2]}, "Dilations of value other than 1"),
         ("RandomNormal", [], 10, {"shape": [2], "seed": 1.0}, "Optional seed attribute is not supported"),
         ("RandomUniform", [], 10, {"shape": [2], "dtype": 11}, "The data type DOUBLE is not supported"),
@@ -155,6 +168,16 @@ def test_a_batch_norm_of_one_output_is_in_inference_also_in_training() -> None:
 def test_what_is_refused(op_type: str, inputs: Any, version: int, attributes: Any, message: str) -> None:
     with pytest.raises(popart_exception, match=message):
         run(op_type, inputs, version=version, **attributes)
+
+
+@each(
+    "attributes", [{}, {"pads": [0, 0, 0, 0]}, {"auto_pad": "VALID"}, {"strides": [1, 2], "auto_pad": "SAME_LOWER", "kernel_shape": [1, 2]}]
+)
+def test_padding_that_is_none_may_be_counted(attributes: dict[str, Any]) -> None:
+    """An average over windows without padding is the same whether padding counts."""
+    x, given = np.arange(8, dtype=F).reshape(1, 1, 2, 4), {"kernel_shape": [1, 2], "strides": [1, 2], **attributes}
+    (found,) = run("AveragePool", [x], version=10, count_include_pad=1, **given)
+    np.testing.assert_array_equal(found, x.reshape(1, 1, 2, 2, 2).mean(-1))
 
 
 @each(

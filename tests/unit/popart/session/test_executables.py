@@ -6,6 +6,8 @@ import hashlib
 import io
 import json
 import pickle
+import re
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -265,6 +267,50 @@ def test_weights_that_unpack_to_more_than_the_sessions_are_not_unpacked(model: M
     path = archive_of(tmp_path / "x.popef", {**members_of(executable), "weights.npz": buffer.getvalue()}, sign=True)
     with pytest.raises(popart.popart_runtime_error, match=r"was altered: its weights have 4,000,\d\d\d B, and those of the session"):
         session_of(model).loadExecutable(path)
+
+
+@pytest.mark.parametrize(("member", "most_bytes"), [("step.stablehlo", 1 << 20), ("weights.npz", 1 << 14), ("manifest.json", 1 << 13)])
+def test_a_member_larger_than_the_sessions_own_is_not_unpacked(
+    model: Model, executable: Path, tmp_path: Path, member: str, most_bytes: int
+) -> None:
+    session, path = session_of(model), tmp_path / "x.popef"
+    session.loadExecutable(str(executable))  # so that the bound of its program is at hand
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members_of(executable).items():
+            archive.writestr(name, bytes(1 << 26) if name == member else data)
+    tracemalloc.start()
+    try:
+        with pytest.raises(popart.popart_runtime_error, match=f"was altered: its member {member} has more than [0-9,]+ B") as caught:
+            session.loadExecutable(str(path))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 23  # parts of 1 MiB, of a member of 64 MiB
+    finally:
+        tracemalloc.stop()
+    (bound,) = re.findall(r"more than ([0-9,]+) B", str(caught.value))
+    assert int(bound.replace(",", "")) < most_bytes
+
+
+def test_what_is_compressed_otherwise_is_not_unpacked(model: Model, executable: Path, tmp_path: Path) -> None:
+    path = tmp_path / "x.popef"
+    for method in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):  # one part of these may unpack to any size
+        with zipfile.ZipFile(path, "w", method) as archive:
+            for name, data in members_of(executable).items():
+                archive.writestr(name, data)
+        with pytest.raises(popart.popart_runtime_error, match="was altered: a member is compressed otherwise than by deflate"):
+            session_of(model).loadExecutable(str(path))
+
+
+def test_a_program_with_large_constants_is_loaded(tmp_path: Path) -> None:
+    """The bound of a program has its constants, which are most of this one: 4 MB, of which nothing can be left out."""
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [2, 1000])
+    table = builder.aiOnnx.constant(np.random.default_rng(0).normal(size=(1000, 1000)).astype(np.float32))
+    y = builder.aiOnnx.softmax([builder.aiOnnx.matmul([x, table])])
+    made = Model(proto=builder.getModelProto(), x=x, w="", y=y, loss="")
+    path = tmp_path / "model.popef"
+    session_of(made).compileAndExport(str(path))
+    with zipfile.ZipFile(path) as archive:
+        assert archive.getinfo("step.stablehlo").file_size > 4_000_000
+    session_of(made).loadExecutable(str(path))
 
 
 class Harm:

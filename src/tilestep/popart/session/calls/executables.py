@@ -47,7 +47,7 @@ class ExecutableCalls(Prepared):
             popart_runtime_error: if it is damaged or of another session.
             poplar_exception: if it was compiled for another sync pattern than the device's.
         """
-        weights = self._engine.load(Path(filename))
+        weights = self._engine.load(Path(filename), jax.eval_shape(self._first_carry))
         if weights is not None:
             self._weights.write(PyWeightsIO(weights))
 

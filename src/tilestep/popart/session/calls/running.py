@@ -56,7 +56,7 @@ class RunCalls(WeightCalls):
         elif isinstance(io, PyStepIO):
             self._run_arrays(carry, io)
         elif isinstance(io, PyStepIOCallback) and not self._synthetic.off:
-            self._run_synthetic(carry)
+            self._run_synthetic(carry, self._engine.step)
         elif isinstance(io, PyStepIOCallback):
             with named_failures():
                 self._run_callbacks(carry, io)
@@ -82,6 +82,9 @@ class RunCalls(WeightCalls):
             self._forward = jax.jit(quick_on_cpu(forward.step))
         if io.checks and io is not self._checked:
             self._feeds.require(io)
+        if not self._synthetic.off:
+            self._run_synthetic(carry, self._forward)
+            return
         with named_failures():
             self._carry, values = self._forward(carry, self._feeds.step_inputs(io))
             deliver(values, io)
@@ -91,7 +94,7 @@ class RunCalls(WeightCalls):
             self._feeds.require(io)
             self._checked = io
         if not self._synthetic.off:
-            self._run_synthetic(carry)
+            self._run_synthetic(carry, self._engine.step)
             return
         inputs = self._feeds.step_inputs(io)
         with named_failures():
@@ -99,10 +102,10 @@ class RunCalls(WeightCalls):
             deliver(values, io)
         self._carry = after  # a run that failed leaves the weights as they were
 
-    def _run_synthetic(self, carry: Carry) -> None:
-        """The device makes the inputs, and nothing comes back."""
+    def _run_synthetic(self, carry: Carry, step: Any) -> None:
+        """The device has the inputs, and nothing comes back."""
         with named_failures():
-            self._carry, _ = self._engine.step(carry, self._synthetic.arrays(self._feeds.step_types()))
+            self._carry, _ = step(carry, self._synthetic.arrays(self._plan.graph.inputs, self._feeds.step_types()))
 
     def _run_callbacks(self, carry: Carry, io: PyStepIOCallback) -> None:
         """One microbatch after another: a function may depend on what an earlier one has returned.

@@ -51,7 +51,7 @@ class Returned:
 def returned_of(plan: Plan, *, rows: int) -> tuple[Returned, ...]:
     """The anchors of a session with AnchorReturnType "All". Args: rows: microbatches that its program runs for."""
     found: list[Returned] = []
-    for anchor in plan.anchors:
+    for anchor in () if plan.synthetic else plan.anchors:
         kind = plan.type_of(anchor.name)
         if anchor.kind is AnchorReturnTypeId.All and kind is not None:
             size = prod(kind.shape) * kind.dtype.itemsize

@@ -48,11 +48,13 @@ class Notes(SessionNotes):
         programs: by key.
         arrays: that stay on the device: shape, dtype and sharding.
         returned: the anchors of which each microbatch's value leaves.
+        is_loaded: whether programs and arrays are on the device when the session begins.
     """
 
     programs: dict[int, SessionProgram] = field(default_factory=dict[int, SessionProgram])
     arrays: dict[Path, jax.ShapeDtypeStruct] = field(default_factory=dict[Path, jax.ShapeDtypeStruct])
     returned: tuple[Returned, ...] = ()
+    is_loaded: bool = False
 
 
 @final
@@ -76,6 +78,9 @@ class SessionSystem:
 
     def play(self, end: int) -> None:
         """Moves the clocks by the session's calls up to a number, the first being 0."""
+        if self._notes.is_loaded and not self._kept:  # a run before the session's begin puts all that it keeps there
+            for program in self._notes.programs.values():
+                self._run(program, "", next(self._entries))
         calls, number = self._notes.calls, self.played
         while number < end:
             call = calls[number]

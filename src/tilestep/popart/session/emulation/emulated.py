@@ -64,6 +64,7 @@ class Emulation:
         *,
         kept: Sequence[Kept] = (),
         in_slices: bool = False,
+        is_loaded: bool = False,
         returned: tuple[Returned, ...] = (),
     ) -> None:
         """Plans a program, which may be called from then on. It takes the place of an earlier one of that label.
@@ -74,6 +75,7 @@ class Emulation:
             arguments: as for `jitted.trace`; arrays may be jax.ShapeDtypeStruct.
             kept: the arguments that stay on the device. All others come from the host at each call, and all other results go there.
             in_slices: whether the program loops over what comes from the host, so that one part of it is in the tiles at a time.
+            is_loaded: whether what is kept is in the tiles when the session begins, as a part of the executable.
             returned: the anchors of which each microbatch's value leaves.
 
         Raises:
@@ -81,7 +83,7 @@ class Emulation:
             ValueError: if an argument and the result that replaces it differ.
         """
         before = self._keys.get(label)
-        self._notes.line, self._notes.returned = line_now(), returned
+        self._notes.line, self._notes.returned, self._notes.is_loaded = line_now(), returned, is_loaded
         self._keys[label] = self._plan(label, jitted, arguments, kept, in_slices=in_slices)
         if before is not None and not any(isinstance(call, Ran) and before in call.keys for call in self._notes.calls):
             del self._notes.programs[before]

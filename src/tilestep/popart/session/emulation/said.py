@@ -98,7 +98,7 @@ class Said:
         params: Specs = self._stages.params[int(stage[1])]
         named = {0: [(name, params[name].shape) for name in sorted(params)]}
         if not int(stage[1]):
-            inputs = list(zip(self._stages.inputs, (spec.shape for spec in self._stages.elements), strict=True))
+            inputs = list(zip(self._stages.inputs, (spec.shape for spec in self._stages.elements), strict=False))
             named[2 if self._stages.aux[0] else 1] = inputs
         return tuple(_named(argument, named) for argument in program.arguments)
 

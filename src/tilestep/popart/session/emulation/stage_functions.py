@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 
 from tilestep.popart.ops.collectives import replicas
@@ -23,6 +24,7 @@ from tilestep.train.pipeline.compile.watch_keys import How
 from tilestep.train.replicas.collectives import replica_axis
 
 Specs = dict[str, jax.ShapeDtypeStruct]  # by tensor
+_NOTHING: Final = jax.ShapeDtypeStruct((0,), np.float32)  # what a pipeline is given of a microbatch without inputs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +71,13 @@ def stage_functions(
         made=made,
         last=[] if loss is None else [loss],
     )
+    if plan.synthetic:  # each stage has the inputs that it reads
+        resident = [[name for name in stage.reads if name in graph.inputs] for stage in staging.stages]
+        incoming = tuple(tuple(name for name in names if name not in graph.inputs) for names in relays.incoming)
+        place = "params" if loss is None else "aux"
+        kept = tuple((*own, *more) for own, more in zip(getattr(relays, place), resident, strict=True))
+        relays = replace(relays, **{"incoming": incoming, place: kept})
+        made |= {name: number for number, names in reversed([*enumerate(resident)]) for name in names}
     watch = watch_of(plan, relays, made)
     spec = {**{name: _spec(kind) for name, kind in kinds.items()}, **{name: _spec(value) for name, value in graph.variables.items()}}
     key = jax.eval_shape(lambda: jax.random.key(0)) if graph.draws else None
@@ -78,7 +87,7 @@ def stage_functions(
     for stage, own in zip(staging.stages, params, strict=True):
         run = _run(graph, stage, relays, loss_scale, watch.marks[stage.number], again.get(stage.number))
         kept = {name: spec[name] for name in relays.aux[stage.number]}
-        given = [spec[name] for name in relays.incoming[stage.number]]
+        given = [spec[name] for name in relays.incoming[stage.number]] or [_NOTHING] * (not stage.number)
         run, constants = hoisted(run, (own, kept, given, key), replicas=graph.replication.count)
         aux.append({**kept, **constants})
         named = _named(run, f"stage{stage.number}", has_aux=bool(aux[-1]), draws=graph.draws)
@@ -87,7 +96,7 @@ def stage_functions(
         functions=tuple(functions),
         params=params,
         aux=tuple(aux),
-        elements=tuple(spec[name] for name in relays.incoming[0]),
+        elements=tuple(spec[name] for name in relays.incoming[0]) or (_NOTHING,),
         inputs=relays.incoming[0],
         watch=watch.keys,
     )
@@ -105,7 +114,7 @@ def _run(graph: SessionGraph, stage: SessionStage, relays: Relays, loss_scale: f
     outgoing = relays.last if is_last else relays.incoming[number + 1]
 
     def run(params: Values, aux: Values, given: Sequence[Any], key: Any) -> tuple[Any, Values]:
-        known: Values = {**dict(zip(incoming, given, strict=True)), **params, **aux}
+        known: Values = {**dict(zip(incoming, given if incoming else (), strict=True)), **params, **aux}
         found = dict(known)
 
         def mark(name: str, value: Any) -> Any:

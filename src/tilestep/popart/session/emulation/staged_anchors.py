@@ -44,7 +44,7 @@ def watch_of(plan: Plan, relays: Relays, made: Mapping[str, int]) -> Watch:
     keys: dict[Key, How] = {}
     marks: dict[int, set[str]] = {}
     for anchor in plan.anchors:
-        how = _how(anchor)
+        how = "last" if plan.synthetic else _how(anchor)
         if anchor.name in weights:
             weight = _weight(weights[anchor.name], home)
             if weight is not None and plan.loss is not None:

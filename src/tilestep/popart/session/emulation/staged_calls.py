@@ -129,18 +129,22 @@ class StagedPlay:
 
     def _send_weights(self) -> None:
         """New values of all that stays on the device come from the host. On each IPU one program takes them into the tiles."""
-        leaves, structure = _jax.tree.flatten(self._state)
-        leaves = [_jax.device_put(np.zeros(leaf.shape, leaf.dtype), leaf.sharding) for leaf in leaves]
+        self._state = _jax.tree.map(lambda leaf: _jax.device_put(np.zeros(leaf.shape, leaf.dtype), leaf.sharding), self._state)
+        with hints.program_group(self._group):
+            self._state = self._in_tiles(self._state)
+
+    def _in_tiles(self, tree: Any) -> Any:
+        """The same arrays, which stay in the tiles from then on: a program on each IPU takes those that it has."""
+        leaves, structure = _jax.tree.flatten(tree)
         places: dict[Any, list[int]] = {}
         for number, leaf in enumerate(leaves):
             if not is_on_host(leaf):
                 places.setdefault(tuple(sorted(device.id for device in leaf.sharding.device_set)), []).append(number)
-        with hints.program_group(self._group):
-            for numbers in places.values():
-                for number, taken in zip(numbers, _take_weights([leaves[number] for number in numbers]), strict=True):
-                    leaves[number] = taken
+        for numbers in places.values():
+            for number, taken in zip(numbers, _take_weights([leaves[number] for number in numbers]), strict=True):
+                leaves[number] = taken
         _jax.block_until_ready(leaves)
-        self._state = _jax.tree.unflatten(structure, leaves)
+        return _jax.tree.unflatten(structure, leaves)
 
     def _run(self, call: Ran) -> None:
         """One call: the host pays for one dispatch, and waits until all is done."""
@@ -149,6 +153,8 @@ class StagedPlay:
             program, pipeline = program.forward, self._forward
         with hints.program_group(self._group):
             self._state, results = program.run(pipeline, self._state)
+            if program.is_loaded:
+                self._state, results = self._in_tiles((self._state, results))[0], ()
         for array in results:
             np.asarray(array)
         _jax.block_until_ready(_jax.tree.leaves(self._state))

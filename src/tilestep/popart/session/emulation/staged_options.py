@@ -55,6 +55,7 @@ def staged_program(plan: Plan, options: SessionOptions, optimizer: Optimizer | N
         draws=plan.graph.draws,
         arguments=_arguments(options, plan, replicas, training=transformation is not None),
         returned=returned_of(plan, rows=schedule.microbatches),
+        is_loaded=plan.synthetic,
         recomputed=_recomputed(plan, options, optimizer) if transformation is not None else None,
     )
     return program if plan.forward is None else replace(program, forward=_forward(program, plan, options))

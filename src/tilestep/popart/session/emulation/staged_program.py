@@ -38,6 +38,7 @@ class StagedProgram:
         arguments: further ones of `Pipeline`.
         forward: the forward part alone, if the session may run that too. It has the same state.
         returned: the anchors of which each microbatch's value leaves.
+        is_loaded: whether nothing comes from the host or goes there: inputs are in the tiles, and anchors stay there.
         recomputed: gives the same session with RecomputationType.Pipeline; None where it has that, or may not have it.
     """
 
@@ -54,6 +55,7 @@ class StagedProgram:
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
     forward: StagedProgram | None = None
     returned: tuple[Returned, ...] = ()
+    is_loaded: bool = False
     recomputed: Callable[[], StagedProgram] | None = None
 
     def pipeline(self, machine: MachineBeside) -> Pipeline:

@@ -8,7 +8,7 @@ gradient it takes one more argument, the slot, that adds nothing to the value. T
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -17,7 +17,7 @@ from jax.extend.core import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Prim
 from jax.interpreters import ad, batching, mlir
 
 from tilestep.messages import shown
-from tilestep.train.jaxprs import CHECKPOINTS, PLAIN_CALLS, computed, loop_operands
+from tilestep.train.jaxprs import CHECKPOINTS, PLAIN_CALLS, computed, loop_operands, programs_of
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
 from tilestep.train.untyped import jnp as _jnp
@@ -124,7 +124,7 @@ def marks_of(jaxpr: Jaxpr) -> list[Mark]:
             aval: Spec = equation.outvars[0].aval
             found.append(Mark(equation.params["name"], jax.ShapeDtypeStruct(aval.shape, aval.dtype), None))
             continue
-        for mark in (mark for inner in _inner(equation) for mark in marks_of(inner)):
+        for mark in (mark for inner in programs_of(equation) for mark in marks_of(inner)):
             if name == _LOOP:
                 shape = (equation.params["length"], *mark.spec.shape)
                 found.append(mark._replace(spec=jax.ShapeDtypeStruct(shape, mark.spec.dtype)))
@@ -136,15 +136,6 @@ def marks_of(jaxpr: Jaxpr) -> list[Mark]:
 def _is_open(name: str) -> bool:
     """Whether marks come out of an equation of this primitive."""
     return name in (*PLAIN_CALLS, *CHECKPOINTS, _LOOP)
-
-
-def _inner(equation: JaxprEqn) -> Iterator[Jaxpr]:
-    """The functions in an equation's parameters."""
-    for value in equation.params.values():
-        for part in value if isinstance(value, tuple | list) else (value,):  # pyright: ignore[reportUnknownVariableType]
-            inner: Any = getattr(part, "jaxpr", part)  # pyright: ignore[reportUnknownArgumentType]
-            if isinstance(inner, Jaxpr):
-                yield inner
 
 
 def traced_with_marks(trace: Callable[[], Any]) -> Any:
@@ -201,7 +192,7 @@ class _Extraction:
     def _equation(self, equation: JaxprEqn, values: Mapping[Any, Any]) -> tuple[dict[Any, Any], dict[str, Any]]:
         """(the results by their variables, marked values by name)."""
         name = equation.primitive.name
-        inside = [] if name == _MARK else [mark.name for inner in _inner(equation) for mark in marks_of(inner)]
+        inside = [] if name == _MARK else [mark.name for inner in programs_of(equation) for mark in marks_of(inner)]
         if name != _MARK and not (inside and _is_open(name)):
             outputs = [variable for variable in equation.outvars if not isinstance(variable, DropVar)]
             return dict(zip(outputs, computed([equation], values, outputs), strict=True)), {}
