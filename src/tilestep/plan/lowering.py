@@ -302,7 +302,7 @@ class Lowering:
         trips = instruction.trip_count
         carried = self._carried(instruction, carried, scope)
         if trips is not None:
-            body = without_counters(body, cost.ELEMENTWISE)
+            body = without_counters(body)
         site = self._site(instruction) if trips is None else None
         if trips is None and site is None:
             self.assumptions.add(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tests.golden.texts import hlo_text, module_text
+from tests.golden.texts import hlo_text
 from tilestep.cost import ELEMENTWISE
-from tilestep.plan.counters import without_counters
 from tilestep.plan.fuse import fuse
 from tilestep.plan.mapping import ANYWHERE, Leaf, keeping_layout, place_pass
 from tilestep.program import ArrayShape, Computation, parse_hlo
@@ -45,22 +44,3 @@ def test_a_hidden_state_that_goes_through_a_product_does_not_stay_in_place() -> 
     body = loop_body("scan")
     kept = keeping_layout(body, fuse(body, elementwise=ELEMENTWISE).fusible)
     assert kept == {0, 2, 3}  # counter, outputs written in place, inputs; not the state at 1
-
-
-def test_a_counter_that_only_counts_goes_and_one_that_is_read_stays() -> None:
-    loop, scan = loop_body("train_loop"), loop_body("scan")
-    assert len(without_counters(loop, ELEMENTWISE).instructions) < len(loop.instructions)
-    assert without_counters(scan, ELEMENTWISE) == scan
-
-
-def test_a_sum_over_trips_is_no_counter() -> None:
-    text = """
-  %t = (s32[], s32[]) parameter(0)
-  %i = s32[] get-tuple-element(%t), index=0
-  %s = s32[] get-tuple-element(%t), index=1
-  %one = s32[] constant(1)
-  %next = s32[] add(%i, %one)
-  %sum = s32[] add(%s, %i)
-  ROOT %r = (s32[], s32[]) tuple(%next, %sum)"""
-    body = parse_hlo(module_text(text)).entry
-    assert without_counters(body, ELEMENTWISE) == body
