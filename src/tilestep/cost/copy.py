@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 
 from tilestep.cost.attributes import ints
@@ -20,7 +22,7 @@ CALL_CYCLES = 288
 REARRANGE_CYCLES = 587
 # Per element of an operand whose channels are padded to the size of the matrix unit's groups: poplibs@7eac0f26
 # lib/poplin/ConvModel.cpp.
-PADDING_CYCLES = 5 / 3
+PADDING_CYCLES = Fraction(5, 3)
 # (bytes that stay together, cycles per byte)
 _PER_BYTE = ((8, 0.4404), (4, 3.125), (1, 5.1484))
 _MK2_COPY_BYTES_PER_CYCLE = 8
@@ -63,7 +65,7 @@ def split_words_cycles(tile_bytes: Ints, ipu: IpuSpec) -> Ints:
 
     Source: poplibs@7eac0f26 lib/poplin/ConvModel.cpp (getCycles), as of a rearrangement in runs of two bytes.
     """
-    cycles = np.ceil(REARRANGE_CYCLES + tile_bytes * rearranged_per_byte(2, ipu)).astype(np.int64)
+    cycles = np.ceil(REARRANGE_CYCLES + tile_bytes * rearranged_per_byte(2, ipu)).astype(tile_bytes.dtype)
     return np.where(tile_bytes > 0, cycles, 0)
 
 

@@ -19,7 +19,7 @@ from tilestep.cost.copy import copy_cycles
 from tilestep.cost.dtypes import VECTOR_BYTES
 from tilestep.cost.elementwise import SUPERVISOR_CYCLES, WORKER_BUNDLES
 from tilestep.cost.exchange import share
-from tilestep.cost.splits import ceil_divide, cuts
+from tilestep.cost.splits import ceil_divide, cuts, integers
 from tilestep.cost.step import Held, StepCost, nothing, step_cost, together
 from tilestep.machine.spec import IpuSpec
 from tilestep.program.work import DTYPE_BITS, Work
@@ -127,7 +127,7 @@ def _look_ups(
 ) -> StepCost:
     """The cheapest cut. `function` holds the operations of an update on an element; None: a read."""
     ladder = [1 << power for power in range(1 if function == () else ipu.num_tiles.bit_length())]
-    cut = cuts((rows, columns, look_ups), ipu.num_tiles, tried={2: ladder})
+    cut = cuts((rows, columns, look_ups), ipu.num_tiles, tried={2: ladder}, dtype=integers(rows * columns * look_ups))
     look_up_parts = cut.splits[2]
     own_rows, own_columns, scanned = cut.parts
     slice_bytes = ceil_divide(own_columns * DTYPE_BITS[dtype], 8)

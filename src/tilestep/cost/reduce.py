@@ -11,11 +11,11 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilestep.cost.applied import Applied, applied
 from tilestep.cost.attributes import ints
 from tilestep.cost.elementwise import SUPERVISOR_CYCLES, WORKER_BUNDLES
+from tilestep.cost.splits import Ints, ceil_divide, integers
 from tilestep.cost.step import StepCost, nothing, step_cost
 from tilestep.machine.spec import IpuSpec
 from tilestep.program.work import DTYPE_BITS, Work
@@ -57,16 +57,18 @@ def _reduction(results: int, depth: int, dtypes: tuple[str, ...], function: tupl
     apply = applied(function, dtypes)
     bits = sum(DTYPE_BITS[dtype] for dtype in dtypes)
     k = np.arange(1, min(ipu.num_tiles, depth) + 1)
-    own = _ceil_div(results, np.minimum(results, ipu.num_tiles // k))  # results of a slice, in part on each of its k tiles
-    local = _local_cycles(own, _ceil_div(depth, k), apply, ipu)
+    parts = k.astype(integers(results * depth))
+    own = ceil_divide(results, np.minimum(results, ipu.num_tiles // parts))  # results of a slice, in part on each of its k tiles
+    local = _local_cycles(own, ceil_divide(depth, parts), apply, ipu)
     found: list[StepCost] = []
     for stages in range(1, _MOST_STAGES + 1):
         fan_in = np.where(k > 1, np.ceil(np.round(k ** (1 / stages), 9)).astype(np.int64), 1)
         steps = np.where(k > 1, stages, 0)
-        kept = _ceil_div(own, fan_in)  # results that one tile finishes
-        received = steps * _ceil_div(kept * fan_in * bits, 8)
+        kept = ceil_divide(own, fan_in)  # results that one tile finishes
+        received = steps * ceil_divide(kept * fan_in * bits, 8)
         compute = local + steps * _local_cycles(kept, fan_in, apply, ipu)
-        total = compute + _ceil_div(received, ipu.tile.exchange_bytes_per_cycle) + steps * (ipu.sync_cycles + ipu.superstep_overhead_cycles)
+        exchange = ceil_divide(received, ipu.tile.exchange_bytes_per_cycle)
+        total = compute + exchange + steps * (ipu.sync_cycles + ipu.superstep_overhead_cycles)
         i = int(np.argmin(total))
         cost = step_cost(
             ipu,
@@ -99,14 +101,14 @@ def scan(work: Work, ipu: IpuSpec) -> StepCost:
 @lru_cache(maxsize=1024)
 def _scan(rows: int, length: int, dtype: str, function: tuple[str, ...], ipu: IpuSpec) -> StepCost:
     apply = applied(function, (dtype,))
-    k = np.arange(1, min(ipu.num_tiles, length) + 1)
-    own = _ceil_div(rows, np.minimum(rows, ipu.num_tiles // k))
-    one_pass = _local_cycles(own, _ceil_div(length, k), apply, ipu)
+    k = np.arange(1, min(ipu.num_tiles, length) + 1).astype(integers(rows * length))
+    own = ceil_divide(rows, np.minimum(rows, ipu.num_tiles // k))
+    one_pass = _local_cycles(own, ceil_divide(length, k), apply, ipu)
     parted = k > 1
     compute = one_pass + np.where(parted, one_pass + _local_cycles(own, k, apply, ipu), 0)
-    received = np.where(parted, 2 * _ceil_div(own * k * DTYPE_BITS[dtype], 8), 0)
+    received = np.where(parted, 2 * ceil_divide(own * k * DTYPE_BITS[dtype], 8), 0)
     sync = np.where(parted, 2, 0) * (ipu.sync_cycles + ipu.superstep_overhead_cycles)
-    i = int(np.argmin(compute + _ceil_div(received, ipu.tile.exchange_bytes_per_cycle) + sync))
+    i = int(np.argmin(compute + ceil_divide(received, ipu.tile.exchange_bytes_per_cycle) + sync))
     return step_cost(
         ipu,
         family="scan",
@@ -120,13 +122,9 @@ def _scan(rows: int, length: int, dtype: str, function: tuple[str, ...], ipu: Ip
     )
 
 
-def _local_cycles(results: NDArray[np.int64], depth: NDArray[np.int64], apply: Applied, ipu: IpuSpec) -> NDArray[np.int64]:
+def _local_cycles(results: Ints, depth: Ints, apply: Applied, ipu: IpuSpec) -> Ints:
     """[candidates] cycles of applying a function to `depth` elements for each of `results` on one tile."""
     workers = ipu.tile.worker_contexts
-    vectors = _ceil_div(_ceil_div(results * depth, apply.elements), workers)
-    finished = _ceil_div(_ceil_div(results, apply.elements), workers)
+    vectors = ceil_divide(ceil_divide(results * depth, apply.elements), workers)
+    finished = ceil_divide(ceil_divide(results, apply.elements), workers)
     return SUPERVISOR_CYCLES + workers * (WORKER_BUNDLES + RESULT_BUNDLES * finished + apply.bundles * vectors)
-
-
-def _ceil_div(numerator: int | NDArray[np.int64], denominator: int | NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.asarray(-(-np.asarray(numerator) // denominator))

@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 
 from tilestep.units import ceil_div
 
-Ints = NDArray[np.int64]
+Ints = NDArray[np.int64]  # Python's integers (dtype object) where 64 bits might not do
+_SMALL = 1 << 52  # operations: cycles and bytes that grow with so many have 63 bits, with the largest factors that a cost has
+
+
+def integers(operations: int, left: int = 0, right: int = 0) -> type:
+    """The dtype of numbers about work of that size: 64 bits, or Python's integers where those might not do.
+
+    Args: left, right: elements of two operands, each of which is gone over in serial passes of its own.
+    """
+    return object if max(operations, isqrt(left * right) << 14) >= _SMALL else np.int64
 
 
 @lru_cache(maxsize=4096)
@@ -35,7 +44,7 @@ def _splits(size: int, limit: int, step: int) -> tuple[int, ...]:
     limit = min(ceil_div(size, step) * step, limit)  # an even number of parts may leave the last one empty
     root = isqrt(size) + 1
     splits = set(range(step, min(limit, root) + 1, step))
-    smallest = (ceil_div(ceil_div(size, part), step) * step for part in range(1, root + 1))
+    smallest = (ceil_div(ceil_div(size, part), step) * step for part in range(max(1, size // max(limit, 1)), root + 1))
     splits.update(split for split in smallest if split <= limit)
     seen: dict[int, int] = {}
     for split in sorted(splits):
@@ -59,6 +68,7 @@ def cuts(
     tried: Mapping[int, Sequence[int]] | None = None,
     even: int | None = None,
     greedy: int | None = None,
+    dtype: type = np.int64,
 ) -> Cuts:
     """All useful ways to cut dimensions of these sizes over at most `limit` tiles.
 
@@ -66,6 +76,7 @@ def cuts(
         tried: for some dimensions the splits that may be tried, ascending; by default the useful ones.
         even: a dimension for which an even number of parts may be cheaper than an odd one.
         greedy: a dimension of which more parts never cost more: only the most parts that the others leave room for.
+        dtype: of the parts' sizes (`integers`).
     """
     values = [
         tuple((tried or {}).get(number) or (useful_even_splits if number == even else useful_splits)(size, limit))
@@ -93,7 +104,7 @@ def cuts(
             most = np.concatenate([most, evens[fitting[other]]])
         steps.append((greedy, rows, most))
         tiles = tiles[rows] * np.array(values[greedy])[most]
-    return _table(sizes, values, steps, tiles)
+    return _table(sizes, values, steps, tiles, dtype)
 
 
 @lru_cache(maxsize=512)  # of some kilobytes each
@@ -102,18 +113,21 @@ def _fitting(splits: tuple[int, ...], limit: int) -> Ints:
     return np.searchsorted(splits, limit // np.maximum(np.arange(limit + 1), 1), side="right")
 
 
-def _table(sizes: Sequence[int], values: Sequence[tuple[int, ...]], steps: Sequence[tuple[int, Ints, Ints]], tiles: Ints) -> Cuts:
+def _table(
+    sizes: Sequence[int], values: Sequence[tuple[int, ...]], steps: Sequence[tuple[int, Ints, Ints]], tiles: Ints, dtype: type
+) -> Cuts:
     """The splits and parts of each dimension, for the candidates of the last step, by following the steps backwards."""
-    splits, parts = ([np.full(len(tiles), value, dtype=np.int64) for value in column] for column in ([1] * len(sizes), sizes))
+    splits = [np.ones(len(tiles), dtype=np.int64) for _ in sizes]
+    parts = [np.full(len(tiles), size, dtype=dtype) for size in sizes]
     rows: Ints | None = None
     for number, before, picked in reversed(steps):
         chosen = picked if rows is None else picked[rows]
         of_values = np.array(values[number], dtype=np.int64)
-        splits[number], parts[number] = of_values[chosen], ceil_divide(sizes[number], of_values)[chosen]
+        splits[number], parts[number] = of_values[chosen], ceil_divide(sizes[number], of_values.astype(dtype))[chosen]
         rows = before if rows is None else before[rows]
     return Cuts(splits=tuple(splits), parts=tuple(parts), tiles=tiles)
 
 
 def ceil_divide(numerator: int | Ints, denominator: int | Ints) -> Ints:
     """Quotients rounded up."""
-    return np.asarray(-(-np.asarray(numerator, dtype=np.int64) // denominator))
+    return np.asarray(-(-numerator // denominator))

@@ -142,18 +142,18 @@ def nothing(family: str) -> StepCost:
     return StepCost(family=family, compute_cycles=0, exchange_cycles=0, sync_cycles=0)
 
 
-def together(family: str, parts: Sequence[StepCost]) -> StepCost:
-    """One cost for several steps, one after the other."""
+def together(family: str, parts: Sequence[StepCost], times: int = 1) -> StepCost:
+    """One cost for several steps, one after the other, all of them so many times."""
     return StepCost(
         family=family,
-        compute_cycles=sum(part.compute_cycles for part in parts),
-        exchange_cycles=sum(part.exchange_cycles for part in parts),
-        sync_cycles=sum(part.sync_cycles for part in parts),
-        overhead_cycles=sum(part.overhead_cycles for part in parts),
-        exchange_bytes=sum(part.exchange_bytes for part in parts),
+        compute_cycles=times * sum(part.compute_cycles for part in parts),
+        exchange_cycles=times * sum(part.exchange_cycles for part in parts),
+        sync_cycles=times * sum(part.sync_cycles for part in parts),
+        overhead_cycles=times * sum(part.overhead_cycles for part in parts),
+        exchange_bytes=times * sum(part.exchange_bytes for part in parts),
         temporary_tile_bytes=max(part.temporary_tile_bytes for part in parts),
         result_tile_elements=parts[-1].result_tile_elements,
-        flops=sum(part.flops for part in parts),
+        flops=times * sum(part.flops for part in parts),
         assumptions=tuple(sorted({sentence for part in parts for sentence in part.assumptions})),
         fallback=any(part.fallback for part in parts),
     )

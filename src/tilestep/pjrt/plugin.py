@@ -41,6 +41,7 @@ def initialize() -> None:
     for module in _ENTRY_POINTS:
         importlib.import_module(f"tilestep.pjrt.{module}")
     from tilestep.pjrt.programs import callbacks
+    from tilestep.pjrt.programs.sizes import refuse_too_large
     from tilestep.pjrt.running.player import FORGOTTEN
     from tilestep.pjrt.running.profiler import ProfilerSession
     from tilestep.pjrt.table.buffer import on_host
@@ -52,6 +53,7 @@ def initialize() -> None:
     lowering.choose_like_cpu(PLATFORM)
     compat.watch_guarded_reads(_native.guard_reads)
     compat.intercept_callbacks(PLATFORM, callbacks.keep)
+    compat.look_before_compiling(PLATFORM, lambda module, devices: refuse_too_large(module, devices, the_client().machine.ipu))
     compat.cache_like_cpu(PLATFORM)
     compat.compile_ahead_alone(PLATFORM)
     compat.share_like_cpu(PLATFORM, on_host)

@@ -174,7 +174,7 @@ def _expanded(problem: Convolution, ipu: IpuSpec, options: PlanOptions, room: fl
             if best is None or parts * cost.cycles < best:
                 best = parts * cost.cycles
                 found = replace(
-                    together(FAMILY, [cost] * parts),
+                    together(FAMILY, [cost], parts),
                     result_tile_elements=parts * cost.result_tile_elements,
                     layouts=cost.layouts,
                     held=cost.held,

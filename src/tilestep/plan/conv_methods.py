@@ -31,7 +31,7 @@ from tilestep.cost.mac import (
     vertical_mac_at_least,
 )
 from tilestep.cost.slic import LONGEST_STRIDE, WINDOW, slic, slic_at_least, slic_shapes
-from tilestep.cost.splits import Ints, ceil_divide, cuts
+from tilestep.cost.splits import Ints, ceil_divide, cuts, integers
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.plan.field import POINT, Axis
@@ -177,7 +177,7 @@ class Method:
 
     def at_least_on(self, tiles: int) -> int:
         """Cycles that no cut over so many tiles can be below."""
-        whole = self.work(tuple(np.array([size]) for size in self.sizes))
+        whole = self.work(tuple(np.array([size], dtype=object) for size in self.sizes))
         return int(self.compute_at_least(whole)[0]) // tiles
 
 
@@ -319,7 +319,9 @@ def search(method: Method, ipu: IpuSpec, options: PlanOptions, *, flops: int, at
         return None
     # More parts of the out channels only add to the bytes that are sent of a resident input.
     greedy = None if problem.left_resident or method.one_block else 6
-    cut = cuts(sizes, ipu.num_tiles, tried=tried, even=6, greedy=greedy)
+    field, window = prod(axis.inputs for axis in problem.field), prod(axis.window.size for axis in problem.field)
+    read, weights = (problem.groups * problem.in_channels * size for size in (problem.batch * field, window * problem.out_channels))
+    cut = cuts(sizes, ipu.num_tiles, tried=tried, even=6, greedy=greedy, dtype=integers(max(flops, read * window), read, weights))
     if not len(cut.tiles):
         return None
     work = method.work(cut.parts)
@@ -405,7 +407,7 @@ def _fits(method: Method, blocks: Blocks, work: TileWork, batch: Ints, room_byte
 
 def _list_bytes(method: Method, splits: Mapping[str, int], ipu: IpuSpec) -> int:
     """Pointers and lists of work of the fullest tile's vertex."""
-    parts = tuple(np.array([ceil_div(size, splits[name])]) for size, name in zip(method.sizes, NAMES, strict=True))
+    parts = tuple(np.array([ceil_div(size, splits[name])], dtype=object) for size, name in zip(method.sizes, NAMES, strict=True))
     work = method.work(parts)
     by_blocks = method.in_grain > 1  # else the vector unit goes over all channels of a tile as one group
     return by_element_bytes(

@@ -9,7 +9,7 @@ from math import gcd
 import numpy as np
 
 from tilestep.cost.attributes import WindowDimension
-from tilestep.cost.splits import Ints
+from tilestep.cost.splits import Ints, integers
 from tilestep.units import ceil_div
 
 
@@ -40,7 +40,7 @@ class Axis:
 
 @lru_cache(maxsize=4096)
 def _products(inputs: int, outputs: int, w: WindowDimension) -> int:
-    start = np.arange(w.size, dtype=np.int64) * w.dilation - w.pad_low  # of output 0, counted in the dilated input
+    start = np.arange(w.size).astype(integers(inputs * w.base_dilation)) * w.dilation - w.pad_low  # of output 0, in the dilated input
     first = np.maximum(0, -(start // w.stride))
     last = np.minimum(outputs - 1, ((inputs - 1) * w.base_dilation - start) // w.stride)
     period = w.base_dilation // gcd(w.stride, w.base_dilation)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tilestep.cost.splits import Ints, integers
 from tilestep.errors import TileMemoryError
 from tilestep.machine.spec import MachineSpec, TileSpec
 from tilestep.plan.steps import Branch, Loop, Node, Program, Series, TileMemory
@@ -221,7 +221,7 @@ def _fullest(lives: Sequence[Extent], temporary: Sequence[int], buffers: Buffers
         elif layout.tiles:
             events[life.first].append((layout, layout.tile_bytes))
             events[life.last + 1].append((layout, -layout.tile_bytes))
-    held = np.zeros(buffers.num_tiles, dtype=np.int64)
+    held = np.zeros(buffers.num_tiles, dtype=integers(sum(layout.tile_bytes for at in events for layout, _ in at)))
     common = most_here = fullest_tile = 0
     best = (0, 0, -1)
     for time, extra in enumerate(temporary):
@@ -236,7 +236,7 @@ def _fullest(lives: Sequence[Extent], temporary: Sequence[int], buffers: Buffers
     return best
 
 
-def _add(held: NDArray[np.int64], layout: TileLayout, size_bytes: int) -> None:
+def _add(held: Ints, layout: TileLayout, size_bytes: int) -> None:
     end = layout.start + layout.tiles
     held[layout.start : end] += size_bytes
     if end > len(held):

@@ -21,7 +21,7 @@ from tilestep.cost.copy import has_split_words
 from tilestep.cost.dtypes import ARITHMETIC, Unit
 from tilestep.cost.exchange import TILES_PER_BUS
 from tilestep.cost.mac import VectorUnit, horizontal_mac, horizontal_mac_at_least, outer_product, vector_unit
-from tilestep.cost.splits import Ints, ceil_divide, cuts
+from tilestep.cost.splits import Ints, ceil_divide, cuts, integers
 from tilestep.cost.step import StepCost, nothing
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
@@ -141,7 +141,7 @@ class Method:
     def at_least_on(self, tiles: int, problem: Matmul) -> int:
         """Cycles that no cut of the product over so many tiles can be below."""
         whole = (problem.groups, problem.rows, ceil_div(problem.inner, self.in_grain), ceil_div(problem.columns, self.out_grain))
-        return int(self.compute_at_least(*(np.array([size]) for size in whole))[0]) // tiles
+        return int(self.compute_at_least(*(np.array([size], dtype=object) for size in whole))[0]) // tiles
 
 
 @lru_cache(maxsize=8192)
@@ -243,7 +243,8 @@ def search(
     sizes = (problem.groups, problem.rows, ceil_div(problem.inner, method.in_grain), ceil_div(problem.columns, method.out_grain))
     # More parts of the columns only add to the bytes that are sent of a resident left operand, more rows to those of a right one.
     greedy = 3 if not problem.left_resident else 1 if not problem.right_resident else None
-    cut = cuts(sizes, ipu.num_tiles, even=3, greedy=greedy)
+    wide = integers(problem.flops, problem.groups * problem.rows * problem.inner, problem.groups * problem.inner * problem.columns)
+    cut = cuts(sizes, ipu.num_tiles, even=3, greedy=greedy, dtype=wide)
     splits, (g, p, i, o) = cut.splits, cut.parts
     inner, columns = np.minimum(i * method.in_grain, problem.inner), np.minimum(o * method.out_grain, problem.columns)
     left_elements, right_elements = g * p * inner, g * inner * columns

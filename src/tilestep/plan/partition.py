@@ -247,11 +247,11 @@ def _evaluate(block: Blocks, products: Ints, types: Types, ipu: IpuSpec, options
         pairs = ceil_divide(ceil_divide(partial.results, 2 if wider else 4), ipu.tile.worker_contexts)
         compute = compute + SUPERVISOR_CYCLES + ipu.tile.worker_contexts * (WORKER_BUNDLES + 3 * pairs)
     if types.padded:
-        compute = compute + (PADDING_CYCLES * block.left_elements).astype(np.int64)
+        compute = compute + PADDING_CYCLES.numerator * block.left_elements // PADDING_CYCLES.denominator
     if types.regrouped:
         # Halves that come from 8-bit floats are cast to them before the next product regroups its operand (poplin/Convolution.cpp).
         results = partial.results * (DTYPE_BITS[types.left] if types.float8 else DTYPE_BITS[types.result]) // 8
-        compute = compute + np.ceil(REARRANGE_CYCLES + results * rearranged_per_byte(types.run_bytes, ipu)).astype(np.int64)
+        compute = compute + np.ceil(REARRANGE_CYCLES + results * rearranged_per_byte(types.run_bytes, ipu)).astype(results.dtype)
     if types.left_apart:
         compute = compute + split_words_cycles(block.left_bytes, ipu)
     if types.right_apart:

@@ -163,6 +163,18 @@ def test_more_tiles_never_take_more_cycles(case: Callable[[int], Work]) -> None:
         assert rises == []
 
 
+SLOW_BEYOND_64_BITS = ("pool window", "grouped", "depthwise", "depthwise f16")  # many plans, or a list as long as the window
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in SLOW_BEYOND_64_BITS])
+def test_work_beyond_64_bits_is_counted_exactly(name: str) -> None:
+    """Twice as much work takes 1 to 8 times the cycles: nothing grows faster than with n^3, nothing wraps around."""
+    once, twice = (price(CASES[name](n), BOW) for n in (1 << 62, 1 << 63))
+    assert once.cycles <= twice.cycles <= 8.001 * once.cycles
+    assert once.flops <= twice.flops
+    assert min(once.temporary_tile_bytes, once.exchange_bytes, once.compute_cycles) >= 0
+
+
 @pytest.mark.parametrize("case", FLOAT8_CASES.values(), ids=FLOAT8_CASES)
 def test_products_of_8_bit_floats_keep_the_laws(case: Callable[[int], Work]) -> None:
     cycles = [price(case(n), C600).cycles for n in SIZES]

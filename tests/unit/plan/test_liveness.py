@@ -8,11 +8,14 @@ from dataclasses import replace
 
 import pytest
 
+from tests.golden.texts import module_text
 from tilestep.errors import TileMemoryError
 from tilestep.machine import load_machine
+from tilestep.plan import lower
 from tilestep.plan.liveness import check_fits, tile_memory
 from tilestep.plan.steps import Program, Series, TileMemory
 from tilestep.plan.timeline import Buffers, Moment, occupancy
+from tilestep.program import parse_hlo
 
 CODE, FIXED = 1000, 50
 TILES = 4
@@ -292,3 +295,18 @@ def test_code_must_lie_where_a_tile_can_execute_it() -> None:
     assert str(reported).splitlines() == [first, second, third, "  report: /tmp/memory.txt"]
     assert {**vars(reported), "report": ""} == vars(caught.value)
     assert (caught.value.of_code, caught.value.needed_bytes, caught.value.available_bytes) == (True, 213_000, 212_992)
+
+
+def test_a_product_of_any_size_needs_its_operands_and_its_result() -> None:
+    """Of 2^22 x 2^22 floats a tile has 2^46 / 1,472 bytes, and of 2^24 x 2^24 floats 16 times as many."""
+    machine = load_machine("bow-2000")
+    for power in (22, 24):
+        square = f"f32[{1 << power},{1 << power}]{{1,0}}"
+        product = "dot(%a, %b), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
+        text = module_text(f"  %a = {square} parameter(0)\n  %b = {square} parameter(1)\n  ROOT %r = {square} {product}")
+        with pytest.raises(TileMemoryError) as caught:
+            check_fits(lower(parse_hlo(text), machine, name="p", num_ipus=1), machine)
+        largest = dict(caught.value.largest)
+        for name in ("arg0", "arg1", "r"):
+            assert largest[name] == pytest.approx((4 << 2 * power) / 1472, rel=1e-4)  # whole blocks
+        assert caught.value.needed_bytes >= 3 * (4 << 2 * power) // 1472

@@ -149,6 +149,19 @@ def intercept_callbacks(name: str, keep: Callable[[Callable[..., Any]], int]) ->
     compiler.backend_compile_and_load = without_callbacks
 
 
+def look_before_compiling(name: str, look: Callable[[Any, int], None]) -> None:
+    """Calls `look` with the module and the number of devices of each program for platform `name`, before XLA sees it."""
+    compile_and_load = compiler.backend_compile_and_load
+
+    @functools.wraps(compile_and_load)
+    def looked_at(backend: Any, module: Any, devices: Any, options: Any, host_callbacks: Sequence[Any]) -> Any:
+        if backend.platform == name:
+            look(module, len(devices))
+        return compile_and_load(backend, module, devices, options, host_callbacks)
+
+    compiler.backend_compile_and_load = looked_at
+
+
 def cache_like_cpu(name: str) -> None:
     """Lets JAX's persistent compilation cache take programs of platform `name`, because JAX has a fixed list of platforms.
 
