@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from tilestep.cli.first_import import first_import
 from tilestep.cli.program import CodeProgram, InputProgram, ModuleProgram, Program, ScriptProgram, run_whole
 from tilestep.cli.run_popart import require_fitting, run_popart, with_reports
 from tilestep.cli.terminated import end
@@ -178,7 +179,7 @@ def _run_emulated(program: Program, options: argparse.Namespace, json_path: Path
     forks: list[int] = []
     os.register_at_fork(after_in_parent=lambda: forks.append(os.getpid()))
     mode = dry_run(trip_count=options.trip_count) if options.dry_run else contextlib.nullcontext()
-    with profiled(report_path, refused=True, lines=not options.no_source) as recording, mode:
+    with profiled(report_path, refused=True, lines=not options.no_source) as recording, mode, first_import():
         code, terminated = run_whole(program)
     if os.getpid() != process:  # a fork of the program has come here, too
         return code
