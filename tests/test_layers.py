@@ -69,6 +69,7 @@ TRAIN_TOP = (
     "numbers",
     "offload",
     "other_arguments",
+    "patience",
     "plan_options",
     "planned",
     "progress_bar",

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, Final, TypeVar, final
 
+from tilestep.train.patience import Patience
+
 # What `signal` wraps, in ten times the time: it makes an enumeration's error of every handler that is no member of it.
 _signal: Any = importlib.import_module("_signal")
 _SIGINT: Final = int(signal.SIGINT)
@@ -126,16 +128,19 @@ class CtrlC:
             self._waits = False
 
 
-def wait(condition: threading.Condition, check: Callable[[], None] | None) -> None:
-    """Waits until a condition is notified, or a while. Args: check: called before; None: the wait has no end but a notification.
+def wait(condition: threading.Condition, check: Callable[[], None] | None, patience: Patience) -> None:
+    """Waits until a condition is notified, or a while.
 
     Nothing is raised in the midst of the wait, which would find the condition's lock released.
+
+    Args:
+        check: called before; None: the wait ends with a notification, or when there is something to say.
+        patience: says what it waits for.
     """
-    if check is None:
-        condition.wait()
-    else:
+    if check is not None:
         check()
-        condition.wait(_WAIT_WALL_S)
+    condition.wait(patience.left_wall_s if check is None else _WAIT_WALL_S)
+    patience.look()
 
 
 def _looked_at(frame: FrameType | None) -> tuple[FrameType | None, bool]:

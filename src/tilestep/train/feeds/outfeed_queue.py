@@ -18,9 +18,11 @@ from jax.extend.core import get_opaque_trace_state
 from tilestep import hints
 from tilestep.errors import QueueError
 from tilestep.messages import plain, shortened
-from tilestep.train.ctrl_c import wait, whole
+from tilestep.train import ctrl_c
+from tilestep.train.ctrl_c import whole
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import belongs_to, require_one_of
+from tilestep.train.patience import Patience, is_alone
 from tilestep.train.untyped import Pytree, Structure
 from tilestep.train.untyped import jax as _jax
 
@@ -66,9 +68,9 @@ class OutfeedQueue:
     Args:
         mode: "all" keeps each step's values, "last" those of the newest step only.
         buffer_depth: steps whose values it holds at most, 1 or more. None: any number, with one warning above 1 GiB.
-        when_full: what a loop does when there is no room for a chunk's values. "block": waits until another thread has read enough. "drop":
-            forgets the oldest values. "error": raises QueueError before the chunk. Chunks are no longer than `buffer_depth`, except with
-            "drop".
+        when_full: what a loop does when there is no room for a chunk's values. "block": waits until another thread has read enough; raises
+            QueueError if the program has no other. "drop": forgets the oldest values. "error": raises QueueError before the chunk. Chunks
+            are no longer than `buffer_depth`, except with "drop".
         replicas: the length of the leading axis of each array that is enqueued, [replicas, ...]; with one replica the queue removes that
             axis. None: arrays come out as they were enqueued.
 
@@ -147,11 +149,12 @@ class OutfeedQueue:
         Raises:
             QueueError: in mode "last", when there are no new values; when the loop's own thread waits.
         """
+        patience = Patience(lambda: f"the end of {self._user}, in dequeue(wait=True)")
         with self._condition:
             while wait and self._user is not None and not self._closed:
                 self._require_other_thread("dequeue(wait=True)")
                 with _jax.profiler.TraceAnnotation(hints.OUTFEED_WAIT):
-                    self._condition.wait()
+                    ctrl_c.wait(self._condition, None, patience)
             running = self._user is not None
             taken: list[_Chunk] = []
             with self._looking():
@@ -189,11 +192,12 @@ class OutfeedQueue:
             yield self._tree([leaf[index] for leaf in self._on_host(chunk)])
 
     def _next_element(self) -> tuple[_Chunk, int] | None:
+        patience = Patience(lambda: f"the next values of an OutfeedQueue ({self._user or 'no loop'} runs)")
         with self._condition:
             elsewhere = threading.get_ident() != self._loop_thread
             while elsewhere and not self._chunks and not self._closed and (self._user is not None or not self._unread_loops):
                 with _jax.profiler.TraceAnnotation(hints.OUTFEED_WAIT):
-                    self._condition.wait()
+                    ctrl_c.wait(self._condition, None, patience)
                 elsewhere = threading.get_ident() != self._loop_thread
             if not self._chunks:
                 self._unread_loops = 0
@@ -279,13 +283,14 @@ class OutfeedQueue:
 
     @whole
     def make_room(self, steps: int, check: Callable[[], None] | None = None) -> None:
-        """Before a chunk of `steps` steps: waits, or raises QueueError, if its values would find no place.
+        """Before a chunk of `steps` steps: waits, or raises QueueError, if its values would find no place, or no thread can make one.
 
         Args: check: called again and again while it waits. What it raises ends the wait.
         """
         depth = self.buffer_depth
         if depth is None or self.mode == "last" or self.when_full == "drop":
             return
+        patience = Patience(lambda: f"room in an OutfeedQueue: it holds {self._count:,} steps, and another thread has to read them")
         with self._condition:
             while self._count + steps > depth:
                 if self._closed:
@@ -295,8 +300,14 @@ class OutfeedQueue:
                         f"the OutfeedQueue is full: it holds the values of {self._count:,} steps, the next chunk has {steps:,}, and "
                         f"buffer_depth is {depth:,}; read it more often, or choose when_full='block' or 'drop', or a greater buffer_depth"
                     )
+                if is_alone():
+                    raise QueueError(
+                        f"the OutfeedQueue is full, and the program has no other thread that could read it: it holds the values of "
+                        f"{self._count:,} steps, the next chunk has {steps:,}, and buffer_depth is {depth:,}; read it in another thread, "
+                        "or choose when_full='drop', or a greater buffer_depth"
+                    )
                 with _jax.profiler.TraceAnnotation(hints.OUTFEED_ROOM):
-                    wait(self._condition, check)
+                    ctrl_c.wait(self._condition, check, patience)
 
     def require_alike(self, kinds: Callable[[], Any]) -> None:
         """Before a loop's first chunk. Raises: QueueError if what waits to be read is not like that chunk's stacked values will be.

@@ -1,0 +1,44 @@
+"""A thread that waits for another one says so on stderr after ten seconds, once."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, final
+
+SAY_WALL_S: Final = 10.0
+OURS: Final = "tilestep-"  # how names of the project's own threads begin
+
+
+@final
+class Patience:
+    """One wait, from when it is made.
+
+    Args:
+        what: gives the words behind "has waited 10 s for".
+        clock: wall seconds.
+    """
+
+    def __init__(self, what: Callable[[], str], clock: Callable[[], float] = time.monotonic) -> None:
+        self._what, self._clock = what, clock
+        self._began = clock()
+        self._has_said = False
+
+    @property
+    def left_wall_s(self) -> float | None:
+        """Seconds until it has something to say; None: it has said it."""
+        return None if self._has_said else max(0.0, self._began + SAY_WALL_S - self._clock())
+
+    def look(self) -> None:
+        """Says what is waited for, if it is time."""
+        if self.left_wall_s == 0:
+            self._has_said = True
+            name, waited = threading.current_thread().name, self._clock() - self._began
+            print(f"tilestep: thread {name} has waited {waited:.0f} s for {self._what()}", file=sys.stderr, flush=True)
+
+
+def is_alone() -> bool:
+    """Whether no thread of the program but this one is alive: nothing that this one waits for will be done."""
+    return all(thread is threading.current_thread() or thread.name.startswith(OURS) for thread in threading.enumerate())
