@@ -36,6 +36,8 @@ assert jnp.in1d(x, jnp.array([1, 4])).tolist() == [False, True, False, True] and
 aval = jax.ShapedArray((2, 3), jnp.float32)
 assert (aval.shape, aval.dtype) == ((2, 3), jnp.float32)
 x = jax.device_put(jnp.ones(3), jax.devices("ipu")[1])
+assert [part.tolist() for part in x.device_buffers] == [[1, 1, 1]] and x.device_buffers[0].device is x.device
+assert jax.core.Primitive("p").name == "p"
 assert x.device() is x.device and x.device().id == 1 and jnp.ones(2).device().platform == "cpu"
 """
 FLAGS_ARE_OPTIONS = """

@@ -217,7 +217,8 @@ def _tell(
             without_page = write_report(recording.profile, directory, recording=recording.tables, lines=not options.no_source)
             if without_page:
                 tell(_COMMAND, without_page)
-            elif recording.tables is not None:
+                return 1
+            if recording.tables is not None:
                 tell(_COMMAND, f"{plain(report_path / PAGE_FILE)} shows this run in a browser")
     except OSError as error:
         tell(_COMMAND, f"the profile could not be written: {plain(error.filename)}: {error.strerror}")

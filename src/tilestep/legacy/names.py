@@ -11,6 +11,7 @@ import jax.interpreters.xla
 import jax.numpy as jnp
 from jax.core import ShapedArray
 from jax.example_libraries import optimizers, stax
+from jax.extend.core import Primitive
 
 _jnp: Any = jnp
 _tree: Any = jax.tree_util
@@ -26,6 +27,11 @@ def _msort(a: Any) -> Any:
     return _jnp.sort(a, axis=0)
 
 
+def _device_buffers(self: Any) -> list[Any]:
+    """The array's part on each of this process's devices, in the order of the devices."""
+    return [shard.data for shard in self.addressable_shards]
+
+
 NAMES: dict[Any, dict[str, Any]] = {
     jax: {
         "ShapedArray": ShapedArray,
@@ -33,6 +39,7 @@ NAMES: dict[Any, dict[str, Any]] = {
         **{name: getattr(_tree, name) for name in ("tree_transpose", "tree_unflatten")},
         "tree_multimap": _tree.tree_map,
     },
+    jax.core: {"Primitive": Primitive},
     jax.tree_util: {"tree_multimap": _tree.tree_map},
     jnp: {
         "DeviceArray": jax.Array,
@@ -57,5 +64,8 @@ def install() -> None:
         for name, value in names.items():
             if not hasattr(owner, name):
                 setattr(owner, name, value)
+    arrays: list[Any] = jax.Array.__subclasses__()
+    for array in arrays:  # which has the name, but only to say that it is gone
+        array.device_buffers = property(_device_buffers)
     for module in (optimizers, stax):
         sys.modules.setdefault(f"jax.experimental.{module.__name__.rpartition('.')[2]}", module)

@@ -361,6 +361,13 @@ def test_a_run_whose_page_cannot_be_written_keeps_its_recording_and_its_exit_sta
     assert read_recording(tmp_path / "run.tilestep").manifest["kind"] == "run"
 
 
+def test_a_run_that_ends_well_but_whose_page_cannot_be_written_exits_with_1(tmp_path: Path, tilestep_run: TilestepRun) -> None:
+    (tmp_path / "report.html").mkdir()
+    done = tilestep_run("--report", str(tmp_path), "-c", "print(1)")
+    assert (done.returncode, done.stdout) == (1, "1\n")
+    assert "report.html is not written: Is a directory" in done.stderr
+
+
 def test_a_report_is_written_though_the_script_removes_its_directory(tmp_path: Path, tilestep_run: TilestepRun) -> None:
     done = tilestep_run("--report", str(tmp_path / "out"), "-c", f"import shutil; shutil.rmtree({str(tmp_path / 'out')!r})")
     assert done.returncode == 0, done.stderr
