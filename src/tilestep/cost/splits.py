@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isqrt
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +17,13 @@ Ints = NDArray[np.int64]  # Python's integers (dtype object) where 64 bits might
 _SMALL = 1 << 52  # operations: cycles and bytes that grow with so many have 63 bits, with the largest factors that a cost has
 
 
-def integers(operations: int, left: int = 0, right: int = 0) -> type:
+def integers(operations: int, left: int = 0, right: int = 0) -> type[np.int64]:
     """The dtype of numbers about work of that size: 64 bits, or Python's integers where those might not do.
 
     Args: left, right: elements of two operands, each of which is gone over in serial passes of its own.
     """
-    return object if max(operations, isqrt(left * right) << 14) >= _SMALL else np.int64
+    is_large = max(operations, isqrt(left * right) << 14) >= _SMALL
+    return cast("type[np.int64]", object) if is_large else np.int64  # arrays of objects are typed as if they were of 64 bits
 
 
 @lru_cache(maxsize=4096)
@@ -68,7 +70,7 @@ def cuts(
     tried: Mapping[int, Sequence[int]] | None = None,
     even: int | None = None,
     greedy: int | None = None,
-    dtype: type = np.int64,
+    dtype: type[np.int64] = np.int64,
 ) -> Cuts:
     """All useful ways to cut dimensions of these sizes over at most `limit` tiles.
 
@@ -114,7 +116,7 @@ def _fitting(splits: tuple[int, ...], limit: int) -> Ints:
 
 
 def _table(
-    sizes: Sequence[int], values: Sequence[tuple[int, ...]], steps: Sequence[tuple[int, Ints, Ints]], tiles: Ints, dtype: type
+    sizes: Sequence[int], values: Sequence[tuple[int, ...]], steps: Sequence[tuple[int, Ints, Ints]], tiles: Ints, dtype: type[np.int64]
 ) -> Cuts:
     """The splits and parts of each dimension, for the candidates of the last step, by following the steps backwards."""
     splits = [np.ones(len(tiles), dtype=np.int64) for _ in sizes]

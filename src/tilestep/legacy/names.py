@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import jax
+import jax.core
 import jax.experimental
 import jax.interpreters.xla
 import jax.numpy as jnp
