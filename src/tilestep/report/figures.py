@@ -73,7 +73,7 @@ class StreamedArgument:
 class ProgramProfile:
     """One compiled program. Two programs of one name are two records with different keys.
 
-    It has 33 fields, because it is one flat row of the JSON profile: its readers find each figure under one name
+    It has 34 fields, because it is one flat row of the JSON profile: its readers find each figure under one name
     (docs/reference/profile.md).
 
     Attributes:
@@ -82,6 +82,7 @@ class ProgramProfile:
         origin: who made it.
         group: the program group that it is a member of; '' if of none.
         num_ipus: IPUs that run it together.
+        ipu: the first that ran it; 0 if only results were read.
         runs: how often it ran.
         loads: runs before which another program was loaded; members of a group bring their code without a load.
         host_bytes_in: arguments of one run in steady state, all its IPUs together; without restored values.
@@ -118,6 +119,7 @@ class ProgramProfile:
     origin: Origin
     group: str
     num_ipus: int
+    ipu: int
     runs: int
     loads: int
     host_bytes_in: int
@@ -229,6 +231,23 @@ class Loading:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Need:
+    """What a program, or a group of programs, needs of a memory."""
+
+    what: str  # 'jit_step', 'program group 'pipeline''
+    where: str  # 'tile 17 of IPU 0'
+    needed_bytes: int
+    available_bytes: int
+    of_tile: bool = True  # of all memory of a tile
+    ran: bool = True  # else it was refused for it
+
+    @property
+    def over_bytes(self) -> int:
+        """How many it needs above what there is; negative if it fits."""
+        return self.needed_bytes - self.available_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
 class Interval:
     """Within which the time of real IPUs and what their fullest tile needs lie eight times of ten.
 
@@ -267,7 +286,7 @@ class Interval:
 class Figures:
     """The fields and sums of a `Profile`, whose docstring explains the fields (report/profile.py).
 
-    It has 20 fields, because it is the document that `Profile.to_json` writes, and the evidence for its findings.
+    It has 21 fields, because it is the document that `Profile.to_json` writes, and the evidence for its findings.
     """
 
     machine: MachineProfile
@@ -287,6 +306,7 @@ class Figures:
     dispatch_cycles: int
     timeline: Sequence[Event]
     assumptions: tuple[str, ...]
+    refused: tuple[Need, ...] = ()
     interval: Interval | None = None
     history: History | None = field(default=None, repr=False, compare=False)
     sources: Mapping[int, Source] = field(default_factory=dict[int, Source], repr=False, compare=False)

@@ -20,6 +20,7 @@ from tilestep.report.figures import (
     GroupProfile,
     Loading,
     MachineProfile,
+    Need,
     Origin,
     ProgramCycles,
     ProgramProfile,
@@ -51,6 +52,7 @@ def profile_between(
     history: History | None = None,
     sources: Mapping[int, Source] | None = None,
     notes: Sequence[str] = (),
+    refused: Sequence[Need] = (),
 ) -> Profile:
     """What happened in `system` between two marks.
 
@@ -62,6 +64,7 @@ def profile_between(
         history: from `start` to `end`, so that the gains of findings can be worked out; None: it was not kept.
         sources: what programs were planned from, by key.
         notes: sentences about the settings, for the profile's assumptions.
+        refused: what programs needed that did not fit, so that they never ran.
 
     Raises:
         ValueError: if `end` was not made after `start`.
@@ -115,6 +118,7 @@ def profile_between(
         dispatch_cycles=dispatch_cycles,
         timeline=trace.events,
         assumptions=(*_assumptions(spec, ran, trace.dropped), *notes),
+        refused=tuple(refused),
         interval=interval_of(programs, seconds_from_cycles(cycles, spec.ipu.clock_hz), spec, waited_cycles=waited),
         history=history,
         sources={} if sources is None else sources,
@@ -132,6 +136,7 @@ def _program(
         origin=origin,
         group=group,
         num_ipus=program.num_ipus,
+        ipu=min(totals.cycles, default=0),
         runs=totals.runs,
         loads=totals.loads,
         host_bytes_in=_usual(totals.sizes.runs_by_bytes_in, first[0]),

@@ -10,6 +10,7 @@ from tilestep.report.advice import Finding
 from tilestep.report.figures import Figures
 from tilestep.report.lane_names import KIND_TEXTS
 from tilestep.report.quantities import bytes_text, share_text, time_text
+from tilestep.report.verdict import verdict
 from tilestep.units import seconds_from_cycles
 
 _MOST_FINDINGS: Final = 8
@@ -28,10 +29,12 @@ def html_of(figures: Figures, findings: Sequence[Finding]) -> str:
         figures: of the profile.
         findings: about it, the most valuable first.
     """
-    if not figures.programs:
+    found = verdict(figures)
+    if found is None:
         return f"<div><p>tilestep: nothing ran on {_text(figures.machine.name)}: no program ran on an IPU.</p></div>"
     ipus = f"{figures.machine.num_ipus} IPU{'' if figures.machine.num_ipus == 1 else 's'}"
-    head = f"<p><strong>tilestep: {time_text(figures.emulated_s)}</strong> emulated on {_text(figures.machine.name)} ({ipus})</p>"
+    head = f"<p><strong>tilestep: {_text(found.text)}</strong></p>"
+    head += f"<p><strong>{time_text(figures.emulated_s)}</strong> emulated on {_text(figures.machine.name)} ({ipus})</p>"
     parts = [head, *_findings(findings), *_bars(figures), *_programs(figures), *_steps(figures)]
     return f"<div>{''.join(parts)}</div>"
 

@@ -13,6 +13,7 @@ from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.proposal import Rule
 from tilestep.report.advice.rules import RULES
 from tilestep.report.figures import SCHEMA_VERSION, Figures
+from tilestep.report.verdict import Verdict, verdict
 
 
 @final
@@ -38,6 +39,7 @@ class Profile(Figures):
         dispatch_cycles: of the host, for these dispatches.
         timeline: the events that were kept.
         assumptions: sentences.
+        refused: what programs needed that did not fit, so that they never ran.
         interval: how sure the time and the fullest tile are; None: nothing ran, or nobody wants to know.
         history: what the host program did, so that the gains of findings can be worked out; None: it was not kept.
         sources: what the programs were planned from, by key.
@@ -46,6 +48,11 @@ class Profile(Figures):
     """
 
     rules: tuple[Rule, ...] = field(default=RULES, repr=False, compare=False)
+
+    @cached_property
+    def verdict(self) -> Verdict | None:
+        """Whether all that ran, or was to run, fits; None if there is nothing."""
+        return verdict(self)
 
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
@@ -100,6 +107,7 @@ class Profile(Figures):
             "schema": "tilestep-profile",
             "version": SCHEMA_VERSION,
             "machine": asdict(self.machine),
+            "verdict": None if self.verdict is None else self.verdict.as_document(),
             "emulated_s": self.emulated_s,
             "interval": self.interval and {**asdict(self.interval), "verdict": self.interval.verdict, "text": self.interval.text},
             "emulated_cycles": self.emulated_cycles,

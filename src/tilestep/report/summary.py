@@ -18,6 +18,7 @@ from tilestep.report.advice.phrases import left_texts
 from tilestep.report.figures import BatchProfile, Figures, ProgramProfile, StepProfile
 from tilestep.report.lane_names import KIND_TEXTS
 from tilestep.report.quantities import bytes_text, count_text, names_text, share_text, time_text
+from tilestep.report.verdict import verdict
 from tilestep.units import seconds_from_cycles
 
 MOST_PROGRAMS: Final = 12
@@ -91,14 +92,15 @@ def _parts(figures: Figures, advice: Sequence[Finding], steady: Steady | None, t
     machine = figures.machine
     ipus = f"{machine.num_ipus} IPU" + ("" if machine.num_ipus == 1 else "s")
     head = f"emulated on {machine.name} ({ipus} of {machine.num_tiles:,} tiles, {machine.clock_hz / 1e9:.3g} GHz)"
+    found = verdict(figures)
+    parts: list[RenderableType] = [] if found is None else [_text(f"tilestep: {found.text}", style="bold")]
     if not figures.programs:
-        why = "what was to run did not fit" if any(finding.urgent for finding in advice) else "no program ran on an IPU"
-        return [_text(f"tilestep: nothing ran {head.removeprefix('emulated ')}: {why}."), *_advice(advice, together)]
+        nothing = f"othing ran {head.removeprefix('emulated ')}"
+        told = f"tilestep: n{nothing}: no program ran on an IPU." if found is None else f"N{nothing}."
+        return [*parts, _text(told), *_advice(advice, together)]
     runs = sum(program.runs for program in figures.programs)
-    title = Text.assemble(
-        ("tilestep: ", "bold"), (time_text(figures.emulated_s), "bold"), f" {sentences(head)}, {count_text(runs, 'program run')}"
-    )
-    parts: list[RenderableType] = [title]
+    title = Text.assemble((time_text(figures.emulated_s), "bold"), f" {sentences(head)}, {count_text(runs, 'program run')}")
+    parts.append(title)
     if figures.interval is not None:
         parts.append(_text(f"80 % sure: {figures.interval.text}"))
     if steady is not None:

@@ -11,11 +11,12 @@ from typing import Final, final
 import jax
 
 from tilestep.engine_options import BLOCKS_FILTER, PROGRAMS_FILTER, EngineOptions
-from tilestep.errors import RecordingError
+from tilestep.errors import RecordingError, TileMemoryError
 from tilestep.pjrt.jax_private import compat
 from tilestep.pjrt.running.jax_programs import is_jax_program
 from tilestep.pjrt.running.player import Begin, Player
 from tilestep.pjrt.running.program_source import ProgramSource
+from tilestep.pjrt.running.recorded_programs import Refused
 from tilestep.plan.liveness import Liveness
 from tilestep.plan.steps import Program, leaves
 from tilestep.program.frames import without_frames
@@ -26,7 +27,7 @@ from tilestep.record.source_lines import source_files
 from tilestep.record.sources import Source
 from tilestep.regex import Regex
 from tilestep.report import Profile, profile_between
-from tilestep.report.figures import ProgramProfile
+from tilestep.report.figures import Need, ProgramProfile
 from tilestep.report.reader.blocks import BLOCK_PROGRAMS, BLOCKS, scopes_of
 from tilestep.sim import Mark, System
 
@@ -211,7 +212,7 @@ def measurement_of(
     end: Mark,
     engine: EngineOptions,
     sources: Mapping[int, ProgramSource],
-    refused: Mapping[int, ProgramSource] = MappingProxyType({}),
+    refused: Mapping[int, Refused] = MappingProxyType({}),
 ) -> Measurement:
     """The measurement between two moments of a system. Args: refused: programs that did not fit, so that they never ran."""
     history = None if begin.history is None else history_since(system, begin.history)
@@ -223,11 +224,22 @@ def measurement_of(
         history=history,
         sources={key: Source(text=partial(compat.hlo_text, source.hlo), options=source.options) for key, source in sources.items()},
         notes=engine.notes,
+        refused=[_need(each) for each in refused.values()],
     )
     return Measurement(
         profile=profile,
         span=Span(system=system, begin=begin.mark, end=end, history=history),
         sources=sources,
         engine=engine,
-        refused=refused,
+        refused={key: each.source for key, each in refused.items()},
     )
+
+
+def _need(refused: Refused) -> Need:
+    """What a program needs that was refused for it."""
+    source, ipu, error = refused
+    if isinstance(error, TileMemoryError):
+        where = f"each tile of IPU {ipu} for code" if error.of_code else f"tile {error.tile:,} of IPU {ipu}"
+    else:
+        where = f"IPU-Machine {error.ipu_machine} for pinned_host"
+    return Need(what=source.name, where=where, needed_bytes=error.needed_bytes, available_bytes=error.available_bytes, ran=False)

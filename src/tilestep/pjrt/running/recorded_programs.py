@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
+from tilestep.errors import StreamingMemoryError, TileMemoryError
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.sim import System
 
 _MOST_REFUSED: Final = 20
+
+
+class Refused(NamedTuple):
+    """A program that does not fit, so that it never runs."""
+
+    source: ProgramSource
+    ipu: int  # the first of those that were to run it
+    error: TileMemoryError | StreamingMemoryError
 
 
 @final
@@ -20,13 +29,13 @@ class RecordedPrograms:
 
     Attributes:
         sources: of the programs that ran while a recording was under way, by key; else of all that were compiled.
-        refused: of programs that did not fit while one was under way, by key.
+        refused: programs that did not fit while one was under way, by key.
     """
 
     def __init__(self, system: System, *, retains: bool) -> None:
         self._system, self._retains = system, retains
         self.sources: dict[int, ProgramSource] = {}
-        self.refused: dict[int, ProgramSource] = {}
+        self.refused: dict[int, Refused] = {}
 
     def compiled(self, key: int, source: ProgramSource) -> None:
         """A program was compiled, or loaded."""
@@ -38,10 +47,10 @@ class RecordedPrograms:
         if self._system.log is not None:
             self.sources[key] = source
 
-    def does_not_fit(self, key: int, source: ProgramSource) -> None:
-        """A program was refused, so it never runs. A recording says so."""
+    def does_not_fit(self, key: int, refused: Refused) -> None:
+        """A program was refused. A recording says so."""
         if self._system.log is not None and len(self.refused) < _MOST_REFUSED:
-            self.refused[key] = source
+            self.refused[key] = refused
 
     def forget(self) -> None:
         """No recording is under way any more."""

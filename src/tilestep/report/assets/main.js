@@ -30,13 +30,14 @@ function shownSides(page) {
 /** @param {Page} page @returns {HTMLElement} */
 function head(page) {
   const names = page.sides.map((side) => {
-    const { machine, num_ipus, emulated_cycles, emulated } = side.head;
+    const { machine, num_ipus, emulated_cycles, emulated, verdict } = side.head;
     const where = machine ? `${machine} (${plural(num_ipus, "IPU")})` : "";
     return h(
       "p",
       { class: "recording" },
       page.sides.length > 1 ? h("strong", {}, `${side.name.toUpperCase()} `) : null,
       h("span", { class: "title" }, side.label),
+      verdict ? h("span", { class: "verdict" }, ` ${verdict}.`) : null,
       emulated ? [" ", valueOf(emulated_cycles, side.cycles, "head.total"), ` emulated on ${where}`] : where ? ` ${where}` : null,
     );
   });

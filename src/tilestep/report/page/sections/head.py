@@ -10,6 +10,7 @@ from typing import Final
 from tilestep.machine.assemble import describe
 from tilestep.report.overview import files_of, overview
 from tilestep.report.page.block import Block
+from tilestep.report.page.untrusted import text_in
 from tilestep.report.reader import Report
 
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
@@ -24,8 +25,8 @@ def head(report: Report) -> Block:
     """The block `head`: always there.
 
     Its JSON: tilestep (version), parts, emulated (whether something ran), machine ('' without one), num_ipus, clock_hz, tile_sram_bytes,
-    num_tiles, emulated_cycles, busiest_ipu, cycles_by_kind, popart (whether PopART calls its lines), fields (of the machine, with unit,
-    source and basis), programs (rows of `tilestep report show`, with row).
+    num_tiles, verdict (whether all of it fits, as a sentence; '' if unknown), emulated_cycles, busiest_ipu, cycles_by_kind, popart (whether
+    PopART calls its lines), fields (of the machine, with unit, source and basis), programs (rows of `tilestep report show`, with row).
     """
     found = overview(report)
     programs = report.compilation.programs if "compilation" in report.parts else ()
@@ -38,6 +39,7 @@ def head(report: Report) -> Block:
             "machine": found.machine,
             "num_ipus": found.num_ipus,
             "num_tiles": machine.ipu.num_tiles if machine else 0,
+            "verdict": text_in(report.profile.get("verdict"), "text"),
             "clock_hz": found.clock_hz,
             "tile_sram_bytes": found.tile_sram_bytes,
             "emulated_cycles": found.emulated_cycles,
