@@ -50,8 +50,9 @@ def test_findings_are_those_of_the_profile(open_page: OpenPage, request: pytest.
     assert [each["title"] for each in shown] == [each["edit"] or each["text"] for each in found]
     for each, finding in zip(shown, found, strict=True):
         assert finding["text"] in [each["title"], *each["said"]]
-        gains = [] if finding["how"] is None or finding["kind"] == "set-up" else [finding["gain_share"], finding["gain_cycles"]]
-        assert each["gains"] == gains
+        names = [*(("step_share", "step_cycles") if (finding["gain_step_share"] or 0) > 0 else ()), "share", "cycles"]
+        told = finding["how"] is not None and finding["kind"] != "set-up"
+        assert each["gains"] == [finding[f"gain_{name}"] for name in names if told]
 
 
 def test_the_steady_state_and_the_programs_are_those_of_the_recording(open_page: OpenPage, mnist_plain: Path) -> None:
@@ -59,8 +60,10 @@ def test_the_steady_state_and_the_programs_are_those_of_the_recording(open_page:
     page = open_page(mnist_plain, "findings")
     profile: Any = json_text(report.tables, "profile")
     steady = profile["steady"]
-    assert [each["value"] for each in values(page, ".steady")] == [steady["turn_cycles"], steady["turns"], steady["set_up_cycles"]]
-    assert "from one run to the next" in page.inner_text(".steady")
+    assert [each["value"] for each in values(page, ".steady")] == [
+        steady[name] for name in ("step_cycles", "set_up_cycles", "samples", "steps")
+    ]
+    assert page.inner_text(".steady").endswith(". A step is a run of jit_update (128 items); 22 ran.")
     [row] = overview(report).programs
     assert rows(page, "programs") == [[row.name, row.runs, row.loads, row.cycles, row.cycles_by_kind["load"], row.peak_tile_bytes]]
     kinds = {each["value"] for each in values(page, ".bar-table") if each["unit"] == "cycles"}
@@ -222,7 +225,7 @@ def test_how_a_gain_is_known_stands_beside_it(open_page: OpenPage) -> None:
     gains = [Gain(cycles=10, share=0.1, seconds=1e-5, how=how, basis="of the last runs") for how in hows]
     page = open_page(said(*(Finding(kind="idle", text="t", edit=gain.how, gain=gain) for gain in gains)), "findings")
     told = page.locator(".gain").all_inner_texts()
-    assert [each.startswith("about") for each in told] == [False, False, True]
+    assert [each.startswith("saves about") for each in told] == [False, False, True]
     assert ["within 2 %" in each for each in told] == [False, True, False]
     assert all("of the last runs" in each for each in told)
     tips = [each["tip"] for each in values(page, ".gain") if each["unit"] == "share"]
@@ -271,7 +274,7 @@ def test_the_first_three_stand_out_with_what_all_save_together(open_page: OpenPa
     assert page.locator(".findings > li.card").count() == 3
     assert page.locator(".edit code").all_inner_texts() == [f"jax.jit(f{n})" for n in range(6)]
     told = page.inner_text(".together")
-    assert told.startswith("With 1 to 3 all done: about \N{MINUS SIGN}25 % of the time")
+    assert told.startswith("With 1 to 3 all done: saves about 25 % of the time")
     assert (
         "Not in it: 4, which saves nothing beside them. Not in it: 5, which cannot be played with them. Not in it: 6, another edit" in told
     )
@@ -291,7 +294,7 @@ def test_other_edits_for_the_same_come_below_with_what_each_saves(open_page: Ope
         said(Finding(kind="streaming", text="t", edit="loop", gain=Gain(share=0.1, cycles=10, how="about"), others=others)), "findings"
     )
     assert page.locator(".ways li").all_inner_texts() == [
-        "or send x as float16: about \N{MINUS SIGN}5.0 % of the time, 5.00 µs (with half of the bytes)"
+        "or send x as float16: saves about 5.0 % of the time, 5.00 µs (with half of the bytes)"
     ]
 
 

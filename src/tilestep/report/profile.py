@@ -117,7 +117,7 @@ class Profile(Figures):
             "io_tiles_cycles": self.io_tiles_cycles,
             "dispatches": self.dispatches,
             "dispatch_cycles": self.dispatch_cycles,
-            "steady": None if self.steady is None else asdict(self.steady),
+            "steady": None if self.steady is None else self.steady.as_document(self.machine.clock_hz),
             "findings": [finding.as_document() for finding in self.findings],
             "together": None if self.together is None else self.together.as_document(),
             "programs": [asdict(program) for program in self.programs],

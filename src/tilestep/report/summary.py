@@ -104,8 +104,7 @@ def _parts(figures: Figures, advice: Sequence[Finding], steady: Steady | None, t
     if figures.interval is not None:
         parts.append(_text(f"80 % sure: {figures.interval.text}"))
     if steady is not None:
-        each, apart = _time(figures, steady.turn_cycles), _time(figures, steady.set_up_cycles)
-        parts.append(_text(f"Once warm, a run of {steady.label} takes {each}; set-up apart from {steady.turns:,} of them took {apart}."))
+        parts.append(_text(steady.text(machine.clock_hz)))
     parts += _advice(advice, together) or [Text()]
     parts += _section(f"{_KINDS.title} of IPU {figures.busiest_ipu}, the busiest", _kinds_table(figures))
     parts += _section(_PROGRAMS.title, _programs_table(figures))

@@ -83,7 +83,7 @@ def test_the_best_way_is_the_headline() -> None:
     assert finding.gain is not None
     assert finding.gain.tile_bytes > 0
     assert finding.headline.startswith(finding.edit)
-    assert f"-{finding.gain.tile_bytes / 1024:,.0f} KiB a tile" in finding.headline
+    assert f"frees about {finding.gain.tile_bytes / 1024:,.0f} KiB a tile" in finding.headline
 
 
 def test_what_frees_memory_names_its_price_in_time() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.sim.toy import LOADED, MACHINE, Host, program, superstep
 from tilestep.options import PlanOptions
-from tilestep.plan.steps import Frame, HostCall, Program, Series
+from tilestep.plan.steps import Frame, HostCall, Loop, Program, Series
 from tilestep.record.edits.fewer import in_fewer_calls
 from tilestep.record.edits.script import Script
 from tilestep.record.history import begin_history, history_since
@@ -67,7 +67,7 @@ def test_without_a_history_there_are_no_gains_and_nothing_breaks() -> None:
 
 def test_findings_come_by_gain_and_small_ones_only_if_asked_for() -> None:
     profile = trained(STEP, 20)
-    shares = [finding.gain.share for finding in profile.findings if finding.gain and finding.kind not in ("limit", "set-up")]
+    shares = [finding.gain.weight for finding in profile.findings if finding.gain and finding.kind not in ("limit", "set-up")]
     assert shares == sorted(shares, reverse=True)
     assert min(shares) >= 0.01
     assert len(profile.summary(all=True)) >= len(profile.summary())
@@ -78,7 +78,7 @@ def test_findings_come_by_gain_and_small_ones_only_if_asked_for() -> None:
 
 def test_a_long_history_is_played_in_part_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = trained(STEP, 200).findings[0].gain
-    monkeypatch.setattr(evidence_module, "MOST_PLAYED", 6000)
+    monkeypatch.setattr(evidence_module, "MOST_PLAYED", 18_000)
     last = trained(STEP, 200).findings[0].gain
     monkeypatch.setattr(evidence_module, "MOST_READ", 6000)
     some = trained(STEP, 200).findings[0].gain
@@ -98,11 +98,105 @@ def test_the_steady_state_is_apart_from_set_up() -> None:
     profile = trained(DONATING, 20)
     steady = profile.steady
     assert steady is not None
-    assert (steady.label, steady.turns) == ("jit_step", 20)
-    assert steady.turn_cycles == 30 + 5 + 80 + 4 + 5  # a batch comes, the supersteps, a loss leaves
-    assert steady.set_up_cycles == profile.emulated_cycles - 20 * steady.turn_cycles
-    assert "Once warm, a run of jit_step takes 124 µs; set-up apart from 20 of them took " in profile.summary()
+    assert (steady.label, steady.unit, steady.steps) == ("jit_step", "run", 20)
+    assert steady.step_cycles == 30 + 5 + 80 + 4 + 5  # a batch comes, the supersteps, a loss leaves
+    assert steady.set_up_cycles == profile.emulated_cycles - 20 * steady.step_cycles
+    assert "\nA step takes 124 µs once warm, set-up " in profile.summary()
+    assert ". A step is a run of jit_step; 20 ran.\n" in profile.summary(width=200)
     assert trained(DONATING, 3).steady is None
+
+
+@pytest.mark.parametrize("steps", [6, 60])
+def test_a_gain_is_of_a_warm_step_however_few_steps_ran(steps: int) -> None:
+    """As a run with the edit takes them."""
+    before, after = trained(STEP, steps), trained(DONATING, steps)
+    [gain] = [finding.gain for finding in before.findings if finding.kind == "donation"]
+    assert gain is not None
+    assert before.steady is not None
+    assert after.steady is not None
+    assert gain.step_cycles == before.steady.step_cycles - after.steady.step_cycles
+    assert gain.step_share == gain.step_cycles / before.steady.step_cycles
+    assert gain.cycles == before.emulated_cycles - after.emulated_cycles
+
+
+def test_what_a_warm_step_saves_comes_before_what_set_up_saves() -> None:
+    host = Host()
+    begin = begin_history(host.system)
+    init, step = program(superstep(50_000), name="jit_init"), program(superstep(5000), name="jit_step")
+    host.run(init)
+    for _ in range(20):
+        host.run(step)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    evidence = evidence_of(profile)
+    assert evidence is not None
+    assert profile.steady is not None
+
+    def quicker(key: int, cycles: int) -> Proposal:
+        shorter = replace(evidence.programs[key], body=Series(nodes=(superstep(cycles),)))
+        way = Way(edit=f"{key}", change=lambda script: script.with_programs({key: shorter}), how="replayed")
+        return Proposal(finding=Finding(kind="calls", text=""), ways=(way,))
+
+    proposals = [quicker(host.key(init), 10_000), quicker(host.key(step), 4000)]
+    first, second = ranked(proposals, evidence, starts=profile.steady.starts).findings
+    assert [first.edit, second.edit] == [str(host.key(step)), str(host.key(init))]
+    assert first.gain is not None
+    assert second.gain is not None
+    assert (first.gain.step_cycles, first.gain.cycles) == (1000, 20_000)
+    assert (second.gain.step_cycles, second.gain.cycles) == (0, 40_000)
+    assert [found.edit for found in ranked(proposals, evidence).findings] == [second.edit, first.edit]
+
+
+def looped(*, chunks: int, calls: int) -> Profile:
+    """Calls of a loop of this package: chunks of 8 steps, and a rest of 2."""
+    chunk, rest = (
+        program(
+            Loop(name="while", scope="", body=Series(nodes=(superstep(10 * 10),)), trips=trips), name="jit_repeat_step", takes=(800, 80)
+        )
+        for trips in (8, 2)
+    )
+    host = Host()
+    begin = begin_history(host.system)
+    for call in range(calls):
+        for place in range(chunks):
+            host.run(rest if place == chunks - 1 else chunk, host.put(800), host.put(80), group=("step 1 8+2", call))
+    return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+
+
+def test_a_step_of_a_loop_is_one_of_its_many() -> None:
+    profile = looped(chunks=7, calls=1)
+    steady = profile.steady
+    assert steady is not None
+    assert (steady.label, steady.unit, steady.steps) == ("the loop over step", "step", 6 * 8 + 2)
+    chunk = 8 * 100 + 880 + 5 + 5  # its steps, its elements, the latency of each transfer
+    assert steady.step_cycles == pytest.approx(chunk / 8, abs=3)
+
+
+def test_steps_of_one_call_have_a_mean_without_its_load() -> None:
+    profile = looped(chunks=2, calls=1)
+    steady = profile.steady
+    assert steady is not None
+    assert steady.steps == 10
+    cycles = [of.cycles for of in profile.programs]
+    assert steady.step_cycles == round(sum(of.total - of.load for of in cycles) / 10)
+    assert steady.starts == {}
+
+
+def test_items_a_second_are_told_where_all_that_is_new_at_each_run_has_one_first_size() -> None:
+    def summary(*shapes: str) -> str:
+        called = program(superstep(100), name="jit_step", takes=(20, 10))
+        called = replace(called, arguments=tuple(replace(a, shape=shape) for a, shape in zip(called.arguments, shapes, strict=True)))
+        host = Host()
+        begin = begin_history(host.system)
+        for _ in range(10):
+            host.run(called, host.put(20), host.put(10))
+        profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+        assert profile.steady is not None
+        assert profile.steady.samples in (None, 5)
+        assert profile.steady.step_cycles == 20 + 10 + 5 + 100  # bytes of both, the latency, the superstep
+        return profile.summary(width=200)
+
+    assert ": 37,037 items a second. A step is a run of jit_step (5 items); 10 ran." in summary("f32[5,1]", "s16[5]")
+    assert "items" not in summary("f32[5,1]", "s32[2]")
 
 
 def test_a_program_that_each_run_loads_anew_has_no_steady_state() -> None:
@@ -115,7 +209,7 @@ def test_a_program_that_each_run_loads_anew_has_no_steady_state() -> None:
     profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
     assert profile.programs[0].loads == 20
     assert profile.steady is None
-    assert "Once warm" not in profile.summary()
+    assert "once warm" not in profile.summary()
     assert all(finding.kind != "set-up" for finding in profile.findings)
 
 
@@ -154,7 +248,7 @@ def test_set_up_that_edits_spare_is_told_with_what_they_leave(by_turns: bool) ->
         [loads] = [finding for finding in profile.findings if finding.part == "first"]
         assert loads.gain is not None
         assert profile.steady is not None
-        left = profile.emulated_cycles - loads.gain.cycles - 12 * profile.steady.turn_cycles
+        left = profile.emulated_cycles - loads.gain.cycles - 12 * profile.steady.step_cycles
         assert 0 < left < profile.steady.set_up_cycles
         assert finding.text.endswith(f" With the edits above, set-up takes about {time_text(left * 1e-6)}.")
 
@@ -333,19 +427,33 @@ def test_findings_in_json_are_objects() -> None:
     document = json.loads(trained(STEP, 20).to_json())
     found = document["findings"][0]
     assert found["kind"] == "donation"
-    assert found["headline"].startswith("donate a0: -")
+    assert found["headline"].startswith("donate a0: saves 99 % of a warm step, ")
     assert found["gain_share"] == found["gain_cycles"] / document["emulated_cycles"]
     assert (found["line"], found["how"], found["gain_tile_bytes"]) == (None, "within 2 %", None)
-    assert document["steady"]["turns"] == 20
+    assert found["gain_step_share"] == pytest.approx(found["gain_step_cycles"] / document["steady"]["step_cycles"])
+    assert document["steady"]["steps"] == 20
 
 
 @pytest.mark.parametrize(
     ("gain", "text"),
     [
-        (Gain(cycles=67, share=0.67, seconds=46.2e-3, how="replayed"), "-67 %, 46.2 ms"),
-        (Gain(cycles=67, share=0.67, seconds=46.2e-3, how="within 2 %"), "-67 %, 46.2 ms (within 2 %)"),
-        (Gain(cycles=12, share=0.123, seconds=1, how="about", basis="as one program"), "about -12 %, 1.00 s (as one program)"),
-        (Gain(tile_bytes=12288, how="about", basis="of its fullest tile"), "about -12.0 KiB a tile (of its fullest tile)"),
+        (Gain(cycles=67, share=0.67, seconds=46.2e-3, how="replayed"), "saves 67 %, 46.2 ms"),
+        (Gain(cycles=67, share=0.67, seconds=46.2e-3, how="within 2 %"), "saves 67 %, 46.2 ms (within 2 %)"),
+        (Gain(cycles=12, share=0.123, seconds=1, how="about", basis="as one program"), "saves about 12 %, 1.00 s (as one program)"),
+        (
+            Gain(cycles=22, share=0.22, seconds=0.03, step_cycles=3, step_share=0.66, step_seconds=2.95e-3, how="about"),
+            "saves about 66 % of a warm step, 2.95 ms; of all 22 %, 30.0 ms",
+        ),
+        (
+            Gain(cycles=22, share=0.22, seconds=0.03, step_cycles=0, step_share=0.0, how="replayed"),
+            "saves 22 %, 30.0 ms, once: a warm step stays as it is",
+        ),
+        (
+            Gain(cycles=22, share=0.22, seconds=0.03, step_cycles=-1, step_share=-0.1, how="replayed"),
+            "saves 22 %, 30.0 ms, once: a warm step takes 10 % longer",
+        ),
+        (Gain(step_cycles=3, step_share=0.1, step_seconds=1, how="replayed"), "saves 10 % of a warm step, 1.00 s; of all nothing yet"),
+        (Gain(tile_bytes=12288, how="about", basis="of its fullest tile"), "frees about 12.0 KiB a tile (of its fullest tile)"),
     ],
 )
 def test_a_gain_in_words(gain: Gain, text: str) -> None:
@@ -448,9 +556,15 @@ def test_findings_that_are_all_followed_save_what_is_told_of_them_together() -> 
     assert [finding.kind for finding in first] == ["donation", "results"]
     assert (together.numbers, together.left) == ((1, 2), ())
     assert together.gain.cycles == before.emulated_cycles - after.emulated_cycles
+    assert before.steady is not None
+    assert after.steady is not None
+    assert together.gain.step_cycles == before.steady.step_cycles - after.steady.step_cycles
     assert before.as_document()["together"] == {
         "gain_cycles": together.gain.cycles,
         "gain_share": together.gain.share,
+        "gain_step_cycles": together.gain.step_cycles,
+        "gain_step_share": together.gain.step_share,
+        "gain_tile_bytes": None,
         "how": "about",
         "basis": "",
         "numbers": [1, 2],
@@ -458,7 +572,7 @@ def test_findings_that_are_all_followed_save_what_is_told_of_them_together() -> 
         "why": [],
     }
     told = before.summary()
-    assert "All together (1, 2, played one after the other): about -" in told
+    assert "All together (1, 2, played one after the other): saves about " in told
     assert "Not in it" not in told
 
 

@@ -46,6 +46,7 @@ class Played:
         cycles: that it takes.
         basis: '' for the whole history, else words.
         times: as many runs as this part has, the profile has.
+        offset: calls before it.
     """
 
     history: History
@@ -53,6 +54,7 @@ class Played:
     cycles: int
     basis: str
     times: float = 1.0
+    offset: int = 0
 
     def saved(self, change: Change) -> int | None:
         """Cycles that the part takes less with a change; None if the host program cannot be written so."""
@@ -73,18 +75,50 @@ class Played:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Warm:
+    """Warm steps of a part that is played: what its calls up to their end take longer than those up to their begin.
+
+    So an edit may make other calls of them. Both are played with it.
+
+    Attributes:
+        played: the part.
+        first: its calls up to the first of these steps.
+        last: its calls up to the end of the last one.
+        steps: how many lie between.
+        all_steps: of the whole part.
+        step_cycles: of one of them.
+    """
+
+    played: Played
+    first: Script
+    last: Script
+    steps: float
+    all_steps: float
+    step_cycles: float
+
+    def after(self, change: Change) -> Warm | None:
+        """The steps with an edit; None if the host program cannot be written so."""
+        first, last = (self.played.after(change, script) for script in (self.first, self.last))
+        if first is None or last is None:
+            return None
+        return replace(self, first=first[0], last=last[0], step_cycles=(last[1] - first[1]) / self.steps)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Turns:
     """Some turns of a program, or of a group of programs, after the way to a warm system.
 
     Attributes:
         cycles: from the begin of the first to the end of the last.
         count: how many.
+        end: position in the calls behind the last.
         loads: key -> runs of that program between the two that had to load it.
         sums: key -> all sums of that program between the two; None if they were not asked for.
     """
 
     cycles: int
     count: int
+    end: int
     loads: Mapping[int, int]
     sums: Mapping[int, ProgramTotals] | None = None
 
@@ -183,7 +217,21 @@ class Evidence:
         else:
             basis = f"of runs {before + 1:,} to {before + runs:,} of {self.runs:,}"
         history = replace(self.history, snapshot=system.snapshot())
-        return _played(history, rest, replay(history, calls=rest).end_cycle, basis, max(self.runs, 1) / max(runs, 1))
+        played = _played(history, rest, replay(history, calls=rest).end_cycle, basis, max(self.runs, 1) / max(runs, 1))
+        return replace(played, offset=start)
+
+    def warm(self, played: Played, starts: Mapping[int, float]) -> Warm | None:
+        """The second half of the steps of a part; None if they are too few. Args: starts: of turns, to the steps of each."""
+        end = played.offset + len(played.script.calls)
+        known = [start for start in starts if played.offset <= start < end]
+        if len(known) < LEAST_TURNS:
+            return None
+        turns = known[len(known) // 2 :]
+        first, last = (replace(played.script, calls=played.script.calls[: at - played.offset]) for at in (turns[0], turns[-1]))
+        steps = sum(starts[start] for start in turns[:-1])
+        all_steps = sum(starts[start] for start in known)
+        found = Warm(played=played, first=first, last=last, steps=steps, all_steps=all_steps, step_cycles=0.0).after(lambda script: script)
+        return found if found is not None and found.step_cycles > 0 else None
 
     def ends_for(self, changes: int, *, most: int | None = None) -> tuple[tuple[Played, ...], str]:
         """The parts of the calls that may be played so often: all of them, or the first and the last runs; and which, in words.
@@ -301,10 +349,10 @@ class Evidence:
             first, end = self._at(middle, last, System.mark, self.machine, self.programs)
             programs = {key: totals.since(first.programs.get(key)) for key, totals in end.programs.items()}
             loads = {key: totals.loads for key, totals in programs.items()}
-            return Turns(cycles=end.cycle - first.cycle, count=count, loads=loads, sums=programs)
+            return Turns(cycles=end.cycle - first.cycle, count=count, end=last, loads=loads, sums=programs)
         (begin, before), (then, after) = self._at(middle, last, _loaded, self.machine, self.programs)
         loads = {key: times - before.get(key, 0) for key, times in after.items()}
-        return Turns(cycles=then - begin, count=count, loads=loads)
+        return Turns(cycles=then - begin, count=count, end=last, loads=loads)
 
     def without_loads(self, begin: int, end: int) -> int:
         """Cycles from one position in the calls to a later one, if loads took no time."""

@@ -17,7 +17,7 @@ STAGE: Final = "jit_stage"  # JAX's program that copies an array of the host
 STAGE_MAKERS: Final = "jnp.asarray and jnp.array of an array of the host"
 _MOST_LINES: Final = 20  # in a text; the JSON has all
 
-_LOOP: Final = re.compile(r"(.+) \d+ \d+\+\d+")  # the program group of a loop of this package: the body's name, and numbers
+_LOOP: Final = re.compile(r"(.+) \d+ (\d+)\+(\d+)")  # the program group of a loop of this package: the body's name, and numbers
 AS_ONE: Final = "played as one program"
 CPU_FREE: Final = "the CPU's own time not counted"
 
@@ -36,6 +36,17 @@ def group_text(name: str) -> str:
 def is_loop(group: str) -> bool:
     """Whether a program group is a loop of this package, so that nobody has given it its name."""
     return _LOOP.fullmatch(group) is not None
+
+
+def chunks_of(group: str) -> tuple[int, int]:
+    """(steps of a chunk, steps of the last chunk of a call if that is shorter, else 0) of a program group that is a loop.
+
+    Raises: ValueError for another group.
+    """
+    loop = _LOOP.fullmatch(group)
+    if loop is None:
+        raise ValueError(f"program group '{group}' is no loop of this package")
+    return int(loop[2]), int(loop[3])
 
 
 def numbers_text(numbers: Sequence[int]) -> str:

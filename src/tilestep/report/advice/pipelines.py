@@ -126,7 +126,16 @@ def bubbles(figures: Figures, evidence: Evidence | None, words: PipelineWords = 
         share = share_text(pipeline.microbatches * max(pipeline.busy), step)
         takes = time_text(evidence.seconds(step))
         text = f"A step of {pipeline.group} takes {takes}, and its longest stage works for {share} of that: {found.way_out}."
-        gain = Gain(cycles=saved, share=saved / figures.emulated_cycles, seconds=evidence.seconds(saved), how="about", basis=found.basis)
+        gain = Gain(
+            cycles=saved,
+            share=saved / figures.emulated_cycles,
+            seconds=evidence.seconds(saved),
+            step_cycles=round(step - found.step),
+            step_share=(step - found.step) / step,
+            step_seconds=evidence.seconds(step - found.step),
+            how="about",
+            basis=found.basis,
+        )
         if found.once and gain.share < LEAST_SHARE:
             least = ceil(found.once / (step - found.step))
             text += (

@@ -22,7 +22,7 @@ from tilestep.report.advice.reads import reads
 from tilestep.report.advice.repeated import repeated
 from tilestep.report.advice.results import results
 from tilestep.report.advice.save import save
-from tilestep.report.advice.set_up import set_up
+from tilestep.report.advice.set_up import set_up, steady_state
 from tilestep.report.advice.short_calls import short_calls
 from tilestep.report.advice.small import small
 from tilestep.report.advice.streaming import feeds, streaming
@@ -82,8 +82,10 @@ def advice(figures: Figures, *, all: bool = False, evidence: Evidence | None = N
         rules: that look for them.
     """
     evidence = evidence or evidence_of(figures)
+    steady = None if evidence is None else steady_state(figures, evidence)
     with each_read_once():
-        return ranked([proposal for rule in rules for proposal in rule(figures, evidence)], evidence, all=all)
+        proposals = [proposal for rule in rules for proposal in rule(figures, evidence)]
+        return ranked(proposals, evidence, starts={} if steady is None else steady.starts, all=all)
 
 
 def findings(

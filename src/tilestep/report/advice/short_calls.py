@@ -68,7 +68,7 @@ def short_calls(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
     if _is_watched(evidence, profile.key):
         edit, loop = f"{edit}, and read results after it", in_turn(read_at_the_end, loop)
     code = _code(jit, program, fresh, states)
-    way = Way(edit=edit, change=loop, how="about", basis="played as one program with a loop", code=code)
+    way = Way(edit=edit, change=loop, how="about", basis="played as one program with a loop", fewer_calls=True, code=code)
     finding = Finding(kind="calls", text=text, line=evidence.line_of_call(profile.key))
     yield Proposal(finding=finding, ways=(way,), only_with_gain=True, least_share=_LEAST_SHARE)
 

@@ -87,6 +87,7 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         how="about",
         basis=f"for as many samples in fewer {fewer}, planned again with a batch of {batch * factor:,}",
         times=times,
+        fewer_calls=times == 1,
         fixed_cycles=steady.set_up_cycles if steady is not None else sum(p.cycles.load for p in figures.programs),
         plans=True,
         code=code,

@@ -94,6 +94,12 @@ def pipelines(figures: Figures, evidence: Evidence) -> Iterator[Stages]:
         )
 
 
+def steps_each(evidence: Evidence, group: str) -> float:
+    """Steps of an entry into a program group: 1 if it is no pipeline."""
+    steps = _tasks(evidence).get(group)
+    return 1.0 if steps is None else steps.count / len(steps.starts)
+
+
 def parts_of(evidence: Evidence, keys: frozenset[int]) -> list[int]:
     """Cycles of the parts of a stage, each of which begins with a product of forward; of a loop one for each trip."""
     found: list[int] = []

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 
 from tilestep.record.edits.script import Script
-from tilestep.report.advice.evidence import Evidence, Played
+from tilestep.report.advice.evidence import Evidence, Played, Warm
 from tilestep.report.advice.finding import ASIDE, LEARNS_OTHERWISE, LEAST_SHARE, Finding, FindingKind, Gain, Left, Other, Together
 from tilestep.report.advice.proposal import Proposal, Way
 
 _CLEARLY: Final = 1.1  # times as much
 _OTHERWISE: Final = 0.5  # of its gain is what an edit counts that changes what a step learns
 _MOST_OTHERS: Final = 3  # edits beside the best one
+_WARM_PLAYS: Final = 3  # times as many replays where each way is played up to the begin, and up to the end of warm steps as well
+_NO_STARTS: Final[Mapping[int, float]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,30 +32,37 @@ class Advice:
     together: Together | None = None
 
 
-def ranked(proposals: Sequence[Proposal], evidence: Evidence | None, *, all: bool = False) -> Advice:
-    """The findings, the most urgent first: what does not fit, then by gain. A larger batch changes what a step learns, and counts half.
+def ranked(
+    proposals: Sequence[Proposal], evidence: Evidence | None, *, starts: Mapping[int, float] = _NO_STARTS, all: bool = False
+) -> Advice:
+    """The findings, the most urgent first: what does not fit, then by gain of a warm step, else of emulated time.
+
+    A larger batch changes what a step learns, and counts half.
 
     Args:
         proposals: in the order that counts among equals.
         evidence: None: gains are not worked out.
-        all: whether to keep findings of less than a hundredth of emulated time.
+        starts: positions in the calls at which turns begin, to the steps of each; {}: nothing has steps.
+        all: whether to keep findings of less than a hundredth of a step, and of emulated time.
     """
     if evidence is None:
         return Advice(
             findings=tuple(sorted((p.finding for p in proposals if not p.only_with_gain), key=lambda finding: _rank(finding, 1.0)))
         )
-    played = evidence.played_for(_plays(proposals)) if any(proposal.ways for proposal in proposals) else None
+    plays = _plays(proposals) * (_WARM_PLAYS if starts else 1)
+    played = evidence.played_for(plays) if any(proposal.ways for proposal in proposals) else None
+    warm = None if played is None else evidence.warm(played, starts)
     found: list[tuple[Finding, Way | None]] = []
     for proposal in proposals:
         finding, chosen = proposal.finding, None
         if proposal.only_with_gain and not proposal.ways:
             continue
         if proposal.ways and played is not None:
-            ways = _by_gain(proposal.ways, played, evidence)
+            ways = _by_gain(proposal.ways, played, warm, evidence)
             if not ways:
                 continue
             (chosen, gain), *rest = ways
-            others = tuple(Other(edit=way.edit, gain=gain) for way, gain in rest if all or gain.share >= LEAST_SHARE)[:_MOST_OTHERS]
+            others = tuple(Other(edit=way.edit, gain=gain) for way, gain in rest if all or gain.most >= LEAST_SHARE)[:_MOST_OTHERS]
             finding = replace(finding, edit=chosen.edit, gain=gain, line=chosen.line or finding.line, others=others)
             finding = replace(finding, code=chosen.code or finding.code)
         if all or _is_worth_it(finding, proposal.least_share):
@@ -73,7 +83,7 @@ def ranked(proposals: Sequence[Proposal], evidence: Evidence | None, *, all: boo
         edited = evidence.edited(chain.script, round(chain.cycles))
         more = {proposal.finding.kind: proposal.edited(edited) for proposal in proposals if proposal.edited is not None}
     findings = tuple(replace(finding, text=finding.text + more.get(finding.kind, "")) for finding, _ in found)
-    return Advice(findings=findings, together=_together(found, chain, played, evidence))
+    return Advice(findings=findings, together=_together(found, chain, played, warm, evidence))
 
 
 def _plays(proposals: Sequence[Proposal]) -> int:
@@ -82,23 +92,35 @@ def _plays(proposals: Sequence[Proposal]) -> int:
     return sum(plays) + max(plays, default=0) * sum(bool(proposal.ways) for proposal in proposals)
 
 
-def _by_gain(ways: Iterable[Way], played: Played, evidence: Evidence) -> list[tuple[Way, Gain]]:
+def _by_gain(ways: Iterable[Way], played: Played, warm: Warm | None, evidence: Evidence) -> list[tuple[Way, Gain]]:
     """The ways that are possible and save something, the best first.
 
     One that comes later has to save clearly more to be the best: rules give those first that they prefer.
     """
-    found: list[tuple[Way, Gain]] = []
-    best = 0.0
+    gains: list[tuple[Way, Gain]] = []
     for way in ways:
         after = played.after(way.change, played.script)
         saved = 0.0 if after is None else played.cycles - _needed(after[1], _fixed(way, played, evidence), way.times)
-        if saved <= 0:
-            continue
-        gain = _gain(way, saved, played, evidence)
-        place = 0 if gain.share > _CLEARLY * best else len(found)
-        best = max(best, gain.share) if place == 0 else best
+        of_step = None if after is None or warm is None else _of_step(way, saved, warm)
+        if max(saved, of_step or 0) > 0:
+            gains.append((way, _gain(way, saved, of_step, played, warm, evidence)))
+    of_steps = any(gain.weight >= LEAST_SHARE for _, gain in gains)  # else what they save of set-up decides
+    found: list[tuple[Way, Gain]] = []
+    best = 0.0
+    for way, gain in gains:
+        counts = gain.weight if of_steps else gain.share
+        place = 0 if counts > _CLEARLY * best else len(found)
+        best = max(best, counts) if place == 0 else best
         found.insert(place, (way, gain))
-    return [*found[:1], *sorted(found[1:], key=lambda each: -each[1].share)]
+    return [*found[:1], *sorted(found[1:], key=lambda each: (-each[1].weight if of_steps else 0, -each[1].share))]
+
+
+def _of_step(way: Way, saved: float, warm: Warm) -> float | None:
+    """Cycles that a way saves of a warm step; None if nobody knows. Args: saved: of all that is played."""
+    if way.fewer_calls:
+        return saved / warm.all_steps
+    after = warm.after(way.change)
+    return None if after is None else warm.step_cycles - after.step_cycles / way.times
 
 
 def _needed(cycles: int, fixed: float, times: int) -> float:
@@ -113,14 +135,19 @@ def _fixed(way: Way, played: Played, evidence: Evidence) -> float:
     return max(played.cycles - (evidence.emulated_cycles - way.fixed_cycles) / played.times, 0.0)
 
 
-def _gain(way: Way, saved: float, played: Played, evidence: Evidence) -> Gain:
+def _gain(way: Way, saved: float, of_step: float | None, played: Played, warm: Warm | None, evidence: Evidence) -> Gain:
     basis = "; ".join(words for words in (way.basis, played.basis) if words)
-    return replace(_gain_of(way.part * saved, played, evidence), how=way.how, basis=basis)
+    gain = _gain_of(way.part * saved, None if of_step is None else way.part * of_step, played, warm, evidence)
+    return replace(gain, how=way.how, basis=basis)
 
 
-def _gain_of(saved: float, played: Played, evidence: Evidence) -> Gain:
-    cycles = min(round(saved * played.times), evidence.emulated_cycles)
-    return Gain(cycles=cycles, share=cycles / evidence.emulated_cycles, seconds=evidence.seconds(cycles), how="about", basis=played.basis)
+def _gain_of(saved: float, of_step: float | None, played: Played, warm: Warm | None, evidence: Evidence) -> Gain:
+    cycles = max(min(round(saved * played.times), evidence.emulated_cycles), 0)
+    gain = Gain(cycles=cycles, share=cycles / evidence.emulated_cycles, seconds=evidence.seconds(cycles), how="about", basis=played.basis)
+    if of_step is None or warm is None:
+        return gain
+    step = round(of_step)
+    return replace(gain, step_cycles=step, step_share=step / warm.step_cycles, step_seconds=evidence.seconds(step))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +170,20 @@ class _Chain:
     numbers: tuple[int, ...]
     left: Mapping[int, Left]
 
+    def saved_of_step(self, found: Mapping[int, tuple[Finding, Way | None]], warm: Warm) -> float | None:
+        """Cycles that they save of a warm step; None if nobody knows."""
+        saved, before, times = 0.0, warm.step_cycles, 1
+        if any(way is not None and way.fewer_calls for _, way in (found[number] for number in self.numbers)):
+            return self.saved / warm.all_steps
+        for way in (found[number][1] for number in self.numbers):
+            after = None if way is None else warm.after(way.change)
+            if way is None or after is None:
+                return None
+            warm, times = after, times * way.times
+            saved += way.part * (before - after.step_cycles / times)
+            before = after.step_cycles / times
+        return saved
+
 
 def _best_chain(found: Sequence[tuple[Finding, Way | None]], played: Played, evidence: Evidence) -> _Chain:
     """The edits one after the other, those that plan again before the others, and the best first of each.
@@ -153,14 +194,16 @@ def _best_chain(found: Sequence[tuple[Finding, Way | None]], played: Played, evi
     counted = {number: each for number, each in enumerate(found, 1) if _is_counted(each[0])}
     chain = _chain(counted, sorted(counted, key=lambda number: not _plans(counted[number])), played, evidence)
     by_gain = sorted(counted, key=lambda number: -_cycles_of(counted[number][0]))
-    if by_gain and _gain_of(chain.saved, played, evidence).cycles < _cycles_of(counted[by_gain[0]][0]):
+    if by_gain and _gain_of(chain.saved, None, played, None, evidence).cycles < _cycles_of(counted[by_gain[0]][0]):
         others = _chain(counted, [number for number in by_gain if not _plans(counted[number])], played, evidence)
         beside: dict[int, Left] = {number: "saves nothing" for number in chain.numbers if _plans(counted[number])}
         return replace(others, left={**chain.left, **others.left, **beside}) if others.saved > chain.saved else chain
     return chain
 
 
-def _together(found: Sequence[tuple[Finding, Way | None]], chain: _Chain, played: Played, evidence: Evidence) -> Together | None:
+def _together(
+    found: Sequence[tuple[Finding, Way | None]], chain: _Chain, played: Played, warm: Warm | None, evidence: Evidence
+) -> Together | None:
     numbers = chain.numbers
     left: dict[int, Left] = {number: why for number, why in chain.left.items() if number not in numbers}
     if len(numbers) < 2:
@@ -170,7 +213,8 @@ def _together(found: Sequence[tuple[Finding, Way | None]], chain: _Chain, played
         finding, way = found[number - 1]
         left[number] = "same line" if way is not None and finding.line in lines else left[number]
     sure = all(finding.gain is not None and finding.gain.how != "about" for finding, _ in (found[number - 1] for number in numbers))
-    gain = replace(_gain_of(chain.saved, played, evidence), how="within 2 %" if sure else "about")
+    of_step = None if warm is None else chain.saved_of_step(dict(enumerate(found, 1)), warm)
+    gain = replace(_gain_of(chain.saved, of_step, played, warm, evidence), how="within 2 %" if sure else "about")
     return Together(gain=gain, numbers=tuple(sorted(numbers)), left=tuple(sorted(left)), why=tuple(left[number] for number in sorted(left)))
 
 
@@ -212,10 +256,10 @@ def _cycles_of(finding: Finding) -> int:
 
 def _is_worth_it(finding: Finding, least_share: float) -> bool:
     gain = finding.gain
-    return finding.urgent or gain is None or gain.tile_bytes > 0 or gain.share >= least_share
+    return finding.urgent or gain is None or gain.tile_bytes > 0 or gain.most >= least_share
 
 
-def _rank(finding: Finding, otherwise: float) -> tuple[int, float]:
+def _rank(finding: Finding, otherwise: float) -> tuple[float, ...]:
     gain = finding.gain
     if finding.urgent:
         return 0, -gain.tile_bytes if gain is not None else 0
@@ -223,4 +267,5 @@ def _rank(finding: Finding, otherwise: float) -> tuple[int, float]:
         return ASIDE.index(finding.kind) + 3, 0
     if gain is None:
         return 2, 0
-    return 1, -gain.share * (otherwise if finding.kind in LEARNS_OTHERWISE else 1.0)
+    counts = otherwise if finding.kind in LEARNS_OTHERWISE else 1.0
+    return 1, -counts * (gain.weight if gain.weight >= LEAST_SHARE else 0.0), -counts * gain.share

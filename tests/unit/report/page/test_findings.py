@@ -35,6 +35,11 @@ def test_a_recording_without_a_profile_has_no_block() -> None:
     assert findings(Report(journaled(two_stages(), profile=["no", "object"]))) is None
 
 
+def gain_of(gain: Gain) -> dict[str, object]:
+    names = ("cycles", "share", "step_cycles", "step_share")
+    return {**{name: getattr(gain, name) for name in names}, "tile_bytes": None}
+
+
 def test_findings_are_the_profiles_in_its_order() -> None:
     profile = trained(STEP, 20)
     block = block_of(profile.as_document())
@@ -46,9 +51,9 @@ def test_findings_are_the_profiles_in_its_order() -> None:
         assert [way["edit"] for way in each["ways"]] == [other.edit for other in finding.others]
         assert each["how"] == ("" if finding.gain is None else finding.gain.how)
         gain = finding.gain
-        assert each["gain"] == (None if gain is None else {"cycles": gain.cycles, "share": gain.share, "tile_bytes": None})
+        assert each["gain"] == (None if gain is None else gain_of(gain))
     assert profile.steady is not None
-    assert block.json["steady"]["turn_cycles"] == profile.as_document()["steady"]["turn_cycles"]
+    assert block.json["steady"]["step_cycles"] == profile.as_document()["steady"]["step_cycles"]
     assert block.json["idle_cycles"] == profile.as_document()["cycles_by_kind"].get("idle")
     assert block.json["assumptions"] == list(profile.assumptions)
 
@@ -69,7 +74,7 @@ def test_a_finding_has_its_lines_as_other_views_name_files() -> None:
 def test_a_gain_of_memory_is_in_bytes_of_the_fullest_tile() -> None:
     gain = Gain(tile_bytes=12_288, how="about", basis="as planned")
     (found,) = found_in(Finding(kind="memory", text="t", gain=gain).as_document())
-    assert found["gain"] == {"cycles": None, "share": None, "tile_bytes": 12_288}
+    assert found["gain"] == {**dict.fromkeys(("cycles", "share", "step_cycles", "step_share")), "tile_bytes": 12_288}
     assert (found["how"], found["basis"]) == ("about", "as planned")
 
 
@@ -131,7 +136,7 @@ def test_what_has_another_type_is_absent() -> None:
 
 
 def test_the_rest_of_a_profile_may_be_anything() -> None:
-    for odd in (None, 5, "x", [1], {"turns": "many"}):
+    for odd in (None, 5, "x", [1], {"steps": "many"}):
         block = block_of(
             {"findings": odd, "steady": odd, "cycles_by_kind": odd, "assumptions": odd, "programs": odd, "machine": odd, "options": odd}
         )

@@ -33,7 +33,7 @@ async function ofSide(side, named) {
   const all = /** @type {any[]} */ (found?.found ?? []).map((finding, index) => ({ ...finding, number: index + 1 }));
   const of = (/** @type {string} */ part) => all.filter((finding) => finding.part === part);
   const [first, fixed, aside] = [of("first"), of("fixed"), of("aside")];
-  const most = Math.max(...first.map((finding) => finding.gain?.share ?? 0), 0);
+  const most = Math.max(...first.map((finding) => weight(finding.gain)), 0);
   const nothing = found
     ? "No change is known that would make it faster by a hundredth or more, or smaller where memory is short."
     : "The recording has no profile, so nothing is known of what to change.";
@@ -59,26 +59,26 @@ function together(side, found) {
     "p",
     { class: "together" },
     `With ${numbers} all done: `,
-    h("strong", {}, how === "about" ? "about " : "", "−", valueOf(saved.share, "share", "findings.together")),
-    " of the time, ",
-    valueOf(saved.cycles, side.cycles, "findings.together"),
+    amount(side, saved, how, "findings.together"),
     `, played together${basis ? ` (${basis})` : ""}.${left.map((/** @type {string} */ phrase) => ` Not in it: ${phrase}.`).join("")}`,
   );
 }
 
 /** @param {Side} side @param {any} found @returns {HTMLElement | null} */
 function steady(side, found) {
-  if (!found || found.turn_cycles === null) return null;
+  if (!found || found.step_cycles === null) return null;
   return h(
     "p",
     { class: "steady" },
-    `Once warm, a run of ${found.label} takes `,
-    valueOf(found.turn_cycles, side.cycles, "findings.turn"),
-    " from one run to the next; set-up apart from ",
-    valueOf(found.turns, "count", "findings.runs"),
-    " of them took ",
+    "A step takes ",
+    valueOf(found.step_cycles, side.cycles, "findings.step"),
+    " once warm, set-up ",
     valueOf(found.set_up_cycles, side.cycles, "findings.set_up"),
-    ".",
+    `. A step is a ${found.unit} of ${found.label}`,
+    ...(found.samples === null ? [] : [" (", valueOf(found.samples, "count", "findings.samples"), " items)"]),
+    "; ",
+    valueOf(found.steps, "count", "findings.runs"),
+    " ran.",
   );
 }
 
@@ -120,7 +120,7 @@ function gain(side, { gain: found, how, basis }, most) {
   if (!found) return null;
   const note = [how === "within 2 %" ? "within 2 %" : "", basis].filter(Boolean).join("; ");
   if (found.tile_bytes !== null) return h("p", { class: "gain" }, amount(side, found, how), " on the fullest tile", note ? ` (${note})` : "");
-  const width = most > 0 ? Math.max(1, (100 * (found.share ?? 0)) / most) : 0;
+  const width = most > 0 ? Math.max(1, (100 * weight(found)) / most) : 0;
   return h(
     "p",
     { class: "gain" },
@@ -130,12 +130,21 @@ function gain(side, { gain: found, how, basis }, most) {
   );
 }
 
-/** How much an edit saves. @param {Side} side @param {any} found @param {string} how @returns {import("../core/dom.js").Children} */
-function amount(side, found, how) {
-  const origin = how === "replayed" ? "findings.replayed" : how === "about" ? "findings.about" : "findings.within";
+/** By which gains are ranked. @param {any} found @returns {number} */
+function weight(found) {
+  return Math.max(found?.step_share ?? found?.share ?? 0, 0);
+}
+
+/** How much an edit saves. @param {Side} side @param {any} found @param {string} how @param {string} [known] @returns {import("../core/dom.js").Children} */
+function amount(side, found, how, known) {
+  const origin = known ?? (how === "replayed" ? "findings.replayed" : how === "about" ? "findings.about" : "findings.within");
   const sure = how === "about" ? "about " : "";
-  if (found.tile_bytes !== null) return [h("strong", {}, sure, "−", valueOf(found.tile_bytes, "bytes", origin))];
-  return [h("strong", {}, sure, "−", valueOf(found.share, "share", origin)), " of the time, ", valueOf(found.cycles, side.cycles, origin)];
+  if (found.tile_bytes !== null) return [h("strong", {}, "frees ", sure, valueOf(found.tile_bytes, "bytes", origin))];
+  const whole = [valueOf(found.share, "share", origin), " of the time, ", valueOf(found.cycles, side.cycles, origin)];
+  if (found.step_share === null) return [h("strong", {}, "saves ", sure, whole[0]), ...whole.slice(1)];
+  if (found.step_share <= 0) return [h("strong", {}, "saves ", sure, whole[0]), ...whole.slice(1), ", once"];
+  const step = h("strong", {}, "saves ", sure, valueOf(found.step_share, "share", origin), " of a warm step");
+  return [step, ", ", valueOf(found.step_cycles, side.cycles, origin), "; of all ", ...whole];
 }
 
 /** @param {Side} side @param {number | null} idle @returns {HTMLElement[] | null} */

@@ -25,9 +25,10 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
         "findings.within": "The journal was played again with the change made; programs that will be compiled anew may differ by 2 %.",
         "findings.about": "An estimate, on the ground that is named beside it.",
         "findings.together": "The journal was played again with all these edits, so that gains which overlap count once.",
-        "findings.turn": "Cycles from one run to the next once nothing more is loaded or put on the IPU, from the journal.",
+        "findings.step": "Cycles from one step to the next once nothing more is loaded or put on the IPU, from the journal.",
+        "findings.samples": "What the loop says of its batch, or the first size that all arguments share which are new at each run.",
         "findings.set_up": "Cycles before and beside the steady runs.",
-        "findings.runs": "How often the program ran.",
+        "findings.runs": "How often the program ran, or the step was done.",
         "findings.loads": (
             "Runs before which another program was loaded. The first member of a program group that runs loads the group: "
             "the others bring their code with their first run, which is no load."
@@ -77,11 +78,11 @@ def findings(report: Report) -> Block | None:
     """The block `findings`; None if the recording has no profile.
 
     Its JSON: found (each with headline, edit, code, text, part ('first', 'fixed' or 'aside'), urgent, line {file, number, label}, others
-    (further lines with their shares), gain {cycles, share, tile_bytes}, how, basis, unknown (why nobody knows a gain), ways (other edits,
-    each with edit, gain, how, basis), program (row of the only one that its sentence names), proof (name of a view), see (state of that
-    view)), together {gain, how, basis, numbers, left (a phrase for each reason)} or null, steady {label, turns, turn_cycles,
-    set_up_cycles} or null, sure (the 80 % intervals as a sentence), idle_cycles, assumptions, options (autoReport and other engine options
-    that were set).
+    (further lines with their shares), gain {cycles, share, step_cycles, step_share, tile_bytes}, how, basis, unknown (why nobody knows a
+    gain), ways (other edits, each with edit, gain, how, basis), program (row of the only one that its sentence names), proof (name of a
+    view), see (state of that view)), together {gain, how, basis, numbers, left (a phrase for each reason)} or null, steady {label, unit,
+    steps, step_cycles, set_up_cycles, samples} or null, sure (the 80 % intervals as a sentence), idle_cycles, assumptions, options
+    (autoReport and other engine options that were set).
 
     Raises: RecordingError if the profile is damaged, or of a newer form.
     """
@@ -96,8 +97,8 @@ def findings(report: Report) -> Block | None:
             "found": [*first, *(read.finding(record) for record in records_in(document, "findings"))],
             "together": _together(document.get("together"), len(first)),
             "steady": {
-                "label": text_in(steady, "label"),
-                **{name: number_in(steady, name) for name in ("turns", "turn_cycles", "set_up_cycles")},
+                **{name: text_in(steady, name) for name in ("label", "unit")},
+                **{name: number_in(steady, name) for name in ("steps", "step_cycles", "set_up_cycles", "samples")},
             }
             if isinstance(steady, dict)
             else None,
@@ -123,7 +124,7 @@ class _Findings:
         kind, text = text_in(record, "kind"), text_in(record, "text")
         urgent = record.get("urgent") is True
         how = text_in(record, "how") if text_in(record, "how") in _HOW else ""
-        gain = {name: number_in(record, f"gain_{name}") for name in ("cycles", "share", "tile_bytes")}
+        gain = _gain(record)
         known = how != "" and (gain["share"] is not None or gain["tile_bytes"] is not None)
         aside = kind in ASIDE and not urgent
         part = "first" if not aside else "fixed" if kind in FIXED else "aside"
@@ -190,13 +191,16 @@ class _Findings:
         return {"file": self.relative(file), "number": number, "label": label}
 
 
+def _gain(record: Mapping[str, Any]) -> dict[str, int | float | None]:
+    return {name: number_in(record, f"gain_{name}") for name in ("cycles", "share", "step_cycles", "step_share", "tile_bytes")}
+
+
 def _way(record: Mapping[str, Any]) -> dict[str, Any]:
     """Another edit of a finding."""
     how = text_in(record, "how")
-    gain = {name: number_in(record, f"gain_{name}") for name in ("cycles", "share")}
     return {
         "edit": text_in(record, "edit"),
-        "gain": {**gain, "tile_bytes": None},
+        "gain": {**_gain(record), "tile_bytes": None},
         "how": how if how in _HOW else "about",
         "basis": text_in(record, "basis"),
     }

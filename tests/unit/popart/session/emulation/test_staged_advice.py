@@ -160,9 +160,9 @@ def test_set_up_stands_apart_from_what_a_run_takes_once_warm() -> None:
     session = emulated(large, options(accumulation=4), tiles=256, calls=3)
     few = session.summary()
     assert "The first of 3 runs of program group 'session', with all before it, takes" in " ".join(few.split())
-    assert "Once warm" not in few
+    assert "A step takes" not in few
     session.ran(name="a step")
-    assert "Once warm, a run of program group 'session' takes" in session.summary().replace("\n", " ")
+    assert "A step is a step of program group 'session'" in session.summary().replace("\n", " ")
 
 
 def test_a_session_without_runs_has_no_slowest_stage() -> None:
