@@ -31,6 +31,7 @@ from typing import Any, Final
 _SIGNALLED: Final = 128  # a shell's exit status for a program that a signal has ended, less the signal's number
 _MOST_SHOWN: Final = 8  # of many differences
 _ANYWAY: Final = """POPLAR_ENGINE_OPTIONS='{"debug.allowOutOfMemory":"true"}' runs it anyway and says so"""
+_WAYS_OUT: Final = "`tilestep run --dry-run` with the program says what would make it fit, and what that frees"
 _HOW_TO_KEEP: Final = """POPLAR_ENGINE_OPTIONS='{"autoReport.all":"true"}' keeps the program's memory step by step"""
 _DRIFTED: Final = (
     "the mean of gradients before the update (cross_replica(optimizer)), or of what else the replicas' own data changes "
@@ -185,14 +186,10 @@ class TileMemoryError(TilestepError, MemoryError):
         self.report = report
         parts = ", ".join(f"{what} {size:,} B" for what, size in self.largest)
         needs = f"tile {tile} needs {needed_bytes:,} B in superstep '{superstep}' but has {available_bytes:,} B "
-        ways_out = (
-            "more IPUs, a smaller batch, donated arguments (donate_argnums), rematerialisation (jax.checkpoint) or a\n  smaller dtype"
-        )
         if of_code:
             needs = f"each tile needs {needed_bytes:,} B of code but can execute {available_bytes:,} B "
-            ways_out = "a loop over equal parts (jax.lax.scan over layers), several programs, or more IPUs"
         self.facts = f"{needs}({needed_bytes - available_bytes:,} B over)\n  largest: {parts}"
-        super().__init__(f"{self.facts}\n  try: {ways_out}; {_ANYWAY}\n  report: {report or _HOW_TO_KEEP}")
+        super().__init__(f"{self.facts}\n  try: {_WAYS_OUT}; {_ANYWAY}\n  report: {report or _HOW_TO_KEEP}")
 
     def reported(self, report: str) -> TileMemoryError:
         """The same error, which names the report of the program's memory."""
@@ -243,12 +240,7 @@ class StreamingMemoryError(TilestepError, MemoryError):
             f"({needed_bytes - available_bytes:,} B over)\n"
             f"  largest: {parts}"
         )
-        super().__init__(
-            f"{self.facts}\n"
-            "  try: more IPU-Machines, an array divided among the IPUs (jax.sharding) instead of a copy for each, or fewer arrays in\n"
-            f"  pinned_host; {_ANYWAY}\n"
-            f"  report: {report or _HOW_TO_KEEP}"
-        )
+        super().__init__(f"{self.facts}\n  try: {_WAYS_OUT}; {_ANYWAY}\n  report: {report or _HOW_TO_KEEP}")
 
     def reported(self, report: str) -> StreamingMemoryError:
         """The same error, which names the report of the program's memory."""

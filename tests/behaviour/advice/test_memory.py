@@ -16,6 +16,7 @@ from jax.sharding import PartitionSpec as P
 import tilestep
 from tests.behaviour.advice.fault import first_of, of_kind
 from tilestep.report import Finding, Profile
+from tilestep.report.advice.refused import did_not_fit
 from tilestep.report.quantities import time_text
 
 LAYERS, WIDTH = 8, 1024
@@ -75,7 +76,19 @@ def test_a_way_out_frees_what_was_promised(way: str) -> None:
     assert abs(promised(finding, words) - made) <= within * made, (finding.text, made)
     assert way == "offload" or not re.search(words, "".join(full.text for full in of_kind(after, "memory")))
     assert "in a dry run this is no error" in finding.text
-    assert "a smaller batch" in finding.text
+    assert "a batch of " in finding.text
+
+
+def test_a_dry_run_says_what_a_refusal_says_of_what_would_make_it_fit() -> None:
+    profile = descending()
+    finding, history = first_of(profile), profile.history
+    assert history is not None
+    [(key, program)] = history.programs.items()
+    refused = did_not_fit(program, profile.sources[key], history.machine)
+    assert refused is not None
+    ways = [found.text.partition("What frees some: ")[2] for found in (finding, refused)]
+    assert ways[0] == ways[1] != ""
+    assert (finding.edit, finding.gain, finding.code) == (refused.edit, refused.gain, refused.code)
 
 
 def test_the_best_way_is_the_headline() -> None:
@@ -83,7 +96,7 @@ def test_the_best_way_is_the_headline() -> None:
     assert finding.gain is not None
     assert finding.gain.tile_bytes > 0
     assert finding.headline.startswith(finding.edit)
-    assert f"frees about {finding.gain.tile_bytes / 1024:,.0f} KiB a tile" in finding.headline
+    assert f"frees {finding.gain.tile_bytes / 1024:,.0f} KiB a tile" in finding.headline
 
 
 def test_what_frees_memory_names_its_price_in_time() -> None:

@@ -265,7 +265,7 @@ def test_a_program_that_does_not_fit_is_an_error_that_names_tile_step_and_parts(
     first, second, *rest = str(caught.value).splitlines()
     assert first == "tile 17 needs 638,977 B in superstep 'dot.3' but has 638,976 B (1 B over)"
     assert second == "  largest: params['w'] 637,977 B, exchange code 1,000 B"
-    assert rest[0].startswith("  try: more IPUs, a smaller batch, ")
+    assert rest[0].startswith("  try: `tilestep run --dry-run` with the program says what would make it fit, ")
     error = caught.value
     assert (error.tile, error.superstep, error.needed_bytes, error.available_bytes) == (17, "dot.3", available + 1, available)
     check_fits(replace(program, memory=replace(memory, peak_bytes=available)), machine)
@@ -288,7 +288,7 @@ def test_code_must_lie_where_a_tile_can_execute_it() -> None:
     assert first == "each tile needs 213,000 B of code but can execute 212,992 B (8 B over)"
     assert second == "  largest: exchange code 211,992 B, vertex code 1,000 B, control code 8 B"
     assert third.startswith(
-        "  try: a loop over equal parts (jax.lax.scan over layers), several programs, or more IPUs; POPLAR_ENGINE_OPTIONS="
+        "  try: `tilestep run --dry-run` with the program says what would make it fit, and what that frees; POPLAR_ENGINE"
     )
     assert fourth == """  report: POPLAR_ENGINE_OPTIONS='{"autoReport.all":"true"}' keeps the program's memory step by step"""
     reported = caught.value.reported("/tmp/memory.txt")

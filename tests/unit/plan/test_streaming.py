@@ -36,7 +36,7 @@ def test_more_than_a_machine_has_is_an_error_with_size_bound_and_way_out() -> No
     assert error.largest == (("a0", 2000), ("result 1", 600))
     assert str(error).startswith(
         "IPU-Machine 1, in which 2 IPUs keep 2,600 B in pinned_host, has 2,599 B of streaming memory (1 B over)\n"
-        "  largest: a0 2,000 B, result 1 600 B\n  try: more IPU-Machines"
+        "  largest: a0 2,000 B, result 1 600 B\n  try: `tilestep run --dry-run` with the program says"
     )
     assert "debug.allowOutOfMemory" in str(error)
     assert str(error).endswith("""\n  report: POPLAR_ENGINE_OPTIONS='{"autoReport.all":"true"}' keeps the program's memory step by step""")

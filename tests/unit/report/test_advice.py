@@ -347,32 +347,6 @@ def test_a_dry_run_allows_what_does_not_fit() -> None:
         assert why in told(profile_of(host, ("f",)), "memory")[0]
 
 
-@pytest.mark.parametrize(
-    ("machine_ipus", "ipus", "way_out"),
-    [(4, 1, "Try: arrays divided over the machine's 4 IPUs (shardings), a"), (4, 4, "Try: more IPUs, a"), (1, 1, "Try: more IPUs, a")],
-)
-def test_more_ipus_help_a_program_that_uses_all(machine_ipus: int, ipus: int, way_out: str) -> None:
-    host = Host(machine_ipus)
-    host.run_on(tuple(range(ipus)), oversized(num_ipus=ipus), [[]] * ipus)
-    assert way_out in told(profile_of(host), "memory")[0]
-
-
-def test_what_is_done_already_is_not_offered() -> None:
-    def way_out(scope: str, *, donated: bool) -> str:
-        host = Host()
-        step = replace(superstep(5), scope=scope)
-        size = 8
-        called = program(step, takes=(size,), gives=(size,), donates={0: 0} if donated else {}, resident_bytes=1200)
-        host.run(called, host.put(size))
-        return told(profile_of(host), "memory")[0].partition("Try: ")[2]
-
-    backward, recomputed = "jit(f)/transpose(jvp())/dot", "jit(f)/transpose(jvp())/checkpoint/rematted_computation/dot"
-    donate = "donated arguments (donate_argnums: a0)"
-    assert way_out(backward, donated=False) == f"more IPUs, a smaller batch, {donate}, jax.checkpoint, a smaller dtype."
-    assert way_out(backward, donated=True) == "more IPUs, a smaller batch, jax.checkpoint, a smaller dtype."
-    assert way_out(recomputed, donated=True) == way_out("jit(f)/dot", donated=True) == "more IPUs, a smaller batch, a smaller dtype."
-
-
 def test_jax_s_operations_do_not_crowd_out_the_user_s_programs() -> None:
     host = Host()
     for size in (900, 1300, 1400):

@@ -17,7 +17,7 @@ from tilestep.program.hlo import parse_hlo
 from tilestep.record.edits.larger import enlarged
 from tilestep.record.edits.script import ImpossibleEditError
 from tilestep.record.sources import Source, planned_again
-from tilestep.report.advice import refused
+from tilestep.report.advice import remedies
 from tilestep.report.advice.refused import did_not_fit
 from tilestep.report.batch import MOST_PLANS, batches, room, smaller
 
@@ -147,7 +147,7 @@ def test_what_did_not_fit_says_by_how_much_and_what_would_make_it_fit() -> None:
 def test_no_division_that_was_not_planned_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_smaller(*_: object, **__: object) -> None: ...
 
-    monkeypatch.setattr(refused, "smaller", no_smaller)
+    monkeypatch.setattr(remedies, "smaller", no_smaller)
     program, source = planned()
     found = did_not_fit(program, source, with_tiles_of(program.memory.peak_bytes - 8))
     assert found is not None

@@ -150,8 +150,8 @@ def test_tiles_that_are_too_full_come_first_and_tiles_near_full_are_worth_knowin
     first, *others = findings(profile_of(host))
     assert first.text.startswith(
         "program over does not fit: it needs 120 % of a tile (1.17 KiB of 1000 B, on tile 0 in superstep 'step'), 200 B too many, and ran "
-        "only because running out of memory was allowed. Largest: weights 600 B, code 10 B. Try: more IPUs, a smaller batch, a smaller "
-        "dtype."
+        "only because running out of memory was allowed. Largest: weights 600 B, code 10 B. Try: arrays divided over more "
+        "IPUs (jax.sharding), a smaller batch, "
     )
     [near] = [finding for finding in others if finding.kind == "memory"]
     assert (near.part, near.headline) == ("aside", "")

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from tilestep.report.advice.donation import donating
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding, Line
 from tilestep.report.advice.freeing import Freed, freed
+from tilestep.report.advice.jits import jit_of
 from tilestep.report.advice.phrases import CPU_DEFAULT, group_text, is_loop, named
 from tilestep.report.advice.proposal import Proposal
+from tilestep.report.advice.remedies import GENERAL, OF_CODE, Remedies, remedies
 from tilestep.report.figures import Figures, GroupProfile, ProgramProfile
-from tilestep.report.quantities import bytes_text, count_text, names_text, share_text
+from tilestep.report.quantities import bytes_text, count_text, share_text
 
 NEARLY_FULL: Final = 0.85  # of a tile's memory
+_GENERAL: Final = Remedies(text=GENERAL)
 _UNKNOWN_MEMBERS: Final = "nothing refused it, because which programs are in a group is known only when they run"
 
 
@@ -27,9 +31,10 @@ class _User:
     largest: tuple[tuple[str, int], ...]
     where: str
     reason: str  # why it ran if it does not fit
-    ways: list[str]
+    remedies: Remedies = _GENERAL
     freed: tuple[Freed, ...] = ()
     edit: str = ""
+    code: str = ""
     unknown: str = ""
     line: Line | None = None
 
@@ -45,13 +50,15 @@ def memory(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         )
         if user.peak_bytes > tile_bytes:
             amount += f", {user.peak_bytes - tile_bytes:,} B too many"
-            text = f"{user.what} does not fit: it needs {amount}, and {user.reason}.{parts} Try: {', '.join(user.ways)}."
+            text = f"{user.what} does not fit: it needs {amount}, and {user.reason}.{parts} {user.remedies.text}"
         else:
             free = f" It fits; if it has to grow, this frees some: {', '.join(map(str, user.freed))}." if user.freed else ""
             text = f"{user.what} nearly fills its tiles: {amount}.{parts}{free}"
-        urgent = user.peak_bytes > tile_bytes
-        finding = _finding(text, user.freed if urgent else (), urgent=urgent, line=user.line)
-        if finding.gain is None and finding.urgent:
+        urgent, best = user.peak_bytes > tile_bytes, user.remedies.best
+        finding = Finding(kind="memory", text=text, urgent=urgent, line=user.line)
+        if best is not None:
+            finding = replace(finding, edit=best.edit, code=user.code, line=best.line, gain=best.gain)
+        elif urgent:
             finding = replace(finding, edit=user.edit, unknown=user.unknown)
         yield Proposal(finding=finding)
     if of_jax:
@@ -62,7 +69,7 @@ def memory(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
             f"it needs {share_text(largest.peak_tile_bytes, tile_bytes)} of a tile, and {_why_it_ran(largest)}. Make such arrays in the "
             f"jitted function that uses them, or under {CPU_DEFAULT}."
         )
-        yield Proposal(finding=_finding(text, (), urgent=True, line=_line_of(largest, evidence)))
+        yield Proposal(finding=Finding(kind="memory", text=text, urgent=True, line=_line_of(largest, evidence)))
     yield from _code(figures, evidence)
     yield from _streaming_memory(figures, evidence)
 
@@ -71,16 +78,19 @@ def _users(figures: Figures, evidence: Evidence | None) -> Iterator[_User]:
     least = NEARLY_FULL * figures.machine.tile_sram_bytes
     for p in figures.programs:
         if p.runs and p.origin != "jax" and p.peak_tile_bytes > least:
-            ways = () if evidence is None else freed(figures, evidence, p)
+            over = p.peak_tile_bytes > figures.machine.tile_sram_bytes
+            found = _remedies(evidence, p) if over and evidence is not None else _GENERAL
+            donates = evidence is not None and found.best is not None and found.best.edit.startswith("donate ")
             yield _User(
                 what=f"program {figures.label(p.key)}",
                 peak_bytes=p.peak_tile_bytes,
                 largest=p.largest_tile_bytes,
                 where=f", on tile {p.peak_tile:,} in superstep '{p.peak_step}'",
                 reason=_why_it_ran(p),
-                ways=_ways_to_fit(figures, ways, p),
-                freed=ways,
-                unknown="" if evidence is None else "its HLO was not kept, or nothing that can be planned again frees any of it",
+                remedies=found,
+                freed=() if over or evidence is None else freed(figures, evidence, p),
+                code=donating(jit_of(evidence.programs[p.key]), p.not_donated) if donates and evidence is not None else "",
+                unknown=found.unknown,
                 line=_line_of(p, evidence),
             )
     for group in figures.groups:
@@ -93,7 +103,6 @@ def _users(figures: Figures, evidence: Evidence | None) -> Iterator[_User]:
                 largest=tuple((figures.label(p.key), p.peak_tile_bytes) for p in sorted(members, key=lambda p: -p.peak_tile_bytes)),
                 where="",
                 reason=_why_it_ran(oversized[0]) if oversized else _UNKNOWN_MEMBERS,
-                ways=_ways_to_fit(figures, (), *members),
                 edit=f"give {group_text(group.name)} a smaller batch"
                 if is_loop(group.name)
                 else f"give {group.name} smaller microbatches or more stages",
@@ -102,11 +111,10 @@ def _users(figures: Figures, evidence: Evidence | None) -> Iterator[_User]:
             )
 
 
-def _finding(text: str, ways: Sequence[Freed], *, urgent: bool, line: Line | None = None) -> Finding:
-    if not ways:
-        return Finding(kind="memory", text=text, urgent=urgent, line=line)
-    best = ways[0]
-    return Finding(kind="memory", text=text, edit=best.edit, line=best.line, gain=best.gain, urgent=urgent)
+def _remedies(evidence: Evidence, profile: ProgramProfile) -> Remedies:
+    donated = () if profile.origin == "group" else profile.not_donated
+    program, source = evidence.programs[profile.key], evidence.sources.get(profile.key)
+    return remedies(program, source, evidence.machine, not_donated=donated, could_recompute=profile.could_recompute)
 
 
 def _line_of(program: ProgramProfile, evidence: Evidence | None) -> Line | None:
@@ -122,21 +130,6 @@ def _why_it_ran(program: ProgramProfile) -> str:
     return "in a dry run this is no error" if program.dry else "ran only because running out of memory was allowed"
 
 
-def _ways_to_fit(figures: Figures, freed: Sequence[Freed], *programs: ProgramProfile) -> list[str]:
-    """What is not done yet, as far as the profile can tell, with the bytes that it frees. Of a group its author chose what is donated."""
-    machine, used = figures.machine, max((p.num_ipus for p in programs), default=1)
-    idle = len(programs) == 1 and used < machine.num_ipus
-    ways = [f"arrays divided over the machine's {machine.num_ipus} IPUs (shardings)" if idle else "more IPUs", "a smaller batch"]
-    names = [name for p in programs if p.origin != "group" for name in p.not_donated]
-    if names:
-        ways.append(f"donated arguments (donate_argnums: {names_text(names, most=3)})")
-    if any(p.could_recompute for p in programs):
-        ways.append("jax.checkpoint")
-    known = {way.way: way for way in freed}
-    told = [str(known.pop(way)) if way in known else way for way in (*ways, "a smaller dtype")]
-    return [*told, *map(str, known.values())]
-
-
 def _members(figures: Figures, group: GroupProfile) -> list[ProgramProfile]:
     return [p for p in figures.programs if p.runs and p.group == group.name]
 
@@ -148,10 +141,9 @@ def _code(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         if program.runs and needed > available:
             text = (
                 f"program {named(figures, evidence, program.key)} has too much code: {bytes_text(needed)} a tile, which can execute "
-                f"{bytes_text(available)}, and {_why_it_ran(program)}. Try a loop over equal parts (jax.lax.scan over layers) or several "
-                "programs."
+                f"{bytes_text(available)}, and {_why_it_ran(program)}. {OF_CODE}"
             )
-            yield Proposal(finding=_finding(text, (), urgent=True, line=_line_of(program, evidence)))
+            yield Proposal(finding=Finding(kind="memory", text=text, urgent=True, line=_line_of(program, evidence)))
 
 
 def _streaming_memory(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
@@ -161,6 +153,7 @@ def _streaming_memory(figures: Figures, evidence: Evidence | None) -> Iterator[P
             text = (
                 f"{named(figures, evidence, program.key)} does not fit into streaming memory: its values in pinned_host are "
                 f"{bytes_text(program.streaming_memory_bytes)} for the IPUs of one IPU-Machine, which has {bytes_text(available)}, and "
-                f"{_why_it_ran(program)}. Use more IPU-Machines or keep less there."
+                f"{_why_it_ran(program)}. Use more IPU-Machines, divide "
+                "arrays among the IPUs (jax.sharding) in place of a copy for each, or keep less there."
             )
-            yield Proposal(finding=_finding(text, (), urgent=True, line=_line_of(program, evidence)))
+            yield Proposal(finding=Finding(kind="memory", text=text, urgent=True, line=_line_of(program, evidence)))
