@@ -12,6 +12,7 @@ from tilestep.errors import RecordingError, SpecError, TilestepError
 from tilestep.machine.spec import MachineSpec
 from tilestep.messages import nearest, plain, shown
 from tilestep.options import PlanOptions
+from tilestep.plan.liveness import fits
 from tilestep.plan.steps import Program, Superstep, leaves
 from tilestep.record.history import History
 from tilestep.record.program import without_lines
@@ -19,6 +20,7 @@ from tilestep.record.replay import replay_of_file
 from tilestep.record.sources import Source, planned_again
 from tilestep.report.advice.evidence import begin_of
 from tilestep.report.knobs import Setting, turned, with_family
+from tilestep.report.quantities import count_text, names_text
 
 _UNKNOWN: Final[Mapping[int, PlanOptions]] = MappingProxyType({})
 
@@ -32,16 +34,25 @@ class Outcome:
         cycles: that the recording takes.
         turned_cycles: that it takes with all settings.
         planned_again: names of programs that were planned again.
+        unfit: of those, the ones that do not fit.
+        machine: that it takes these cycles on.
     """
 
     settings: tuple[str, ...]
     cycles: int
     turned_cycles: int
     planned_again: tuple[str, ...]
+    unfit: tuple[str, ...]
+    machine: MachineSpec
 
 
 def outcome(
-    history: History, hlo: Mapping[int, str], settings: Sequence[Setting], *, options: Mapping[int, PlanOptions] = _UNKNOWN
+    history: History,
+    hlo: Mapping[int, str],
+    settings: Sequence[Setting],
+    *,
+    options: Mapping[int, PlanOptions] = _UNKNOWN,
+    machine: MachineSpec | None = None,
 ) -> Outcome:
     """Plays all of a history with settings.
 
@@ -50,16 +61,22 @@ def outcome(
         hlo: of its programs, by key, as far as it was kept.
         settings: all together.
         options: of its programs' plans, by key, as far as they were kept; the usual ones are tried for others.
+        machine: another one, for which all programs are planned again, before the settings; None: that of the recording.
 
     Raises:
         RecordingError: if the journal cannot be played, or a setting changes plans and a program's HLO was not kept or cannot be planned.
-        SpecError: for a value outside of its bounds, or a family of which no superstep is.
+        SpecError: for a value outside of its bounds, a family of which no superstep is, or a machine with fewer IPUs.
     """
-    machine, programs = history.machine, dict(history.programs)
+    programs, snapshot, plans = dict(history.programs), history.snapshot, any(setting.knob.plans for setting in settings)
+    if machine is None:
+        machine = history.machine
+    else:
+        _require_plannable(history, hlo, machine)
+        plans, snapshot = True, replace(snapshot, channels=())  # it may have other links
     for setting in settings:
         machine = turned(machine, setting)
     again: tuple[str, ...] = ()
-    if any(setting.knob.plans for setting in settings):
+    if plans:
         programs, again = _planned(history, hlo, options, machine)
     known = {leaf.family for program in programs.values() for leaf in leaves(program.body) if isinstance(leaf, Superstep)}
     for setting in settings:
@@ -70,8 +87,32 @@ def outcome(
         programs = dict(with_family(programs, setting))
     begin = begin_of(history.snapshot)
     cycles = replay_of_file(history).end_cycle - begin
-    changed = replay_of_file(history, machine=machine, programs=programs).end_cycle - begin
-    return Outcome(settings=tuple(map(str, settings)), cycles=cycles, turned_cycles=changed, planned_again=again)
+    changed = replay_of_file(replace(history, snapshot=snapshot), machine=machine, programs=programs).end_cycle - begin
+    unfit = tuple(dict.fromkeys(program.name for program in programs.values() if not fits(program.memory, machine.ipu.tile)))
+    return Outcome(
+        settings=tuple(map(str, settings)),
+        cycles=cycles,
+        turned_cycles=changed,
+        planned_again=again,
+        unfit=unfit if again else (),
+        machine=machine,
+    )
+
+
+def _require_plannable(history: History, hlo: Mapping[int, str], machine: MachineSpec) -> None:
+    """Raises: SpecError if a machine has fewer IPUs than the recorded one; RecordingError if a program's HLO was not kept."""
+    if machine.num_ipus < history.machine.num_ipus:
+        raise SpecError(
+            f"machine {machine.name} has {count_text(machine.num_ipus, 'IPU')}, and the recording is of {history.machine.num_ipus}: "
+            "name one with at least as many"
+        )
+    missing = list(dict.fromkeys(shown(program.name) for key, program in history.programs.items() if not hlo.get(key)))
+    if missing:
+        it = "it" if len(missing) == 1 else "them"
+        raise RecordingError(
+            f"{names_text(missing)} cannot be planned for {machine.name}, because the recording has no HLO of {it}: "
+            f"`tilestep run --machine {machine.name} SCRIPT` runs the program there"
+        )
 
 
 def _planned(

@@ -60,11 +60,11 @@ def take_snapshot(parts: Parts, *, host_cycle: int, dispatches: int, moments: in
 def restore(parts: Parts, snapshot: Snapshot, programs: Mapping[int, Program]) -> None:
     """Puts a new system into a state.
 
-    Raises: ValueError if the state is of another number of IPUs, or names what is not there.
+    Raises: ValueError if the state is of more IPUs, or names what is not there.
     """
     require_programs(snapshot, programs)
     machine = parts.machine
-    if snapshot.ipus and len(snapshot.ipus) != machine.num_ipus:
+    if len(snapshot.ipus) > machine.num_ipus:
         raise ValueError(f"the snapshot is of {len(snapshot.ipus)} IPUs, but machine '{machine.name}' has {machine.num_ipus}")
     if any(not 0 <= ipu < machine.num_ipus for ipu in _ipus_of(snapshot)):
         raise ValueError(f"the snapshot names an IPU that machine '{machine.name}' does not have: it has 0 to {machine.num_ipus - 1}")

@@ -76,7 +76,7 @@ class System:
         """A system that goes on from a snapshot.
 
         Args:
-            snapshot: of a system with as many IPUs.
+            snapshot: of a system with as many IPUs, or fewer.
             machine: the machine to emulate from now on.
             programs: by key, all that the snapshot needs.
             record: as for a new system.

@@ -447,6 +447,19 @@ def test_an_exception_keeps_its_traceback_its_exit_code_and_the_summary(tmp_path
     assert "emulated on bow-2000 (4 IPUs of 1,472 tiles, 1.85 GHz)" in summary
 
 
+def test_a_recording_plays_on_another_machine_as_the_program_runs_there(
+    tmp_path: Path, tilestep_run: TilestepRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = "import jax\nf = jax.jit(lambda x: (x @ x) / 512)\nx = jax.numpy.ones((512, 512))\nfor _ in range(3):\n  x = f(x)"
+    assert tilestep_run("--machine", "m2000", "--report", str(tmp_path / "here"), "-c", code).returncode == 0
+    assert tilestep_run("--machine", "bow-pod16", "--json", str(tmp_path / "there.json"), "-c", code).returncode == 0
+    assert main(["report", "what-if", str(tmp_path / "here"), "--machine", "bow-pod16", "--json"]) == 0
+    told, there = json.loads(capsys.readouterr().out), json.loads((tmp_path / "there.json").read_text(encoding="utf-8"))
+    assert (told["machine"], told["turned_cycles"]) == ("bow-pod16", there["emulated_cycles"])
+    assert told["turned_s"] == there["emulated_s"]
+    assert "jit__lambda" in told["planned_again"]
+
+
 def test_a_program_that_does_not_fit_keeps_its_error_and_is_told_what_would_make_it_fit(tilestep_run: TilestepRun) -> None:
     done = tilestep_run("-c", "import jax\njax.jit(lambda x: x @ x).lower(jax.ShapeDtypeStruct((20_000, 20_000), 'float32')).compile()")
     assert done.returncode == 1

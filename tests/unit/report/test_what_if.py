@@ -11,7 +11,7 @@ import pytest
 
 from tests.bounded import ends_soon
 from tests.unit.sim.toy import MACHINE, Host, collective, program, superstep
-from tilestep.errors import RecordingError
+from tilestep.errors import RecordingError, SpecError
 from tilestep.machine import load_machine
 from tilestep.machine.spec import MachineSpec
 from tilestep.options import PlanOptions
@@ -81,6 +81,48 @@ def test_a_knob_of_plans_plans_again() -> None:
     other = turned(TWO, setting)
     assert found.turned_cycles == cycles(busy(other, planned(other))) < found.cycles
     assert found.planned_again == ("f",)
+
+
+def test_another_machine_takes_as_long_as_the_same_calls_there() -> None:
+    """It has another clock, more IPUs and other links; nothing of what was planned for the first one stays."""
+    before, other = load_machine("m2000"), load_machine("bow-pod16")
+    hlo = HLO.replace("64,64", "512,512")
+    history = busy(before, planned(before, hlo))
+    found = outcome(history, {1: hlo}, [], machine=other)
+    assert found.turned_cycles == cycles(busy(other, planned(other, hlo))) != found.cycles
+    assert (found.machine, found.planned_again, found.unfit) == (other, ("f",), ())
+    setting = setting_of("host.link=x2")
+    both = outcome(history, {1: hlo}, [setting], machine=other)
+    assert both.turned_cycles == cycles(busy(turned(other, setting), planned(other, hlo))) < found.turned_cycles
+
+
+def test_what_was_on_the_machine_before_the_recording_is_there_on_the_other_one() -> None:
+    def began_late(on: MachineSpec) -> History:
+        host, called = Host(on=on), planned(on)
+        ipus = (0,)
+        rows = [[host.put(argument.size_bytes) for argument in called.arguments]]
+        host.run_on(ipus, called, rows)
+        begin = begin_history(host.system)
+        host.run_on(ipus, called, rows)
+        return history_since(host.system, begin)
+
+    two, four = TWO, replace(TWO, num_ipus=4)
+    assert began_late(two).snapshot.ipus
+    assert outcome(began_late(two), {1: HLO}, [], machine=four).turned_cycles == cycles(began_late(four))
+
+
+def test_another_machine_is_refused_with_fewer_ipus_or_without_the_hlo() -> None:
+    history = busy(TWO, planned(TWO))
+    with pytest.raises(SpecError, match="machine toy has 1 IPU, and the recording is of 2: name one with at least as many"):
+        outcome(history, {1: HLO}, [], machine=MACHINE)
+    words = "'f' cannot be planned for bow-pod16, because the recording has no HLO of it: `tilestep run --machine bow-pod16 SCRIPT` runs"
+    with pytest.raises(RecordingError, match=words):
+        outcome(history, {}, [], machine=load_machine("bow-pod16"))
+
+
+def test_what_does_not_fit_another_machine_is_named() -> None:
+    small = replace(TWO, ipu=replace(TWO.ipu, tile=replace(TWO.ipu.tile, sram_bytes=100, executable_bytes=100)))
+    assert outcome(busy(TWO, planned(TWO)), {1: HLO}, [], machine=small).unfit == ("f",)
 
 
 def test_a_program_of_unusual_options_is_planned_again_with_them() -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from tilestep.cli.report.opening import WRONG, add_path, print_json, print_line, print_rows, told
 from tilestep.cli.usage import tell
 from tilestep.errors import SpecError
+from tilestep.machine.toml import load_machine
 from tilestep.messages import sentences
 from tilestep.record.sources import hlo_of, options_of
 from tilestep.report.knob_table import WHY_UNKNOWN, KnobTable, Turned, answer, knob_table
@@ -26,8 +27,9 @@ def add_parser(subparsers: Any) -> None:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "what-if",
         help="play a recording again on another machine",
-        description="Plays the journal of a recording again with knobs of the machine turned. Without --set: each knob halved and doubled, "
-        f"and the cost of each family of operations. Knobs: {', '.join(KNOBS)}, {FAMILY}NAME, or the path of a machine's field.",
+        description="Plays the journal of a recording again on another machine, or with its knobs turned. Without both: each knob "
+        f"halved and doubled, and the cost of each family of operations. Knobs: {', '.join(KNOBS)}, {FAMILY}NAME, or "
+        "the path of a machine's field.",
     )
     add_path(parser)
     parser.add_argument(
@@ -37,6 +39,11 @@ def add_parser(subparsers: Any) -> None:
         action="append",
         default=[],
         help="turn a knob: host.link=x2, host.load=/2, links=32e9, sync.pattern=singlePipeline, family.matmul=/2; all together",
+    )
+    parser.add_argument(
+        "--machine",
+        metavar="NAME|FILE.toml",
+        help="play it on another machine with at least as many IPUs: all programs are planned again for it; --set turns its knobs",
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
     parser.set_defaults(run=run)
@@ -54,13 +61,16 @@ def _what_if(args: argparse.Namespace) -> int:
         history = report.history
         _ = report.execution  # of a recording without, no knob would change anything
         clock_hz = history.machine.ipu.clock_hz
-        if settings:
-            found = outcome(history, hlo_of(report.tables), settings, options=options_of(report.tables))
-            now, then = (seconds_from_cycles(cycles, clock_hz) for cycles in (found.cycles, found.turned_cycles))
-            change = found.turned_cycles / found.cycles - 1 if found.cycles else 0.0
+        machine = None if args.machine is None else load_machine(args.machine, sync_pattern=history.machine.sync_pattern)
+        if settings or machine is not None:
+            found = outcome(history, hlo_of(report.tables), settings, options=options_of(report.tables), machine=machine)
+            now, then = seconds_from_cycles(found.cycles, clock_hz), seconds_from_cycles(found.turned_cycles, found.machine.ipu.clock_hz)
+            change = found.turned_cycles / found.cycles * (clock_hz / found.machine.ipu.clock_hz) - 1 if found.cycles else 0.0
+            names = [*([] if machine is None else [f"on {machine.name}"]), *found.settings]
             if args.json:
                 print_json(
                     {
+                        "machine": found.machine.name,
                         "settings": list(found.settings),
                         "emulated_cycles": found.cycles,
                         "emulated_s": now,
@@ -68,12 +78,15 @@ def _what_if(args: argparse.Namespace) -> int:
                         "turned_s": then,
                         "change": change,
                         "planned_again": list(found.planned_again),
+                        "unfit": list(found.unfit),
                     }
                 )
                 return 0
-            print_line(sentences(f"{', '.join(found.settings)}: {time_text(then)} in place of {time_text(now)} ({_percent(change)})"))
+            print_line(sentences(f"{', '.join(names)}: {time_text(then)} in place of {time_text(now)} ({_percent(change)})"))
             if found.planned_again:
                 print_line(sentences(f"Planned again: {', '.join(found.planned_again)}"))
+            if found.unfit:
+                print_line(sentences(f"Does not fit there: {', '.join(found.unfit)}"))
             return 0
         turned = knob_table(history)
     except SpecError as error:
