@@ -124,7 +124,8 @@ class Profile(Figures):
             "groups": [asdict(group) for group in self.groups],
             "reshaped": [asdict(function) for function in self.reshaped],
             "batches": [asdict(batch) for batch in self.batches],
-            "supersteps": [asdict(step) for step in self.supersteps],
+            "supersteps": [{**asdict(step), "operation": self.operation_of(step.scope)} for step in self.supersteps],
+            "refused": [asdict(need) for need in self.refused],
             "assumptions": list(self.assumptions),
             "timeline": {
                 "columns": ["ipu", "start_cycle", "end_cycle", "kind", "program"],

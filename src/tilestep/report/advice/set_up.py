@@ -49,7 +49,7 @@ class Steady:
     step_cycles: int
     set_up_cycles: int
     samples: int | None
-    starts: Mapping[int, float] = field(repr=False)
+    starts: Mapping[int, float] = field(default_factory=dict[int, float], repr=False)
 
     def text(self, clock_hz: float) -> str:
         """'A step takes 24.4 ms once warm, set-up 89.0 ms: 1,311 items a second. A step is a run of jit_step (32 items); 10 ran.'"""

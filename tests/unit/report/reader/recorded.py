@@ -33,8 +33,9 @@ def recorded(
     runs_in_detail: int = 1000,
     kind: str = "run",
     notes: Mapping[str, object] | None = None,
+    profile: object = None,
 ) -> Tables:
-    """A recording of all that a host has done, written and read again."""
+    """A recording of all that a host has done, written and read again. Args: profile: its figures; None: it has none."""
     builder = Builder(kind=kind, notes=notes)
     compiled = {
         host.key(each): Compiled(
@@ -47,6 +48,8 @@ def recorded(
     }
     span = Span(system=host.system, begin=host.start, end=host.system.mark(), history=None)
     capture(builder, span, compiled, runs_in_detail=runs_in_detail)
+    if profile is not None:
+        builder.put_json("profile", profile)
     return parse_recording(recording_bytes(builder.tables()))
 
 

@@ -1,0 +1,187 @@
+"""A run's summary, `report show` of its recording, its JSON and its page say the same of it, in every number."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax import lax
+
+import tilestep
+from tests.unit.popart.session.emulation.models import Chain, emulated, options
+from tests.unit.popart.session.test_emulation import training
+from tilestep.cli import main
+from tilestep.errors import TileMemoryError
+from tilestep.report.page.sections.findings import findings
+from tilestep.report.page.sections.head import head
+from tilestep.report.reader import Report
+from tilestep.report.stored import stored_profile
+from tilestep.sim.trace import BESIDE
+from tilestep.train import InfeedQueue, OutfeedQueue, Pipeline, Replicas, cross_replica_sum, repeat
+
+Ipus = Sequence[jax.Device]
+
+
+def plain(ipus: Ipus) -> None:
+    step = jax.jit(lambda w, x, y: w - 0.1 * jax.grad(lambda w: jnp.mean((x @ w - y) ** 2))(w), device=None)
+    w = np.ones((64, 8), np.float32)
+    for n in range(6):
+        w = step(w, np.full((16, 64), n, np.float32), np.zeros((16, 8), np.float32))
+
+
+def reads(ipus: Ipus) -> None:
+    step = jax.jit(lambda w: (w * 2, w.sum()), donate_argnums=0)
+    w = jnp.ones((64, 8))
+    for _ in range(5):
+        w, total = step(w)
+        float(total)
+
+
+def several(ipus: Ipus) -> None:
+    first, second = jax.jit(lambda x: x @ x), jax.jit(lambda x: jnp.tanh(x))
+    x = np.ones((64, 64), np.float32)
+    for _ in range(4):
+        x = second(first(x))
+
+
+def counted(ipus: Ipus) -> None:
+    f = jax.jit(lambda x, n: lax.fori_loop(0, n, lambda _, x: jnp.tanh(x @ x), x))
+    for n in range(4):
+        f(np.ones((32, 32), np.float32), n)
+
+
+def loop(ipus: Ipus) -> None:
+    x = np.random.default_rng(0).normal(size=(70, 4, 2)).astype(np.float32)
+    outfeed = OutfeedQueue()
+
+    def step(w: Any, x: Any) -> Any:
+        outfeed.enqueue(w.sum())
+        return w - 0.1 * x.mean()
+
+    repeat(70, step, np.zeros(2, np.float32), InfeedQueue(list(x)), outfeed)
+
+
+def pipeline(ipus: Ipus) -> None:
+    stages = [lambda w, x, y: (jnp.tanh(x @ w), y), lambda w, x, y: jnp.mean((x @ w - y) ** 2)]
+    made = Pipeline(stages, optax.adam(0.05), gradient_accumulation_count=4, device_mapping=[0, 1], devices=ipus)
+    state = made.init([np.eye(2, 16, dtype=np.float32), np.ones(16, np.float32)])
+    for _ in range(5):
+        state, _ = made.step(state, (np.ones((4, 8, 2), np.float32), np.ones((4, 8), np.float32)))
+
+
+def replicas(ipus: Ipus) -> None:
+    copies = Replicas(2, devices=ipus[:2])
+    repeat(8, lambda w: w - 0.1 * cross_replica_sum(w), np.ones(16, np.float32), replicas=copies)
+
+
+def sharded(ipus: Ipus) -> None:
+    mesh = jax.sharding.Mesh(np.array(ipus[:2]), "x")
+    rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("x"))
+    f = jax.jit(lambda x: (x @ x.T).sum())
+    for _ in range(4):
+        f(jax.device_put(np.ones((8, 8), np.float32), rows))
+
+
+def refused(ipus: Ipus) -> None:
+    with pytest.raises(jax.errors.JaxRuntimeError, match=TileMemoryError.__name__):
+        jax.jit(lambda x: x @ x).lower(jax.ShapeDtypeStruct((20_000, 20_000), np.float32)).compile()
+
+
+def refused_and_plain(ipus: Ipus) -> None:
+    refused(ipus)
+    plain(ipus)
+
+
+def dry(ipus: Ipus) -> None:
+    with tilestep.dry_run():
+        plain(ipus)
+
+
+def dry_and_too_large(ipus: Ipus) -> None:
+    with tilestep.dry_run():
+        jax.jit(lambda x: x @ x)(jnp.zeros((20_000, 20_000)))
+
+
+def nothing(ipus: Ipus) -> None: ...
+
+
+PROGRAMS: tuple[Callable[[Ipus], None], ...] = (
+    *(plain, reads, several, counted, loop, pipeline, replicas, sharded, refused, refused_and_plain, dry, dry_and_too_large, nothing),
+)
+
+
+def require_page_agrees(report: Report, document: Any) -> None:
+    """What the page has of its own is what the profile says."""
+    shown = head(report).json
+    if not document["programs"]:
+        return
+    for name in ("emulated_cycles", "busiest_ipu"):
+        assert shown[name] == document[name], name
+    kinds = {kind: cycles for kind, cycles in document["cycles_by_kind"].items() if kind != "idle"}
+    assert {kind: cycles for kind, cycles in shown["cycles_by_kind"].items() if kind not in BESIDE} == kinds
+    assert shown["verdict"] == ("" if document["verdict"] is None else document["verdict"]["text"])
+    rows = {row["key"]: row for row in shown["programs"]}
+    for program in document["programs"]:
+        row, cycles = rows[program["key"]], program["cycles"]
+        assert row["cycles"] == sum(spent for kind, spent in cycles.items() if kind != "beside"), program["name"]
+        assert row["cycles_by_kind"].get("load", 0) == cycles["load"]
+        assert (row["runs"], row["loads"], row["num_ipus"]) == (program["runs"], program["loads"], program["num_ipus"])
+        assert row["peak_tile_bytes"] == program["peak_tile_bytes"]
+        assert row["flops_per_run"] == program["flops"]
+    block = findings(report)
+    assert block is not None
+    told = [each for each in block.json["found"] if each["text"] in {finding["text"] for finding in document["findings"]}]
+    assert [each["gain"] and each["gain"]["cycles"] for each in told if each["part"] != "fixed"] == [
+        finding["gain_cycles"] for finding, each in zip(document["findings"], told, strict=True) if each["part"] != "fixed"
+    ]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_all_ways_to_see_a_run_agree(
+    program: Callable[[Ipus], None], ipus: Ipus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with tilestep.profile(tmp_path), jax.default_device(ipus[0]):
+        program(ipus)
+    report = tilestep.open_report(tmp_path)
+    document = json.loads((tmp_path / "profile.json").read_text(encoding="utf-8"))
+    del document["timeline"]
+    assert report.profile == document
+    summary = (tmp_path / "summary.txt").read_text(encoding="utf-8")
+    capsys.readouterr()
+    assert main(["report", "show", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.startswith(summary)
+    assert main(["report", "show", str(tmp_path), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["profile"] == document
+    assert shown["emulated_cycles"] == document["emulated_cycles"]
+    require_page_agrees(report, document)
+
+
+def require_stored_agrees(report: Report, summary: str) -> None:
+    """Each line of what is read back stands in a session's summary, in order, which has a table of stages between."""
+    profile = stored_profile(report)
+    assert profile is not None
+    rows = iter(summary.splitlines())
+    for line in profile.summary(width=100).splitlines():
+        assert line in rows, line
+    require_page_agrees(report, report.profile)
+
+
+def test_a_popart_session_of_one_stage_is_told_alike() -> None:
+    emulation = training()
+    for _ in range(5):
+        emulation.ran("run")
+    require_stored_agrees(emulation.report(), emulation.summary())
+
+
+@pytest.mark.parametrize("stages", [2, 4])
+def test_a_popart_session_of_several_stages_is_told_alike(stages: int) -> None:
+    session = emulated(Chain(ipus=range(stages)), options(accumulation=8), calls=5)
+    require_stored_agrees(session.report(), session.summary())
