@@ -72,8 +72,12 @@ class _Reader:
         steps = cast("list[dict[str, Any]]", document["supersteps"])
         if any(step.key not in keys for step in found.supersteps):
             raise _DamagedError("a superstep is of a program that it has not")
-        operations = {step.get("scope"): step.get("operation") for step in steps}
-        return replace(found, operation_of=lambda scope: str(operations.get(scope) or ""))
+        operations = {str(step.get("scope")): str(step.get("operation") or "") for step in steps}
+
+        def operation_of(scope: str) -> str:
+            return operations.get(scope, "")
+
+        return replace(found, operation_of=operation_of)
 
     def findings(self) -> tuple[Finding, ...]:
         found = self._document.get("findings", [])  # absent from a recording that names no lines
@@ -133,27 +137,32 @@ def _record(record: Any, cls: Any, where: str, **known: Any) -> Any:
 
 
 def _value(value: Any, declared: Any, where: str) -> Any:
-    origin, arguments = typing.get_origin(declared), typing.get_args(declared)
+    origin: Any = typing.get_origin(declared)
+    arguments = typing.get_args(declared)
     if dataclasses.is_dataclass(declared):
         return _record(value, declared, where)
     if origin in (types.UnionType, typing.Union) and types.NoneType in arguments:
         (only,) = (choice for choice in arguments if choice is not types.NoneType)
         return None if value is None else _value(value, only, where)
-    if origin is tuple or (origin is not None and isinstance(origin, type) and issubclass(origin, Sequence)):
-        items = cast("list[Any]", value) if isinstance(value, list) else None
-        each = arguments if len(arguments) != 2 or arguments[1] is not Ellipsis else arguments[:1] * len(items or [])
-        each = arguments[:1] * len(items or []) if origin is not tuple else each
-        if items is not None and len(items) == len(each):
+    items, named = _items(value), _named(value)
+    if origin is tuple and items is not None:
+        each = arguments[:1] * len(items) if arguments[1:] == (Ellipsis,) else arguments
+        if len(items) == len(each):
             return tuple(_value(item, choice, f"{where}[{i}]") for i, (item, choice) in enumerate(zip(items, each, strict=True)))
-    elif origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
-        if isinstance(value, dict):
-            return {
-                _value(k, arguments[0], where): _value(v, arguments[1], f"{where}.{k}") for k, v in cast("dict[Any, Any]", value).items()
-            }
-    elif declared is Any or (origin is typing.Literal and value in arguments):
+    if origin in (dict, Mapping) and named is not None:
+        return {_value(name, arguments[0], where): _value(each, arguments[1], f"{where}.{name}") for name, each in named.items()}
+    if declared is Any or (origin is typing.Literal and value in arguments):
         return value
-    elif declared is float and type(value) in (int, float) and math.isfinite(value):
+    if declared is float and type(value) in (int, float) and math.isfinite(value):
         return float(value)
-    elif declared in (int, str, bool) and type(value) is declared:
+    if declared in (int, str, bool) and type(value) is declared:
         return value
     raise _DamagedError(f"{where} is {shown(value)}")
+
+
+def _items(value: Any) -> list[Any] | None:
+    return cast("list[Any]", value) if isinstance(value, list) else None
+
+
+def _named(value: Any) -> dict[Any, Any] | None:
+    return cast("dict[Any, Any]", value) if isinstance(value, dict) else None
