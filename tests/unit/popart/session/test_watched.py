@@ -44,8 +44,8 @@ def test_the_summary_has_each_session_that_was_prepared() -> None:
         del made
     lines = summary(found).splitlines()
     assert lines[0] == "session 'with one' on m2000"
-    assert lines[1].startswith("tilestep: ")
-    assert lines[1].endswith("1 program run")
+    assert lines[1].startswith("tilestep: fits: run, the fullest, ")
+    assert lines[3].endswith("1 program run")
     assert summary(found[:1]) == ""
 
 
@@ -57,4 +57,4 @@ def test_the_summary_is_of_the_whole_session_also_after_a_reset() -> None:
         made.reset_profile()
         made.ran("run")
     assert "1 program run" in made.summary()
-    assert summary(found).splitlines()[1].endswith("3 program runs")
+    assert summary(found).splitlines()[3].endswith("3 program runs")
