@@ -78,7 +78,7 @@ def test_findings_come_by_gain_and_small_ones_only_if_asked_for() -> None:
 
 def test_a_long_history_is_played_in_part_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = trained(STEP, 200).findings[0].gain
-    monkeypatch.setattr(evidence_module, "MOST_PLAYED", 18_000)
+    monkeypatch.setattr(evidence_module, "MOST_PLAYED", 6000)
     last = trained(STEP, 200).findings[0].gain
     monkeypatch.setattr(evidence_module, "MOST_READ", 6000)
     some = trained(STEP, 200).findings[0].gain

@@ -33,6 +33,7 @@ _CALL_WORK: Final = 12  # numbers that take as long as a call does beside its ow
 _FORGET_WORK: Final = 3  # of a call that forgets a value
 LEAST_TURNS: Final = 4  # of which half are taken to be warm
 _WARM: Final = 0.25  # of the runs that are looked at: those before are the way to a warm system, if not all are looked at
+_MOST_WARM: Final = 64  # turns of which a warm step is the mean; a quarter as many go before them, in which an edit warms up
 _Noted = TypeVar("_Noted")
 
 
@@ -76,16 +77,16 @@ class Played:
 
 @dataclass(frozen=True, kw_only=True)
 class Warm:
-    """Warm steps of a part that is played: what its calls up to their end take longer than those up to their begin.
+    """Warm steps: what the calls up to their end take longer than those up to their begin.
 
     So an edit may make other calls of them. Both are played with it.
 
     Attributes:
-        played: the part.
-        first: its calls up to the first of these steps.
-        last: its calls up to the end of the last one.
+        played: these calls.
+        first: up to the first of these steps.
+        last: up to the end of the last one.
         steps: how many lie between.
-        all_steps: of the whole part.
+        all_steps: of the part that is played for each finding.
         step_cycles: of one of them.
     """
 
@@ -221,16 +222,32 @@ class Evidence:
         return replace(played, offset=start)
 
     def warm(self, played: Played, starts: Mapping[int, float]) -> Warm | None:
-        """The second half of the steps of a part; None if they are too few. Args: starts: of turns, to the steps of each."""
-        end = played.offset + len(played.script.calls)
-        known = [start for start in starts if played.offset <= start < end]
-        if len(known) < LEAST_TURNS:
+        """Steps of the second half, with what goes before them; None if they are too few.
+
+        Args: played: the part that is played; this takes no longer. starts: of turns, to the steps of each.
+        """
+        places, end = list(starts), played.offset + len(played.script.calls)
+        all_steps = sum(steps for start, steps in starts.items() if played.offset <= start < end)
+        if len(places) < LEAST_TURNS or not all_steps:
             return None
-        turns = known[len(known) // 2 :]
-        first, last = (replace(played.script, calls=played.script.calls[: at - played.offset]) for at in (turns[0], turns[-1]))
-        steps = sum(starts[start] for start in turns[:-1])
-        all_steps = sum(starts[start] for start in known)
-        found = Warm(played=played, first=first, last=last, steps=steps, all_steps=all_steps, step_cycles=0.0).after(lambda script: script)
+        middle, allowed, most = len(places) // 2, work_of(played.script.calls), _MOST_WARM
+        while True:
+            last = min(middle + most, len(places) - 1)
+            begin = places[middle - most // 4] if middle > most // 4 else 0
+            calls = self.calls[begin : places[last]]
+            if most == 1 or work_of(calls) <= allowed:
+                break
+            most //= 2
+        if begin:
+            history = replace(self.history, snapshot=replay(self.history, calls=self.calls[:begin]).snapshot())
+            calls = _without_earlier_moments(calls)
+        else:
+            history = self.history
+        window = _played(history, calls, begin_of(history.snapshot))
+        first = replace(window.script, calls=calls[: places[middle] - begin])
+        steps = sum(starts[at] for at in places[middle:last])
+        warm = Warm(played=window, first=first, last=window.script, steps=steps, all_steps=all_steps, step_cycles=0.0)
+        found = warm.after(lambda script: script)
         return found if found is not None and found.step_cycles > 0 else None
 
     def ends_for(self, changes: int, *, most: int | None = None) -> tuple[tuple[Played, ...], str]:

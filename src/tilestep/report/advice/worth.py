@@ -15,7 +15,6 @@ from tilestep.report.advice.proposal import Proposal, Way
 _CLEARLY: Final = 1.1  # times as much
 _OTHERWISE: Final = 0.5  # of its gain is what an edit counts that changes what a step learns
 _MOST_OTHERS: Final = 3  # edits beside the best one
-_WARM_PLAYS: Final = 3  # times as many replays where each way is played up to the begin, and up to the end of warm steps as well
 _NO_STARTS: Final[Mapping[int, float]] = MappingProxyType({})
 
 
@@ -49,8 +48,7 @@ def ranked(
         return Advice(
             findings=tuple(sorted((p.finding for p in proposals if not p.only_with_gain), key=lambda finding: _rank(finding, 1.0)))
         )
-    plays = _plays(proposals) * (_WARM_PLAYS if starts else 1)
-    played = evidence.played_for(plays) if any(proposal.ways for proposal in proposals) else None
+    played = evidence.played_for(_plays(proposals)) if any(proposal.ways for proposal in proposals) else None
     warm = None if played is None else evidence.warm(played, starts)
     found: list[tuple[Finding, Way | None]] = []
     for proposal in proposals:
