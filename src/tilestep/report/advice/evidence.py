@@ -222,7 +222,7 @@ class Evidence:
         return replace(played, offset=start)
 
     def warm(self, played: Played, starts: Mapping[int, float]) -> Warm | None:
-        """Steps of the second half, with what goes before them; None if they are too few.
+        """Some steps after the way to a warm system, with what goes before them; None if they are too few.
 
         Args: played: the part that is played; this takes no longer. starts: of turns, to the steps of each.
         """
@@ -230,7 +230,7 @@ class Evidence:
         all_steps = sum(steps for start, steps in starts.items() if played.offset <= start < end)
         if len(places) < LEAST_TURNS or not all_steps:
             return None
-        middle, allowed, most = len(places) // 2, work_of(played.script.calls), _MOST_WARM
+        middle, allowed, most = min(len(places) // 2, 4 * _MOST_WARM), work_of(played.script.calls), _MOST_WARM
         while True:
             last = min(middle + most, len(places) - 1)
             begin = places[middle - most // 4] if middle > most // 4 else 0

@@ -82,7 +82,7 @@ def advice(figures: Figures, *, all: bool = False, evidence: Evidence | None = N
         rules: that look for them.
     """
     evidence = evidence or evidence_of(figures)
-    steady = None if evidence is None else steady_state(figures, evidence)
+    steady = None if evidence is None else steady_state(figures, evidence)  # its turns are played once for all who ask
     with each_read_once():
         proposals = [proposal for rule in rules for proposal in rule(figures, evidence)]
         return ranked(proposals, evidence, starts={} if steady is None else steady.starts, all=all)
