@@ -83,8 +83,8 @@ def test_a_dry_run_says_what_a_refusal_says_of_what_would_make_it_fit() -> None:
     profile = descending()
     finding, history = first_of(profile), profile.history
     assert history is not None
-    [(key, program)] = history.programs.items()
-    refused = did_not_fit(program, profile.sources[key], history.machine)
+    key = profile.programs[0].key
+    refused = did_not_fit(history.programs[key], profile.sources[key], history.machine)
     assert refused is not None
     ways = [found.text.partition("What frees some: ")[2] for found in (finding, refused)]
     assert ways[0] == ways[1] != ""
