@@ -5,7 +5,7 @@ It goes backwards from the inputs that operators need the values of, and stops w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -18,12 +18,14 @@ _MOST_VISITS: Final = 1_000_000
 _RATIO: Final = frozenset({1})  # the input of Dropout that is one, from version 12 on
 
 
-def demanded(graph: Graph, *, bounds: Collection[str] = ()) -> frozenset[str]:
+def demanded(graph: Graph, *, bounds: Collection[str] = (), besides: tuple[Node, Sequence[int]] | None = None) -> frozenset[str]:
     """Names of inputs and initialisers whose values must be known.
 
-    Args: bounds: names of nodes and outputs for which the caller has given a bound, so that they need no known length.
+    Args:
+        bounds: names of nodes and outputs for which the caller has given a bound, so that they need no known length.
+        besides: a node, wherever it is, and positions of inputs that it needs the values of; no positions: its results must be known.
     """
-    return _Search(bounds=frozenset(bounds)).outside(graph)
+    return _Search(bounds=frozenset(bounds), besides=besides).outside(graph)
 
 
 def statistics(graph: Graph) -> frozenset[str]:
@@ -65,6 +67,7 @@ class _Search:
     """Attributes: left: nodes that are looked at, those of loops again and again. Beyond them all values count as demanded."""
 
     bounds: frozenset[str]
+    besides: tuple[Node, Sequence[int]] | None = None
     left: int = _MOST_VISITS
 
     def outside(self, graph: Graph, wanted: Collection[str] = ()) -> frozenset[str]:
@@ -80,6 +83,9 @@ class _Search:
     def of_node(self, node: Node, known: Collection[str]) -> Iterator[str]:
         """Names that must be known because of a node. Args: known: names that must be because of the nodes after it."""
         wanted = {position for position, name in enumerate(node.outputs) if name in known}
+        if self.besides is not None and self.besides[0].proto is node.proto and self.besides[0].number == node.number:
+            yield from _at(node.inputs, self.besides[1])
+            wanted = wanted if self.besides[1] else set(range(len(node.outputs)))
         function = node.function or _plain_body(node)
         if function is not None:
             inner = self.outside(function, _at(function.outputs, wanted))

@@ -40,11 +40,12 @@ class NeedsValueError(Exception):
 
     Attributes:
         what: the input, in words, such as "the shape".
+        value: the input; None if it is not one alone.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, value: Any = None) -> None:
         super().__init__(what)
-        self.what = what
+        self.what, self.value = what, value
 
 
 class NoRoomError(Exception):
@@ -75,7 +76,7 @@ def known(x: Any, what: str) -> np.ndarray[Any, Any]:
     Raises: NeedsValueError if `x` is traced.
     """
     if is_traced(x):
-        raise NeedsValueError(what)
+        raise NeedsValueError(what, x)
     return np.asarray(x)
 
 

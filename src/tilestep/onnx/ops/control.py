@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tilestep.onnx.errors import DynamicShapeError
+from tilestep.onnx.errors import DynamicShapeError, NodeError, OnnxError
 from tilestep.onnx.graph import Graph
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import op
@@ -50,17 +50,26 @@ def if_(call: Call, condition: Any, *, then_branch: Graph, else_branch: Graph) -
 
     def branch(graph: Graph) -> Callable[[], Any]:
         def run() -> Any:
-            results = call.subgraph(graph)
-            made = arrays(results)
-            if seen:
-                first = arrays(seen[0])
-                if form(first) != form(made):
-                    raise NeedsValueError(f"the condition (its branches give {_shapes(first)} and {_shapes(made)})")
-                made = cast_like(made, first)
-            seen.append(results)
-            return made
+            try:
+                return in_both(call.subgraph(graph))
+            except NodeError as error:  # another condition may leave out this branch
+                raise NeedsValueError(f"the condition (for a branch that can't be: {error})", condition) from error
+            except OnnxError:
+                raise
+            except ValueError as error:
+                raise NeedsValueError(f"the condition ({error})", condition) from error
 
         return run
+
+    def in_both(results: list[Any]) -> Any:
+        made = arrays(results)
+        if seen:
+            first = arrays(seen[0])
+            if form(first) != form(made):
+                raise NeedsValueError(f"the condition (its branches give {_shapes(first)} and {_shapes(made)})", condition)
+            made = cast_like(made, first)
+        seen.append(results)
+        return made
 
     results = lax.cond(flag(condition), branch(then_branch), branch(else_branch))
     return tuple(one if _are_same(one, other) else result for result, one, other in zip(results, *_both(seen), strict=True))
@@ -164,6 +173,8 @@ def _turns_by_values(turns: Body, trips: Any, condition: Any, state: Sequence[An
         return tuple(while_going(turns, state, most, going))
     except UnsteadyError as error:
         raise NeedsValueError(f"the number of its turns ({error})") from None
+    except NodeError as error:  # there may be no turn
+        raise NeedsValueError(f"the number of its turns (for a body that can't be: {error})") from error
 
 
 @op("Scan", since=9)
