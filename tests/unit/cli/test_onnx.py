@@ -70,7 +70,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     chosen = model(
         "(float[N,4] x, int64 sr) => (float[N,2] y) { c = Equal(sr, r)  y = If(c) <then_branch = t () => (float[N,2] u) "
         "{ u = MatMul(x, a) }, else_branch = e () => (float[N,2] v) { v = MatMul(x, b) }> }",
-        **{"r": np.array(16000), "a": uniform(4, 2), "b": uniform(6, 2)},
+        r=np.array(16000),
+        a=uniform(4, 2),
+        b=uniform(6, 2),
     )
     alike = model("(float[Q,3,Q,Q] x) => (float[Q,3,Q,Q] y) { y = Relu(x) }")
     onnx.save(chosen, str(found / "chosen.onnx"))

@@ -174,7 +174,8 @@ def _turns_by_values(turns: Body, trips: Any, condition: Any, state: Sequence[An
     except UnsteadyError as error:
         raise NeedsValueError(f"the number of its turns ({error})") from None
     except NodeError as error:  # there may be no turn
-        raise NeedsValueError(f"the number of its turns (for a body that can't be: {error})") from error
+        decides = next((value for value in (trips, condition) if is_traced(value)), None)
+        raise NeedsValueError(f"the number of its turns (for a body that can't be: {error})", decides) from error
 
 
 @op("Scan", since=9)
