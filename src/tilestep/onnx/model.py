@@ -21,6 +21,7 @@ from tilestep.onnx.interpret import NO_PROGRAM, Run, run_graph
 from tilestep.onnx.load import Loaded, Source, load
 from tilestep.onnx.specs import ValueSpec, narrowed, specs_of
 from tilestep.onnx.values import SequenceValue, node_by_node
+from tilestep.onnx.weights import has_only_numbers, weights_of
 
 if TYPE_CHECKING:
     from tilestep.onnx.stages import Stages
@@ -48,9 +49,9 @@ def import_onnx(
         static: names of inputs whose values are known when a program is made, besides those that the model needs so. A mapping gives
             the values as well, and these are no inputs any more.
         bounds: node's name or output's name -> most elements, for outputs whose length depends on values.
-        trainable: names of the initialisers that are parameters, or a function of the name that says so. None: all that can be, which
-            are the floating-point ones on whose values no shape depends, and that are no dropout's ratio. Others are constants, with
-            `training` state.
+        trainable: names of the initialisers that are parameters, or a function of the name that says so, among all that can be: finite
+            floating-point ones on whose values no shape depends, and that are no dropout's ratio. Others are constants, with `training`
+            state. None: all through which an output has a gradient, but for those of masks and clips.
 
     Returns:
         The model.
@@ -112,6 +113,7 @@ class OnnxModel:
         kept = statistics(graph) if training else frozenset[str]()
         never = {
             **{name: f"it is {array.dtype}" for name, array in loaded.initializers.items() if not jnp.issubdtype(array.dtype, jnp.inexact)},
+            **{name: "it has NaN or infinities" for name, array in loaded.initializers.items() if not has_only_numbers(array)},
             **dict.fromkeys(ratios(graph), "it is the ratio of a dropout"),
             **dict.fromkeys(needed, "a shape or a choice of the program depends on its value"),
         }
@@ -120,8 +122,9 @@ class OnnxModel:
         self.constants: dict[str, Any] = dict(fixed)
         statistic = "it is a statistic of a batch norm, which is state in training"
         is_trainable = chooser(trainable, loaded.initializers, {**dict.fromkeys(kept, statistic), **never})
+        weights = weights_of(replace(graph, initializers=loaded.initializers)) if trainable is None else loaded.initializers
         for name, array in loaded.initializers.items():
-            if frozen or name in never:
+            if frozen or name in never or (name not in weights and name not in kept):
                 self.constants[name] = array
             elif name not in kept and is_trainable(name):
                 self.params[name] = array
