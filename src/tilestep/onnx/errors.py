@@ -42,7 +42,7 @@ class UnsupportedOpError(OnnxError):
 
 
 class DynamicShapeError(OnnxError):
-    """A node needs the value of an input that is known only when the program runs. The message names the three ways out.
+    """A node needs the value of an input that is known only when the program runs. The message names the ways out.
 
     Attributes:
         inputs: names of the model's inputs that the value comes from, where that is known.

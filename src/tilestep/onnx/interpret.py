@@ -144,7 +144,7 @@ def _run_node(node: Node, values: dict[str, Any], scope: MutableMapping[str, Any
         outputs = _outputs(call, inputs)
     except NeedsValueError as error:
         positions = [i for i, value in enumerate(inputs) if value is not None and value is error.value]
-        raise _not_known(node, error.what, run.sources(node, positions)) from error
+        raise _not_known(node, error.what, run.sources(node, positions), or_bound=error.or_bound) from error
     except OnnxError:
         raise
     except jax.errors.ConcretizationTypeError as error:
@@ -225,13 +225,13 @@ def _kind(value: Any) -> str:
     return f"{value.dtype}{list(value.shape)}"
 
 
-def _not_known(node: Node, what: str, sources: Sequence[str]) -> DynamicShapeError:
+def _not_known(node: Node, what: str, sources: Sequence[str], *, or_bound: bool = False) -> DynamicShapeError:
     name = node.name or next(iter(node.outputs), "node")
+    bound = f"; or give its results a bound, as in import_onnx(..., bounds={{'{name}': 100}})" if or_bound else ""
     static = ", ".join(f"'{source}'" for source in sources[:_SHOWN_SOURCES]) or "..."
     return DynamicShapeError(
-        f"{node.place} needs {what}, which is known only when the program runs. Three ways out: call the model itself, model(...), which "
-        f"runs node by node; name the input it comes from in import_onnx(..., static=[{static}]); or, where a length depends on values, "
-        f"give a bound as in import_onnx(..., bounds={{'{name}': 100}})",
+        f"{node.place} needs {what}, which is known only when the program runs. {'Three' if bound else 'Two'} ways out: call the model "
+        f"itself, model(...), which runs node by node; name the input it comes from in import_onnx(..., static=[{static}]){bound}",
         sources,
     )
 

@@ -21,7 +21,7 @@ from tilestep.onnx.interpret import NO_PROGRAM, Run, run_graph
 from tilestep.onnx.load import Loaded, Source, load
 from tilestep.onnx.specs import ValueSpec, narrowed, specs_of
 from tilestep.onnx.values import SequenceValue, node_by_node
-from tilestep.onnx.weights import has_only_numbers, weights_of
+from tilestep.onnx.weights import not_finite, weights_of
 
 if TYPE_CHECKING:
     from tilestep.onnx.stages import Stages
@@ -113,7 +113,7 @@ class OnnxModel:
         kept = statistics(graph) if training else frozenset[str]()
         never = {
             **{name: f"it is {array.dtype}" for name, array in loaded.initializers.items() if not jnp.issubdtype(array.dtype, jnp.inexact)},
-            **{name: "it has NaN or infinities" for name, array in loaded.initializers.items() if not has_only_numbers(array)},
+            **dict.fromkeys(not_finite(graph, loaded.initializers), "it has NaN or infinities"),
             **dict.fromkeys(ratios(graph), "it is the ratio of a dropout"),
             **dict.fromkeys(needed, "a shape or a choice of the program depends on its value"),
         }

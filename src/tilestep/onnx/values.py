@@ -41,11 +41,12 @@ class NeedsValueError(Exception):
     Attributes:
         what: the input, in words, such as "the shape".
         value: the input; None if it is not one alone.
+        or_bound: whether a bound on the node's results would do, too.
     """
 
-    def __init__(self, what: str, value: Any = None) -> None:
+    def __init__(self, what: str, value: Any = None, *, or_bound: bool = False) -> None:
         super().__init__(what)
-        self.what, self.value = what, value
+        self.what, self.value, self.or_bound = what, value, or_bound
 
 
 class NoRoomError(Exception):

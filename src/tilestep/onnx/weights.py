@@ -27,13 +27,21 @@ _FLAT: Final = frozenset(  # operators whose results have no gradient
 _FIRST: Final = frozenset(  # operators whose results have a gradient in their first input only
     {"Clip", "Dropout", "Gather", "GatherElements", "GatherND", "Pad", "Resize", "Slice", "TopK", "Upsample"}
 )
+_PRODUCTS: Final = frozenset({"Conv", "ConvTranspose", "GRU", "Gather", "Gemm", "LSTM", "MatMul", "RNN"})
 _LIMITS: Final = frozenset({"Max", "Min", "Where"})  # one number among their inputs is a limit, or what masked elements become
 _MASKING: Final = frozenset({"Add", "Div", "Max", "Min", "Mul", "Sub", "Sum", "Where"})
 
 
-def has_only_numbers(array: Array) -> bool:
-    """Whether no element is infinite or NaN, as far as it is looked at."""
-    return array.nbytes > _MOST_READ_BYTES or bool(np.isfinite(array).all())
+def not_finite(graph: Graph, arrays: Mapping[str, Array]) -> list[str]:
+    """Names of arrays with infinities or NaN. What only products read may be large and stands in its file: it is not looked at."""
+    read = {name for node in graph.nodes if node.domain or node.op_type not in _PRODUCTS for name in reads(node)}
+    return [name for name, array in arrays.items() if name in read and not _has_only_numbers(array)]
+
+
+def _has_only_numbers(array: Array) -> bool:
+    if array.nbytes > _MOST_READ_BYTES or not jnp.issubdtype(array.dtype, jnp.inexact):
+        return True
+    return bool(np.isfinite(array).all())
 
 
 def weights_of(graph: Graph) -> frozenset[str]:

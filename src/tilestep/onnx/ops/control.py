@@ -167,7 +167,7 @@ def _turns_by_values(turns: Body, trips: Any, condition: Any, state: Sequence[An
         if bound is not None:
             return tuple(bounded(turns, state, most, going, bound))
         if wants_rows:
-            raise NeedsValueError("the number of its turns (each makes a row of its outputs)")
+            raise NeedsValueError("the number of its turns (each makes a row of its outputs)", or_bound=True)
         if short is not None and short <= _MOST_UNROLLED:
             return tuple(bounded(turns, state, most, going, short)[: turns.carried])
         return tuple(while_going(turns, state, most, going))
