@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tilestep.messages import plain
 from tilestep.onnx import ops as _ops  # registers the operators  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from tilestep.onnx.arguments import Trainable, chooser, fixed_values, require_bounds, require_names
 from tilestep.onnx.demand import demanded, draws, ratios, statistics
@@ -141,7 +142,7 @@ class OnnxModel:
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{spec.name}: {spec}" for spec in self.inputs)
-        return f"<OnnxModel {self.name}: {inputs} -> {', '.join(spec.name for spec in self.outputs)}; {len(self.params)} parameters>"
+        return plain(f"<OnnxModel {self.name}: {inputs} -> {', '.join(spec.name for spec in self.outputs)}; {len(self.params)} parameters>")
 
     @property
     def name(self) -> str:
