@@ -11,6 +11,7 @@ from typing import Any, Final
 import jax.numpy as jnp
 import numpy as np
 
+from tilestep.onnx.demand import names_at
 from tilestep.onnx.graph import Graph, Node, reads
 from tilestep.onnx.ops.casts import dtype_of
 
@@ -70,20 +71,18 @@ def _weights_of(graph: Graph, wanted: Collection[str], around: Mapping[str, Arra
         if node.function is not None:
             names = dict(zip(node.function.inputs, node.inputs, strict=False))  # of the function, and of its caller
             given = {own: known[name] for own, name in names.items() if name in known}
-            inner = _weights_of(node.function, _at(node.function.outputs, places), given, [own for own in names if names[own] in weighty])
+            inner = _weights_of(
+                node.function, names_at(node.function.outputs, places), given, [own for own in names if names[own] in weighty]
+            )
             reached.update(name for own, name in names.items() if own in inner)
         elif node.op_type == "If":
             for body in node.subgraphs:
-                reached.update(_weights_of(body, _at(body.outputs, places), known, weighty) & body.outer)
+                reached.update(_weights_of(body, names_at(body.outputs, places), known, weighty) & body.outer)
         elif node.subgraphs:
             reached.update(reads(node))
         else:
             reached.update(name for place, name in enumerate(node.inputs) if _is_reached(node, place, known, weighty))
     return frozenset(reached)
-
-
-def _at(names: tuple[str, ...], places: list[int]) -> list[str]:
-    return [names[place] for place in places if place < len(names)]
 
 
 def _is_constant(node: Node) -> bool:

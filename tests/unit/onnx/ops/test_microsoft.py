@@ -211,13 +211,6 @@ CASES: list[tuple[str, list[Any], int, dict[str, Any]]] = [  # operator, inputs,
     ),
     ("QLinearAveragePool", [PIXELS, f(0.02), u8(120), f(0.015), u8(100)], 1, {"kernel_shape": [1, 2], "channels_last": 1}),
     ("QLinearConcat", [f(0.03), u8(100), *real(2, 3), *real(2, 4, seed=1)], 1, {"axis": 1}),
-    ("QLinearWhere", [np.array([True, False, True]), *real(2, 3), *real(2, 3, seed=1), f(0.03), u8(100)], 1, {}),
-    (
-        "QLinearConv",
-        [PIXELS.transpose(0, 2, 3, 1).copy(), f(0.02), u8(120), random(3, 2, 3, 3) // 3, f(0.01), np.array(0, I8), f(0.1), u8(100)],
-        1,
-        {"channels_last": 1},
-    ),
     ("QuantizeLinear", [values(3, 4), f(0.02), np.array(7, np.uint16)], 1, {}),
     ("DequantizeLinear", [random(3, 4, dtype=np.int16), f(0.02), np.array(7, np.int16)], 1, {}),
 ]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +19,24 @@ from tilestep.onnx.ops.quantise import distances, exact
 from tilestep.onnx.registry import op
 from tilestep.onnx.values import known_scalar
 
-_FILTER: Final = -10000.0  # what a score of a masked key gets
+
+@dataclass(frozen=True, kw_only=True)
+class _Heads:
+    """Attributes: mask_filter_value: is added to a masked score. scale: 0 is 1 / sqrt(size).
+    unidirectional: whether queries, the last of the keys, see no key behind their own.
+    """
+
+    num_heads: int
+    mask_filter_value: float = -10000.0
+    scale: float = 0.0
+    unidirectional: int = 0
+
+
+def _heads_of(attributes: Mapping[str, Any], **inert: Any) -> _Heads:
+    """Raises: ValueError for an attribute that is not supported."""
+    own = {name: value for name, value in attributes.items() if name in _Heads.__dataclass_fields__}
+    require_inert({name: value for name, value in attributes.items() if name not in own}, **inert)
+    return _Heads(**own)
 
 
 @op("Attention", domain=MS)
@@ -31,12 +50,8 @@ def attention(
     attention_bias: Any = None,
     past_sequence_length: Any = None,
     *,
-    num_heads: int,
-    mask_filter_value: float = _FILTER,
     qkv_hidden_sizes: Sequence[int] = (),
-    scale: float = 0.0,
-    unidirectional: int = 0,
-    **others: Any,
+    **attributes: Any,
 ) -> Any:
     """Attention of x [batch, tokens, inputs] with itself, and the keys and values [2, batch, heads, tokens, size].
 
@@ -47,11 +62,11 @@ def attention(
         attention_bias: is added to the scores.
     """
     require_absent(past_sequence_length=past_sequence_length)
-    require_inert(others, do_rotary=0, past_present_share_buffer=0, rotary_embedding_dim=0)
+    heads = _heads_of(attributes, do_rotary=0, past_present_share_buffer=0, rotary_embedding_dim=0)
     projected = jnp.matmul(x, weights)
     sizes = tuple(qkv_hidden_sizes) or (weights.shape[1] // 3,) * 3
     projected = projected if bias is None else projected + bias
-    return _of_projected(projected, sizes, mask, past, attention_bias, num_heads, mask_filter_value, scale, unidirectional)
+    return _of_projected(projected, sizes, mask, past, attention_bias, heads)
 
 
 @op("QAttention", domain=MS)
@@ -66,19 +81,13 @@ def quantised_attention(
     x_zero_point: Any = None,
     weight_zero_point: Any = None,
     past: Any = None,
-    *,
-    num_heads: int,
-    mask_filter_value: float = _FILTER,
-    scale: float = 0.0,
-    unidirectional: int = 0,
-    **others: Any,
+    **attributes: Any,
 ) -> Any:
     """Attention whose x and weights are quantised, with a scale for all weights or one for each column; the rest is float32."""
-    require_inert(others, do_rotary=0, past_present_share_buffer=0)
+    heads = _heads_of(attributes, do_rotary=0, past_present_share_buffer=0)
     product = exact(jnp.matmul(distances(x, x_zero_point), distances(weights, weight_zero_point)))
     projected = product * (exact(x_scale) * exact(weight_scale)) + bias
-    sizes = (weights.shape[1] // 3,) * 3
-    return _of_projected(projected, sizes, mask, past, None, num_heads, mask_filter_value, scale, unidirectional)
+    return _of_projected(projected, (weights.shape[1] // 3,) * 3, mask, past, None, heads)
 
 
 @op("MultiHeadAttention", domain=MS)
@@ -94,11 +103,7 @@ def multi_head_attention(
     past_value: Any = None,
     past_sequence_length: Any = None,
     cache_indirection: Any = None,
-    *,
-    num_heads: int,
-    mask_filter_value: float = _FILTER,
-    scale: float = 0.0,
-    unidirectional: int = 0,
+    **attributes: Any,
 ) -> Any:
     """Attention of queries, keys and values that are projected; the keys and values with those of the past; the probabilities.
 
@@ -108,16 +113,17 @@ def multi_head_attention(
         mask: of keys; see `_masking`.
     """
     require_absent(past_sequence_length=past_sequence_length, cache_indirection=cache_indirection)
+    heads = _heads_of(attributes)
     if k is None or v is None or q.ndim != 3:
         raise ValueError("queries, keys and values in one input are not supported: give inputs 'key' and 'value'")
     parts = [q, k, v]
     if bias is not None:
         ends = np.cumsum([q.shape[2], q.shape[2]])
         parts = [part + own if part.ndim == 3 else part for part, own in zip(parts, jnp.split(jnp.asarray(bias), ends), strict=True)]
-    q, k, v = (_by_head(part, num_heads) for part in parts)
+    q, k, v = (_by_head(part, heads.num_heads) for part in parts)
     if past_key is not None:
         k, v = jnp.concatenate([past_key, k], 2), jnp.concatenate([past_value, v], 2)
-    y, probabilities = _attended(q, k, v, _masking(mask, q, k, mask_filter_value, bool(unidirectional)), attention_bias, scale)
+    y, probabilities = _attended(q, k, v, _masking(mask, q, k, heads), attention_bias, heads.scale)
     return y, k, v, probabilities
 
 
@@ -175,7 +181,8 @@ def group_query_attention(
     before = jnp.zeros_like(lengths) if tokens == total else lengths - tokens
     places = before[:, None] + np.arange(tokens)
     if do_rotary:
-        q, k = (rotary_embedding(call, part, cosines, sines, places, **_turned(cosines, rotary_interleaved)) for part in (q, k))
+        turned = {"interleaved": rotary_interleaved, "rotary_embedding_dim": 2 * cosines.shape[1]}
+        q, k = (rotary_embedding(call, part, cosines, sines, places, **turned) for part in (q, k))
     k, v = _cached(past_key, k, before, total), _cached(past_value, v, before, total)
     distance = places[:, None, :, None] - np.arange(k.shape[2])
     seen = (distance >= 0) & (distance < local_window_size) if local_window_size >= 0 else distance >= 0
@@ -208,33 +215,19 @@ def rotary(
     return rotary_embedding(call, x, cosines, sines, position_ids, **options)
 
 
-def _turned(cosines: Any, interleaved: int) -> dict[str, int]:
-    return {"interleaved": interleaved, "rotary_embedding_dim": 2 * cosines.shape[1]}
-
-
 def _by_head(x: Any, heads: int) -> Any:
     """x as [batch, heads, tokens, size]."""
     return jnp.asarray(x) if x.ndim == 4 else jnp.swapaxes(split_heads(jnp.asarray(x), heads), 1, 2)
 
 
-def _of_projected(
-    projected: Any,
-    sizes: Sequence[int],
-    mask: Any,
-    past: Any,
-    attention_bias: Any,
-    heads: int,
-    filtered: float,
-    scale: float,
-    unidirectional: int,
-) -> tuple[Any, Any]:
+def _of_projected(projected: Any, sizes: Sequence[int], mask: Any, past: Any, attention_bias: Any, heads: _Heads) -> tuple[Any, Any]:
     """Attention of [batch, tokens, sizes of queries, keys and values], and its keys and values."""
     if len(sizes) != 3 or sum(sizes) != projected.shape[2]:
         raise ValueError(f"queries, keys and values of sizes {list(sizes)} are not the {projected.shape[2]} columns of the weights")
-    q, k, v = (_by_head(part, heads) for part in jnp.split(projected, np.cumsum(sizes)[:2], 2))
+    q, k, v = (_by_head(part, heads.num_heads) for part in jnp.split(projected, np.cumsum(sizes)[:2], 2))
     if past is not None:
         k, v = jnp.concatenate([past[0], k], 2), jnp.concatenate([past[1], v], 2)
-    y, _ = _attended(q, k, v, _masking(mask, q, k, filtered, bool(unidirectional)), attention_bias, scale)
+    y, _ = _attended(q, k, v, _masking(mask, q, k, heads), attention_bias, heads.scale)
     return y, jnp.stack([k, v]) if k.shape == v.shape else None
 
 
@@ -251,14 +244,11 @@ def _attended(q: Any, k: Any, v: Any, masking: Any, bias: Any, scale: float, sof
     return flattened(jnp.swapaxes(weighted(probabilities, v), 1, 2), 2), probabilities
 
 
-def _masking(mask: Any, q: Any, k: Any, filtered: float, causal: bool) -> Any:
+def _masking(mask: Any, q: Any, k: Any, heads: _Heads) -> Any:
     """What is added to scores [batch, heads, queries, keys]; None if nothing.
 
-    Args:
-        mask: [batch], how many keys of a row count; [2 * batch], their ends, then their starts; [batch, keys] or [batch, queries, keys],
-            0 where a key does not.
-        filtered: what a key gets that does not count.
-        causal: whether queries, the last of the keys, see no key behind their own.
+    Args: mask: [batch], how many keys of a row count; [2 * batch], their ends, then their starts; [batch, keys] or
+        [batch, queries, keys], 0 where a key does not.
     """
     batch, queries, keys = q.shape[0], q.shape[2], k.shape[2]
     places, added = np.arange(keys), None
@@ -271,8 +261,8 @@ def _masking(mask: Any, q: Any, k: Any, filtered: float, causal: bool) -> Any:
             counts = mask > 0
         else:
             raise ValueError(f"a mask of {list(mask.shape)} for a batch of {batch}, {queries} queries and {keys} keys is not supported")
-        added = jnp.where(counts.reshape(batch, 1, -1, keys), 0, filtered).astype(q.dtype)
-    if causal:
+        added = jnp.where(counts.reshape(batch, 1, -1, keys), 0, heads.mask_filter_value).astype(q.dtype)
+    if heads.unidirectional:
         ahead = places > np.arange(queries)[:, None] + (keys - queries)
         added = jnp.where(ahead, jnp.finfo(q.dtype).min, 0 if added is None else added).astype(q.dtype)
     return added
@@ -283,8 +273,4 @@ def _cached(past: Any, new: Any, before: Any, total: int) -> Any:
     room = total if past is None else max(total, past.shape[2])
     held = jnp.zeros((*new.shape[:2], room, new.shape[3]), new.dtype)
     held = held if past is None else held.at[:, :, : past.shape[2]].set(past)
-
-    def written(row: Any, part: Any, place: Any) -> Any:
-        return jax.lax.dynamic_update_slice_in_dim(row, part, place, axis=1)
-
-    return jax.vmap(written)(held, new, before)
+    return jax.vmap(functools.partial(jax.lax.dynamic_update_slice_in_dim, axis=1))(held, new, before)

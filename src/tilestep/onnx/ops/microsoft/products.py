@@ -80,21 +80,11 @@ def _arranged(x: Any, swapped: int, batch: int) -> Any:
 
 
 @op("FusedGemm", domain=MS)
-def fused_gemm(
-    call: Call,
-    a: Any,
-    b: Any,
-    c: Any = None,
-    *,
-    activation: str = "",
-    activation_alpha: float | None = None,
-    activation_beta: float | None = None,
-    activation_gamma: float | None = None,
-    **attributes: Any,
-) -> Any:
-    """Gemm, and an activation of its result."""
-    given = [value for value in (activation_alpha, activation_beta, activation_gamma) if value is not None]
-    return _activated(gemm(call, a, b, c, **attributes), activation, given)
+def fused_gemm(call: Call, a: Any, b: Any, c: Any = None, *, activation: str = "", **attributes: Any) -> Any:
+    """Gemm, and an activation of its result with parameters `activation_alpha`, `activation_beta`, `activation_gamma`."""
+    names = [name for name in ("activation_alpha", "activation_beta", "activation_gamma") if name in attributes]
+    parameters = [attributes.pop(name) for name in names]
+    return _activated(gemm(call, a, b, c, **attributes), activation, parameters)
 
 
 @op("FusedConv", domain=MS)

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tilestep.onnx.interpret import Call
+from tilestep.onnx.ops.activations import leaky_relu, sigmoid
 from tilestep.onnx.ops.elementwise import rounded_quotient
 from tilestep.onnx.ops.microsoft.limits import MS
-from tilestep.onnx.ops.pool import average_pool
+from tilestep.onnx.ops.pool import average_pool, global_average_pool
 from tilestep.onnx.ops.quantise import (
     dequantize_linear,
     distances,
     dynamic_quantize_linear,
     exact,
-    qlinear_conv,
     quantize_linear,
     requantized,
     rounded_to,
@@ -53,22 +51,7 @@ def dynamic_quantize_matmul(call: Call, a: Any, b: Any, b_scale: Any, b_zero_poi
 
 
 @op("DynamicQuantizeLSTM", domain=MS)
-def dynamic_quantize_lstm(
-    call: Call,
-    x: Any,
-    w: Any,
-    r: Any,
-    b: Any,
-    lengths: Any,
-    h: Any,
-    c: Any,
-    p: Any,
-    w_scale: Any,
-    w_zero_point: Any,
-    r_scale: Any,
-    r_zero_point: Any,
-    **attributes: Any,
-) -> Any:
+def dynamic_quantize_lstm(call: Call, x: Any, w: Any, r: Any, *inputs: Any, **attributes: Any) -> Any:
     """LSTM whose weights are quantised: w [directions, inputs, 4 * hidden], r [directions, hidden, 4 * hidden].
 
     Inputs, of all times together, and the hidden states of each time are quantised as DynamicQuantizeLinear does. A scale and a zero point
@@ -83,8 +66,8 @@ def dynamic_quantize_lstm(
         codes, scale, zero = dynamic_quantize_linear(call, array)
         return exact(distances(codes, zero)) * scale
 
-    own = weights(w, w_scale, w_zero_point), weights(r, r_scale, r_zero_point)
-    return lstm(call, x, *own, b, lengths, h, c, p, left=nearest, **attributes)
+    others, (w_scale, w_zero, r_scale, r_zero) = inputs[:-4], inputs[-4:]
+    return lstm(call, x, weights(w, w_scale, w_zero), weights(r, r_scale, r_zero), *others, left=nearest, **attributes)
 
 
 @op("QGemm", domain=MS)
@@ -113,14 +96,6 @@ def quantised_gemm(
     if y_scale is None:
         return exact(product) * scale
     return requantized(product, scale / exact(y_scale), y_zero_point)
-
-
-@op("QLinearConv", domain=MS)
-def qlinear_conv_of_layout(call: Call, x: Any, *inputs: Any, channels_last: int = 0, **attributes: Any) -> Any:
-    """QLinearConv, with channels last in x and the result if that is said."""
-    if not channels_last:
-        return qlinear_conv(call, x, *inputs, **attributes)
-    return jnp.moveaxis(qlinear_conv(call, jnp.moveaxis(jnp.asarray(x), -1, 1), *inputs, **attributes), 1, -1)
 
 
 # ---- operators between quantised arrays: of real numbers, whose result is rounded
@@ -156,14 +131,6 @@ def _one(name: str, function: Callable[..., Any], *, shifted: bool = False) -> N
     handler.__doc__ = f"{name.removeprefix('QLinear')} of a quantised array, quantised."
 
 
-def _sigmoid(call: Call, x: Any) -> Any:
-    return jax.nn.sigmoid(x)
-
-
-def _leaky_relu(call: Call, x: Any, *, alpha: float = 0.01) -> Any:
-    return jax.nn.leaky_relu(x, alpha)
-
-
 def _softmax(call: Call, x: Any, *, opset: int, axis: int | None = None) -> Any:
     function, default = (softmax, -1) if opset >= _SOFTMAX else (softmax_from_axis, 1)
     return function(call, x, axis=default if axis is None else axis)
@@ -178,17 +145,13 @@ def _in_layout(pool: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _global_average(call: Call, x: Any) -> Any:
-    return x.mean(tuple(range(2, x.ndim)), keepdims=True)
-
-
 _two("QLinearAdd", lambda a, b, a_scale, b_scale, scale: a * (a_scale / scale) + b * (b_scale / scale))
 _two("QLinearMul", lambda a, b, a_scale, b_scale, scale: a * b * (a_scale * b_scale / scale))
-_one("QLinearSigmoid", _sigmoid)
-_one("QLinearLeakyRelu", _leaky_relu)
+_one("QLinearSigmoid", sigmoid)
+_one("QLinearLeakyRelu", lambda call, x, *, alpha=0.01: leaky_relu(call, x, alpha=alpha))
 _one("QLinearSoftmax", _softmax)
 _one("QLinearAveragePool", _in_layout(average_pool), shifted=True)
-_one("QLinearGlobalAveragePool", _in_layout(_global_average))
+_one("QLinearGlobalAveragePool", _in_layout(global_average_pool))
 
 
 @op("QLinearConcat", domain=MS)
@@ -196,12 +159,3 @@ def qlinear_concat(call: Call, scale: Any, zero: Any, *inputs: Any, axis: int) -
     """Arrays with scales and zero points of their own behind one another, quantised. Inputs are an array, its scale, its zero point, ..."""
     parts = zip(inputs[::3], inputs[1::3], inputs[2::3], strict=True)
     return jnp.concatenate([_quantised(_real(*part), scale, zero, zero.dtype) for part in parts], axis)
-
-
-@op("QLinearWhere", domain=MS)
-def qlinear_where(
-    call: Call, condition: Any, x: Any, x_scale: Any, x_zero: Any, y: Any, y_scale: Any, y_zero: Any, scale: Any, zero: Any
-) -> Any:
-    """x where the condition holds, else y, quantised."""
-    both = (_quantised(_real(*part), scale, zero, zero.dtype) for part in ((x, x_scale, x_zero), (y, y_scale, y_zero)))
-    return functools.partial(jnp.where, condition)(*both)
