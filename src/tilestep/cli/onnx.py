@@ -237,10 +237,11 @@ def _inputs(model: OnnxModel, settings: _Settings, batch: int | None) -> list[An
     sizes = {name if axis is None else f"{name}[{axis}]": _size(text) for (name, axis), text in settings.items()}
     several = {name for spec in model.inputs for name in spec.named() if spec.named().count(name) > 1}  # names that bind nothing
     for spec in model.inputs:
-        if batch is not None and 0 in spec.free() and _set_size(settings, spec.name, 0, (spec.shape or ())[0]) is None:
+        first = spec.shape[0] if spec.shape else None
+        if batch is not None and 0 in spec.free() and _set_size(settings, spec.name, 0, first) is None:
             sizes[f"{spec.name}[0]"] = batch
-            if (name := str((spec.shape or ())[0])) in named - several:
-                sizes.setdefault(name, batch)
+            if isinstance(first, str) and first not in several:
+                sizes.setdefault(first, batch)
     if missing := missing_sizes(model.inputs, model.static_inputs, sizes):
         have = "have no sizes" if len(missing) > 1 else "has no size"
         raise UsageError(f"{plain(', '.join(missing.values()))} {have}: give {_to_set(missing)}")

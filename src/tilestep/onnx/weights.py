@@ -95,7 +95,7 @@ def _is_flat(node: Node) -> bool:
     return node.op_type in _FLAT or (node.op_type == "Cast" and not jnp.issubdtype(dtype_of(int(node.attributes["to"])), jnp.inexact))
 
 
-def _is_reached(node: Node, place: int, known: Mapping[str, Array], weighty: Collection[str]) -> bool:
+def _is_reached(node: Node, place: int, known: Mapping[str, Array], weighty: set[str]) -> bool:
     """Whether a gradient of a node's result reaches an input as what may be learned."""
     if node.domain:
         return True

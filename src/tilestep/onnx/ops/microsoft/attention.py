@@ -211,8 +211,8 @@ def rotary(
     if position_ids.size == 1:
         position_ids = jnp.broadcast_to(jnp.reshape(position_ids, (1, 1)) + np.arange(tokens), (batch, tokens))
     heads = num_heads or (None if x.ndim == 4 else x.shape[2] // (2 * cosines.shape[1]))
-    options = {"interleaved": interleaved, "num_heads": heads, "rotary_embedding_dim": rotary_embedding_dim}
-    return rotary_embedding(call, x, cosines, sines, position_ids, **options)
+    turned = {"interleaved": interleaved, "rotary_embedding_dim": rotary_embedding_dim}
+    return rotary_embedding(call, x, cosines, sines, position_ids, num_heads=heads, **turned)
 
 
 def _by_head(x: Any, heads: int) -> Any:
