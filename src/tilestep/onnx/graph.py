@@ -321,6 +321,11 @@ def _bound_proto(proto: onnx.NodeProto, written: Sequence[onnx.AttributeProto]) 
     return bound
 
 
+def is_constant(node: Node) -> bool:
+    """Whether a node gives an array that stands in the file."""
+    return node.op_type == "Constant" and not node.domain and isinstance(node.attributes.get("value"), np.ndarray)
+
+
 def reads(node: Node) -> Iterator[str]:
     """Names that a node reads, those of its subgraphs included."""
     yield from filter(None, node.inputs)

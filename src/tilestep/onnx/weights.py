@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tilestep.onnx.demand import names_at
-from tilestep.onnx.graph import Graph, Node, reads
+from tilestep.onnx.graph import Graph, Node, is_constant, reads
 from tilestep.onnx.ops.casts import dtype_of
 
 Array = np.ndarray[Any, Any]
@@ -58,7 +58,7 @@ def _weights_of(graph: Graph, wanted: Collection[str], around: Mapping[str, Arra
         weighty_around: names of values outside of it that are made of arrays which may be weights.
     """
     known = {**around, **graph.initializers}
-    known.update((node.outputs[0], node.attributes["value"]) for node in graph.nodes if _is_constant(node))
+    known.update((node.outputs[0], node.attributes["value"]) for node in graph.nodes if is_constant(node))
     weighty = {*weighty_around} | {name for name, array in known.items() if array.size > 1 and jnp.issubdtype(array.dtype, jnp.inexact)}
     for node in graph.nodes:
         if not weighty.isdisjoint(reads(node)) and not _is_flat(node):
@@ -83,10 +83,6 @@ def _weights_of(graph: Graph, wanted: Collection[str], around: Mapping[str, Arra
         else:
             reached.update(name for place, name in enumerate(node.inputs) if _is_reached(node, place, known, weighty))
     return frozenset(reached)
-
-
-def _is_constant(node: Node) -> bool:
-    return node.op_type == "Constant" and isinstance(node.attributes.get("value"), np.ndarray)
 
 
 def _is_flat(node: Node) -> bool:
