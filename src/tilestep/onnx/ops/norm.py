@@ -33,7 +33,7 @@ def layer_norm(
     call: Call, x: Any, scale: Any, bias: Any = None, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> tuple[Any, Any, Any]:
     """Mean 0 and variance 1 over `axis` and all behind it, then times the scale plus the bias; the means and 1 / deviations."""
-    y, mean, inverse = standardised(x, _from(axis, x.ndim), epsilon)
+    y, mean, inverse = standardised(x, axes_from(axis, x.ndim), epsilon)
     y = y * scale if bias is None else y * scale + bias
     stash = jax_dtype(helper.tensor_dtype_to_np_dtype(stash_type))
     return y, mean.astype(stash), inverse.astype(stash)
@@ -43,9 +43,8 @@ def layer_norm(
 def rms_norm(call: Call, x: Any, scale: Any, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Any:
     """Mean square 1 over `axis` and all behind it, then times the scale, whose type the result has."""
     x, scale = jnp.asarray(x), jnp.asarray(scale)
-    whole = wide(x)
-    inverse = jax.lax.rsqrt(jnp.square(whole).mean(_from(axis, x.ndim), keepdims=True) + epsilon)
-    return (whole * inverse).astype(x.dtype).astype(scale.dtype) * scale
+    y, _ = by_mean_square(x, axes_from(axis, x.ndim), epsilon)
+    return y.astype(scale.dtype) * scale
 
 
 @op("GroupNormalization", since=18)
@@ -103,7 +102,15 @@ def standardised(x: Any, axes: tuple[int, ...], epsilon: float) -> tuple[Any, An
     return (centred * inverse).astype(x.dtype), mean, inverse
 
 
-def _from(axis: int, ndim: int) -> tuple[int, ...]:
+def by_mean_square(x: Any, axes: tuple[int, ...], epsilon: float) -> tuple[Any, Any]:
+    """x with mean square 1 over `axes`; and 1 / root mean square, in the type that it was computed in."""
+    whole = wide(x)
+    inverse = jax.lax.rsqrt(jnp.square(whole).mean(axes, keepdims=True) + epsilon)
+    return (whole * inverse).astype(x.dtype), inverse
+
+
+def axes_from(axis: int, ndim: int) -> tuple[int, ...]:
+    """`axis` and all behind it."""
     return tuple(range(normalize_axis_index(axis, ndim), ndim))
 
 

@@ -211,8 +211,6 @@ CASES: list[tuple[str, list[Any], int, dict[str, Any]]] = [  # operator, inputs,
     ),
     ("QLinearAveragePool", [PIXELS, f(0.02), u8(120), f(0.015), u8(100)], 1, {"kernel_shape": [1, 2], "channels_last": 1}),
     ("QLinearConcat", [f(0.03), u8(100), *real(2, 3), *real(2, 4, seed=1)], 1, {"axis": 1}),
-    ("QuantizeLinear", [values(3, 4), f(0.02), np.array(7, np.uint16)], 1, {}),
-    ("DequantizeLinear", [random(3, 4, dtype=np.int16), f(0.02), np.array(7, np.int16)], 1, {}),
 ]
 
 

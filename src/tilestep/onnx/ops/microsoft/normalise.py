@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from tilestep.onnx.interpret import Call
-from tilestep.onnx.ops.interpolation import wide
 from tilestep.onnx.ops.microsoft.limits import MS
-from tilestep.onnx.ops.norm import layer_norm, standardised
+from tilestep.onnx.ops.norm import axes_from, by_mean_square, layer_norm, standardised
 from tilestep.onnx.registry import op
 
 op("LayerNormalization")(layer_norm)  # before version 17 it is ONNX Runtime's own, in ONNX's domain
@@ -20,7 +18,7 @@ op("LayerNormalization")(layer_norm)  # before version 17 it is ONNX Runtime's o
 @op("SimplifiedLayerNormalization")
 def simplified_layer_norm(call: Call, x: Any, scale: Any, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Any:
     """Mean square 1 over `axis` and all behind it, then times the scale; and 1 / root mean square. It stands in ONNX's domain."""
-    y, inverse = _by_mean_square(jnp.asarray(x), tuple(range(axis % x.ndim, x.ndim)), epsilon)
+    y, inverse = by_mean_square(jnp.asarray(x), axes_from(axis, x.ndim), epsilon)
     return y * scale, inverse
 
 
@@ -36,7 +34,7 @@ def skip_layer_norm(call: Call, x: Any, skip: Any, gamma: Any, beta: Any = None,
 def skip_simplified_layer_norm(call: Call, x: Any, skip: Any, gamma: Any, bias: Any = None, *, epsilon: float = 1e-12) -> Any:
     """x + skip + bias with mean square 1, times gamma; nothing; 1 / root mean square; and the sum."""
     total = _sum(x, skip, bias)
-    y, inverse = _by_mean_square(total, (total.ndim - 1,), epsilon)
+    y, inverse = by_mean_square(total, (total.ndim - 1,), epsilon)
     return y * gamma, None, inverse, total
 
 
@@ -69,10 +67,3 @@ def embed_layer_norm(
 def _sum(x: Any, skip: Any, bias: Any) -> Any:
     total = jnp.asarray(x) + skip
     return total if bias is None else total + bias
-
-
-def _by_mean_square(x: Any, axes: tuple[int, ...], epsilon: float) -> tuple[Any, Any]:
-    """x with mean square 1 over axes, and the factor."""
-    whole = wide(x)
-    inverse = jax.lax.rsqrt(jnp.square(whole).mean(axes, keepdims=True) + epsilon)
-    return (whole * inverse).astype(x.dtype), inverse

@@ -36,16 +36,10 @@ def _activated(x: Any, activation: str, parameters: Sequence[float]) -> Any:
 # ---- GELUs
 
 
-@op("Gelu", domain=MS)
-def gelu(call: Call, x: Any) -> Any:
-    """x times the normal distribution's function of x."""
-    return jax.nn.gelu(x, approximate=False)
-
-
-@op("BiasGelu", domain=MS)
-def bias_gelu(call: Call, x: Any, bias: Any) -> Any:
-    """Gelu of x + bias."""
-    return jax.nn.gelu(x + bias, approximate=False)
+@op("Gelu", "BiasGelu", domain=MS)
+def gelu(call: Call, x: Any, bias: Any = None) -> Any:
+    """x + bias times the normal distribution's function of it."""
+    return jax.nn.gelu(x if bias is None else x + bias, approximate=False)
 
 
 @op("FastGelu", domain=MS)
