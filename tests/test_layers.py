@@ -158,6 +158,8 @@ def allowed_units(unit: str, layers: tuple[str, ...]) -> tuple[str, ...] | None:
         return ("errors", "messages", "poplar_keys", "regex")
     if unit == "hints":
         return ("within",)
+    if unit == "errors":
+        return ("messages",)
     if unit in SHARED:
         return ()
     if unit in RUNTIME:

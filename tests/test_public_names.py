@@ -60,6 +60,7 @@ PUBLIC_NAMES = [
     "tilestep.machine.load_machine",
     "tilestep.machine.machine_names",
     "tilestep.onnx.DynamicShapeError",
+    "tilestep.onnx.NodeError",
     "tilestep.onnx.OnnxError",
     "tilestep.onnx.OnnxModel",
     "tilestep.onnx.Stages",

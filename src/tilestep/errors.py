@@ -28,6 +28,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tilestep.messages import printable
+
 _SIGNALLED: Final = 128  # a shell's exit status for a program that a signal has ended, less the signal's number
 _MOST_SHOWN: Final = 8  # of many differences
 _ANYWAY: Final = """POPLAR_ENGINE_OPTIONS='{"debug.allowOutOfMemory":"true"}' runs it anyway and says so"""
@@ -45,6 +47,10 @@ _BEGAN_APART: Final = (
 
 class TilestepError(Exception):
     """Root of every exception that tilestep defines."""
+
+    def __str__(self) -> str:
+        """The message. Names in it may come from a stranger's file, so characters that a terminal would obey are written out."""
+        return printable(super().__str__())
 
 
 class SettingsError(TilestepError, ValueError):

@@ -6,8 +6,8 @@ import argparse
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -29,7 +29,7 @@ from tilestep.settings import read_settings
 
 if TYPE_CHECKING:
     from tilestep.cli.onnx_price import Price
-    from tilestep.onnx import OnnxModel
+    from tilestep.onnx import OnnxModel, ValueSpec
 
 _COMMAND: Final = "tilestep onnx"
 _PIPE_WIDTH: Final = 140  # columns where stdout is no terminal
@@ -95,7 +95,7 @@ def _run(args: argparse.Namespace) -> int:
     json_path, report_path = output_paths(args)
     _choose_machine(args.machine)
     try:
-        from tilestep.onnx import OnnxError
+        from tilestep.onnx import DynamicShapeError, OnnxError
         from tilestep.onnx.load import checked_by_onnx
     except ImportError as error:
         raise UsageError(str(error)) from error
@@ -107,6 +107,9 @@ def _run(args: argparse.Namespace) -> int:
         rows = [(batch, _inputs(model, settings, batch)) for batch in _batches(model, settings, args.batch)]
         _show_model(model, checked_by_onnx(model.loaded))
         prices, ended = _prices(model, rows, args)
+    except DynamicShapeError as error:
+        here = f". Here: {_to_set(error.inputs)}" if error.inputs else ""
+        raise UsageError(f"{plain(args.model)}: {_line(error)}{here}") from error
     except OnnxError as error:
         raise UsageError(f"{plain(args.model)}: {_line(error)}") from error
     except OSError as error:
@@ -171,13 +174,12 @@ def _model(args: argparse.Namespace) -> tuple[OnnxModel, _Settings]:
         loaded = halved(loaded)
     plain_model = OnnxModel(loaded, training=args.train, static=(), bounds={}, trainable=None)
     names = {spec.name: spec for spec in plain_model.inputs}
-    static = {name: _numbers(text) for (name, axis), text in settings.items() if axis is None and name in names}
+    static = {name: _numbers(text, names[name]) for (name, axis), text in settings.items() if axis is None and name in names}
     missing = [name for name in plain_model.static_inputs if name not in static]
     if missing:
-        raise UsageError(
-            f"{plain(args.model)}: input '{plain(missing[0])}' ({names[missing[0]]}) is static, so its value must be known: give "
-            f"--set {plain(missing[0])}=N or N,N"
-        )
+        which = ", ".join(f"input '{plain(name)}' ({names[name]})" for name in missing)
+        static_are = "are static, so their values" if missing[1:] else "is static, so its value"
+        raise UsageError(f"{plain(args.model)}: {which} {static_are} must be known: give {_to_set(missing)} or N,N")
     fixed_values(static, names)
     model = OnnxModel(loaded, training=args.train, static=static, bounds={}, trainable=None) if static else plain_model
     return model, {key: text for key, text in settings.items() if key[0] not in static}
@@ -193,13 +195,13 @@ def _settings(words: Sequence[str]) -> dict[tuple[str, int | None], str]:
     return found
 
 
-def _numbers(text: str) -> Any:
-    """One number or a list of numbers."""
+def _numbers(text: str, spec: ValueSpec) -> Any:
+    """One number or a list of numbers; a list of one for an input of one dimension."""
     try:
         numbers = [float(part) if re.search(r"[.eEn]", part) else int(part) for part in text.split(",")]
     except ValueError:
         raise UsageError(f"--set ...={shown(text)}: give a number, or several with commas") from None
-    return numbers if "," in text else numbers[0]
+    return numbers if "," in text or len(spec.shape or ()) == 1 else numbers[0]
 
 
 def _batches(model: OnnxModel, settings: _Settings, given: Sequence[int] | None) -> Sequence[int | None]:
@@ -222,42 +224,38 @@ def _set_size(settings: _Settings, name: str, axis: int, size: int | str | None)
 
 def _inputs(model: OnnxModel, settings: _Settings, batch: int | None) -> list[Any]:
     """Shape and dtype of each input. Raises: UsageError for sizes that are missing, or of nothing."""
-    from tilestep.onnx.parts import input_shapes
+    from tilestep.onnx.parts import input_shapes, missing_sizes
 
-    sizes: dict[str, int] = {}
     specs = {spec.name: spec for spec in model.inputs}
     named = {name for spec in model.inputs for name in spec.named()}
     for name, axis in settings:
         if axis is None and name not in named:
             known = ", ".join([*sorted(named), *(f"{spec.name}[AXIS]" for spec in model.inputs)])
             raise UsageError(f"--set {shown(name)}: the model has no such dimension; it has {plain(known)}")
-        if axis is not None and (
-            name not in specs or axis >= len(specs[name].shape or ()) or isinstance((specs[name].shape or ())[axis], int)
-        ):
+        if axis is not None and (name not in specs or axis not in specs[name].free()):
             raise UsageError(f"--set {shown(f'{name}[{axis}]')}: the model has no such dimension without a size: {_declared(model)}")
-    shapes: dict[str, tuple[int | str | None, ...] | None] = {}
+    sizes = {name if axis is None else f"{name}[{axis}]": _size(text) for (name, axis), text in settings.items()}
+    several = {name for spec in model.inputs for name in spec.named() if spec.named().count(name) > 1}  # names that bind nothing
     for spec in model.inputs:
-        shape = list(spec.shape) if spec.shape is not None else None
-        for axis, size in enumerate(shape or []):
-            text = _set_size(settings, spec.name, axis, size)
-            number = _size(text) if text is not None else batch if axis == 0 and not isinstance(size, int) else None
-            if number is not None and isinstance(size, str):
-                sizes[size] = number
-            elif number is not None and shape is not None:
-                shape[axis] = number
-        shapes[spec.name] = None if shape is None else tuple(shape)
-    for spec in model.inputs:
-        for axis, size in enumerate(shapes[spec.name] or ()):
-            if size is None or (isinstance(size, str) and size not in sizes):
-                what = f"'{plain(size)}'" if size else f"dimension {axis}"
-                way = f"--set {plain(size)}=N" if size else f"--set '{plain(spec.name)}[{axis}]=N'"
-                raise UsageError(f"{what} of input '{plain(spec.name)}' ({spec}) has no size: give {way}")
-    found = input_shapes([replace(spec, shape=shapes[spec.name]) for spec in model.inputs], model.static_inputs, sizes)
+        first = spec.shape[0] if spec.shape else None
+        if batch is not None and 0 in spec.free() and _set_size(settings, spec.name, 0, first) is None:
+            sizes[f"{spec.name}[0]"] = batch
+            if isinstance(first, str) and first not in several:
+                sizes.setdefault(first, batch)
+    if missing := missing_sizes(model.inputs, model.static_inputs, sizes):
+        have = "have no sizes" if len(missing) > 1 else "has no size"
+        raise UsageError(f"{plain(', '.join(missing.values()))} {have}: give {_to_set(missing)}")
+    found = input_shapes(model.inputs, model.static_inputs, sizes)
     for name, given in zip((spec.name for spec in model.inputs if spec.name not in model.static_inputs), found, strict=True):
         if (elements := prod(given.shape)) > _MOST_ELEMENTS:
             shape = ",".join(map(str, given.shape))
             raise UsageError(f"input '{plain(name)}' [{shape}] has {elements:,} elements: {_MOST_ELEMENTS:,} are the most that is priced")
     return found
+
+
+def _to_set(names: Iterable[str]) -> str:
+    """The options that give these dimensions or inputs what they lack."""
+    return " ".join(f"--set {shlex.quote(f'{plain(name)}=N')}" for name in names)
 
 
 def _size(text: str) -> int:

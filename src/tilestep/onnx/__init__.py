@@ -8,6 +8,7 @@ except ImportError as error:
     raise ImportError("tilestep.onnx needs the package onnx: pip install 'tilestep[onnx]'") from error
 
 from tilestep.onnx.errors import DynamicShapeError as DynamicShapeError
+from tilestep.onnx.errors import NodeError as NodeError
 from tilestep.onnx.errors import OnnxError as OnnxError
 from tilestep.onnx.errors import UnsafeModelError as UnsafeModelError
 from tilestep.onnx.errors import UnsupportedOpError as UnsupportedOpError

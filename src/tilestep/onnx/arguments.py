@@ -7,7 +7,7 @@ from typing import Any
 
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.graph import Graph
-from tilestep.onnx.specs import Sizes, ValueSpec
+from tilestep.onnx.specs import ValueSpec
 
 Trainable = Callable[[str], bool] | Collection[str]
 
@@ -21,8 +21,7 @@ def fixed_values(static: Collection[str] | Mapping[str, Any], declared: Mapping[
         raise OnnxError(f"static names '{min(unknown, key=str)}', and the model's inputs are {', '.join(declared) or 'none'}")
     if not isinstance(static, Mapping):
         return {}
-    sizes: Sizes = {}
-    return {name: declared[name].checked(value, sizes, known=True) for name, value in static.items()}
+    return {name: declared[name].checked(value, known=True) for name, value in static.items()}
 
 
 def chooser(trainable: Trainable | None, initializers: Collection[str], excluded: Mapping[str, str]) -> Callable[[str], bool]:

@@ -11,6 +11,7 @@ from rich import box
 from rich.console import Console, Group
 from rich.table import Table
 
+from tilestep.messages import plain
 from tilestep.onnx.graph import Graph
 from tilestep.onnx.specs import ValueSpec
 
@@ -33,7 +34,7 @@ def title_of(model: OnnxModel) -> str:
         if arrays:
             numbers = sum(array.size for array in arrays.values())
             parts.append(f"{len(arrays):,} {what}{'s'[: len(arrays) != 1]} of {numbers:,} numbers ({_bytes(arrays.values())})")
-    return f"{model.name}: {'; '.join([*parts, versions])}"
+    return plain(f"{model.name}: {'; '.join([*parts, versions])}")
 
 
 def values_table(model: OnnxModel) -> Table:
@@ -43,7 +44,7 @@ def values_table(model: OnnxModel) -> Table:
         table.add_column(heading, overflow="fold")
     for what, specs in (("input", model.inputs), ("output", model.outputs)):
         for spec in specs:
-            table.add_row(what, spec.name, str(spec), "static: its value must be known" if _is_static(model, spec, what) else "")
+            table.add_row(what, plain(spec.name), plain(spec), "static: its value must be known" if _is_static(model, spec, what) else "")
     return table
 
 
@@ -54,7 +55,7 @@ def operators_table(graph: Graph) -> Table:
     table.add_column("version", justify="right")
     table.add_column("nodes", justify="right")
     for (name, version), count in sorted(Counter(operators(graph)).items(), key=lambda item: (-item[1], item[0])):
-        table.add_row(name, str(version), f"{count:,}")
+        table.add_row(plain(name), str(version), f"{count:,}")
     return table
 
 

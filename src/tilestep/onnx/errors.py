@@ -1,6 +1,7 @@
 """The exceptions of the ONNX importer.
 
 OnnxError (TilestepError, ValueError)   a model that cannot be read, or does not mean anything
+├── NodeError                           a node that cannot take its inputs
 ├── UnsupportedOpError                  operators that have no implementation here; all of the model's at once
 ├── DynamicShapeError                   a shape or a branch depends on a value that the program does not know when it is compiled
 └── UnsafeModelError                    a file that reaches beyond its folder, or beyond the bounds on sizes and depths
@@ -9,21 +10,23 @@ OnnxError (TilestepError, ValueError)   a model that cannot be read, or does not
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 from tilestep.errors import TilestepError
-
-_MOST_TEXT: Final = 10_000  # characters of a message: a stranger's names may have megabytes
-_END: Final = 1_000  # of them at the end, where the ways out stand
+from tilestep.messages import sentences
 
 
 class OnnxError(TilestepError, ValueError):
-    """A model is damaged, or an input does not fit it. The message names the node or the input, the value and the bound."""
+    """A model is damaged, or an input does not fit it. The message names the node or the input, the value and the bound.
 
-    def __init__(self, message: str) -> None:
-        if len(message) > _MOST_TEXT:
-            message = f"{message[: _MOST_TEXT - _END]} ... {message[-_END:]}"
-        super().__init__(message)
+    Names in a message may be a stranger's: each line has a bounded length and no character that a terminal would obey, not even a new line.
+    """
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(map(sentences, lines)))
+
+
+class NodeError(OnnxError):
+    """A node cannot take its inputs, or cannot be compiled for them. The message names both."""
 
 
 class UnsupportedOpError(OnnxError):
@@ -33,13 +36,21 @@ class UnsupportedOpError(OnnxError):
         operators: (domain, name, version) of each; "" is ONNX's own domain.
     """
 
-    def __init__(self, message: str, operators: Sequence[tuple[str, str, int]] = ()) -> None:
-        super().__init__(message)
+    def __init__(self, *lines: str, operators: Sequence[tuple[str, str, int]] = ()) -> None:
+        super().__init__(*lines)
         self.operators = tuple(operators)
 
 
 class DynamicShapeError(OnnxError):
-    """A node needs the value of an input that is known only when the program runs. The message names the three ways out."""
+    """A node needs the value of an input that is known only when the program runs. The message names the ways out.
+
+    Attributes:
+        inputs: names of the model's inputs that the value comes from, where that is known.
+    """
+
+    def __init__(self, message: str, inputs: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.inputs = tuple(inputs)
 
 
 class UnsafeModelError(OnnxError):

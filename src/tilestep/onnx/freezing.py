@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from onnx import helper
 
-from tilestep.onnx.graph import Graph, Node, Preparation, reads, with_ends
+from tilestep.onnx.graph import Graph, Node, Preparation, is_constant, reads, with_ends
 from tilestep.onnx.ops.batch_norm import batch_norm, batch_norm_by_outputs
 from tilestep.onnx.ops.conv import conv
 from tilestep.onnx.ops.linalg import matmul
@@ -27,8 +27,12 @@ def with_known_weights(graph: Graph, opset: Mapping[str, int]) -> tuple[Graph, d
 
     Args: opset: versions of the domains.
     """
+    constants = {node.outputs[0]: node.attributes["value"] for node in graph.nodes if is_constant(node)}  # as Paddle writes weights
+    graph = replace(
+        graph, nodes=tuple(node for node in graph.nodes if not is_constant(node)), initializers={**graph.initializers, **constants}
+    )
     taken = frozenset({*graph.inputs, *graph.initializers, *(output for node in graph.nodes for output in node.outputs)})
-    freezing = _Freezing(graph=graph, opset=opset, taken=taken)
+    freezing = _Freezing(graph=graph, opset=opset, taken=taken, made=constants)
     nodes = freezing.joined(freezing.folded(graph.nodes))
     return replace(graph, nodes=with_ends(nodes, graph.outputs)), freezing.made
 

@@ -16,6 +16,7 @@ from tilestep.onnx.registry import Operator, find, plain_domain
 
 MOST_DEPTH: Final = 64  # of subgraphs in subgraphs, and of functions that call functions
 _SHOWN_NODES: Final = 3  # of those that have an operator that is missing
+_SHOWN_OPERATORS: Final = 50  # of those that are missing
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -234,7 +235,9 @@ class Preparation:
             more = f" and {len(nodes) - _SHOWN_NODES} more" if len(nodes) > _SHOWN_NODES else ""
             lines.append(f"  {domain or 'ai.onnx'}.{name} of version {version}: node{'s'[: len(nodes) > 1]} {shown}{more}")
         ways = "Register each with tilestep.onnx.register_op, or export the model without it. `tilestep onnx --ops` lists what there is."
-        raise UnsupportedOpError("no implementation of these operators:\n" + "\n".join(lines) + "\n" + ways, tuple(sorted(self.missing)))
+        more = [f"  and {len(lines) - _SHOWN_OPERATORS:,} more"] if len(lines) > _SHOWN_OPERATORS else []
+        shown = [*lines[:_SHOWN_OPERATORS], *more]
+        raise UnsupportedOpError("no implementation of these operators:", *shown, ways, operators=tuple(sorted(self.missing)))
 
 
 def versions_of(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
@@ -316,6 +319,11 @@ def _bound_proto(proto: onnx.NodeProto, written: Sequence[onnx.AttributeProto]) 
     del bound.attribute[:]
     bound.attribute.extend(written)
     return bound
+
+
+def is_constant(node: Node) -> bool:
+    """Whether a node gives an array that stands in the file."""
+    return node.op_type == "Constant" and not node.domain and isinstance(node.attributes.get("value"), np.ndarray)
 
 
 def reads(node: Node) -> Iterator[str]:

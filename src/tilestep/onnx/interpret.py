@@ -18,13 +18,14 @@ from onnx import helper
 
 from tilestep.hints import CALL
 from tilestep.onnx.bodies import body_of
-from tilestep.onnx.errors import DynamicShapeError, OnnxError
+from tilestep.onnx.errors import DynamicShapeError, NodeError, OnnxError
 from tilestep.onnx.graph import Graph, Node
 from tilestep.onnx.values import NeedsValueError, NoRoomError, SequenceValue, folding, is_known
 
 _UNUSUAL: Final = re.compile(r"[^\w./:-]")
 NO_PROGRAM: Final = ("INVALID_ARGUMENT", "UNIMPLEMENTED", "INTERNAL")  # XLA's words for what it can't compile, such as a type of 6 bits
 _MOST_NAME: Final = 100  # characters of a node's name
+_SHOWN_SOURCES: Final = 3  # of the inputs that a value comes from
 _Mark = Callable[[str, Any], Any]
 
 
@@ -39,6 +40,8 @@ class Run:
         bounds: node's name or output's name -> most elements, for outputs whose length depends on values.
         folds: numbers of loops and of their turns around the nodes, outermost first: they tell the turns' random numbers apart.
         inside: the branch or the loop around the nodes that may run any number of times, in words; "" if there is none.
+        sources: of a node and of positions among its inputs: names of the model's inputs that these values come from. No positions: those
+            that must be known so that the node's results are.
         mark: gets the name and the value of each output of a node of the main graph, and returns the value that later nodes read.
         around: what is entered around each node while it is traced; None: nothing.
     """
@@ -49,6 +52,7 @@ class Run:
     bounds: Mapping[str, int] = field(default_factory=dict[str, int])
     folds: tuple[Any, ...] = ()
     inside: str = ""
+    sources: Callable[[Node, Sequence[int]], Sequence[str]] = lambda _node, _positions: ()
     mark: _Mark | None = None
     around: Callable[[Node], contextlib.AbstractContextManager[None]] | None = None
 
@@ -139,18 +143,19 @@ def _run_node(node: Node, values: dict[str, Any], scope: MutableMapping[str, Any
     try:
         outputs = _outputs(call, inputs)
     except NeedsValueError as error:
-        raise DynamicShapeError(_not_known(node, error.what)) from error
+        positions = [i for i, value in enumerate(inputs) if value is not None and value is error.value]
+        raise _not_known(node, error.what, run.sources(node, positions), or_bound=error.or_bound) from error
     except OnnxError:
         raise
     except jax.errors.ConcretizationTypeError as error:
-        raise DynamicShapeError(_not_known(node, "the value of an input")) from error
+        raise _not_known(node, "the value of an input", run.sources(node, ())) from error
     except jax.errors.JaxRuntimeError as error:
         if not str(error).startswith(NO_PROGRAM):
             raise
-        raise OnnxError(f"{node.place} can't be compiled: {error}") from error
+        raise NodeError(f"{node.place} can't be compiled: {_on_a_line(error)}") from error
     except (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, NotImplementedError, AssertionError) as error:
         kinds = ", ".join(_kind(value) for value in inputs)
-        raise OnnxError(f"{node.place} can't take ({kinds}): {error}") from error
+        raise NodeError(f"{node.place} can't take ({kinds}): {_on_a_line(error)}") from error
     for name, value in zip(node.outputs, outputs, strict=False):
         if name:
             values[name] = value if mark is None else mark(name, value)
@@ -220,10 +225,16 @@ def _kind(value: Any) -> str:
     return f"{value.dtype}{list(value.shape)}"
 
 
-def _not_known(node: Node, what: str) -> str:
+def _not_known(node: Node, what: str, sources: Sequence[str], *, or_bound: bool = False) -> DynamicShapeError:
     name = node.name or next(iter(node.outputs), "node")
-    return (
-        f"{node.place} needs {what}, which is known only when the program runs. Three ways out: call the model itself, model(...), which "
-        "runs node by node; name the input it comes from in import_onnx(..., static=[...]); or, where a length depends on values, give a "
-        f"bound as in import_onnx(..., bounds={{'{name}': 100}})"
+    bound = f"; or give its results a bound, as in import_onnx(..., bounds={{'{name}': 100}})" if or_bound else ""
+    static = ", ".join(f"'{source}'" for source in sources[:_SHOWN_SOURCES]) or "..."
+    return DynamicShapeError(
+        f"{node.place} needs {what}, which is known only when the program runs. {'Three' if bound else 'Two'} ways out: call the model "
+        f"itself, model(...), which runs node by node; name the input it comes from in import_onnx(..., static=[{static}]){bound}",
+        sources,
     )
+
+
+def _on_a_line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -150,8 +150,13 @@ def _require_closed(graph: Graph, kind: str) -> None:
         raise OnnxError(f"{kind} '{graph.name}' reads '{name}', which no input, initialiser or node before it makes{late}")
 
 
-def _require_once(graph: Graph) -> None:
+def _require_once(graph: Graph, around: tuple[Collection[str], ...] = ()) -> None:
+    """Args: around: names of the graphs that the graph is in."""
+    for name in graph.initializers:
+        if any(name in names for names in around):
+            raise OnnxError(f"graph '{graph.name}' has an initialiser '{name}', and a graph around it a value of that name")
     made = {*graph.inputs, *graph.initializers}
+    names = {*made, *(name for node in graph.nodes for name in node.outputs)}
     for node in graph.nodes:
         for name in node.outputs:
             if name and name in made:
@@ -161,7 +166,7 @@ def _require_once(graph: Graph) -> None:
             _require_closed(node.function, "function")
             _require_once(node.function)
         for inner in node.subgraphs:
-            _require_once(inner)
+            _require_once(inner, (*around, names))
 
 
 def _read(path: Path) -> bytes:

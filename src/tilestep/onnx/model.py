@@ -11,16 +11,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tilestep.messages import plain
 from tilestep.onnx import ops as _ops  # registers the operators  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from tilestep.onnx.arguments import Trainable, chooser, fixed_values, require_bounds, require_names
 from tilestep.onnx.demand import demanded, draws, ratios, statistics
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 from tilestep.onnx.freezing import with_known_weights
-from tilestep.onnx.graph import Graph
+from tilestep.onnx.graph import Graph, Node
 from tilestep.onnx.interpret import NO_PROGRAM, Run, run_graph
 from tilestep.onnx.load import Loaded, Source, load
-from tilestep.onnx.specs import Sizes, ValueSpec, narrowed, specs_of
+from tilestep.onnx.specs import ValueSpec, narrowed, specs_of
 from tilestep.onnx.values import SequenceValue, node_by_node
+from tilestep.onnx.weights import not_finite, weights_of
 
 if TYPE_CHECKING:
     from tilestep.onnx.stages import Stages
@@ -48,9 +50,9 @@ def import_onnx(
         static: names of inputs whose values are known when a program is made, besides those that the model needs so. A mapping gives
             the values as well, and these are no inputs any more.
         bounds: node's name or output's name -> most elements, for outputs whose length depends on values.
-        trainable: names of the initialisers that are parameters, or a function of the name that says so. None: all that can be, which
-            are the floating-point ones on whose values no shape depends, and that are no dropout's ratio. Others are constants, with
-            `training` state.
+        trainable: names of the initialisers that are parameters, or a function of the name that says so, among all that can be: finite
+            floating-point ones on whose values no shape depends, and that are no dropout's ratio. Others are constants, with `training`
+            state. None: all through which an output has a gradient, but for those of masks and clips.
 
     Returns:
         The model.
@@ -112,6 +114,7 @@ class OnnxModel:
         kept = statistics(graph) if training else frozenset[str]()
         never = {
             **{name: f"it is {array.dtype}" for name, array in loaded.initializers.items() if not jnp.issubdtype(array.dtype, jnp.inexact)},
+            **dict.fromkeys(not_finite(graph, loaded.initializers), "it has NaN or infinities"),
             **dict.fromkeys(ratios(graph), "it is the ratio of a dropout"),
             **dict.fromkeys(needed, "a shape or a choice of the program depends on its value"),
         }
@@ -120,8 +123,9 @@ class OnnxModel:
         self.constants: dict[str, Any] = dict(fixed)
         statistic = "it is a statistic of a batch norm, which is state in training"
         is_trainable = chooser(trainable, loaded.initializers, {**dict.fromkeys(kept, statistic), **never})
+        weights = weights_of(replace(graph, initializers=loaded.initializers)) if trainable is None else loaded.initializers
         for name, array in loaded.initializers.items():
-            if frozen or name in never:
+            if frozen or name in never or (name not in weights and name not in kept):
                 self.constants[name] = array
             elif name not in kept and is_trainable(name):
                 self.params[name] = array
@@ -138,7 +142,7 @@ class OnnxModel:
 
     def __repr__(self) -> str:
         inputs = ", ".join(f"{spec.name}: {spec}" for spec in self.inputs)
-        return f"<OnnxModel {self.name}: {inputs} -> {', '.join(spec.name for spec in self.outputs)}; {len(self.params)} parameters>"
+        return plain(f"<OnnxModel {self.name}: {inputs} -> {', '.join(spec.name for spec in self.outputs)}; {len(self.params)} parameters>")
 
     @property
     def name(self) -> str:
@@ -164,7 +168,7 @@ class OnnxModel:
     @property
     def run_options(self) -> Run:
         """How the graph is run, without a random key."""
-        return Run(training=self._training, bounds=self._bounds)
+        return Run(training=self._training, bounds=self._bounds, sources=self._sources)
 
     @property
     def draws(self) -> bool:
@@ -184,7 +188,7 @@ class OnnxModel:
         Raises: OnnxError for inputs that do not fit, or a node that cannot be computed.
         """
         with jax.enable_x64(True), node_by_node():
-            values = [_for_eager(value) for value in self._checked(inputs, {})]
+            values = [_for_eager(value) for value in self._checked(inputs)]
             outputs = run_graph(self._graph, [*values, *self._weights()], replace(self.run_options, key=key, state={}))
         return tuple(_given_out(output, spec) for output, spec in zip(outputs, self.outputs, strict=True))
 
@@ -249,7 +253,7 @@ class OnnxModel:
 
         Args:
             cuts: for each cut the value that ends a stage, or several values; or the number of stages, which emulated cost balances.
-            sizes: of named dimensions in one microbatch. The stages are for these sizes.
+            sizes: of named dimensions in one microbatch, or of single ones, as in {'x[2]': 48}. The stages are for these sizes.
             loss: the output that is the loss, or a function of the outputs and of what else a microbatch has, such as labels.
             machine: for the cost: a name of `tilestep machines` or a file. None: the process's own.
             training: for the cost: whether it includes backward. None: if the model is for training, or `loss` is given.
@@ -280,11 +284,16 @@ class OnnxModel:
         function.__name__ = function.__qualname__ = re.sub(r"\W+", "_", self.name).strip("_")[:60] or "model"
         return function
 
+    def _sources(self, node: Node, positions: Sequence[int]) -> tuple[str, ...]:
+        """Names of the inputs that values at these positions of a node come from, but for those that are static."""
+        found = demanded(self._graph, bounds=self._bounds, besides=(node, positions))
+        return tuple(spec.name for spec in self.inputs if spec.name in found and spec.name not in self.static_inputs)
+
     def _traced(self, params: Mapping[str, Any], state: Mapping[str, Any], inputs: Sequence[Any], key: Any) -> tuple[tuple[Any, ...], Any]:
         """(outputs, new state) as JAX's arrays."""
         require_names("params", params, self.params)
         require_names("state", state, self.state)
-        values = self._checked(inputs, {})
+        values = self._checked(inputs)
         arrays = [
             value if spec.name in self.static_inputs else narrowed(f"input '{spec.name}'", value)
             for value, spec in zip(values, self.inputs, strict=True)
@@ -296,11 +305,11 @@ class OnnxModel:
         results = tuple(narrowed(f"output '{spec.name}'", output) for output, spec in zip(outputs, self.outputs, strict=True))
         return results, {name: run.state.get(name, state[name]) for name in self.state}
 
-    def _checked(self, inputs: Sequence[Any], sizes: Sizes) -> list[Any]:
+    def _checked(self, inputs: Sequence[Any]) -> list[Any]:
         if len(inputs) != len(self.inputs):
             declared = ", ".join(f"{spec.name} {spec}" for spec in self.inputs)
             raise OnnxError(f"{len(inputs)} inputs are given, and the model takes {len(self.inputs)}: {declared}")
-        return [spec.checked(value, sizes, known=spec.name in self.static_inputs) for value, spec in zip(inputs, self.inputs, strict=True)]
+        return [spec.checked(value, known=spec.name in self.static_inputs) for value, spec in zip(inputs, self.inputs, strict=True)]
 
     def _weights(self) -> list[Any]:
         """Its own parameters and state on the default device, where they stay. 64-bit types are on."""
@@ -323,7 +332,7 @@ class OnnxModel:
 
     def _run_program(self, inputs: Sequence[Any], key: Any) -> tuple[Any, ...]:
         with jax.enable_x64(True):
-            values = self._checked(inputs, {})
+            values = self._checked(inputs)
             known = {spec.name: value for spec, value in zip(self.inputs, values, strict=True) if spec.name in self.static_inputs}
             traced = [value for spec, value in zip(self.inputs, values, strict=True) if spec.name not in known]
             outputs = self._program(known)(traced, self._weights(), key)
@@ -348,7 +357,7 @@ class OnnxModel:
     def _with_initializers(self, changed: Mapping[str, Any]) -> OnnxModel:
         """The same model with other initialisers, which are inputs as well."""
         declared = {spec.name: spec for spec in specs_of(self._loaded.proto.graph.input)}
-        arrays = {name: np.asarray(declared[name].checked(value, {}, known=False)) for name, value in changed.items()}
+        arrays = {name: np.asarray(declared[name].checked(value, known=False)) for name, value in changed.items()}
         loaded = replace(self._loaded, initializers={**self._loaded.initializers, **arrays})
         return OnnxModel(loaded, training=self._training, static=self._static, bounds=self._bounds, trainable=self._trainable)
 

@@ -145,25 +145,41 @@ def evaluated(model: OnnxModel, sizes: Mapping[str, int]) -> dict[str, Any]:
 def input_shapes(specs: Sequence[ValueSpec], static: Collection[str], sizes: Mapping[str, int]) -> list[Any]:
     """Shape and dtype of each input that is not static.
 
-    Args: sizes: of named dimensions.
-    Raises: OnnxError for a dimension without a size, and for a name that is none's.
+    Args: sizes: of named dimensions by name, and of single ones as in 'x[2]', which come first.
+    Raises: OnnxError for dimensions without a size, all at once, and for a name that is none's.
     """
     named = {name for spec in specs for name in spec.named()}
-    if unknown := set(sizes) - named:
+    if unknown := set(sizes) - named - {f"{spec.name}[{axis}]" for spec in specs for axis in spec.free()}:
         raise OnnxError(f"sizes names '{min(unknown)}', and the inputs' named dimensions are {', '.join(sorted(named)) or 'none'}")
+    if missing := missing_sizes(specs, static, sizes):
+        way = ", ".join(f"'{key}': ..." for key in missing)
+        raise OnnxError(f"no size is known of {', '.join(missing.values())}: give sizes={{{way}}}")
     shapes: list[Any] = []
     for spec in specs:
         if spec.name in static:
             continue
         if spec.kind != "tensor" or spec.dtype is None or spec.shape is None:
             raise OnnxError(f"input '{spec.name}' is {spec}, so its shape is not known before it is given")
-        shape = [sizes.get(size) if isinstance(size, str) else size for size in spec.shape]
-        if None in shape:
-            missing = spec.shape[shape.index(None)]
-            way = f"give '{missing}' a size" if missing else "it has no name to give it a size by"
-            raise OnnxError(f"input '{spec.name}' is {spec}, and dimension {shape.index(None)} has no size: {way}")
+        shape = [_size(spec, axis, sizes) for axis in range(len(spec.shape))]
         shapes.append(jax.ShapeDtypeStruct(shape, jax_dtype(spec.dtype)))
     return shapes
+
+
+def missing_sizes(specs: Sequence[ValueSpec], static: Collection[str], sizes: Mapping[str, int]) -> dict[str, str]:
+    """Dimensions of inputs that have no size: by the key of `sizes` that gives one, what it is in words."""
+    found: dict[str, str] = {}
+    for spec in specs:
+        for axis in spec.free() if spec.name not in static else ():
+            if _size(spec, axis, sizes) is None:
+                name = (spec.shape or ())[axis]
+                which = f"'{name}'" if name else f"dimension {axis}"
+                found.setdefault(str(name or f"{spec.name}[{axis}]"), f"{which} of input '{spec.name}' ({spec})")
+    return found
+
+
+def _size(spec: ValueSpec, axis: int, sizes: Mapping[str, int]) -> int | None:
+    size = (spec.shape or ())[axis]
+    return size if isinstance(size, int) else sizes.get(f"{spec.name}[{axis}]", None if size is None else sizes.get(size))
 
 
 def parts_of(model: OnnxModel, values: Mapping[str, Any], homes: Sequence[int], outputs: Sequence[str]) -> list[Part]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -17,7 +17,6 @@ from tilestep.onnx.errors import DynamicShapeError, OnnxError
 from tilestep.onnx.values import SequenceValue, jax_dtype
 
 Kind = Literal["tensor", "sequence", "optional", "map"]
-Sizes = MutableMapping[str, tuple[int, str]]  # of named dimensions: the size, and which input has it
 _HALVES: Final = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.uint64): np.dtype(np.uint32)}
 _32_BITS: Final = {**_HALVES, np.dtype(np.float64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.complex64)}
 TEXT: Final = np.dtype(object)
@@ -31,7 +30,8 @@ class ValueSpec:
         name: of the value.
         kind: "tensor", or a "sequence", "optional" or "map" of them.
         dtype: of the tensor, or of the tensors in it; object for text; None if the model does not say.
-        shape: for each dimension its size, its name, or None if it may be any; None if the model does not say.
+        shape: for each dimension its size, its name, or None; None if the model does not say. A dimension with a name may have any size,
+            because exporters give one name to unlike dimensions, and ONNX Runtime takes them.
     """
 
     name: str
@@ -53,17 +53,19 @@ class ValueSpec:
         """Names of its dimensions."""
         return tuple(size for size in self.shape or () if isinstance(size, str))
 
-    def checked(self, value: Any, sizes: Sizes, *, known: bool) -> Any:
+    def free(self) -> tuple[int, ...]:
+        """Its dimensions without a size of their own."""
+        return tuple(axis for axis, size in enumerate(self.shape or ()) if not isinstance(size, int))
+
+    def checked(self, value: Any, *, known: bool) -> Any:
         """An input as the interpreter takes it: sequences as `SequenceValue`, and arrays.
 
-        Args:
-            sizes: of named dimensions, as other inputs have them; this one's are added.
-            known: whether the value must be known, and is a NumPy array then.
+        Args: known: whether the value must be known, and is a NumPy array then.
 
         Raises: OnnxError if it is of another type or shape; DynamicShapeError if it is traced and must be known.
         """
         if self.kind == "tensor":
-            return self._tensor(value, sizes, known=known)
+            return self._tensor(value, known=known)
         if value is None and self.kind == "optional":
             return None
         if self.kind == "map":
@@ -71,12 +73,12 @@ class ValueSpec:
                 raise self._wrong(f"is a {type(value).__name__}")
             return dict(value)  # pyright: ignore[reportUnknownArgumentType]
         if isinstance(value, list | tuple):
-            return SequenceValue(self._tensor(element, {}, known=known) for element in value)  # each has sizes of its own
+            return SequenceValue(self._tensor(element, known=known) for element in value)
         if self.kind == "sequence":
             raise self._wrong(f"is a {type(value).__name__}, and must be a list")
-        return self._tensor(value, sizes, known=known)
+        return self._tensor(value, known=known)
 
-    def _tensor(self, value: Any, sizes: Sizes, *, known: bool) -> Any:
+    def _tensor(self, value: Any, *, known: bool) -> Any:
         if value is None:
             raise self._wrong("is missing")
         if isinstance(value, jax.core.Tracer):
@@ -88,7 +90,7 @@ class ValueSpec:
         elif known or not isinstance(value, jax.Array):
             value = self._array(value)
         self._require_dtype(value.dtype)
-        self._require_shape(tuple(value.shape), sizes)
+        self._require_shape(tuple(value.shape))
         if known and self.dtype is not None and not self.is_text:
             return value.astype(self.dtype)
         return value
@@ -113,7 +115,7 @@ class ValueSpec:
             return
         raise self._wrong(f"is an array of {dtype}")
 
-    def _require_shape(self, shape: tuple[int, ...], sizes: Sizes) -> None:
+    def _require_shape(self, shape: tuple[int, ...]) -> None:
         if self.shape is None:
             return
         if len(shape) != len(self.shape):
@@ -121,10 +123,6 @@ class ValueSpec:
         for axis, (size, declared) in enumerate(zip(shape, self.shape, strict=True)):
             if isinstance(declared, int) and size != declared:
                 raise self._wrong(f"has shape {list(shape)}, so dimension {axis} is {size} and not {declared}")
-            if isinstance(declared, str):
-                other, holder = sizes.setdefault(declared, (size, self.name))
-                if size != other:
-                    raise self._wrong(f"has shape {list(shape)}, so '{declared}' is {size}, and {other} in input '{holder}'")
 
     def _wrong(self, what: str) -> OnnxError:
         return OnnxError(f"input '{self.name}' {what}: the model declares {self}")

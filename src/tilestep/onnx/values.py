@@ -40,11 +40,13 @@ class NeedsValueError(Exception):
 
     Attributes:
         what: the input, in words, such as "the shape".
+        value: the input; None if it is not one alone.
+        or_bound: whether a bound on the node's results would do, too.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, value: Any = None, *, or_bound: bool = False) -> None:
         super().__init__(what)
-        self.what = what
+        self.what, self.value, self.or_bound = what, value, or_bound
 
 
 class NoRoomError(Exception):
@@ -75,7 +77,7 @@ def known(x: Any, what: str) -> np.ndarray[Any, Any]:
     Raises: NeedsValueError if `x` is traced.
     """
     if is_traced(x):
-        raise NeedsValueError(what)
+        raise NeedsValueError(what, x)
     return np.asarray(x)
 
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 from typing import TypeVar, final
 
 from tilestep.errors import TilestepError
-from tilestep.messages import printable
 from tilestep.popart.enums import RecoveryAction
 
 _E = TypeVar("_E", bound=TilestepError)
@@ -28,10 +27,6 @@ _E = TypeVar("_E", bound=TilestepError)
 
 class popart_exception(TilestepError):
     """A program that PopART refuses, or something that tilestep does not support. The message names it and the way out."""
-
-    def __str__(self) -> str:
-        """The message; names in it come from models, so characters that a terminal would obey are written out."""
-        return printable(super().__str__())
 
 
 class popart_internal_exception(popart_exception):

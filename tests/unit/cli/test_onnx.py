@@ -67,6 +67,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     unsized = model("(float[N,3] x) => (float[N,3] y) { y = Relu(x) }")
     unsized.graph.input[0].type.tensor_type.shape.dim[1].ClearField("dim_value")
     whole = model("(int64[2] x) => (int64[2] y) { y = Add(x, x) }")
+    chosen = model(
+        "(float[N,4] x, int64 sr) => (float[N,2] y) { c = Equal(sr, r)  y = If(c) <then_branch = t () => (float[N,2] u) "
+        "{ u = MatMul(x, a) }, else_branch = e () => (float[N,2] v) { v = MatMul(x, b) }> }",
+        r=np.array(16000),
+        a=uniform(4, 2),
+        b=uniform(6, 2),
+    )
+    alike = model("(float[Q,3,Q,Q] x) => (float[Q,3,Q,Q] y) { y = Relu(x) }")
+    onnx.save(chosen, str(found / "chosen.onnx"))
+    wants = model("(float[N,A,B] x, int64[1] s, int64[1] t) => (float[c] y) { u = Concat <axis = 0> (s, t)  y = Reshape(x, u) }")
+    onnx.save(wants, str(found / "wants.onnx"))
+    onnx.save(alike, str(found / "alike.onnx"))
     models = {"wide": wide, "linear": linear(), "reshaped": reshaped, "loop": loop, "unknown": unknown, "unsized": unsized, "whole": whole}
     for name, made in models.items():
         onnx.save(made, str(found / f"{name}.onnx"))
@@ -183,6 +195,14 @@ def test_a_batch_may_be_set_by_its_name(folder: Path, rows_of: RowsOf) -> None:
     assert by_batch["throughput_per_s"] == pytest.approx(5 / by_batch["run_emulated_s"])
 
 
+def test_what_chooses_a_branch_may_be_set_and_each_dimension_of_one_name(folder: Path, rows_of: RowsOf) -> None:
+    alike, chosen = str(folder / "alike.onnx"), str(folder / "chosen.onnx")
+    large = ["--set", "x[2]=48", "--set", "x[3]=192"]
+    by_axis, by_name, _ = rows_of([[alike, *large], [alike, "--set", "Q=48", *large[2:]], [chosen, "--set", "sr=16000"]])
+    assert (by_axis["batch"], by_axis["flops"]) == (1, 3 * 48 * 192)  # one operation an element
+    assert by_name["flops"] == 48 * by_axis["flops"]
+
+
 def test_static_inputs_and_loops_get_their_values(folder: Path, run_all: RunAll, rows_of: RowsOf) -> None:
     loop = str(folder / "loop.onnx")
     lines = [
@@ -234,6 +254,16 @@ WRONG: list[tuple[list[str], str]] = [
     (["linear.onnx", "--set", f"x[{'9' * 5000}]=2"], "the model has no such dimension"),
     (["linear.onnx", "--set", "N=0"], "--set ...='0': a dimension has a whole number of elements"),
     (["wide.onnx"], "'M' of input 'x' (float32[N, M]) has no size: give --set M=N"),
+    (["alike.onnx"], "'Q' of input 'x' (float32[Q, 3, Q, Q]) has no size: give --set Q=N"),
+    (
+        ["wants.onnx"],
+        "wants.onnx: input 's' (int64[1]), input 't' (int64[1]) are static, so their values must be known: give --set s=N --set t=N or N,N",
+    ),
+    (
+        ["wants.onnx", "--set", "s=1", "--set", "t=1"],
+        "'A' of input 'x' (float32[N, A, B]), 'B' of input 'x' (float32[N, A, B]) have no sizes: give --set A=N --set B=N",
+    ),
+    (["chosen.onnx"], "name the input it comes from in import_onnx(..., static=['sr']). Here: --set sr=N"),
     (["unsized.onnx"], "dimension 1 of input 'x' (float32[N, ?]) has no size: give --set 'x[1]=N'"),
     (["wide.onnx", "--set", "M=3"], "wide.onnx: node (MatMul-17, which makes m) can't take (float32[1, 3], float32[256, 512])"),
     (["wide.onnx", "--set", "M=1000000", "--batch", "1000000000"], "input 'x' [1000000000,1000000] has 1,000,000,000,000,000 elements: "),

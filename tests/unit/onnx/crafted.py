@@ -13,7 +13,7 @@ from onnx import external_data_helper, helper, numpy_helper
 
 from tests.unit.onnx.models import linear, model
 
-DAMAGED, UNSAFE, MISSING = "OnnxError", "UnsafeModelError", "UnsupportedOpError"
+DAMAGED, NODE, UNSAFE, MISSING = "OnnxError", "NodeError", "UnsafeModelError", "UnsupportedOpError"
 _FUNCTION: Final = '<domain: "f", opset_import: ["": 17, "f": 1]> {name} (x) => (y) {{ y = f.{calls}(x) }}'
 _CALLS: Final = "(float[2] x) => (float[2] y) { y = f.a(x) }"
 
@@ -123,14 +123,14 @@ FILES: Final[dict[str, tuple[bytes, str]]] = {
     "offset-negative": (_elsewhere("weights", offset="-8"), DAMAGED),
     "length-negative": (_elsewhere("weights", length="-48"), DAMAGED),
     "length-huge": (_elsewhere("weights", length=str(2**61)), DAMAGED),
-    "fill": (_large("y = ConstantOfShape(s)", s=np.array([2**31, 2**10])), DAMAGED),
-    "range": (_large("y = Range(a, b, c)", a=np.float32(0), b=np.float32(1e18), c=np.float32(1)), DAMAGED),
-    "expand": (_large("y = Expand(x, s)", s=np.array([2**30, 2**20, 2])), DAMAGED),
-    "tile": (_large("y = Tile(x, s)", s=np.array([2**50])), DAMAGED),
-    "pad": (_large("y = Pad(x, s)", s=np.array([2**40, 2**40])), DAMAGED),
-    "resize": (_large("y = Resize(x, , s)", s=np.float32([1e18])), DAMAGED),
-    "one-hot": (_large("y = OneHot(x, d, v)", d=np.array(2**50), v=np.float32([0, 1])), DAMAGED),
-    "eye": (_large("a = ConstantOfShape(s)  y = EyeLike(a)", s=np.array([2**25, 2**25])), DAMAGED),
+    "fill": (_large("y = ConstantOfShape(s)", s=np.array([2**31, 2**10])), NODE),
+    "range": (_large("y = Range(a, b, c)", a=np.float32(0), b=np.float32(1e18), c=np.float32(1)), NODE),
+    "expand": (_large("y = Expand(x, s)", s=np.array([2**30, 2**20, 2])), NODE),
+    "tile": (_large("y = Tile(x, s)", s=np.array([2**50])), NODE),
+    "pad": (_large("y = Pad(x, s)", s=np.array([2**40, 2**40])), NODE),
+    "resize": (_large("y = Resize(x, , s)", s=np.float32([1e18])), NODE),
+    "one-hot": (_large("y = OneHot(x, d, v)", d=np.array(2**50), v=np.float32([0, 1])), NODE),
+    "eye": (_large("a = ConstantOfShape(s)  y = EyeLike(a)", s=np.array([2**25, 2**25])), NODE),
     "random": (_large("y = RandomUniform <shape = [1099511627776]> ()"), DAMAGED),
 }
 

@@ -43,6 +43,17 @@ def test_a_norm_goes_into_the_convolution_before_it(opset: int, bias: bool) -> N
     assert agree(network(body, opset=opset, **({"b": BIAS} if bias else {})), X) == ["Conv", "Relu"]
 
 
+def test_weights_that_nodes_give_are_weights() -> None:
+    # Paddle's exporter writes no initialisers: a frozen model was the same program as one that is not.
+    arrays = {"k": KERNEL, "f": uniform(4) + 2}
+    nodes = [onnx.helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(array)) for name, array in arrays.items()]
+    proto = network(f"c = Conv(x, k) n = {NORM}(c, f, o, m, v) y = Relu(n)")
+    whole = [*nodes, *proto.graph.node]
+    del proto.graph.node[:]
+    proto.graph.node.extend(whole)
+    assert agree(proto, X) == ["Conv", "Relu"]
+
+
 @pytest.mark.parametrize(
     "body",
     [

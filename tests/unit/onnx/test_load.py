@@ -219,6 +219,22 @@ def test_a_function_that_calls_itself_is_refused() -> None:
         import_onnx(model("(float[2] x) => (float[2] y) { y = f.f0(x) }", imports=', "f": 1', functions=recursive))
 
 
+SHADOWED = """(float[2] x, bool c) => (float[2] y) {
+    y = If(c) <then_branch = t () => (float[2] u) <float[1] NAME = {5.0}> { u = Add(x, NAME) },
+        else_branch = e () => (float[2] v) { v = Neg(x) }>
+    late = Neg(x)
+}"""
+
+
+@pytest.mark.parametrize("name", ["w", "x", "late"])
+def test_an_initialiser_of_a_branch_has_a_name_of_its_own(name: str) -> None:
+    # ONNX forbids another; ONNX Runtime took the outer value, and the branch's own was taken here.
+    text = SHADOWED.replace("NAME", name)
+    with pytest.raises(OnnxError, match=rf"graph 't' has an initialiser '{name}', and a graph around it a value of that name"):
+        import_onnx(model(text, w=np.float32([7])))
+    assert import_onnx(model(SHADOWED.replace("NAME", "own"), w=np.float32([7])))(np.float32([1, 2]), True)[0].tolist() == [6, 7]
+
+
 def test_a_function_sees_its_own_inputs_only() -> None:
     function = '<domain: "f", opset_import: ["": 17]> f0 (x) => (y) { y = Add(x, w) }'
     with pytest.raises(OnnxError, match="function 'f0' reads 'w'"):
@@ -276,7 +292,7 @@ def test_gigabytes_of_weights_take_no_memory(tmp_path: Path) -> None:
         file.truncate(500 << 22)
     before = anonymous_bytes()
     found = import_onnx(tmp_path / "m.onnx")
-    assert sum(array.nbytes for array in found.params.values()) == 500 << 22
+    assert sum(array.nbytes for array in (*found.params.values(), *found.constants.values())) == 500 << 22
     assert anonymous_bytes() - before < 200 << 20
 
 

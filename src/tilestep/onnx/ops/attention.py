@@ -61,7 +61,7 @@ def attention(
     past = 0 if past_key is None else past_key.shape[2]
     if past_key is not None:
         k, v = jnp.concatenate([past_key, k], 2), jnp.concatenate([past_value, v], 2)
-    scores = [_scores(q, k, scale)]
+    scores = [scores_of(q, k, scale)]
     scores.append(jnp.tanh(scores[0] / softcap) * np.asarray(softcap, q.dtype) if softcap > 0 else scores[0])
     offset = past if lengths is None else jnp.reshape(lengths, (-1, 1, 1, 1)) - q.shape[2]
     allowed = _allowed(q.shape[2], k.shape[2], offset, bool(is_causal), left_window_size, right_window_size)
@@ -73,7 +73,7 @@ def attention(
     precision = q.dtype if softmax_precision is None else jax_dtype(helper.tensor_dtype_to_np_dtype(softmax_precision))
     probabilities = _softmax(biased.astype(precision), None if always else allowed).astype(q.dtype)
     scores.append(probabilities)
-    y = _weighted(probabilities, v).astype(q.dtype)
+    y = weighted(probabilities, v).astype(q.dtype)
     if packed:
         y = flattened(jnp.swapaxes(y, 1, 2), 2)
     if not 0 <= qk_matmul_output_mode <= 3:
@@ -98,13 +98,13 @@ def flex_attention(
     precision = jnp.promote_types(q.dtype, np.float32)
     if softmax_precision is not None:
         precision = jax_dtype(helper.tensor_dtype_to_np_dtype(softmax_precision))
-    scores = _scores(q, k, scale).astype(precision)
+    scores = scores_of(q, k, scale).astype(precision)
     if score_mod is not None:
         scores = call.subgraph(score_mod, [scores])[0]
     probabilities = jax.nn.softmax(scores, axis=-1)
     if prob_mod is not None:
         probabilities = call.subgraph(prob_mod, [probabilities])[0]
-    return _weighted(probabilities, v.astype(precision)).astype(v.dtype)
+    return weighted(probabilities, v.astype(precision)).astype(v.dtype)
 
 
 @op("RotaryEmbedding", since=23)
@@ -131,7 +131,7 @@ def rotary_embedding(
     whole = jnp.asarray(x)
     heads = 1 if whole.ndim == 4 else 2
     if whole.ndim == 3:
-        whole = _split(whole, num_heads)
+        whole = split_heads(whole, num_heads)
     if positions is not None:
         cosines, sines = (jnp.take(jnp.asarray(cache), positions, axis=0) for cache in (cosines, sines))
     turned = rotary_embedding_dim or whole.shape[-1]
@@ -204,10 +204,10 @@ def _heads(x: Any, heads: int | None) -> Any:
         if heads is not None and heads != x.shape[1]:
             raise ValueError(f"an input of shape {list(x.shape)} doesn't have {heads} heads")
         return jnp.asarray(x)
-    return jnp.swapaxes(_split(jnp.asarray(x), heads), 1, 2)
+    return jnp.swapaxes(split_heads(jnp.asarray(x), heads), 1, 2)
 
 
-def _split(x: Any, *heads: int | None) -> Any:
+def split_heads(x: Any, *heads: int | None) -> Any:
     """x [batch, tokens, heads * size] as [batch, tokens, heads, size]."""
     count = 1
     for number in heads:
@@ -222,7 +222,7 @@ def _count(heads: int | None, size: int) -> int:
     return heads
 
 
-def _scores(q: Any, k: Any, scale: float | None) -> Any:
+def scores_of(q: Any, k: Any, scale: float | None) -> Any:
     """Products of queries and keys [batch, heads, queries, keys], times the scale, which is 1 / sqrt(size) by default."""
     batch, heads, queries, size = q.shape
     _count(k.shape[1], heads)
@@ -231,7 +231,7 @@ def _scores(q: Any, k: Any, scale: float | None) -> Any:
     return jnp.einsum("bhqd,bhkd->bhqk", grouped, k * factor).reshape(batch, heads, queries, k.shape[2])
 
 
-def _weighted(probabilities: Any, v: Any) -> Any:
+def weighted(probabilities: Any, v: Any) -> Any:
     """Sums of values [batch, heads, queries, size] by probabilities [batch, heads, queries, keys]."""
     batch, heads, queries, keys = probabilities.shape
     grouped = probabilities.reshape(batch, v.shape[1], heads // v.shape[1] * queries, keys)
@@ -280,4 +280,4 @@ def _softmax(scores: Any, allowed: Any) -> Any:
 
 def _by_token(x: Any, *heads: int) -> Any:
     """x [batch, tokens, heads * size] as [tokens, batch, heads, size]."""
-    return jnp.moveaxis(_split(wide(jnp.asarray(x)), *heads), 1, 0)
+    return jnp.moveaxis(split_heads(wide(jnp.asarray(x)), *heads), 1, 0)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from tilestep.onnx.errors import DynamicShapeError
+from tilestep.onnx.errors import DynamicShapeError, NodeError, OnnxError
 from tilestep.onnx.graph import Graph
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import op
@@ -50,17 +50,26 @@ def if_(call: Call, condition: Any, *, then_branch: Graph, else_branch: Graph) -
 
     def branch(graph: Graph) -> Callable[[], Any]:
         def run() -> Any:
-            results = call.subgraph(graph)
-            made = arrays(results)
-            if seen:
-                first = arrays(seen[0])
-                if form(first) != form(made):
-                    raise NeedsValueError(f"the condition (its branches give {_shapes(first)} and {_shapes(made)})")
-                made = cast_like(made, first)
-            seen.append(results)
-            return made
+            try:
+                return in_both(call.subgraph(graph))
+            except NodeError as error:  # another condition may leave out this branch
+                raise NeedsValueError(f"the condition (for a branch that can't be: {error})", condition) from error
+            except OnnxError:
+                raise
+            except ValueError as error:
+                raise NeedsValueError(f"the condition ({error})", condition) from error
 
         return run
+
+    def in_both(results: list[Any]) -> Any:
+        made = arrays(results)
+        if seen:
+            first = arrays(seen[0])
+            if form(first) != form(made):
+                raise NeedsValueError(f"the condition (its branches give {_shapes(first)} and {_shapes(made)})", condition)
+            made = cast_like(made, first)
+        seen.append(results)
+        return made
 
     results = lax.cond(flag(condition), branch(then_branch), branch(else_branch))
     return tuple(one if _are_same(one, other) else result for result, one, other in zip(results, *_both(seen), strict=True))
@@ -158,12 +167,15 @@ def _turns_by_values(turns: Body, trips: Any, condition: Any, state: Sequence[An
         if bound is not None:
             return tuple(bounded(turns, state, most, going, bound))
         if wants_rows:
-            raise NeedsValueError("the number of its turns (each makes a row of its outputs)")
+            raise NeedsValueError("the number of its turns (each makes a row of its outputs)", or_bound=True)
         if short is not None and short <= _MOST_UNROLLED:
             return tuple(bounded(turns, state, most, going, short)[: turns.carried])
         return tuple(while_going(turns, state, most, going))
     except UnsteadyError as error:
         raise NeedsValueError(f"the number of its turns ({error})") from None
+    except NodeError as error:  # there may be no turn
+        decides = next((value for value in (trips, condition) if is_traced(value)), None)
+        raise NeedsValueError(f"the number of its turns (for a body that can't be: {error})", decides) from error
 
 
 @op("Scan", since=9)

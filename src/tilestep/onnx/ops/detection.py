@@ -41,7 +41,7 @@ def non_max_suppression(
         )
     bound = call.bound()
     if bound is None:
-        raise NeedsValueError("the boxes and scores, on which the number of its rows depends")
+        raise NeedsValueError("the boxes and scores, on which the number of its rows depends", or_bound=True)
     return _traced(boxes, scores, min(count, boxes.shape[1], bound + 1), limits[0], threshold, center_point_box, bound)
 
 

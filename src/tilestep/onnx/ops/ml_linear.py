@@ -79,12 +79,13 @@ def _floats(x: Any) -> Any:
 
 
 def _scores(x: Any, coefficients: Sequence[float], intercepts: Sequence[float], count: int) -> Any:
-    """x [rows, features] times coefficients [count, features], plus intercepts."""
-    if len(coefficients) != count * x.shape[1] or len(intercepts) not in (0, count):
+    """x [rows, features] times coefficients [count, features], plus intercepts. Coefficients at the end may be left over."""
+    wanted = count * x.shape[1]
+    if len(coefficients) < wanted or len(intercepts) not in (0, count):
         raise ValueError(
             f"it has {len(coefficients)} coefficients and {len(intercepts)} intercepts for {count} scores of {x.shape[1]} features"
         )
-    product = jnp.matmul(x, np.asarray(coefficients, np.float32).reshape(count, -1).T)
+    product = jnp.matmul(x, np.asarray(coefficients[:wanted], np.float32).reshape(count, -1).T)
     return product + np.asarray(intercepts, np.float32) if intercepts else product
 
 

@@ -114,7 +114,7 @@ class Forest:
         if x.ndim != 2 or (self.depth and x.shape[1] <= self.features.max()):
             raise ValueError(f"its input has the shape {list(x.shape)}, and needs [rows, {self.features.max() + 1} features or more]")
         leaves = self.leaves(x)
-        taken = jnp.asarray(self.weights)[leaves]
+        taken = jnp.asarray(self.weights, jax_dtype(self.weights.dtype))[leaves]
         if aggregate in ("SUM", "AVERAGE"):
             return taken.sum(1) / (len(self.roots) if aggregate == "AVERAGE" else 1)
         has = jnp.asarray(self.has)[leaves]

@@ -24,7 +24,7 @@ _MEAN_VARIANCE_EPSILON = 1e-9
 @op("InstanceNormalization")
 def instance_norm(call: Call, x: Any, scale: Any, bias: Any, *, consumed_inputs: Any = None, epsilon: float = 1e-5) -> Any:
     """Each channel of each item of [N, C, D1, ...] with mean 0 and variance 1, then times the scale [C] plus the bias [C]."""
-    y, _, _ = _standardised(x, tuple(range(2, x.ndim)), epsilon)
+    y, _, _ = standardised(x, tuple(range(2, x.ndim)), epsilon)
     return y * _of_channels(scale, x.ndim) + _of_channels(bias, x.ndim)
 
 
@@ -33,7 +33,7 @@ def layer_norm(
     call: Call, x: Any, scale: Any, bias: Any = None, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> tuple[Any, Any, Any]:
     """Mean 0 and variance 1 over `axis` and all behind it, then times the scale plus the bias; the means and 1 / deviations."""
-    y, mean, inverse = _standardised(x, _from(axis, x.ndim), epsilon)
+    y, mean, inverse = standardised(x, axes_from(axis, x.ndim), epsilon)
     y = y * scale if bias is None else y * scale + bias
     stash = jax_dtype(helper.tensor_dtype_to_np_dtype(stash_type))
     return y, mean.astype(stash), inverse.astype(stash)
@@ -43,22 +43,21 @@ def layer_norm(
 def rms_norm(call: Call, x: Any, scale: Any, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Any:
     """Mean square 1 over `axis` and all behind it, then times the scale, whose type the result has."""
     x, scale = jnp.asarray(x), jnp.asarray(scale)
-    whole = wide(x)
-    inverse = jax.lax.rsqrt(jnp.square(whole).mean(_from(axis, x.ndim), keepdims=True) + epsilon)
-    return (whole * inverse).astype(x.dtype).astype(scale.dtype) * scale
+    y, _ = by_mean_square(x, axes_from(axis, x.ndim), epsilon)
+    return y.astype(scale.dtype) * scale
 
 
 @op("GroupNormalization", since=18)
 def group_norm_by_groups(call: Call, x: Any, scale: Any, bias: Any, *, num_groups: int, epsilon: float = 1e-5) -> Any:
     """Each group of channels of each item with mean 0 and variance 1, then times the scale [groups] plus the bias [groups]."""
-    y, _, _ = _standardised(_grouped(x, num_groups), (2,), epsilon)
+    y, _, _ = standardised(_grouped(x, num_groups), (2,), epsilon)
     return (y * _of_channels(scale, 3) + _of_channels(bias, 3)).reshape(x.shape)
 
 
 @op("GroupNormalization", since=21)
 def group_norm(call: Call, x: Any, scale: Any, bias: Any, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1) -> Any:
     """Each group of channels of each item with mean 0 and variance 1, then times the scale [C] plus the bias [C]."""
-    y, _, _ = _standardised(_grouped(x, num_groups), (2,), epsilon)
+    y, _, _ = standardised(_grouped(x, num_groups), (2,), epsilon)
     return y.reshape(x.shape) * _of_channels(scale, x.ndim) + _of_channels(bias, x.ndim)
 
 
@@ -93,7 +92,7 @@ def local_response_norm(call: Call, x: Any, *, size: int, alpha: float = 1e-4, b
     return (whole / (bias + alpha / size * squares) ** beta).astype(x.dtype)
 
 
-def _standardised(x: Any, axes: tuple[int, ...], epsilon: float) -> tuple[Any, Any, Any]:
+def standardised(x: Any, axes: tuple[int, ...], epsilon: float) -> tuple[Any, Any, Any]:
     """x with mean 0 and variance 1 over `axes`; the mean and 1 / deviation, in the type that they were computed in."""
     x = jnp.asarray(x)
     whole = wide(x)
@@ -103,7 +102,15 @@ def _standardised(x: Any, axes: tuple[int, ...], epsilon: float) -> tuple[Any, A
     return (centred * inverse).astype(x.dtype), mean, inverse
 
 
-def _from(axis: int, ndim: int) -> tuple[int, ...]:
+def by_mean_square(x: Any, axes: tuple[int, ...], epsilon: float) -> tuple[Any, Any]:
+    """x with mean square 1 over `axes`; and 1 / root mean square, in the type that it was computed in."""
+    whole = wide(x)
+    inverse = jax.lax.rsqrt(jnp.square(whole).mean(axes, keepdims=True) + epsilon)
+    return (whole * inverse).astype(x.dtype), inverse
+
+
+def axes_from(axis: int, ndim: int) -> tuple[int, ...]:
+    """`axis` and all behind it."""
     return tuple(range(normalize_axis_index(axis, ndim), ndim))
 
 

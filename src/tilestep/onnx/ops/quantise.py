@@ -21,7 +21,7 @@ Ints = Sequence[int] | None
 _FLOATS: Final = ("float16", "bfloat16", "float32", "float64")
 
 
-def _exact(x: Any) -> Any:
+def exact(x: Any) -> Any:
     """Numbers of 16 bits and fewer as float32, which holds them all; and numbers of 32."""
     return x.astype(np.float32) if is_known(x) else jnp.asarray(x).astype(np.float32)
 
@@ -46,17 +46,17 @@ def _along(scale: Any, shape: Sequence[int], axis: int, block_size: int) -> Any:
     return repeated[tuple(slice(length) if i == axis else slice(None) for i in range(len(shape)))]
 
 
-def _rounded(real: Any, zero_point: Any, dtype: np.dtype[Any], saturate: bool) -> Any:
+def rounded_to(real: Any, zero_point: Any, dtype: np.dtype[Any], saturate: bool) -> Any:
     """Quotients as `dtype`: integers are rounded to the nearest, halves to the even one, and limited; NaN becomes the zero point.
 
     Args: zero_point: in a shape that broadcasts; None is 0.
     """
     xp = module_of(real)
-    zero = np.float32(0) if zero_point is None else _exact(zero_point)
+    zero = np.float32(0) if zero_point is None else exact(zero_point)
     if not jnp.issubdtype(dtype, jnp.integer):
-        return convert(_exact(real) + zero, dtype, saturate)
+        return convert(exact(real) + zero, dtype, saturate)
     limits = jnp.iinfo(dtype)
-    whole = xp.rint(_exact(real))
+    whole = xp.rint(exact(real))
     return convert(xp.clip(xp.where(xp.isnan(whole), zero, whole + zero), int(limits.min), int(limits.max)), dtype)
 
 
@@ -87,7 +87,7 @@ def quantize_linear(
     divisor = _along(scale, x.shape, axis, block_size)
     zero = None if zero_point is None else _along(zero_point, x.shape, axis, block_size)
     quotient = rounded_quotient(xp.asarray(x).astype(divided), xp.asarray(divisor).astype(divided))
-    return _rounded(quotient, zero, dtype, bool(saturate))
+    return rounded_to(quotient, zero, dtype, bool(saturate))
 
 
 @op("DequantizeLinear", since=10)
@@ -102,7 +102,7 @@ def dequantize_linear(
         zero = _along(zero_point, x.shape, axis, block_size)
         wide = np.int32 if jnp.issubdtype(x.dtype, jnp.integer) else np.float32
         distance = distance.astype(wide) - zero.astype(wide)
-    return (_exact(distance) * _exact(_along(scale, x.shape, axis, block_size))).astype(dtype)
+    return (exact(distance) * exact(_along(scale, x.shape, axis, block_size))).astype(dtype)
 
 
 @op("DynamicQuantizeLinear")
@@ -112,20 +112,20 @@ def dynamic_quantize_linear(call: Call, x: Any) -> tuple[Any, Any, Any]:
     low, high = xp.minimum(xp.min(x), np.float32(0)), xp.maximum(xp.max(x), np.float32(0))
     scale = xp.where(high > low, rounded_quotient(high - low, np.float32(255)), np.float32(1))
     zero = convert(xp.clip(xp.rint(rounded_quotient(-low, scale)), 0, 255), np.uint8)
-    return _rounded(rounded_quotient(x, scale), zero, np.dtype(np.uint8), saturate=True), scale, zero
+    return rounded_to(rounded_quotient(x, scale), zero, np.dtype(np.uint8), saturate=True), scale, zero
 
 
 # ---- products of quantised arrays
 
 
-def _distances(x: Any, zero_point: Any) -> Any:
+def distances(x: Any, zero_point: Any) -> Any:
     """x minus its zero point, as int32; as float32 if it has floats."""
     wide = np.int32 if jnp.issubdtype(x.dtype, jnp.integer) else np.float32
     x = jnp.asarray(x).astype(wide)
     return x if zero_point is None else x - zero_point.astype(wide)
 
 
-def _rows(value: Any, x: Any) -> Any:
+def rows_of(value: Any, x: Any) -> Any:
     """A zero point or a scale of the left operand: a vector has one for each row."""
     return value.reshape((-1, 1)) if value is not None and value.ndim == 1 and value.size > 1 and x.ndim > 1 else value
 
@@ -135,15 +135,15 @@ def _for_each(value: Any, axes: int) -> Any:
     return value.reshape((-1, *(1,) * (axes - 1))) if value is not None and value.ndim == 1 else value
 
 
-def _requantized(product: Any, scale: Any, zero_point: Any) -> Any:
+def requantized(product: Any, scale: Any, zero_point: Any) -> Any:
     """A product of distances, times a scale, in the type of the zero point."""
-    return _rounded(_exact(product) * scale, zero_point, zero_point.dtype, saturate=True)
+    return rounded_to(exact(product) * scale, zero_point, zero_point.dtype, saturate=True)
 
 
 @op("MatMulInteger")
 def matmul_integer(call: Call, a: Any, b: Any, a_zero_point: Any = None, b_zero_point: Any = None) -> Any:
     """The product of a and b, each minus its zero point, as int32. A vector of zero points has one for each row of a, or column of b."""
-    return jnp.matmul(_distances(a, _rows(a_zero_point, a)), _distances(b, b_zero_point))
+    return jnp.matmul(distances(a, rows_of(a_zero_point, a)), distances(b, b_zero_point))
 
 
 @op("QLinearMatMul")
@@ -151,14 +151,14 @@ def qlinear_matmul(
     call: Call, a: Any, a_scale: Any, a_zero_point: Any, b: Any, b_scale: Any, b_zero_point: Any, y_scale: Any, y_zero_point: Any
 ) -> Any:
     """The product of quantised a and b, quantised. Vectors of scales and zero points belong to the rows of a, and the columns of b."""
-    product = jnp.matmul(_distances(a, _rows(a_zero_point, a)), _distances(b, b_zero_point))
-    scale = _exact(_rows(a_scale, a)) * _exact(b_scale) / _exact(_rows(y_scale, a))
-    return _requantized(product, scale, _rows(y_zero_point, a))
+    product = jnp.matmul(distances(a, rows_of(a_zero_point, a)), distances(b, b_zero_point))
+    scale = exact(rows_of(a_scale, a)) * exact(b_scale) / exact(rows_of(y_scale, a))
+    return requantized(product, scale, rows_of(y_zero_point, a))
 
 
 def _convolution(call: Call, x: Any, w: Any, zero_points: tuple[Any, Any], b: Any, attributes: Mapping[str, Any]) -> Any:
     """The convolution of distances from the zero points."""
-    return conv(call, _distances(x, zero_points[0]), _distances(w, _for_each(zero_points[1], w.ndim)), b, **attributes)
+    return conv(call, distances(x, zero_points[0]), distances(w, _for_each(zero_points[1], w.ndim)), b, **attributes)
 
 
 @op("ConvInteger")
@@ -204,5 +204,5 @@ def qlinear_conv(
     """The convolution of quantised x and w, plus an int32 bias in units of both scales, quantised."""
     attributes = {"auto_pad": auto_pad, "dilations": dilations, "group": group, "kernel_shape": kernel_shape, "pads": pads}
     product = _convolution(call, x, w, (x_zero_point, w_zero_point), b, {**attributes, "strides": strides})
-    scale = _exact(x_scale) * _exact(_for_each(w_scale, w.ndim - 1)) / _exact(y_scale)
-    return _requantized(product, scale, y_zero_point)
+    scale = exact(x_scale) * exact(_for_each(w_scale, w.ndim - 1)) / exact(y_scale)
+    return requantized(product, scale, y_zero_point)

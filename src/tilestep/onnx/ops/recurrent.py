@@ -52,6 +52,7 @@ class _Weights:
 
     Attributes:
         hidden: [gates x hidden, hidden]. hidden_bias: [gates x hidden]. peepholes: [3 x hidden], or None.
+        left: of the hidden state: what is multiplied by the weights.
         activations: in the order of the equations; those of the gates clip their input.
     """
 
@@ -59,6 +60,7 @@ class _Weights:
     hidden_bias: Any
     peepholes: Any
     activations: Sequence[Activation]
+    left: Callable[[Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,10 +125,13 @@ def _recurrent(
     peepholes: Any = None,
     *,
     split: int = 0,
+    left: Callable[[Any], Any] = lambda x: x,
 ) -> tuple[Any, ...]:
     """All directions. Returns: the hidden states of all times, then the last of each state.
 
-    Args: split: gates at the end whose bias of the hidden state is added by the cell.
+    Args:
+        split: gates at the end whose bias of the hidden state is added by the cell.
+        left: of inputs and hidden states: what is multiplied by the weights.
     """
     x, w, r = jnp.asarray(x), jnp.asarray(w), jnp.asarray(r)
     hidden = r.shape[-1]
@@ -140,9 +145,13 @@ def _recurrent(
     results: list[tuple[Any, ...]] = []
     for i, (backwards, activations) in enumerate(zip(options.backwards, options.activations_of_directions(), strict=True)):
         own = jnp.concatenate([bias[i, :merged] + bias[i, size : size + merged], bias[i, merged:size]])
-        inputs = jnp.matmul(x, w[i].T) + own
+        inputs = jnp.matmul(left(x), w[i].T) + own
         weights = _Weights(
-            hidden=r[i], hidden_bias=bias[i, size:], peepholes=None if peepholes is None else peepholes[i], activations=activations
+            hidden=r[i],
+            hidden_bias=bias[i, size:],
+            peepholes=None if peepholes is None else peepholes[i],
+            activations=activations,
+            left=left,
         )
         results.append(_direction(functools.partial(cell, weights=weights), inputs, [start[i] for start in starts], lengths, backwards))
     all_times = jnp.stack([result[0] for result in results], axis=1)
@@ -274,7 +283,7 @@ def gru(
 def _lstm_cell(part: Any, states: Any, weights: _Weights, *, input_forget: bool) -> tuple[Any, ...]:
     h, c = states
     f, g, last = weights.activations
-    i, o, forget, candidate = jnp.split(part + jnp.matmul(h, weights.hidden.T), 4, axis=-1)
+    i, o, forget, candidate = jnp.split(part + jnp.matmul(weights.left(h), weights.hidden.T), 4, axis=-1)
     of_i, of_o, of_forget = (0, 0, 0) if weights.peepholes is None else jnp.split(weights.peepholes, 3)
     i = f(i + of_i * c)
     forget = 1 - i if input_forget else f(forget + of_forget * c)
@@ -303,10 +312,13 @@ def lstm(
     input_forget: int = 0,
     layout: int = 0,
     output_sequence: int = 0,
+    left: Callable[[Any], Any] = lambda x: x,
 ) -> tuple[Any, ...]:
     """The gates are i (input), o (output), f (forget) and c (cell), in this order; peepholes `p` are of i, o and f.
 
     It gives all hidden states, then the last hidden and the last cell state. With `input_forget` the forget gate is 1 - i.
+
+    Args: left: of inputs and hidden states: what is multiplied by the weights.
     """
     options = _Options(
         gates=4,
@@ -321,4 +333,4 @@ def lstm(
     )
     peepholes = p if p is None or not is_known(p) else jnp.asarray(p)
     cell = functools.partial(_lstm_cell, input_forget=bool(input_forget))
-    return _recurrent(cell, options, x, w, r, b, lengths, [h, c], peepholes)
+    return _recurrent(cell, options, x, w, r, b, lengths, [h, c], peepholes, left=left)

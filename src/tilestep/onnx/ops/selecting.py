@@ -94,7 +94,7 @@ def _bound_of(call: Call, *values: Any) -> int | None:
         return None
     bound = call.bound()
     if bound is None:
-        raise NeedsValueError("the values on which the length of its result depends")
+        raise NeedsValueError("the values on which the length of its result depends", or_bound=True)
     return bound
 
 

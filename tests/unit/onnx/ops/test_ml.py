@@ -183,6 +183,14 @@ def test_two_classes_have_no_probit_of_one_score() -> None:
         run_node("LinearClassifier", [X], version=1, domain=ML, outputs=2, **options)
 
 
+def test_coefficients_may_be_more_than_the_features_need() -> None:
+    options: dict[str, Any] = {"coefficients": np.arange(1.0, 10).tolist(), "intercepts": [0.1, 0.2, 0.3], "classlabels_ints": [0, 1, 2]}
+    for x in (np.array([[1, 2]], F), np.array([1, 2], F), np.array([[1, 2], [3, 4]], F)):
+        expected = by_onnxruntime("LinearClassifier", [x], version=1, domain=ML, outputs=2, **options)
+        found = run_node("LinearClassifier", [x], version=1, domain=ML, outputs=2, **options)
+        assert [np.asarray(one).tolist() for one in found] == [one.tolist() for one in expected]
+
+
 def test_linear_regressors() -> None:
     options = {"coefficients": [1.0, 0.0, 0.5, 0.0, 1.0, 0.0], "intercepts": [0.25, 0.0], "targets": 2}
     want = X @ np.array([[1, 0, 0.5], [0, 1, 0]], F).T + np.array([0.25, 0], F)

@@ -11,6 +11,7 @@ from onnx import helper
 
 from tests.together import each
 from tests.unit.onnx.ops.one_node import by_onnxruntime, check_node, node_graph, run_node
+from tilestep.onnx import import_onnx
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.interpret import Run, run_graph
 
@@ -162,6 +163,21 @@ def test_tensors_of_doubles_take_the_place_of_floats() -> None:
     options["target_weights_as_tensor"] = helper.make_tensor("w", 11, [2], [1.0, 2.0])
     x = np.array([[0.1], [np.nextafter(0.1, 1)]])  # the same as float32
     assert np.asarray(run_node("TreeEnsembleRegressor", [x], version=3, domain=ML, **options)[0]).tolist() == [[1], [2]]
+
+
+def test_an_ensemble_of_doubles_warns_of_nothing() -> None:
+    # JAX warned of a truncated float64 in a program of 32 bits, after the same array had been used with 64.
+    doubles = {
+        "leaf_weights": helper.make_tensor("w", 11, [4], [1, 2, 3, 4.0]),
+        "nodes_splits": helper.make_tensor("s", 11, [3], [0.0, 2.0, 0.0]),
+        "membership_values": helper.make_tensor("n", 11, [3], [1.0, 5.0, np.nan]),
+    }
+    node = helper.make_node("TreeEnsemble", ["x"], ["y"], domain=ML, **ensemble(**doubles))
+    x = np.array([[5, 3], [2, 2]], np.float64)
+    values = [helper.make_tensor_value_info(name, 11, [2, 2]) for name in "xy"]
+    made = helper.make_model(helper.make_graph([node], "g", values[:1], values[1:]), opset_imports=[helper.make_opsetid(ML, 5)])
+    found = import_onnx(made)
+    assert found(x)[0].tolist() == found.fn({}, x)[0].tolist() == [[2, 4], [3, 4]]
 
 
 def ensemble(**options: Any) -> dict[str, Any]:

@@ -76,6 +76,7 @@ SMOOTH: list[Case] = [
     case("LayerNormalization", X, SCALE, BIAS, outputs=3, stash_type=11),
     case("RMSNormalization", X, SCALE, stash_type=11),
     case("MeanVarianceNormalization", IMAGE),
+    case("SimplifiedLayerNormalization", X, SCALE, version=1, outputs=2),
     case("LpNormalization", X, axis=1),
     case("LpNormalization", X, axis=1, p=1),
     case("LRN", IMAGE, size=3, alpha=0.5),

@@ -1,0 +1,79 @@
+"""Initialisers that an optimiser changes are those that were learned: no numbers of masks, comparisons, clips and shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from tests.unit.onnx.models import model, uniform
+from tilestep.onnx import OnnxError, import_onnx
+
+INF, MOST = np.float32(np.inf), np.finfo(np.float32).max
+CAUSAL = np.where(np.tri(3, dtype=bool), np.float32(0), -INF)
+MASKED = {  # what an exporter writes: text, initialisers that are none of the weights
+    "an added mask": ("s = Add(m, hidden)", {"hidden": CAUSAL}),
+    "a finite mask": ("s = Add(m, hidden)", {"hidden": np.where(np.tri(3, dtype=bool), np.float32(0), np.float32(-100))}),
+    "numbers of Where": (
+        "f = Cast <to = 9> (seen)  h = Where(f, zero, low)  s = Add(m, h)",
+        {"zero": np.float32(0), "low": np.float32(-MOST)},
+    ),
+    "a mask from an input": (
+        "f = Cast <to = 1> (seen)  n = Sub(one, f)  h = Mul(n, low)  s = Add(m, h)",
+        {"one": np.float32(1), "low": np.float32(-MOST)},
+    ),
+    "a mask that is inverted": (
+        "f = Cast <to = 1> (seen)  n = Sub(one, f)  i = Cast <to = 9> (n)  h = Where(i, low, n)  s = Add(m, h)",
+        {"one": np.float32(1), "low": np.float32(-MOST)},
+    ),
+    "a masked product": ("f = Cast <to = 9> (seen)  s = Where(f, m, low)", {"low": -INF}),
+    "a comparison": ("b = Less(m, level)  f = Cast <to = 1> (b)  s = Mul(m, f)", {"level": np.float32(0.5)}),
+    "bounds": ("u = Clip(m, least, most)  s = Max(u, level)", {"least": np.float32(-2), "most": np.float32(2), "level": np.float32(-1)}),
+    "an index": ("i = Cast <to = 7> (place)  s = Gather <axis = 0> (m, i)", {"place": np.float32([2, 0, 1])}),
+    "a branch": (
+        """b = Cast <to = 9> (flag)  s = If(b) <then_branch = t () => (float[3,3] u) { u = Add(m, hidden) },
+            else_branch = e () => (float[3,3] v) { v = Where(b, low, m) }>""",
+        {"flag": np.int64(1), "hidden": CAUSAL, "low": -INF},
+    ),
+    "a function": ("s = local.masked(m, seen, low)", {"low": np.float32(-MOST)}),
+}
+FUNCTION = '<domain: "local", opset_import: ["": 17]> masked (m, seen, low) => (s) { f = Cast <to = 9> (seen)  s = Where(f, m, low) }'
+
+
+@pytest.mark.parametrize("case", MASKED)
+def test_what_was_not_learned_is_no_parameter(case: str) -> None:
+    text, numbers = MASKED[case]
+    learned = "p = PRelu(x, slope)  r = MatMul(p, w)  m = Div(r, heat)"
+    graph = f"(float[3,4] x, int64[3] seen) => (float[3,3] y) {{ {learned}  {text}  y = Mul(s, large) }}"
+    weights = {"w": uniform(4, 3), "slope": np.float32(0.1), "heat": np.float32(2), "large": np.float32(100)}
+    made = model(graph, imports=', "local": 1', functions=FUNCTION, **weights, **numbers)
+    for training in (False, True):
+        found = import_onnx(made, training=training)
+        assert (set(found.params), set(found.constants), found.state) == (set(weights), set(numbers), {})
+
+
+def test_decay_leaves_a_masked_network_its_numbers() -> None:
+    # The second step of AdamW made NaN of the mask's -inf.
+    text = "(float[3,4] x) => (float[3,3] y) { m = MatMul(x, w)  s = Add(m, hidden)  y = Softmax(s) }"
+    found = import_onnx(model(text, w=uniform(4, 3), hidden=CAUSAL))
+    x, optimizer = uniform(3, 4), optax.adamw(0.1)
+    params: Any = jax.tree.map(jnp.asarray, found.params)
+    state = optimizer.init(params)
+    for _ in range(3):
+        gradients = jax.grad(lambda params: (found.fn(params, x)[0][:, 0] ** 2).sum())(params)
+        updates, state = optimizer.update(gradients, state, params)
+        params = optax.apply_updates(params, updates)
+    assert np.isfinite(found.fn(params, x)[0]).all()
+
+
+def test_what_is_finite_may_be_chosen_and_what_is_not_never() -> None:
+    text = "(float[3,4] x) => (float[3,3] y) { m = MatMul(x, w)  u = Clip(m, least)  y = Add(u, hidden) }"
+    made = model(text, w=uniform(4, 3), hidden=CAUSAL, least=np.float32(-2))
+    assert set(import_onnx(made, trainable=["w", "least"]).params) == {"w", "least"}
+    assert set(import_onnx(made, trainable=lambda _: True).params) == {"w", "least"}
+    with pytest.raises(OnnxError, match="trainable names 'hidden', which can be no parameter, because it has NaN or infinities"):
+        import_onnx(made, trainable=["w", "hidden"])
