@@ -12,7 +12,7 @@ from typing import Any, Final
 import jax
 
 from tilestep.errors import SettingsError
-from tilestep.machine import changed_machine, load_machine
+from tilestep.machine import MachineSpec, changed_machine, load_machine
 from tilestep.messages import shown
 from tilestep.pjrt import _native
 from tilestep.pjrt.jax_private import beside, compat
@@ -142,6 +142,11 @@ def the_client() -> Client:
     if _client is None:
         raise RuntimeError("the ipu platform has not been started")
     return _client
+
+
+def any_machine() -> MachineSpec:
+    """The machine of this process; where JAX has not started the platform, the newest one beside it."""
+    return (_client or list(_beside.values())[-1]).machine
 
 
 def started_client() -> Client | None:
