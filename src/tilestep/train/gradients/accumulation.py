@@ -38,7 +38,9 @@ _REDUCTIONS: Final = ("sum", "mean", "running_mean")
 _MOST: Final = 2**31 - 1  # microbatches, which are counted in 32 bits
 
 
-@functools.partial(_jax.tree_util.register_dataclass, data_fields=("microbatch", "accumulators", "inner"), meta_fields=("count", "known"))
+@functools.partial(
+    _jax.tree_util.register_dataclass, data_fields=("microbatch", "accumulators", "inner", "updates"), meta_fields=("count", "known")
+)
 @dataclass(frozen=True, kw_only=True)
 class AccumulationState:
     """State of `gradient_accumulation`, a pytree.
@@ -47,7 +49,8 @@ class AccumulationState:
         microbatch: int32[], the number of microbatches whose gradients are in the accumulators: 0 to `count` - 1.
         accumulators: a tree like the parameters', zeros where `microbatch` is 0; None for parameters that are neither real nor complex.
         inner: the optimiser's state.
-        count: microbatches for each update.
+        updates: int32[], how many there were, if the program does not know beforehand at which call the next one comes; else None.
+        count: microbatches for each update; 0 if a function says it.
         known: what a loop knows of the microbatch that comes: "between" updates, or the "last" one before an update; None: nothing. "done"
             when it has been added, by which the loop sees that each of its steps adds one.
     """
@@ -55,19 +58,21 @@ class AccumulationState:
     microbatch: jax.Array
     accumulators: Pytree
     inner: Pytree
+    updates: jax.Array | None
     count: int
     known: Literal["between", "last", "done"] | None = None
 
 
 def gradient_accumulation(
     optimizer: optax.GradientTransformation,
-    count: int,
+    count: int | Callable[[jax.Array], jax.typing.ArrayLike],
     *,
     dtype: DTypeLike | Choice | None = None,
     reduction: Reduction = "sum",
     replica_reduction: ReplicaReduction | None = None,
     offload_optimizer_state: Offload = None,
     shard_optimizer_state: bool | int = False,
+    skip_nonfinite: bool = False,
 ) -> optax.GradientTransformationExtraArgs:
     """An optimiser that adds up the gradients of `count` microbatches before `optimizer` sees them.
 
@@ -79,7 +84,9 @@ def gradient_accumulation(
         optimizer: any of optax. It gets gradients in the accumulators' dtype, and its state has the dtype of accumulators and variables
             together (`jnp.promote_types`). Only the updates have the variables' dtype again; without `params`, `update` takes the
             gradients' dtype for it. Further arguments of `update` are those of the last microbatch.
-        count: microbatches for each update, 1 or more.
+        count: microbatches for each update, 1 or more. Or a function of the updates done so far, int32[], that JAX can trace; it returns
+            the number for the next one, as `every_k_schedule` of `optax.MultiSteps`. A loop may then have any number of steps, and each of
+            its steps asks whether it is the last of an update.
         dtype: of the accumulators: None (the variable's own), a dtype, or a function of (path, variable) that returns one of these. Paths
             are like "layers/0/kernel".
         reduction: "sum". "mean": the sum divided by `count`. "running_mean": the mean after each microbatch, which overflows in no dtype
@@ -91,6 +98,8 @@ def gradient_accumulation(
             is not possible. A mapping may have entries for "accumulators", which then move in each step, and "parameters", for `placed`.
         shard_optimizer_state: whether each replica keeps only its part of the optimiser's state, see `sharded`. A number: it is divided
             within groups of so many successive replicas.
+        skip_nonfinite: whether a microbatch whose gradients have an infinite number or none is left out, and does not count. Each step of a
+            loop then asks whether it is the last of an update. Not in one with several replicas, each of which would leave out its own.
 
     Returns:
         The optimiser. Its state is an AccumulationState.
@@ -104,7 +113,15 @@ def gradient_accumulation(
     from optax import GradientTransformationExtraArgs  # which takes a while to import
 
     transformation(optimizer)
-    number = whole_number("count", count, least=1, most=_MOST, hint=belongs_to(count, "reduction"))
+    schedule = count if callable(count) else None
+    number = 0 if schedule is not None else whole_number("count", count, least=1, most=_MOST, hint=belongs_to(count, "reduction"))
+    require_bool("skip_nonfinite", skip_nonfinite)
+    if skip_nonfinite and replica_reduction is not None:
+        raise ValueError(
+            "skip_nonfinite is True, and replica_reduction is given: replicas that leave out different microbatches would not update "
+            "together; look at the loss of all replicas in the step instead (`cross_replica_sum`)"
+        )
+    is_open = schedule is not None or skip_nonfinite  # the program asks at each call
     _require_reduction(reduction)
     if replica_reduction is not None:
         optimizer = cross_replica(optimizer, replica_reduction=replica_reduction)
@@ -128,7 +145,11 @@ def gradient_accumulation(
         accumulators = placed(zeros_for(params, dtype), away, kind="accumulators", platform=platform)
         microbatch = _jnp.zeros((), np.int32)
         return AccumulationState(
-            microbatch=microbatch, accumulators=accumulators, inner=wrapped.init(promoted(params, accumulators)), count=number
+            microbatch=microbatch,
+            accumulators=accumulators,
+            inner=wrapped.init(promoted(params, accumulators)),
+            updates=_jnp.zeros((), np.int32) if is_open else None,
+            count=number,
         )
 
     def update(updates: Pytree, state: AccumulationState, params: Pytree = None, **extra_args: Any) -> tuple[Pytree, AccumulationState]:
@@ -136,10 +157,18 @@ def gradient_accumulation(
         _require_own(state, number)
         if state.known == "done":
             raise ValueError("the gradients of a second microbatch were given in one step of the loop")
-        accumulators = added(on_device(state.accumulators), gradients, state.microbatch, reduction)
+        before = on_device(state.accumulators)
+        accumulators = added(before, gradients, state.microbatch, reduction)
+        needed, counts = number, True
+        if schedule is not None:
+            needed = _scheduled(schedule, state.updates)
+        if skip_nonfinite:
+            counts = _all_finite(gradients)
+            accumulators = _jax.tree.map(lambda new, old: _jnp.where(counts, new, old), accumulators, before)
+        held = state.microbatch + _jnp.asarray(counts, np.int32)
 
         def apply(accumulators: Pytree, inner: Pytree) -> tuple[Pytree, Pytree, Pytree]:
-            final = _map(lambda gradient, acc: gradient if acc is None else finished(acc, number, reduction), gradients, accumulators)
+            final = _map(lambda gradient, acc: gradient if acc is None else finished(acc, needed, reduction), gradients, accumulators)
             seen = None if params is None else promoted(on_device(params), accumulators)
             changes, inner = wrapped.update(final, inner, seen, **extra_args)
             changes = _map(lambda change, like: change.astype(_jnp.result_type(like)), changes, gradients if params is None else params)
@@ -151,20 +180,44 @@ def gradient_accumulation(
             return _jax.tree.map(lambda kind: _jnp.zeros(kind.shape, kind.dtype), kinds), inner, accumulators
 
         now: Any = {"last": apply, "between": wait}.get(state.known or "")
-        if now is None and number == 1:
-            now = apply
-        if now is None:
-            now = functools.partial(_jax.lax.cond, state.microbatch == number - 1, apply, wait)
+        updates = state.updates
+        if updates is not None:
+            is_last = (held >= needed) & counts
+            now = functools.partial(_jax.lax.cond, is_last, apply, wait)
+            microbatch, updates = _jnp.where(is_last, 0, held), updates + _jnp.asarray(is_last, np.int32)
+        else:
+            if now is None and number == 1:
+                now = apply
+            if now is None:
+                now = functools.partial(_jax.lax.cond, state.microbatch == number - 1, apply, wait)
+            microbatch = held % number
         changes, inner, accumulators = now(accumulators, state.inner)
         return changes, dataclasses.replace(
             state,
-            microbatch=(state.microbatch + 1) % number,
+            microbatch=microbatch,
+            updates=updates,
             accumulators=in_memories_of(accumulators, state.accumulators),
             inner=inner,
             known=None if state.known is None else "done",
         )
 
     return GradientTransformationExtraArgs(init, update)
+
+
+def _scheduled(schedule: Callable[[jax.Array], Any], updates: jax.Array | None) -> jax.Array:
+    """Microbatches of the next update, int32[], at least 1. Raises: TypeError if the function returns something else."""
+    number = _jnp.asarray(schedule(_jnp.zeros((), np.int32) if updates is None else updates))
+    if number.shape != () or not _jnp.issubdtype(number.dtype, _jnp.integer):
+        raise TypeError(
+            f"count returned {number.dtype}[{','.join(map(str, number.shape))}]: a function of the updates done so far returns one whole "
+            "number, the microbatches of the next update"
+        )
+    return _jnp.maximum(number.astype(np.int32), 1)
+
+
+def _all_finite(gradients: Pytree) -> jax.Array:
+    leaves = [leaf for leaf in _jax.tree.leaves(gradients) if _jnp.issubdtype(leaf.dtype, _jnp.inexact)]
+    return _jnp.stack([_jnp.isfinite(leaf).all() for leaf in leaves]).all() if leaves else _jnp.asarray(True)
 
 
 def accumulate_gradients(
@@ -278,7 +331,7 @@ def added(accumulators: Pytree, gradients: Pytree, microbatch: jax.Array, reduct
     return _jax.tree.map(add, gradients, accumulators, is_leaf=lambda leaf: leaf is None)
 
 
-def finished(accumulator: jax.Array, count: int, reduction: Reduction) -> jax.Array:
+def finished(accumulator: jax.Array, count: int | jax.Array, reduction: Reduction) -> jax.Array:
     """What the optimiser gets of an accumulator after `count` microbatches."""
     if reduction != "mean":
         return accumulator
@@ -337,7 +390,8 @@ def _require_own(state: Pytree, count: int) -> None:
         raise TypeError(f"the state is a {type(state).__name__}: it must be the AccumulationState that this optimiser's init has returned")
     if state.count != count:
         raise ValueError(
-            f"the state accumulates {state.count} microbatches for each update, but the optimiser {count}: make the state with this "
+            f"the state accumulates {state.count or 'a scheduled number of'} microbatches for each update, but the optimiser "
+            f"{count or 'a scheduled number'}: make the state with this "
             "optimiser's init, or put what state.inner has into such a one"
         )
 

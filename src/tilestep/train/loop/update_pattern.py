@@ -74,7 +74,7 @@ def counters_in(structure: Structure) -> tuple[Counter, ...]:
             return
         children = node.children()
         if data[0] is AccumulationState:
-            if children[0].num_leaves == 1:
+            if children[0].num_leaves == 1 and not children[3].num_leaves:  # else each step asks whether it is an update's last
                 counters.append(Counter(leaf=leaf, count=data[1][0]))
             return
         for child in children:
