@@ -9,9 +9,11 @@ import sys
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.processes import clean_environ, run_python
+from tilestep.train import Checkpoints
 
 from .test_processes import run_program
 
@@ -62,6 +64,27 @@ def test_a_loop_that_kills_itself_three_times_goes_on_with_equal_bits(tmp_path: 
     assert done.returncode == 0, done.stderr
     first, second = (line for line in done.stdout.splitlines() if line.startswith("ended"))
     assert first == second
+
+
+def test_the_end_of_a_program_waits_for_what_is_being_saved(tmp_path: Path) -> None:
+    """And says on stderr what could not be saved: here files may have a megabyte."""
+    program = """
+        import resource, sys, numpy as np
+        from tilestep.train import Checkpoints
+        kept = Checkpoints(sys.argv[1])
+        kept.save(1, {"w": np.ones(10_000_000)})
+        if sys.argv[2] == "full":
+            kept.wait()
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
+            kept.save(2, {"w": np.ones(10_000_000)})
+    """
+    for folder, said in (("own", ""), ("full", "tilestep: the checkpoint of step 2 in ")):
+        done = run_python("-c", textwrap.dedent(program), str(tmp_path / folder), folder, environ={"JAX_PLATFORMS": "cpu"})
+        assert done.returncode == 0, done.stderr
+        told = [line for line in done.stderr.splitlines() if line.startswith("tilestep: ")]
+        assert len(told) == bool(said), done.stderr
+        assert all(line.startswith(said) and line.endswith("File too large") for line in told), told
+    assert Checkpoints(tmp_path / "own").restore(like={"w": np.zeros(10_000_000)})["w"].sum() == 10_000_000
 
 
 def loop(directory: Path) -> str:

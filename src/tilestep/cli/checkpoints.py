@@ -14,7 +14,7 @@ from rich.progress import track
 from rich.table import Table
 
 from tilestep.cli.usage import given_path, print_table, stdout_errors_told, tell
-from tilestep.errors import CheckpointError, UnsupportedError
+from tilestep.errors import CheckpointError
 from tilestep.messages import plain
 
 _COMMAND: Final = "tilestep checkpoints"
@@ -38,15 +38,15 @@ def add_parser(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints to stdout; returns 1 if a checkpoint is damaged, 2 after a message to stderr if there is no such directory or step."""
-    from tilestep.train.checkpoints.storage import Storage, require_installed  # starts no device
+    from tilestep.train.checkpoints.storage import Storage  # starts no device
 
     storage = Storage(args.directory, 0, None)
     try:
-        require_installed()
         if not args.directory.is_dir():
             tell(_COMMAND, f"there is no directory {plain(args.directory)}")
             return 2
-        steps = storage.steps()
+        damaged: dict[int, CheckpointError] = {}
+        steps = storage.steps(damaged)
         if args.step is not None and args.step not in steps:
             tell(
                 _COMMAND, f"{plain(args.directory)} has no checkpoint of step {args.step:,}: it has {', '.join(map(str, steps)) or 'none'}"
@@ -54,12 +54,14 @@ def run(args: argparse.Namespace) -> int:
             return 2
         chosen = steps if args.step is None else [args.step]
         if args.verify:
-            return _verify(storage, chosen, json_wanted=args.json)
+            return _verify(storage, chosen, damaged if args.step is None else {}, json_wanted=args.json)
+        for error in damaged.values():
+            tell(_COMMAND, plain(error))
         rows = [_row(storage, step) for step in chosen]
         leaves = None if args.step is None else _leaves(storage, args.step)
-    except (CheckpointError, UnsupportedError) as error:
+    except CheckpointError as error:
         tell(_COMMAND, plain(error))
-        return _DAMAGED if isinstance(error, CheckpointError) else 2
+        return _DAMAGED
     if args.json:
         _print_json({"checkpoints": rows} if leaves is None else {**rows[0], "leaves": leaves})
     elif leaves is None:
@@ -96,8 +98,8 @@ def _leaves(storage: Any, step: int) -> list[dict[str, Any]]:
     ]
 
 
-def _verify(storage: Any, steps: list[int], *, json_wanted: bool) -> int:
-    found: list[dict[str, Any]] = []
+def _verify(storage: Any, steps: list[int], damaged: dict[int, CheckpointError], *, json_wanted: bool) -> int:
+    found: list[dict[str, Any]] = [{"step": step, "damaged": str(error)} for step, error in damaged.items()]
     stderr = Console(stderr=True)
     for step in track(steps, "verified", console=stderr, disable=json_wanted or not stderr.is_terminal, transient=True):
         error = None
@@ -107,6 +109,7 @@ def _verify(storage: Any, steps: list[int], *, json_wanted: bool) -> int:
         except CheckpointError as damage:
             error = str(damage)
         found.append({"step": step, "damaged": error})
+    found.sort(key=lambda row: row["step"])
     if json_wanted:
         _print_json({"checkpoints": found})
     else:

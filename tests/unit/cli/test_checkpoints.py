@@ -45,13 +45,26 @@ def test_a_step_shows_its_arrays(directory: Path, capsys: pytest.CaptureFixture[
 def test_a_damaged_array_is_found(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["checkpoints", str(directory), "--verify"]) == 0
     assert capsys.readouterr().out == "step 10: every array is as it was saved\nstep 20: every array is as it was saved\n"
-    file = directory / "process-0" / "20" / "arrays" / "a1.0"
+    file = directory / "process-0" / "20" / "a1.0"
     content = bytearray(file.read_bytes())
     content[-1] ^= 1
     file.write_bytes(content)
     assert main(["checkpoints", str(directory), "--verify"]) == 1
     assert "step 20: " in (out := capsys.readouterr().out)
     assert "is damaged: ['w'] is not what was saved (its SHA-256 differs)" in out
+
+
+def test_damaged_metadata_are_found_beside_what_is_well(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (directory / "process-0" / "20" / "metadata.json").write_text("{")
+    assert main(["checkpoints", str(directory), "--verify"]) == 1
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "step 10: every array is as it was saved"
+    assert second.startswith("step 20: ")
+    assert second.split(": ", 1)[1].startswith(str(directory))
+    assert main(["checkpoints", str(directory), "--json"]) == 0
+    told = capsys.readouterr()
+    assert [row["step"] for row in json.loads(told.out)["checkpoints"]] == [10]
+    assert "process-0/20 cannot be read" in told.err
 
 
 def test_what_is_not_there_is_named(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:

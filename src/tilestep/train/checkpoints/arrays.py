@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 import jax
 import numpy as np
@@ -12,7 +13,8 @@ from numpy.typing import NDArray
 
 from tilestep.errors import CheckpointError
 from tilestep.messages import shortened
-from tilestep.train.checkpoints.metadata import Leaf, Piece, Stored, dtype_of
+from tilestep.train.checkpoints.metadata import Leaf, Piece, Stored, dtype_of, is_storable
+from tilestep.train.jax_private.weak_types import weak
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
@@ -25,18 +27,22 @@ def take(tree: Pytree, arrays: Arrays, digests: Callable[[NDArray[Any]], str]) -
     Returns: what makes the leaves' records, which takes as long as the digests: another thread may call it.
     """
     rows: list[tuple[str, tuple[int, ...], str, str, list[tuple[tuple[int, ...], tuple[int, ...], int, NDArray[Any]]]]] = []
+    seen: set[str] = set()
     for path, leaf in _jax.tree_util.tree_flatten_with_path(tree)[0]:
         where, impl = _jax.tree_util.keystr(path), ""
+        if where in seen:
+            raise CheckpointError(f"two leaves of the state are called state{where}: a checkpoint could not tell them apart")
+        seen.add(where)
         if isinstance(leaf, jax.Array) and _is_key(leaf):
             impl, leaf = str(_jax.random.key_impl(leaf)), _jax.random.key_data(leaf)
         if isinstance(leaf, jax.Array):
             pieces = [(*_bounds(each.index, leaf.shape), each.replica_id, np.array(each.data)) for each in leaf.addressable_shards]
             shape, dtype = leaf.shape, leaf.dtype
         else:
-            value = np.array(leaf)
-            if value.dtype.kind in "OUSV" and value.dtype.name == "object":
-                raise CheckpointError(f"state{where} is a {type(leaf).__name__}, no array or number: a checkpoint cannot keep it")
+            value = native(np.asarray(leaf))
             pieces, shape, dtype = [((0,) * value.ndim, value.shape, 0, value)], value.shape, value.dtype
+        if not is_storable(dtype):
+            raise CheckpointError(f"state{where} is a {type(leaf).__name__} of dtype {dtype.name}, no numbers: a checkpoint cannot keep it")
         rows.append((where, tuple(shape), dtype.name, impl, pieces))
 
     def records() -> tuple[Leaf, ...]:
@@ -58,6 +64,11 @@ def take(tree: Pytree, arrays: Arrays, digests: Callable[[NDArray[Any]], str]) -
     return records
 
 
+def native(array: NDArray[Any]) -> NDArray[Any]:
+    """A copy with the machine's order of bytes."""
+    return np.array(array, dtype=array.dtype.newbyteorder("="))
+
+
 def _is_key(leaf: Any) -> bool:
     return _jax.dtypes.issubdtype(leaf.dtype, _jax.dtypes.prng_key)
 
@@ -77,12 +88,12 @@ def require_like(leaves: Sequence[Leaf], like: Pytree, where: str) -> None:
         has = f"has {shortened(', '.join(further), 200)} besides" if further else ""
         raise CheckpointError(f"{where} is of another state: it {' and '.join(filter(None, (lacks, has)))}")
     for path, leaf in wanted.items():
-        shape, dtypes, impl = _form(leaf)
+        shape, dtypes, impl = _form(leaf, path)
         own = saved[path]
-        if own.shape != shape or own.key_impl != impl or (dtypes and own.dtype not in dtypes):
+        if own.shape != shape or own.key_impl != impl or not (own.dtype in dtypes or dtype_of(own.dtype).kind in dtypes):
             raise CheckpointError(
                 f"{where} is of another state: state{path} is {_told(own.shape, own.dtype, own.key_impl)} there, and "
-                f"{_told(shape, dtypes[0] if dtypes else 'a number', impl)} here"
+                f"{_told(shape, dtypes[0], impl) if len(dtypes[0]) > 2 else 'a Python ' + type(leaf).__name__} here"
             )
 
 
@@ -91,10 +102,18 @@ def _told(shape: tuple[int, ...], dtype: str, impl: str) -> str:
     return f"{kind}{dtype}[{','.join(map(str, shape))}]"
 
 
-def _form(leaf: Any) -> tuple[tuple[int, ...], tuple[str, ...], str]:
-    """(shape, dtypes that fit, implementation of the random key) as a checkpoint has them. Any dtype fits a number that is no array."""
-    if isinstance(leaf, bool | int | float | complex):
-        return (), (), ""
+_KINDS: Final = ((bool, "b"), (int, "iu"), (float, "f"), (complex, "c"))
+
+
+def _form(leaf: Any, path: str) -> tuple[tuple[int, ...], tuple[str, ...], str]:
+    """(shape, dtypes or kinds of dtypes that fit, implementation of the random key) as a checkpoint has them.
+
+    Raises: CheckpointError for what is no array or number.
+    """
+    if type(leaf) in (bool, int, float, complex):
+        return (), next(tuple(kinds) for kind, kinds in _KINDS if type(leaf) is kind), ""
+    if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
+        raise CheckpointError(f"like{path} is a {type(leaf).__name__}, no array or number")
     if _is_key(leaf):
         impls: list[str] = []
 
@@ -115,16 +134,17 @@ def put(leaf: Leaf, like: Any, pieces: Callable[[Leaf], Sequence[tuple[Piece, ND
 
     Args: pieces: gives the leaf's pieces of all processes.
     """
-    if isinstance(like, bool | int | float | complex):
-        return type(like)(_cut(pieces(leaf), (), (), 0, leaf).item())
     whole_begin, whole_end = (0,) * len(leaf.shape), leaf.shape
+    if type(like) in (bool, int, float, complex):
+        return type(like)(_cut(pieces(leaf), (), (), 0, leaf).item())
     if not isinstance(like, jax.Array | _jax.ShapeDtypeStruct):
-        return _cut(pieces(leaf), whole_begin, whole_end, 0, leaf)
+        found = _cut(pieces(leaf), whole_begin, whole_end, 0, leaf)
+        return found[()] if isinstance(like, np.generic) else found
     if leaf.key_impl:
-        sharding = like.sharding
-        data = _jax.device_put(_cut(pieces(leaf), whole_begin, whole_end, 0, leaf))
-        key = _jax.random.wrap_key_data(data, impl=leaf.key_impl)
-        return key if sharding is None or not getattr(like, "committed", True) else _jax.device_put(key, sharding)
+        numbers = _jax.ShapeDtypeStruct(leaf.shape, dtype_of(leaf.dtype), sharding=like.sharding)
+        if not getattr(like, "committed", True):
+            numbers = _jax.numpy.zeros(leaf.shape, numbers.dtype)
+        return _jax.random.wrap_key_data(put(replace(leaf, key_impl=""), numbers, pieces), impl=leaf.key_impl)
     sharding = like.sharding
     if sharding is None or not getattr(like, "committed", True):
         value = _jax.device_put(_cut(pieces(leaf), whole_begin, whole_end, 0, leaf))
@@ -143,7 +163,7 @@ def put(leaf: Leaf, like: Any, pieces: Callable[[Leaf], Sequence[tuple[Piece, ND
             return like  # other processes have it
         value = _jax.make_array_from_single_device_arrays(leaf.shape, sharding, parts)
     if getattr(like, "weak_type", False):
-        value = _jax.lax.convert_element_type(value, {"b": bool, "i": int, "f": float, "c": complex}[value.dtype.kind])
+        value = weak(value)
     return value
 
 

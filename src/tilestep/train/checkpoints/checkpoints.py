@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.metadata
 import json
 import os
 import platform
+import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, final
@@ -19,7 +22,7 @@ from numpy.typing import NDArray
 from tilestep.errors import CheckpointError, Preempted
 from tilestep.messages import shown
 from tilestep.train.checkpoints import arrays as _arrays
-from tilestep.train.checkpoints.metadata import FORMAT, Leaf, Metadata, Piece, Stored, packed, unpacked
+from tilestep.train.checkpoints.metadata import FORMAT, Leaf, Metadata, Piece, Stored, packed, states_of, unpacked
 from tilestep.train.checkpoints.preemption import Preemption
 from tilestep.train.checkpoints.storage import Storage, digest, require_installed
 from tilestep.train.feeds.infeed_queue import InfeedQueue
@@ -34,6 +37,7 @@ Outfeeds = OutfeedQueue | Sequence[OutfeedQueue] | Mapping[str, OutfeedQueue]
 Facts = Mapping[str, object]
 
 _MOST_STEPS: Final = 10**18 - 1
+_waited_for: weakref.WeakSet[Checkpoints] = weakref.WeakSet()  # at the program's end
 
 
 @final
@@ -75,20 +79,27 @@ class Checkpoints:
             raise ValueError(f"seconds is {shown(seconds)}: it must be a number above 0, or None")
         self.seconds: Final = seconds
         self.keep: Final = None if keep is None else whole_number("keep", keep, least=1)
-        self.directory: Final = Path(os.fspath(directory)).absolute()
+        name = os.fspath(directory)
+        if type(name) is not str or not name or "\0" in name or "://" in name:
+            raise ValueError(f"directory is {shown(directory)}: it must be the name of a directory that this machine's file system has")
+        self.directory: Final = Path(name).absolute()
         self.background: Final = background
         require_installed()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
-        self._served: str | None = None  # the run that has restored and saved by itself
-        self._newest: int | None = None  # step that is saved, or being saved; -1: none; None: nobody has looked
+        self.served: str | None = None  # the run that has used them and is done
         self._storage_: Storage | None = None
 
     def __enter__(self) -> Checkpoints:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.wait()
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        try:
+            self.wait()
+        except CheckpointError as failed:
+            if error is None:
+                raise
+            error.add_note(str(failed))
 
     def __repr__(self) -> str:
         return f"<Checkpoints in {self.directory}: every {self.every} steps, {self.seconds} s>"
@@ -124,11 +135,18 @@ class Checkpoints:
 
         Raises: CheckpointError if the directory cannot be read.
         """
-        steps = self.steps()
+        self.wait()
+        damaged: dict[int, CheckpointError] = {}
+        steps = self._storage.steps(damaged)
+        newest = max(damaged, default=-1)
+        if newest > max(steps, default=-1):
+            raise CheckpointError(
+                f"the newest checkpoint is damaged: {damaged[newest]}. Remove its folder, or restore an earlier step: {steps}"
+            )
         return steps[-1] if steps else None
 
     def steps(self) -> list[int]:
-        """All steps that were saved whole, in order. Waits and raises as `latest`."""
+        """All steps that were saved whole, in order, but for those whose metadata are damaged. Waits for one that is being saved."""
         self.wait()
         return self._storage.steps()
 
@@ -162,9 +180,9 @@ class Checkpoints:
 
     def wait(self) -> None:
         """Waits until nothing is being saved. Raises: CheckpointError if the last checkpoint could not be saved."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
-            thread.join()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
         error, self._error = self._error, None
         if error is not None:
             raise error
@@ -173,27 +191,23 @@ class Checkpoints:
 
     def _save(self, step: int, state: Pytree, infeeds: Mapping[str, Any], outfeeds: Mapping[str, OutfeedQueue], facts: Facts) -> None:
         self.wait()
-        if self._newest is None:
-            newest = self.latest()
-            self._newest = -1 if newest is None else newest
-        if self._newest >= step:
+        newest = max(self._storage.steps(), default=-1)
+        if newest >= step:
             raise CheckpointError(
-                f"{self.directory} has a checkpoint of step {self._newest:,} already, and step {step:,} is not after it: go on from "
-                "the latest, or save in another directory"
+                f"{self.directory} has a checkpoint of step {newest:,} already, and step {step:,} is not after it: go on from the latest, "
+                "or save in another directory"
             )
         taken: dict[str, NDArray[Any]] = {}
         feed_arrays: dict[str, NDArray[Any]] = {}
 
         def keep(array: NDArray[Any]) -> str:
             name = f"f{len(feed_arrays)}"
-            feed_arrays[name] = np.array(array)
+            feed_arrays[name] = _arrays.native(array)
             return name
 
         fed = {name: packed(own, f"the state of feed {name!r}", keep) for name, own in infeeds.items()}
         unread = {name: packed(queue.unread(), f"what nobody has read of outfeed {name!r}", keep) for name, queue in outfeeds.items()}
         records = _arrays.take(state, taken, digest)
-
-        self._newest = step
 
         def write() -> None:
             try:
@@ -218,9 +232,10 @@ class Checkpoints:
                 )
                 self._storage.write(metadata, {**taken, **feed_arrays})
             except BaseException as error:  # the thread that waits raises it
-                self._error, self._newest = error, None
+                self._error = error
 
         if self.background:
+            wait_at_exit(self)
             self._thread = threading.Thread(target=write, name=f"tilestep checkpoint {step}")
             self._thread.start()
         else:
@@ -263,13 +278,18 @@ class Checkpoints:
         part(own)
         positions = _states("feeds", infeeds, parts[own].infeeds, read[own], where)
         unread = _states("outfeeds", outfeeds, parts[own].outfeeds, read[own], where)
+        for queue in outfeeds.values():
+            queue.require_empty()
         saved = {leaf.path: leaf for leaf in first.leaves}
         flat, structure = _jax.tree_util.tree_flatten_with_path(like)
         restored = [_arrays.put(saved[_jax.tree_util.keystr(path)], leaf, pieces) for path, leaf in flat]
-        for name, queue in outfeeds.items():
-            queue.restore_unread(unread[name])
-        for name, queue in infeeds.items():
-            queue.restore(positions[name])
+        try:
+            for name, queue in infeeds.items():
+                queue.restore(positions[name])
+            for name, queue in outfeeds.items():
+                queue.restore_unread(unread[name])
+        except (TypeError, ValueError, OverflowError) as error:
+            raise CheckpointError(f"{where} has a state of a feed that cannot be restored: {error}") from None
         return _jax.tree.unflatten(structure, restored)
 
     def begin(
@@ -286,9 +306,9 @@ class Checkpoints:
 
         Raises: ValueError if the run before has used the same Checkpoints: it would be taken for the same run, which is done.
         """
-        if self._served is not None:
+        if self.served is not None:
             raise ValueError(
-                f"{name} has the Checkpoints that {self._served} has had: one directory belongs to one run. Make the loop one repeat() or "
+                f"{name} has the Checkpoints that {self.served} has had: one directory belongs to one run. Make the loop one repeat() or "
                 "run() of all its steps, give each its own directory, or call save() and restore() yourself"
             )
         if self.every is None and self.seconds is None:
@@ -304,8 +324,9 @@ class Checkpoints:
                 raise CheckpointError(
                     f"{self.directory} has step {done:,}, and {name} has {total:,} steps in all: it is of another, longer run"
                 )
-        self._served = name
-        return Run(self, state=state, done=done, total=total, save=lambda step, carry: self._save_running(step, carry, ins, outs, facts))
+        return Run(
+            self, name, state=state, done=done, total=total, save=lambda step, carry: self._save_running(step, carry, ins, outs, facts)
+        )
 
     def _save_running(
         self, step: int, state: Pytree, infeeds: Mapping[str, InfeedQueue], outfeeds: Mapping[str, OutfeedQueue], facts: Facts
@@ -317,11 +338,14 @@ class Checkpoints:
 class Run:
     """One loop that saves by itself.
 
+    Args: name: of the loop.
     Attributes: state: with which it begins. done: steps that were done before.
     """
 
-    def __init__(self, checkpoints: Checkpoints, *, state: Pytree, done: int, total: int, save: Callable[[int, Pytree], None]) -> None:
-        self.state, self.done = state, done
+    def __init__(
+        self, checkpoints: Checkpoints, name: str, *, state: Pytree, done: int, total: int, save: Callable[[int, Pytree], None]
+    ) -> None:
+        self.state, self.done, self._name = state, done, name
         self._checkpoints, self._total, self._save = checkpoints, total, save
         self._saved, self._saved_at = done, time.monotonic()
         self._preemption = Preemption()
@@ -336,13 +360,10 @@ class Run:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self._preemption.end()
-        try:
-            self._checkpoints.wait()
-        except CheckpointError as failed:
-            if error is None:
-                raise
-            error.add_note(str(failed))
+        self._checkpoints.__exit__(kind, error, trace)
+        if error is None:
+            self._checkpoints.served = self._name
+        self._preemption.end(is_told=isinstance(error, Preempted))
 
     def reached(self, steps: int, state: Pytree) -> None:
         """So many steps of this call are done: saves if it is time.
@@ -357,8 +378,9 @@ class Run:
         if (is_due or ends) and step > self._saved:
             self._save(step, state)
             self._saved, self._saved_at = step, time.monotonic()
-        if ends and step < self._total:
-            self._checkpoints.wait()
+        if ends or step == self._total:
+            self._checkpoints.wait()  # here an error still finds the state
+        if ends:
             raise Preempted(step, self._checkpoints.directory)
 
 
@@ -383,14 +405,33 @@ def _text(states: Mapping[str, Any]) -> str:
     return json.dumps(states)
 
 
+def wait_at_exit(checkpoints: Checkpoints) -> None:
+    """Lets the end of the program wait for what is being saved, and say what has failed.
+
+    Orbax writes with executors, which Python shuts down at the program's end before it waits for threads. Only what is registered where
+    `concurrent.futures` registers itself comes before them.
+    """
+    if checkpoints in _waited_for:
+        return
+    _waited_for.add(checkpoints)
+    reference = weakref.ref(checkpoints)
+
+    def end() -> None:
+        own = reference()
+        try:
+            if own is not None:
+                own.wait()
+        except CheckpointError as error:
+            print(f"tilestep: {error}", file=sys.stderr)
+
+    importlib.import_module("concurrent.futures.thread")  # its own comes first, so that it is called last
+    register: Any = getattr(threading, "_register_atexit", atexit.register)
+    register(end)
+
+
 def _states(what: str, queues: Mapping[str, Any], text: str, arrays: Mapping[str, NDArray[Any]], where: str) -> dict[str, Any]:
     """The saved states of these queues. Raises: CheckpointError if others were saved."""
-    try:
-        saved = json.loads(text)
-    except (ValueError, RecursionError):
-        saved = None
-    if not isinstance(saved, dict):
-        raise CheckpointError(f"{where} is damaged: its {what} are no JSON")
+    saved = states_of(text, what)
     if set(saved) != set(queues):  # pyright: ignore[reportUnknownArgumentType]
         raise CheckpointError(
             f"{where} was saved with {what} {sorted(saved) or 'none'}, and here are {sorted(queues) or 'none'}: give the same ones"  # pyright: ignore[reportUnknownArgumentType]

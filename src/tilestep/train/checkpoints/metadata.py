@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import base64
+import json
 import sys
 from dataclasses import dataclass
 from typing import Any, Final
 
+import ml_dtypes
 import numpy as np
 
 from tilestep.errors import CheckpointError, StoredError
 from tilestep.typed_json import checked, plain
 
 FORMAT: Final = 1
+_LATEST_S: Final = 10**11  # Unix time, in the year 5138
+_LARGEST: Final = 10**1000  # Python reads no longer number from a text
+_MOST_DIMENSIONS: Final = 32
 _DEEPEST: Final = 64  # containers in each other in a feed's state
 
 
@@ -115,15 +120,18 @@ def _product(shape: tuple[int, ...]) -> int:
     return size
 
 
+def is_storable(dtype: np.dtype[Any]) -> bool:
+    """Whether it is one of NumPy's or JAX's numbers."""
+    return dtype.kind in "biufc" or (dtype.names is None and hasattr(ml_dtypes, dtype.name))
+
+
 def dtype_of(name: str) -> np.dtype[Any]:
     """A dtype of NumPy or JAX by its name. Raises: CheckpointError for another text."""
-    import ml_dtypes
-
     try:
         dtype = np.dtype(getattr(ml_dtypes, name) if name.isidentifier() and hasattr(ml_dtypes, name) else name)
     except (TypeError, ValueError, SyntaxError):
         raise CheckpointError(f"a checkpoint names the dtype {name[:40]!r}, which there is none of") from None
-    if dtype.hasobject or dtype.names is not None:
+    if not is_storable(dtype) or dtype.name != name:
         raise CheckpointError(f"a checkpoint names the dtype {name[:40]!r}, which is none of numbers")
     return dtype
 
@@ -146,10 +154,45 @@ def read(value: Any, where: str) -> Metadata:
         metadata = checked(value.get("record"), Metadata, _CLASSES, where)  # pyright: ignore[reportUnknownMemberType]
     except StoredError as error:
         raise CheckpointError(str(error)) from None
-    for array in metadata.arrays.values():
-        if min(array.shape, default=0) < 0 or size_bytes(array) > sys.maxsize:
-            raise CheckpointError(f"{where} has an array of shape {array.shape}, which there is none of")
+    try:
+        _require_sound(metadata)
+    except CheckpointError as error:
+        raise CheckpointError(f"{where} is damaged: {error}") from None
     return metadata
+
+
+def _require_sound(metadata: Metadata) -> None:
+    """Raises: CheckpointError for what no checkpoint says."""
+    if not (0 <= metadata.saved_at <= _LATEST_S and metadata.processes >= 1 and 0 <= metadata.process < metadata.processes):
+        raise CheckpointError("it has a time or a number of processes that there is none of")
+    if len(metadata.arrays) != sum(len(leaf.pieces) for leaf in metadata.leaves) + len(metadata.feed_arrays):
+        raise CheckpointError("two of its arrays have one name")
+    for array in metadata.arrays.values():
+        if len(array.shape) > _MOST_DIMENSIONS or min(array.shape, default=0) < 0 or size_bytes(array) > sys.maxsize:
+            raise CheckpointError("it has an array of a shape that there is none of")
+    for leaf in metadata.leaves:
+        for piece in leaf.pieces:
+            bounds = list(zip(piece.begin, piece.end, leaf.shape, strict=False))
+            if not (
+                len(piece.begin) == len(piece.end) == len(leaf.shape)
+                and all(0 <= begin <= end <= length for begin, end, length in bounds)
+                and piece.array.shape == tuple(end - begin for begin, end, _ in bounds)
+                and piece.array.dtype == leaf.dtype
+            ):
+                raise CheckpointError(f"a part of state{leaf.path} is not one of it")
+    for what, text in (("infeeds", metadata.infeeds), ("outfeeds", metadata.outfeeds)):
+        states_of(text, what)
+
+
+def states_of(text: str, what: str) -> dict[str, Any]:
+    """Queues' states by name, as JSON. Raises: CheckpointError for other text."""
+    try:
+        states = json.loads(text)
+    except (ValueError, RecursionError):
+        states = None
+    if not isinstance(states, dict):
+        raise CheckpointError(f"its {what} are no JSON of states")
+    return states  # pyright: ignore[reportUnknownVariableType]
 
 
 # A feed's state is JSON: lists and mappings as they are, and what JSON lacks as a mapping with one of these keys.
@@ -164,27 +207,33 @@ def packed(value: Any, where: str, keep: Any, depth: int = 0) -> Any:
     """
     if depth > _DEEPEST:
         raise CheckpointError(f"{where} has more than {_DEEPEST} containers in each other")
-    if value is None or type(value) in (bool, int, float, str):
+    if value is None or type(value) in (bool, float, str):
+        return value
+    if type(value) is int and abs(value) < _LARGEST:
         return value
     if isinstance(value, bytes):
         return {_BYTES: base64.b64encode(value).decode()}
-    if type(value) in (list, tuple):
+    if type(value) is list or type(value) is tuple:
         items = [packed(item, f"{where}[{index}]", keep, depth + 1) for index, item in enumerate(value)]
         return items if type(value) is list else {_TUPLE: items}
     if type(value) is dict:
+        if odd := next((key for key in value if type(key) not in (bool, int, float, str)), None):
+            raise CheckpointError(f"{where} has a {type(odd).__name__} as a key: a checkpoint keeps texts and numbers as keys")
         items = [[packed(key, where, keep, depth + 1), packed(item, f"{where}[{key!r}]", keep, depth + 1)] for key, item in value.items()]
         return {_DICT: items}
-    if hasattr(value, "__array__") and not (array := np.asarray(value)).dtype.hasobject and array.dtype.names is None:
-        return {_ARRAY: keep(array)}
+    if hasattr(value, "__array__") and not hasattr(value, "mask") and is_storable(getattr(value, "dtype", np.dtype(object))):
+        return {_ARRAY: keep(np.asarray(value))}
     raise CheckpointError(
         f"{where} is a {type(value).__name__}: a checkpoint keeps numbers, texts, bytes, arrays, and lists, tuples and dicts of them"
     )
 
 
-def unpacked(value: Any, where: str, arrays: Any) -> Any:
+def unpacked(value: Any, where: str, arrays: Any, depth: int = 0) -> Any:
     """The state that was packed. Args: arrays: gives an array by name. Raises: CheckpointError for other JSON."""
+    if depth > _DEEPEST:
+        raise CheckpointError(f"{where} has more than {_DEEPEST} containers in each other")
     if isinstance(value, list):
-        return [unpacked(item, where, arrays) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        return [unpacked(item, where, arrays, depth + 1) for item in value]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(value, dict):
         return value
     match value:
@@ -196,10 +245,10 @@ def unpacked(value: Any, where: str, arrays: Any) -> Any:
             except ValueError:
                 raise CheckpointError(f"{where} has bytes that are no base64") from None
         case {"$tuple": list(items)}:
-            return tuple(unpacked(item, where, arrays) for item in items)
+            return tuple(unpacked(item, where, arrays, depth + 1) for item in items)
         case {"$dict": list(items)} if all(isinstance(item, list) and len(item) == 2 for item in items):
             try:
-                return {unpacked(key, where, arrays): unpacked(item, where, arrays) for key, item in items}
+                return {unpacked(key, where, arrays, depth + 1): unpacked(item, where, arrays, depth + 1) for key, item in items}
             except TypeError:
                 raise CheckpointError(f"{where} has a mapping whose key is none") from None
         case _:

@@ -34,11 +34,15 @@ class Preemption:
             self._before = before
             signal.signal(_SIGTERM, self._come)
 
-    def end(self) -> None:
-        """The run ends."""
-        if self._before is not None and signal.getsignal(_SIGTERM) == self._come:
-            signal.signal(_SIGTERM, self._before)
-        self._before = None
+    def end(self, *, is_told: bool) -> None:
+        """The run ends. Args: is_told: whether it says itself that the signal has come; else that comes again, as if there were no run."""
+        before, self._before = self._before, None
+        if before is None:
+            return
+        if signal.getsignal(_SIGTERM) == self._come:
+            signal.signal(_SIGTERM, before)
+        if self._has_come and not is_told:
+            signal.raise_signal(_SIGTERM)
 
     def _come(self, number: int, frame: FrameType | None) -> None:
         del number, frame

@@ -97,6 +97,7 @@ class OutfeedQueue:
         self._loop_thread = 0  # of the loop that runs or ran last
         self._unread_loops = 0  # loops that began, and whose end no iteration has seen
         self._warned = self._closed = False
+        self._is_restored = False  # its structure is that of a checkpoint, which knows dicts, lists and tuples
 
     def __enter__(self) -> OutfeedQueue:
         return self
@@ -237,25 +238,45 @@ class OutfeedQueue:
     # ---------------------------------------------------------------------------------------------------- checkpoints
 
     def unread(self) -> dict[str, Any] | None:
-        """What waits to be read, and stays: {"steps": their number, "values": as `dequeue` gives them in mode "all"}. None: nothing."""
+        """What waits to be read, and stays: the number of "steps", and their "values" as `dequeue` gives them in mode "all". None: nothing.
+
+        Containers other than dicts, lists and tuples are a list of all arrays in them.
+        """
         with self._condition:
             chunks = [_Chunk(leaves=chunk.leaves, first=chunk.first, last=chunk.last) for chunk in self._chunks]
         if not chunks:
             return None
         parts = [[leaf[chunk.first : chunk.last] for leaf in self._on_host(chunk)] for chunk in chunks]
-        return {"steps": sum(len(part[0]) for part in parts), "values": self._tree([np.concatenate(each) for each in _columns(parts)])}
+        leaves = [np.concatenate(each) for each in _columns(parts)]
+        values = self._tree(leaves)
+        return {"steps": sum(chunk.last - chunk.first for chunk in chunks), "values": values if _is_plain(values) else leaves}
 
-    def restore_unread(self, unread: Mapping[str, Any] | None) -> None:
-        """Lets what `unread()` gave wait to be read. Raises: QueueError if something waits already, or a loop runs."""
+    def require_empty(self) -> None:
+        """Raises: QueueError if something waits already, or a loop runs."""
         with self._condition:
             if self._user is not None or self._count:
                 raise QueueError("the OutfeedQueue is in use, or something waits to be read in it: restore into a queue that is empty")
-            if unread is not None:
-                leaves, self._structure = _jax.tree.flatten(unread["values"])
-                self._shapes = [(leaf.shape[1:], leaf.dtype) for leaf in leaves]
-                self._chunks.append(_Chunk(leaves=leaves, first=0, last=unread["steps"]))
-                self._count = unread["steps"]
-                self._unread_loops += 1
+
+    def restore_unread(self, unread: Mapping[str, Any] | None) -> None:
+        """Lets what `unread()` gave wait to be read. The next loop's values say again in which containers it is.
+
+        Raises: QueueError as `require_empty`. ValueError for what `unread()` has not given.
+        """
+        self.require_empty()
+        if unread is None:
+            return
+        if not isinstance(unread, Mapping) or set(unread) != {"steps", "values"} or type(unread["steps"]) is not int:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ValueError("what was not read of an OutfeedQueue is another thing")
+        leaves, structure = _jax.tree.flatten(unread["values"])
+        steps = unread["steps"]
+        if steps < 1 or any(not isinstance(leaf, np.ndarray) or leaf.shape[:1] != (steps,) for leaf in leaves):
+            raise ValueError(f"what was not read of an OutfeedQueue is no arrays of {steps} steps")
+        with self._condition:
+            self._structure, self._is_restored = structure, True
+            self._shapes = [(leaf.shape[1:], leaf.dtype) for leaf in leaves]
+            self._chunks.append(_Chunk(leaves=leaves, first=0, last=steps))
+            self._count = steps
+            self._unread_loops += 1
 
     # ------------------------------------------------------------------------------------------------ the loop's side
 
@@ -321,6 +342,8 @@ class OutfeedQueue:
     @whole
     def _require_alike(self, structure: Structure, shapes: list[tuple[tuple[int, ...], Any]]) -> None:
         with self._condition:
+            if self._is_restored and shapes == self._shapes:
+                self._structure, self._is_restored = structure, False
             if self._structure is not None and self._count and (structure, shapes) != (self._structure, self._shapes):
                 raise QueueError(
                     f"the loop enqueues {_described(structure, shapes)}, but values like {_described(self._structure, self._shapes)} wait "
@@ -449,6 +472,13 @@ def uncollected() -> Iterator[None]:
         for queue in queues:
             aside.enter_context(collecting(queue))
         yield
+
+
+def _is_plain(tree: Pytree) -> bool:
+    """Whether it has dicts, lists and tuples alone."""
+    if type(tree) is dict:
+        return all(type(key) is str and _is_plain(value) for key, value in tree.items())
+    return all(map(_is_plain, tree)) if type(tree) in (list, tuple) else isinstance(tree, np.ndarray)
 
 
 def _columns(rows: list[list[Any]]) -> list[list[Any]]:

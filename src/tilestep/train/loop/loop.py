@@ -20,7 +20,7 @@ from tilestep.train.gradients.recompute import Recompute
 from tilestep.train.loop import call_cache, update_pattern
 from tilestep.train.loop.call_cache import Call
 from tilestep.train.loop.effective_batch import update_size
-from tilestep.train.loop.plan import plan_repeat, plan_while_loop
+from tilestep.train.loop.plan import placed_carry, plan_repeat, plan_while_loop
 from tilestep.train.loop.program_cache import Loop, Span
 from tilestep.train.loop.replicated import ReplicatedLoop
 from tilestep.train.loop.session import Session
@@ -92,6 +92,8 @@ def repeat(
         return _repeat(n, body, carry, infeed, outfeed, chunk, donate, progress, replicas, recompute, plan_options, None)
     total = whole_number("n", n, least=0)
     facts = {"accumulation": [counter.count for counter in update_pattern.counters_in(_jax.tree.structure(carry))]}
+    if replicas is not None:
+        carry = placed_carry(carry, replicas, infeed, outfeed)  # each replica has its own, also in a checkpoint
     run = checkpoints.begin(f"repeat({total})", carry, infeeds={"0": infeed}, outfeeds={"0": outfeed}, total=total, facts=facts)
     with run:
         return _repeat(
@@ -137,10 +139,12 @@ def _repeat(
     call = Call(body, infeed, outfeed, (n, chunk, replicas, recompute, plan_options_of(plan_options)))
     plan, ready, cached, is_confirmed = plan_repeat(call, carry, donate=donate)
     total, chunk_steps, loop = plan.total, plan.chunk_steps, plan.loop
-    with Session(f"repeat({total})", loop, ready, infeed, outfeed, total=total, progress=progress, checkpoints=run) as session:
+    name = f"repeat({total if run is None else run.done + total})"
+    with Session(name, loop, ready, infeed, outfeed, total=total, progress=progress, checkpoints=run) as session:
         if plan.counters:
-            name = f"repeat_{name_of(body)}"
-            session.show_update(update_size(name, plan.counters, infeed, replicas, None if plan.pattern is None else loop))
+            session.show_update(
+                update_size(f"repeat_{name_of(body)}", plan.counters, infeed, replicas, None if plan.pattern is None else loop)
+            )
         if infeed is not None and total:
             infeed.begin(chunk_steps=chunk_steps, steps=total, carry_sharding=plan.sharding, over=replicas)
         with _group(loop, chunk_steps, total % chunk_steps):

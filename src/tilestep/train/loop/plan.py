@@ -84,6 +84,13 @@ class PlannedCall(NamedTuple):
     is_confirmed: bool
 
 
+def placed_carry(carry: Pytree, replicas: Replicas, infeed: InfeedQueue | None, outfeed: OutfeedQueue | None) -> Pytree:
+    """The carry on each replica. Raises: TypeError, ValueError: as `repeat`."""
+    replicated = replicated_loop(replicas, infeed, outfeed)
+    assert replicated is not None
+    return replicated.placed(prepared(carry, donate=False, loop="repeat")).tree
+
+
 def plan_repeat(call: Call, carry: Pytree, *, donate: bool) -> PlannedCall:
     """Plans a call of `repeat`, or takes the plan of the earlier call that returned this very carry.
 

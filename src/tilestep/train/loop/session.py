@@ -42,6 +42,7 @@ class Session:
 
     __slots__ = (
         "_bar",
+        "_before",
         "_checkpoints",
         "_ctrl_c",
         "_in_flight",
@@ -71,6 +72,7 @@ class Session:
         checkpoints: Run | None = None,
     ) -> None:
         self._checkpoints = checkpoints
+        self._before = 0 if checkpoints is None else checkpoints.done  # steps of the same loop, before this process's
         self.reached: tuple[Pytree, int] = carry, 0  # one assignment: no Ctrl-C comes between a carry and its number of steps
         self._name, self._infeed, self._outfeed = name, infeed, outfeed
         self._total, self._progress = total, progress
@@ -137,10 +139,11 @@ class Session:
         if came_last and not isinstance(error, KeyboardInterrupt):
             self._raise_late(error)
         if error is not None and self._is_feeding and not isinstance(error, KeyboardInterrupt):
-            note = f"{self._name} had done {self.steps:,} steps; tilestep.train.loop_state(error) has the carry after them" + (
-                f". The infeed's dataset has had {self._infeed.consumed:,} elements used" if self._infeed is not None else ""
+            note = (
+                f"{self._name} had done {self._before + self.steps:,} steps; tilestep.train.loop_state(error) has the carry after them"
+                + (f". The infeed's dataset has had {self._infeed.consumed:,} elements used" if self._infeed is not None else "")
             )
-            tell_loop_state(error, carry=self.carry, steps=self.steps, note=note)
+            tell_loop_state(error, carry=self.carry, steps=self._before + self.steps, note=note)
 
     def _release(self, error: BaseException | None) -> None:
         try:
@@ -225,8 +228,8 @@ class Session:
         if self._is_lost():
             return None
         self._ctrl_c.wait(lambda: _jax.block_until_ready(self.carry))
-        interrupt = LoopInterrupt(carry=self.carry, steps=self.steps)
-        tell_loop_state(interrupt, carry=self.carry, steps=self.steps)
+        interrupt = LoopInterrupt(carry=self.carry, steps=self._before + self.steps)
+        tell_loop_state(interrupt, carry=self.carry, steps=self._before + self.steps)
         return interrupt
 
     def _raise_late(self, error: BaseException | None) -> None:

@@ -424,6 +424,11 @@ class Pipeline:
             infeed, outfeed = infeed if self._processes.feeds else None, outfeed if self._processes.gives_out() else None
         saves: Run | None = None
         if checkpoints is not None:
+            if self._training and state.optimizer_state is None:
+                raise ValueError(
+                    "the optimizer is a function of the last stage's outputs, so the state has no optimiser's state before the first "
+                    "update, and nothing says where that of a checkpoint belongs: do the first update by step(), and give run() its state"
+                )
             self._engine.stop_measuring()  # which program runs would depend on the wall time
             saves = checkpoints.begin(
                 user,
@@ -436,7 +441,8 @@ class Pipeline:
             if not saves.left:
                 return saves.state
             state, first, updates = saves.state, first + saves.done, saves.left
-        done = Progress(state, name=user, count=count, updates=updates, bar=progress)
+        before = 0 if saves is None else saves.done
+        done = Progress(state, name=user, count=count, updates=updates, bar=progress, before=before)
         with contextlib.nullcontext() if saves is None else saves, done, self._together(), self._one_program():
             self._require_feeds(infeed, outfeed, watched)
             done.reserve(user, infeed, outfeed, watched)

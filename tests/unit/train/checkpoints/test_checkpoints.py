@@ -311,7 +311,6 @@ def test_a_state_that_is_no_data_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_flipped_byte_is_found_and_the_leaf_is_named(tmp_path: Path) -> None:
-    """Whatever reads it: the decoder of the file, or our digest."""
     checkpoints = train.Checkpoints(tmp_path)
     state = {"w": jnp.asarray(np.random.RandomState(0).randn(64, 64), jnp.float32)}
     checkpoints.save(1, state)
@@ -320,7 +319,7 @@ def test_a_flipped_byte_is_found_and_the_leaf_is_named(tmp_path: Path) -> None:
     content = bytearray(largest.read_bytes())
     content[len(content) // 2] ^= 1
     largest.write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"process-0/1 (cannot be read|is damaged: \['w'\])"):
+    with pytest.raises(CheckpointError, match=r"process-0/1 is damaged: \['w'\]"):
         checkpoints.restore(like=state)
 
 
@@ -328,7 +327,7 @@ def test_an_array_that_is_not_what_was_saved_is_named(tmp_path: Path) -> None:
     checkpoints = train.Checkpoints(tmp_path)
     checkpoints.save(1, {"w": jnp.zeros(3), "b": jnp.ones(2)})
     checkpoints.wait()
-    file = tmp_path / "process-0" / "1" / "metadata" / "metadata"
+    file = tmp_path / "process-0" / "1" / "metadata.json"
     own = digest(np.ones(2, np.float32))
     text = file.read_text()
     assert own in text
@@ -351,7 +350,7 @@ def test_metadata_from_elsewhere(tmp_path: Path, content: str, message: str) -> 
     checkpoints = train.Checkpoints(tmp_path)
     checkpoints.save(1, {"w": jnp.zeros(3)})
     checkpoints.wait()
-    (tmp_path / "process-0" / "1" / "metadata" / "metadata").write_text(content)
+    (tmp_path / "process-0" / "1" / "metadata.json").write_text(content)
     with pytest.raises(CheckpointError, match=message):
         checkpoints.restore(like={"w": jnp.zeros(3)})
 
@@ -374,15 +373,14 @@ def test_a_part_that_another_process_lacks_is_no_checkpoint(tmp_path: Path) -> N
     checkpoints.save(1, jnp.zeros(3))
     checkpoints.save(2, jnp.zeros(3))
     for step in (1, 2):
-        file = tmp_path / "process-0" / str(step) / "metadata" / "metadata"
+        file = tmp_path / "process-0" / str(step) / "metadata.json"
         content = json.loads(file.read_text())
         processes = 1 + [field.name for field in dataclasses.fields(Metadata)].index("processes")
         assert content["record"][processes] == 1
         content["record"][processes] = 2
         file.write_text(json.dumps(content))
     assert train.Checkpoints(tmp_path).steps() == []
-    (tmp_path / "process-1").mkdir()
-    (tmp_path / "process-1" / "1" / "metadata").mkdir(parents=True)
+    (tmp_path / "process-1" / "1").mkdir(parents=True)
     assert train.Checkpoints(tmp_path).steps() == [1]
 
 

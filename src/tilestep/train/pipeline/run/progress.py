@@ -69,15 +69,15 @@ NO_ELEMENTS: Final = Elements(None, 0)
 class Progress:
     """Some updates. Ctrl-C waits for the end of an update; an exception inside gets the state after the last one that is done.
 
-    Args: state: before the first. name: of the pipeline. count: microbatches of an update. updates: how many there are to be. bar: whether
-        there is one.
+    Args: state: before the first. name: of the pipeline. count: microbatches of an update. updates: how many there are to be. before: how
+        many of the same run there were before these. bar: whether there is one.
     Attributes: state: after the last update that is done. It is read without a call after the end, where a Ctrl-C finds nobody who keeps
         it (`CtrlC.end`). updates: how many are done. outputs: what the last one gave out.
     """
 
-    def __init__(self, state: Pytree, *, name: str, count: int, updates: int, bar: bool) -> None:
+    def __init__(self, state: Pytree, *, name: str, count: int, updates: int, bar: bool, before: int = 0) -> None:
         self.state = state
-        self.updates = 0
+        self.updates, self._before = 0, before
         self.outputs: Any = None
         self._name, self._count, self._total, self._wants_bar, self._started = name, count, updates, bar, 0
         self._ctrl_c = CtrlC()
@@ -126,14 +126,18 @@ class Progress:
         raised, note = error, None
         if (has_come or isinstance(error, KeyboardInterrupt)) and not is_lost:
             self._ctrl_c.wait(lambda: _jax.block_until_ready(self.state))
-            raised = LoopInterrupt(carry=self.state, steps=self.updates, what="updates of the pipeline", outputs=self.outputs)
+            raised = LoopInterrupt(
+                carry=self.state, steps=self._before + self.updates, what="updates of the pipeline", outputs=self.outputs
+            )
         elif has_come and not isinstance(error, KeyboardInterrupt):
             raised = KeyboardInterrupt()
         elif not is_lost:
-            note = f"{self._name} had done {self.updates:,} updates; tilestep.train.loop_state(error) has the state after them"
+            note = (
+                f"{self._name} had done {self._before + self.updates:,} updates; tilestep.train.loop_state(error) has the state after them"
+            )
         assert raised is not None  # one of the two there is
         if not is_lost:
-            tell_loop_state(raised, carry=self.state, steps=self.updates, note=note)
+            tell_loop_state(raised, carry=self.state, steps=self._before + self.updates, note=note)
         with contextlib.suppress(Exception):  # of an exception that has no place for it, or lets nobody write to it
             raised.state = None if is_lost else self.state  # pyright: ignore[reportAttributeAccessIssue]
         return raised

@@ -1,0 +1,325 @@
+"""What a hostile user found, by kind: replicas, odd leaves, failures of the last save, two writers, and files from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from tests.unit.train.checkpoints.test_checkpoints import Ended, bits
+from tilestep import train
+from tilestep.errors import CheckpointError, Preempted, QueueError
+
+CPUS = jax.devices("cpu")
+
+
+def test_replicas_with_carries_of_their_own_go_on_with_them(tmp_path: Path) -> None:
+    replicas = train.Replicas(devices=CPUS[:2])
+
+    def body(carry: Any, x: Any) -> Any:
+        total, key = carry
+        key, own = jax.random.split(jax.random.fold_in(key, train.replica_index()))
+        return total + x * jax.random.uniform(own, ()), key
+
+    def run(directory: Path, end: int | None) -> Any:
+        def data() -> Iterator[np.float32]:
+            for number in range(40):
+                if number == end:
+                    raise Ended
+                yield np.float32(number)
+
+        infeed = train.InfeedQueue(data, replicas=2)
+        carry = jnp.zeros(()), jax.random.key(0)
+        return train.repeat(20, body, carry, infeed, replicas=replicas, checkpoints=train.Checkpoints(directory, every=4))
+
+    def parts(carry: Any) -> list[Any]:
+        leaves = carry[0], jax.random.key_data(carry[1])
+        return [np.asarray(shard.data).tolist() for leaf in leaves for shard in leaf.addressable_shards]
+
+    whole = parts(run(tmp_path / "whole", None))
+    assert whole[0] != whole[1]
+    with pytest.raises(Ended):
+        run(tmp_path / "ended", 21)
+    assert parts(run(tmp_path / "ended", None)) == whole
+
+
+def test_random_keys_that_differ_between_replicas_stay_different(tmp_path: Path) -> None:
+    mesh = jax.make_mesh((2,), ("r",), devices=CPUS[:2], axis_types=(jax.sharding.AxisType.Auto,))
+    numbers = [jax.device_put(jnp.full(2, index, jnp.uint32), CPUS[index]) for index in range(2)]
+    keys = jax.random.wrap_key_data(jax.make_array_from_single_device_arrays((2,), NamedSharding(mesh, PartitionSpec()), numbers))
+    checkpoints = train.Checkpoints(tmp_path)
+    checkpoints.save(0, keys)
+    found = jax.random.key_data(checkpoints.restore(like=keys))
+    assert [shard.data.tolist() for shard in found.addressable_shards] == [[0, 0], [1, 1]]
+
+
+class Point(NamedTuple):
+    x: Any
+    y: Any
+
+
+@pytest.mark.parametrize("kind", [lambda c: Point(c, c + 1), lambda c: OrderedDict(b=c, a=c + 1), lambda c: {}, lambda c: ({"a": c}, [c])])
+def test_unread_values_of_any_containers_are_kept(kind: Callable[[Any], Any], tmp_path: Path) -> None:
+    def run(directory: Path, total: int) -> Any:
+        outfeed = train.OutfeedQueue()
+
+        def body(c: Any) -> Any:
+            outfeed.enqueue(kind(c))
+            return c + 1
+
+        train.repeat(total, body, jnp.zeros(()), None, outfeed, checkpoints=train.Checkpoints(directory, every=2))
+        return outfeed.dequeue()
+
+    whole = run(tmp_path / "whole", 8)
+    run(tmp_path / "parts", 4)
+    found = run(tmp_path / "parts", 8)
+    assert jax.tree.structure(found) == jax.tree.structure(whole)
+    assert bits(found) == bits(whole)
+
+
+def test_odd_leaves_are_right_or_refused(tmp_path: Path) -> None:
+    checkpoints = train.Checkpoints(tmp_path)
+    state = {"big": np.arange(3, dtype=">f4"), "weak": jnp.asarray(0.5), "scalar": np.float32(2), "bfloat": jnp.asarray(1, jnp.bfloat16)}
+    checkpoints.save(1, state)
+    found = checkpoints.restore(like=state)
+    assert found["big"].tolist() == [0, 1, 2]
+    assert (found["weak"] * found["bfloat"]).dtype == jnp.bfloat16
+    assert type(found["scalar"]) is np.float32
+    for step, leaf in enumerate(("adam", np.array(["ab"]), np.zeros(2, [("a", int)]), 2**70), start=2):
+        with pytest.raises(CheckpointError, match=r"state\['x'\] is a .*a checkpoint cannot keep it"):
+            checkpoints.save(step, {"x": leaf})
+    for number, like in ((0.5, 1), (5, True), (1j, 1), (True, 1)):
+        checkpoints = train.Checkpoints(tmp_path / f"{number}")
+        checkpoints.save(1, number)
+        with pytest.raises(CheckpointError, match=f"there, and a Python {type(like).__name__} here"):
+            checkpoints.restore(like=like)
+    with pytest.raises(CheckpointError, match="like is a function, no array or number"):
+        checkpoints.restore(like=bits)
+
+
+def test_two_leaves_of_one_name_are_refused(tmp_path: Path) -> None:
+    class Name(str):
+        def __repr__(self) -> str:
+            return "'n'"
+
+    with pytest.raises(CheckpointError, match=r"two leaves of the state are called state\['n'\]"):
+        train.Checkpoints(tmp_path).save(1, {Name("a"): 1, Name("b"): 2})
+
+
+def test_a_last_save_that_fails_leaves_the_result_with_the_error(tmp_path: Path) -> None:
+    """A file may have a megabyte, and the carry has four."""
+    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    checkpoints = train.Checkpoints(tmp_path, every=10)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, before[1]))
+        with pytest.raises(CheckpointError, match=r"the checkpoint of step 10 in .* was not saved: File too large") as raised:
+            train.repeat(10, lambda c: c + 1, jnp.zeros(1_000_000), checkpoints=checkpoints)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+    state = train.loop_state(raised.value)
+    assert state is not None
+    assert (state.steps, float(state.carry[0])) == (10, 10)
+    assert list((tmp_path / "process-0").iterdir()) == []  # the half of it would fill the disk
+    assert float(train.repeat(10, lambda c: c + 1, jnp.zeros(3), checkpoints=checkpoints)[0]) == 10  # the same object may go on
+
+
+def test_steps_of_an_error_are_those_of_the_whole_run(tmp_path: Path) -> None:
+    def run(end: int) -> BaseException:
+        def data() -> Iterator[np.float32]:
+            for number in range(end):
+                yield np.float32(number)
+            raise Ended
+
+        with pytest.raises(Ended) as raised:
+            train.repeat(30, lambda c, x: c + x, jnp.zeros(()), train.InfeedQueue(data), checkpoints=train.Checkpoints(tmp_path, every=5))
+        return raised.value
+
+    run(12)
+    error = run(23)
+    state = train.loop_state(error)
+    assert state is not None
+    assert (state.steps, float(state.carry)) == (20, sum(range(20)))
+    assert any("repeat(30) had done 20 steps" in note for note in error.__notes__)
+
+
+def test_sigterm_in_the_last_chunk_ends_the_program_too(tmp_path: Path) -> None:
+    def data() -> Iterator[np.float32]:
+        for number in range(8):
+            if number == 7:
+                signal.raise_signal(signal.SIGTERM)
+            yield np.float32(number)
+
+    infeed = train.InfeedQueue(data, prefetch_depth=1)
+    with pytest.raises(Preempted) as ended:
+        train.repeat(8, lambda c, x: c + x, jnp.zeros(()), infeed, chunk=8, checkpoints=train.Checkpoints(tmp_path, every=8))
+    assert ended.value.step == 8
+    assert train.Checkpoints(tmp_path).latest() == 8
+
+
+def test_two_writers_of_a_directory_do_not_remove_each_other_s(tmp_path: Path) -> None:
+    one, other = train.Checkpoints(tmp_path, background=False), train.Checkpoints(tmp_path, background=False)
+    one.save(10, 0)
+    other.save(20, 0)
+    with pytest.raises(CheckpointError, match="has a checkpoint of step 20 already, and step 15 is not after it"):
+        one.save(15, 0)
+
+
+def test_a_pipeline_whose_optimiser_is_a_function_says_how_it_can_be_saved(tmp_path: Path) -> None:
+    pipeline = train.Pipeline([lambda w, x: x * w, lambda w, x: ((x * w) ** 2).mean()], lambda loss: (optax.sgd(0.1), loss), 4)
+    with pytest.raises(ValueError, match=r"do the first update by step\(\), and give run\(\) its state"):
+        pipeline.run(
+            pipeline.init([jnp.ones(3)] * 2),
+            train.InfeedQueue([np.ones(3, np.float32)] * 8),
+            checkpoints=train.Checkpoints(tmp_path, every=1),
+        )
+
+
+@pytest.mark.parametrize("name", ["", "gs://bucket/run", "a\0b", b"run"])
+def test_what_is_no_directory_is_refused_at_once(name: Any) -> None:
+    with pytest.raises(ValueError, match="it must be the name of a directory that this machine's file system has"):
+        train.Checkpoints(name)
+
+
+def test_a_queue_that_cannot_go_there_leaves_the_others_as_they_are(tmp_path: Path) -> None:
+    outfeed, infeed = train.OutfeedQueue(), train.InfeedQueue([1.0, 2.0])
+    train.repeat(2, lambda c, x: (outfeed.enqueue(x), c)[1], jnp.zeros(()), infeed, outfeed)
+    checkpoints = train.Checkpoints(tmp_path)
+    checkpoints.save(2, 0, feeds=infeed, outfeeds=outfeed)
+    closed, empty = train.InfeedQueue([1.0]), train.OutfeedQueue()
+    closed.close()
+    with pytest.raises(QueueError, match="closed"):
+        checkpoints.restore(like=0, feeds=closed, outfeeds=empty)
+    assert len(empty) == 0
+
+
+# ---------------------------------------------------------------------------------------------------- files from elsewhere
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    outfeed, infeed = train.OutfeedQueue(), train.InfeedQueue([1.0, 2.0])
+    train.repeat(2, lambda c, x: (outfeed.enqueue(x), c)[1], jnp.zeros(()), infeed, outfeed)
+    with train.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(1, {"w": jnp.arange(3.0)}, feeds=infeed, outfeeds=outfeed)
+    return tmp_path
+
+
+def restored(directory: Path) -> Any:
+    return train.Checkpoints(directory).restore(
+        like={"w": jnp.zeros(3)}, feeds=train.InfeedQueue([1.0, 2.0]), outfeeds=train.OutfeedQueue(), step=1
+    )
+
+
+def edits(record: list[Any]) -> Iterator[tuple[str, Callable[[], None]]]:
+    """What somebody may write into the metadata. Fields: see `Metadata`; 0 is the name of the class."""
+    leaf = record[8][0]
+    piece = leaf[5][0]
+    stored = piece[4]
+    for name, target, index, value in (
+        ("another name", stored, 1, "../../a0.0"),
+        ("a long shape", stored, 2, [1] * 70 + [3]),
+        ("a huge shape", stored, 2, [2**62]),
+        ("a negative shape", stored, 2, [-3]),
+        ("another dtype of the file", stored, 3, "int32"),
+        ("text", stored, 3, "U1"),
+        ("another order of bytes", stored, 3, ">f4"),
+        ("objects", stored, 3, "object"),
+        ("a negative beginning", piece, 1, [-1]),
+        ("an end beyond", piece, 2, [4]),
+        ("ends of more axes", piece, 2, [3, 1]),
+        ("so many processes", record, 6, 2 * 10**9),
+        ("no processes", record, 6, 0),
+        ("a late time", record, 3, 10**20),
+        ("infeeds", record, 9, '{"0": 5}'),
+        ("a negative position", record, 9, '{"0": {"$dict": [["elements", -1]]}}'),
+        ("no position", record, 9, '{"0": {"$dict": []}}'),
+        ("deep infeeds", record, 9, '{"0": ' + "[" * 900 + "]" * 900 + "}"),
+        ("a list of infeeds", record, 9, "[1]"),
+        ("no JSON", record, 9, "["),
+        ("outfeeds", record, 10, '{"0": 5}'),
+        ("steps", record, 10, '{"0": {"$dict": [["steps", 1000000000000], ["values", {"$array": "f0"}]]}}'),
+        ("steps of text", record, 10, '{"0": {"$dict": [["steps", "x"], ["values", {"$array": "f0"}]]}}'),
+        ("a mapping of lists", record, 10, '{"0": {"$dict": [[[], 1]]}}'),
+        ("an array that there is none of", record, 10, '{"0": {"$array": "f7"}}'),
+    ):
+
+        def edit(target: Any = target, index: int = index, value: Any = value) -> None:
+            target[index] = value
+
+        yield name, edit
+
+
+def test_metadata_from_elsewhere_are_errors_of_checkpoints(saved: Path) -> None:
+    """Never another error, and in bounded time and memory."""
+    file = saved / "process-0" / "1" / "metadata.json"
+    text = file.read_text()
+    names = [name for name, _ in edits(json.loads(text)["record"])]
+    for number, name in enumerate(names):
+        content = json.loads(text)
+        list(edits(content["record"]))[number][1]()
+        file.write_text(json.dumps(content))
+        try:
+            with pytest.raises(CheckpointError):
+                restored(saved)
+        except BaseException as error:
+            error.add_note(name)
+            raise
+    file.write_text(text)
+    assert restored(saved)["w"].tolist() == [0, 1, 2]
+
+
+def test_files_that_are_none_are_errors_of_checkpoints(saved: Path) -> None:
+    folder = saved / "process-0" / "1"
+    array, metadata = folder / "a0.0", folder / "metadata.json"
+    whole = array.read_bytes()
+
+    def large() -> None:
+        array.write_bytes(whole)
+        os.truncate(array, 1 << 40)
+
+    for make in (
+        lambda: array.write_bytes(whole[:-1]),
+        lambda: array.write_bytes(b""),
+        lambda: array.write_bytes(whole.replace(b"(3,)", b"(9,)")),
+        lambda: array.write_bytes(whole.replace(b"<f4", b"|O8")),
+        large,
+        lambda: os.mkfifo(array),
+        lambda: array.symlink_to("/dev/zero"),
+        lambda: array.mkdir(),
+    ):
+        array.unlink(missing_ok=True)
+        make()
+        with pytest.raises(CheckpointError, match=r"process-0/1 is damaged: \['w'\]"):
+            restored(saved)
+        if array.is_dir():
+            array.rmdir()
+    metadata.unlink()
+    metadata.symlink_to("/dev/zero")
+    with pytest.raises(CheckpointError, match=r"has no checkpoint of step 1: it has \[\]"):
+        restored(saved)
+
+
+def test_a_damaged_newest_one_is_named_and_an_older_one_can_be_restored(tmp_path: Path) -> None:
+    checkpoints = train.Checkpoints(tmp_path, background=False)
+    for step in (5, 10):
+        checkpoints.save(step, jnp.full(2, float(step)))
+    (tmp_path / "process-0" / "10" / "metadata.json").write_text("")
+    checkpoints = train.Checkpoints(tmp_path, background=False)
+    with pytest.raises(CheckpointError, match=r"the newest checkpoint is damaged: .*process-0/10.* restore an earlier step: \[5\]"):
+        checkpoints.restore(like=jnp.zeros(2))
+    assert checkpoints.restore(like=jnp.zeros(2), step=5).tolist() == [5, 5]
+    checkpoints.save(15, jnp.zeros(2))
+    assert checkpoints.latest() == 15
