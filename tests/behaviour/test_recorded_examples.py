@@ -10,7 +10,7 @@ from tests.recordings import EXAMPLES, SLOW_EXAMPLES, example, shared_folder
 from tilestep.record.call_tables import history_of
 from tilestep.record.replay import replay
 
-NO_PROGRAMS = {"datasets", "flags"}
+NO_PROGRAMS = {"datasets", "flags", "resume"}  # the last starts itself in other processes
 OF_SESSIONS = {"popart_phases", "popart_pipeline"}  # their sessions have machines of their own, which no recording of the process is of
 
 

@@ -256,7 +256,7 @@ def test_a_program_that_did_not_fit_is_the_first_finding(open_page: OpenPage, ou
     told = " ".join((folder / "summary.txt").read_text(encoding="utf-8").split())
     verdict = f"does not fit: jit_product needs 3.25 MiB of the 624 KiB of tile 0 of IPU 0 (533 %, {over:,} B too many), so it never ran"
     assert told.startswith(f"tilestep: {verdict} Nothing ran on bow-2000")
-    assert page.locator(".verdict").inner_text().strip() == f"{verdict}."
+    assert page.locator(".fits").inner_text().strip() == f"{verdict}."
     assert shown["said"][1] in told
 
 

@@ -167,7 +167,7 @@ CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "sharded group_size": (lambda x: train.sharded(SGD, group_size=x), "None 2**63 10**5000 array(2)"),
     "sharded least_elements": (lambda x: train.sharded(SGD, least_elements=x), "2**63 10**5000 array(2)"),
     "gradient_accumulation optimizer": (lambda x: train.gradient_accumulation(x, 2), ""),
-    "gradient_accumulation count": (lambda x: train.gradient_accumulation(SGD, x), "array(2)"),
+    "gradient_accumulation count": (lambda x: train.gradient_accumulation(SGD, x), "function array(2)"),
     "gradient_accumulation dtype": (lambda x: train.gradient_accumulation(SGD, 2, dtype=x), "None function"),
     "gradient_accumulation reduction": (lambda x: train.gradient_accumulation(SGD, 2, reduction=x), ""),
     "gradient_accumulation shard_optimizer_state": (

@@ -37,7 +37,7 @@ function head(page) {
       { class: "recording" },
       page.sides.length > 1 ? h("strong", {}, `${side.name.toUpperCase()} `) : null,
       h("span", { class: "title" }, side.label),
-      verdict ? h("span", { class: "verdict" }, ` ${verdict}.`) : null,
+      verdict ? h("span", { class: "fits" }, ` ${verdict}.`) : null,
       emulated ? [" ", valueOf(emulated_cycles, side.cycles, "head.total"), ` emulated on ${where}`] : where ? ` ${where}` : null,
     );
   });
