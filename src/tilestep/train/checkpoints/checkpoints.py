@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -10,7 +11,6 @@ import platform
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, final
@@ -37,7 +37,7 @@ Outfeeds = OutfeedQueue | Sequence[OutfeedQueue] | Mapping[str, OutfeedQueue]
 Facts = Mapping[str, object]
 
 _MOST_STEPS: Final = 10**18 - 1
-_waited_for: weakref.WeakSet[Checkpoints] = weakref.WeakSet()  # at the program's end
+_waited_for: set[Checkpoints] = set()  # at the program's end
 
 
 @final
@@ -414,19 +414,17 @@ def wait_at_exit(checkpoints: Checkpoints) -> None:
     if checkpoints in _waited_for:
         return
     _waited_for.add(checkpoints)
-    reference = weakref.ref(checkpoints)
 
     def end() -> None:
-        own = reference()
         try:
-            if own is not None:
-                own.wait()
+            checkpoints.wait()
         except CheckpointError as error:
             print(f"tilestep: {error}", file=sys.stderr)
 
     importlib.import_module("concurrent.futures.thread")  # its own comes first, so that it is called last
     register: Any = getattr(threading, "_register_atexit", atexit.register)
-    register(end)
+    with contextlib.suppress(RuntimeError):  # the program is ending already: the save fails, and says so
+        register(end)
 
 
 def _states(what: str, queues: Mapping[str, Any], text: str, arrays: Mapping[str, NDArray[Any]], where: str) -> dict[str, Any]:
