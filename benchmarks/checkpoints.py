@@ -12,6 +12,7 @@ waited for. The sides take turns in one process. Wall time is reported, never ju
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import shutil
@@ -34,7 +35,7 @@ from benchmarks.commit import commit
 from benchmarks.dispatch import summary
 from tilestep.train import Checkpoints, repeat
 
-ARRAYS, WIDTH, EVERY = 50, 1000, 50
+ARRAYS, WIDTH, EVERY, PRODUCTS = 50, 1000, 50, 6
 
 
 def make_state() -> dict[str, Any]:
@@ -43,8 +44,8 @@ def make_state() -> dict[str, Any]:
 
 
 def step(state: dict[str, Any]) -> dict[str, Any]:
-    """Two products keep the processor busy; each array changes."""
-    kept = state["w0"] @ state["w1"] @ state["w2"]
+    """Products keep the processor busy; each array changes."""
+    kept = functools.reduce(jnp.matmul, [state[f"w{index}"] for index in range(PRODUCTS + 1)])
     return {name: value * 0.999 + 1e-6 * kept for name, value in state.items()}
 
 
