@@ -97,22 +97,17 @@ def loop(directory: Path) -> str:
 def test_a_loop_killed_at_twenty_random_moments_goes_on_with_equal_bits(tmp_path: Path) -> None:
     """Whatever is being done then: a chunk, the copy, the digests, the files, their renaming."""
     whole, rng = loop(tmp_path / "whole"), random.Random(5)
-    killed = 0
-    while killed < 20:
-        process = subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(LOOP), str(tmp_path / "killed")],
-            stdout=subprocess.PIPE,
-            env=clean_environ({"JAX_PLATFORMS": "cpu"}),
-        )
-        assert process.stdout is not None
-        process.stdout.readline()
-        try:
-            process.wait(rng.uniform(0, 3))
-            break  # it was faster
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            killed += 1
+    command, environ = [sys.executable, "-c", textwrap.dedent(LOOP), str(tmp_path / "killed")], clean_environ({"JAX_PLATFORMS": "cpu"})
+    for _ in range(20):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environ) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            try:
+                process.wait(rng.uniform(0.1, 0.8))
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGKILL)
+            else:
+                break  # it was faster
     assert loop(tmp_path / "killed") == whole
 
 
