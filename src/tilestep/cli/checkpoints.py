@@ -120,7 +120,7 @@ def _verify(storage: Any, steps: list[int], damaged: dict[int, CheckpointError],
 
 
 def _table(directory: Path, rows: list[dict[str, Any]]) -> Table:
-    table = Table(title=plain(f"{len(rows)} checkpoints in {directory}"))
+    table = _titled(f"{len(rows)} checkpoints in {directory}")
     for name in ("step", "saved (UTC)", "arrays", "size", "processes", "feeds", "tilestep", "JAX"):
         table.add_column(name, justify="left" if name in ("saved (UTC)", "feeds", "tilestep", "JAX") else "right")
     for row in rows:
@@ -137,13 +137,18 @@ def _table(directory: Path, rows: list[dict[str, Any]]) -> Table:
     return table
 
 
+def _titled(title: str) -> Table:
+    """An empty table, wide enough for its title."""
+    return Table(title=plain(title), min_width=len(title))
+
+
 def _leaf_table(row: dict[str, Any], leaves: list[dict[str, Any]]) -> Table:
-    table = Table(title=plain(f"step {row['step']:,}, saved {row['saved_at'][:19].replace('T', ' ')} UTC, {decimal(row['bytes'])}"))
+    table = _titled(f"step {row['step']:,}, saved {row['saved_at'][:19].replace('T', ' ')} UTC, {decimal(row['bytes'])}")
     for name in ("array", "dtype", "shape", "pieces"):
         table.add_column(name, justify="right" if name == "pieces" else "left")
     for leaf in leaves:
         kind = leaf["dtype"] if leaf["random_key"] is None else f"random key, {leaf['random_key']}"
-        table.add_row(plain(leaf["path"]), plain(kind), str(leaf["shape"]), str(leaf["pieces"]))
+        table.add_row(plain(leaf["path"]) or "(the state)", plain(kind), str(leaf["shape"]), str(leaf["pieces"]))
     return table
 
 

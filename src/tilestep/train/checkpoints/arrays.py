@@ -20,6 +20,8 @@ from tilestep.train.untyped import jax as _jax
 
 Arrays = dict[str, NDArray[Any]]
 
+_KINDS: Final[dict[type, str]] = {bool: "b", int: "iu", float: "f", complex: "c"}  # of dtypes that become a number of Python
+
 
 def take(tree: Pytree, arrays: Arrays, digests: Callable[[NDArray[Any]], str]) -> Callable[[], tuple[Leaf, ...]]:
     """Copies what this process's devices have of a tree to the host, into `arrays`; waits for it.
@@ -88,12 +90,19 @@ def require_like(leaves: Sequence[Leaf], like: Pytree, where: str) -> None:
         has = f"has {shortened(', '.join(further), 200)} besides" if further else ""
         raise CheckpointError(f"{where} is of another state: it {' and '.join(filter(None, (lacks, has)))}")
     for path, leaf in wanted.items():
-        shape, dtypes, impl = _form(leaf, path)
         own = saved[path]
-        if own.shape != shape or own.key_impl != impl or not (own.dtype in dtypes or dtype_of(own.dtype).kind in dtypes):
+        if type(leaf) in _KINDS:
+            if own.shape or own.key_impl or dtype_of(own.dtype).kind not in _KINDS[type(leaf)]:
+                raise CheckpointError(
+                    f"{where} is of another state: state{path} is {_told(own.shape, own.dtype, own.key_impl)} there, and a Python "
+                    f"{type(leaf).__name__} here"
+                )
+            continue
+        shape, dtypes, impl = _form(leaf, path)
+        if own.shape != shape or own.key_impl != impl or own.dtype not in dtypes:
             raise CheckpointError(
                 f"{where} is of another state: state{path} is {_told(own.shape, own.dtype, own.key_impl)} there, and "
-                f"{_told(shape, dtypes[0], impl) if len(dtypes[0]) > 2 else 'a Python ' + type(leaf).__name__} here"
+                f"{_told(shape, dtypes[0], impl)} here"
             )
 
 
@@ -102,16 +111,11 @@ def _told(shape: tuple[int, ...], dtype: str, impl: str) -> str:
     return f"{kind}{dtype}[{','.join(map(str, shape))}]"
 
 
-_KINDS: Final = ((bool, "b"), (int, "iu"), (float, "f"), (complex, "c"))
-
-
 def _form(leaf: Any, path: str) -> tuple[tuple[int, ...], tuple[str, ...], str]:
-    """(shape, dtypes or kinds of dtypes that fit, implementation of the random key) as a checkpoint has them.
+    """(shape, dtypes that fit, implementation of the random key) as a checkpoint has them.
 
     Raises: CheckpointError for what is no array or number.
     """
-    if type(leaf) in (bool, int, float, complex):
-        return (), next(tuple(kinds) for kind, kinds in _KINDS if type(leaf) is kind), ""
     if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
         raise CheckpointError(f"like{path} is a {type(leaf).__name__}, no array or number")
     if _is_key(leaf):
@@ -135,7 +139,7 @@ def put(leaf: Leaf, like: Any, pieces: Callable[[Leaf], Sequence[tuple[Piece, ND
     Args: pieces: gives the leaf's pieces of all processes.
     """
     whole_begin, whole_end = (0,) * len(leaf.shape), leaf.shape
-    if type(like) in (bool, int, float, complex):
+    if type(like) in _KINDS:
         return type(like)(_cut(pieces(leaf), (), (), 0, leaf).item())
     if not isinstance(like, jax.Array | _jax.ShapeDtypeStruct):
         found = _cut(pieces(leaf), whole_begin, whole_end, 0, leaf)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import importlib.metadata
 import json
 import os
@@ -37,6 +38,7 @@ Outfeeds = OutfeedQueue | Sequence[OutfeedQueue] | Mapping[str, OutfeedQueue]
 Facts = Mapping[str, object]
 
 _MOST_STEPS: Final = 10**18 - 1
+_ONE: Final[Mapping[type, str]] = {InfeedQueue: "infeed", OutfeedQueue: "outfeed"}  # the name of a loop's only queue of that kind
 _waited_for: set[Checkpoints] = set()  # at the program's end
 
 
@@ -75,7 +77,7 @@ class Checkpoints:
     ) -> None:
         require_bool("background", background)
         self.every: Final = None if every is None else whole_number("every", every, least=1)
-        if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if seconds is not None and not (type(seconds) in (int, float) and seconds > 0):
             raise ValueError(f"seconds is {shown(seconds)}: it must be a number above 0, or None")
         self.seconds: Final = seconds
         self.keep: Final = None if keep is None else whole_number("keep", keep, least=1)
@@ -88,7 +90,6 @@ class Checkpoints:
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self.served: str | None = None  # the run that has used them and is done
-        self._storage_: Storage | None = None
 
     def __enter__(self) -> Checkpoints:
         return self
@@ -104,13 +105,12 @@ class Checkpoints:
     def __repr__(self) -> str:
         return f"<Checkpoints in {self.directory}: every {self.every} steps, {self.seconds} s>"
 
-    @property
+    @functools.cached_property
     def _storage(self) -> Storage:
-        if self._storage_ is None:
-            # Processes need not end at the same moment: the latest step that all have must not be one that the fastest has dropped.
-            keep = self.keep if self.keep is None or _jax.process_count() == 1 else self.keep + 1
-            self._storage_ = Storage(self.directory, _jax.process_index(), keep)
-        return self._storage_
+        """Made when it is needed, because JAX may join the processes later than this object is made."""
+        # Processes need not end at the same moment: the latest step that all have must not be one that the fastest has dropped.
+        keep = self.keep if self.keep is None or _jax.process_count() == 1 else self.keep + 1
+        return Storage(self.directory, _jax.process_index(), keep)
 
     # --------------------------------------------------------------------------------------------------------- by hand
 
@@ -226,8 +226,8 @@ class Checkpoints:
                     processes=_jax.process_count(),
                     program=tuple((name, str(value)) for name, value in facts.items()),
                     leaves=leaves,
-                    infeeds=_text(fed),
-                    outfeeds=_text(unread),
+                    infeeds=json.dumps(fed),
+                    outfeeds=json.dumps(unread),
                     feed_arrays=tuple(stored),
                 )
                 self._storage.write(metadata, {**taken, **feed_arrays})
@@ -270,7 +270,9 @@ class Checkpoints:
             for process in order:
                 part(process)
                 held = leaves[process].get(leaf.path)
-                found += [(piece, read[process][piece.array.name]) for piece in (held.pieces if held is not None else ())]
+                if held is None or (held.shape, held.dtype) != (leaf.shape, leaf.dtype):
+                    raise CheckpointError(f"{where} is damaged: its processes have not saved the same state{leaf.path}")
+                found += [(piece, read[process][piece.array.name]) for piece in held.pieces]
                 if _covers(found, leaf):
                     break
             return found
@@ -304,6 +306,8 @@ class Checkpoints:
     ) -> Run:
         """A loop begins that saves by itself: restores the latest checkpoint, if there is one.
 
+        Args: name: of the loop. infeeds, outfeeds: by name. total: its steps. facts: on which an exact continuation depends, by name.
+
         Raises: ValueError if the run before has used the same Checkpoints: it would be taken for the same run, which is done.
         """
         if self.served is not None:
@@ -318,20 +322,17 @@ class Checkpoints:
         ins = {key: queue for key, queue in infeeds.items() if queue is not None}
         outs = {key: queue for key, queue in outfeeds.items() if queue is not None}
         latest, done = self.latest(), 0
+        if latest is not None and latest > total:
+            raise CheckpointError(
+                f"{self.directory} has step {latest:,}, and {name} has {total:,} steps in all: it is of another, longer run"
+            )
         if latest is not None:
             state, done = self._restore(latest, state, ins, outs, facts), latest
-            if done > total:
-                raise CheckpointError(
-                    f"{self.directory} has step {done:,}, and {name} has {total:,} steps in all: it is of another, longer run"
-                )
-        return Run(
-            self, name, state=state, done=done, total=total, save=lambda step, carry: self._save_running(step, carry, ins, outs, facts)
-        )
 
-    def _save_running(
-        self, step: int, state: Pytree, infeeds: Mapping[str, InfeedQueue], outfeeds: Mapping[str, OutfeedQueue], facts: Facts
-    ) -> None:
-        self._save(step, state, {name: queue.position() for name, queue in infeeds.items()}, outfeeds, facts)
+        def save(step: int, carry: Pytree) -> None:
+            self._save(step, carry, {key: queue.position() for key, queue in ins.items()}, outs, facts)
+
+        return Run(self, name, state=state, done=done, total=total, save=save)
 
 
 @final
@@ -388,7 +389,7 @@ def _named(what: str, queues: Any, kind: type[Any]) -> dict[str, Any]:
     """The queues by name. Raises: TypeError for something else."""
     own: dict[str, Any]
     if isinstance(queues, kind):
-        own = {"0": queues}
+        own = {_ONE[kind]: queues}
     elif isinstance(queues, Mapping):
         own = {str(name): queue for name, queue in queues.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
     elif isinstance(queues, list | tuple):
@@ -399,10 +400,6 @@ def _named(what: str, queues: Any, kind: type[Any]) -> dict[str, Any]:
         if not isinstance(queue, kind):
             raise TypeError(f"{what}[{name}] is {shown(queue)}: it must be an {kind.__name__}")
     return own
-
-
-def _text(states: Mapping[str, Any]) -> str:
-    return json.dumps(states)
 
 
 def wait_at_exit(checkpoints: Checkpoints) -> None:

@@ -88,28 +88,18 @@ def repeat(
         LoopInterrupt: at Ctrl-C. It, CheckpointError, QueueError, DatasetError and what the dataset itself raises have a `loop_state`.
     """
     require_bools(donate=donate, progress=progress)
+    options = plan_options_of(plan_options)
     if checkpoints is None:
-        return _repeat(n, body, carry, infeed, outfeed, chunk, donate, progress, replicas, recompute, plan_options, None)
+        return _repeat(Call(body, infeed, outfeed, (n, chunk, replicas, recompute, options)), carry, donate=donate, progress=progress)
     total = whole_number("n", n, least=0)
     facts = {"accumulation": [counter.count for counter in update_pattern.counters_in(_jax.tree.structure(carry))]}
     if replicas is not None:
         carry = placed_carry(carry, replicas, infeed, outfeed)  # each replica has its own, also in a checkpoint
-    run = checkpoints.begin(f"repeat({total})", carry, infeeds={"0": infeed}, outfeeds={"0": outfeed}, total=total, facts=facts)
+    chunk = _no_longer_than(checkpoints.every, chunk, outfeed)
+    run = checkpoints.begin(f"repeat({total})", carry, infeeds={"infeed": infeed}, outfeeds={"outfeed": outfeed}, total=total, facts=facts)
+    call = Call(body, infeed, outfeed, (run.left, chunk, replicas, recompute, options))
     with run:
-        return _repeat(
-            run.left,
-            body,
-            run.state,
-            infeed,
-            outfeed,
-            _no_longer_than(checkpoints.every, chunk, outfeed),
-            donate,
-            progress,
-            replicas,
-            recompute,
-            plan_options,
-            run,
-        )
+        return _repeat(call, run.state, donate=donate, progress=progress, run=run)
 
 
 def _no_longer_than(every: int | None, chunk: int | None, outfeed: OutfeedQueue | None) -> int | None:
@@ -122,21 +112,8 @@ def _no_longer_than(every: int | None, chunk: int | None, outfeed: OutfeedQueue 
     return every if depth is None else min(every, depth)
 
 
-def _repeat(
-    n: int,
-    body: Body,
-    carry: Pytree,
-    infeed: InfeedQueue | None,
-    outfeed: OutfeedQueue | None,
-    chunk: int | None,
-    donate: bool,
-    progress: bool,
-    replicas: Replicas | None,
-    recompute: Recompute,
-    plan_options: GivenOptions | None,
-    run: Run | None,
-) -> Pytree:
-    call = Call(body, infeed, outfeed, (n, chunk, replicas, recompute, plan_options_of(plan_options)))
+def _repeat(call: Call, carry: Pytree, *, donate: bool, progress: bool, run: Run | None = None) -> Pytree:
+    body, infeed, outfeed, (n, _, replicas, *_) = call.body, call.infeed, call.outfeed, call.rest
     plan, ready, cached, is_confirmed = plan_repeat(call, carry, donate=donate)
     total, chunk_steps, loop = plan.total, plan.chunk_steps, plan.loop
     name = f"repeat({total if run is None else run.done + total})"

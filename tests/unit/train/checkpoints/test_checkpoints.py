@@ -303,7 +303,7 @@ def test_a_state_that_is_no_data_is_refused(tmp_path: Path) -> None:
 
     checkpoints, infeed = train.Checkpoints(tmp_path), train.InfeedQueue(Odd)
     train.repeat(1, lambda c, x: c + x, jnp.float32(0), infeed)
-    with pytest.raises(CheckpointError, match=r"the state of feed '0'\['dataset'\]\['at'\]\[0\] is a object"):
+    with pytest.raises(CheckpointError, match=r"the state of feed 'infeed'\['dataset'\]\['at'\]\[0\] is a object"):
         checkpoints.save(1, 0, feeds=infeed)
 
 
