@@ -63,7 +63,8 @@ def shut_down_without_garbage() -> None:
 def in_cluster(
     coordinator_address: str | None, num_processes: int | None, process_id: int | None, timeout_s: float
 ) -> tuple[str | None, int | None, int | None]:
-    """The coordinator's address, the number of processes and this one's: what is None as JAX finds it out (SLURM, MPI, Kubernetes, TPU).
+    """The coordinator's address, the number of processes and this one's: what is None as JAX finds it out (Slurm, Open MPI, Kubernetes,
+    TPU), and None where it does not.
 
     Raises: what JAX raises where it finds a cluster and not what it needs to know of it.
     """

@@ -10,6 +10,7 @@ import os
 import secrets
 import socket
 import time
+import warnings
 from numbers import Real
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from tilestep.messages import shown
 from tilestep.train.jax_private import distributed
 from tilestep.train.processes import hosts
 from tilestep.train.processes.check_in import CheckInServer, Member, check_in, report_mistake
+from tilestep.train.processes.cluster import not_found
 from tilestep.train.processes.own_watchdog import start_watchdog
 from tilestep.train.processes.waiting import Waiting
 from tilestep.train.untyped import jax as _jax
@@ -47,10 +49,10 @@ def start_processes(
 ) -> None:
     """Makes this process one of several of a program, as `jax.distributed.initialize` does, and watches that all of them are there.
 
-    Each process calls it before it does anything else with JAX. JAX finds the arguments that are None where it knows the cluster (SLURM,
-    MPI, Kubernetes, Cloud TPU). While processes are missing, each waiting process says so every ten seconds on stderr. When a process is
-    killed, crashes, ends with an exception or before the others, or gives no sign of life, the others end within `timeout_s` with exit
-    status 1 (some by JAX's own abort). Each prints which process it was and how it ended.
+    Each process calls it before it does anything else with JAX. JAX finds the arguments that are None where it knows the cluster (Slurm,
+    Open MPI 4, Kubernetes, Cloud TPU). While processes are missing, each waiting process says so every ten seconds on stderr. When a
+    process is killed, crashes, ends with an exception or before the others, or gives no sign of life, the others end within `timeout_s`
+    with exit status 1 (some by JAX's own abort). Each prints which process it was and how it ended.
 
     Beside each process runs a watchdog, a small Python process that ends with it. The watchdogs connect to process 0's by TCP, on a port
     that the system chooses.
@@ -67,7 +69,8 @@ def start_processes(
             itself listens at the coordinator's address; with a coordinator on loopback that is loopback.
 
     Raises:
-        ValueError: when a time-out is out of its bounds, an address is none, or processes do not fit together.
+        ValueError: when a time-out is out of its bounds, an address is none, processes do not fit together, or an argument is None and no
+            cluster says it.
         RuntimeError: when JAX has started already.
         OSError: when process 0 cannot listen at its address.
         TimeoutError: when processes are missing for too long, or process 0 is.
@@ -87,30 +90,27 @@ def start_processes(
     _require_first()
     until = time.monotonic() + initialization_timeout_s
     coordinator_address = coordinator_address or os.environ.get("JAX_COORDINATOR_ADDRESS")
-    found = distributed.in_cluster(coordinator_address, num_processes, process_id, initialization_timeout_s)
-    member = _member_of(*found)
-    if listen_host is not None:
-        listen_host = hosts.require_listen_host(listen_host, None if member is None else member.host)
-    with Waiting("this process" if member is None else str(member)) as waiting:
-        bind = None
-        if member is not None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Kubernetes environment detected, but")  # what is missing is said below
+        found = distributed.in_cluster(coordinator_address, num_processes, process_id, initialization_timeout_s)
+        member = _member_of(*found)
+        if listen_host is not None:
+            listen_host = hosts.require_listen_host(listen_host, member.host)
+        with Waiting(str(member)) as waiting:
             bind = _meet(member, listen_host, until, waiting)
-        elif listen_host is not None:
-            hosts.choose(listen_host)
-        waiting.text = "for JAX to join all processes, which are here"
-        _jax.distributed.initialize(
-            *found,
-            local_device_ids,
-            initialization_timeout=math.ceil(initialization_timeout_s),
-            coordinator_bind_address=bind,
-            heartbeat_timeout_seconds=math.ceil(timeout_s) + _JAX_SLACK_S,
-            shutdown_timeout_seconds=math.ceil(timeout_s) + _JAX_SLACK_S,
-        )
-        distributed.let_collectives_listen_at(hosts.listening_host())
-        distributed.shut_down_without_garbage()
-        count, me = _jax.process_count(), _jax.process_index()
-        if count > 1:
-            _watch(me, count, timeout_s, None if member is None else member.host)
+            waiting.text = "for JAX to join all processes, which are here"
+            _jax.distributed.initialize(
+                *found,
+                local_device_ids,
+                initialization_timeout=math.ceil(initialization_timeout_s),
+                coordinator_bind_address=bind,
+                heartbeat_timeout_seconds=math.ceil(timeout_s) + _JAX_SLACK_S,
+                shutdown_timeout_seconds=math.ceil(timeout_s) + _JAX_SLACK_S,
+            )
+            distributed.let_collectives_listen_at(hosts.listening_host())
+            distributed.shut_down_without_garbage()
+            if member.count > 1:
+                _watch(member.number, member.count, timeout_s, member.host)
 
 
 def _require_first() -> None:
@@ -120,13 +120,11 @@ def _require_first() -> None:
         raise RuntimeError("JAX has started its devices already: call start_processes before anything else of JAX, such as jax.devices()")
 
 
-def _member_of(address: str | None, count: int | None, number: int | None) -> Member | None:
-    """None if something is not known, or of a wrong type: JAX says that.
-
-    Raises: ValueError for a number that does not fit, which process 0 is told, if it is there.
-    """
-    if address is None or not isinstance(count, int) or not isinstance(number, int):
-        return None
+def _member_of(address: str | None, count: int | None, number: int | None) -> Member:
+    """Raises: ValueError for what is not known, and for a number that does not fit, which process 0 is told, if it is there."""
+    if address is None or count is None or number is None:
+        given = {"coordinator_address": address, "num_processes": count, "process_id": number}
+        raise ValueError(not_found([name for name, value in given.items() if value is None], os.environ))
     host, port = hosts.split(address)
     if hosts.is_all(host):
         raise ValueError(f"coordinator_address is {shown(address)}, at which nobody can be reached: name an address of process 0's machine")
@@ -199,13 +197,13 @@ def _not_listening(member: Member, where: str, error: OSError) -> OSError:
     )
 
 
-def _watch(me: int, count: int, timeout_s: float, coordinator: str | None) -> None:
+def _watch(me: int, count: int, timeout_s: float, coordinator: str) -> None:
     """Starts the watchdog, which is told by JAX's own ways where that of process 0 is, and how they know each other."""
     listener: socket.socket | None = None
     said: dict[str, Any] = {}
     if me == 0:
         listener = hosts.listener(hosts.listening_host(), 0, backlog=max(128, count))
-        own = dict.fromkeys((hosts.listening_host(), coordinator or hosts.listening_host()))
+        own = dict.fromkeys((hosts.listening_host(), coordinator))
         said = {"addresses": [(host, listener.getsockname()[1]) for host in own], "token": secrets.token_hex(_TOKEN_BYTES)}
     text = json.dumps(said).encode().ljust(_SAID_BYTES)
     said = json.loads(np.asarray(_broadcast(np.frombuffer(text, np.uint8))).tobytes())
