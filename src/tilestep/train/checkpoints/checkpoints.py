@@ -375,7 +375,7 @@ class Run:
         every, seconds = self._checkpoints.every, self._checkpoints.seconds
         is_due = step == self._total or (every is not None and step // every > self._saved // every)
         is_due = is_due or (seconds is not None and time.monotonic() - self._saved_at >= seconds)
-        ends = self._preemption.has_come(step)
+        ends = self._preemption.has_come()
         if (is_due or ends) and step > self._saved:
             self._save(step, state)
             self._saved, self._saved_at = step, time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import threading
 from types import FrameType
@@ -10,6 +11,7 @@ from typing import Any, Final, final
 from tilestep.train.untyped import jax as _jax
 
 _SIGTERM: Final = signal.SIGTERM
+_asked: Final = itertools.count(1)  # JAX agrees on the next number after the largest: with steps, chunks could leave it out
 
 
 @final
@@ -51,10 +53,10 @@ class Preemption:
             signal.raise_signal(_SIGTERM)
         self._has_come = True
 
-    def has_come(self, step: int) -> bool:
-        """Whether the run ends after this step, the same in all processes. Each of them has to ask about each step."""
+    def has_come(self) -> bool:
+        """Whether the run ends now, the same in all processes. Each of them has to ask equally often."""
         if self._several:
             from jax.experimental import multihost_utils
 
-            return bool(multihost_utils.reached_preemption_sync_point(step))
+            return bool(multihost_utils.reached_preemption_sync_point(next(_asked)))
         return self._has_come

@@ -1,0 +1,99 @@
+"""Programs that find their place in a cluster by themselves, under a real mpirun and in Slurm's environment; and how they end and go on."""
+
+from __future__ import annotations
+
+import os
+import random
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.processes import clean_environ
+from tilestep.train import Checkpoints
+
+from .several import ROOT, Ended, free_port, started
+
+PROGRAM = Path(__file__).with_name("processes_in_clusters.py")
+LIMIT_WALL_S = 120.0
+MOST_STEPS = 10_000_000  # which take longer than any test
+MPIRUN = "mpirun --allow-run-as-root --oversubscribe --mca oob_tcp_if_include lo"  # process 0 listens where mpirun does
+# A job that is started again until it is done.
+UNTIL_DONE = """
+for attempt in $(seq 12); do
+    echo attempt $attempt
+    {job} && exit
+done
+exit 1
+"""
+
+
+@pytest.fixture
+def mpirun() -> list[str]:
+    """The words before a program's that start it under Open MPI."""
+    if shutil.which("mpirun") is None:
+        reason = "no mpirun: apt-get install openmpi-bin"
+        pytest.fail(reason) if os.environ.get("CLUSTER_CHECKS") == "required" else pytest.skip(reason)
+    return MPIRUN.split()
+
+
+def environ() -> dict[str, str]:
+    return clean_environ({"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"})
+
+
+def in_slurm(*arguments: object) -> list[Ended]:
+    """How two processes of a step of Slurm on localhost ended."""
+    place = f"SLURM_JOB_ID=7 SLURM_STEP_NODELIST=localhost SLURM_NTASKS=2 JAX_COORDINATOR_PORT={free_port()}".split()
+    program = [sys.executable, "-W", "error", "-u", str(PROGRAM), *map(str, arguments)]
+    commands = [["env", *place, f"SLURM_PROCID={k}", f"SLURM_LOCALID={k}", *program] for k in range(2)]
+    return started(commands, limit_wall_s=LIMIT_WALL_S)
+
+
+def test_in_slurm_sigterm_to_one_process_saves_one_step_in_all_and_ends_them_with_143(tmp_path: Path) -> None:
+    """JAX agrees on the step after which all end, some time after the signal."""
+    ended = in_slurm(60, tmp_path, MOST_STEPS, 1000, "term 1")
+    assert sorted(line for end in ended for line in end.lines) == ["joined 0 2", "joined 1 2"]
+    assert [end.status for end in ended] == [128 + signal.SIGTERM] * 2, ended
+    parts = [{folder.name for folder in (tmp_path / "kept" / f"process-{k}").iterdir() if folder.is_dir()} for k in range(2)]
+    assert parts[0] == parts[1]
+    last = Checkpoints(tmp_path / "kept").steps()[-1]
+    assert (40 <= last < MOST_STEPS, last % 10) == (True, 0)  # where a chunk ends
+    assert not [line for end in ended for line in end.err.splitlines() if "died" in line], ended
+
+
+@pytest.mark.slow
+def test_a_job_of_mpirun_killed_ten_times_and_started_again_by_a_loop_ends_with_equal_bits(tmp_path: Path, mpirun: list[str]) -> None:
+    """One process of four is killed with SIGKILL when it has taken some element, whatever it does then. Mpirun ends the others."""
+    rng = random.Random(11)
+    victims = [(rng.randrange(4), 40 * attempt + 5 * rng.randrange(8)) for attempt in range(10)]
+    words = [*mpirun, "-n", "4", sys.executable, "-u", str(PROGRAM), "60"]
+    undisturbed = subprocess.run(
+        [*words, str(tmp_path / "whole"), "500", "20", "train"],
+        env=environ(), capture_output=True, text=True, timeout=LIMIT_WALL_S, check=True,
+    )  # fmt: skip
+    job = shlex.join([*words, str(tmp_path / "killed"), "500", "20", "tell"])
+    lines, killed, victim = list[str](), 0, None
+    with subprocess.Popen(["bash", "-c", UNTIL_DONE.format(job=job)], env=environ(), stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            lines.append(line.strip())
+            match line.split():
+                case "attempt", number:
+                    victim = dict(enumerate(victims, 1)).get(int(number))
+                case "element", process, number, pid if victim == (int(process), int(number)):
+                    os.kill(int(pid), signal.SIGKILL)
+                    killed, victim = killed + 1, None
+                case _:
+                    pass
+    assert (running.returncode, killed, lines.count("attempt 11"), lines.count("attempt 12")) == (0, 10, 1, 0)
+    assert digests(lines) == digests(undisturbed.stdout.splitlines())
+    assert len(digests(lines)) == 4
+
+
+def digests(lines: list[str]) -> list[str]:
+    """What each process said of the result."""
+    return sorted(line for line in lines if line.startswith("ended"))
