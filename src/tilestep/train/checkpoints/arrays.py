@@ -19,6 +19,7 @@ from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 Arrays = dict[str, NDArray[Any]]
+Pieces = Callable[[Leaf], Sequence[tuple[Piece, NDArray[Any]]]]
 
 _KINDS: Final[dict[type, str]] = {bool: "b", int: "iu", float: "f", complex: "c"}  # of dtypes that become a number of Python
 
@@ -133,16 +134,20 @@ def _form(leaf: Any, path: str) -> tuple[tuple[int, ...], tuple[str, ...], str]:
     return tuple(leaf.shape), (dtype.name, _jax.dtypes.canonicalize_dtype(dtype).name), ""  # a loop makes arrays of JAX's dtypes
 
 
-def put(leaf: Leaf, like: Any, pieces: Callable[[Leaf], Sequence[tuple[Piece, NDArray[Any]]]]) -> Any:
+def whole(leaf: Leaf, pieces: Pieces) -> NDArray[Any]:
+    """All values of a leaf, of the first replica. Args: pieces: gives the leaf's pieces of all processes."""
+    return _cut(pieces(leaf), (0,) * len(leaf.shape), leaf.shape, 0, leaf)
+
+
+def put(leaf: Leaf, like: Any, pieces: Pieces) -> Any:
     """A saved leaf as `like` is: on its devices and memory kind, or as a NumPy array or a Python number.
 
     Args: pieces: gives the leaf's pieces of all processes.
     """
-    whole_begin, whole_end = (0,) * len(leaf.shape), leaf.shape
     if type(like) in _KINDS:
-        return type(like)(_cut(pieces(leaf), (), (), 0, leaf).item())
+        return type(like)(whole(leaf, pieces).item())
     if not isinstance(like, jax.Array | _jax.ShapeDtypeStruct):
-        found = _cut(pieces(leaf), whole_begin, whole_end, 0, leaf)
+        found = whole(leaf, pieces)
         return found[()] if isinstance(like, np.generic) else found
     if leaf.key_impl:
         numbers = _jax.ShapeDtypeStruct(leaf.shape, dtype_of(leaf.dtype), sharding=like.sharding)
@@ -151,9 +156,9 @@ def put(leaf: Leaf, like: Any, pieces: Callable[[Leaf], Sequence[tuple[Piece, ND
         return _jax.random.wrap_key_data(put(replace(leaf, key_impl=""), numbers, pieces), impl=leaf.key_impl)
     sharding = like.sharding
     if sharding is None or not getattr(like, "committed", True):
-        value = _jax.device_put(_cut(pieces(leaf), whole_begin, whole_end, 0, leaf))
+        value = _jax.device_put(whole(leaf, pieces))
     elif sharding.is_fully_addressable and not _differ(pieces(leaf)):
-        value = _jax.device_put(_cut(pieces(leaf), whole_begin, whole_end, 0, leaf), sharding)
+        value = _jax.device_put(whole(leaf, pieces), sharding)
     else:
         parts, devices = [], sharding.addressable_devices
         replicas: dict[Any, int] = {}

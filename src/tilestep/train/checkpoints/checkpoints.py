@@ -13,8 +13,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, Protocol, final, runtime_checkable
 
 import jax
 import numpy as np
@@ -23,13 +25,15 @@ from numpy.typing import NDArray
 from tilestep.errors import CheckpointError, Preempted
 from tilestep.messages import shown
 from tilestep.train.checkpoints import arrays as _arrays
+from tilestep.train.checkpoints.lock import locked
 from tilestep.train.checkpoints.metadata import FORMAT, Leaf, Metadata, Piece, Stored, packed, states_of, unpacked
 from tilestep.train.checkpoints.preemption import Preemption
 from tilestep.train.checkpoints.storage import Storage, digest, require_installed
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.numbers import whole_number
-from tilestep.train.other_arguments import require_bool
+from tilestep.train.other_arguments import items_of, require_bool
+from tilestep.train.schedules.partition import Partition
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
@@ -40,6 +44,15 @@ Facts = Mapping[str, object]
 _MOST_STEPS: Final = 10**18 - 1
 _ONE: Final[Mapping[type, str]] = {InfeedQueue: "infeed", OutfeedQueue: "outfeed"}  # the name of a loop's only queue of that kind
 _waited_for: set[Checkpoints] = set()  # at the program's end
+
+
+@runtime_checkable
+class OfLayers(Protocol):
+    """A state that is divided among stages by layers: a `PipelineState`."""
+
+    def origins(self, old: Partition, new: Partition) -> dict[str, tuple[str, ...]]:
+        """For each leaf of this state, by its path, its paths where the layers are divided as `old` says."""
+        ...
 
 
 @final
@@ -150,7 +163,15 @@ class Checkpoints:
         self.wait()
         return self._storage.steps()
 
-    def restore(self, *, like: Pytree, feeds: Infeeds = (), outfeeds: Outfeeds = (), step: int | None = None) -> Pytree:
+    def restore(
+        self,
+        *,
+        like: Pytree,
+        feeds: Infeeds = (),
+        outfeeds: Outfeeds = (),
+        step: int | None = None,
+        partitions: tuple[Partition, Partition] | None = None,
+    ) -> Pytree:
         """The state of a checkpoint, and the feeds where they were.
 
         Args:
@@ -158,6 +179,9 @@ class Checkpoints:
                 where the one in `like` is: another mesh, number of devices, memory kind or platform than it was saved from is fine.
             feeds, outfeeds: as for `save`; they go to the saved position, and get the saved unread values.
             step: of the checkpoint; None: the latest.
+            partitions: (that of the pipeline that was saved, that of `like`), for a `PipelineState` whose layers are divided into other
+                stages. Each layer has the parameters and the optimiser's state that it had. What a stage has once for all of its layers,
+                such as a count of updates, must be equal in the stages that they come from.
 
         Returns:
             The state. NumPy arrays and numbers in `like` come back as such.
@@ -165,7 +189,14 @@ class Checkpoints:
         Raises:
             CheckpointError: if there is no such checkpoint, it is damaged, or of another state. Nothing has changed then.
             QueueError: while a loop uses a feed.
+            TypeError, ValueError: if `partitions` are none, are of other layers, or `like` is not of the second one's stages.
         """
+        origins: Mapping[str, tuple[str, ...]] | None = None
+        if partitions is not None:
+            pair = items_of("partitions", partitions, "a pair of Partitions: of what was saved, and of like")
+            if not isinstance(like, OfLayers) or [type(each) for each in pair] != [Partition] * 2:
+                raise TypeError(f"partitions is {shown(partitions)}: it must be a pair of Partitions, for a like that is a PipelineState")
+            origins = like.origins(*pair)
         own = _named("feeds", feeds, InfeedQueue), _named("outfeeds", outfeeds, OutfeedQueue)
         if step is None:
             step = self.latest()
@@ -176,7 +207,7 @@ class Checkpoints:
             known = self.steps()
             if step not in known:
                 raise CheckpointError(f"{self.directory} has no checkpoint of step {step:,}: it has {known}")
-        return self._restore(step, like, *own, None)
+        return self._restore(step, like, *own, None, origins)
 
     def wait(self) -> None:
         """Waits until nothing is being saved. Raises: CheckpointError if the last checkpoint could not be saved."""
@@ -189,8 +220,25 @@ class Checkpoints:
 
     # ----------------------------------------------------------------------------------------------------------- inside
 
+    def locked(self) -> AbstractContextManager[None]:
+        """Nobody else saves in this process's part of the directory. Raises: CheckpointError if another one does."""
+        return locked(self._storage.folder(_jax.process_index()), self)
+
     def _save(self, step: int, state: Pytree, infeeds: Mapping[str, Any], outfeeds: Mapping[str, OutfeedQueue], facts: Facts) -> None:
         self.wait()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self.locked())
+            self._save_locked(step, state, infeeds, outfeeds, facts, stack)
+
+    def _save_locked(
+        self,
+        step: int,
+        state: Pytree,
+        infeeds: Mapping[str, Any],
+        outfeeds: Mapping[str, OutfeedQueue],
+        facts: Facts,
+        lock: contextlib.ExitStack,
+    ) -> None:
         newest = max(self._storage.steps(), default=-1)
         if newest >= step:
             raise CheckpointError(
@@ -233,7 +281,10 @@ class Checkpoints:
                 self._storage.write(metadata, {**taken, **feed_arrays})
             except BaseException as error:  # the thread that waits raises it
                 self._error = error
+            finally:
+                held.close()
 
+        held = lock.pop_all()
         if self.background:
             wait_at_exit(self)
             self._thread = threading.Thread(target=write, name=f"tilestep checkpoint {step}")
@@ -243,14 +294,30 @@ class Checkpoints:
             self.wait()
 
     def _restore(
-        self, step: int, like: Pytree, infeeds: Mapping[str, InfeedQueue], outfeeds: Mapping[str, OutfeedQueue], facts: Facts | None
+        self,
+        step: int,
+        like: Pytree,
+        infeeds: Mapping[str, InfeedQueue],
+        outfeeds: Mapping[str, OutfeedQueue],
+        facts: Facts | None,
+        origins: Mapping[str, tuple[str, ...]] | None = None,
     ) -> Pytree:
         storage, where = self._storage, f"{self.directory}, step {step:,}"
         first = storage.metadata(step, 0)
         parts = {0: first}
         own = _jax.process_index() if _jax.process_index() < first.processes else 0
         parts[own] = first if own == 0 else storage.metadata(step, own)
-        _arrays.require_like(first.leaves, like, where)
+        saved = {leaf.path: leaf for leaf in first.leaves}
+        origins = {path: (path,) for path in saved} if origins is None else origins
+        moved = {old for olds in origins.values() for old in olds}
+        _arrays.require_like(
+            [
+                *(replace(saved[olds[0]], path=path) for path, olds in origins.items() if all(old in saved for old in olds)),
+                *(leaf for leaf in first.leaves if leaf.path not in moved),
+            ],
+            like,
+            where,
+        )
         if facts is not None:
             _require_same_program(dict(first.program), facts, where)
         read: dict[int, dict[str, NDArray[Any]]] = {}
@@ -282,9 +349,12 @@ class Checkpoints:
         unread = _states("outfeeds", outfeeds, parts[own].outfeeds, read[own], where)
         for queue in outfeeds.values():
             queue.require_empty()
-        saved = {leaf.path: leaf for leaf in first.leaves}
+        for olds in origins.values():
+            for old in olds[1:]:
+                if _arrays.whole(saved[old], pieces).tobytes() != _arrays.whole(saved[olds[0]], pieces).tobytes():
+                    raise CheckpointError(f"{where}: state{old} is not equal to state{olds[0]}, and a stage here has layers of both")
         flat, structure = _jax.tree_util.tree_flatten_with_path(like)
-        restored = [_arrays.put(saved[_jax.tree_util.keystr(path)], leaf, pieces) for path, leaf in flat]
+        restored = [_arrays.put(saved[origins[_jax.tree_util.keystr(path)][0]], leaf, pieces) for path, leaf in flat]
         try:
             for name, queue in infeeds.items():
                 queue.restore(positions[name])
@@ -349,7 +419,7 @@ class Run:
         self.state, self.done, self._name = state, done, name
         self._checkpoints, self._total, self._save = checkpoints, total, save
         self._saved, self._saved_at = done, time.monotonic()
-        self._preemption = Preemption()
+        self._preemption, self._lock = Preemption(), contextlib.ExitStack()
 
     @property
     def left(self) -> int:
@@ -357,11 +427,13 @@ class Run:
         return self._total - self.done
 
     def __enter__(self) -> Run:
+        self._lock.enter_context(self._checkpoints.locked())
         self._preemption.begin()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self._checkpoints.__exit__(kind, error, trace)
+        with self._lock:
+            self._checkpoints.__exit__(kind, error, trace)
         if error is None:
             self._checkpoints.served = self._name
         self._preemption.end(is_told=isinstance(error, Preempted))

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from tilestep.train.other_arguments import require_kind
 from tilestep.train.pipeline.arguments import flat, nested
+from tilestep.train.pipeline.repartition import Origins, origins_of
 from tilestep.train.pipeline.run.state import RunState, StageState
+from tilestep.train.schedules.partition import Partition
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
@@ -41,6 +43,17 @@ class PipelineState:
     params: list[Pytree]
     optimizer_state: list[Pytree] | JointState | None
     aux: list[Pytree] | None = None
+
+    def origins(self, old: Partition, new: Partition) -> Origins:
+        """For each leaf of this state, whose stages are those of `new`, its paths in a state with the stages of `old`.
+
+        Raises:
+            ValueError: if the partitions are of other layers, or the state is not of `new`'s stages.
+        """
+        if self.aux is not None:
+            raise ValueError("the state has aux, which is of stages and not of layers: no other partition can have it")
+        joint = self.optimizer_state.state if isinstance(self.optimizer_state, JointState) else None
+        return origins_of(self.params, None if joint is not None else self.optimizer_state, joint, old, new)
 
 
 def require_state(state: Pytree) -> None:
