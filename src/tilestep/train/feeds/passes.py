@@ -12,6 +12,7 @@ from typing import Any, final
 
 from tilestep.errors import DatasetError
 from tilestep.train.datasets import go_to
+from tilestep.train.feeds.skipping import skipping
 from tilestep.train.untyped import Pytree
 
 
@@ -53,9 +54,16 @@ class Pass:
             if self.start.dataset_state is not None:
                 go_to(iterator, self.start.dataset_state)
             self._iterator = iterator
+        if self._skipped < self.start.skip:
+            with skipping(self.start.skip) as show:
+                self._skip(self._iterator, show)
+        return self._iterator
+
+    def _skip(self, iterator: Iterator[Pytree], show: Callable[[int], None]) -> None:
+        """Goes to where the pass begins."""
         while self._skipped < self.start.skip:
             try:
-                next(self._iterator)
+                next(iterator)
             except StopIteration:
                 start = self.start
                 raise DatasetError(
@@ -63,7 +71,7 @@ class Pass:
                     f"restore() goes: after {start.elements:,}. Restore the state of an equal dataset"
                 ) from None
             self._skipped += 1
-        return self._iterator
+            show(self._skipped)
 
     def close(self) -> None:
         """Nothing more is asked of the dataset: closes its iterator, if it can be closed."""
