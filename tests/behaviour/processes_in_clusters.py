@@ -7,6 +7,7 @@ of process K blocks until somebody writes to a pipe there.
 
 from __future__ import annotations
 
+import faulthandler
 import hashlib
 import itertools
 import os
@@ -22,6 +23,7 @@ import numpy as np
 
 from tilestep.train import Checkpoints, InfeedQueue, Replicas, cross_replica_mean, repeat, start_processes
 
+LIMIT_WALL_S = 300
 AT = 50  # the element at which it happens
 
 
@@ -43,6 +45,7 @@ def elements(directory: Path, how: str, me: int) -> Iterator[np.ndarray]:
 
 
 def main() -> None:
+    faulthandler.dump_traceback_later(LIMIT_WALL_S, exit=True)  # none may hang
     directory, steps, every, how = Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5]
     start_processes(timeout_s=float(sys.argv[1]))
     me, replicas = jax.process_index(), Replicas()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shlex
 import shutil
 import signal
@@ -48,7 +49,7 @@ def environ() -> dict[str, str]:
 def in_slurm(*arguments: object) -> list[Ended]:
     """How two processes of a step of Slurm on localhost ended."""
     place = f"SLURM_JOB_ID=7 SLURM_STEP_NODELIST=localhost SLURM_NTASKS=2 JAX_COORDINATOR_PORT={free_port()}".split()
-    program = [sys.executable, "-W", "error", "-u", str(PROGRAM), *map(str, arguments)]
+    program = [sys.executable, "-W", "error", str(PROGRAM), *map(str, arguments)]
     commands = [["env", *place, f"SLURM_PROCID={k}", f"SLURM_LOCALID={k}", *program] for k in range(2)]
     return started(commands, limit_wall_s=LIMIT_WALL_S)
 
@@ -62,15 +63,40 @@ def test_in_slurm_sigterm_to_one_process_saves_one_step_in_all_and_ends_them_wit
     assert parts[0] == parts[1]
     last = Checkpoints(tmp_path / "kept").steps()[-1]
     assert (40 <= last < MOST_STEPS, last % 10) == (True, 0)  # where a chunk ends
-    assert not [line for end in ended for line in end.err.splitlines() if "died" in line], ended
+    assert not [line for end in ended for line in end.err.splitlines() if "died" in line or "InfeedQueue" in line], ended
+
+
+def test_under_mpirun_the_others_name_the_process_whose_dataset_blocks(tmp_path: Path, mpirun: list[str]) -> None:
+    """Four processes, which find their places by themselves. The third one's dataset goes on when the three others have named it."""
+    os.mkfifo(tmp_path / "pipe")
+    command = [*mpirun, "-n", "4", sys.executable, "-W", "error", str(PROGRAM), "30", str(tmp_path), "100", "1000", "block 2"]
+    words = re.compile(
+        r"tilestep: process 2 of 4 \(pid \d+ on \S+\) has waited \d+ s for the next elements of its InfeedQueue: the dataset "
+    )
+    named: list[str] = []
+    with subprocess.Popen(command, env=environ(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        assert running.stdout is not None
+        for line in running.stderr:
+            assert "died" not in line, line
+            named += words.findall(line)
+            if len(named) == 3:
+                (tmp_path / "pipe").write_text("go on")
+                break
+        out, err = running.communicate(timeout=LIMIT_WALL_S)
+    assert (running.returncode, len(named)) == (0, 3), err
+    lines = [line for line in out.splitlines() if line.startswith(("joined", "ended"))]
+    assert sorted(line for line in lines if "joined" in line) == [f"joined {process} 4" for process in range(4)]
+    assert len({line.split()[2] for line in digests(lines)}) == 1
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # twelve jobs of four processes
 def test_a_job_of_mpirun_killed_ten_times_and_started_again_by_a_loop_ends_with_equal_bits(tmp_path: Path, mpirun: list[str]) -> None:
     """One process of four is killed with SIGKILL when it has taken some element, whatever it does then. Mpirun ends the others."""
     rng = random.Random(11)
     victims = [(rng.randrange(4), 40 * attempt + 5 * rng.randrange(8)) for attempt in range(10)]
-    words = [*mpirun, "-n", "4", sys.executable, "-u", str(PROGRAM), "60"]
+    words = [*mpirun, "-n", "4", sys.executable, str(PROGRAM), "60"]
     undisturbed = subprocess.run(
         [*words, str(tmp_path / "whole"), "500", "20", "train"],
         env=environ(), capture_output=True, text=True, timeout=LIMIT_WALL_S, check=True,

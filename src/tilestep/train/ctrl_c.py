@@ -137,9 +137,12 @@ def wait(condition: threading.Condition, check: Callable[[], None] | None, patie
         check: called before; None: the wait ends with a notification, or when there is something to say.
         patience: says what it waits for.
     """
-    if check is not None:
+    if check is None:
+        condition.wait(patience.left_wall_s)
+    else:
         check()
-    condition.wait(patience.left_wall_s if check is None else _WAIT_WALL_S)
+        with patience:  # a loop is held up
+            condition.wait(_WAIT_WALL_S)
     patience.look()
 
 

@@ -11,6 +11,8 @@ from typing import Final, final
 SAY_WALL_S: Final = 10.0
 OURS: Final = "tilestep-"  # how names of the project's own threads begin
 
+_of_loops: Final[dict[int, Patience]] = {}  # the wait of each thread that runs a loop, where it is held up
+
 
 @final
 class Patience:
@@ -26,6 +28,17 @@ class Patience:
         self._began = clock()
         self._has_said = False
 
+    def __enter__(self) -> None:
+        """A loop begins to wait; others may ask about that."""
+        _of_loops[threading.get_ident()] = self
+
+    def __exit__(self, *_: object) -> None:
+        _of_loops.pop(threading.get_ident(), None)
+
+    def state(self) -> tuple[str, float, float]:
+        """(for what, since when by its clock, wall seconds since then)."""
+        return self._what(), self._began, self._clock() - self._began
+
     @property
     def left_wall_s(self) -> float | None:
         """Seconds until it has something to say; None: it has said it."""
@@ -37,6 +50,11 @@ class Patience:
             self._has_said = True
             name, waited = threading.current_thread().name, self._clock() - self._began
             print(f"tilestep: thread {name} has waited {waited:.0f} s for {self._what()}", file=sys.stderr, flush=True)
+
+
+def longest_wait() -> tuple[str, float, float] | None:
+    """The `state` of the wait of a loop that began first; None: no loop waits for its dataset or its reader."""
+    return min((wait.state() for wait in list(_of_loops.values())), key=lambda state: state[1], default=None)
 
 
 def is_alone() -> bool:

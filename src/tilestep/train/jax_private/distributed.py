@@ -38,6 +38,29 @@ def coordinator_address() -> str | None:
         return None
 
 
+def publish(key: str, value: str) -> None:
+    """Gives all processes a value, in place of the one before. Raises: RuntimeError if JAX's coordinator is gone."""
+    if (client := _client()) is not None:
+        client.key_value_set(key, value, allow_overwrite=True)
+
+
+def published(prefix: str) -> list[tuple[str, str]]:
+    """All keys that begin so, with their values. Raises: RuntimeError if JAX's coordinator is gone."""
+    client = _client()
+    return [] if client is None else client.key_value_dir_get(prefix)
+
+
+def _client() -> Any:
+    """JAX's client of its coordinator; None: it has none, or not by this name."""
+    try:
+        from jax._src import distributed
+
+        state: Pytree = distributed
+        return state.global_state.client
+    except (ImportError, AttributeError):
+        return None
+
+
 def shut_down_without_garbage() -> None:
     """Lets JAX shut its coordinator down without a warning from each process at the end of a program.
 

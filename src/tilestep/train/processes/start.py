@@ -23,6 +23,7 @@ from tilestep.train.processes import hosts
 from tilestep.train.processes.check_in import CheckInServer, Member, check_in, report_mistake
 from tilestep.train.processes.cluster import not_found
 from tilestep.train.processes.own_watchdog import start_watchdog
+from tilestep.train.processes.peers import watch_peers
 from tilestep.train.processes.waiting import Waiting
 from tilestep.train.untyped import jax as _jax
 
@@ -54,8 +55,9 @@ def start_processes(
     process is killed, crashes, ends with an exception or before the others, or gives no sign of life, the others end within `timeout_s`
     with exit status 1 (some by JAX's own abort). Each prints which process it was and how it ended.
 
-    Beside each process runs a watchdog, a small Python process that ends with it. The watchdogs connect to process 0's by TCP, on a port
-    that the system chooses.
+    A process whose loop waits for its dataset, or for room in its OutfeedQueue, is named by the others after 20 s, or a third of
+    `timeout_s` if that is less. Beside each process runs a watchdog, a small Python process that ends with it. The watchdogs connect to
+    process 0's by TCP, on a port that the system chooses.
 
     Args:
         timeout_s: seconds, 1 to 1,000,000. A process may be silent for three quarters of it. A thread gives its signs of life; code that
@@ -111,6 +113,7 @@ def start_processes(
             distributed.shut_down_without_garbage()
             if member.count > 1:
                 _watch(member.number, member.count, timeout_s, member.host)
+                watch_peers(member.number, member.count, timeout_s)
 
 
 def _require_first() -> None:
