@@ -316,7 +316,14 @@ def test_the_rooms_of_the_runtime_import_only_earlier_rooms() -> None:
 def test_the_rooms_of_the_pipeline_import_only_earlier_rooms() -> None:
     root = SRC / "train" / "pipeline"
     assert imports_between_rooms(root, "tilestep.train.pipeline", rooms=PIPELINE_ROOMS, shared=()) == []
-    assert {unit_of(path, root) for path in root.rglob("*.py")} == {*PIPELINE_ROOMS, "__init__", "arguments", "pipeline", "state"}
+    assert {unit_of(path, root) for path in root.rglob("*.py")} == {
+        *PIPELINE_ROOMS,
+        "__init__",
+        "arguments",
+        "pipeline",
+        "repartition",
+        "state",
+    }
 
 
 @pytest.mark.parametrize(("importer", "imported"), NEVER)

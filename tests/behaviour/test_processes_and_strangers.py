@@ -92,6 +92,10 @@ def test_a_job_goes_on_whatever_strangers_send_and_listens_at_one_address() -> N
         assert (HOST_0, port) in at_0
         assert {host for host, _ in at_1} == {"127.0.0.1"}
         assert (len(hub), listens(watchdogs[1])) == (1, set())
+        # Of docs/reference/network.md: JAX's coordinator in process 0, Gloo's and two of the transfer server in each.
+        assert (len(at_0), len(at_1)) == (4, 3)
+        words = [Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:-1] for pid in watchdogs]
+        assert {tuple(Path(os.fsdecode(word)).name for word in own) for own in words} == {("-I", "-S", "run_watchdog.py")}  # no secret
         strangers += flood(next(iter(hub)), 200)
         for process in running.processes:
             assert process.poll() is None, process.communicate()
