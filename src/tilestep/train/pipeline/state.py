@@ -52,8 +52,9 @@ class PipelineState:
         """
         if self.aux is not None:
             raise ValueError("the state has aux, which is of stages and not of layers: no other partition can have it")
-        joint = self.optimizer_state.state if isinstance(self.optimizer_state, JointState) else None
-        return origins_of(self.params, None if joint is not None else self.optimizer_state, joint, old, new)
+        own: Pytree = self.optimizer_state
+        of_stages, joint = (None, own.state) if isinstance(own, JointState) else (own, None)
+        return origins_of(self.params, of_stages, joint, old, new)
 
 
 def require_state(state: Pytree) -> None:
