@@ -307,11 +307,11 @@ def cycles_of(run: Run, steps: int) -> int:
     return profile.emulated_cycles
 
 
-def emulated(*, dry: bool) -> dict[str, dict[str, int]]:
-    """Tip to way to cycles."""
+def emulated(*, dry: bool, names: Sequence[str] = ()) -> dict[str, dict[str, int]]:
+    """Tip to way to cycles. Args: names: of tips; none: all."""
     mode = tilestep.dry_run("zeros") if dry else contextlib.nullcontext()
     with mode:
-        return {tip.name: {way.name: emulated_cycles(tip, way) for way in tip.ways} for tip in TIPS}
+        return {tip.name: {way.name: emulated_cycles(tip, way) for way in tip.ways} for tip in TIPS if tip.name in (names or tip.name)}
 
 
 def wall(tip: Tip, repetitions: int) -> dict[str, list[float]]:
@@ -405,16 +405,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--emulated", action="store_true", help="print emulated cycles as JSON, and nothing else; nothing is computed")
+    parser.add_argument(
+        "--tips", nargs="+", default=[], choices=[tip.name for tip in TIPS], metavar="NAME", help="with --emulated: these alone"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the record to FILE, and the tables of the page from it")
     parser.add_argument("--docs", type=Path, default=PAGE, metavar="FILE", help="the page (default: %(default)s)")
     parser.add_argument("--repetitions", type=int, default=7, metavar="N", help="of each wall time, at least 2 (default: %(default)s)")
     options = parser.parse_args(arguments)
+    if options.tips and not options.emulated:
+        parser.error(f"--tips {' '.join(options.tips)} needs --emulated: a record has all of them")
     if options.repetitions < 2:
         parser.error(f"--repetitions is {options.repetitions}: it must be 2 or more")
     os.environ["TILESTEP_MACHINE"] = MACHINE
     warnings.filterwarnings("ignore", "backend and device argument on jit", DeprecationWarning)
     if options.emulated:
-        print(json.dumps(emulated(dry=True), indent=1))
+        print(json.dumps(emulated(dry=True, names=options.tips), indent=1))
         return 0
     record = make_record(options.repetitions)
     for tip in TIPS:

@@ -90,8 +90,8 @@ def test_pipelines_begin_with_one_program_per_ipu() -> None:
 clipped = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))
 everything = {"optimizer_state": True, "accumulators": True, "parameters": True}
 for options in (
-    {}, {"offload_optimizer_state": False}, {"offload_optimizer_state": everything}, {"tied": [[(0, "b"), (1, "b")]]},
-    {"optimizer": clipped}, {"optimizer": None}, {"device_mapping": [0, 1, 0]}, {"device_mapping": [0, 0, 0]},
+    {"offload_optimizer_state": everything, "tied": [[(0, "b"), (1, "b")]], "optimizer": clipped},
+    {"offload_optimizer_state": False}, {"optimizer": None}, {"device_mapping": [0, 1, 0]}, {"device_mapping": [0, 0, 0]},
 ):
     made = pipeline(**options)
     given = own, [jax.device_put(stage, ipu) for stage, ipu in zip(own, ipus)], jax.device_put(own, jax.devices("cpu")[0])
@@ -106,8 +106,8 @@ for options in {}, {"shard_optimizer_state": True}:
     print(state.aux[0]["mean"].tolist(), state.aux[0]["seen"].tolist(), tuple(state.aux[1]["mean"].sharding.spec))
 """
     )
-    assert out[:8] == ["3 3 3", "3 3 3", "3 3 3", "3 3 3", "3 3 3", "0 0 0", "2 2 2", "1 1 1"]
-    assert out[8:] == ["2", "[[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]] [0, 0] ('replica',)"] * 2  # on 2 IPUs a stage's is one load
+    assert out[:5] == ["3 3 3", "3 3 3", "0 0 0", "2 2 2", "1 1 1"]
+    assert out[5:] == ["2", "[[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]] [0, 0] ('replica',)"] * 2  # on 2 IPUs a stage's is one load
 
 
 def test_loops_and_restored_states_start_nothing_of_their_own() -> None:

@@ -87,8 +87,9 @@ def test_the_program_of_the_document_prints_what_is_shown(tmp_path: Path) -> Non
     assert not [line for end in ended for line in end.err.splitlines() if "WatchTasksAsync" in line]
 
 
-def test_two_processes_give_the_values_of_one() -> None:
-    require_values_of_one_process(2, "brief", "watching", "classes", "in_turns")
+@pytest.mark.parametrize("parts", [("brief", "in_turns"), pytest.param(("watching", "classes"), marks=pytest.mark.slow)], ids=" ".join)
+def test_two_processes_give_the_values_of_one(parts: tuple[str, ...]) -> None:
+    require_values_of_one_process(2, *parts)
 
 
 @pytest.mark.slow

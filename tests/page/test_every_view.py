@@ -205,8 +205,8 @@ def looked_at(page: Page, recording: str, checks: Sequence[Callable[..., Faults]
 
 
 @pytest.mark.parametrize(
-    "recording", [pytest.param(name, marks=pytest.mark.slow) if name in ("plain", "pipeline") else name for name in RECORDINGS]
-)  # which the page of two has side by side
+    "recording", [pytest.param(name, marks=pytest.mark.slow) if name in ("plain", "runtime", "pipeline") else name for name in RECORDINGS]
+)  # the page of two has the others side by side, and a loop of the runtime is one program more
 def test_every_view_of_a_recording(recording: str, request: pytest.FixtureRequest, open_page: OpenPage) -> None:
     page = open_page([request.getfixturevalue(name) for name in RECORDINGS[recording]], VIEWS[0])
     assert looked_at(page, recording, (opened, *CLOSELY.get(recording, ()))) == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import pytest
 
 from tests.unit.onnx.ops.gradients import arrays, elementwise, layers
@@ -22,10 +24,14 @@ LONG = {
 }
 
 
-def first_of_each(cases: list[Case], *, others: bool = False) -> list[Case]:
-    """The first case of each operator that is not in LONG, or the others."""
-    first = {(given.domain, given.name): number for number, given in reversed(list(enumerate(cases))) if given.name not in LONG}
+def of_half_of_them(cases: list[Case], *, others: bool = False) -> list[Case]:
+    """The first case of each second operator, drawn by its name, that is not in LONG; or the others."""
+    first = {(given.domain, given.name): number for number, given in reversed(list(enumerate(cases))) if is_quick(given.name)}
     return [given for number, given in enumerate(cases) if (first.get((given.domain, given.name)) == number) != others]
+
+
+def is_quick(name: str) -> bool:
+    return name not in LONG and crc32(name.encode()) % 2 == 0
 
 
 def test_each_operator_has_a_case_or_a_reason() -> None:
@@ -36,15 +42,15 @@ def test_each_operator_has_a_case_or_a_reason() -> None:
 
 
 def test_derivatives_are_slopes() -> None:
-    require_slopes(first_of_each(SMOOTH))
+    require_slopes(of_half_of_them(SMOOTH))
 
 
 def test_derivatives_are_between_the_slopes_where_there_are_two() -> None:
-    require_slopes(first_of_each(KINKS))
+    require_slopes(of_half_of_them(KINKS))
 
 
 @pytest.mark.process  # asks for the bodies of functions
 @pytest.mark.slow
 def test_derivatives_of_further_cases_are_slopes() -> None:
-    require_slopes(first_of_each(SMOOTH, others=True))
-    require_slopes(first_of_each(KINKS, others=True))
+    require_slopes(of_half_of_them(SMOOTH, others=True))
+    require_slopes(of_half_of_them(KINKS, others=True))
