@@ -322,6 +322,11 @@ class Figures:
         """Cycles in which the busiest IPU waited for the host or for other IPUs."""
         return max(self.emulated_cycles - sum(self.cycles_by_kind.values()), 0)
 
+    @property
+    def rest_cycles(self) -> int:
+        """Emulated cycles without what the busiest IPU loads, which advice may spare."""
+        return self.emulated_cycles - self.cycles_by_kind.get("load", 0)
+
     def label(self, key: int) -> str:
         """The name of a program, with its key if another has the same name."""
         name = next(program.name for program in self.programs if program.key == key)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, final
 
-from tilestep.report.advice import Advice, Finding, Steady, Together, advice, evidence_of, findings, steady_state
+from tilestep.report.advice import Advice, Finding, Steady, Together, advice, evidence_of, steady_state
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.proposal import Rule
 from tilestep.report.advice.rules import RULES
@@ -88,8 +88,8 @@ class Profile(Figures):
         """
         from tilestep.report.summary import render  # importing rich takes time, so only a summary pays for it
 
-        found = findings(self, all=True, evidence=self._evidence, rules=self.rules) if all else self.findings
-        return render(self, found, self.steady, before=before, together=None if all else self.together, width=width, color=color)
+        found = advice(self, all=True, evidence=self._evidence, rules=self.rules) if all else self._advice
+        return render(self, found.findings, self.steady, before=before, together=found.together, width=width, color=color)
 
     def _repr_html_(self) -> str:  # pyright: ignore[reportUnusedFunction]  # IPython calls it
         """The profile for notebooks, without scripts."""

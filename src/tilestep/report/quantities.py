@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 _TIME_UNITS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
@@ -54,3 +55,12 @@ def _three_digits(value: float) -> str:
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def numbers_text(numbers: Sequence[int]) -> str:
+    """'1 to 3', '1, 2 and 4'."""
+    first, last = min(numbers), max(numbers)
+    if len(numbers) > 2 and last - first == len(numbers) - 1:
+        return f"{first} to {last}"
+    *others, end = map(str, numbers)
+    return f"{', '.join(others)} and {end}" if others else end

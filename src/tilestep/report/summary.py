@@ -80,6 +80,7 @@ def render(
         legacy_windows=False,
         _environ={},
     )
+    advice = [replace(finding, gain=finding.gain and finding.gain.behind(len(before))) for finding in advice]
     if together is not None:
         numbers, left = (tuple(number + len(before) for number in each) for each in (together.numbers, together.left))
         together = replace(together, numbers=numbers, left=left)

@@ -12,6 +12,7 @@ from tests.unit.sim.toy import LOADED, MACHINE, Host, program, superstep
 from tilestep.options import PlanOptions
 from tilestep.plan.steps import Frame, HostCall, Loop, Program, Series
 from tilestep.record.edits.fewer import in_fewer_calls
+from tilestep.record.edits.moved import on_cpu
 from tilestep.record.edits.script import Script
 from tilestep.record.history import begin_history, history_since
 from tilestep.record.sources import Source
@@ -25,6 +26,7 @@ from tilestep.report.advice.phrases import left_texts
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.advice.repeated import never_new
 from tilestep.report.advice.results import results
+from tilestep.report.advice.set_up import steady_state
 from tilestep.report.advice.worth import ranked
 from tilestep.report.quantities import share_text, time_text
 from tilestep.report.summary import render
@@ -67,9 +69,9 @@ def test_without_a_history_there_are_no_gains_and_nothing_breaks() -> None:
 
 def test_findings_come_by_gain_and_small_ones_only_if_asked_for() -> None:
     profile = trained(STEP, 20)
-    shares = [finding.gain.weight for finding in profile.findings if finding.gain and finding.kind not in ("limit", "set-up")]
-    assert shares == sorted(shares, reverse=True)
-    assert min(shares) >= 0.01
+    gains = [finding.gain for finding in profile.findings if finding.gain and finding.kind not in ("limit", "set-up")]
+    assert [gain.weight for gain in gains] == sorted((gain.weight for gain in gains), reverse=True)
+    assert min(max(gain.weight, gain.after_share) for gain in gains) >= 0.01
     assert len(profile.summary(all=True)) >= len(profile.summary())
     rare = trained(replace(STEP, body=Series(nodes=(superstep(2_000_000),))), 5)
     texts = [finding.edit for finding in rare.findings]
@@ -564,6 +566,8 @@ def test_findings_that_are_all_followed_save_what_is_told_of_them_together() -> 
         "gain_share": together.gain.share,
         "gain_step_cycles": together.gain.step_cycles,
         "gain_step_share": together.gain.step_share,
+        "gain_after": [],
+        "gain_after_share": None,
         "gain_tile_bytes": None,
         "how": "about",
         "basis": "",
@@ -731,3 +735,50 @@ def test_the_bound_on_work_counts_all_replays(monkeypatch: pytest.MonkeyPatch) -
     two = Proposal(finding=Finding(kind="sync", text=""), ways=(one, replace(one, plays=PATTERN_PLAYS)))
     ranked([two, replace(two, ways=(one,)), replace(two, ways=())], evidence)
     assert asked == [(1 + 2 + 1) + 2 * 2]
+
+
+def after_operations(count: int, *, steps: int = 3, work: int = 50, donates: bool = False) -> tuple[Profile, tuple[Finding, ...]]:
+    """Steps on a state that comes again at each call, after so many programs of single operations, and what is said of both."""
+    called = program(superstep(work), name="jit_step", takes=(40,), gives=(40,), donates={0: 0} if donates else None)
+    host = Host()
+    begin = begin_history(host.system)
+    operations = [program(superstep(5), name="jit_add") for _ in range(count)]
+    for operation in operations:
+        host.run(operation)
+    state = host.put(40)
+    for _ in range(steps):
+        before, [state] = state, host.run(called, state)
+        host.system.forget(before)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    elsewhere = Way(edit="run them on the CPU", change=on_cpu([host.key(operation) for operation in operations]), how="replayed")
+    single = Proposal(finding=Finding(kind="loads", text="single operations"), ways=(elsewhere,))
+    evidence = evidence_of(profile)
+    steady = None if evidence is None else steady_state(profile, evidence)
+    return profile, ranked([single, *donation(profile, evidence)], evidence, starts=steady.starts if steady else {}).findings
+
+
+def test_what_saves_little_is_told_with_what_it_saves_after_the_others() -> None:
+    """Its share of what is left is that of a program without the operations."""
+    without, donating = (after_operations(0, donates=donates)[0].emulated_cycles for donates in (False, True))
+    profile, (single, donate) = after_operations(200)
+    assert (single.kind, donate.kind) == ("loads", "donation")
+    assert single.gain is not None
+    assert single.gain.after == ()
+    assert donate.gain is not None
+    assert donate.gain.share == pytest.approx((without - donating) / profile.emulated_cycles, rel=0.01)
+    assert donate.gain.share < 0.01
+    assert donate.gain.after == (1,)
+    assert donate.gain.after_share == pytest.approx((without - donating) / without, rel=0.05)
+    assert f"; after 1: {share_text(donate.gain.after_share, 1)} of the time that is left" in donate.headline
+    assert donate.as_document()["gain_after"] == [1]
+    shown = render(profile, (single, donate), None, before=[single], width=120, color=False)
+    assert "; after 2: " in shown  # behind the finding that comes before them
+
+
+def test_what_saves_as_much_by_itself_or_little_even_then_is_told_as_before() -> None:
+    _, alone = after_operations(0)
+    assert [finding.gain.after for finding in alone if finding.gain] == [()]
+    _, warm = after_operations(200, steps=20)  # operations are no part of a warm step
+    assert [(finding.kind, finding.gain.after) for finding in warm if finding.gain] == [("donation", ()), ("loads", ())]
+    _, long = after_operations(200, work=20_000)
+    assert [finding.kind for finding in long] == ["loads"]

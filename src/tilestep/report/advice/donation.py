@@ -26,7 +26,7 @@ def donation(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     The host's time to dispatch all runs stays, so donation saves nothing if that is all of the time.
     """
     at_stake = figures.emulated_cycles - figures.dispatch_cycles
-    worth_it = LEAST_SHARE * figures.emulated_cycles
+    worth_it = LEAST_SHARE * (figures.emulated_cycles if evidence is None else figures.rest_cycles)
     streaming = [p for p in figures.programs if p.origin == "user" and at_stake >= worth_it and _streamed_cycles(p) >= worth_it]
     streaming.sort(key=lambda program: -_streamed_bytes(program))
     for program in streaming[:_STREAMING_NAMED]:

@@ -9,7 +9,7 @@ from typing import Final
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Line
 from tilestep.report.figures import Figures
-from tilestep.report.quantities import names_text, share_text
+from tilestep.report.quantities import names_text, numbers_text, share_text
 
 CPU_DEFAULT: Final = "jax.default_device(jax.devices('cpu')[0])"  # its results may go on to an IPU; those of jit(backend='cpu') stay
 
@@ -47,15 +47,6 @@ def chunks_of(group: str) -> tuple[int, int]:
     if loop is None:
         raise ValueError(f"program group '{group}' is no loop of this package")
     return int(loop[2]), int(loop[3])
-
-
-def numbers_text(numbers: Sequence[int]) -> str:
-    """'1 to 3', '1, 2 and 4'."""
-    first, last = min(numbers), max(numbers)
-    if len(numbers) > 2 and last - first == len(numbers) - 1:
-        return f"{first} to {last}"
-    *others, end = map(str, numbers)
-    return f"{', '.join(others)} and {end}" if others else end
 
 
 def left_text(why: str, numbers: Sequence[int]) -> str:

@@ -85,7 +85,7 @@ def longest_streaming(figures: Figures, evidence: Evidence, origin: Origin) -> t
     if profile is None:
         return None
     cycles = profile.runs * evidence.machine.host_cycles(to_ipus=moved[profile.key])
-    if cycles < LEAST_SHARE * figures.emulated_cycles:
+    if cycles < LEAST_SHARE * figures.rest_cycles:
         return None
     return profile, moved[profile.key], share_text(cycles, figures.emulated_cycles)
 

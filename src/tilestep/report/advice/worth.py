@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -15,6 +15,7 @@ from tilestep.report.advice.proposal import Proposal, Way
 _CLEARLY: Final = 1.1  # times as much
 _OTHERWISE: Final = 0.5  # of its gain is what an edit counts that changes what a step learns
 _MOST_OTHERS: Final = 3  # edits beside the best one
+_MOST_BEHIND: Final = 3  # findings that are worth a sentence only after others are followed
 _NO_STARTS: Final[Mapping[int, float]] = MappingProxyType({})
 
 
@@ -36,7 +37,8 @@ def ranked(
 ) -> Advice:
     """The findings, the most urgent first: what does not fit, then by gain of a warm step, else of emulated time.
 
-    A larger batch changes what a step learns, and counts half.
+    A larger batch changes what a step learns, and counts half. A finding that saves little by itself is told if it saves enough of what the
+    edits of the others leave, so that the next run has no news.
 
     Args:
         proposals: in the order that counts among equals.
@@ -51,6 +53,7 @@ def ranked(
     played = evidence.played_for(_plays(proposals)) if any(proposal.ways for proposal in proposals) else None
     warm = None if played is None else evidence.warm(played, starts)
     found: list[tuple[Finding, Way | None]] = []
+    small: list[tuple[Finding, Way, float]] = []
     for proposal in proposals:
         finding, chosen = proposal.finding, None
         if proposal.only_with_gain and not proposal.ways:
@@ -65,6 +68,8 @@ def ranked(
             finding = replace(finding, code=chosen.code or finding.code)
         if all or _is_worth_it(finding, proposal.least_share):
             found.append((finding, chosen))
+        elif chosen is not None and _is_counted(finding):
+            small.append((finding, chosen, proposal.least_share))
     if any(finding.kind == "set-up" and finding.gain is not None for finding, _ in found):  # it says the same of first loads, with a figure
         found = [each for each in found if each[0].kind != "fixed"]
     elif any(finding.kind == "fixed" for finding, _ in found):  # it says more than that the first of a few runs takes longest
@@ -76,12 +81,17 @@ def ranked(
     if played is None:
         return Advice(findings=tuple(finding for finding, _ in found))
     chain = _best_chain(found, played, evidence)
+    chain = _with_small(found, small, chain, played, warm, evidence)
     more: dict[FindingKind, str] = {}
     if chain.numbers and chain.times == 1 and not played.basis:
         edited = evidence.edited(chain.script, round(chain.cycles))
         more = {proposal.finding.kind: proposal.edited(edited) for proposal in proposals if proposal.edited is not None}
-    findings = tuple(replace(finding, text=finding.text + more.get(finding.kind, "")) for finding, _ in found)
-    return Advice(findings=findings, together=_together(found, chain, played, warm, evidence))
+    steps = None if warm is None else chain.steps(found, warm)
+    findings = (
+        replace(finding, text=finding.text + more.get(finding.kind, ""), gain=_behind(number, finding.gain, chain, steps))
+        for number, (finding, _) in enumerate(found, 1)
+    )
+    return Advice(findings=tuple(findings), together=_together(found, chain, played, warm, steps, evidence))
 
 
 def _plays(proposals: Sequence[Proposal]) -> int:
@@ -149,6 +159,32 @@ def _gain_of(saved: float, of_step: float | None, played: Played, warm: Warm | N
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Steps:
+    """Warm steps behind edits that are played one after the other.
+
+    Attributes:
+        warm: with all of them.
+        saved: cycles of a step that count.
+        times: as much work as before, that a step does.
+        shares: of the step that the edits before it leave, that each finding's saves.
+    """
+
+    warm: Warm
+    saved: float = 0.0
+    times: int = 1
+    shares: Mapping[int, float] = field(default_factory=dict[int, float])
+
+    def then(self, number: int, way: Way) -> _Steps | None:
+        """With the edit of one finding more; None if nobody knows."""
+        after, times = self.warm.after(way.change), self.times * way.times
+        if after is None or way.fewer_calls:
+            return None
+        before = self.warm.step_cycles / self.times
+        saved = way.part * (before - after.step_cycles / times)
+        return _Steps(warm=after, saved=self.saved + saved, times=times, shares={**self.shares, number: saved / before})
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Chain:
     """Edits that are played one after the other.
 
@@ -156,31 +192,81 @@ class _Chain:
         script: with all of them.
         cycles: that it takes.
         times: as much work as before, that it does.
+        fixed: cycles of those that more work does not make more.
         saved: cycles that count.
-        numbers: of the findings whose edits they are.
+        shares: of what the edits before it leave, that each finding's saves, by its number, in their order.
         left: why others are left.
     """
 
     script: Script
     cycles: float
-    times: int
-    saved: float
-    numbers: tuple[int, ...]
-    left: Mapping[int, Left]
+    times: int = 1
+    fixed: float = 0.0
+    saved: float = 0.0
+    shares: Mapping[int, float] = field(default_factory=dict[int, float])
+    left: Mapping[int, Left] = field(default_factory=dict[int, "Left"])
 
-    def saved_of_step(self, found: Mapping[int, tuple[Finding, Way | None]], warm: Warm) -> float | None:
-        """Cycles that they save of a warm step; None if nobody knows."""
-        saved, before, times = 0.0, warm.step_cycles, 1
-        if any(way is not None and way.fewer_calls for _, way in (found[number] for number in self.numbers)):
-            return self.saved / warm.all_steps
-        for way in (found[number][1] for number in self.numbers):
-            after = None if way is None else warm.after(way.change)
-            if way is None or after is None:
-                return None
-            warm, times = after, times * way.times
-            saved += way.part * (before - after.step_cycles / times)
-            before = after.step_cycles / times
-        return saved
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Of the findings whose edits they are, in their order."""
+        return tuple(self.shares)
+
+    def then(self, number: int, way: Way | None, played: Played, evidence: Evidence) -> _Chain:
+        """With the edit of one finding more; as it is, with a reason, if it cannot be made with these, or saves nothing more."""
+        after = None if way is None else played.after(way.change, self.script)
+        if way is None or after is None:
+            return replace(self, left={**self.left, number: "not played"})
+        times = self.times * way.times
+        fixed = max(self.fixed, _fixed(way, played, evidence)) if way.times > 1 else self.fixed
+        needed = _needed(after[1], fixed, times)
+        if needed >= self.cycles:
+            return replace(self, left={**self.left, number: "saves nothing"})
+        saved = way.part * (self.cycles - needed)
+        shares = {**self.shares, number: saved / self.cycles}
+        return replace(self, script=after[0], cycles=needed, times=times, fixed=fixed, saved=self.saved + saved, shares=shares)
+
+    def steps(self, found: Sequence[tuple[Finding, Way | None]], warm: Warm) -> _Steps | None:
+        """The warm steps with these edits; None if nobody knows them."""
+        steps: _Steps | None = _Steps(warm=warm)
+        for number in self.numbers:
+            way = found[number - 1][1]
+            steps = None if steps is None or way is None else steps.then(number, way)
+        return steps
+
+
+def _with_small(
+    found: list[tuple[Finding, Way | None]],
+    small: Iterable[tuple[Finding, Way, float]],
+    chain: _Chain,
+    played: Played,
+    warm: Warm | None,
+    evidence: Evidence,
+) -> _Chain:
+    """The chain with findings of little gain that save enough of what the others leave. They are put behind those to follow in `found`."""
+    steps = None if warm is None else chain.steps(found, warm)
+    place = sum(not finding.is_aside for finding, _ in found)
+    last = place + _MOST_BEHIND
+    for finding, way, least_share in small:
+        if not chain.numbers or place == last:
+            break
+        longer = chain.then(place + 1, way, played, evidence)
+        of_step = None if steps is None else steps.then(place + 1, way)
+        shares = longer.shares if warm is None else {} if of_step is None else of_step.shares
+        if place + 1 in longer.shares and shares.get(place + 1, 0.0) >= least_share:
+            found.insert(place, (finding, way))
+            chain, steps, place = longer, of_step, place + 1
+    return chain
+
+
+def _behind(number: int, gain: Gain | None, chain: _Chain, steps: _Steps | None) -> Gain | None:
+    """A gain with what it is after the edits before it, if that is clearly more."""
+    order = chain.numbers
+    if gain is None or number not in order[1:]:
+        return gain
+    share = 0.0 if steps is None and gain.step_share is not None else (chain if steps is None else steps).shares[number]
+    if share < max(_CLEARLY * max(gain.weight, 0), LEAST_SHARE):
+        return gain
+    return replace(gain, after=tuple(sorted(order[: order.index(number)])), after_share=share)
 
 
 def _best_chain(found: Sequence[tuple[Finding, Way | None]], played: Played, evidence: Evidence) -> _Chain:
@@ -200,7 +286,7 @@ def _best_chain(found: Sequence[tuple[Finding, Way | None]], played: Played, evi
 
 
 def _together(
-    found: Sequence[tuple[Finding, Way | None]], chain: _Chain, played: Played, warm: Warm | None, evidence: Evidence
+    found: Sequence[tuple[Finding, Way | None]], chain: _Chain, played: Played, warm: Warm | None, steps: _Steps | None, evidence: Evidence
 ) -> Together | None:
     numbers = chain.numbers
     left: dict[int, Left] = {number: why for number, why in chain.left.items() if number not in numbers}
@@ -211,33 +297,19 @@ def _together(
         finding, way = found[number - 1]
         left[number] = "same line" if way is not None and finding.line in lines else left[number]
     sure = all(finding.gain is not None and finding.gain.how != "about" for finding, _ in (found[number - 1] for number in numbers))
-    of_step = None if warm is None else chain.saved_of_step(dict(enumerate(found, 1)), warm)
+    of_step = None if steps is None else steps.saved
+    if warm is not None and any(way is not None and way.fewer_calls for _, way in (found[number - 1] for number in numbers)):
+        of_step = chain.saved / warm.all_steps
     gain = replace(_gain_of(chain.saved, of_step, played, warm, evidence), how="within 2 %" if sure else "about")
     return Together(gain=gain, numbers=tuple(sorted(numbers)), left=tuple(sorted(left)), why=tuple(left[number] for number in sorted(left)))
 
 
 def _chain(found: Mapping[int, tuple[Finding, Way | None]], order: Iterable[int], played: Played, evidence: Evidence) -> _Chain:
     """Edits in an order, without those that cannot be made with those before, or save nothing more."""
-    script, cycles, saved, times = played.script, float(played.cycles), 0.0, 1
-    fixed = 0.0
-    numbers: list[int] = []
-    left: dict[int, Left] = {}
+    chain = _Chain(script=played.script, cycles=float(played.cycles))
     for number in order:
-        _, way = found[number]
-        after = None if way is None else played.after(way.change, script)
-        if way is None or after is None:
-            left[number] = "not played"
-            continue
-        now = times * way.times, max(fixed, _fixed(way, played, evidence)) if way.times > 1 else fixed
-        needed = _needed(after[1], now[1], now[0])
-        if needed >= cycles:
-            left[number] = "saves nothing"
-            continue
-        saved += way.part * (cycles - needed)
-        script, cycles = after[0], needed
-        times, fixed = now
-        numbers.append(number)
-    return _Chain(script=script, cycles=cycles, times=times, saved=saved, numbers=tuple(numbers), left=left)
+        chain = chain.then(number, found[number][1], played, evidence)
+    return chain
 
 
 def _is_counted(finding: Finding) -> bool:

@@ -116,7 +116,7 @@ function proof(side, { proof: view, see, program }) {
 }
 
 /** @param {Side} side @param {any} finding @param {number} most @returns {HTMLElement | null} */
-function gain(side, { gain: found, how, basis }, most) {
+function gain(side, { gain: found, how, basis, then }, most) {
   if (!found) return null;
   const note = [how === "within 2 %" ? "within 2 %" : "", basis].filter(Boolean).join("; ");
   if (found.tile_bytes !== null) return h("p", { class: "gain" }, amount(side, found, how), " on the fullest tile", note ? ` (${note})` : "");
@@ -127,6 +127,7 @@ function gain(side, { gain: found, how, basis }, most) {
     width ? h("span", { class: "gain-bar", "aria-hidden": "true", style: { width: `${width * 0.12}rem` } }) : null,
     amount(side, found, how),
     note ? ` (${note})` : "",
+    then ? [`; after ${then.numbers}: `, valueOf(then.share, "share", "findings.then"), ` of the ${found.step_share === null ? "time" : "warm step"} that is left`] : null,
   );
 }
 

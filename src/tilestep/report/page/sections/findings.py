@@ -12,11 +12,12 @@ from typing import Any, Final, cast, get_args
 
 from tilestep.record.schema import EVENT_KINDS
 from tilestep.report.advice.finding import ASIDE, CELL, FIXED, How
-from tilestep.report.advice.phrases import group_text, left_texts, numbers_text
+from tilestep.report.advice.phrases import group_text, left_texts
 from tilestep.report.overview import relative_files
 from tilestep.report.page.block import Block
 from tilestep.report.page.sections.refused import refused
 from tilestep.report.page.untrusted import number_in, records_in, text_in, texts_in
+from tilestep.report.quantities import numbers_text
 from tilestep.report.reader import CompiledProgram, Report
 
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
@@ -25,6 +26,7 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
         "findings.within": "The journal was played again with the change made; programs that will be compiled anew may differ by 2 %.",
         "findings.about": "An estimate, on the ground that is named beside it.",
         "findings.together": "The journal was played again with all these edits, so that gains which overlap count once.",
+        "findings.then": "The journal was played again with the edits of those findings, then with this one more.",
         "findings.step": "Cycles from one step to the next once nothing more is loaded or put on the IPU, from the journal.",
         "findings.samples": "What the loop says of its batch, or the first size that all arguments share which are new at each run.",
         "findings.set_up": "Cycles before and beside the steady runs.",
@@ -78,11 +80,11 @@ def findings(report: Report) -> Block | None:
     """The block `findings`; None if the recording has no profile.
 
     Its JSON: found (each with headline, edit, code, text, part ('first', 'fixed' or 'aside'), urgent, line {file, number, label}, others
-    (further lines with their shares), gain {cycles, share, step_cycles, step_share, tile_bytes}, how, basis, unknown (why nobody knows a
-    gain), ways (other edits, each with edit, gain, how, basis), program (row of the only one that its sentence names), proof (name of a
-    view), see (state of that view)), together {gain, how, basis, numbers, left (a phrase for each reason)} or null, steady {label, unit,
-    steps, step_cycles, set_up_cycles, samples} or null, sure (the 80 % intervals as a sentence), idle_cycles, assumptions, options
-    (autoReport and other engine options that were set).
+    (further lines with their shares), gain {cycles, share, step_cycles, step_share, tile_bytes}, how, then (null, or the share that it
+    saves of what the findings `numbers` leave), basis, unknown (why nobody knows a gain), ways (other edits, each with edit, gain, how,
+    basis), program (row of the only one that its sentence names), proof (name of a view), see (state of that view)), together {gain, how,
+    basis, numbers, left (a phrase for each reason)} or null, steady {label, unit, steps, step_cycles, set_up_cycles, samples} or null,
+    sure (the 80 % intervals as a sentence), idle_cycles, assumptions, options (autoReport and other engine options that were set).
 
     Raises: RecordingError if the profile is damaged, or of a newer form.
     """
@@ -94,7 +96,7 @@ def findings(report: Report) -> Block | None:
     steady = document.get("steady")
     return Block(
         json={
-            "found": [*first, *(read.finding(record) for record in records_in(document, "findings"))],
+            "found": [*first, *(read.finding(record, before=len(first)) for record in records_in(document, "findings"))],
             "together": _together(document.get("together"), len(first)),
             "steady": {
                 **{name: text_in(steady, name) for name in ("label", "unit")},
@@ -119,8 +121,13 @@ class _Findings:
         self.programs = report.compilation.programs if "compilation" in report.parts else ()
         self.records = records_in(report.profile, "groups")
 
-    def finding(self, record: Mapping[str, Any], about: CompiledProgram | None = None) -> dict[str, Any]:
-        """A finding for the page. Args: about: the program that it is about; None: the one that its sentence names."""
+    def finding(self, record: Mapping[str, Any], about: CompiledProgram | None = None, before: int = 0) -> dict[str, Any]:
+        """A finding for the page.
+
+        Args:
+            about: the program that it is about; None: the one that its sentence names.
+            before: findings that stand before those of the profile.
+        """
         kind, text = text_in(record, "kind"), text_in(record, "text")
         urgent = record.get("urgent") is True
         how = text_in(record, "how") if text_in(record, "how") in _HOW else ""
@@ -141,6 +148,7 @@ class _Findings:
             "others": [{**other, "share": number_in(of, "share")} for of in records_in(record, "lines") if (other := self.line(of))],
             "gain": gain if known else None,
             "how": how if known else "",
+            "then": _then(record, before) if known else None,
             "basis": text_in(record, "basis"),
             "unknown": text_in(record, "unknown"),
             "ways": [_way(other) for other in records_in(record, "others")],
@@ -193,6 +201,12 @@ class _Findings:
 
 def _gain(record: Mapping[str, Any]) -> dict[str, int | float | None]:
     return {name: number_in(record, f"gain_{name}") for name in ("cycles", "share", "step_cycles", "step_share", "tile_bytes")}
+
+
+def _then(record: Mapping[str, Any], before: int) -> dict[str, Any] | None:
+    """The share that a finding saves of what others leave, and which these are; None if it is none."""
+    numbers, share = _numbers(record.get("gain_after"), before), number_in(record, "gain_after_share")
+    return {"numbers": numbers_text(numbers), "share": share} if numbers and share is not None else None
 
 
 def _way(record: Mapping[str, Any]) -> dict[str, Any]:
