@@ -261,10 +261,7 @@ def test_a_program_that_did_not_fit_is_the_first_finding(open_page: OpenPage, ou
 
 
 def test_the_first_three_stand_out_with_what_all_save_together(open_page: OpenPage) -> None:
-    found = [
-        Finding(kind="donation", text="t", edit=f"edit {n}", code=f"jax.jit(f{n})", gain=Gain(share=0.1, cycles=10, how="about"))
-        for n in range(6)
-    ]
+    found = [Finding(kind="donation", text="t", edit=f"edit {n}", gain=Gain(share=0.1, cycles=10, how="about")) for n in range(6)]
     fixed = Finding(kind="fixed", text="a program is loaded once")
     unknown = Finding(kind="loads", text="they take turns", unknown="nobody counts them")
     together = Together(
@@ -272,7 +269,6 @@ def test_the_first_three_stand_out_with_what_all_save_together(open_page: OpenPa
     )
     page = open_page(said(*found, unknown, fixed, together=together), "findings")
     assert page.locator(".findings > li.card").count() == 3
-    assert page.locator(".edit code").all_inner_texts() == [f"jax.jit(f{n})" for n in range(6)]
     told = page.inner_text(".together")
     assert told.startswith("With 1 to 3 all done: saves about 25 % of the time")
     assert (

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tilestep.messages import printable, sentences
+from tilestep.messages import sentences
 from tilestep.report.advice import NEARLY_FULL, Finding, Steady, Together
 from tilestep.report.advice.phrases import left_texts
 from tilestep.report.figures import BatchProfile, Figures, ProgramProfile, StepProfile
@@ -147,9 +147,8 @@ def _advice(advice: Sequence[Finding], together: Together | None) -> list[Render
             ]
         for number, finding in told:
             head = f"{sentences(finding.headline)}\n" if finding.headline else ""
-            code = Text(f"{printable(finding.code)}\n" if finding.code else "", style="cyan")
             ways = "".join(f"\n{sentences(f'or {other}')}" for other in finding.others)
-            parts.append(Padding(_bullet(f"{number}.", Text.assemble((head, "bold"), code, sentences(finding.text), ways)), (0, 0, 0, 2)))
+            parts.append(Padding(_bullet(f"{number}.", Text.assemble((head, "bold"), sentences(finding.text), ways)), (0, 0, 0, 2)))
         if told:
             parts.append(Text())
     return parts

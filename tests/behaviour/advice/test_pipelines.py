@@ -161,8 +161,7 @@ def test_a_sync_pattern_saves_what_the_same_run_takes_less_in_it() -> None:
     history = profile.history
     assert history is not None
     quicker = replay(history, machine=replace(history.machine, sync_pattern="singlePipeline"))
-    assert found.edit == "run with the sync pattern singlePipeline"
-    assert found.code == "tilestep run --sync-pattern singlePipeline"
+    assert found.edit == "run with --sync-pattern singlePipeline"
     assert found.gain is not None
     assert (found.gain.how, found.gain.cycles) == ("replayed", replay(history).end_cycle - quicker.end_cycle)
 

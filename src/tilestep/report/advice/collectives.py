@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
@@ -11,22 +10,15 @@ from tilestep.plan.steps import Collective, Program, leaves
 from tilestep.record.edits.programs import with_collectives
 from tilestep.record.edits.script import with_changed
 from tilestep.report.advice.evidence import Evidence
-from tilestep.report.advice.finding import Finding, Line
+from tilestep.report.advice.finding import Finding
 from tilestep.report.advice.lines import line_of
 from tilestep.report.advice.phrases import named
 from tilestep.report.advice.proposal import Proposal, Way
-from tilestep.report.advice.written import COMPREHENSIONS, changed, last_name, statement
 from tilestep.report.figures import Figures
 from tilestep.report.quantities import bytes_text, share_text
 
 _LEAST: Final = 0.05  # of emulated time, that exchanges take
 _COUNTS: Final = (2, 4, 8, 16, 32, 64)  # of steps after which gradients would be exchanged
-_EXCHANGES: Final = frozenset(
-    {"psum", "pmean", "psum_scatter", "all_gather", "cross_replica_sum", "cross_replica_mean"}
-)  # as one writes them
-_TO_WRITE: Final = """\
-# to be written: gradients(batch), what the line exchanges, of one batch; batches, {} of them, stacked;
-# zeros, jax.tree.map(jnp.zeros_like, ...) of what these are gradients of"""
 _SUMS: Final = ("all-reduce", "reduce-scatter", "all-gather")
 
 
@@ -58,7 +50,6 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
             how="about",
             basis=f"{count - 1} of {count} exchanges spared; a larger program takes longer to load, once",
             part=(count - 1) / count,
-            code=_accumulated(line, count),
         ),
         Way(
             edit=f"exchange float16 in {label}",
@@ -72,49 +63,6 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
         ways=ways,
         only_with_gain=True,
     )
-
-
-def _accumulated(line: Line | None, count: int) -> str:
-    """The exchange on a line, of a sum over several batches; '' if no line says that it exchanges, or it cannot be rewritten safely."""
-    found = statement(line)
-    nodes = [] if found is None else list(ast.walk(found))
-    if sum(_exchanges(node) for node in nodes if isinstance(node, ast.expr)) != 1 or any(isinstance(node, ast.Lambda) for node in nodes):
-        return ""  # one of several is not known, nor what another function gives
-    loops = [node for node in nodes if isinstance(node, COMPREHENSIONS)]
-    each = _each(loops[0]) if loops else ""
-    if (loops and not each) or len(loops) > 1:
-        return ""
-    mean = ast.parse(f"{each} / {count}" if each else f"jax.tree.map(lambda each: each / {count}, total)", mode="eval").body
-
-    def of_total(node: ast.expr) -> ast.expr | None:
-        if isinstance(node, ast.ListComp | ast.GeneratorExp):
-            [loop] = node.generators
-            loop.iter = ast.Name("total")
-            return node
-        if not _exchanges(node):
-            return None
-        assert isinstance(node, ast.Call)
-        return ast.Call(func=node.func, args=[mean, *node.args[1:]], keywords=node.keywords)
-
-    code = changed(found, of_total)
-    step = "lambda total, batch: (jax.tree.map(jnp.add, total, gradients(batch)), None)"
-    return f"{_TO_WRITE.format(count)}\ntotal, _ = jax.lax.scan({step}, zeros, batches)\n{code}" if code else ""
-
-
-def _each(loop: ast.expr) -> str:
-    """What a comprehension exchanges each of: 'w' of '[pmean(w, 'd') for w in g]'; '' if it is of another form."""
-    if not isinstance(loop, ast.ListComp | ast.GeneratorExp) or len(loop.generators) != 1 or not _exchanges(loop.elt):
-        return ""
-    [over] = loop.generators
-    assert isinstance(loop.elt, ast.Call)
-    if over.ifs or over.is_async or not isinstance(over.target, ast.Name) or not isinstance(over.iter, ast.Name):
-        return ""
-    given = loop.elt.args[0]
-    return over.target.id if isinstance(given, ast.Name) and given.id == over.target.id else ""
-
-
-def _exchanges(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and last_name(node.func) in _EXCHANGES and bool(node.args)
 
 
 def _halved(program: Program) -> Program:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -11,7 +10,7 @@ from tilestep.record.edits.donation import donatable, donated, kept, pairs_of
 from tilestep.record.edits.script import Change, in_turn
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import LEAST_SHARE, Finding
-from tilestep.report.advice.jits import Jit, is_leaf, jit_of, root_of
+from tilestep.report.advice.jits import jit_of, root_of
 from tilestep.report.advice.phrases import one_or
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures, ProgramProfile, StreamedArgument
@@ -42,7 +41,7 @@ def donation(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
                 f"{one_or(part, 'it stays', 'they stay')} on the IPU."
             )
             edit, change = f"donate {_donated_text(part, others)}", donated(program.key, [argument.index for argument in part])
-            yield _proposal(text, program, Way(edit=edit, change=change, how="within 2 %"), evidence, part, coded=not others)
+            yield _proposal(text, program, Way(edit=edit, change=change, how="within 2 %"), evidence)
         for part, others in _parted(evidence, program, same):
             text = (
                 f"{_arguments(figures, program, part)} with the same {one_or(part, 'value', 'values')}: {_apart(part, others)}return "
@@ -52,7 +51,7 @@ def donation(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
             it = f"{one_or(part, 'it', 'them')}{_own_arguments(part) if others else ''}"
             edit = f"return {_names(part) if others else _roots(part)} unchanged and donate {it}"
             change = kept(program.key, [argument.index for argument in part])
-            yield _proposal(text, program, Way(edit=edit, change=change, how="within 2 %"), evidence, part, coded=not others)
+            yield _proposal(text, program, Way(edit=edit, change=change, how="within 2 %"), evidence)
     rest = streaming[_STREAMING_NAMED:]
     if rest:
         size = bytes_text(sum(_streamed_bytes(program) for program in rest))
@@ -131,54 +130,14 @@ def _donated_text(part: Sequence[StreamedArgument], others: Sequence[str]) -> st
     return f"{_names(part)}{_own_arguments(part)}" if others else _roots(part)
 
 
-def _proposal(
-    text: str, program: ProgramProfile, way: Way, evidence: Evidence | None, arguments: Sequence[StreamedArgument], *, coded: bool
-) -> Proposal:
+def _proposal(text: str, program: ProgramProfile, way: Way, evidence: Evidence | None) -> Proposal:
     if evidence is None:
         return Proposal(finding=Finding(kind="donation", text=text, edit=way.edit))
     jit, call = jit_of(evidence.programs[program.key]), evidence.line_of_call(program.key)
     if jit.line is not None and call not in (None, jit.line):
         text += f" It is called at {call}."
-    code = donating(jit, [argument.name for argument in arguments]) if coded else ""
-    code += f"  # and return {_roots(arguments)} with the other results" if code and arguments[0].reason == "same value" else ""
     finding = Finding(kind="donation", text=text, edit=way.edit, line=jit.line or call)
-    return Proposal(finding=finding, ways=(replace(way, code=code),))
-
-
-def donating(jit: Jit, names: Sequence[str]) -> str:
-    """The line that jits a function, donating more arguments; '' if what it donates already cannot be joined with them.
-
-    It donates by number or by name, as the line does already, and never by both: then JAX donates by its place only what has its number.
-
-    Args: names: of arguments, or of parts of some: 'params[0]', 'args[1].mu'.
-    """
-    try:
-        numbers, named = jit.options("donate_argnums"), jit.options("donate_argnames")
-    except (TypeError, ValueError):  # a variable
-        return ""
-    given = jit.positional
-    by_name = dict.fromkeys(str(name) for name in named)
-    by_number = {int(number) + (len(given) if int(number) < 0 else 0) for number in numbers}
-    for name in names:
-        root = re.split(r"[\[.]", name)[0]
-        place = re.match(r"\[(\d+)\]", name.removeprefix(root))
-        if is_leaf(name) or (jit.is_pmap and name not in given):  # of a tree, whose leaves only are known
-            return ""
-        if jit.is_pmap:
-            by_number.add(given.index(name))
-        elif place is not None and root not in jit.parameters and root == (jit.star or "args"):
-            by_number.add(len(given) + int(place[1]))
-        else:
-            by_name[root] = None
-    if not by_number:
-        return jit.with_options({"donate_argnums": None, "donate_argnames": tuple(by_name)})
-    if jit.has_places and all(name in given for name in by_name):
-        every = {*by_number, *(given.index(name) for name in by_name)}
-        return jit.with_options({"donate_argnames": None, "donate_argnums": tuple(sorted(every))})
-    if jit.has_places and all(number < len(given) for number in by_number):
-        every = tuple(dict.fromkeys([*(given[number] for number in sorted(by_number)), *by_name]))
-        return jit.with_options({"donate_argnums": None, "donate_argnames": every})
-    return ""
+    return Proposal(finding=finding, ways=(way,))
 
 
 def _possible(evidence: Evidence, program: ProgramProfile, arguments: list[StreamedArgument]) -> list[StreamedArgument]:

@@ -197,7 +197,6 @@ class Finding:
         kind: what it is about.
         text: one sentence or two.
         edit: what to change, as one line; '' if the sentences say all.
-        code: the edit as code, in one line or a few; '' if words say it as well.
         line: where; None if that is unknown or nowhere.
         shares: lines that make what it is about, with their shares of it, the largest first; () where it is about one line.
         gain: what the edit saves; None if nobody knows.
@@ -209,7 +208,6 @@ class Finding:
     kind: FindingKind
     text: str
     edit: str = ""
-    code: str = ""
     line: Line | None = None
     shares: tuple[tuple[Line, float], ...] = ()
     gain: Gain | None = None
@@ -245,7 +243,6 @@ class Finding:
             "kind": self.kind,
             "headline": self.headline,
             "edit": self.edit,
-            "code": self.code,
             "line": None if self.line is None else {"file": self.line.file, "line": self.line.number},
             "lines": [{"file": line.file, "line": line.number, "share": share} for line, share in self.shares],
             **({**unknown, "basis": ""} if self.gain is None else self.gain.as_document()),

@@ -11,7 +11,6 @@ from tilestep.record.edits.script import in_turn
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import LEAST_SHARE, Finding
 from tilestep.report.advice.host_lines import most
-from tilestep.report.advice.jits import jit_of, loop_code
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures, ProgramProfile
 from tilestep.report.quantities import count_text, share_text
@@ -23,13 +22,11 @@ def _is_mostly_idle(figures: Figures) -> bool:
 
 def _loop(profile: ProgramProfile, name: str, evidence: Evidence) -> Way:
     """To do several calls in one."""
-    jit = jit_of(evidence.programs[profile.key])
     return Way(
         edit=f"loop over {name} on the IPU (lax.scan)",
         change=merged([profile.key], at_most=LOOP_STEPS),
         how="about",
         basis=f"played as one program of up to {LOOP_STEPS} steps; more if their arguments come in one transfer",
-        code=loop_code(jit),
     )
 
 

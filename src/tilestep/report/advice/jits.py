@@ -1,25 +1,24 @@
-"""Where the user jits a function, what that line says, and what it would say with another option: read from the user's source."""
+"""Where the user jits a function, and what that line says: read from the user's source."""
 
 from __future__ import annotations
 
 import ast
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from tilestep.plan.frames import own_frames
 from tilestep.plan.steps import Frame, Program
 from tilestep.record.source_lines import source_text
 from tilestep.report.advice.finding import Line
 from tilestep.report.advice.lines import plain
-from tilestep.report.advice.written import LONGEST, last_name, nodes_of
+from tilestep.report.advice.written import last_name, nodes_of
 
-PARTIAL: Final = "functools.partial"
-IMPORT: Final = "import functools"
 _JITS: Final = frozenset({"jit", "pjit"})
 _PMAP: Final = "pmap"
 _DEVICES: Final = frozenset({"backend", "device", "devices", "mesh"})  # options by which a program has its own
+_STATIC: Final = frozenset({"static_argnums", "static_argnames"})
 _LEAVES: Final = "flat_args"  # what jax.pmap calls the leaves of its arguments
 _MAPPED: Final = "fun"  # and their programs
 _STARS: Final = ("args", _LEAVES)  # JAX's names of arguments that it knows by their places only
@@ -36,7 +35,6 @@ class Jit(NamedTuple):
         definition: of the function; None if the source is unknown.
         call: that jits it; None if there is not exactly one.
         is_decorator: whether it stands above the function.
-        partial: what the file calls functools.partial; '' if it does not import it.
     """
 
     name: str
@@ -44,15 +42,6 @@ class Jit(NamedTuple):
     definition: ast.FunctionDef | ast.Lambda | None
     call: ast.Call | None
     is_decorator: bool
-    partial: str = ""
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """Names of the function's parameters that an argument can be given by; () if they are unknown."""
-        if self.definition is None:
-            return ()
-        given = self.definition.args
-        return tuple(each.arg for each in (*given.args, *given.kwonlyargs))
 
     @property
     def positional(self) -> tuple[str, ...]:
@@ -60,12 +49,6 @@ class Jit(NamedTuple):
         return (
             () if self.definition is None else tuple(each.arg for each in (*self.definition.args.posonlyargs, *self.definition.args.args))
         )
-
-    @property
-    def star(self) -> str:
-        """The name of the parameter that takes the arguments behind them; '' if it is unknown."""
-        star = None if self.definition is None else self.definition.args.vararg
-        return "" if star is None else star.arg
 
     @property
     def is_pmap(self) -> bool:
@@ -93,15 +76,6 @@ class Jit(NamedTuple):
         return given[int(place[1])] if self.is_pmap and len(given) == leaves and int(place[1]) < leaves else ""
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """What the user calls it by: the names that what jits it is given, or its own."""
-        if self.is_decorator or self.call is None or self.line is None:
-            return (self.name,) if self.name.isidentifier() else ()
-        nodes = nodes_of(source_text(self.line.file) or "")
-        made = [node for node in nodes if isinstance(node, ast.Assign) and _place(node.value) == _place(self.call)]
-        return tuple(target.id for node in made for target in node.targets if isinstance(target, ast.Name))
-
-    @property
     def returns(self) -> Line | None:
         """The only line on which the function returns; None if there are several, or it is unknown."""
         if self.line is None or not isinstance(self.definition, ast.FunctionDef):
@@ -110,67 +84,13 @@ class Jit(NamedTuple):
         return Line(file=self.line.file, number=found[0]) if len(found) == 1 else None
 
     @property
-    def returned(self) -> ast.expr | None:
-        """What the function returns; None if that is not one expression, or is unknown."""
-        if isinstance(self.definition, ast.Lambda):
-            return self.definition.body
-        found = [] if self.definition is None else [node.value for node in _own(self.definition) if isinstance(node, ast.Return)]
-        return found[0] if len(found) == 1 else None
-
-    @property
-    def has_places(self) -> bool:
-        """Whether the n-th argument goes to the n-th parameter: not of functools.partial, nor of a bound method."""
-        if self.is_decorator or self.call is None or not self.call.args:
-            return True
-        [given] = self.call.args[:1]
-        return isinstance(given, ast.Name | ast.Lambda) or (isinstance(given, ast.Attribute) and self.positional[:1] != ("self",))
-
-    def option(self, name: str) -> object:
-        """The value of an option that the line gives; None if it gives none.
-
-        Raises: ValueError if it is not written out.
-        """
-        found = [each.value for each in self.call.keywords if each.arg == name] if self.call is not None else []
-        return ast.literal_eval(found[0]) if found else None
-
-    def options(self, name: str) -> tuple[Any, ...]:
-        """The values of an option that takes one or several.
-
-        Raises: TypeError, ValueError if they are not written out.
-        """
-        option = self.option(name)
-        return () if option is None else (option,) if isinstance(option, int | str) else tuple(cast("Iterable[Any]", option))
-
-    def with_options(self, options: Mapping[str, object]) -> str:
-        """The line that jits it, with more options: 'jax.jit(update, donate_argnames=("params",))'. One whose value is None goes.
-
-        Before it comes an import that it needs and the file lacks.
-        """
-        call = self.call
-        function, known = (call.func, call) if call is not None else (ast.parse("jax.jit", mode="eval").body, None)
-        arguments: list[ast.expr] = list(known.args) if known is not None else [] if self.is_decorator else [ast.Name(self.name or "f")]
-        keywords = {each.arg: each.value for each in known.keywords} if known is not None else {}
-        for option, value in options.items():
-            if value is None:
-                keywords.pop(option, None)
-            else:
-                keywords[option] = _joined(keywords.get(option), value)
-        needs_partial = self.is_decorator and (known is None or not arguments)
-        if needs_partial:
-            function, arguments = ast.parse(self.partial or PARTIAL, mode="eval").body, [function]
-        changed = ast.Call(func=function, args=arguments, keywords=[ast.keyword(arg=name, value=value) for name, value in keywords.items()])
-        text = ast.unparse(changed)
-        head = f"{IMPORT}\n" if needs_partial and not self.partial else ""
-        return head + ("@" if self.is_decorator else "") + (text if len(text) <= LONGEST else "…" + text[-LONGEST:])
+    def has_static(self) -> bool:
+        """Whether what jits it has static arguments."""
+        return self.call is not None and any(each.arg in _STATIC for each in self.call.keywords)
 
 
 def jit_of(program: Program, text_of: Callable[[str], str | None] = source_text) -> Jit:
     """What the source of the user's files tells of a program's function. Args: text_of: gives the text of a file; None: unknown."""
-    found = _jit_of(program, text_of)
-    return found if found.line is None else found._replace(partial=_partial_in(text_of(found.line.file) or ""))
-
-
-def _jit_of(program: Program, text_of: Callable[[str], str | None]) -> Jit:
     name = plain(program.name.removeprefix("jit_"))
     own = own_frames(program.frames)
     inside = [n for n in own if plain(program.frames[n - 1].function.rpartition(".")[2]) == name][:_MOST_NESTED]
@@ -245,12 +165,6 @@ def _has(function: _Function, frame: Frame) -> bool:
     return (function.lineno, function.col_offset) <= (frame.line, frame.column) < end
 
 
-def loop_code(jit: Jit) -> str:
-    """A loop on the IPU over what a function is called with."""
-    name = jit.name or "step"
-    return f"jax.jit(lambda state, batches: jax.lax.scan(lambda state, batch: ({name}(state, *batch), None), state, batches)[0])"
-
-
 _Function = ast.FunctionDef | ast.Lambda
 _Made = tuple[ast.expr, ast.FunctionDef | None]  # what jits, and the function below it if it is a decorator
 
@@ -295,27 +209,6 @@ def _own(function: ast.FunctionDef) -> Iterator[ast.AST]:
             waiting += ast.iter_child_nodes(node)
 
 
-def _joined(before: ast.expr | None, value: object) -> ast.expr:
-    """An option's value as code; a dict with what it had."""
-    after = ast.parse(repr(value), mode="eval").body
-    if isinstance(before, ast.Dict) and isinstance(after, ast.Dict):
-        return ast.Dict(keys=[*before.keys, *after.keys], values=[*before.values, *after.values])
-    return after
-
-
-@functools.lru_cache(maxsize=16)
-def _partial_in(text: str) -> str:
-    """What a source calls functools.partial; '' if it does not import it."""
-    for node in nodes_of(text):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            for each in node.names:
-                if isinstance(node, ast.Import) and each.name == "functools":
-                    return f"{each.asname or each.name}.partial"
-                if isinstance(node, ast.ImportFrom) and (node.module, each.name) == ("functools", "partial"):
-                    return each.asname or each.name
-    return ""
-
-
 def made_at(program: Program, makers: frozenset[str]) -> Line | None:
     """The only line of the user's files at which something of these names is called, such as a class; None if there are several."""
     frames = program.frames
@@ -327,8 +220,3 @@ def made_at(program: Program, makers: frozenset[str]) -> Line | None:
 @functools.lru_cache(maxsize=16)
 def _calls(text: str, names: frozenset[str]) -> tuple[int, ...]:
     return tuple(node.lineno for node in nodes_of(text) if isinstance(node, ast.Call) and last_name(node.func) in names)
-
-
-def _place(node: ast.expr) -> tuple[int, int, int | None, int | None]:
-    """Where an expression begins and ends: 'jax.jit(f)(x)' begins where 'jax.jit(f)' does."""
-    return node.lineno, node.col_offset, node.end_lineno, node.end_col_offset

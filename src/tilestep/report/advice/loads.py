@@ -16,16 +16,14 @@ from tilestep.record.edits.moved import called_as, merged, on_cpu
 from tilestep.record.edits.script import Script
 from tilestep.record.sources import MOST_TEXT, Source
 from tilestep.report.advice.evidence import Evidence
-from tilestep.report.advice.finding import Finding
+from tilestep.report.advice.finding import Finding, Line
 from tilestep.report.advice.jits import jit_of
-from tilestep.report.advice.load_code import differing, one_program, padded, placed, together
 from tilestep.report.advice.loaded import Loaded, loaded
 from tilestep.report.advice.movable import is_movable
 from tilestep.report.advice.phrases import AS_ONE, CPU_DEFAULT, CPU_FREE, times_text
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.advice.single import Shares, shares_of, single_text, single_ways, staged, staged_text, staged_ways
-from tilestep.report.advice.written import lines_of
-from tilestep.report.advice.written import on_cpu as under_cpu
+from tilestep.report.advice.written import in_loop
 from tilestep.report.figures import Figures, Loading, ShapesProfile
 from tilestep.report.quantities import count_text, names_text, share_text
 
@@ -105,8 +103,8 @@ def _said(figures: Figures, part: list[Loaded], what: str, evidence: Evidence | 
         return _switching(figures, part, evidence), (), _ways(figures, part, evidence)
     shares = shares_of(part, evidence)
     if what == _COPIES:
-        return staged_text(part, shares), shares, staged_ways(part, shares)
-    return single_text(part, shares), shares, single_ways(part, shares, evidence) if evidence else ()
+        return staged_text(part, shares), shares, staged_ways(part)
+    return single_text(part, shares), shares, single_ways(part, evidence) if evidence else ()
 
 
 def _proposal(text: str, units: Sequence[Loaded], shares: Shares, ways: tuple[Way, ...], evidence: Evidence | None) -> Proposal:
@@ -134,7 +132,7 @@ def _ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) 
             mask = _needs_mask(function, evidence)
             exact = function.differs == "batch" and not mask
             basis = "without the mask's own work" if mask and function.differs == "batch" else "as if all calls had the largest shapes"
-            names = names_text(differing(evidence, function), most=3)
+            names = names_text(_differing(evidence, function), most=3)
             edit = {"batch": f"pad {names} of {function.name}", "dtype": f"call {function.name} with one dtype"}
             ways.append(
                 Way(
@@ -142,7 +140,6 @@ def _ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) 
                     change=called_as(others, largest),
                     how="replayed" if exact else "about",
                     basis="" if exact else basis,
-                    code=padded(evidence, function, largest, mask=mask),
                     line=evidence.line_of_call(largest),
                 )
             )
@@ -150,32 +147,44 @@ def _ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) 
         first, *others = copies
         names = _resharded(copies, evidence)
         edit = f"make {first.name} one program: arrays in place of static arguments, one dtype, one jit"
-        code, line = one_program(evidence, [key for unit in copies for key in unit.keys])
+        line = _made_at(evidence, first.keys[0])
         if names:
             named = names_text(_as_written(evidence, first, names), most=3)
-            code, line = placed(evidence.programs[first.keys[0]], names), None
+            line = None
             edit = f"put {named} with its sharding before the first call (jax.device_put(…, NamedSharding(mesh, spec)))"
         change = called_as([key for unit in others for key in unit.keys], first.keys[0])
-        ways.append(Way(edit=edit, change=change, how="about", basis="as if all calls were of one program", code=code, line=line))
+        ways.append(Way(edit=edit, change=change, how="about", basis="as if all calls were of one program", line=line))
     alone = _distinct(figures, alone, evidence)
     keys = [key for unit in alone for key in unit.keys]
     if len({unit.function for unit in alone}) > 1:
         names = names_text([unit.label for unit in alone], most=3)
         turn, loop = merged(keys, by_turns=True), merged(keys)
         script = Script(calls=evidence.calls, programs=evidence.programs)
-        code = together(evidence, keys)
-        ways.append(Way(edit=f"put {names} into one jitted function", change=turn, how="about", basis=AS_ONE, code=code))
+        ways.append(Way(edit=f"put {names} into one jitted function", change=turn, how="about", basis=AS_ONE))
         if turn(script).calls != loop(script).calls:
             edit = f"put {names} into one jitted function that loops over all turns on the IPU (lax.fori_loop, lax.scan)"
             ways.append(Way(edit=edit, change=loop, how="about", basis=f"{AS_ONE} over all turns"))
         short = _movable(alone, evidence)
         if not short:
             return tuple(ways)
-        lines = lines_of(evidence.line_of_call(key) for key in short)
+        lines = list(dict.fromkeys(filter(None, map(evidence.line_of_call, short))))
         labels = names_text([figures.label(key) for key in short], most=3)
-        edit, code = f"run {labels} under {CPU_DEFAULT}", under_cpu(lines)
-        ways.append(Way(edit=edit, change=on_cpu(short), how="about", basis=CPU_FREE, code=code, line=lines[0] if lines else None))
+        edit = f"run {labels} under {CPU_DEFAULT}"
+        ways.append(Way(edit=edit, change=on_cpu(short), how="about", basis=CPU_FREE, line=lines[0] if lines else None))
     return tuple(ways)
+
+
+def _differing(evidence: Evidence, function: ShapesProfile) -> tuple[str, ...]:
+    """The arguments whose shapes differ from call to call."""
+    columns = zip(*(evidence.programs[key].arguments for key in function.keys), strict=True)
+    return tuple(column[0].name for column in columns if len({argument.shape for argument in column}) > 1)
+
+
+def _made_at(evidence: Evidence, key: int) -> Line | None:
+    """The line that makes several programs of one function: what jits it, with static arguments or in a loop, or what calls it."""
+    jit, line = jit_of(evidence.programs[key]), evidence.line_of_call(key)
+    looped = jit.call is not None and not jit.is_decorator and jit.line is not None and in_loop(jit.line, jit.call)
+    return jit.line if looped or jit.has_static else line
 
 
 def _largest(function: ShapesProfile, evidence: Evidence) -> int:

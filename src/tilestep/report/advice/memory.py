@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tilestep.report.advice.donation import donating
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding, Line
 from tilestep.report.advice.freeing import Freed, freed
-from tilestep.report.advice.jits import jit_of
 from tilestep.report.advice.phrases import CPU_DEFAULT, group_text, is_loop, named
 from tilestep.report.advice.proposal import Proposal
 from tilestep.report.advice.remedies import GENERAL, OF_CODE, Remedies, remedies
@@ -34,7 +32,6 @@ class _User:
     remedies: Remedies = _GENERAL
     freed: tuple[Freed, ...] = ()
     edit: str = ""
-    code: str = ""
     unknown: str = ""
     line: Line | None = None
 
@@ -57,7 +54,7 @@ def memory(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         urgent, best = user.peak_bytes > tile_bytes, user.remedies.best
         finding = Finding(kind="memory", text=text, urgent=urgent, line=user.line)
         if best is not None:
-            finding = replace(finding, edit=best.edit, code=user.code, line=best.line, gain=best.gain)
+            finding = replace(finding, edit=best.edit, line=best.line, gain=best.gain)
         elif urgent:
             finding = replace(finding, edit=user.edit, unknown=user.unknown)
         yield Proposal(finding=finding)
@@ -80,7 +77,6 @@ def _users(figures: Figures, evidence: Evidence | None) -> Iterator[_User]:
         if p.runs and p.origin != "jax" and p.peak_tile_bytes > least:
             over = p.peak_tile_bytes > figures.machine.tile_sram_bytes
             found = _remedies(evidence, p) if over and evidence is not None else _GENERAL
-            donates = evidence is not None and found.best is not None and found.best.edit.startswith("donate ")
             yield _User(
                 what=f"program {figures.label(p.key)}",
                 peak_bytes=p.peak_tile_bytes,
@@ -89,7 +85,6 @@ def _users(figures: Figures, evidence: Evidence | None) -> Iterator[_User]:
                 reason=_why_it_ran(p),
                 remedies=found,
                 freed=() if over or evidence is None else freed(figures, evidence, p),
-                code=donating(jit_of(evidence.programs[p.key]), p.not_donated) if donates and evidence is not None else "",
                 unknown=found.unknown,
                 line=_line_of(p, evidence),
             )

@@ -59,12 +59,12 @@ def _proposal(figures: Figures, evidence: Evidence, label: str, members: Sequenc
     )
     keys = [key for key, found in away.items() if found]
     change = with_changed(keys, in_tiles)
-    line, code = evidence.line_of_call(keys[0]), ""
+    line = evidence.line_of_call(keys[0])
     if in_pipeline:
         line = made_at(programs[keys[0]], _PIPELINES) or line
-        code = "Pipeline(..., offload_optimizer_state=False)"
     basis = "without the transfers to pinned_host and back"
-    way = Way(edit=f"keep {names} on the IPU", change=change, how="about", basis=basis, code=code)
+    where = " (offload_optimizer_state=False)" if in_pipeline else ""
+    way = Way(edit=f"keep {names} on the IPU{where}", change=change, how="about", basis=basis)
     return Proposal(finding=Finding(kind="offload", text=text, line=line), ways=(way,), only_with_gain=True)
 
 

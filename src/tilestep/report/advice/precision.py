@@ -23,7 +23,6 @@ from tilestep.report.quantities import names_text
 from tilestep.report.replaceable import may_be_states
 
 _GRADIENTS: Final = frozenset({"grad", "value_and_grad", "vjp"})
-_HALF: Final = "lambda each: each.astype(jnp.float16) if each.dtype == jnp.float32 else each"
 _LEAST_SHARE: Final = 0.05  # of emulated time: precision is not given away for less
 
 
@@ -75,28 +74,26 @@ def halves(figures: Figures, evidence: Evidence | None, words: PrecisionWords = 
     def change(program: Program) -> Program:
         return replace(program, body=planned_again(source, program, machine, halves=True).body)
 
-    code, where = _in_half(evidence.programs[profile.key]) if words is JAX else ("", None)
     way = Way(
         edit=words.edit.format(label=label),
         change=with_changed([profile.key], change),
         how="about",
         basis=f"its supersteps planned again with {words.half} for all of {words.single}",
         plans=True,
-        code=code,
-        line=where,
+        line=_halved_at(evidence.programs[profile.key]) if words is JAX else None,
     )
     line = evidence.line_of_call(profile.key)
     yield Proposal(finding=Finding(kind="halves", text=text, line=line), ways=(way,), only_with_gain=True, least_share=_LEAST_SHARE)
 
 
-def _in_half(program: Program) -> tuple[str, Line | None]:
-    """A function whose parameters are float16, and its line: the one that is differentiated, or else the one that is jitted.
+def _halved_at(program: Program) -> Line | None:
+    """The line of the function that is to take float16: the one that is differentiated, or else the one that is jitted.
 
-    What is around it keeps float32. ('', None) if that function is not known, or takes more than its parameters.
+    What is around it keeps float32. None if that function is not known, or takes more than its parameters.
     """
     jit = jit_of(program)
     if jit.line is None:
-        return "", None
+        return None
     of_file = [node for node in nodes_of(source_text(jit.line.file) or "") if isinstance(node, ast.FunctionDef | ast.Call)]
     function = jit.definition
     if any(goes_backward(leaf.scope) for leaf in leaves(program.body)):
@@ -106,16 +103,8 @@ def _in_half(program: Program) -> tuple[str, Line | None]:
         named = [node for node in of_file if isinstance(node, ast.FunctionDef) and node.name in taken]
         function = named[0] if len(taken) == len(named) == 1 and not named[0].col_offset else None
     elif may_be_states(program) or any(argument.result is not None for argument in program.arguments):
-        return "", None  # its results may be its arguments of the next call
-    if not isinstance(function, ast.FunctionDef):
-        return "", None
-    names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
-    if not names:
-        return "", None
-    given, args = ", ".join(names), ast.unparse(function.args)
-    one = f"{given} = half({given})" if len(names) == 1 else f"{given} = half(({given}))"
-    code = f"half = lambda tree: jax.tree.map({_HALF}, tree)\ndef {function.name}({args}):\n    {one}"
-    return code, Line(file=jit.line.file, number=function.lineno)
+        return None  # its results may be its arguments of the next call
+    return Line(file=jit.line.file, number=function.lineno) if isinstance(function, ast.FunctionDef) else None
 
 
 def doubles(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
@@ -141,7 +130,6 @@ def doubles(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         how="about",
         basis="planned again with float32 for all of float64",
         plans=True,
-        code='jax.config.update("jax_enable_x64", False)',
     )
     longest = max(wide, key=lambda p: p.cycles.total)
     line = evidence.line_of_call(longest.key)
@@ -177,7 +165,6 @@ def partials(figures: Figures, evidence: Evidence | None, words: PrecisionWords 
         how="replayed",
         basis="planned again",
         plans=True,
-        code=jit.with_options({"compiler_options": {"ipu_partials_type": "half"}}) if words is JAX else "",
     )
     line = jit.line if words is JAX and jit.line else evidence.line_of_call(profile.key)
     yield Proposal(finding=Finding(kind="partials", text=text, line=line), ways=(way,), only_with_gain=True, least_share=_LEAST_SHARE)

@@ -22,7 +22,6 @@ class Way:
         basis: how it was estimated; '' if there is nothing to say.
         part: of what the replay saves, which the edit saves.
         line: where to make it, if that is not the finding's line.
-        code: the edit as code; '' if words say it as well.
         times: as much work as before, that a run does with it: fewer runs are needed.
         fixed_cycles: of the profile that do not get less with fewer runs, such as loads; they count if `times` is more than one.
         fewer_calls: whether one call does what several did, so that some warm calls are no part of it: what it saves is of all steps alike.
@@ -36,7 +35,6 @@ class Way:
     basis: str = ""
     part: float = 1.0
     line: Line | None = None
-    code: str = ""
     times: int = 1
     fixed_cycles: int = 0
     fewer_calls: bool = False

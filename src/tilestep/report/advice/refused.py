@@ -9,7 +9,6 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.plan.liveness import fits
 from tilestep.plan.steps import Program, leaves
 from tilestep.record.sources import Source
-from tilestep.report.advice.donation import donating
 from tilestep.report.advice.finding import Finding, Line
 from tilestep.report.advice.jits import jit_of
 from tilestep.report.advice.lines import line_of_call
@@ -57,10 +56,8 @@ def did_not_fit(
     scopes = {leaf.scope for leaf in leaves(program.body)}
     donated = could_be_donated(program)
     found = remedies(program, source, machine, not_donated=donated, could_recompute=could_recompute(scopes))
-    jit = jit_of(program, text_of)
-    line = jit.line or line_of_call(program)
+    line = jit_of(program, text_of).line or line_of_call(program)
     text, best = f"{text} {found.text}", found.best
     if best is None:
         return Finding(kind="memory", text=text, line=line, unknown=found.unknown, urgent=True)
-    code = donating(jit, donated) if best.edit.startswith("donate ") else ""
-    return Finding(kind="memory", text=text, edit=best.edit, code=code, line=best.line or line, gain=best.gain, urgent=True)
+    return Finding(kind="memory", text=text, edit=best.edit, line=best.line or line, gain=best.gain, urgent=True)

@@ -7,10 +7,8 @@ from typing import Final
 
 from tilestep.record.edits.donation import kept, put_once
 from tilestep.record.edits.script import in_turn
-from tilestep.report.advice.donation import donating, not_whole
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
-from tilestep.report.advice.jits import jit_of
 from tilestep.report.advice.phrases import one_or
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures, ProgramProfile
@@ -43,12 +41,7 @@ def repeated(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         positions = [argument.index for argument in found]
         change = in_turn(put_once(profile.key, positions), kept(profile.key, positions))
         finding = Finding(kind="donation", text=text, line=evidence.line_of_call(profile.key))
-        jit = jit_of(evidence.programs[profile.key])
-        names = [argument.name for argument in found]
-        put = "\n".join(f"{name} = jax.device_put({name}, jax.devices('ipu')[0])" for name in dict.fromkeys(names) if name.isidentifier())
-        donated = "" if not_whole(evidence, profile.key, positions) else donating(jit, names)
-        code = "\n".join(filter(None, (put, donated and f"{donated}  # and return {roots} with the other results")))
-        yield Proposal(finding=finding, ways=(Way(edit=edit, change=change, how="within 2 %", code=code),), only_with_gain=True)
+        yield Proposal(finding=finding, ways=(Way(edit=edit, change=change, how="within 2 %"),), only_with_gain=True)
 
 
 def alike(evidence: Evidence, key: int) -> frozenset[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -15,13 +14,12 @@ from tilestep.record.edits.reads import read_at_the_end
 from tilestep.record.edits.script import in_turn
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding
-from tilestep.report.advice.jits import Jit, jit_of, root_of
 from tilestep.report.advice.longest import superstep_cycles
 from tilestep.report.advice.phrases import times_text
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.advice.streaming import fresh_arguments, longest_streaming
 from tilestep.report.figures import Figures, ProgramProfile
-from tilestep.report.quantities import names_text, time_text
+from tilestep.report.quantities import time_text
 from tilestep.sim.calls import Dispatch, Read, Wait
 from tilestep.units import ceil_div
 
@@ -57,7 +55,7 @@ def short_calls(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
     times = _times(figures, profile, program, fresh)
     if times < 2:
         return
-    label, jit = figures.label(profile.key), jit_of(program)
+    label = figures.label(profile.key)
     each, own = time_text(evidence.seconds(turn)), time_text(evidence.seconds(work))
     text = (
         f"{label} ran {times_text(profile.runs)}. From one run to the next it takes {each}, of which it works for {own}; the rest is each "
@@ -67,8 +65,7 @@ def short_calls(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
     edit = f"loop over {times} calls of {label} on the IPU (lax.scan)"
     if _is_watched(evidence, profile.key):
         edit, loop = f"{edit}, and read results after it", in_turn(read_at_the_end, loop)
-    code = _code(jit, program, fresh, states)
-    way = Way(edit=edit, change=loop, how="about", basis="played as one program with a loop", fewer_calls=True, code=code)
+    way = Way(edit=edit, change=loop, how="about", basis="played as one program with a loop", fewer_calls=True)
     finding = Finding(kind="calls", text=text, line=evidence.line_of_call(profile.key))
     yield Proposal(finding=finding, ways=(way,), only_with_gain=True, least_share=_LEAST_SHARE)
 
@@ -108,43 +105,3 @@ def _states(evidence: Evidence, key: int) -> dict[int, int]:
         made = {value: index for index, value in enumerate(before.results[0])}
         found.update((index, made[value]) for index, value in enumerate(after.arguments[0]) if value in made)
     return {argument: result for (argument, result), times in found.items() if 2 * times >= len(calls) - 1}
-
-
-def _code(jit: Jit, program: Program, fresh: Sequence[int], states: dict[int, int]) -> str:
-    """The loop, over what the function takes and gives; '' if that is not to be told from its parameters and what it returns."""
-    roots = list(dict.fromkeys(root_of(argument.name) for argument in program.arguments))
-    if tuple(roots) != jit.positional or len(jit.names) != 1:
-        return ""
-    of_root = {root: [a.index for a in program.arguments if root_of(a.name) == root] for root in roots}
-    going = [root for root, indices in of_root.items() if states.keys() & set(indices)]
-    new = [root for root, indices in of_root.items() if set(fresh) & set(indices)]
-    rest = [root for root in roots if root not in (*going, *new)]
-    pairs = sorted(states.items())
-    if not new or any(root in new for root in going) or [result for _, result in pairs] != list(range(len(pairs))):
-        return ""
-    each = new[0] if len(new) == 1 else f"({', '.join(new)})"
-    one = f"{jit.names[0]}({', '.join(f'each[{new.index(root)}]' if len(new) > 1 and root in new else root for root in roots)})"
-    over = new[0] if len(new) == 1 else "each"
-    comment = f"  # with {names_text(new, most=3)} of all steps: np.stack"
-    given = "".join(f"{root}, " for root in rest)
-    if not going:
-        stacked = f"jax.jit(lambda {given}{', '.join(new)}: jax.lax.map(lambda {over}: {one}, {each}))"
-        return f"{stacked}{comment}"
-    returned = jit.returned
-    if len(going) > 1 and len(pairs) == len(program.results) and isinstance(returned, ast.Tuple) and roots == [*going, *new]:
-        if len(returned.elts) != len(going):
-            return ""
-        states_text, values = ", ".join(going), ", ".join(f"each[{n}]" for n in range(len(new))) if len(new) > 1 else new[0]
-        inner = f"lambda state, {over}: ({jit.names[0]}(*state, {values}), None)"
-        scanned = f"lambda {', '.join(roots)}: jax.lax.scan({inner}, ({states_text}), {each})[0]"
-        return f"jax.jit({scanned}, donate_argnames={tuple(going)!r}){comment}"
-    if len(going) > 1 or set(states) != set(of_root[going[0]]):
-        return ""
-    state = going[0]
-    donated = f", donate_argnames=({state!r},)"
-    scan = f"lambda {given}{state}, {', '.join(new)}: jax.lax.scan(lambda {state}, {over}: "
-    if len(pairs) == len(program.results) and not isinstance(returned, ast.Tuple):
-        return f"jax.jit({scan}({one}, None), {state}, {each})[0]{donated}){comment}"
-    if isinstance(returned, ast.Tuple) and len(returned.elts) == 2:
-        return f"jax.jit({scan}{one}, {state}, {each}){donated}){comment}"
-    return ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
 from collections.abc import Sequence
 
@@ -12,14 +11,9 @@ from tilestep.report.advice.finding import Line
 from tilestep.report.advice.loaded import Loaded
 from tilestep.report.advice.phrases import AS_ONE, CPU_DEFAULT, CPU_FREE, STAGE, STAGE_MAKERS, shares_text
 from tilestep.report.advice.proposal import Way
-from tilestep.report.advice.written import function_of, jitted_once, last_name, without_copies
-from tilestep.report.advice.written import on_cpu as under_cpu
 from tilestep.report.figures import Figures
 from tilestep.report.quantities import names_text
 
-_HOST = frozenset(
-    {"print", "float", "int", "open", "asarray", "block_until_ready", "jit", "device_put"}
-)  # no function on the IPU calls them
 _STRAIGHT = "pass the NumPy array straight to the jitted function"
 Shares = tuple[tuple[Line, float], ...]
 
@@ -49,11 +43,11 @@ def staged_text(units: Sequence[Loaded], shares: Shares) -> str:
     return f"{STAGE_MAKERS} run {names}. {_STRAIGHT[0].upper()}{_STRAIGHT[1:]}, and nothing is loaded for it.{lines}"
 
 
-def staged_ways(units: Sequence[Loaded], shares: Shares) -> tuple[Way, ...]:
+def staged_ways(units: Sequence[Loaded]) -> tuple[Way, ...]:
     """The edit that does without such copies."""
     keys = [key for unit in units for key in unit.keys]
-    edit, code = f"{_STRAIGHT}, without jnp.asarray", without_copies(shares[0][0]) if shares else ""
-    return (Way(edit=edit, change=passed_straight(keys), how="about", basis="the array put at each call", code=code),)
+    edit = f"{_STRAIGHT}, without jnp.asarray"
+    return (Way(edit=edit, change=passed_straight(keys), how="about", basis="the array put at each call"),)
 
 
 def single_text(units: Sequence[Loaded], shares: Shares) -> str:
@@ -74,32 +68,17 @@ def single_text(units: Sequence[Loaded], shares: Shares) -> str:
     )
 
 
-def single_ways(units: Sequence[Loaded], shares: Shares, evidence: Evidence) -> tuple[Way, ...]:
+def single_ways(units: Sequence[Loaded], evidence: Evidence) -> tuple[Way, ...]:
     """The edits that spare loads of single operations: one program in place of several, or none on the IPU."""
     keys = [key for unit in units for key in unit.keys]
     count = f"{len(keys):,} programs of single operations" if len(keys) > 1 else units[0].label
-    lines = [line for line, _ in shares]
     on_one, elsewhere = f"put {count} into one jitted function", f"run {count} under {CPU_DEFAULT}"
     ways: list[Way] = []
     if len(keys) > 1:
-        ways.append(Way(edit=on_one, change=merged(keys), how="about", basis=AS_ONE, code=_one_function(units, lines)))
+        ways.append(Way(edit=on_one, change=merged(keys), how="about", basis=AS_ONE))
     if all(evidence.programs[key].num_ipus == 1 for key in keys):  # what runs on several devices goes where its arrays are
-        ways.append(Way(edit=elsewhere, change=on_cpu(keys), how="about", basis=CPU_FREE, code=under_cpu(lines)))
+        ways.append(Way(edit=elsewhere, change=on_cpu(keys), how="about", basis=CPU_FREE))
     return tuple(ways)
-
-
-def _one_function(units: Sequence[Loaded], lines: Sequence[Line]) -> str:
-    """Code that makes one function of operations: the statement that makes them all, or the function that has them all, jitted."""
-    if all(unit.runs == 1 for unit in units):  # of set-up, whose arguments may be sizes
-        return jitted_once(lines[0]) if len(lines) == 1 else ""
-    found = function_of(lines) if lines else None
-    if (
-        found is None
-        or not found.args.args
-        or any(isinstance(node, ast.Call) and last_name(node.func) in _HOST for node in ast.walk(found))
-    ):
-        return ""
-    return f"@jax.jit\ndef {found.name}({ast.unparse(found.args)}):"
 
 
 def shares_of(units: Sequence[Loaded], evidence: Evidence | None) -> Shares:

@@ -80,7 +80,7 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     read = 0 if profile.group else runs_read(Script(calls=evidence.calls, programs=evidence.programs), profile.key)
     fewer = "steps" if profile.group else "calls and as many reads" if 1 < read <= len(runs) // factor else "calls"
     steady = steady_state(figures, evidence)
-    line, code = _number(evidence, profile.key, batch, batch * factor)
+    where = _number(evidence, profile.key, batch)
     way = Way(
         edit=edit,
         change=change,
@@ -90,8 +90,7 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         fewer_calls=times == 1,
         fixed_cycles=steady.set_up_cycles if steady is not None else sum(p.cycles.load for p in figures.programs),
         plans=True,
-        code=code,
-        line=line,
+        line=where,
     )
     line = evidence.line_of_call(profile.key) or (None if largest is None else line_of(program, largest.frame))
     finding = Finding(kind="products" if thin else "steps", text=text, line=line)
@@ -119,16 +118,13 @@ def _members(figures: Figures, evidence: Evidence, profile: ProgramProfile, batc
     return found
 
 
-def _number(evidence: Evidence, key: int, batch: int, larger: int) -> tuple[Line | None, str]:
-    """The only line of the program's files that says how large a batch is, and what it says then; (None, '') if there is none."""
+def _number(evidence: Evidence, key: int, batch: int) -> Line | None:
+    """The only line of the program's files that says how large a batch is; None if there is none."""
     frames, call = evidence.programs[key].frames, evidence.line_of_call(key)
     files = [frames[n - 1].file for n in own_frames(frames)]
     found = constants([*files, *([] if call is None else [call.file])], batch)
-    named = [each for each in found if "batch" in f"{each[2]} {each[1]}".lower() and not each[2].lower().endswith("batches")]  # a count
-    if len(named) != 1:
-        return None, ""
-    line, code, _ = named[0]
-    return line, code.format(larger)
+    named = [line for line, name, text in found if "batch" in f"{name} {text}".lower() and not name.lower().endswith("batches")]  # a count
+    return named[0] if len(named) == 1 else None
 
 
 def _filled(evidence: Evidence, profile: ProgramProfile) -> float:

@@ -12,7 +12,7 @@ from tilestep.record.edits.programs import on_fewer_tiles
 from tilestep.record.edits.script import Change, with_changed
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding, FindingKind, Line
-from tilestep.report.advice.jits import jit_of, loop_code, made_at
+from tilestep.report.advice.jits import jit_of, made_at
 from tilestep.report.advice.phrases import one_or
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.advice.repeated import may_be_alike, never_new
@@ -45,16 +45,14 @@ def streaming(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]
         text += "the IPU once (jax.device_put)."
     jit = jit_of(evidence.programs[profile.key])
     where = f"let them come while {label} computes: compiler_options={{'ipu_num_io_tiles': {IO_TILES}}}"
-    code = jit.with_options({"compiler_options": {"ipu_num_io_tiles": IO_TILES}})
     loop = Way(
         edit=f"loop over the batches of {label} on the IPU (lax.scan)",
         change=merged([profile.key], at_most=LOOP_STEPS),
         how="about",
         basis=f"played as one program of up to {LOOP_STEPS} steps",
-        code=loop_code(jit),
         line=jit.line,
     )
-    yield _proposal("streaming", text, evidence, profile, fresh, (where, code, jit.line), loop)
+    yield _proposal("streaming", text, evidence, profile, fresh, (where, jit.line), loop)
 
 
 def feeds(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
@@ -72,7 +70,7 @@ def feeds(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     )
     where = f"give {label} plan_options={{'num_io_tiles': {IO_TILES}}}"
     made = made_at(evidence.programs[profile.key], _LOOPS)
-    yield _proposal("feeds", text, evidence, profile, fresh, (where, f"plan_options={{'num_io_tiles': {IO_TILES}}}", made))
+    yield _proposal("feeds", text, evidence, profile, fresh, (where, made))
 
 
 def longest_streaming(figures: Figures, evidence: Evidence, origin: Origin) -> tuple[ProgramProfile, int, str] | None:
@@ -96,24 +94,21 @@ def _proposal(
     evidence: Evidence,
     profile: ProgramProfile,
     fresh: Sequence[Argument],
-    io_tiles: tuple[str, str, Line | None],
+    io_tiles: tuple[str, Line | None],
     *others: Way,
 ) -> Proposal:
     program, num_tiles = evidence.programs[profile.key], evidence.machine.ipu.num_tiles
     ways: list[Way] = []
     if not program.num_io_tiles:
         change = with_changed([profile.key], lambda program: on_fewer_tiles(program, IO_TILES, num_tiles))
-        edit, code, line = io_tiles
+        edit, line = io_tiles
         basis = "the other tiles computing as much longer as they are fewer"
-        ways.append(Way(edit=edit, change=change, how="about", basis=basis, code=code, line=line))
+        ways.append(Way(edit=edit, change=change, how="about", basis=basis, line=line))
     wide = [argument for argument in fresh if argument.shape.startswith("f32")]
     if wide:
         edit = f"send {names_text([argument.name for argument in _by_size(wide)], most=3)} as float16 or 8-bit numbers"
         change = halved_arguments(profile.key, [argument.index for argument in wide])
-        code = "\n".join(
-            f"{a.name} = {a.name}.astype(np.float16)  # and .astype(np.float32) in the function" for a in wide if a.name.isidentifier()
-        )
-        ways.append(Way(edit=edit, change=change, how="about", basis="with half of the bytes", code=code))
+        ways.append(Way(edit=edit, change=change, how="about", basis="with half of the bytes"))
     return Proposal(
         finding=Finding(kind=kind, text=text, line=evidence.line_of_call(profile.key)), ways=(*ways, *others), only_with_gain=True
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
 
 from tilestep.machine.fields import SYNC_PATTERNS
 from tilestep.record.edits.script import on_machine
@@ -12,8 +11,6 @@ from tilestep.report.advice.evidence import PATTERN_PLAYS, Evidence
 from tilestep.report.advice.finding import Finding
 from tilestep.report.advice.proposal import Proposal, Way
 from tilestep.report.figures import Figures
-
-_COMMAND: Final = "tilestep run --sync-pattern {pattern}"
 
 
 def sync(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
@@ -27,11 +24,10 @@ def sync(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     )
     ways = tuple(
         Way(
-            edit=f"run with the sync pattern {pattern}",
+            edit=f"run with --sync-pattern {pattern}",
             change=on_machine(replace(machine, sync_pattern=pattern)),
             how="replayed",
             plays=PATTERN_PLAYS,
-            code=_COMMAND.format(pattern=pattern),
         )
         for pattern in SYNC_PATTERNS
         if pattern != machine.sync_pattern

@@ -16,7 +16,7 @@ _CLEARLY: Final = 1.1  # times as much
 _OTHERWISE: Final = 0.5  # of its gain is what an edit counts that changes what a step learns
 _MOST_OTHERS: Final = 3  # edits beside the best one
 _MOST_BEHIND: Final = 3  # findings that are worth a sentence only after others are followed
-_NO_STARTS: Final[Mapping[int, float]] = MappingProxyType({})
+_NONE: Final[Mapping[int, float]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +32,7 @@ class Advice:
     together: Together | None = None
 
 
-def ranked(
-    proposals: Sequence[Proposal], evidence: Evidence | None, *, starts: Mapping[int, float] = _NO_STARTS, all: bool = False
-) -> Advice:
+def ranked(proposals: Sequence[Proposal], evidence: Evidence | None, *, starts: Mapping[int, float] = _NONE, all: bool = False) -> Advice:
     """The findings, the most urgent first: what does not fit, then by gain of a warm step, else of emulated time.
 
     A larger batch changes what a step learns, and counts half. A finding that saves little by itself is told if it saves enough of what the
@@ -65,7 +63,6 @@ def ranked(
             (chosen, gain), *rest = ways
             others = tuple(Other(edit=way.edit, gain=gain) for way, gain in rest if all or gain.most >= LEAST_SHARE)[:_MOST_OTHERS]
             finding = replace(finding, edit=chosen.edit, gain=gain, line=chosen.line or finding.line, others=others)
-            finding = replace(finding, code=chosen.code or finding.code)
         if all or _is_worth_it(finding, proposal.least_share):
             found.append((finding, chosen))
         elif chosen is not None and _is_counted(finding):
@@ -251,7 +248,7 @@ def _with_small(
             break
         longer = chain.then(place + 1, way, played, evidence)
         of_step = None if steps is None else steps.then(place + 1, way)
-        shares = longer.shares if warm is None else {} if of_step is None else of_step.shares
+        shares = longer.shares if warm is None else _NONE if of_step is None else of_step.shares
         if place + 1 in longer.shares and shares.get(place + 1, 0.0) >= least_share:
             found.insert(place, (finding, way))
             chain, steps, place = longer, of_step, place + 1

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from tilestep.record.source_lines import source_text
 from tilestep.report.advice import NEARLY_FULL
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding, Line
@@ -16,15 +14,12 @@ from tilestep.report.advice.limits import LimitWords
 from tilestep.report.advice.longest import longest_program
 from tilestep.report.advice.precision import PrecisionWords, partials
 from tilestep.report.advice.proposal import Proposal, Rule
-from tilestep.report.advice.written import last_name, nodes_of
 from tilestep.report.figures import Figures
 from tilestep.report.quantities import bytes_text, share_text
 from tilestep.report.scopes import parts_of, short_scope
 
 _CALL: Final = re.compile(r"[a-z_]+\((.*)\)")  # of a scope's part: transpose(jvp(loss)), jit(step)
 _STRUCTURE: Final = re.compile(r"while|body|cond|branch_\d+_fun|closed_call|shard_map|checkpoint|rematted_computation")  # of JAX's own
-_OPTION: Final = re.compile(r"SessionOptions\.(\w+)(?: = (.+)|: ([\d,]+) in place of .+)")
-_BATCHES: Final = re.compile(r"batchesPerStep of DataFlow: ([\d,]+) in place of .+")
 
 
 def operator_of(scope: str) -> str:
@@ -64,7 +59,7 @@ PRECISION: Final = PrecisionWords(
 
 
 def at_line(rule: Rule, line: Line | None, *, of_operators: bool = False) -> Rule:
-    """A rule whose findings are at a line of the user's program, with their options as code.
+    """A rule whose findings are at a line of the user's program.
 
     Args: of_operators: whether findings are at the line of an operator where that is known.
     """
@@ -72,31 +67,9 @@ def at_line(rule: Rule, line: Line | None, *, of_operators: bool = False) -> Rul
     def placed(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         for proposal in rule(figures, evidence):
             where = (proposal.finding.line if of_operators else None) or line
-            finding = replace(proposal.finding, line=where, code=code_of(proposal.finding.edit, line))
-            ways = tuple(replace(way, code=code_of(way.edit, line)) for way in proposal.ways)
-            yield replace(proposal, finding=finding, ways=ways)
+            yield replace(proposal, finding=replace(proposal.finding, line=where))
 
     return placed
-
-
-def code_of(edit: str, line: Line | None) -> str:
-    """An edit as a line of the user's program; '' if it is no option. Args: line: of the program."""
-    found = _OPTION.fullmatch(edit)
-    if found is not None:
-        return f"{_options_at(line)}.{found[1]} = {(found[2] or found[3]).replace(',', '')}"
-    found = _BATCHES.fullmatch(edit)
-    return "" if found is None else f"popart.DataFlow({found[1].replace(',', '')}, ...)"
-
-
-def _options_at(line: Line | None) -> str:
-    """What the user calls the session's options: the only name that the file gives some."""
-    nodes = nodes_of(source_text(line.file) or "") if line is not None else ()
-    names = {
-        last_name(node.targets[0])
-        for node in nodes
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and last_name(node.value.func) == "SessionOptions"
-    }
-    return names.pop() if len(names) == 1 else "options"
 
 
 def full_tiles(figures: Figures, evidence: Evidence | None, *, is_staged: bool = True) -> Iterator[Proposal]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
@@ -97,17 +96,11 @@ def anchors(returned: Iterable[Returned], line: Line | None, *, program: str = "
             change=with_changed(keys, lambda program: _last_only(program, rows)),
             how="about",
             basis="with the bytes of one value",
-            code=_code(told),
         )
         finding = Finding(kind="results", text=text, line=said_at(line))
         yield Proposal(finding=finding, ways=(way,), only_with_gain=True)
 
     return rule
-
-
-def _code(told: Sequence[Returned]) -> str:
-    named = ", ".join(f'{json.dumps(each.name, ensure_ascii=False)}: popart.AnchorReturnType("Final")' for each in told)
-    return f"popart.DataFlow({told[0].batches}, {{{named}}})  # and the other anchors as they are"
 
 
 def said_at(line: Line | None) -> Line | None:

@@ -90,7 +90,7 @@ function list(side, found, most) {
 
 /** @param {Side} side @param {any} finding @param {number} most @returns {import("../core/dom.js").Children} */
 function entry(side, finding, most) {
-  const { edit, code, text, part, line, others, unknown, ways } = finding;
+  const { edit, text, part, line, others, unknown, ways } = finding;
   const links = [
     line ? h("a", { href: link("source", { file: line.file, line: line.number }) }, line.label) : null,
     others.length > 1 ? h("span", {}, `and ${others.length - 1} other ${others.length === 2 ? "line" : "lines"}`) : null,
@@ -100,7 +100,6 @@ function entry(side, finding, most) {
     h("h3", { class: edit ? "edit-title" : part !== "first" && "told" }, edit ? edit : text),
     gain(side, finding, most),
     unknown ? h("p", { class: "unknown" }, `What that saves is not known: ${unknown}.`) : null,
-    code ? h("pre", { class: "edit", tabindex: "0", "aria-label": "the edit as code" }, h("code", {}, code)) : null,
     edit ? h("p", {}, text) : null,
     ways.length ? h("ul", { class: "ways" }, ways.map((/** @type {any} */ way) => h("li", {}, `or ${way.edit}: `, amount(side, way.gain, way.how), way.basis ? ` (${way.basis})` : ""))) : null,
     others.length > 1 ? h("ul", { class: "others" }, others.map((/** @type {any} */ other) => h("li", {}, h("a", { href: link("source", { file: other.file, line: other.number }) }, other.label), " ", valueOf(other.share, "share", "findings.replayed")))) : null,

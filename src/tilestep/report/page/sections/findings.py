@@ -79,7 +79,7 @@ _WORD: Final = re.compile(r"[\w.]*\w")  # names of programs among others
 def findings(report: Report) -> Block | None:
     """The block `findings`; None if the recording has no profile.
 
-    Its JSON: found (each with headline, edit, code, text, part ('first', 'fixed' or 'aside'), urgent, line {file, number, label}, others
+    Its JSON: found (each with headline, edit, text, part ('first', 'fixed' or 'aside'), urgent, line {file, number, label}, others
     (further lines with their shares), gain {cycles, share, step_cycles, step_share, tile_bytes}, how, then (null, or the share that it
     saves of what the findings `numbers` leave), basis, unknown (why nobody knows a gain), ways (other edits, each with edit, gain, how,
     basis), program (row of the only one that its sentence names), proof (name of a view), see (state of that view)), together {gain, how,
@@ -140,7 +140,6 @@ class _Findings:
         return {
             "kind": kind,
             "edit": text_in(record, "edit"),
-            "code": text_in(record, "code"),
             "text": text,
             "part": part,
             "urgent": urgent,

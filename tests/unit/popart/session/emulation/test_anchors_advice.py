@@ -78,7 +78,6 @@ def test_large_anchors_of_each_microbatch_are_told_what_the_last_one_would_save_
 def test_the_finding_says_how_much_leaves_and_what_to_write() -> None:
     [finding] = about_anchors(one_stage("All"))
     assert "AnchorReturnType All: 8 values, 1.00 MiB a call" in finding["text"]
-    assert finding["code"].startswith('popart.DataFlow(2, {"Tanh:0": popart.AnchorReturnType("Final")})')
     [finding] = about_anchors(one_stage("All", replicas=2))
     assert "16 values, 2.00 MiB a call" in finding["text"]
 
@@ -111,5 +110,5 @@ def test_findings_of_one_stage_have_no_words_of_jax() -> None:
     for profile in (one_stage("All"), one_stage("Final"), one_stage("All", replicas=2)):
         assert profile["findings"]
         for finding in profile["findings"]:
-            said = finding["text"] + finding["edit"] + finding["code"]
+            said = finding["text"] + finding["edit"]
             assert not [word for word in FOREIGN if word in said], said
