@@ -22,6 +22,7 @@ from tilestep.record.container import Builder, Tables, read_recording, write_rec
 from tilestep.record.machine import machine_document
 from tilestep.record.program import ProgramTables
 from tilestep.report.advice import Finding
+from tilestep.report.advice.refused import refused
 from tilestep.report.file_names import (
     HLO_FILE,
     MEMORY_FILE,
@@ -88,10 +89,8 @@ def unfit(recording: Tables | None) -> tuple[Finding, ...]:
     if recording is None:
         return ()
     try:
-        from tilestep.report.page.sections.refused import refused  # part of the page
-
         return tuple(finding for _, finding in refused(Report(recording)))
-    except Exception:  # a run does not fail for its advice, of which it has said the gist when the program was refused
+    except RecordingError:
         return ()
 
 

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, cast
 
+from tilestep.errors import RecordingError, TilestepError
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.liveness import fits
 from tilestep.plan.steps import Program, leaves
-from tilestep.record.sources import Source
+from tilestep.record.sources import Source, hlo_of, options_of
+from tilestep.record.tables import json_text
 from tilestep.report.advice.finding import Finding, Line
 from tilestep.report.advice.jits import jit_of
 from tilestep.report.advice.lines import line_of_call
 from tilestep.report.advice.remedies import remedies
 from tilestep.report.gradients import could_recompute
 from tilestep.report.quantities import bytes_text
+from tilestep.report.reader import CompiledProgram, Report
 from tilestep.report.replaceable import could_be_donated
 
+MOST_PLANNED: Final = 1_000_000  # characters of HLO that are planned again: some seconds
 _LARGEST: Final = 4  # parts that are named
+_MOST: Final = 20  # programs of a recording
+_PLANS: Final = 12  # of one program, about
 Named = tuple[str, int, Line | None]  # a value, its bytes on the fullest tile, and its line
 
 
@@ -61,3 +67,50 @@ def did_not_fit(
     if best is None:
         return Finding(kind="memory", text=text, line=line, unknown=found.unknown, urgent=True)
     return Finding(kind="memory", text=text, edit=best.edit, line=best.line or line, gain=best.gain, urgent=True)
+
+
+def refused(report: Report) -> Iterator[tuple[CompiledProgram, Finding]]:
+    """Programs of a recording that did not fit, those that miss most first, each with what is to do about it."""
+    if "compilation" not in report.parts:
+        return
+    machine, left = report.target.machine, MOST_PLANNED
+    programs = [program for program in report.compilation.programs if not program.runs and program.has_tree]
+    programs = [program for program in programs if not fits(program.planned.memory, machine.ipu.tile)]
+    if not programs:
+        return
+    try:
+        texts, options = hlo_of(report.tables), options_of(report.tables)
+    except RecordingError:
+        texts, options = {}, {}
+    found: Any = json_text(report.tables, "sources")
+    files = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+    def text_of(path: str) -> str | None:
+        text = files.get(path)
+        return text if isinstance(text, str) else None
+
+    for program in sorted(programs, key=lambda program: -program.planned.memory.peak_bytes)[:_MOST]:
+        text, kept = texts.get(program.key), options.get(program.key)
+        source = None
+        if text is not None and kept is not None and _PLANS * len(text) <= left:
+            source, left = Source(text=lambda text=text: text, options=kept), left - _PLANS * len(text)
+        largest = _largest(program)
+        try:
+            finding = did_not_fit(program.planned, source, machine, largest=largest, text_of=text_of)
+        except TilestepError:
+            finding = did_not_fit(program.planned, None, machine, largest=largest, text_of=text_of)
+        if finding is not None:
+            yield program, finding
+
+
+def _largest(program: CompiledProgram) -> list[Named]:
+    """What lies on the fullest tile when it is fullest, with lines; [] if the recording has not the lives of values."""
+    memory = program.planned.memory
+    if not program.detailed:
+        return []
+    try:
+        lines = {variable.name: variable.line for variable in program.memory.variables}
+    except RecordingError:
+        return []
+    named = [(name, size, lines.get(name)) for name, size in memory.largest]
+    return [(name, size, None if line is None else Line(file=line.file, number=line.line)) for name, size, line in named]

@@ -13,9 +13,9 @@ from typing import Any, Final, cast, get_args
 from tilestep.record.schema import EVENT_KINDS
 from tilestep.report.advice.finding import ASIDE, CELL, FIXED, How
 from tilestep.report.advice.phrases import group_text, left_texts
+from tilestep.report.advice.refused import refused
 from tilestep.report.overview import relative_files
 from tilestep.report.page.block import Block
-from tilestep.report.page.sections.refused import refused
 from tilestep.report.page.untrusted import number_in, records_in, text_in, texts_in
 from tilestep.report.quantities import numbers_text
 from tilestep.report.reader import CompiledProgram, Report

@@ -13,11 +13,11 @@ from tilestep.plan.liveness import fits
 from tilestep.plan.steps import Program
 from tilestep.record.edits.script import ImpossibleEditError
 from tilestep.record.sources import Source, hlo_of, options_of
+from tilestep.report.advice.refused import MOST_PLANNED
 from tilestep.report.batch import MOST_PLANS, Room, room, smaller
 from tilestep.report.reader import CompiledProgram, Report
 from tilestep.report.replaceable import may_be_states
 
-MOST_PLANNED: Final = 1_000_000  # characters of HLO that are planned again: some seconds
 _LEAST_PLANS: Final = 3  # of a program, or its batch is not looked for
 _MOST_ARGUMENTS: Final = 3  # of a batch that are named
 
