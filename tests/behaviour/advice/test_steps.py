@@ -149,3 +149,36 @@ def test_the_length_of_a_scan_is_no_batch() -> None:
         return weights
 
     assert not [finding for finding in profiled(program).findings if "batch of jit_steps 176" in finding.edit]
+
+
+def training(divided: str) -> Callable[[], Any]:
+    """Steps whose batch is divided among the IPUs, or whose products are: the summed dimension of the second one."""
+
+    def loss(layers: Any, x: Any) -> Any:
+        for up, down in layers:
+            x = x + jax.nn.relu(x @ up) @ down
+        return (x**2).mean()
+
+    def step(layers: Any, x: Any) -> Any:
+        return jax.tree.map(lambda each, gradient: each - 1e-3 * gradient, layers, jax.grad(loss)(layers, x))
+
+    def program() -> Any:
+        mesh = Mesh(np.array(jax.devices("ipu")[:4]), ("m",))
+        up, down, batch = (P(), P(), P("m")) if divided == "batch" else (P(None, "m"), P("m", None), P())
+        weights = np.full((256, 256), 0.01, np.float32)
+        layers = [tuple(jax.device_put(weights, NamedSharding(mesh, spec)) for spec in (up, down)) for _ in range(4)]
+        x = jax.device_put(np.ones((512, 256), np.float32), NamedSharding(mesh, batch))
+        jitted = jax.jit(step, donate_argnums=0)
+        for _ in range(60):
+            layers = jitted(layers, x)
+        return layers
+
+    return program
+
+
+@pytest.mark.parametrize(("divided", "edit"), [("batch", "accumulate "), ("products", "exchange float16 ")])
+def test_only_gradients_are_accumulated(divided: str, edit: str) -> None:
+    """What a later product of the same step takes is none, whatever its scope is called: forward and backward have such sums."""
+    [found] = of_kind(dry(training(divided)), "collectives")
+    assert found.edit.startswith(edit)
+    assert ("goes into further products of the same run" in found.text) == (divided == "products")

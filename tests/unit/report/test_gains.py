@@ -17,7 +17,7 @@ from tilestep.record.edits.script import Script
 from tilestep.record.history import begin_history, history_since
 from tilestep.record.sources import Source
 from tilestep.report import Finding, Profile, profile_between
-from tilestep.report.advice import Gain, Line, evidence_of
+from tilestep.report.advice import Advice, Gain, Line, evidence_of
 from tilestep.report.advice import evidence as evidence_module
 from tilestep.report.advice.donation import donation
 from tilestep.report.advice.evidence import PATTERN_PLAYS, Evidence, Played
@@ -736,8 +736,8 @@ def test_the_bound_on_work_counts_all_replays(monkeypatch: pytest.MonkeyPatch) -
     assert asked == [(1 + 2 + 1) + 2 * 2]
 
 
-def after_operations(count: int, *, steps: int = 3, work: int = 50, donates: bool = False) -> tuple[Profile, tuple[Finding, ...]]:
-    """Steps on a state that comes again at each call, after so many programs of single operations, and what is said of both."""
+def after_operations(count: int, *kinds: str, steps: int = 3, work: int = 50, donates: bool = False) -> tuple[Profile, Advice]:
+    """Steps on a state that comes again at each call, after so many programs of single operations, and what is said of that."""
     called = program(superstep(work), name="jit_step", takes=(40,), gives=(40,), donates={0: 0} if donates else None)
     host = Host()
     begin = begin_history(host.system)
@@ -751,15 +751,20 @@ def after_operations(count: int, *, steps: int = 3, work: int = 50, donates: boo
     profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
     elsewhere = Way(edit="run them on the CPU", change=on_cpu([host.key(operation) for operation in operations]), how="replayed")
     single = Proposal(finding=Finding(kind="loads", text="single operations"), ways=(elsewhere,))
+    fewer = Way(edit="call it less", change=in_fewer_calls(host.key(called), called, 4), how="about", fewer_calls=True)
+    calls = Proposal(finding=Finding(kind="calls", text="calls"), ways=(fewer,))
     evidence = evidence_of(profile)
     steady = None if evidence is None else steady_state(profile, evidence)
-    return profile, ranked([single, *donation(profile, evidence)], evidence, starts=steady.starts if steady else {}).findings
+    proposals = {"single": [single], "donation": donation(profile, evidence), "calls": [calls]}
+    told = ranked([each for kind in kinds for each in proposals[kind]], evidence, starts=steady.starts if steady else {})
+    return profile, told
 
 
 def test_what_saves_little_is_told_with_what_it_saves_after_the_others() -> None:
     """Its share of what is left is that of a program without the operations."""
     without, donating = (after_operations(0, donates=donates)[0].emulated_cycles for donates in (False, True))
-    profile, (single, donate) = after_operations(200)
+    profile, told = after_operations(200, "single", "donation")
+    single, donate = told.findings
     assert (single.kind, donate.kind) == ("loads", "donation")
     assert single.gain is not None
     assert single.gain.after == ()
@@ -775,9 +780,21 @@ def test_what_saves_little_is_told_with_what_it_saves_after_the_others() -> None
 
 
 def test_what_saves_as_much_by_itself_or_little_even_then_is_told_as_before() -> None:
-    _, alone = after_operations(0)
-    assert [finding.gain.after for finding in alone if finding.gain] == [()]
-    _, warm = after_operations(200, steps=20)  # operations are no part of a warm step
-    assert [(finding.kind, finding.gain.after) for finding in warm if finding.gain] == [("donation", ()), ("loads", ())]
-    _, long = after_operations(200, work=20_000)
-    assert [finding.kind for finding in long] == ["loads"]
+    both = "single", "donation"
+    _, alone = after_operations(0, *both)
+    assert [finding.gain.after for finding in alone.findings if finding.gain] == [()]
+    _, warm = after_operations(200, *both, steps=20)  # operations are no part of a warm step
+    assert [(finding.kind, finding.gain.after) for finding in warm.findings if finding.gain] == [("donation", ()), ("loads", ())]
+    _, long = after_operations(200, *both, work=20_000)
+    assert [finding.kind for finding in long.findings] == ["loads"]
+
+
+def test_what_set_up_saves_is_not_told_as_a_steps() -> None:
+    """Where calls become fewer, what all save is divided by the steps: not what lies before them."""
+    _, steps = after_operations(200, "donation", "calls", steps=40)
+    _, all_of_it = after_operations(200, "single", "donation", "calls", steps=40)
+    assert steps.together is not None
+    assert steps.together.gain.step_share is not None
+    assert 0 < steps.together.gain.step_share <= 1
+    assert all_of_it.together is not None
+    assert (all_of_it.together.numbers, all_of_it.together.gain.step_share) == ((1, 2, 3), None)

@@ -295,8 +295,8 @@ def _together(
         left[number] = "same line" if way is not None and finding.line in lines else left[number]
     sure = all(finding.gain is not None and finding.gain.how != "about" for finding, _ in (found[number - 1] for number in numbers))
     of_step = None if steps is None else steps.saved
-    if warm is not None and any(way is not None and way.fewer_calls for _, way in (found[number - 1] for number in numbers)):
-        of_step = chain.saved / warm.all_steps
+    if steps is None and warm is not None and all(_is_of_steps(found[number - 1][0]) for number in numbers):  # calls become fewer
+        of_step = min(chain.saved / warm.all_steps, warm.step_cycles)
     gain = replace(_gain_of(chain.saved, of_step, played, warm, evidence), how="within 2 %" if sure else "about")
     return Together(gain=gain, numbers=tuple(sorted(numbers)), left=tuple(sorted(left)), why=tuple(left[number] for number in sorted(left)))
 
@@ -307,6 +307,11 @@ def _chain(found: Mapping[int, tuple[Finding, Way | None]], order: Iterable[int]
     for number in order:
         chain = chain.then(number, found[number][1], played, evidence)
     return chain
+
+
+def _is_of_steps(finding: Finding) -> bool:
+    """Whether what it saves lies in steps, and not in set-up."""
+    return finding.gain is not None and (finding.gain.step_share or 0.0) >= LEAST_SHARE
 
 
 def _is_counted(finding: Finding) -> bool:
