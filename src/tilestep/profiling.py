@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
@@ -134,7 +134,7 @@ def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]
 
 
 @contextlib.contextmanager
-def profiled(target: Path | None, *, lines: bool = True, refused: bool = False) -> Iterator[Recording]:
+def profiled(target: Path | None, *, lines: bool = True, refused: bool = False, ended_by: Callable[[], str] = str) -> Iterator[Recording]:
     """The same, but the caller writes the files. Only a program that does not fit writes its own, when it is compiled.
 
     Args:
@@ -142,6 +142,7 @@ def profiled(target: Path | None, *, lines: bool = True, refused: bool = False) 
             planned again.
         lines: whether those, and what a program that does not fit writes, have lines of the user's source.
         refused: whether programs that do not fit are planned again if there is no target, to say what would make them fit.
+        ended_by: says at the block's end what ended the program before its own end, such as 'SIGTERM'; '': nothing.
     """
     from tilestep.pjrt.running.recording import recording  # imports the emulator, so only a profile pays for it
     from tilestep.pjrt.running.report_folders import report_folder
@@ -151,7 +152,7 @@ def profiled(target: Path | None, *, lines: bool = True, refused: bool = False) 
         try:
             yield result
         finally:
-            measurement = measure()
+            measurement = measure().ended(ended_by())
             tables = None if target is None else measurement.recording(lines=lines)
             result.complete(measurement.profile, tables, _of_refused(measurement) if refused and target is None else None)
 

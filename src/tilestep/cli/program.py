@@ -112,17 +112,20 @@ class InputProgram:
 Program = ScriptProgram | InputProgram | ModuleProgram | CodeProgram
 
 
-def run_whole(program: Program) -> tuple[int, bool]:
-    """Runs a program to the end of its threads. Returns: (its exit code, whether a signal ended it, so that threads may be left)."""
+def run_whole(program: Program) -> tuple[int, str]:
+    """Runs a program to the end of its threads.
+
+    Returns: (its exit code, what ended it before its own end: 'Ctrl-C', or 'SIGTERM' or 'SIGHUP', after which threads may be left; '').
+    """
     try:
         with told_first():
             code = run_program(program)
             end_threads()
-            return code, False
+            return code, ""
     except KeyboardInterrupt:
-        return INTERRUPTED, False
+        return INTERRUPTED, "Ctrl-C"
     except Terminated as ended:
-        return ended.status, True
+        return ended.status, ended.name
 
 
 def run_program(program: Program) -> int:

@@ -179,8 +179,13 @@ def _run_emulated(program: Program, options: argparse.Namespace, json_path: Path
     forks: list[int] = []
     os.register_at_fork(after_in_parent=lambda: forks.append(os.getpid()))
     mode = dry_run(trip_count=options.trip_count) if options.dry_run else contextlib.nullcontext()
-    with profiled(report_path, refused=True, lines=not options.no_source) as recording, mode, first_import():
-        code, terminated = run_whole(program)
+    ended_by = ""
+    with (
+        profiled(report_path, refused=True, lines=not options.no_source, ended_by=lambda: ended_by) as recording,
+        mode,
+        first_import(),
+    ):
+        code, ended_by = run_whole(program)
     if os.getpid() != process:  # a fork of the program has come here, too
         return code
     last = getattr(sys, "last_value", None)
@@ -197,7 +202,7 @@ def _run_emulated(program: Program, options: argparse.Namespace, json_path: Path
             "the program imports tilestep.popart: sessions count as what they run through JAX here, set-up included; --popart before the "
             "program emulates each by itself, on the machine of its device",
         )
-    if terminated:
+    if ended_by.startswith("SIG"):
         end(code)
     return code or unwritten
 

@@ -89,7 +89,7 @@ def run_popart(
     stderr, process = sys.stderr, os.getpid()
     seeing = contextlib.nullcontext([]) if num_stages is None else seen_sessions()
     with watched_sessions() as sessions, seeing as seen, former_numpy(functools.partial(tell, command)):
-        code, terminated = run_whole(program)
+        code, ended_by = run_whole(program)
     if os.getpid() != process:  # a fork of the program has come here
         return code
     _show(summary(sessions), stderr)
@@ -101,7 +101,7 @@ def run_popart(
         why = ": their engineOptions name another place" if any(session.page for session in sessions) else ""
         tell(command, f"no session wrote a report to {plain(report_path)}{why if sessions else ': the program made none'}")
     unwritten = 0 if num_stages is None else _propose(proposals(seen, num_stages), stderr, command, json_path)
-    if terminated:
+    if ended_by.startswith("SIG"):
         end(code)
     return code or unwritten
 

@@ -121,6 +121,7 @@ class Comparison:
     Attributes:
         machines: (field, value in A, value in B) of the machine, where they differ.
         names: of the machines.
+        ended_by: what ended the program of each before its own end, such as 'SIGTERM'; '': nothing.
         emulated_cycles: of the whole recordings.
         emulated_s: the same as time, each by the clock of its own machine.
         clock_hz: of the machines.
@@ -130,6 +131,7 @@ class Comparison:
 
     machines: tuple[tuple[str, Value, Value], ...]
     names: tuple[str, str]
+    ended_by: tuple[str, str]
     emulated_cycles: Change
     emulated_s: Change
     clock_hz: tuple[float, float]
@@ -145,7 +147,7 @@ class Comparison:
         """What takes longer by more than a part of itself: 'the whole', or programs."""
         whole = self.emulated_cycles if self.one_clock else self.emulated_s
         runs = ((each, each.cycles_per_run if self.one_clock else each.emulated_s_per_run) for each in self.programs)
-        found = ["the whole"] if _above(whole, bound) else []
+        found = ["the whole"] if not any(self.ended_by) and _above(whole, bound) else []
         return (*found, *(f"program '{program.label}'" for program, of_run in runs if _above(of_run, bound)))
 
     @property
@@ -202,12 +204,18 @@ def compare(a: Report, b: Report) -> Comparison:
     return Comparison(
         machines=tuple(differing),
         names=(machine_a.name, machine_b.name),
+        ended_by=(_ended_by(a), _ended_by(b)),
         emulated_cycles=whole,
         emulated_s=_seconds(whole, clocks),
         clock_hz=clocks,
         programs=tuple(programs),
         steps=tuple(steps),
     )
+
+
+def _ended_by(report: Report) -> str:
+    found = report.profile.get("ended_by")
+    return found if isinstance(found, str) else ""
 
 
 Pair = tuple[CompiledProgram | None, CompiledProgram | None, str]

@@ -308,6 +308,7 @@ class Figures:
     assumptions: tuple[str, ...]
     refused: tuple[Need, ...] = ()
     interval: Interval | None = None
+    ended_by: str = ""
     history: History | None = field(default=None, repr=False, compare=False)
     sources: Mapping[int, Source] = field(default_factory=dict[int, Source], repr=False, compare=False)
     operation_of: Callable[[str], str] = field(default=short_scope, repr=False, compare=False)

@@ -41,6 +41,7 @@ class Profile(Figures):
         assumptions: sentences.
         refused: what programs needed that did not fit, so that they never ran.
         interval: how sure the time and the fullest tile are; None: nothing ran, or nobody wants to know.
+        ended_by: what ended the program before its own end, such as 'SIGTERM': the figures are of what ran until then; '': nothing.
         history: what the host program did, so that the gains of findings can be worked out; None: it was not kept.
         sources: what the programs were planned from, by key.
         operation_of: what a summary calls the operation of a scope. A front end has words of its own.
@@ -108,6 +109,7 @@ class Profile(Figures):
             "version": SCHEMA_VERSION,
             "machine": asdict(self.machine),
             "verdict": None if self.verdict is None else self.verdict.as_document(),
+            "ended_by": self.ended_by,
             "emulated_s": self.emulated_s,
             "interval": self.interval and {**asdict(self.interval), "verdict": self.interval.verdict, "text": self.interval.text},
             "emulated_cycles": self.emulated_cycles,

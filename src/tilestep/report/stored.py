@@ -22,7 +22,7 @@ from tilestep.units import seconds_from_cycles
 _ABSENT: Final = {"loaded_on_busiest": (), "loaded_elsewhere": (), "timeline": ()}  # evidence for advice, which has been given
 _FIGURES: Final = (  # of the document
     *("machine", "emulated_cycles", "programs", "groups", "reshaped", "batches", "supersteps", "busiest_ipu", "num_ipus_used"),
-    *("cycles_by_kind", "io_tiles_cycles", "dispatches", "dispatch_cycles", "assumptions", "refused", "interval"),
+    *("cycles_by_kind", "io_tiles_cycles", "dispatches", "dispatch_cycles", "assumptions", "refused", "interval", "ended_by"),
 )
 
 

@@ -102,6 +102,8 @@ def _parts(figures: Figures, advice: Sequence[Finding], steady: Steady | None, t
     runs = sum(program.runs for program in figures.programs)
     title = Text.assemble((time_text(figures.emulated_s), "bold"), f" {sentences(head)}, {count_text(runs, 'program run')}")
     parts.append(title)
+    if figures.ended_by:
+        parts.append(_text(f"Ended by {figures.ended_by}: these are the figures of what ran until then.", style="bold"))
     if figures.interval is not None:
         parts.append(_text(f"80 % sure: {figures.interval.text}"))
     if steady is not None:

@@ -26,6 +26,8 @@ from tilestep.cli import main, make_parser
 from tilestep.cli.run import FLAGS, TAKE_A_VALUE, split_words
 from tilestep.machine import SYNC_PATTERNS
 from tilestep.record.container import read_recording
+from tilestep.report.comparison import compare
+from tilestep.report.reader import open_report
 
 WHO_AM_I = """
 import sys, threading
@@ -146,8 +148,13 @@ def test_sigterm_from_outside_writes_the_report_though_threads_go_on(tmp_path: P
     assert child.returncode == -signal.SIGTERM, "as under python"
     assert told.endswith(f"tilestep run: {tmp_path}/report.html shows this run in a browser\n")
     assert "Traceback" not in told
-    [step] = [each for each in json.loads((tmp_path / "profile.json").read_text())["programs"] if each["donated"]]
+    assert "\nEnded by SIGTERM: these are the figures of what ran until then.\n" in told
+    document = json.loads((tmp_path / "profile.json").read_text())
+    assert document["ended_by"] == "SIGTERM"
+    [step] = [each for each in document["programs"] if each["donated"]]
     assert step["runs"] == 3
+    kept = open_report(tmp_path)
+    assert compare(kept, kept).ended_by == ("SIGTERM", "SIGTERM")
 
 
 @pytest.mark.process

@@ -23,6 +23,13 @@ def test_equal_recordings_have_no_difference() -> None:
     assert found.emulated_cycles.relative == 0
 
 
+def test_the_whole_of_a_run_that_was_ended_is_not_slower() -> None:
+    ended, whole, longer = (report_of(two_stages(trips=trips)) for trips in (1000, 1000, 2000))
+    found = replace(compare(ended, longer), ended_by=("SIGTERM", ""))
+    assert found.slower(0) == ("program 'two_stages'",)
+    assert compare(ended, whole).ended_by == ("", "")
+
+
 def test_any_cycle_is_a_difference() -> None:
     found = compare(report_of(two_stages(trips=1000)), report_of(two_stages(trips=1001)))
     assert found.slower(0) == ("the whole", "program 'two_stages'")

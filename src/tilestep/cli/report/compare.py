@@ -96,6 +96,9 @@ def _print(found: Comparison, *, everything: bool) -> None:
         print_line(f"{names}: cycles are not those of one machine.{clocks}\n")
         rows = [(plain(path), plain(a), plain(b)) for path, a, b in found.machines]
         _print_most("Machines", ("field",), ("A", "B"), rows, everything=everything)
+    for side, ended_by in zip("AB", found.ended_by, strict=True):
+        if ended_by:
+            print_line(f"{side} was ended by {plain(ended_by)}: it is of what ran until then, so the whole is no measure.\n")
     if found.one_clock:
         print_rows("Emulated cycles", ("what",), _FIGURES, [("the whole", *_cells(found.emulated_cycles))])
     else:

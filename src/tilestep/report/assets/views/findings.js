@@ -41,6 +41,7 @@ async function ofSide(side, named) {
     "section",
     { "aria-label": side.label },
     named ? h("h2", {}, `${side.name.toUpperCase()}: ${side.label}`) : null,
+    found?.ended_by ? h("p", { class: "sure" }, `Ended by ${found.ended_by}: these are the figures of what ran until then.`) : null,
     found?.sure ? h("p", { class: "sure" }, `80 % sure: ${found.sure}`) : null,
     together(side, found?.together),
     steady(side, found?.steady),

@@ -84,7 +84,8 @@ def findings(report: Report) -> Block | None:
     saves of what the findings `numbers` leave), basis, unknown (why nobody knows a gain), ways (other edits, each with edit, gain, how,
     basis), program (row of the only one that its sentence names), proof (name of a view), see (state of that view)), together {gain, how,
     basis, numbers, left (a phrase for each reason)} or null, steady {label, unit, steps, step_cycles, set_up_cycles, samples} or null,
-    sure (the 80 % intervals as a sentence), idle_cycles, assumptions, options (autoReport and other engine options that were set).
+    ended_by (what ended the program before its own end; '': nothing), sure (the 80 % intervals as a sentence), idle_cycles, assumptions,
+    options (autoReport and other engine options that were set).
 
     Raises: RecordingError if the profile is damaged, or of a newer form.
     """
@@ -104,6 +105,7 @@ def findings(report: Report) -> Block | None:
             }
             if isinstance(steady, dict)
             else None,
+            "ended_by": text_in(document, "ended_by"),
             "sure": text_in(document.get("interval"), "text"),
             "idle_cycles": number_in(document.get("cycles_by_kind"), "idle"),
             "assumptions": texts_in(document, "assumptions"),
