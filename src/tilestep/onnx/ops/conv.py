@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tilestep.onnx.interpret import Call
+from tilestep.onnx.ops.depthwise import MOST_TAPS, depthwise, plain
 from tilestep.onnx.ops.interpolation import flattened, interpolate, wide
 from tilestep.onnx.ops.windows import Windows, check_auto_pad, checked, extent, split_evenly, windows
 from tilestep.onnx.registry import op
@@ -50,11 +51,12 @@ def _pointwise(x: Any, w: Any) -> Any:
     return jnp.moveaxis(y, -1, 1)
 
 
-def convolution(x: Any, w: Any, at: Windows, group: int, **options: Any) -> Any:
-    """One convolution in ONNX's layout. Args: options: of `jax.lax.conv_general_dilated`."""
-    return jax.lax.conv_general_dilated(
-        jnp.asarray(x), jnp.asarray(w), at.strides, at.padding, rhs_dilation=at.dilations, feature_group_count=group, **options
-    )
+def convolution(x: Any, w: Any, at: Windows, group: int) -> Any:
+    """A convolution of x [N, C, D1, ...] with w [M, C / group, k1, ...], in their dtype, which is the same."""
+    x, w = jnp.asarray(x), jnp.asarray(w)
+    if 1 < group == x.shape[1] and w.shape[1] == 1 and w.shape[0] % group == 0 and math.prod(at.kernel) <= MOST_TAPS:
+        return depthwise(x, w, at)
+    return plain(x, w, at, group)
 
 
 @op("ConvTranspose")
