@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from tilestep.onnx.interpret import Call
-from tilestep.onnx.ops.depthwise import MOST_TAPS, depthwise, plain
 from tilestep.onnx.ops.interpolation import flattened, interpolate, wide
-from tilestep.onnx.ops.windows import Windows, check_auto_pad, checked, extent, split_evenly, windows
+from tilestep.onnx.ops.quick_conv import convolution
+from tilestep.onnx.ops.windows import check_auto_pad, checked, extent, split_evenly, windows
 from tilestep.onnx.registry import op
 from tilestep.onnx.values import has_room, known_ints
 
@@ -49,14 +49,6 @@ def _pointwise(x: Any, w: Any) -> Any:
     """
     y = jax.lax.dot_general(jnp.moveaxis(x, 1, -1), jnp.asarray(w.reshape(w.shape[:2])), (((x.ndim - 1,), (1,)), ((), ())))
     return jnp.moveaxis(y, -1, 1)
-
-
-def convolution(x: Any, w: Any, at: Windows, group: int) -> Any:
-    """A convolution of x [N, C, D1, ...] with w [M, C / group, k1, ...], in their dtype, which is the same."""
-    x, w = jnp.asarray(x), jnp.asarray(w)
-    if 1 < group == x.shape[1] and w.shape[1] == 1 and w.shape[0] % group == 0 and math.prod(at.kernel) <= MOST_TAPS:
-        return depthwise(x, w, at)
-    return plain(x, w, at, group)
 
 
 @op("ConvTranspose")
