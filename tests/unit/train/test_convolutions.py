@@ -112,6 +112,16 @@ def test_nothing_is_written_outside_of_loops_nor_with_channels_last_nor_of_other
     assert not has_slow_convolutions(_jax.make_jaxpr(lambda: loop(*whole, LAYOUTS[0]))())
 
 
+def test_a_choice_by_platform_is_no_branch() -> None:
+    """In the program one side is left, in its place, where XLA's pass sees it."""
+    data, kernel = arrays(LAYOUTS[0], 1)
+
+    def chosen(data: Any) -> Any:
+        return lax.platform_dependent(data, tpu=lambda data: data + 1, default=lambda data: lax.conv(data, kernel[:4], (1, 1), "SAME"))
+
+    assert not has_slow_convolutions(_jax.make_jaxpr(chosen)(data))
+
+
 def test_a_function_keeps_its_name_and_its_structure() -> None:
     def named(a: dict[str, Any]) -> dict[str, Any]:
         return {"b": (a["a"], None)}
