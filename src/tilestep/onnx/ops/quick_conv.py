@@ -17,6 +17,7 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
 from tilestep.onnx.ops.windows import Windows
+from tilestep.onnx.values import is_known
 
 MOST_TAPS: Final = 64  # elements of a window, each of which is an operation to compile
 MOST_ELEMENTS: Final = 1 << 26  # of all windows, which a product has in memory
@@ -26,8 +27,9 @@ _Form = Callable[[Any, Any, Windows, int], Any]
 
 def convolution(x: Any, w: Any, at: Windows, group: int) -> Any:
     """A convolution of x [N, C, D1, ...] with w [M, C / group, k1, ...], in their dtype, which is the same."""
+    are_constants = is_known(w)  # XLA lays them out when it compiles
     x, w = jnp.asarray(x), jnp.asarray(w)
-    form = _quick_form(x, w, at, group)
+    form = _quick_form(x, w, at, group, are_constants)
     return plain(x, w, at, group) if form is None else _with_form(x, w, at, group, form)
 
 
@@ -36,7 +38,7 @@ def plain(x: Any, w: Any, at: Windows, group: int) -> Any:
     return jax.lax.conv_general_dilated(x, w, at.strides, at.padding, rhs_dilation=at.dilations, feature_group_count=group)
 
 
-def _quick_form(x: Any, w: Any, at: Windows, group: int) -> _Form | None:
+def _quick_form(x: Any, w: Any, at: Windows, group: int, are_constants: bool) -> _Form | None:
     """The quick form of a convolution that is slow as one operation; None if it is not, or does not fit its weights."""
     taps, outputs = math.prod(at.kernel), len(x) * math.prod(at.outputs)
     if x.shape[1] != w.shape[1] * group or w.shape[0] % group or taps > MOST_TAPS:
@@ -44,8 +46,9 @@ def _quick_form(x: Any, w: Any, at: Windows, group: int) -> _Form | None:
     if 1 < group == x.shape[1]:
         return _summed
     is_whole = not jnp.issubdtype(x.dtype, jnp.floating)  # XLA:CPU has no kernels for integers
-    is_short = group == 1 and outputs < len(w) and x.dtype.itemsize > 2  # windows are put in rows sooner than kernels are transposed
-    return _multiplied if (is_whole or is_short) and outputs * x.shape[1] * taps <= MOST_ELEMENTS else None
+    # Windows are put in rows sooner than kernels are transposed; a product of halves would add halves.
+    are_few = outputs < len(w) and group == 1 and x.dtype.itemsize > 2 and not are_constants
+    return _multiplied if (is_whole or are_few) and outputs * x.shape[1] * taps <= MOST_ELEMENTS else None
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(2, 3, 4))

@@ -43,7 +43,7 @@ def test_values_are_onnxruntimes(case: tuple[tuple[int, ...], tuple[int, ...], i
 @each("platform, count", [("cpu", 0), ("ipu", 1), ("tpu", 1)])
 @each("w, group", [(SUMMED, 3), (MULTIPLIED, 1)])
 def test_only_the_cpu_has_another_form(w: Any, group: int, platform: str, count: int) -> None:
-    assert _convolutions(lambda x: convolution(x, w, AT, group), X, platform) == count
+    assert _convolutions(lambda x: convolution(x, jnp.asarray(w), AT, group), X, platform) == count
 
 
 @each(
@@ -60,7 +60,13 @@ def test_only_the_cpu_has_another_form(w: Any, group: int, platform: str, count:
 )
 def test_what_is_slow_as_one_operation(shape: tuple[int, ...], group: int, dtype: Any, count: int) -> None:
     x, w = values(1, 4, 4, MOST_TAPS + 1).astype(dtype), values(*shape, seed=1).astype(dtype)
-    assert _convolutions(function_of("Conv", [x, w], version=11, group=group), x, "cpu") == count
+    assert _convolutions(function_of("Conv", [x, jnp.asarray(w)], version=11, group=group), x, "cpu") == count
+
+
+def test_constant_kernels_are_laid_out_once_so_that_few_windows_stay_where_they_are() -> None:
+    x, w = values(1, 4, 4, 4), values(500, 4, 3, 3, seed=1)
+    assert _convolutions(function_of("Conv", [x, w], version=11), x, "cpu") == 1
+    assert _convolutions(function_of("Conv", [x, jnp.asarray(w)], version=11), x, "cpu") == 0
 
 
 def test_windows_that_take_too_much_memory_stay_where_they_are() -> None:
@@ -89,7 +95,7 @@ def test_the_backward_pass_keeps_both_operands_and_has_one_operation_for_each(w:
     y, backward = jax.vjp(lambda x, w: convolution(x, w, AT, group), X, w)
     assert sorted(kept.shape for kept in jax.tree.leaves(backward)) == sorted([X.shape, w.shape])
     assert _convolutions(backward, y, "cpu") == 2
-    assert _convolutions(jax.vjp(lambda x: convolution(x, w, AT, group), X)[1], y, "cpu") == 1  # the kernels are constants
+    assert _convolutions(jax.vjp(lambda x: convolution(x, jnp.asarray(w), AT, group), X)[1], y, "cpu") == 1  # the kernels are constants
 
 
 def test_halves_are_added_as_floats_and_integers_exactly() -> None:
