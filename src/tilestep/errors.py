@@ -9,7 +9,7 @@ TilestepError
 ├── DatasetError (ValueError)      a dataset that ends early, or whose elements differ in form
 ├── CheckpointError (ValueError)   a checkpoint that cannot be saved, is damaged, or is of another program
 ├── QueueError (RuntimeError)      a feed of a training loop that is closed, in use, full or empty
-├── NotFiniteError (FloatingPointError)  a pipeline's microbatch that has made a NaN or an infinity
+├── NotFiniteError (FloatingPointError)  a step or a pipeline's microbatch that has made a NaN or an infinity
 ├── ProcessFailedError (RuntimeError)  another process of a pipeline has failed, or is gone
 ├── ReplicasDifferError            arrays that should be equal on all replicas and are not
 ├── UnsupportedError               something this build or platform cannot do
@@ -119,19 +119,22 @@ class ReplicasDifferError(TilestepError):
 
 
 class NotFiniteError(TilestepError, FloatingPointError):
-    """A stage of a pipeline has made numbers that are not finite. They updated nothing.
+    """A stage of a pipeline, or a step of a loop, has made numbers that are not finite. They updated nothing.
 
     Attributes:
-        stage: index of the stage.
-        microbatch: index of the first microbatch with such numbers.
-        path: the array with such numbers, for example "gradient of mlp/w1" or "output 0".
+        path: the array with such numbers, for example "gradient of mlp/w1", "output 0" or "carry['w1']".
+        stage: index of the stage; None for a loop.
+        microbatch: index of the first microbatch with such numbers; None for a loop.
+        step: index of the first step with such numbers, in the whole run of the loop; None for a pipeline.
         state: of the pipeline, after the last finished update.
     """
 
-    def __init__(self, *, stage: int, name: str, microbatch: int, path: str) -> None:
-        self.stage, self.microbatch, self.path = stage, microbatch, path
+    def __init__(self, *, name: str, path: str, stage: int | None = None, microbatch: int | None = None, step: int | None = None) -> None:
+        self.path, self.stage, self.microbatch, self.step = path, stage, microbatch, step
         super().__init__(
-            f"stage {stage} ({name}) of the pipeline made a NaN or an infinity with microbatch {microbatch}: {path}; the exception's "
+            f"step {step:,} of {name}, counted from 0, made a NaN or an infinity: {path}; its chunk of steps is not done"
+            if step is not None
+            else f"stage {stage} ({name}) of the pipeline made a NaN or an infinity with microbatch {microbatch}: {path}; the exception's "
             "state is that before the update"
         )
 

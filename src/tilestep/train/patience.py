@@ -1,4 +1,4 @@
-"""A thread that waits for another one says so on stderr after ten seconds, once."""
+"""A thread that waits for another one, for a device or for a file says so on stderr: after ten seconds, and then every minute."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 SAY_WALL_S: Final = 10.0
+SAY_AGAIN_WALL_S: Final = 60.0
 OURS: Final = "tilestep-"  # how names of the project's own threads begin
 
 _of_loops: Final[dict[int, Patience]] = {}  # the wait of each thread that runs a loop, where it is held up
@@ -16,7 +17,7 @@ _of_loops: Final[dict[int, Patience]] = {}  # the wait of each thread that runs 
 
 @final
 class Patience:
-    """One wait, from when it is made.
+    """One wait of this thread, from when it is made.
 
     Args:
         what: gives the words behind "has waited 10 s for".
@@ -25,8 +26,9 @@ class Patience:
 
     def __init__(self, what: Callable[[], str], clock: Callable[[], float] = time.monotonic) -> None:
         self._what, self._clock = what, clock
+        self._thread = threading.current_thread()
         self._began = clock()
-        self._has_said = False
+        self._due = self._began + SAY_WALL_S
 
     def __enter__(self) -> None:
         """A loop begins to wait; others may ask about that."""
@@ -40,16 +42,17 @@ class Patience:
         return self._what(), self._began, self._clock() - self._began
 
     @property
-    def left_wall_s(self) -> float | None:
-        """Seconds until it has something to say; None: it has said it."""
-        return None if self._has_said else max(0.0, self._began + SAY_WALL_S - self._clock())
+    def left_wall_s(self) -> float:
+        """Seconds until it has something to say."""
+        return max(0.0, self._due - self._clock())
 
     def look(self) -> None:
         """Says what is waited for, if it is time."""
-        if self.left_wall_s == 0:
-            self._has_said = True
-            name, waited = threading.current_thread().name, self._clock() - self._began
-            print(f"tilestep: thread {name} has waited {waited:.0f} s for {self._what()}", file=sys.stderr, flush=True)
+        if not self.left_wall_s:
+            now = self._clock()
+            self._due = now + SAY_AGAIN_WALL_S
+            text = f"tilestep: thread {self._thread.name} has waited {now - self._began:.0f} s for {self._what()}"
+            print(text, file=sys.stderr, flush=True)
 
 
 def longest_wait() -> tuple[str, float, float] | None:

@@ -2,25 +2,69 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tilestep.train import OutfeedQueue, patience
+from tests.faults import Clock
+from tilestep.train import OutfeedQueue, aloud, patience
+from tilestep.train.aloud import Aloud
 from tilestep.train.patience import Patience
 
 
-def test_a_wait_says_once_what_it_waits_for_after_ten_seconds(capsys: pytest.CaptureFixture[str]) -> None:
-    now = [100.0]
-    wait = Patience(lambda: "rain", clock=lambda: now[0])
-    for moment, left in ((109.9, pytest.approx(0.1)), (110.0, 0), (121.0, None)):
-        now[0] = moment
+def test_a_wait_says_what_it_waits_for_after_ten_seconds_and_then_every_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock(100.0)
+    wait = Patience(lambda: "rain", clock=clock)
+    for moment, left in ((109.9, pytest.approx(0.1)), (110.0, 0), (121.0, 49.0), (170.0, 0), (171.0, 59.0)):
+        clock.now_wall_s = moment
         assert wait.left_wall_s == left
         wait.look()
-    assert capsys.readouterr().err == "tilestep: thread MainThread has waited 10 s for rain\n"
+    said = "tilestep: thread MainThread has waited {} s for rain\n"
+    assert capsys.readouterr().err == said.format(10) + said.format(70)
+
+
+def test_another_thread_says_what_one_waits_for_that_cannot_look(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Here after no time at all; and one that is over says nothing."""
+    monkeypatch.setattr(patience, "SAY_WALL_S", 0.0)
+    said = threading.Event()
+
+    def what() -> str:
+        said.set()
+        return "rain"
+
+    with Aloud(what):
+        assert said.wait(60)
+    aloud.say_what_is_due()
+    assert capsys.readouterr().err.count("has waited 0 s for rain") == 1
+
+
+def test_all_waits_of_the_runtime_have_an_end_or_are_told() -> None:
+    """Where its text blocks without a time-out, it is within `Aloud`, or the list says what ends it."""
+    found: set[str] = set()
+    for path in sorted(TRAIN.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        told = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.With) and "Aloud(" in ast.unparse(node.items[0])
+                for inner in ast.walk(node)}  # fmt: skip
+        for node in ast.walk(tree):
+            call = node.func if isinstance(node, ast.Call) and not node.args and not node.keywords else None
+            if isinstance(call, ast.Attribute) and call.attr in ("join", "wait", "result"):
+                blocks = True
+            else:
+                blocks = isinstance(node, ast.Attribute) and node.attr == "block_until_ready"
+            if blocks and id(node) not in told:
+                found.add(f"{path.relative_to(TRAIN)}: {ast.unparse(node)}")
+    assert found == set(ENDING)
+
+
+TRAIN = Path(patience.__file__).parent
+ENDING: dict[str, str] = {}
 
 
 class Enough(Exception):

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from tilestep.errors import CheckpointError, Preempted
 from tilestep.messages import shown
+from tilestep.train.aloud import Aloud
 from tilestep.train.checkpoints import arrays as _arrays
 from tilestep.train.checkpoints.lock import locked
 from tilestep.train.checkpoints.metadata import FORMAT, Leaf, Metadata, Piece, Stored, packed, states_of, unpacked
@@ -212,7 +213,8 @@ class Checkpoints:
     def wait(self) -> None:
         """Waits until nothing is being saved. Raises: CheckpointError if the last checkpoint could not be saved."""
         if self._thread is not None:
-            self._thread.join()
+            with Aloud(lambda: f"a checkpoint to be written in {self.directory}"):
+                self._thread.join()
             self._thread = None
         error, self._error = self._error, None
         if error is not None:
@@ -255,7 +257,8 @@ class Checkpoints:
 
         fed = {name: packed(own, f"the state of feed {name!r}", keep) for name, own in infeeds.items()}
         unread = {name: packed(queue.unread(), f"what nobody has read of outfeed {name!r}", keep) for name, queue in outfeeds.items()}
-        records = _arrays.take(state, taken, digest)
+        with Aloud(lambda: f"the device, to save step {step:,} in {self.directory}"):
+            records = _arrays.take(state, taken, digest)
 
         def write() -> None:
             try:
@@ -434,6 +437,11 @@ class Run:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         with self._lock:
             self._checkpoints.__exit__(kind, error, trace)
+        if error is not None and not isinstance(error, Preempted):  # which tells it itself
+            with contextlib.suppress(CheckpointError):
+                newest = max(self._checkpoints.steps(), default=None)
+                has = "no checkpoint yet" if newest is None else f"the checkpoint of step {newest:,}, from which the next run goes on"
+                error.add_note(f"{self._checkpoints.directory} has {has}")
         if error is None:
             self._checkpoints.served = self._name
         self._preemption.end(is_told=isinstance(error, Preempted))

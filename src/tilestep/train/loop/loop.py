@@ -11,6 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from tilestep import hints
+from tilestep.train.aloud import Aloud
 from tilestep.train.calling import Body, name_of
 from tilestep.train.checkpoints.checkpoints import Checkpoints, Run
 from tilestep.train.feeds.chunks import DEFAULT_CHUNK
@@ -47,6 +48,7 @@ def repeat(
     recompute: Recompute = None,
     plan_options: GivenOptions | None = None,
     checkpoints: Checkpoints | None = None,
+    check_nans: bool = False,
 ) -> Pytree:
     """Runs `n` steps of `body` on the device: one program for each chunk of steps, which the host only starts.
 
@@ -74,6 +76,8 @@ def repeat(
             `compiler_options`, with or without `ipu_`. They are checked on any platform, and have no effect on others.
         checkpoints: where the carry and the feeds are saved as the loop goes on. If it has a checkpoint, the loop restores the latest, and
             runs what remains of its `n` steps; if all are done, it returns at once.
+        check_nans: whether all numbers of the carry must be finite after each step, but for those in the host's memory. The host then waits
+            for each chunk, and the carry is there twice, because a chunk that fails is not done: its elements come again.
 
     Returns:
         The carry after `n` steps: the structure, shapes and dtypes of `carry`. Its arrays may still be being computed.
@@ -84,20 +88,23 @@ def repeat(
         QueueError: when a feed is closed or in use.
         DatasetError: when the dataset ends before the loop.
         CheckpointError: when a checkpoint cannot be saved or restored.
+        NotFiniteError: when `check_nans` finds an infinite number or none. It names the step and the leaf.
         Preempted: after SIGTERM, when a checkpoint is saved.
-        LoopInterrupt: at Ctrl-C. It, CheckpointError, QueueError, DatasetError and what the dataset itself raises have a `loop_state`.
+        LoopInterrupt: at Ctrl-C. It, CheckpointError, QueueError, DatasetError, NotFiniteError and what the dataset itself raises have a
+            `loop_state`.
     """
-    require_bools(donate=donate, progress=progress)
+    require_bools(donate=donate, progress=progress, check_nans=check_nans)
     options = plan_options_of(plan_options)
     if checkpoints is None:
-        return _repeat(Call(body, infeed, outfeed, (n, chunk, replicas, recompute, options)), carry, donate=donate, progress=progress)
+        call = Call(body, infeed, outfeed, (n, chunk, replicas, recompute, options, check_nans))
+        return _repeat(call, carry, donate=donate, progress=progress)
     total = whole_number("n", n, least=0)
     facts = {"accumulation": [counter.count for counter in update_pattern.counters_in(_jax.tree.structure(carry))]}
     if replicas is not None:
         carry = placed_carry(carry, replicas, infeed, outfeed)  # each replica has its own, also in a checkpoint
     chunk = _no_longer_than(checkpoints.every, chunk, outfeed)
     run = checkpoints.begin(f"repeat({total})", carry, infeeds={"infeed": infeed}, outfeeds={"outfeed": outfeed}, total=total, facts=facts)
-    call = Call(body, infeed, outfeed, (run.left, chunk, replicas, recompute, options))
+    call = Call(body, infeed, outfeed, (run.left, chunk, replicas, recompute, options, check_nans))
     with run:
         return _repeat(call, run.state, donate=donate, progress=progress, run=run)
 
@@ -113,7 +120,7 @@ def _no_longer_than(every: int | None, chunk: int | None, outfeed: OutfeedQueue 
 
 
 def _repeat(call: Call, carry: Pytree, *, donate: bool, progress: bool, run: Run | None = None) -> Pytree:
-    body, infeed, outfeed, (n, _, replicas, *_) = call.body, call.infeed, call.outfeed, call.rest
+    body, infeed, outfeed, (n, _, replicas, *_, check_nans) = call.body, call.infeed, call.outfeed, call.rest
     plan, ready, cached, is_confirmed = plan_repeat(call, carry, donate=donate)
     total, chunk_steps, loop = plan.total, plan.chunk_steps, plan.loop
     name = f"repeat({total if run is None else run.done + total})"
@@ -131,14 +138,21 @@ def _repeat(call: Call, carry: Pytree, *, donate: bool, progress: bool, run: Run
                 elements = session.elements(steps)
                 args = session.reached[0], None if elements is None else elements.on_device
                 if outfeed is not None and not done:
-                    session.will_enqueue(lambda program=program, args=args: program.trace(*args).out_info[-1])
+                    session.will_enqueue(lambda program=program, args=args: _values(program.trace(*args).out_info[-1], check_nans))
                 carry, values = program(*args)
-                session.did(steps, carry, values)
+                if check_nans:
+                    session.require_finite(values[1])
+                session.did(steps, carry, _values(values, check_nans))
         if plan.pattern is not None and not loop.unsteady:
             update_pattern.remember(session.carry, plan.counters, 0)
         if plan.is_repeatable and type(n) is int:
             call_cache.store(session.carry, call, plan, is_confirmed=is_confirmed, cached=cached)
     return session.reached[0]
+
+
+def _values(values: Pytree, check_nans: bool) -> Pytree:
+    """Those for the outfeed, of what a program returns."""
+    return values[0] if check_nans else values
 
 
 def while_loop(
@@ -207,7 +221,8 @@ def while_loop(
                 carry, status, values = program(*args)
                 if infeed is not None:
                     infeed.wake()  # before the host waits
-                status = int(status)
+                with Aloud(session.steps_of_device):
+                    status = int(status)
                 goes_on, done = status > 0, status if status >= 0 else ~status
                 session.did(done, carry, values)
                 goes_on = goes_on and (most is None or session.steps < most)

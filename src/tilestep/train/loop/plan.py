@@ -106,7 +106,7 @@ def plan_repeat(call: Call, carry: Pytree, *, donate: bool) -> PlannedCall:
 
 def _new_plan(call: Call, carry: Pytree, *, donate: bool) -> tuple[RepeatPlan, Pytree]:
     """(The plan, the carry ready to be donated). Raises: TypeError, ValueError."""
-    n, chunk, replicas, recompute, options = call.rest
+    n, chunk, replicas, recompute, options, check_nans = call.rest
     total = whole_number("n", whole_number("n", n, least=0, hint=_ORDER), least=0, most=_MOST_TOTAL)
     require_function("body", call.body, f"(carry, ...) -> carry{_ORDER}")
     _require_feeds(call.infeed, call.outfeed)
@@ -118,7 +118,7 @@ def _new_plan(call: Call, carry: Pytree, *, donate: bool) -> tuple[RepeatPlan, P
     counters = counters_in(state.structure)
     pattern = update_pattern_of(carry, counters, total, f"repeat({total})") if counters else None
     chunk_steps = _chunk_steps(chunk, min(total, DEFAULT_CHUNK), call.outfeed, pattern)
-    loop = repeat_loop(call.body, _settings(call, state, replicated, recompute, options))
+    loop = repeat_loop(call.body, _settings(call, state, replicated, recompute, options, check_nans=check_nans))
     plan = RepeatPlan(
         total=total,
         chunk_steps=chunk_steps,
@@ -199,7 +199,15 @@ def _chunk_steps(chunk: int | None, default: int, outfeed: OutfeedQueue | None, 
     return steps
 
 
-def _settings(call: Call, carry: Carry, replicated: ReplicatedLoop | None, recompute: Recompute, options: CompilerOptions) -> LoopSettings:
+def _settings(
+    call: Call,
+    carry: Carry,
+    replicated: ReplicatedLoop | None,
+    recompute: Recompute,
+    options: CompilerOptions,
+    *,
+    check_nans: bool = False,
+) -> LoopSettings:
     outfeed = call.outfeed
     return LoopSettings(
         key=(carry.structure, carry.shardings),
@@ -210,4 +218,5 @@ def _settings(call: Call, carry: Carry, replicated: ReplicatedLoop | None, recom
         replicated=replicated,
         recompute=recompute,
         options=options,
+        check_nans=check_nans,
     )

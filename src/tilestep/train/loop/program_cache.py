@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 from tilestep.train.calling import Body, Step, name_of
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.gradients.recompute import Recompute, in_loop
-from tilestep.train.loop import update_pattern
+from tilestep.train.loop import finite, update_pattern
 from tilestep.train.loop.replicated import ReplicatedLoop
 from tilestep.train.loop.step import step_of, traced, truth
 from tilestep.train.loop.tiny_steps import LoopProgram, scan
@@ -103,6 +103,7 @@ class LoopSettings:
         replicated: the replicas that it runs on.
         recompute: what `recomputed` functions in the body do.
         options: of the plan, on emulated IPUs.
+        check_nans: whether each step looks at the carry, which is not donated then.
     """
 
     key: Hashable = None
@@ -113,11 +114,12 @@ class LoopSettings:
     replicated: ReplicatedLoop | None = None
     recompute: Recompute = None
     options: CompilerOptions = ()
+    check_nans: bool = False
 
     @property
     def identity(self) -> tuple[Hashable, ...]:
         """Equal for loops that share programs, if their functions are the same."""
-        return self.has_infeed, self.outfeed, self.key, self.replicated, self.recompute, self.options
+        return self.has_infeed, self.outfeed, self.key, self.replicated, self.recompute, self.options, self.check_nans
 
     def step_of(self, body: Body) -> Step:
         """One step of the body, with the loop's feeds."""
@@ -126,8 +128,18 @@ class LoopSettings:
 
 
 def repeat_loop(body: Body, settings: LoopSettings) -> Loop:
-    """The loop of `repeat`. Its programs are (carry, stacked elements) -> (carry, stacked values of the outfeed)."""
+    """The loop of `repeat`. Its programs are (carry, stacked elements) -> (carry, stacked values of the outfeed).
+
+    With `check_nans` the values are (these, what `finite.first_wrong` takes).
+    """
     function = _reference(body)
+
+    def scanned(steps: tuple[Step, ...], carry: Pytree, elements: Pytree, span: Span) -> tuple[Pytree, Pytree]:
+        if not settings.check_nans:
+            return _scanned(steps, carry, elements, span, last_only=settings.keeps_last)
+        state = finite.looked_at(carry)
+        (carry, _, found), values = _scanned(tuple(map(finite.looking, steps)), state, elements, span, last_only=settings.keeps_last)
+        return carry, (values, found[None])
 
     def make(loop: Loop, span: Span) -> Program:
         def run(carry: Pytree, elements: Pytree) -> tuple[Pytree, Pytree]:
@@ -137,15 +149,15 @@ def repeat_loop(body: Body, settings: LoopSettings) -> Loop:
                         settings.step_of(update_pattern.specialized(function(), "between")),
                         settings.step_of(update_pattern.specialized(function(), "last")),
                     )
-                    return _scanned(steps, carry, elements, span, last_only=settings.keeps_last)
+                    return scanned(steps, carry, elements, span)
                 except (
                     TypeError,
                     ValueError,
                 ):  # the body adds another number of microbatches, or has an error, which the line below raises again
                     loop.unsteady = True
-            return _scanned((settings.step_of(function()),), carry, elements, Span(steps=span.steps), last_only=settings.keeps_last)
+            return scanned((settings.step_of(function()),), carry, elements, Span(steps=span.steps))
 
-        return _jitted(run, f"repeat_{name_of(function())}", (settings.shardings, None), settings.replicated, settings.options)
+        return _jitted(run, f"repeat_{name_of(function())}", (settings.shardings, None), settings)
 
     return _cached(body, ("repeat", *settings.identity), make)
 
@@ -208,24 +220,23 @@ def while_loop_loop(body: Body, condition: Callable[[Pytree], ArrayLike], settin
             done, carry, rows = _jax.lax.while_loop(has_next, once, (np.int32(0), carry, rows))
             return carry, _jax.numpy.where(goes_on(carry), done, ~done), rows
 
-        return _jitted(run, f"while_loop_{name_of(function())}", (settings.shardings, None, None), replicated, settings.options)
+        return _jitted(run, f"while_loop_{name_of(function())}", (settings.shardings, None, None), settings)
 
     return _cached(body, ("while_loop", condition, *settings.identity), make)
 
 
-def _jitted(
-    run: Callable[..., Pytree], name: str, shardings: tuple[Pytree, ...], replicated: ReplicatedLoop | None, options: CompilerOptions
-) -> Program:
-    if replicated is not None:
-        run = replicated.replicate(run)
+def _jitted(run: Callable[..., Pytree], name: str, shardings: tuple[Pytree, ...], settings: LoopSettings) -> Program:
+    if settings.replicated is not None:
+        run = settings.replicated.replicate(run)
     run.__name__ = run.__qualname__ = name
 
     def program(compiler_options: dict[str, Any] | None) -> Program:
-        if replicated is None and shardings[0] is None and compiler_options is None:
+        if settings.replicated is None and shardings[0] is None and compiler_options is None and not settings.check_nans:
             return LoopProgram(run, shardings=shardings)
-        return _jax.jit(run, donate_argnums=0, out_shardings=shardings, compiler_options=compiler_options)
+        donated = () if settings.check_nans else (0,)
+        return _jax.jit(run, donate_argnums=donated, out_shardings=shardings, compiler_options=compiler_options)
 
-    return planned(program, options)
+    return planned(program, settings.options)
 
 
 def _reference(body: Body) -> Callable[[], Any]:

@@ -10,13 +10,15 @@ from typing import final
 import jax
 
 from tilestep import hints
-from tilestep.errors import LoopInterrupt, QueueError
+from tilestep.errors import LoopInterrupt, NotFiniteError, QueueError
+from tilestep.train.aloud import Aloud
 from tilestep.train.checkpoints.checkpoints import Run
 from tilestep.train.ctrl_c import CtrlC, whole
 from tilestep.train.feeds.chunks import Chunk
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.loop.effective_batch import UpdateSize
+from tilestep.train.loop.finite import first_wrong
 from tilestep.train.loop.in_flight import InFlight
 from tilestep.train.loop.program_cache import Loop
 from tilestep.train.resume import tell_loop_state
@@ -184,6 +186,22 @@ class Session:
         self._outfeed.require_alike(specs)
         self._is_feeding = False
 
+    def require_finite(self, found: jax.Array) -> None:
+        """Waits for a chunk that has been started.
+
+        Args: found: see `finite.first_wrong`.
+        Raises: NotFiniteError; the chunk is not done then.
+        """
+        with Aloud(self.steps_of_device):
+            wrong = first_wrong(self.carry, found)
+        if wrong is not None:
+            self._is_feeding = True
+            raise NotFiniteError(name=self._name, step=self._before + self.steps + wrong[0], path=wrong[1])
+
+    def steps_of_device(self) -> str:
+        """What it waits for, when it does so for the device."""
+        return f"the device, which has not done all steps that {self._name} has started"
+
     def did(self, steps: int, carry: Pytree, values: Pytree) -> None:
         """A chunk has been started. Args: steps: of it. carry, values: its results, which may still be being computed."""
         chunk = self._note(steps, carry, values)
@@ -195,7 +213,8 @@ class Session:
         must_wait = self._in_flight.add()
         if must_wait or self._set_bar is not None:
             # A real machine runs the loop as one program, for which nobody waits.
-            hints.wait_untimed(_jax.tree.leaves(self.carry), _jax.block_until_ready)
+            with Aloud(self.steps_of_device):
+                hints.wait_untimed(_jax.tree.leaves(self.carry), _jax.block_until_ready)
             self._in_flight.waited(chunk)
             if self._set_bar is not None:
                 self._set_bar[0](self.steps)
@@ -227,7 +246,8 @@ class Session:
         """Waits for the chunks that were started. Returns: what is to be raised; None if a Ctrl-C has lost the carry."""
         if self._is_lost():
             return None
-        self._ctrl_c.wait(lambda: _jax.block_until_ready(self.carry))
+        with Aloud(self.steps_of_device):
+            self._ctrl_c.wait(lambda: _jax.block_until_ready(self.carry))
         interrupt = LoopInterrupt(carry=self.carry, steps=self._before + self.steps)
         tell_loop_state(interrupt, carry=self.carry, steps=self._before + self.steps)
         return interrupt

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, final
 import jax
 
 from tilestep import hints
+from tilestep.train.aloud import Aloud
 from tilestep.train.pipeline.compile.executables import Report
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
 from tilestep.train.pipeline.compile.programs import Compiled, make_all
@@ -120,13 +121,13 @@ class Engine:
         chooser = self._chooser
         measures, which = chooser.measures, chooser.now
         if measures:
-            _jax.block_until_ready(_jax.tree.leaves(state))
+            _wait(state)
         start = time.perf_counter()
         by_single = which == "single" and not self._is_new(state)
         outcome = (self._by_single if by_single else self._by_stages)(state, batch, key, report, accept)
         host = time.perf_counter()
         if measures:
-            _jax.block_until_ready(_jax.tree.leaves(outcome.state))
+            _wait(outcome.state)
         chooser.took(host - start, time.perf_counter() - start)
         return outcome
 
@@ -248,3 +249,8 @@ class Engine:
             leaves, structure = _jax.tree.flatten(own)
             stages.append(_jax.tree.unflatten(structure, brought(leaves, function.placement)))
         return replace(state, stages=tuple(stages))
+
+
+def _wait(state: RunState) -> None:
+    with Aloud(lambda: "the devices, which have not done all that an update of a pipeline has started"):
+        _jax.block_until_ready(_jax.tree.leaves(state))

@@ -8,6 +8,7 @@ from typing import Any, Final, final
 import jax
 import numpy as np
 
+from tilestep.train.aloud import Aloud
 from tilestep.train.pipeline.compile.executables import Report
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
 from tilestep.train.pipeline.compile.placement import Placement
@@ -110,7 +111,8 @@ class Single:
         if not self._may_fail:
             return self._program(*args)
         try:
-            return _jax.block_until_ready(self._program(*args))
+            with Aloud(lambda: "the device, which has not done the one program of all stages of a pipeline"):
+                return _jax.block_until_ready(self._program(*args))
         except OtherShapesError:
             raise
         except Exception as error:

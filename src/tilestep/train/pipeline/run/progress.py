@@ -13,6 +13,7 @@ from jax.sharding import Sharding
 
 from tilestep import hints
 from tilestep.errors import LoopInterrupt, ProcessFailedError
+from tilestep.train.aloud import Aloud
 from tilestep.train.ctrl_c import CtrlC, whole
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
@@ -125,7 +126,8 @@ class Progress:
         is_lost = any(leaf.is_deleted() for leaf in _jax.tree.leaves(self.state) if isinstance(leaf, jax.Array))
         raised, note = error, None
         if (has_come or isinstance(error, KeyboardInterrupt)) and not is_lost:
-            self._ctrl_c.wait(lambda: _jax.block_until_ready(self.state))
+            with Aloud(lambda: f"the devices, which have not done all that {self._name} has started"):
+                self._ctrl_c.wait(lambda: _jax.block_until_ready(self.state))
             raised = LoopInterrupt(
                 carry=self.state, steps=self._before + self.updates, what="updates of the pipeline", outputs=self.outputs
             )
@@ -205,7 +207,8 @@ class Progress:
     def show(self) -> None:
         """Shows in the bar, if there is one, that the last update is done."""
         if self._describe is not None:
-            hints.wait_untimed(_jax.tree.leaves(self.outputs), _jax.block_until_ready)
+            with Aloud(lambda: f"update {self.updates} of {self._name}"):
+                hints.wait_untimed(_jax.tree.leaves(self.outputs), _jax.block_until_ready)
             self._show()
 
     @whole

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, final
 
 from tilestep.errors import NotFiniteError
+from tilestep.train.aloud import Aloud
 from tilestep.train.pipeline.compile.python_calls import calls_python
 from tilestep.train.pipeline.compile.stage import Stage, is_real
 from tilestep.train.pipeline.compile.tracing import Function
@@ -80,7 +81,8 @@ class Watch:
         made, self._made = self._made, []
         for self._wrong, task, values in made:
             try:
-                _jax.block_until_ready(values)
+                with Aloud(lambda task=task: f"what a pipeline's program makes: {self.note(task).removeprefix('raised by ')}"):
+                    _jax.block_until_ready(values)
             except Exception as error:
                 error.add_note(self.note(task))
                 raise
