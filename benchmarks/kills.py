@@ -6,9 +6,10 @@
 
 Each kind of run is made once without a kill. Then it is killed with SIGKILL, started again, killed again, and so on until it ends. It is
 killed when its dataset is asked for some element, or up to 50 ms later; both are drawn. So most kills come amid a step, the copy of the
-state, the digests, the files or their renaming, and some while programs are compiled. Of two processes one is killed, and the other a
-moment later. Runs are forked before JAX has started, because its import takes longer than they do. An outcome says when the run was killed,
-which checkpoint was whole then, and whether the run that went on has ended with equal bits: of the state and of what the outfeed had.
+state, the digests, the files or their renaming, and some while a run begins. Of two processes one is killed, and the other a moment later.
+Runs are forked before JAX has started, because its import takes longer than they do, and find what the first one has compiled. An outcome
+says when the run was killed, which checkpoint was whole then, and whether the run that went on has ended with equal bits: of the state and
+of what the outfeed had.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ UPDATES: Final = 30
 EVERY: Final = 2  # updates from one checkpoint to the next
 MOST_LATER_WALL_S: Final = 0.05  # from the element to the kill
 LIMIT_WALL_S: Final = 300.0  # of one run, on a machine however slow
-MOST_KILLS: Final = 5  # of one run, until it may end
+MOST_KILLS: Final = 8  # of one run, until it may end
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,6 +183,9 @@ def _work(kind: str, place: Place, end: Path, port: int) -> None:
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
         jax.config.update("jax_platforms", "ipu,cpu" if "ipu" in kind else "cpu")
+        jax.config.update("jax_compilation_cache_dir", str(place.folder.parent / "compiled"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
         jax.config.update("jax_num_cpu_devices", 4 if PROCESSES[kind] == 1 else 1)
         if PROCESSES[kind] > 1:
             train.start_processes(coordinator_address=f"localhost:{port}", num_processes=2, process_id=place.process)

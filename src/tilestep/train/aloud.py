@@ -6,10 +6,12 @@ import threading
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import final
+from typing import Final, final
 
 from tilestep.train.ctrl_c import whole
-from tilestep.train.patience import OURS, SAY_WALL_S, Patience
+from tilestep.train.patience import OURS, Patience
+
+_LOOK_WALL_S: Final = 1.0
 
 _waits: set[Patience] = set()
 _speaker: threading.Thread | None = None  # as long as there are any
@@ -50,7 +52,7 @@ def _speak() -> None:
     """Says what threads wait for, until none does. Most waits end before it looks."""
     global _speaker
     while True:
-        time.sleep(min([SAY_WALL_S, *(wait.left_wall_s for wait in tuple(_waits))]))
+        time.sleep(min([_LOOK_WALL_S, *(wait.left_wall_s for wait in tuple(_waits))]))
         say_what_is_due()
         if not _waits:
             _speaker = None

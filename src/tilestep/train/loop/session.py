@@ -140,7 +140,7 @@ class Session:
             raise interrupt from error
         if came_last and not isinstance(error, KeyboardInterrupt):
             self._raise_late(error)
-        if error is not None and self._is_feeding and not isinstance(error, KeyboardInterrupt):
+        if error is not None and (self._is_feeding or self.steps) and not isinstance(error, KeyboardInterrupt) and self._has_carry():
             note = (
                 f"{self._name} had done {self._before + self.steps:,} steps; tilestep.train.loop_state(error) has the carry after them"
                 + (f". The infeed's dataset has had {self._infeed.consumed:,} elements used" if self._infeed is not None else "")
@@ -241,6 +241,15 @@ class Session:
     def _is_lost(self) -> bool:
         """Whether a started program has taken the carry over, and its result has not been noted."""
         return any(leaf.is_deleted() for leaf in _jax.tree.leaves(self.carry) if isinstance(leaf, jax.Array))
+
+    def _has_carry(self) -> bool:
+        """Whether the newest carry can be read: no program has taken it over or failed on its way there. Waits for it."""
+        try:
+            with Aloud(self.steps_of_device):
+                _jax.block_until_ready(self.carry)
+        except Exception:  # that of a program, or of an array that is deleted
+            return False
+        return not self._is_lost()
 
     def _interrupt(self) -> LoopInterrupt | None:
         """Waits for the chunks that were started. Returns: what is to be raised; None if a Ctrl-C has lost the carry."""
