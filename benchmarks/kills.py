@@ -7,9 +7,10 @@
 Each kind of run is made once without a kill. Then it is killed with SIGKILL, started again, killed again, and so on until it ends. It is
 killed when its dataset is asked for some element, or up to 50 ms later; both are drawn. So most kills come amid a step, the copy of the
 state, the digests, the files or their renaming, and some while a run begins. Of two processes one is killed, and the other a moment later.
-Runs are forked before JAX has started, because its import takes longer than they do, and find what the first one has compiled. An outcome
-says when the run was killed, which checkpoint was whole then, and whether the run that went on has ended with equal bits: of the state and
-of what the outfeed had.
+Other runs are forked before JAX has started, because its import takes longer than they do. They find what the first one has compiled.
+
+An outcome says when the run was killed, which checkpoint was whole then, and whether the run that went on has ended with equal bits: of the
+state and of what the outfeed had.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import json
 import mmap
 import os
 import random
+import shutil
 import signal
 import socket
 import sys
@@ -86,7 +88,7 @@ def looped(place: Place, *, optimizer: optax.GradientTransformation, replicas: i
         outfeed.enqueue(loss)
         return optax.apply_updates(w, updates), state, key
 
-    with jax.default_device(jax.devices(platform)[0]):
+    with jax.default_device(jax.local_devices(backend=platform)[0]):
         w = jnp.ones((3, 2))
         carry = w, optimizer.init(w), jax.random.key(0)
         with InfeedQueue(place.numbered, replicas=own) as infeed:
@@ -165,19 +167,31 @@ def started(kind: str, folder: Path) -> Running:
     count = PROCESSES[kind]
     with socket.create_server(("localhost", 0)) as server:
         port = server.getsockname()[1]
-    asked = mmap.mmap(-1, 8 * count)
+    folder.with_name(f"{folder.name}.asked").unlink(missing_ok=True)
+    asked = _mapped(folder.with_name(f"{folder.name}.asked"), 8 * count)
     ends = [folder.with_name(f"{folder.name}.{process}") for process in range(count)]
     running = Running(pids=[], asked=asked, ends=ends)
-    for process in range(count):
-        pid = os.fork()
-        if not pid:
-            _work(kind, Place(folder=folder, process=process, asked=asked), ends[process], port)
-        running.pids.append(pid)
+    if count > 1:  # their watchdogs want processes of their own
+        for process in range(count):
+            words = [sys.executable, __file__, "--work", *map(str, (kind, folder, process, ends[process], port))]
+            running.pids.append(os.posix_spawn(sys.executable, words, os.environ))
+        return running
+    pid = os.fork()
+    if not pid:
+        _work(kind, Place(folder=folder, process=0, asked=asked), ends[0], port)
+    running.pids.append(pid)
     return running
 
 
+def _mapped(path: Path, size: int) -> mmap.mmap:
+    if not path.exists():
+        path.write_bytes(bytes(size))
+    with path.open("r+b") as file:
+        return mmap.mmap(file.fileno(), size)
+
+
 def _work(kind: str, place: Place, end: Path, port: int) -> None:
-    """The process that runs it; it ends here."""
+    """The process that runs it. One that was forked ends here."""
     try:
         with open(end.with_suffix(f"{end.suffix}.log"), "a", encoding="utf-8") as log:
             os.dup2(log.fileno(), 1)
@@ -191,7 +205,8 @@ def _work(kind: str, place: Place, end: Path, port: int) -> None:
             train.start_processes(coordinator_address=f"localhost:{port}", num_processes=2, process_id=place.process)
         end.write_text(digest(KINDS[kind](place)), encoding="utf-8")
         sys.stdout.flush()
-        os._exit(0)
+        if PROCESSES[kind] == 1:
+            os._exit(0)
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()
@@ -262,13 +277,20 @@ def main() -> None:
     parser.add_argument("--only", action="append", choices=list(KINDS), help="this kind; may be given again")
     parser.add_argument("--seed", type=int, default=0, help="of the moments (default: %(default)s)")
     parser.add_argument("--json", type=Path, help="the record, to which outcomes are added")
+    parser.add_argument("--work", nargs=5, help=argparse.SUPPRESS)  # one of several processes
     flags = parser.parse_args()
+    if flags.work is not None:
+        kind, folder, process, end, port = flags.work
+        asked = _mapped(Path(f"{folder}.asked"), 8 * PROCESSES[kind])
+        _work(kind, Place(folder=Path(folder), process=int(process), asked=asked), Path(end), int(port))
+        return  # the others are told that it has ended well
     kinds = flags.only or list(KINDS)
     number = flags.kills or len(kinds)
     outcomes: list[dict[str, Any]] = []
     if flags.json is not None and flags.json.exists():
         outcomes = json.loads(flags.json.read_text(encoding="utf-8"))["outcomes"]
-    with tempfile.TemporaryDirectory() as name:
+    name = tempfile.mkdtemp()  # nothing removes it at the end of a child
+    try:
         Checkpoints(name, every=1)  # imports Orbax
         wholes: dict[str, list[str]] = {}
         for turn in range(number):
@@ -284,6 +306,8 @@ def main() -> None:
             print(f"{len(outcomes):>4} of {number}: {kind}, {len(new)} kills, equal: {all(each['bit_equal'] for each in new)}", flush=True)
             if flags.json is not None:
                 flags.json.write_text(json.dumps(_record(outcomes), indent=1) + "\n", encoding="utf-8")
+    finally:
+        shutil.rmtree(name)
     unequal = Counter(outcome["kind"] for outcome in outcomes if not outcome["bit_equal"])
     print(f"{len(outcomes)} kills of {len({outcome['kind'] for outcome in outcomes})} kinds of run; unequal: {dict(unequal) or 'none'}")
     sys.exit(bool(unequal))

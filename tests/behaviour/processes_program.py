@@ -47,6 +47,12 @@ def main() -> None:
         repeat(1, lambda c: c, {"w": np.float32(process)}, replicas=replicas)
     except ReplicasDifferError as error:
         print("differ", *(line.strip() for line in str(error).splitlines()[1:]), flush=True)
+    with jax.default_device(next(device for device in jax.devices() if device.process_index != jax.process_index())):
+        other = jax.numpy.zeros(2)
+    try:
+        repeat(1, lambda c: c, {"w": other})
+    except ValueError as error:
+        print("elsewhere", error, flush=True)
     for loop in range(MOST_LOOPS if how != "nothing" else 3):
         if loop == 3 and process == victim:
             end(how, RuntimeError("no more\ndata"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -59,6 +60,8 @@ def test_two_processes_share_data_and_end_when_one_is_killed() -> None:
             "differ ['w']: 1 of 1 elements on replica 3 differ from replica 0's, by 1 at most try: equal values in all processes before"
         )
         assert differ in end.out, end
+        elsewhere = rf"elsewhere carry\['w'\] is on .*, which is process {1 - process}'s, and this is process {process}: make it on one of"
+        assert re.search(elsewhere, end.out), end
     require_named(ended, 1, "died: it was killed, or it crashed")
     assert (ended[0].status, ended[1].status) == (1, -9)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
@@ -43,6 +43,7 @@ def prepared(carry: Pytree, *, donate: bool, loop: str) -> Carry:
     Args:
         loop: the function's name, for messages.
     Raises:
+        ValueError: for a leaf that other processes have, and this one has nothing of.
         TypeError: for a leaf that is no array or number, or inside of a function that JAX traces.
         OverflowError: for a whole number that its dtype in JAX does not hold.
     """
@@ -58,6 +59,8 @@ def prepared(carry: Pytree, *, donate: bool, loop: str) -> Carry:
         array = leaf
         if array.sharding is not sharding:
             sharding = array.sharding
+            if not sharding.addressable_devices:
+                _raise_elsewhere(carry, index)
             num_devices = leaf.sharding.num_devices
             is_divided = is_divided or num_devices > 1
         committed = array.committed
@@ -76,6 +79,15 @@ def prepared(carry: Pytree, *, donate: bool, loop: str) -> Carry:
     shardings = tuple(_divided(leaf) for leaf in leaves) if is_divided else ()
     tree = _jax.tree.unflatten(structure, leaves) if is_changed else carry
     return Carry(tree=tree, structure=structure, sharding=committed_to, shardings=shardings)
+
+
+def _raise_elsewhere(carry: Pytree, index: int) -> NoReturn:
+    path, leaf = _jax.tree_util.tree_flatten_with_path(carry)[0][index]
+    device = min(leaf.sharding.device_set, key=lambda device: device.id)
+    raise ValueError(
+        f"carry{_jax.tree_util.keystr(path)} is on {device}, which is process {device.process_index}'s, and this is process "
+        f"{_jax.process_index()}: make it on one of jax.local_devices(), or as an array over all processes"
+    )
 
 
 def _is_array(leaf: object, loop: str) -> bool:
