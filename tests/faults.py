@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, final
@@ -23,26 +24,32 @@ class Clock:
 
 
 @final
-class Blocking:
-    """A dataset that waits for ever at an element, as one does whose network or disk has gone. Attributes: has_come: whether it waits."""
+class Stderr(io.StringIO):
+    """What is said on stderr. Args: word: sets `said` when it is in a text."""
 
-    def __init__(self, at: int) -> None:
-        self._at, self._goes_on = at, threading.Event()
-        self.has_come = threading.Event()
+    def __init__(self, word: str) -> None:
+        super().__init__()
+        self._word = word
+        self.said = threading.Event()
 
-    def __iter__(self) -> Iterator[np.float32]:
-        for number in range(1_000_000):
-            if number == self._at:
-                self.has_come.set()
-                assert self._goes_on.wait(PATIENCE_WALL_S)
-            yield np.float32(number)
-
-    def go_on(self) -> None:
-        """The wait ends."""
-        self._goes_on.set()
+    def write(self, text: str) -> int:
+        count = super().write(text)
+        if self._word in self.getvalue():
+            self.said.set()
+        return count
 
 
 def faulty(at: int, fault: Callable[[], Any]) -> Iterator[Any]:
-    """Elements float32[] 0, 1, 2, ...; in place of number `at` is what `fault` does: it raises, or returns another element."""
+    """Elements float32[] 0, 1, 2, ...; number `at` is what `fault` does: it raises, waits, or returns another element."""
     for number in range(1_000_000):
         yield fault() if number == at else np.float32(number)
+
+
+def blocked_until(event: threading.Event) -> Callable[[Any], Any]:
+    """A function that waits for an event, and fails after a minute; else it returns what it is given."""
+
+    def wait(value: Any) -> Any:
+        assert event.wait(PATIENCE_WALL_S), "it never came"
+        return value
+
+    return wait

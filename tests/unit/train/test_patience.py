@@ -64,7 +64,16 @@ def test_all_waits_of_the_runtime_have_an_end_or_are_told() -> None:
 
 
 TRAIN = Path(patience.__file__).parent
-ENDING: dict[str, str] = {}
+ENDING = {
+    "checkpoints/checkpoints.py: checkpoints.wait()": "tells it itself",
+    "checkpoints/checkpoints.py: self._checkpoints.wait()": "tells it itself",
+    "checkpoints/checkpoints.py: self.wait()": "tells it itself",
+    "feeds/prefetch.py: self._condition.wait()": "of a thread that has nothing to do, for which nobody waits",
+    "feeds/staging.py: self._over.wait()": "another thread copies memory",
+    "pipeline/compile/executables.py: future.result()": "it is done",
+    "processes/waiting.py: self._thread.join()": "the thread has been told to end",
+    "schedules/partition.py: _jax.block_until_ready": "of a layer that is timed by itself, with its data there",
+}
 
 
 class Enough(Exception):

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.errors import DatasetError, QueueError
+from tilestep.train.aloud import Aloud
 from tilestep.train.datasets import Dataset, iterator_maker
 from tilestep.train.feeds.chunks import DEFAULT_CHUNK
 from tilestep.train.feeds.elements import ElementSpec
@@ -102,7 +103,8 @@ def infeed_benchmark(queue: InfeedQueue, number_of_epochs: int, elements_per_epo
 
     def take() -> tuple[int, int]:
         taken = queue.take()
-        _jax.block_until_ready(taken.on_device)
+        with Aloud(lambda: "elements of a dataset to be on their device"):
+            _jax.block_until_ready(taken.on_device)
         return taken.elements, sum(leaf.nbytes for leaf in _jax.tree.leaves(taken.on_device))
 
     measured: list[Epoch] = []

@@ -89,6 +89,7 @@ class Engine:
         are_single = all(placement.replicas is None and not placement.is_mesh for placement in placements)
         self._programs = ProgramCache(spec, processes, direct=are_single and not is_emulated and processes is None)
         self._singles = SingleCache(spec, self._programs.make)
+        self._has_run = False
         self._ready: tuple[Compiled, list[Ready | None]] | None = None  # what the latest run has left for the next one
         schedule = spec.schedule
         by_schedule = phases(schedule) if processes is None or processes.commits_last else updates_last(phases(schedule))
@@ -124,7 +125,9 @@ class Engine:
             _wait(state)
         start = time.perf_counter()
         by_single = which == "single" and not self._is_new(state)
-        outcome = (self._by_single if by_single else self._by_stages)(state, batch, key, report, accept)
+        with Aloud(lambda: "an update of a pipeline: its data or its programs") if self._has_run else contextlib.nullcontext():
+            outcome = (self._by_single if by_single else self._by_stages)(state, batch, key, report, accept)
+        self._has_run = True  # and compiled
         host = time.perf_counter()
         if measures:
             _wait(outcome.state)
