@@ -29,7 +29,7 @@ def start() -> Pair:
 
 
 def known(carry: Any, body: Any, n: int, infeed: Any = None, replicas: Any = None) -> Any:
-    return call_cache.lookup(carry, Call(body, infeed, None, (n, None, replicas, None, ())))
+    return call_cache.lookup(carry, Call(body, infeed, None, (n, None, replicas, None, (), False)))
 
 
 def test_the_third_call_knows_its_plan() -> None:
