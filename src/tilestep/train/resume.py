@@ -26,8 +26,8 @@ def loop_state(error: BaseException) -> LoopState | None:
     """The progress of the loop or pipeline that an exception has ended.
 
     Args:
-        error: an exception of a loop: of the dataset, of the feeds, or LoopInterrupt at Ctrl-C. Or any exception of a pipeline's `step` or
-            `run`.
+        error: an exception of a loop: of the dataset, of the feeds, of a step, or LoopInterrupt at Ctrl-C. Or any exception of a pipeline's
+            `step` or `run`.
 
     Returns:
         The carry and the number of steps done, with which the loop or pipeline can go on. None if `error` did not end one, or the carry is

@@ -139,7 +139,8 @@ def _repeat(call: Call, carry: Pytree, *, donate: bool, progress: bool, run: Run
                 args = session.reached[0], None if elements is None else elements.on_device
                 if outfeed is not None and not done:
                     session.will_enqueue(lambda program=program, args=args: _values(program.trace(*args).out_info[-1], check_nans))
-                with Aloud(session.steps_of_device) if done else contextlib.nullcontext():  # the first call compiles
+                is_compiled = done > 0 and steps == chunk_steps
+                with Aloud(session.steps_of_device) if is_compiled else contextlib.nullcontext():
                     carry, values = program(*args)
                 if check_nans:
                     session.require_finite(values[1])

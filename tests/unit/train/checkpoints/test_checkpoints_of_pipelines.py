@@ -65,8 +65,9 @@ def test_a_pipeline_ended_anywhere_goes_on_with_equal_bits(form: str, tmp_path: 
     options = FORMS[form]
     whole = trained(None, None, options, "cpu")
     for end in (3, 2 * COUNT + 1, 4 * COUNT + 2):
-        with pytest.raises(Ended):
+        with pytest.raises(Ended) as caught:
             trained(tmp_path, end * options.get("replicas", 1), options, "cpu")
+        assert caught.value.__notes__[-1].startswith(f"{tmp_path} has {'the' if end > 2 * COUNT else 'no'} checkpoint ")
     assert trained(tmp_path, None, options, "cpu") == whole
     assert train.Checkpoints(tmp_path).latest() == UPDATES
     assert trained(tmp_path, 0, options, "cpu") == whole  # it is done
