@@ -52,7 +52,7 @@ COUNT: Final = 4  # microbatches for each update
 UPDATES: Final = 30
 EVERY: Final = 2  # updates from one checkpoint to the next
 MOST_LATER_WALL_S: Final = 0.05  # from the element to the kill
-LIMIT_WALL_S: Final = 300.0  # of one run, on a machine however slow
+LIMIT_WALL_S: Final = 1500.0  # of one run, on a machine however slow
 MOST_KILLS: Final = 8  # of one run, until it may end
 
 

@@ -58,8 +58,8 @@ def prepared(carry: Pytree, *, donate: bool, loop: str) -> Carry:
             continue
         array = leaf
         if array.sharding is not sharding:
-            sharding = array.sharding
-            if not sharding.addressable_devices:
+            sharding = own = array.sharding
+            if not own.addressable_devices:
                 _raise_elsewhere(carry, index)
             num_devices = leaf.sharding.num_devices
             is_divided = is_divided or num_devices > 1
