@@ -26,7 +26,7 @@ def rows() -> list[list[str]]:
 def texts() -> str:
     """The source, where texts that stand on several lines are one."""
     source = ROOT / "src" / "tilestep"
-    paths = (*source.glob("*.py"), *(path for folder in SAYING for path in (source / folder).rglob("*.py")))
+    paths = (*source.glob("*.py"), *(path for folder in SAYING for path in (source / folder).rglob("*.py")), *source.rglob("ffi.c"))
     return "".join(re.sub(r"\"\s*\n\s*f?\"", "", path.read_text(encoding="utf-8")) for path in paths)
 
 

@@ -175,7 +175,7 @@ def test_workers_that_a_dataset_forks_leave_the_run_alone_and_end(tmp_path: Path
     assert (done.returncode, done.stdout) == (0, "20540.0\n20540.0\n5 50\n"), done.stderr
 
 
-KILLED = {"three": ("--kills", "3", "--only", "zero bubble"), "fifty": ("--kills", "50")}
+KILLED = {"three": ("--kills", "3", "--only", "loop"), "fifty": ("--kills", "50")}
 
 
 @pytest.mark.parametrize("number", ["three", pytest.param("fifty", marks=[pytest.mark.slow, pytest.mark.timeout(3600)])])
