@@ -26,7 +26,7 @@ def looking(step: Step) -> Step:
     def looked(state: Pytree, element: Pytree) -> tuple[Pytree, Pytree]:
         carry, done, first = state
         carry, values = step(carry, element)
-        is_wrong = _jax.numpy.stack([~_is_finite(leaf) for leaf in _jax.tree.leaves(carry)])
+        is_wrong = _jax.numpy.array([~_is_finite(leaf) for leaf in _jax.tree.leaves(carry)], bool)
         return (carry, done + 1, _jax.numpy.where(is_wrong, _jax.numpy.minimum(first, done), first)), values
 
     return looked
@@ -45,8 +45,8 @@ def first_wrong(carry: Pytree, found: jax.Array) -> tuple[int, str] | None:
         carry: any of the loop's.
         found: int32[1, leaves] or int32[1, replicas, leaves], of `looking` steps. It is waited for.
     """
-    firsts = np.asarray(found).reshape(-1, found.shape[-1]).min(0)
-    if (step := firsts.min(initial=_NONE)) == _NONE:
+    if (step := np.asarray(found).min(initial=_NONE)) == _NONE:
         return None
+    firsts = np.asarray(found).reshape(-1, found.shape[-1]).min(0)
     paths = [_jax.tree_util.keystr(path) for path, _ in _jax.tree_util.tree_flatten_with_path(carry)[0]]
     return int(step), f"carry{paths[int(firsts.argmin())]}"

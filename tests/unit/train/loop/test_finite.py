@@ -109,6 +109,12 @@ def test_the_newest_checkpoint_is_finite_and_the_error_names_it(tmp_path: Path) 
     assert caught.value.__notes__[-1] == f"{tmp_path / 'none'} has no checkpoint yet"
 
 
+@pytest.mark.parametrize("carry", [{}, {"count": 0, "key": jax.random.key(1)}], ids=["empty", "no floats"])
+def test_a_carry_that_has_nothing_to_be_looked_at_is_finite(carry: Any) -> None:
+    found = repeat(3, lambda carry: carry, carry, check_nans=True, donate=False)
+    assert jax.tree.structure(found) == jax.tree.structure(carry)
+
+
 def test_optimisers_over_replicas_look_too() -> None:
     optimizer = cross_replica(optax.adam(0.1))
 
