@@ -194,14 +194,17 @@ def interrupted(job: Loop | Piped, folder: Path, alarm: Alarm, wall_s: float, rn
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--signals", type=int, default=40, help="how many (default: %(default)s)")
+    parser.add_argument("--signals", type=int, default=40, help="how many in all, with those of the record (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the moments (default: %(default)s)")
-    parser.add_argument("--json", type=Path, help="where to write the record")
+    parser.add_argument("--json", type=Path, help="the record, to which outcomes are added")
     flags = parser.parse_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, end)
     jax.config.update("jax_num_cpu_devices", 2)
-    alarm, rng, outcomes = Alarm(), random.Random(flags.seed), list[dict[str, Any]]()
+    alarm, outcomes = Alarm(), list[dict[str, Any]]()
+    if flags.json is not None and flags.json.exists():
+        outcomes = json.loads(flags.json.read_text(encoding="utf-8"))["outcomes"]
+    rng = random.Random(f"{flags.seed} {len(outcomes)}")
     jobs: list[Callable[[], Loop | Piped]] = [Loop, Piped]
     with tempfile.TemporaryDirectory() as name:
         own = [(job, *_measured(job, Path(name) / f"whole {index}")) for index, job in enumerate(make() for make in jobs)]
