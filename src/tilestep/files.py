@@ -120,6 +120,24 @@ def writable_directory(directory: str | PathLike[str]) -> Path:
 
 
 @contextlib.contextmanager
+def filled_directory(directory: str | PathLike[str]) -> Iterator[Path]:
+    """A directory for the files that the block writes, made if it is missing. If the block raises, none that was made stays empty.
+
+    Raises: OSError as `writable_directory`. Errors of the block stay as they are.
+    """
+    path = Path(directory)
+    with _naming(path):
+        missing = [each for each in (path, *path.parents) if not each.exists()]
+    try:
+        yield writable_directory(path)
+    except BaseException:
+        for each in missing:
+            with contextlib.suppress(OSError):  # it is not empty, or was never made
+                each.rmdir()
+        raise
+
+
+@contextlib.contextmanager
 def _naming(path: str | PathLike[str]) -> Iterator[None]:
     """Errors of the block name `path`, whatever file beside it they are of."""
     try:

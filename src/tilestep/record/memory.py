@@ -18,8 +18,7 @@ from tilestep.plan.liveness import Liveness
 from tilestep.record.schema import CATEGORIES
 from tilestep.record.tables import Tables
 
-MAX_BYTES: Final = 1 << 40  # of one value on a tile: a bound that no machine reaches
-MAX_SUM: Final = 1 << 62  # bytes of all lives on all tiles
+_MAX_SUM: Final = 1 << 62  # bytes of all on all tiles, up to which sums are made in 64 bits
 MAX_CELLS: Final = 1 << 24  # of one matrix: 128 MiB
 LIFE_COLUMNS: Final = ("category", "first", "last", "tile_bytes", "tiles", "start_tile")  # that say which cells a life takes
 _BLOCK_CELLS: Final = 1 << 18  # of the matrices that the search for the peak looks at, one after the other
@@ -43,6 +42,8 @@ class ProgramMemory:
         tiles: number of tiles that hold it.
         start_tile: the first of them; they go round behind the last tile.
 
+    Columns of bytes hold Python's own numbers (dtype object) if a sum of them could pass 64 bits, so sums of any size are exact.
+
     Raises:
         ValueError: if the columns do not fit together; the message names the column.
     """
@@ -60,13 +61,13 @@ class ProgramMemory:
     def __post_init__(self) -> None:
         if not self.num_ticks:
             raise ValueError("it has no ticks, so nothing is known of its memory over time")
-        if self.temporary_tile_bytes.min() < 0 or self.temporary_tile_bytes.max() > MAX_BYTES:
-            raise ValueError(f"column temporary_tile_bytes of ticks must stay within 0 to {MAX_BYTES}")
+        if self.temporary_tile_bytes.min() < 0:
+            raise ValueError("column temporary_tile_bytes of ticks must not be negative")
         bounds = {
             "category": (0, len(CATEGORIES) - 1),
             "first": (0, self.num_ticks - 1),
             "last": (0, self.num_ticks - 1),
-            "tile_bytes": (0, MAX_BYTES),
+            "tile_bytes": (0, None),
             "tiles": (1, self.num_tiles),
             "start_tile": (0, self.num_tiles - 1),
         }
@@ -74,12 +75,13 @@ class ProgramMemory:
             column: Ints = getattr(self, name)
             if len(column) != len(self.first):
                 raise ValueError(f"column {name} of lives has {len(column)} rows, column first {len(self.first)}")
-            if ((column < least) | (column > most)).any():
-                raise ValueError(
-                    f"column {name} of lives goes from {column.min()} to {column.max()}: it must stay within {least} to {most}"
-                )
-        if float(self.tile_bytes.astype(np.float64) @ self.tiles) > MAX_SUM:
-            raise ValueError("its lives have more than 2**62 bytes on all tiles together")
+            if (column < least).any() or (most is not None and (column > most).any()):
+                bound = f"must stay within {least} to {most}" if most is not None else "must not be negative"
+                raise ValueError(f"column {name} of lives goes from {column.min()} to {column.max()}: it {bound}")
+        everywhere = self.num_tiles * (self.always_bytes + float(self.temporary_tile_bytes.max()))
+        if everywhere + float(self.tile_bytes.astype(np.float64) @ self.tiles) > _MAX_SUM:
+            for name in ("temporary_tile_bytes", "tile_bytes"):
+                object.__setattr__(self, name, getattr(self, name).astype(object))
         if (self.first > self.last).any():
             raise ValueError(f"life {int((self.first > self.last).argmax())} ends before it begins")
 
@@ -213,7 +215,7 @@ def over_time(memory: ProgramMemory, tile: int | None = None) -> tuple[Ints, Int
         on_tiles, copies = memory.tile_bytes * ((tile - memory.start_tile) % memory.num_tiles < memory.tiles), 1
 
     def sums(chosen: NDArray[np.bool_]) -> Ints:
-        changes = np.zeros(memory.num_ticks + 1, np.int64)
+        changes = np.zeros(memory.num_ticks + 1, on_tiles.dtype)
         np.add.at(changes, memory.first[chosen], on_tiles[chosen])
         np.subtract.at(changes, memory.last[chosen] + 1, on_tiles[chosen])
         return changes.cumsum()[:-1]
@@ -288,7 +290,7 @@ def _summed(rectangles: tuple[Ints, Ints, Ints, Ints, Ints], ticks: range, colum
     """[ticks, columns]: sums of rectangles, from the changes at their corners."""
     born, gone, begins, ends, sizes = rectangles
     born, gone = (np.clip(edge - ticks.start, 0, len(ticks)) for edge in (born, gone))
-    changes = np.zeros((len(ticks) + 1, columns + 1), np.int64)
+    changes = np.zeros((len(ticks) + 1, columns + 1), sizes.dtype)
     for tick, sign in ((born, 1), (gone, -1)):
         np.add.at(changes, (tick, begins), sign * sizes)
         np.add.at(changes, (tick, ends), -sign * sizes)

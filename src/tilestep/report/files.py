@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tilestep.errors import RecordingError, SettingsError
-from tilestep.files import writable_directory, write_file
+from tilestep.files import filled_directory, writable_directory, write_file
 from tilestep.machine.spec import MachineSpec
 from tilestep.messages import plain
 from tilestep.options import PlanOptions
@@ -186,21 +186,21 @@ def write_program(
         OSError: naming the file that cannot be written.
         RecordingError: if the recording is too large to be read again.
     """
-    writable_directory(folder)
     hlo = hlo if parts.lines else without_frames(hlo)
-    if parts.memory:
-        write_file(folder / MEMORY_FILE, memory_text(program, detail, machine, lines=parts.lines))
-    if parts.hlo:
-        write_file(folder / HLO_FILE, hlo)
-    if parts.variables:
-        write_file(folder / VARIABLES_FILE, variables_text(program, detail, lines=parts.lines))
-    if parts.memory:  # last, because its presence says that the others are there
-        builder = Builder(kind="program", notes={**notes, **_notes(fingerprint, parts, lines)})
-        programs = ProgramTables(builder, lines=parts.lines)
-        programs.add(program, detail, key=key, fingerprint=fingerprint, hlo=hlo if parts.hlo else None, options=options)
-        programs.finish()
-        builder.put_json("machine", machine_document(machine))
-        write_recording(folder / PROGRAM_FILE, builder.tables())
+    with filled_directory(folder):
+        if parts.memory:
+            write_file(folder / MEMORY_FILE, memory_text(program, detail, machine, lines=parts.lines))
+        if parts.hlo:
+            write_file(folder / HLO_FILE, hlo)
+        if parts.variables:
+            write_file(folder / VARIABLES_FILE, variables_text(program, detail, lines=parts.lines))
+        if parts.memory:  # last, because its presence says that the others are there
+            builder = Builder(kind="program", notes={**notes, **_notes(fingerprint, parts, lines)})
+            programs = ProgramTables(builder, lines=parts.lines)
+            programs.add(program, detail, key=key, fingerprint=fingerprint, hlo=hlo if parts.hlo else None, options=options)
+            programs.finish()
+            builder.put_json("machine", machine_document(machine))
+            write_recording(folder / PROGRAM_FILE, builder.tables())
 
 
 def _notes(fingerprint: str, parts: ProgramParts, lines: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,21 @@ def test_a_folder_that_cannot_be_written_names_its_file(tmp_path: Path) -> None:
     (tmp_path / "folder" / "memory.txt").mkdir(parents=True)
     with pytest.raises(OSError, match=r"folder/memory\.txt"):
         write(tmp_path / "folder")
+
+
+def test_a_program_that_a_full_disk_does_not_take_leaves_no_empty_folder(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    old = tmp_path / "programs" / "old"
+    old.mkdir(parents=True)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8, before[1]))  # bytes of a file
+    try:
+        for folder in (tmp_path / "programs" / "new", tmp_path / "new" / "programs" / "new", old):
+            with pytest.raises(OSError, match=r"memory\.txt"):
+                write(folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert names(tmp_path) == ["programs"]
+    assert names(tmp_path / "programs") == ["old"]
 
 
 def test_the_report_of_a_run_has_its_recording_if_there_is_one(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from tilestep.pjrt.jax_private import compat, lowered, mlir, signature
 from tilestep.pjrt.jax_private.beside import analysis_host
 from tilestep.pjrt.programs import callbacks
 from tilestep.pjrt.programs.analysis import partitioned_hlo
+from tilestep.pjrt.programs.sizes import require_countable
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.plan.cache import PlanCache
 from tilestep.plan.liveness import check_fits
@@ -81,6 +82,7 @@ def plan_for(
         options: of the plan.
 
     Raises:
+        TileMemoryError: if an array of the program has 2^63 bytes or more, so that not even its plan can be made.
         ValueError: if the program wants more IPUs than there are, or keeps an argument as a result that it does not have.
         XLA's own exception for a program that XLA cannot compile.
     """
@@ -98,6 +100,7 @@ def plan_for(
         count = replicas * partitions
         if count > machine.num_ipus:
             raise ValueError(f"program {shown(name)} is for {count} IPUs; {machine.name} has {machine.num_ipus}")
+        require_countable(module, count, machine.ipu)
         used = _settle(module, used, residence or Residence(), name)
         functions = callbacks.renumber(module)
         host = analysis_host(count)

@@ -18,9 +18,17 @@ _BOUND_BYTES = 1 << 63
 
 
 def refuse_too_large(module: Any, num_ipus: int, ipu: IpuSpec) -> None:
+    """The same for a caller inside of JAX. Raises: JaxRuntimeError with the text of the TileMemoryError."""
+    try:
+        require_countable(module, num_ipus, ipu)
+    except TileMemoryError as error:
+        raise jax.errors.JaxRuntimeError(f"RESOURCE_EXHAUSTED: TileMemoryError: {error}") from None
+
+
+def require_countable(module: Any, num_ipus: int, ipu: IpuSpec) -> None:
     """Looks at each array of a StableHLO module, before it is divided among so many IPUs.
 
-    Raises: JaxRuntimeError with the text of the TileMemoryError that any tile would have, if an array has 2^63 bytes or more.
+    Raises: TileMemoryError of any tile if an array has 2^63 bytes or more.
     """
     found: list[tuple[int, str, str]] = []
     small: set[Any] = set()  # types
@@ -42,8 +50,7 @@ def refuse_too_large(module: Any, num_ipus: int, ipu: IpuSpec) -> None:
     size_bytes, superstep, array = max(found)
     needed = ceil_div(size_bytes, ipu.num_tiles * num_ipus)
     available = ipu.tile.sram_bytes
-    error = TileMemoryError(tile=0, superstep=superstep, needed_bytes=needed, available_bytes=available, largest=[(array, needed)])
-    raise jax.errors.JaxRuntimeError(f"RESOURCE_EXHAUSTED: TileMemoryError: {error}")
+    raise TileMemoryError(tile=0, superstep=superstep, needed_bytes=needed, available_bytes=available, largest=[(array, needed)])
 
 
 def _size_bytes(array: Any) -> int:

@@ -21,7 +21,6 @@ from tilestep.report.reader.lines import SourceLine
 from tilestep.report.reader.programs import ProgramLeaf
 
 MOST_CELLS: Final = 2**27  # that the search for the fullest tile may look at
-_MOST_TEMPORARY: Final = 2**40  # bytes on a tile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,12 +162,12 @@ class MemoryReport:
         self._leaves, self._lines = leaves, lines
         self._lives, self._ticks, code = (_rows_of(tables, grouped, table, row) for table in ("lives", "ticks", "code"))
         sizes: list[int] = code["tile_bytes"].tolist()
-        if any(not 0 <= size <= _MOST_TEMPORARY for size in sizes):
-            raise RecordingError(f"{self._where} has code of {min(sizes):,} to {max(sizes):,} B on a tile: it must be 0 to 2**40 B")
+        if any(size < 0 for size in sizes):
+            raise RecordingError(f"{self._where} has code of {min(sizes):,} B on a tile: it must be 0 or more")
         self.code: Mapping[str, int] = {self._strings[kind]: size for kind, size in zip(code["kind"].tolist(), sizes, strict=True)}
         temporary = self._ticks["temporary_tile_bytes"]
-        if not len(temporary) or int(temporary.min()) < 0 or int(temporary.max()) > _MOST_TEMPORARY:
-            raise RecordingError(f"{self._where} has no steps, or steps that need less than 0 or more than 2**40 B on a tile")
+        if not len(temporary) or int(temporary.min()) < 0:
+            raise RecordingError(f"{self._where} has no steps, or steps that need less than 0 B on a tile")
         if int(self._ticks["leaf"].min()) < -1 or int(self._ticks["leaf"].max()) >= len(leaves):
             raise RecordingError(f"{self._where} has steps of leaves outside of the tree, which has {len(leaves):,}")
         try:

@@ -88,3 +88,10 @@ def test_a_program_that_does_not_fit_says_so_when_asked() -> None:
     plan = planned(lambda a: a @ a, jax.ShapeDtypeStruct((4096, 4096), np.float32))
     with pytest.raises(TileMemoryError):
         plan.require_fits()
+
+
+def test_a_program_with_an_array_that_xla_cannot_count_is_out_of_memory() -> None:
+    with pytest.raises(TileMemoryError) as raised:
+        planned(lambda x: x + 1, jax.ShapeDtypeStruct((1 << 31, 1 << 31), np.float32))
+    assert raised.value.needed_bytes == 2**64 // 16  # the array on 16 tiles
+    assert planned(lambda x: x + 1, jax.ShapeDtypeStruct((1 << 30, 1 << 30), np.float32)).program.memory.peak_bytes > 2**62 // 16

@@ -359,6 +359,18 @@ def test_a_program_that_does_not_fit_says_so_and_where_its_report_is(tmp_path: P
     assert "dot_general" in raised.value.getSummaryReport()
 
 
+@pytest.mark.parametrize(("rows", "reported"), [(1 << 22, True), (1 << 29, True), (1 << 31, False)])  # 2**46, 2**60 and 2**64 bytes
+def test_a_program_of_any_size_is_out_of_memory(rows: int, reported: bool, tmp_path: Path) -> None:
+    options = emulation_options({"autoReport.directory": str(tmp_path), "autoReport.outputGraphProfile": "true"})
+    emulation = Emulation(machine(4), name="inference", options=options)
+    with pytest.raises(OutOfMemoryException, match="Cannot fit all variable data") as raised:
+        emulation.prepare("run", jax.jit(lambda x: x + 1), (jax.ShapeDtypeStruct((rows, rows), np.float32),))
+    path = raised.value.getProfilePath()
+    assert bool(path) == reported  # what XLA cannot count has no plan
+    if path:
+        assert open_report(Path(path)).compilation.programs[0].memory.peak.total_bytes > rows * rows  # a quarter of 4 B each, and code
+
+
 def test_without_a_place_for_reports_the_exception_has_the_summary_alone() -> None:
     with pytest.raises(OutOfMemoryException) as raised:
         Emulation(machine(4), name="inference").prepare("run", jax.jit(large), TOO_LARGE)

@@ -94,7 +94,10 @@ class Emulation:
         layout = layout_of(lowered, arguments, kept)
         notes = self._notes
         residence = Residence(kept=layout.kept, in_host_memory=in_slices)
-        planned = plan_for(self.machine, lowered, name=label, residence=residence, options=notes.options.plan)
+        try:
+            planned = plan_for(self.machine, lowered, name=label, residence=residence, options=notes.options.plan)
+        except TileMemoryError as error:
+            raise out_of_memory(error, summary=error.facts, path="") from None
         key = next(self._new_key)
         notes.programs[key] = program = _session_program(key, planned, layout)
         notes.arrays.update(layout.arrays)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, final
 
 from tilestep.errors import RecordingError
-from tilestep.files import writable_directory
+from tilestep.files import filled_directory
 from tilestep.pjrt.running.measurement import Measurement, measurement_of
 from tilestep.pjrt.running.player import Begin
 from tilestep.pjrt.running.program_reports import ProgramReports
@@ -107,8 +107,8 @@ def write(notes: SessionNotes, measured: Callable[[], Measurement]) -> None:
     measurement = measured()
     try:
         recording = measurement.recording(lines=engine.debug_info, hlo=engine.serialized_graph, memory=engine.graph_profile)
-        directory = writable_directory(engine.directory)
-        without_page = write_report(measurement.profile, directory, recording=recording, lines=not engine.hides_lines)
+        with filled_directory(engine.directory) as directory:
+            without_page = write_report(measurement.profile, directory, recording=recording, lines=not engine.hides_lines)
         tell_unwritten(without_page)
         notes.page = None if without_page else engine.directory / PAGE_FILE
     except (OSError, RecordingError) as error:
