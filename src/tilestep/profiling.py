@@ -101,6 +101,7 @@ def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]
         A recording, which has every attribute of `Profile` once the block has ended.
 
     Raises:
+        SettingsError: before the block if a setting was changed after JAX had started the platform.
         OSError: before the block if `directory` cannot be made or written to; after it if the files cannot be written (a full disk).
         RecordingError: after the block if the recording is too large for a file that can be read again.
         An error of the block goes before them, and has a note of what could not be written.
@@ -146,7 +147,9 @@ def profiled(target: Path | None, *, lines: bool = True, refused: bool = False, 
     """
     from tilestep.pjrt.running.recording import recording  # imports the emulator, so only a profile pays for it
     from tilestep.pjrt.running.report_folders import report_folder
+    from tilestep.pjrt.table.client import require_same_settings
 
+    require_same_settings()
     result = Recording()
     with report_folder(target, lines=lines), recording(links=target is not None) as measure:
         try:
@@ -178,15 +181,18 @@ def dry_run(values: Literal["error", "zeros"] = "error", *, trip_count: int | No
         trip_count: trips of each loop whose end depends on data. None: such a loop is an error that names its source line.
 
     Raises:
+        SettingsError: if a setting was changed after JAX had started the platform.
         ValueError: if `values` is neither of the two, or `trip_count` is no whole number from 0.
         jax.errors.JaxRuntimeError: inside, for a read where `values` is "error", for a data-dependent loop without `trip_count`, and for a
             program that mixes dry values with values from before the block.
     """
     from tilestep.pjrt.running.dry import DryMode, dry_mode
+    from tilestep.pjrt.table.client import require_same_settings
 
     if not isinstance(values, str) or values not in ("error", "zeros"):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
         raise ValueError(f"values is {shown(values)}: it must be 'error' or 'zeros'")
     if trip_count is not None and (isinstance(trip_count, bool) or not isinstance(trip_count, int) or trip_count < 0):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
         raise ValueError(f"trip_count is {shown(trip_count)}: it must be a whole number, 0 or more")
+    require_same_settings()
     with dry_mode(DryMode(values=values, trip_count=trip_count)), nothing_computed("ipu", values):
         yield

@@ -121,6 +121,7 @@ def _ids(name: str, value: object) -> str | None:
 
 
 UNSET: Any = object()
+WHEN_SET: list[Callable[[], None]] = []  # called when jax.config.update has set one of the options
 
 
 class _Option(Generic[T]):
@@ -152,6 +153,8 @@ class _Option(Generic[T]):
 
     def _set(self, value: object) -> None:  # the name that jax.config.update calls
         self.given = self._parse(self.name, value)
+        for tell in WHEN_SET:
+            tell()
 
 
 USE_MODEL = _Option("jax_ipu_use_model", True, _bool, kind=bool, doc="Emulate the IPU (no hardware runtime exists).")
@@ -222,11 +225,24 @@ def emulated_system(default: str, environ: Mapping[str, str] | None = None) -> t
     return _machine(given, MODEL_NUM_TILES.read(environ))[0], named
 
 
-def stated_settings(environ: Mapping[str, str] | None = None) -> tuple[object, ...]:
-    """Everything that `read_settings` would parse. As long as this stays equal, no setting has changed. Opens no file."""
+def stated_settings(environ: Mapping[str, str] | None = None) -> dict[str, object]:
+    """Everything that `read_settings` would parse, by variable. As long as this stays equal, no setting has changed. Opens no file."""
     environ = os.environ if environ is None else environ
     variables = (_MACHINE, _SYNC_PATTERN, VARIABLE, *_PLAN_VARIABLES)
-    return (*(option.stated(environ) for option in JAX_OPTIONS), *(environ.get(variable, "") for variable in variables))
+    return {option.variable: option.stated(environ) for option in JAX_OPTIONS} | {name: environ.get(name, "") for name in variables}
+
+
+def changes_since(stated: Mapping[str, object], environ: Mapping[str, str] | None = None) -> str:
+    """What is stated otherwise than it was: 'JAX_IPU_DEVICE_COUNT is 8 and was unset'; '' if nothing is.
+
+    Args: stated: of `stated_settings`. environ: environment variables; None: the process's own.
+    """
+    pairs = [(name, now, stated[name]) for name, now in stated_settings(environ).items() if now != stated[name]]
+    return ", ".join(f"{name} is {_told(now)} and was {_told(before)}" for name, now, before in pairs)
+
+
+def _told(value: object) -> str:
+    return "unset" if value in ("", None) else shown(value)
 
 
 def tiny_steps_wanted(environ: Mapping[str, str] | None = None) -> bool:

@@ -97,12 +97,33 @@ try:
 except KeyError as error: print(error, *error.__notes__)
 """,
     "cleared": """
-import jax, jax.extend, numpy as np, tilestep
+import jax, jax.extend, numpy as np, os, tilestep
 for option in ("jax_ipu_model_num_tiles", "jax_ipu_device_count"):
-    x = jax.device_put(1.0, jax.devices("ipu")[0])
-    jax.config.update(option, 8)
-    try: jax.jit(lambda x: x + 1)(x)
-    except jax.errors.JaxRuntimeError as error: print("changed after JAX had started" in str(error))
+    device, other = jax.devices("ipu")[:2]
+    x, compiled = jax.device_put(1.0, device), jax.jit(lambda x: x + 3)
+    y = jax.device_put(compiled(x), other)
+    uses = {
+        "compile": lambda: jax.jit(lambda x: x + 1)(x), "run": lambda: compiled(x), "put": lambda: jax.device_put(np.ones(3), device),
+        "copy": lambda: jax.device_put(x, other), "devices": lambda: jax.devices("ipu"), "count": lambda: jax.device_count("ipu"),
+        "profile": lambda: tilestep.profile().__enter__(), "dry_run": lambda: tilestep.dry_run().__enter__(),
+        "cpu": lambda: jax.devices("cpu"), "read": lambda: float(compiled(1.0) + jax.device_get(y)),
+    }
+    if option == "jax_ipu_model_num_tiles":
+        os.environ["TILESTEP_MACHINE"] = "bow-2000"  # which it was
+        for use in uses.values(): use()
+        del os.environ["TILESTEP_MACHINE"]
+        os.environ["JAX_IPU_MODEL_NUM_TILES"] = "8"
+    else:
+        jax.config.update(option, 8)
+    told = f"{option.upper()} is {8 if 'count' in option else repr('8')} and was unset, changed after JAX had started its platforms"
+    for name, use in uses.items():
+        try: use()
+        except Exception as error: told in str(error) and print(name, end=" ")
+    print()
+    os.environ.pop(option.upper(), "")
+    if option == "jax_ipu_model_num_tiles":
+        use()
+        jax.config.update(option, 8)
     jax.extend.backend.clear_backends()
     first = jax.devices("ipu")[0]
     print(first.num_tiles, len(jax.devices("ipu")), jax.device_put(2.0, first) + 1, x)
@@ -183,9 +204,9 @@ print(p.programs[0].peak_tile_bytes, "does not fit" in p.summary())
 def test_a_setting_changed_too_late_is_an_error_until_the_backends_are_cleared(printed: dict[str, Callable[[], list[str]]]) -> None:
     out = printed["cleared"]()
     assert out == [
-        "True",
+        "compile run put copy devices count profile dry_run ",  # and neither other platforms nor what was computed before
         "8 4 3.0 1.0",
-        "True",
+        "compile run put copy devices count profile dry_run ",
         "8 8 3.0 1.0",
         "True True",
     ]  # at last, what does not fit is no error with an explicit number of tiles

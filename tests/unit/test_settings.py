@@ -18,6 +18,7 @@ from tilestep.machine import load_machine
 from tilestep.machine.fields import QUANTITIES
 from tilestep.options import MAX_TILES
 from tilestep.settings import (
+    changes_since,
     define_jax_options,
     emulated_system,
     popart_variables,
@@ -223,14 +224,19 @@ def test_variables_of_others_do_not_warn() -> None:
     warn_of_unknown_variables({"JAX_PLATFORMS": "cpu", "JAX_IPUTILS": "1", "IPU": "2"})
 
 
-def test_what_is_stated_changes_with_every_setting() -> None:
+def test_what_is_stated_changes_with_every_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     variables = ["TILESTEP_MACHINE", "TILESTEP_SYNC_PATTERN", "POPLAR_ENGINE_OPTIONS", "JAX_IPU_PARTIALS_TYPE", "JAX_IPU_NUM_IO_TILES"]
     variables += [option.upper() for option in OPTIONS]
-    stated = {stated_settings({}), *(stated_settings({variable: "4"}) for variable in variables)}
-    assert len(stated) == 1 + len(variables)
-    assert stated_settings({"PATH": "4"}) == stated_settings({})
+    before = stated_settings({})
+    for variable in variables:
+        assert changes_since(before, {variable: "4"}) == f"{variable} is '4' and was unset"
+        assert changes_since(stated_settings({variable: "4"}), {variable: "5"}) == f"{variable} is '5' and was '4'"
+    assert changes_since(before, {"PATH": "4"}) == ""
+    asked: list[bool] = []
+    monkeypatch.setattr(settings, "WHEN_SET", [lambda: asked.append(True)])
     jax.config.update("jax_ipu_device_count", 2)
-    assert stated_settings({}) not in stated
+    assert changes_since(before, {"TILESTEP_MACHINE": ""}) == "JAX_IPU_DEVICE_COUNT is 2 and was unset"
+    assert asked == [True]
 
 
 @pytest.mark.parametrize("value", ["true", True])

@@ -45,7 +45,7 @@ def initialize() -> None:
     from tilestep.pjrt.running.player import FORGOTTEN
     from tilestep.pjrt.running.profiler import ProfilerSession
     from tilestep.pjrt.table.buffer import on_host
-    from tilestep.pjrt.table.client import any_machine, the_client
+    from tilestep.pjrt.table.client import any_machine, require_same_settings, the_client
     from tilestep.pjrt.table.status import describe
 
     _native.configure(describe, FORGOTTEN)
@@ -54,6 +54,7 @@ def initialize() -> None:
     compat.watch_guarded_reads(_native.guard_reads)
     compat.intercept_callbacks(PLATFORM, callbacks.keep)
     compat.look_before_compiling(PLATFORM, lambda module, devices: refuse_too_large(module, devices, any_machine().ipu))
+    compat.look_before_devices(PLATFORM, require_same_settings)
     compat.cache_like_cpu(PLATFORM)
     compat.compile_ahead_alone(PLATFORM)
     compat.share_like_cpu(PLATFORM, on_host)

@@ -162,6 +162,26 @@ def look_before_compiling(name: str, look: Callable[[Any, int], None]) -> None:
     compiler.backend_compile_and_load = looked_at
 
 
+def has_started() -> bool:
+    """Whether JAX has started its platforms, and not cleared them since."""
+    return xla_bridge.backends_are_initialized()
+
+
+def look_before_devices(name: str, look: Callable[[], None]) -> None:
+    """Calls `look` before JAX says which devices platform `name` has, for which it asks the platform only once."""
+    get_backend: Any = xla_bridge.get_backend
+
+    @functools.wraps(get_backend)
+    def looked_at(platform: Any = None) -> Any:
+        found = get_backend(platform)
+        if found.platform == name and found is not platform:  # which may be a client itself
+            look()
+        return found
+
+    looked_at.cache_clear = get_backend.cache_clear  # pyright: ignore[reportAttributeAccessIssue]  # of JAX's cached function
+    xla_bridge.get_backend = looked_at
+
+
 def cache_like_cpu(name: str) -> None:
     """Lets JAX's persistent compilation cache take programs of platform `name`, because JAX has a fixed list of platforms.
 

@@ -6,6 +6,7 @@
 #include "errors.h"
 #include "event.h"
 #include "interrupts.h"
+#include "settings.h"
 #include "shutdown.h"
 #include "types.h"
 #include "watched.h"
@@ -264,9 +265,10 @@ static PyObject* run_direct(Executable* self, PyObject* columns, PyObject* value
   Py_XDECREF(results), Py_XDECREF(arrays), Py_XDECREF(entry), Py_XDECREF(group), Py_XDECREF(task), Py_XDECREF(noted);
   return pair;
 }
-/* One run of 64 goes the long way, because Python replays the journal now and then. */
+/* One run of 64 goes the long way, because Python replays the journal now and then. So does one after a change of a setting. */
 static int goes_direct(Executable* self, PyObject* undonated, int lists) {
-  return !lists && self->direct && self->direct != Py_None && undonated == Py_None && !ts_dry && !ts_watched && ++self->direct_runs % 64;
+  return !lists && self->direct && self->direct != Py_None && undonated == Py_None && !ts_dry && !ts_watched && ts_same_settings() &&
+         ++self->direct_runs % 64;
 }
 
 static void* api_execute(PJRT_LoadedExecutable_Execute_Args* a) {

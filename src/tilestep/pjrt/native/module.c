@@ -22,6 +22,7 @@
 #include "put.h"
 #include "query.h"
 #include "read.h"
+#include "settings.h"
 #include "shape.h"
 #include "shutdown.h"
 #include "tensor.h"
@@ -210,6 +211,8 @@ static void finalized(void) { ts_stage = TS_CLOSED; }
 static PyMethodDef methods[] = {{"set_handler", set_handler, METH_VARARGS, "set_handler(table, index, function of the arguments' address)"},
                                 {"count_dry", ts_count_dry, METH_O, "count_dry(change of the number of dry runs and their values): while there are any, Python looks at every value"},
                                 {"set_watched", ts_set_watched, METH_O, "set_watched(whether a recording keeps the calls): then Python makes the entries of runs, puts and reads"},
+                                {"note_settings", ts_note_settings, METH_O, "note_settings(whether Python has looked at the settings)"},
+                                {"same_settings", ts_same_settings_for_python, METH_NOARGS, "whether the environment's settings are those of the last note_settings(True)"},
                                 {"guard_reads", ts_guard_reads, METH_O, "guard_reads(whether JAX must see each read as a transfer)"},
                                 {"configure", configure, METH_VARARGS, "configure(describe_error, forgotten)"},
                                 {"configure_puts", ts_configure_puts, METH_VARARGS, "configure_puts(take_over, shape_of_code)"},

@@ -10,6 +10,7 @@
 #include "dry.h"
 #include "event.h"
 #include "interrupts.h"
+#include "settings.h"
 #include "shutdown.h"
 #include "tensor.h"
 #include "watched.h"
@@ -120,7 +121,7 @@ static void* api_put(PJRT_Client_BufferFromHostBuffer_Args* a) {
   PyObject* device = a->device ? a->device : memory->device_array[0];
   PyObject* memories = memory ? NULL : PyObject_GetAttrString(device, "memories");
   if (memories) memory = (Memory*)PyTuple_GetItem(memories, 0);
-  Buffer* buffer = tensor && memory ? make(device, memory, tensor, a->type, a->dims, a->num_dims) : NULL;
+  Buffer* buffer = tensor && memory && ts_same_settings() ? make(device, memory, tensor, a->type, a->dims, a->num_dims) : NULL;
   if (!buffer) ts_forget_error();
   Py_XDECREF(tensor), Py_XDECREF(memories);
   TS_LEAVE;

@@ -208,6 +208,7 @@ class LoadedExecutable(_native.ExecutableBase):
             has them. done: what the first call has done and the second must not do again (`_native.once`).
         Returns: arrays by result in the same form, with the counters behind them; a token to wait for, or None.
         """
+        self.client.require_same_settings()
         mode = self.client.dry_mode
         if mode is not None or any_dry(columns):
             return self._dry_runs.run(columns, values, first, undonated or (), mode, done)

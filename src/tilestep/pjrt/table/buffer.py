@@ -130,7 +130,9 @@ def _host_array(
     mode = device.dry_mode
     if mode is not None:
         return DryArray(dims, dtype, mode)
-    host_device, kind = the_client().host_devices[device.id], memory.kind.decode()
+    client = the_client()
+    client.require_same_settings()
+    host_device, kind = client.host_devices[device.id], memory.kind.decode()
     code = _DLPACK_CODES.get(dtype)
     if code is None or kind != "device":  # DLPack has no code for the elements, or does not know the memory
         values = _aligned(dims, dtype)
@@ -185,7 +187,9 @@ def _copy(source: _native.Buffer, device: Device, memory: _native.Memory) -> int
     if isinstance(array, DryArray):
         target = make_buffer(DryArray(array.shape, array.dtype, device.dry_mode or DryMode()), device, memory)
     else:
-        array = compat.copy(array, the_client().host_devices[device.id], memory.kind.decode())
+        client = the_client()
+        client.require_same_settings()
+        array = compat.copy(array, client.host_devices[device.id], memory.kind.decode())
         target = make_buffer(array, device, memory, compat.minor_to_major(array))
     source.device.journal.copy(source.value, target.value, device.id, _on_host(memory))
     return _native.own(target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from collections.abc import Mapping
 from ctypes import addressof, c_int32
 from dataclasses import replace
 from importlib.metadata import version
@@ -30,13 +31,13 @@ from tilestep.pjrt.table.device import MEMORY_KINDS, Device, device_at, make_dev
 from tilestep.pjrt.table.entry_points import entry_point, immortal, int32s, named_values, pointers, read_bytes, read_named_values, text
 from tilestep.plan.cache import PlanCache
 from tilestep.report.files import require_report_directory
-from tilestep.settings import Settings, read_settings, stated_settings, warn_of_unknown_variables
+from tilestep.settings import WHEN_SET, Settings, changes_since, read_settings, stated_settings, warn_of_unknown_variables
 
 
 class Client:
     """The emulated machine as JAX sees it: this process's, one beside it on which all runs are dry, or one that is only compiled for."""
 
-    def __init__(self, settings: Settings, stated: tuple[object, ...] | None, beside: DryMode | None = None) -> None:
+    def __init__(self, settings: Settings, stated: Mapping[str, object] | None, beside: DryMode | None = None) -> None:
         """Args: stated: the settings as the user stated them; None for any machine but this process's.
         beside: how runs on a machine beside the process's are dry; None: it is none.
         """
@@ -99,12 +100,16 @@ class Client:
         return "host" in vars(self)
 
     def require_same_settings(self) -> None:
-        """Raises: SettingsError if a setting was changed after JAX had started the platform."""
-        if self._stated is not None and stated_settings() != self._stated and read_settings() != self.settings:
+        """Raises: SettingsError naming each setting that was changed after JAX had started the platform."""
+        if self._stated is None or _native.same_settings():
+            return
+        changes = changes_since(self._stated)
+        if changes and read_settings() != self.settings:
             raise SettingsError(
-                "a setting of the emulated machine was changed after JAX had started its platforms; "
-                "set JAX_IPU_*, jax_ipu_* and TILESTEP_MACHINE before the first use of JAX, or call jax.extend.backend.clear_backends()"
+                f"{changes}, changed after JAX had started its platforms, which go on with what was: set it before the first use of "
+                "JAX, set it back, or call jax.extend.backend.clear_backends(), after which JAX starts them again"
             )
+        _native.note_settings(True)
 
     @functools.cached_property
     def host_devices(self) -> list[compat.HostDevice]:
@@ -121,6 +126,7 @@ class Client:
         return id(self)
 
 
+WHEN_SET.append(functools.partial(_native.note_settings, False))
 _client: Client | None = None
 _BESIDE: Final = "tilestep_client"  # option of a client beside the process's: its number
 _beside: dict[str, Client] = {}  # by number
@@ -152,6 +158,12 @@ def any_machine() -> MachineSpec:
 def started_client() -> Client | None:
     """The client of this process, or None where JAX has not started the platform."""
     return _client
+
+
+def require_same_settings() -> None:
+    """Raises: SettingsError as `Client.require_same_settings`, where JAX has started the platform."""
+    if _client is not None and compat.has_started():
+        _client.require_same_settings()
 
 
 @entry_point("PJRT_Client_Create")
