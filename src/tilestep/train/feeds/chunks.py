@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, final
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from tilestep import hints
 from tilestep.train.feeds.contiguous import Run
+from tilestep.train.feeds.random_keys import keys_of
 from tilestep.train.jax_private import device_put
 from tilestep.train.untyped import Device, Pytree, Structure
 from tilestep.train.untyped import jax as _jax
@@ -108,12 +110,21 @@ class Filling:
         return [array[: self.count] for array in self.arrays]
 
 
-def on_devices(plan: Plan, structure: Structure, stacked: Arrays) -> tuple[Pytree, list[Any] | None]:
+def on_devices(plan: Plan, structure: Structure, stacked: Arrays, generators: Sequence[str]) -> tuple[Pytree, list[Any] | None]:
     """A chunk's arrays with the plan's sharding.
 
+    Args: generators: of each array's random keys, '' for other arrays.
     Returns: (their tree, the argument for `hints.upload`; None if nothing was uploaded).
     Raises: Exception: JAX's, from putting them on devices.
     """
+    placed, uploads = _placed(plan, structure, stacked)
+    if any(generators):
+        with _thread_settings(plan):
+            placed = _jax.tree.unflatten(structure, keys_of(_jax.tree.leaves(placed), generators))
+    return placed, uploads
+
+
+def _placed(plan: Plan, structure: Structure, stacked: Arrays) -> tuple[Pytree, list[Any] | None]:
     elements = _jax.tree.unflatten(structure, stacked)
     if plan.in_place:
         return elements, None

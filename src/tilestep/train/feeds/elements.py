@@ -9,13 +9,13 @@ from typing import Any, Final, final
 
 import jax
 import numpy as np
-from jax.typing import DTypeLike
 from numpy.typing import NDArray
 
 from tilestep.errors import DatasetError
 from tilestep.messages import plain, shortened
 from tilestep.train import _feeds
 from tilestep.train.feeds import narrow
+from tilestep.train.feeds.random_keys import kind, numbers_of
 from tilestep.train.feeds.staging import SHARED_BYTES
 from tilestep.train.untyped import Pytree, Structure
 
@@ -42,6 +42,7 @@ class ElementSpec:
     Attributes:
         structure: the elements' tree.
         shapes: of its arrays.
+        generators: of its random keys, '' for other arrays. Shapes and dtypes are those of keys' numbers.
         dtypes: of its arrays on the device, in the machine's byte order: 64-bit ones are there only under jax_enable_x64.
         gathers: whether `gather` is of use: it hands elements back that it cannot take apart, and copies large ones by itself alone.
 
@@ -49,7 +50,7 @@ class ElementSpec:
     Raises: DatasetError if it has no arrays, one of no numbers, or a whole number that its dtype on the device does not have.
     """
 
-    __slots__ = ("_formats", "_given", "_narrow", "_skeleton", "dtypes", "gathers", "shapes", "structure")
+    __slots__ = ("_formats", "_given", "_narrow", "_skeleton", "dtypes", "gathers", "generators", "shapes", "structure")
 
     def __init__(self, element: Pytree, index: int, *, x64: bool) -> None:
         try:
@@ -60,7 +61,8 @@ class ElementSpec:
             raise DatasetError(
                 f"element {index} has no arrays ({_structure_text(self.structure)}): give a dataset whose elements are pytrees of arrays"
             )
-        arrays = [_array(leaf, element, position, index) for position, leaf in enumerate(leaves)]
+        numbers, self.generators = _columns(map(numbers_of, leaves))
+        arrays = [_array(leaf, element, position, index) for position, leaf in enumerate(numbers)]
         self.shapes: tuple[tuple[int, ...], ...] = tuple(array.shape for array in arrays)
         self._given = tuple(array.dtype for array in arrays)
         with jax.enable_x64(x64):
@@ -73,7 +75,8 @@ class ElementSpec:
         self._formats = _formats(self._given)
         is_large = any(array.nbytes >= SHARED_BYTES for array in arrays)
         is_looked_at = all(self._given[position].isnative for position in self._narrow)  # `_feeds.gather` knows no other byte order
-        self.gathers = self._skeleton is not None and self._formats is not None and not is_large and is_looked_at
+        is_simple = self._skeleton is not None and self._formats is not None and not any(self.generators)
+        self.gathers = is_simple and not is_large and is_looked_at
 
     def arrays(self, element: Pytree, index: int) -> list[NDArray[Any]]:
         """The arrays of an element, in the order of the tree.
@@ -84,17 +87,19 @@ class ElementSpec:
         if structure != self.structure:
             text = f"element {index} is {_structure_text(structure)}, the first one was {_structure_text(self.structure)}"
             raise DatasetError(f"{text}{self._unlike(structure)}; {_CURE}")
-        for leaf, shape, dtype in zip(leaves, self.shapes, self._given, strict=True):
-            if type(leaf) is not np.ndarray or leaf.shape != shape or (leaf.dtype is not dtype and leaf.dtype != dtype):
+        for leaf, shape, dtype, generator in zip(leaves, self.shapes, self._given, self.generators, strict=True):
+            if generator or type(leaf) is not np.ndarray or leaf.shape != shape or (leaf.dtype is not dtype and leaf.dtype != dtype):
                 break
         else:  # all are as they should be: the common case, quickly
             self._require_held(leaves, element, index)
             return leaves
-        for position, (leaf, shape, dtype) in enumerate(zip(leaves, self.shapes, self._given, strict=True)):
-            array = leaves[position] = _array(leaf, element, position, index)
-            if (array.shape, array.dtype) != (shape, dtype):
-                found, where = _kind(array.shape, array.dtype), narrow.path_of(element, position)
-                raise DatasetError(f"element {index}{where} is {found}, in the first one it was {_kind(shape, dtype)}; {_CURE}")
+        for position, (leaf, shape, dtype, expected) in enumerate(zip(leaves, self.shapes, self._given, self.generators, strict=True)):
+            numbers, generator = numbers_of(leaf)
+            array = leaves[position] = _array(numbers, element, position, index)
+            if (array.shape, array.dtype, generator) != (shape, dtype, expected):
+                found, where = kind(array, generator), narrow.path_of(element, position)
+                first = kind(jax.ShapeDtypeStruct(shape, dtype), expected)
+                raise DatasetError(f"element {index}{where} is {found}, in the first one it was {first}; {_CURE}")
         self._require_held(leaves, element, index)
         return leaves
 
@@ -168,5 +173,6 @@ def _leaves_of(structure: Structure) -> list[tuple[Any, Any]]:
     return _tree.tree_flatten_with_path(_tree.tree_unflatten(structure, range(structure.num_leaves)))[0]
 
 
-def _kind(shape: tuple[int, ...], dtype: DTypeLike) -> str:
-    return f"{dtype}[{','.join(map(str, shape))}]"
+def _columns(pairs: Iterable[tuple[Any, str]]) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+    numbers, generators = zip(*pairs, strict=True)
+    return numbers, generators

@@ -39,7 +39,8 @@ class InfeedQueue:
     raises DatasetError for an element unlike the first one, and for a whole number that does not fit in 32 bits.
 
     Args:
-        dataset: an iterable of pytrees of arrays (anything that `np.asarray` takes), or a callable without arguments that returns one.
+        dataset: an iterable of pytrees of arrays (anything that `np.asarray` takes) and of random keys (`jax.random.key`), or a callable
+            without arguments that returns one.
             Every element has the first one's structure, shapes and dtypes. 64-bit numbers become 32-bit ones unless `jax_enable_x64` is set
             where the queue's first loop begins.
         prefetch_depth: chunks that are made ahead, 1 to 255.

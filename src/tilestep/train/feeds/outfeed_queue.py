@@ -20,6 +20,7 @@ from tilestep.errors import QueueError
 from tilestep.messages import plain, shortened
 from tilestep.train import ctrl_c
 from tilestep.train.ctrl_c import whole
+from tilestep.train.feeds.random_keys import keys_on_host, kind, numbers_of
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import belongs_to, require_one_of
 from tilestep.train.patience import Patience, is_alone
@@ -32,6 +33,7 @@ MODES: Final[tuple[Mode, ...]] = ("all", "last")
 WHEN_FULL: Final[tuple[WhenFull, ...]] = ("block", "drop", "error")
 WARN_BYTES: Final = 1 << 30
 _MOST_CHARACTERS: Final = 200  # of a tree in a message
+_Kind = tuple[tuple[int, ...], Any, str]  # (shape, dtype, generator of the random keys whose numbers they are: random_keys.py)
 
 
 @dataclass(kw_only=True)
@@ -92,7 +94,7 @@ class OutfeedQueue:
         self._chunks: deque[_Chunk] = deque()
         self._count = 0  # elements in them
         self._structure: Any = None  # of an element, once there was one
-        self._shapes: list[tuple[tuple[int, ...], Any]] = []
+        self._shapes: list[_Kind] = []
         self._user: str | None = None  # the loop that runs
         self._loop_thread = 0  # of the loop that runs or ran last
         self._unread_loops = 0  # loops that began, and whose end no iteration has seen
@@ -118,7 +120,7 @@ class OutfeedQueue:
         """Sends a pytree out of a step. Called once in the body of a loop that was given this queue.
 
         Args:
-            values: a pytree of arrays or numbers, of any shapes.
+            values: a pytree of arrays, random keys or numbers, of any shapes.
 
         Raises:
             QueueError: outside of such a body, a second time in it, or inside of a function that the body transforms (`jax.jit`,
@@ -145,7 +147,7 @@ class OutfeedQueue:
 
         Returns:
             In mode "all" the values of all these steps: the enqueued pytree, of NumPy arrays [steps, ...], or None if no loop has enqueued
-            values yet. In mode "last" the newest values, [...].
+            values yet. In mode "last" the newest values, [...]. Random keys are a jax.Array of keys in the host's memory.
 
         Raises:
             QueueError: in mode "last", when there are no new values; when the loop's own thread waits.
@@ -170,7 +172,7 @@ class OutfeedQueue:
         if self._structure is None:
             return None
         if not taken:
-            return self._tree([np.empty((0, *shape), dtype=dtype) for shape, dtype in self._shapes])
+            return self._tree([np.empty((0, *shape), dtype=dtype) for shape, dtype, _ in self._shapes])
         parts = [[leaf[chunk.first : chunk.last] for leaf in self._on_host(chunk)] for chunk in taken]
         return self._tree([pieces[0] if len(parts) == 1 else np.concatenate(pieces) for pieces in _columns(parts)])
 
@@ -229,7 +231,7 @@ class OutfeedQueue:
         return chunk.leaves
 
     def _tree(self, leaves: list[Any]) -> Pytree:
-        return _jax.tree.unflatten(self._structure, leaves)
+        return _jax.tree.unflatten(self._structure, keys_on_host(leaves, [generator for _, _, generator in self._shapes]))
 
     def _require_other_thread(self, name: str) -> None:
         if threading.get_ident() == self._loop_thread:
@@ -240,7 +242,8 @@ class OutfeedQueue:
     def unread(self) -> dict[str, Any] | None:
         """What waits to be read, and stays: the number of "steps", and their "values" as `dequeue` gives them in mode "all". None: nothing.
 
-        Containers other than dicts, lists and tuples are a list of all arrays in them.
+        Containers other than dicts, lists and tuples are a list of all arrays in them. Random keys are their numbers, and "keys" says of
+        which generator each array has keys, '' for none.
         """
         with self._condition:
             chunks = [_Chunk(leaves=chunk.leaves, first=chunk.first, last=chunk.last) for chunk in self._chunks]
@@ -248,8 +251,9 @@ class OutfeedQueue:
             return None
         parts = [[leaf[chunk.first : chunk.last] for leaf in self._on_host(chunk)] for chunk in chunks]
         leaves = [np.concatenate(each) for each in _columns(parts)]
-        values = self._tree(leaves)
-        return {"steps": sum(chunk.last - chunk.first for chunk in chunks), "values": values if _is_plain(values) else leaves}
+        values, generators = _jax.tree.unflatten(self._structure, leaves), [generator for _, _, generator in self._shapes]
+        unread = {"steps": sum(chunk.last - chunk.first for chunk in chunks), "values": values if _is_plain(values) else leaves}
+        return unread | ({"keys": generators} if any(generators) else {})
 
     def require_empty(self) -> None:
         """Raises: QueueError if something waits already, or a loop runs."""
@@ -265,15 +269,17 @@ class OutfeedQueue:
         self.require_empty()
         if unread is None:
             return
-        if not isinstance(unread, Mapping) or set(unread) != {"steps", "values"} or type(unread["steps"]) is not int:  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(unread, Mapping) or set(unread) - {"keys"} != {"steps", "values"} or type(unread["steps"]) is not int:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ValueError("what was not read of an OutfeedQueue is another thing")
         leaves, structure = _jax.tree.flatten(unread["values"])
-        steps = unread["steps"]
+        steps, generators = unread["steps"], unread.get("keys", [""] * len(leaves))
+        if len(generators) != len(leaves):
+            raise ValueError("what was not read of an OutfeedQueue has random keys that are no array of it")
         if steps < 1 or any(not isinstance(leaf, np.ndarray) or leaf.shape[:1] != (steps,) for leaf in leaves):
             raise ValueError(f"what was not read of an OutfeedQueue is no arrays of {steps} steps")
         with self._condition:
             self._structure, self._is_restored = structure, True
-            self._shapes = [(leaf.shape[1:], leaf.dtype) for leaf in leaves]
+            self._shapes = [(leaf.shape[1:], leaf.dtype, generator) for leaf, generator in zip(leaves, generators, strict=True)]
             self._chunks.append(_Chunk(leaves=leaves, first=0, last=steps))
             self._count = steps
             self._unread_loops += 1
@@ -337,10 +343,10 @@ class OutfeedQueue:
         """
         if self._count:
             leaves, structure = _jax.tree.flatten(kinds())
-            self._require_alike(structure, [(leaf.shape[1:], leaf.dtype) for leaf in leaves])
+            self._require_alike(structure, _numbers(leaves)[1])
 
     @whole
-    def _require_alike(self, structure: Structure, shapes: list[tuple[tuple[int, ...], Any]]) -> None:
+    def _require_alike(self, structure: Structure, shapes: list[_Kind]) -> None:
         with self._condition:
             if self._is_restored and shapes == self._shapes:
                 self._structure, self._is_restored = structure, False
@@ -356,7 +362,7 @@ class OutfeedQueue:
         if not steps:
             return
         leaves, structure = _jax.tree.flatten(values)
-        shapes = [(leaf.shape[1:], leaf.dtype) for leaf in leaves]
+        leaves, shapes = _numbers(leaves)
         with self._condition:
             self._require_alike(structure, shapes)
             self._structure, self._shapes = structure, shapes
@@ -418,8 +424,6 @@ class Collector:
             array = _jax.numpy.asarray(leaf)
         except (TypeError, ValueError) as error:
             raise TypeError(f"enqueued value{where} is a {type(leaf).__name__}, no array or number: {error}") from error
-        if _jax.dtypes.issubdtype(array.dtype, _jax.dtypes.extended):
-            raise TypeError(f"enqueued value{where} is a {array.dtype}, which the host cannot read: enqueue jax.random.key_data of it")
         replicas = self.queue.replicas
         if replicas is None:
             return array
@@ -485,6 +489,12 @@ def _columns(rows: list[list[Any]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def _described(structure: Structure, shapes: list[tuple[tuple[int, ...], Any]]) -> str:
-    specs = _jax.tree.unflatten(structure, [f"{dtype}[{','.join(map(str, shape))}]" for shape, dtype in shapes])
+def _numbers(leaves: list[Any]) -> tuple[list[Any], list[_Kind]]:
+    """(Stacked arrays, those of random keys as numbers; what they are without the axis of steps)."""
+    pairs = [numbers_of(leaf) for leaf in leaves]
+    return [leaf for leaf, _ in pairs], [(leaf.shape[1:], leaf.dtype, generator) for leaf, generator in pairs]
+
+
+def _described(structure: Structure, shapes: list[_Kind]) -> str:
+    specs = _jax.tree.unflatten(structure, [kind(_jax.ShapeDtypeStruct(shape, dtype), generator) for shape, dtype, generator in shapes])
     return shortened(plain(specs), _MOST_CHARACTERS)

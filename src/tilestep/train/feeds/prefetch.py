@@ -299,7 +299,7 @@ class Feeder:
             stacked = [array.reshape(-1, self._replicas, *array.shape[1:]) for array in stacked]
         try:
             with _jax.profiler.TraceAnnotation(hints.INFEED_PUT):
-                on_device, uploads = on_devices(plan, spec.structure, stacked)
+                on_device, uploads = on_devices(plan, spec.structure, stacked, spec.generators)
         except Exception as error:
             with self._condition:
                 if filling.is_wanted:

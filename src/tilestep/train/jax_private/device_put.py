@@ -11,6 +11,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 from jax.sharding import SingleDeviceSharding
 from numpy.typing import NDArray
 
@@ -95,5 +96,5 @@ def put(arrays: Sequence[NDArray[Any]], sharding: SingleDeviceSharding) -> list[
 
 
 def is_whole(value: object) -> bool:
-    """Whether it is an array on one device."""
-    return type(getattr(value, "sharding", None)) is SingleDeviceSharding
+    """Whether it is an array of numbers on one device, and not of random keys, which JAX keeps as an array within another."""
+    return type(getattr(value, "sharding", None)) is SingleDeviceSharding and isinstance(getattr(value, "dtype", None), np.dtype)

@@ -97,12 +97,16 @@ def _submitted(pool: ThreadPoolExecutor, job: Callable[[], Any]) -> Future[Any]:
 def started_directly(compiled: Compiled, executables: Executables, states: Sequence[Pytree]) -> Compiled:
     """The same programs of tasks, started without JAX's search for them (jax_private/compiled_call.py), where that is possible.
 
-    It is not where an optimiser's state changes its shapes or dtypes, because the next update is another program then.
+    It is not where an optimiser's state changes its shapes or dtypes, because the next update is another program then, nor where a stage
+    gives random keys, which are no plain arrays.
 
     Args:
         executables: the result of `compile_all`.
         states: the optimiser's state of each stage, as `compile_all` had it.
     """
+    outputs = [leaf for stage in compiled.traced.stages for leaf in _jax.tree.leaves(stage.outputs)]
+    if any(_jax.dtypes.issubdtype(leaf.dtype, _jax.dtypes.extended) for leaf in outputs):
+        return compiled
     for call in _calls(compiled, states):
         if call.task == "update" and _exact_specs(_jax.eval_shape(call.program, *call.specs)[1]) != _exact_specs(call.specs[1]):
             return compiled

@@ -178,7 +178,7 @@ class _Maker:
         )
 
     def _transformation(self, extras: Sequence[jax.Array]) -> Any:
-        leaves: list[Any] = [np.zeros(leaf.shape, leaf.dtype) for leaf in self._outputs]
+        leaves: list[Any] = [_zeros(leaf) for leaf in self._outputs]
         for index, value in zip(self._extras, extras, strict=True):
             leaves[index] = _agreed(value)
         return self._plan.transformation(_jax.tree.unflatten(self._outputs_structure, leaves) if self._plan.is_function else ())
@@ -310,6 +310,11 @@ def _real(stage: Stage) -> Any:
     """Specs of a stage's real parameters, with None for the others."""
     leaves, structure = _jax.tree.flatten(stage.params)
     return _jax.tree.unflatten(structure, [leaf if is_real(leaf) else None for leaf in leaves])
+
+
+def _zeros(output: Spec) -> Any:
+    """What stands for an output that the transformation does not look at. JAX has no zero of a random key: nothing stands for one."""
+    return None if _jax.dtypes.issubdtype(output.dtype, _jax.dtypes.extended) else np.zeros(output.shape, output.dtype)
 
 
 def _agreed(value: jax.Array) -> Any:

@@ -87,7 +87,7 @@ class ProgramCache:
             looks = _looks(leaves)
             if latest is None or latest.looks != looks:
                 self._latest = latest = Latest(element, looks, self._runnable(state, first, impl, report))
-            direct = direct and (is_own or self._are_plain(state))
+            direct = direct and latest.runnable.direct is not latest.runnable.looked_up and (is_own or self._are_plain(state))
         return (latest.runnable.direct, True) if direct else (latest.runnable.looked_up, False)
 
     def remember(self, state: RunState, *, direct: bool) -> None:
