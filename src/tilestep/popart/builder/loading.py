@@ -9,6 +9,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import checker
 
+from tilestep.messages import plain
 from tilestep.popart.builder import external
 from tilestep.popart.builder.onnx_opsets import DEFAULT_VERSION, VERSIONS
 from tilestep.popart.builder.walk import tensors_of
@@ -39,7 +40,7 @@ def load_model(modelProtoOrFilename: str | bytes) -> onnx.ModelProto:
     if model is None or not model.HasField("graph"):
         shown = content[:_SHOWN].decode(errors="replace") + ("..." if len(content) > _SHOWN else "")
         raise popart_exception(
-            f"Failed to load a ModelProto from the string '{shown}'.\nCheck that it is either a valid path to an existing onnx model file, "
+            f"Failed to load a ModelProto from the string '{plain(shown)}'.\nCheck that it is either a valid path to an existing onnx model file, "
             "or is a valid onnx ModelProto string."
         )
     if name is not None:

@@ -23,6 +23,7 @@ import onnx
 from jax import export
 
 from tilestep.files import opened_file, write_file
+from tilestep.messages import plain
 from tilestep.popart.builder.attribute_names import DEBUG_INFO_ID, DEBUG_INPUT
 from tilestep.popart.builder.walk import graphs_of, nodes_of
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error, poplar_exception
@@ -126,7 +127,7 @@ def loaded(program: bytes, results: Any, arguments: Any) -> Callable[..., Any]:
     try:
         call = export.deserialize(bytearray(program))
     except Exception as error:  # flatbuffers and XLA have errors of many classes
-        raise popart_runtime_error(f"The executable's program is damaged: {error}") from error
+        raise popart_runtime_error(f"The executable's program is damaged: {plain(error)}") from error
     if [(value.shape, value.dtype) for value in call.in_avals] != types:
         raise popart_runtime_error("The executable's program takes other arguments than the session gives")
 
@@ -181,7 +182,7 @@ def read(path: Path, owner: Owner, *, weights: Mapping[str, Array], program_byte
         try:
             file = stack.enter_context(opened_file(path))
         except OSError as error:
-            raise popart_exception(f"Could not open file {path}: {error}") from error
+            raise popart_exception(f"Could not open file {plain(path)}: {plain(error)}") from error
         try:
             with zipfile.ZipFile(file) as archive:
                 most = sum(array.nbytes for array in weights.values()) + _HEADER_BYTES * (len(weights) + 1)
@@ -197,24 +198,25 @@ def read(path: Path, owner: Owner, *, weights: Mapping[str, Array], program_byte
         except (popart_runtime_error, poplar_exception):
             raise
         except Exception as error:  # a damaged archive gives errors of many classes
-            raise popart_runtime_error(f"{path} is no executable, or it is damaged: {error}") from error
+            raise popart_runtime_error(f"{plain(path)} is no executable, or it is damaged: {plain(error)}") from error
 
 
 def _manifest_of(path: Path, archive: zipfile.ZipFile, owner: Owner, most_bytes: int) -> dict[str, Any]:
     """Raises: popart_runtime_error for the manifest of another session or version; poplar_exception for that of another sync pattern."""
     manifest = json.loads(b"".join(_parts(path, archive, _MANIFEST, most_bytes)))
     if not isinstance(manifest, dict) or manifest.get("form") != _FORM:
-        raise popart_runtime_error(f"{path} is no executable of this version of tilestep")
+        raise popart_runtime_error(f"{plain(path)} is no executable of this version of tilestep")
     if manifest.get("session") != owner.mark:
         raise popart_runtime_error(
-            f"{path} belongs to another session: another model, data flow, optimiser, device or options. "
+            f"{plain(path)} belongs to another session: another model, data flow, optimiser, device or options. "
             "Compile this one with compileAndExport"
         )
-    pattern = str(manifest.get("sync_pattern", ""))
+    pattern = plain(manifest.get("sync_pattern", ""))
     if pattern != owner.sync_pattern:
         raise poplar_exception(
             f"Attempt to load graph compiled with target options {{SyncConfiguration: {pattern}}} onto a device with "
-            f"{{SyncConfiguration: {owner.sync_pattern}}}. {path} needs a device whose pattern is {pattern}: compile it again for this one"
+            f"{{SyncConfiguration: {owner.sync_pattern}}}. {plain(path)} needs a device whose pattern is {pattern}: "
+            "compile it again for this one"
         )
     return {**manifest, "weights": [str(name) for name in manifest.get("weights", ())], "sync_pattern": pattern}
 
@@ -228,7 +230,7 @@ def _require_unaltered(path: Path, archive: zipfile.ZipFile, manifest: Mapping[s
             digest.update(part)
         hashes[name] = digest.hexdigest()
     if hashes != manifest.get("sha256"):
-        raise popart_runtime_error(f"{path} was altered: the hash of a member is not that of its manifest")
+        raise popart_runtime_error(f"{plain(path)} was altered: the hash of a member is not that of its manifest")
 
 
 def _weights_of(path: Path, weights: bytes, names: Sequence[str], most_bytes: int) -> dict[str, Array]:
@@ -236,7 +238,7 @@ def _weights_of(path: Path, weights: bytes, names: Sequence[str], most_bytes: in
         size = sum(info.file_size for info in archive.infolist())
         if size > most_bytes:
             raise popart_runtime_error(
-                f"{path} was altered: its weights have {size:,} B, and those of the session {most_bytes:,} B at most"
+                f"{plain(path)} was altered: its weights have {size:,} B, and those of the session {most_bytes:,} B at most"
             )
         _require_known_form(path, archive)
     with np.load(io.BytesIO(weights), allow_pickle=False) as arrays:
@@ -246,7 +248,7 @@ def _weights_of(path: Path, weights: bytes, names: Sequence[str], most_bytes: in
 def _require_known_form(path: Path, archive: zipfile.ZipFile) -> None:
     """Raises: popart_runtime_error for a compression that `save` never takes; one part of it may unpack to any size."""
     if any(info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for info in archive.infolist()):
-        raise popart_runtime_error(f"{path} was altered: a member is compressed otherwise than by deflate")
+        raise popart_runtime_error(f"{plain(path)} was altered: a member is compressed otherwise than by deflate")
 
 
 def _parts(path: Path, archive: zipfile.ZipFile, name: str, most_bytes: int) -> Iterator[bytes]:
@@ -257,7 +259,7 @@ def _parts(path: Path, archive: zipfile.ZipFile, name: str, most_bytes: int) -> 
             left -= len(part)
             if left < 0:
                 raise popart_runtime_error(
-                    f"{path} was altered: its member {name} has more than {most_bytes:,} B, and that of the session at most so many"
+                    f"{plain(path)} was altered: its member {name} has more than {most_bytes:,} B, and that of the session at most so many"
                 )
             yield part
 

@@ -167,6 +167,9 @@ def _require_sound(metadata: Metadata) -> None:
         raise CheckpointError("it has a time or a number of processes that there is none of")
     if len(metadata.arrays) != sum(len(leaf.pieces) for leaf in metadata.leaves) + len(metadata.feed_arrays):
         raise CheckpointError("two of its arrays have one name")
+    texts = (*metadata.program, *metadata.versions, *((leaf.path, leaf.key_impl) for leaf in metadata.leaves))
+    if not all(text.isprintable() for pair in texts for text in pair):
+        raise CheckpointError("it has a text that cannot be printed")
     for array in metadata.arrays.values():
         if len(array.shape) > _MOST_DIMENSIONS or min(array.shape, default=0) < 0 or size_bytes(array) > sys.maxsize:
             raise CheckpointError("it has an array of a shape that there is none of")

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast
 
-from tilestep.messages import shortened, shown
+from tilestep.messages import plain, shortened, shown
 from tilestep.train.schedules.tasks import WEIGHTS, Task
 
 _TITLE: Final = "# tilestep schedule "
@@ -63,7 +63,7 @@ class _Value(NamedTuple):
 
 
 _VALUES: Final[Mapping[str, _Value]] = {
-    "name": _Value(lambda value: isinstance(value, str), 'text in quotation marks, such as "grouped"'),
+    "name": _Value(lambda value: isinstance(value, str) and value.isprintable(), 'printable text in quotation marks, such as "grouped"'),
     "levels": _Value(
         lambda value: isinstance(value, list) and all(map(_are_numbers, cast("list[object]", value))),
         "a list of lists of stages, such as [[0], [1, 2], [3]], where 1 and 2 are concurrent",
@@ -150,7 +150,7 @@ def _entry(line: str, number: int) -> tuple[str, Any]:
     except (ValueError, RecursionError):  # no JSON, a number of thousands of digits, or lists within lists without end
         value = ...
     if not _VALUES[key].can_be(value):
-        raise ValueError(f"line {number}: {key} is {shortened(text.strip())}: it must be {_VALUES[key].must}")
+        raise ValueError(f"line {number}: {key} is {plain(shortened(text.strip()))}: it must be {_VALUES[key].must}")
     return key, _as_tuples(value)
 
 
