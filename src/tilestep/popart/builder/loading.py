@@ -40,7 +40,8 @@ def load_model(modelProtoOrFilename: str | bytes) -> onnx.ModelProto:
     if model is None or not model.HasField("graph"):
         shown = content[:_SHOWN].decode(errors="replace") + ("..." if len(content) > _SHOWN else "")
         raise popart_exception(
-            f"Failed to load a ModelProto from the string '{plain(shown)}'.\nCheck that it is either a valid path to an existing onnx model file, "
+            f"Failed to load a ModelProto from the string '{plain(shown)}'.\n"
+            "Check that it is either a valid path to an existing onnx model file, "
             "or is a valid onnx ModelProto string."
         )
     if name is not None:
