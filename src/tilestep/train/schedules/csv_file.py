@@ -63,9 +63,7 @@ class _Value(NamedTuple):
 
 
 _VALUES: Final[Mapping[str, _Value]] = {
-    "name": _Value(
-        lambda value: isinstance(value, str) and value.isprintable(), 'text in quotation marks, such as "grouped", that can be printed'
-    ),
+    "name": _Value(lambda value: isinstance(value, str), 'text in quotation marks, such as "grouped"'),
     "levels": _Value(
         lambda value: isinstance(value, list) and all(map(_are_numbers, cast("list[object]", value))),
         "a list of lists of stages, such as [[0], [1, 2], [3]], where 1 and 2 are concurrent",
