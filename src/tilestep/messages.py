@@ -60,8 +60,8 @@ def _plain_character(character: str) -> str:
 
 
 def shortened(text: str, most: int = 80) -> str:
-    """The text for a message: its begin if it is longer than that."""
-    return text if len(text) <= most else f"{text[:most]}..."
+    """The text for a message, as `plain` writes it: its begin if it is longer than that."""
+    return plain(text) if len(text) <= most else f"{plain(text[:most])}..."
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.0) -> str | None:

@@ -44,7 +44,7 @@ Facts = Mapping[str, object]
 
 _MOST_STEPS: Final = 10**18 - 1
 _ONE: Final[Mapping[type, str]] = {InfeedQueue: "infeed", OutfeedQueue: "outfeed"}  # the name of a loop's only queue of that kind
-_waited_for: set[Checkpoints] = set()  # at the program's end
+_waited_for: set[Checkpoints] = set()  # at the program's end: those that save, or have an error that nobody has been told of
 
 
 @runtime_checkable
@@ -218,6 +218,7 @@ class Checkpoints:
             self._thread = None
         error, self._error = self._error, None
         if error is not None:
+            _waited_for.discard(self)
             raise error
 
     # ----------------------------------------------------------------------------------------------------------- inside
@@ -282,6 +283,7 @@ class Checkpoints:
                     feed_arrays=tuple(stored),
                 )
                 self._storage.write(metadata, {**taken, **feed_arrays})
+                _waited_for.discard(self)
             except BaseException as error:  # the thread that waits raises it
                 self._error = error
             finally:
@@ -289,7 +291,8 @@ class Checkpoints:
 
         held = lock.pop_all()
         if self.background:
-            wait_at_exit(self)
+            _wait_at_exit()
+            _waited_for.add(self)
             self._thread = threading.Thread(target=write, name=f"tilestep checkpoint {step}")
             self._thread.start()
         else:
@@ -482,21 +485,20 @@ def _named(what: str, queues: Any, kind: type[Any]) -> dict[str, Any]:
     return own
 
 
-def wait_at_exit(checkpoints: Checkpoints) -> None:
+@functools.cache
+def _wait_at_exit() -> None:
     """Lets the end of the program wait for what is being saved, and say what has failed.
 
     Orbax writes with executors, which Python shuts down at the program's end before it waits for threads. Only what is registered where
     `concurrent.futures` registers itself comes before them.
     """
-    if checkpoints in _waited_for:
-        return
-    _waited_for.add(checkpoints)
 
     def end() -> None:
-        try:
-            checkpoints.wait()
-        except CheckpointError as error:
-            print(f"tilestep: {error}", file=sys.stderr)
+        for checkpoints in list(_waited_for):
+            try:
+                checkpoints.wait()
+            except CheckpointError as error:
+                print(f"tilestep: {error}", file=sys.stderr)
 
     importlib.import_module("concurrent.futures.thread")  # its own comes first, so that it is called last
     register: Any = getattr(threading, "_register_atexit", atexit.register)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import itertools
 import json
 import signal
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -403,3 +405,13 @@ def test_bad_arguments_are_refused(tmp_path: Path) -> None:
             train.Checkpoints(tmp_path, **options)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="feeds"):
         train.Checkpoints(tmp_path).save(1, 0, feeds=3)  # type: ignore[arg-type]
+
+
+def test_nothing_keeps_an_object_whose_saves_are_done(tmp_path: Path) -> None:
+    checkpoints = train.Checkpoints(tmp_path)
+    checkpoints.save(1, np.float32(1))
+    checkpoints.wait()
+    left = weakref.ref(checkpoints)
+    del checkpoints
+    gc.collect()
+    assert left() is None
