@@ -4,12 +4,12 @@
     benchmarks/fuzzed.py --only hlo --only csv --count 1000
     benchmarks/fuzzed.py --nice 15 --json benchmarks/results/fuzzing.json
 
-Each input is a sound one with some edits: bits that differ, parts that are dropped, repeated or from another input, words of the format, and
-numbers that are odd. A reader may take it, or refuse it by the error that its format is documented to have. It is a fault if it ends in
-another error, in a message that a terminal would obey, or that says nothing or pages; if it opens a file outside of its folder, starts a process,
-connects, or unpickles; if it takes 5 s of a CPU, or waits; or if the process comes to take 1 GB more. Equal seeds make equal inputs. A format runs in a process
-of its own, and faults are kept in a folder that `--keep` names. `--atheris` lets atheris, where it is installed, choose the inputs by what
-they reach.
+Each input is a sound one with some edits: bits that differ, parts that are dropped, repeated or from another input, words of the format,
+and numbers that are odd. A reader may take it, or refuse it by the error that its format is documented to have. It is a fault if it ends in
+another error, in a message that a terminal would obey, or that says nothing or pages; if it opens a file outside of its folder, starts a
+process, connects, or unpickles; if it takes 5 s of a CPU, or waits; or if the process comes to take 1 GB more. Equal seeds make equal inputs.
+A format runs in a process of its own, and faults are kept in a folder that `--keep` names. `--atheris` lets atheris, where it is installed,
+choose the inputs by what they reach.
 """
 
 from __future__ import annotations

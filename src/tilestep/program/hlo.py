@@ -14,18 +14,19 @@ from functools import cached_property
 from types import MappingProxyType
 
 from tilestep.errors import HloError
+from tilestep.messages import shown
 from tilestep.program.frames import Frame, parse_frames
 from tilestep.program.shapes import EMPTY_TUPLE, Shape, parse_shape
 from tilestep.program.text import closing, split_top_level, unescape
 from tilestep.program.work import ArrayShape
 
-_INSTRUCTION = re.compile(r"\s+(ROOT )?%?([\w.\-]+) = (.*?) ?([a-z][\w\-]*)\((.*)$", re.S)
+_INSTRUCTION = re.compile(r"\s+(ROOT )?%?([\w.\-]+) = (.*?) ?(?<![\w\-])([a-z][\w\-]*+)\((.*)$", re.S)
 _PLAIN_OPERANDS = re.compile(r"((?:%[\w.\-]+(?:, )?)*)\)")
 _OPERAND = re.compile(r"%([\w.\-]+)")
 _COMPUTATION = re.compile(r"(ENTRY )?%?([\w.\-]+) .*\{$")
 _PLAIN_METADATA = re.compile(r', metadata=\{(?:op_type="[^"\\]*" )?(?:op_name="([^"\\]*)")? ?(?:stack_frame_id=(\d{1,9}))?\}')
 _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.S)
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.S)
 _FRAME = re.compile(r"\bstack_frame_id=(\d{1,9})\b")
 _KEY = re.compile(r", ([\w.\-]+)=")
 _PLAIN_VALUE = re.compile(r'[^{}"]*?(?=, (?!device_ids=)[\w.\-]+=|$)')  # a mesh's device_ids belong to the value before
@@ -33,10 +34,11 @@ _BRACKET = re.compile(r'["{]')
 _CALLING = ("to_apply", "calls", "body", "condition", "branch_computations", "true_computation", "false_computation",
             "called_computations", "select", "scatter")  # fmt: skip
 _MOVES = {"MoveToHost": "host", "MoveToDevice": "device"}  # custom calls that XLA has for it
-_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"([0-9]{1,18})"')
 _COMMENT = re.compile(r"/\*[^*]*\*/")
-_ALIAS = re.compile(r"\{([\d, ]*)\}: \((\d+), \{([\d, ]*)\}(?:, [\w\-]+)?\)")
-_DONOR = re.compile(r"\((\d+), \{[\d, ]*\}\)")
+_ALIAS = re.compile(r"\{((?:[0-9]{1,9}(?:, ?[0-9]{1,9})*)?)\}: \(([0-9]{1,9}), \{([\d, ]*)\}(?:, [\w\-]+)?\)")
+_DONOR = re.compile(r"\(([0-9]{1,9}), \{[\d, ]*\}\)")
+_SMALL = re.compile(r"[0-9]{1,9}")  # a number of an argument, of devices
 _NO_ATTRIBUTES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -247,8 +249,8 @@ def _instruction(
         if known is None:
             printed = _attributes(rest)
             known = attributes[rest] = (MappingProxyType(printed), _calls(printed)) if printed else (_NO_ATTRIBUTES, ())
-        if opcode == "parameter" and not literal.isdigit():
-            raise HloError(f"a parameter needs a number, found {literal!r}")
+        if opcode == "parameter" and not _SMALL.fullmatch(literal):
+            raise HloError(f"a parameter needs a number, found {shown(literal)}")
     except HloError as error:
         raise HloError(f"line {number}: {error} in {line.strip()[:160]!r}") from None
     instruction = Instruction(
@@ -328,6 +330,20 @@ def _module(
     head: str, computations: dict[str, Computation], entry: Computation, shapes: dict[str, Shape], frames: Mapping[int, Frame]
 ) -> HloModule:
     """The module from its first line and its computations."""
+    for computation in computations.values():
+        for instruction in computation.instructions:
+            for called in instruction.calls:
+                if called not in computations:
+                    raise HloError(f"line {instruction.line}: {instruction.name!r} calls {called!r}, which the module does not have")
+    try:
+        return _with_head(head, computations, entry, shapes, frames)
+    except HloError as error:
+        raise HloError(f"line 1: {error}") from None
+
+
+def _with_head(
+    head: str, computations: dict[str, Computation], entry: Computation, shapes: dict[str, Shape], frames: Mapping[int, Frame]
+) -> HloModule:
     name, _, rest = head.removeprefix("HloModule ").partition(",")
     attributes = _attributes("," + rest) if rest else {}
     layout = _COMMENT.sub("", attributes.get("entry_computation_layout", ""))
@@ -337,11 +353,6 @@ def _module(
         arguments, results = _entry_layout(layout, shapes)
         argument_spaces = tuple(space for shape in arguments for space in shape.spaces)
         result_spaces = results.spaces
-    for computation in computations.values():
-        for instruction in computation.instructions:
-            for called in instruction.calls:
-                if called not in computations:
-                    raise HloError(f"line {instruction.line}: {instruction.name!r} calls {called!r}, which the module does not have")
     return HloModule(
         name=name.strip(),
         entry=entry,
@@ -350,17 +361,24 @@ def _module(
         buffer_donors=tuple(int(number) for number in _DONOR.findall(attributes.get("buffer_donor", ""))),
         argument_spaces=argument_spaces,
         result_spaces=result_spaces,
-        num_partitions=int(attributes.get("num_partitions", "1")),
-        num_replicas=int(attributes.get("replica_count", "1")),
+        num_partitions=_devices(attributes, "num_partitions"),
+        num_replicas=_devices(attributes, "replica_count"),
         frames=frames,
     )
+
+
+def _devices(attributes: Mapping[str, str], key: str) -> int:
+    text = attributes.get(key, "1")
+    if not _SMALL.fullmatch(text):
+        raise HloError(f"{key} is {shown(text)}: it must be a number of devices")
+    return int(text)
 
 
 def _entry_layout(text: str, shapes: dict[str, Shape]) -> tuple[list[Shape], Shape]:
     """Shapes of arguments and of the result from '{(f32[2]{0}, ...)->f32[2]{0}}'."""
     end = closing(text, 2, "(")
     if not text.startswith("{(") or not text.startswith("->", end + 1):
-        raise HloError(f"line 1: entry_computation_layout is {text[:120]!r}, expected '{{(arguments)->result}}'")
+        raise HloError(f"entry_computation_layout is {text[:120]!r}, expected '{{(arguments)->result}}'")
     arguments = [parse_shape(part) for part in split_top_level(text[2:end])]
     return arguments, parse_shape(text[end + 3 : -1])
 
@@ -370,6 +388,6 @@ def _aliases(text: str, entry: Computation) -> dict[int, int]:
     found: dict[int, int] = {}
     for result, argument, inner in _ALIAS.findall(text):
         if inner.strip():
-            raise HloError(f"line 1: input_output_alias names a part {{{inner}}} of argument {argument}: tuples as arguments are not read")
+            raise HloError(f"input_output_alias names a part {{{inner}}} of argument {argument}: tuples as arguments are not read")
         found[entry.root.shape.leaf(tuple(int(index) for index in result.split(",") if index.strip()))] = int(argument)
     return found

@@ -6,11 +6,14 @@ import re
 from dataclasses import dataclass
 
 from tilestep.errors import HloError
+from tilestep.messages import shortened
 from tilestep.program.text import closing, split_top_level
 from tilestep.program.work import ArrayShape
 
-_ARRAY = re.compile(r"([a-z]\w*)\[([\d,<= ]*)\](?:\{([\d,]*)(?::([^}]*))?\})?$")
-_SPACE = re.compile(r"S\((\d+)\)")
+_SIZE = "(?:<=)?[0-9]{1,19}"  # XLA's sizes have 64 bits
+_ARRAY = re.compile(rf"([a-z]\w*)\[((?:{_SIZE}(?:, ?{_SIZE})*)?)\](?:\{{((?:[0-9]{{1,9}}(?:,[0-9]{{1,9}})*)?)(?::([^}}]*))?\}})?$")
+_SPACE = re.compile(r"S\(([0-9]{1,9})\)")
+_DEEPEST = 100  # tuples in each other
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +38,7 @@ class Shape:
     def span(self, index: int) -> tuple[int, int]:
         """Position of the first leaf of element `index` of a tuple, and the position behind its last leaf."""
         if self.elements is None or index >= len(self.elements):
-            raise HloError(f"shape {self} has no element {index}")
+            raise HloError(f"shape {shortened(str(self))} has no element {index}")
         start = sum(len(element.leaves) for element in self.elements[:index])
         return start, start + len(self.elements[index].leaves)
 
@@ -57,7 +60,7 @@ def array_of(text: str) -> ArrayShape | None:
     """The array whose shape a text is; None if it is the shape of none, or of several."""
     try:
         found = parse_shape(text)
-    except (HloError, ValueError):  # of a number with thousands of digits
+    except HloError:
         return None
     return found.leaves[0] if found.elements is None else None
 
@@ -65,24 +68,26 @@ def array_of(text: str) -> ArrayShape | None:
 EMPTY_TUPLE = Shape(leaves=(), elements=())
 
 
-def parse_shape(text: str) -> Shape:
-    """Reads 'f32[2,3]{1,0}', 'token[]' or '(s32[], (f32[2]{0}, f32[2]{0:S(5)}))'.
+def parse_shape(text: str, depth: int = 0) -> Shape:
+    """Reads 'f32[2,3]{1,0}', 'token[]' or '(s32[], (f32[2]{0}, f32[2]{0:S(5)}))'. Args: depth: tuples around it.
 
     Raises:
-        HloError: for text that is no shape, and for an unknown dtype.
+        HloError: for text that is no shape, for an unknown dtype, and for tuples nested too deep.
     """
     text = text.strip()
     if text.startswith("("):
+        if depth == _DEEPEST:
+            raise HloError(f"a shape has more than {_DEEPEST} tuples in each other")
         end = closing(text, 1, "(")
         if text[end + 1 :]:
-            raise HloError(f"{text[end + 1 :]!r} follows the shape {text[: end + 1]!r}")
-        elements = tuple(parse_shape(part) for part in split_top_level(text[1:end]))
+            raise HloError(f"{text[end + 1 :][:80]!r} follows the shape {text[: end + 1][:80]!r}")
+        elements = tuple(parse_shape(part, depth + 1) for part in split_top_level(text[1:end]))
         leaves = tuple(leaf for element in elements for leaf in element.leaves)
         spaces = tuple(space for element in elements for space in element.spaces)
         return Shape(leaves=leaves, elements=elements, spaces=spaces)
     found = _ARRAY.match(text)
     if found is None:
-        raise HloError(f"{text!r} is no shape")
+        raise HloError(f"{text[:160]!r} is no shape")
     dtype, dims, layout, tiling = found.groups()
     sizes = tuple(int(dim.strip().removeprefix("<=")) for dim in dims.split(",")) if dims else ()
     order = tuple(int(dim) for dim in layout.split(",")) if layout else ()

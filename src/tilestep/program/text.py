@@ -12,12 +12,14 @@ _CLOSER = {"(": ")", "{": "}", "[": "]", '"': '"'}
 
 @cache
 def _stops(opener: str) -> re.Pattern[str]:
-    """Matches a bracket, its end, and strings, inside which brackets mean nothing."""
-    return re.compile(rf'[{re.escape(opener + _CLOSER[opener])}]|"(?:[^"\\]|\\.)*"', re.S)
+    """Matches a bracket, its end, and strings, inside which brackets mean nothing. One without an end is the rest of the text."""
+    return re.compile(rf'[{re.escape(opener + _CLOSER[opener])}]|"(?:[^"\\]|\\.)*+"?', re.S)
 
 
 _STRING_END = re.compile(r'(?:[^"\\]|\\.)*"', re.S)
-_PIECE = re.compile(r'[(){}\[\],]|"(?:[^"\\]|\\.)*"', re.S)
+_PIECE = re.compile(r'[(){}\[\],]|"(?:[^"\\]|\\.)*+"?', re.S)
+_ESCAPE = re.compile(rb"\\([0-7]{1,3}|.)", re.S)
+_NAMED = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 
 
 def closing(text: str, position: int, opener: str) -> int:
@@ -65,7 +67,9 @@ def unescape(text: str) -> str:
     """Undoes C escapes; text outside ASCII is printed as octal UTF-8 bytes."""
     if "\\" not in text:
         return text
-    try:
-        return text.encode("latin-1", "backslashreplace").decode("unicode_escape").encode("latin-1").decode("utf-8", "replace")
-    except UnicodeError as error:
-        raise HloError(f"cannot undo the escapes of {text[:80]!r}: {error}") from None
+    return _ESCAPE.sub(_unescaped, text.encode("utf-8", "replace")).decode("utf-8", "replace")
+
+
+def _unescaped(found: re.Match[bytes]) -> bytes:
+    code = found[1]
+    return bytes([int(code, 8) & 0xFF]) if code.isdigit() and code < b"8" else _NAMED.get(code, code)

@@ -160,3 +160,39 @@ def read_cpu_s(text: str) -> float:
 def test_the_time_to_read_a_module_grows_as_its_lines_do() -> None:
     assert len(parse_hlo(long_module(4000)).entry.instructions) == 4002
     assert read_cpu_s(long_module(4000)) < 40 * read_cpu_s(long_module(400))  # if each line looked at each other, it would be a hundred
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (module_text("  ROOT %r = f32[2 3]{0} iota()"), r"line 4: 'f32\[2 3\]\{0\}' is no shape"),
+        (module_text("  ROOT %r = f32[2,3]{1,,0} iota()"), r"line 4: 'f32\[2,3\]\{1,,0\}' is no shape"),
+        (module_text(f"  ROOT %r = f32[{'9' * 5000}] iota()"), r"line 4: 'f32\[999.*' is no shape"),
+        (module_text(f"  ROOT %r = {'(' * 200}{')' * 200} iota()"), r"line 4: a shape has more than 100 tuples in each other"),
+        (module_text("  ROOT %r = f32[] parameter(\N{SUPERSCRIPT TWO})"), r"line 4: a parameter needs a number, found '²'"),
+        (module_text(f"  ROOT %r = f32[] parameter({'9' * 5000})"), r"line 4: a parameter needs a number, found '999"),
+        (
+            module_text("  ROOT %r = f32[] constant(1)").replace("\n", ", num_partitions=x\n", 1),
+            r"line 1: num_partitions is 'x': it must be",
+        ),
+        (
+            module_text("  ROOT %r = f32[] constant(1)").replace("\n", ", input_output_alias={ {3}: (0, {}, may-alias) }\n", 1),
+            r"line 1: shape f32\[\] has no element 3",
+        ),
+    ],
+)
+def test_numbers_that_are_none_are_errors_of_their_line(text: str, message: str) -> None:
+    with pytest.raises(HloError, match=message) as caught:
+        parse_hlo(text)
+    assert len(str(caught.value)) < 1000
+
+
+def test_a_string_without_an_end_and_a_word_without_one_are_read_once() -> None:
+    """Each quote or letter would look through the rest of its line: a minute for these."""
+    for line in ("  ROOT %r = " + "a" * 100_000, "  ROOT %r = f32[] iota(" + '"' + '\\"' * 100_000):
+        with pytest.raises(HloError, match="line 4: "):
+            parse_hlo(module_text(line))
+
+
+def test_escapes_that_are_none_stay_as_letters() -> None:
+    assert instruction(r'f32[] parameter(0), metadata={op_name="\d \x \ud800 \" \\ \n \101"}').op_name == 'd x ud800 " \\ \n A'

@@ -129,6 +129,7 @@ def test_rows_of_tasks_are_read_as_pytorch_writes_them() -> None:
         ("[[0], [1, 2], [3]]", "[" * 100_000, r"line 3: levels is \[\[\[.*: it must be a list of lists"),
         ("[[0], [1, 2], [3]]", "[[0], [1, 2]]", r"levels \(\(0,\), \(1, 2\)\) must number the 4 stages .*device 0 are in line 9"),
         ("[0, 1, 2, 3]", "[0, 1, 2.5, 3]", r"line 4: device_mapping is \[0, 1, 2.5, 3\]: it must be a list with each stage's device"),
+        ("[0, 1, 2, 3]", "[0, \x1b[31m1]", r"line 4: device_mapping is \[0, \\x1b\[31m1\]: it must be"),
         ("[0, 1, 2, 3]", "[0, 1, 2, 9999999999]", "names a device that has no tasks, 9999999999"),
         ("devices: 4", "devices: 5", "line 12: the text ends after 4 rows of tasks, but devices is 5"),
         ("3F0,3B0,3U\n", "", "line 11: the text ends after 3 rows of tasks, but devices is 4"),
