@@ -4,12 +4,12 @@
     benchmarks/fuzzed.py --only hlo --only csv --count 1000
     benchmarks/fuzzed.py --nice 15 --json benchmarks/results/fuzzing.json
 
-Each input is a sound one with some edits: bits that differ, parts that are dropped, repeated or from another input, words of the format,
-and numbers that are odd. A reader may take it, or refuse it by the error that its format is documented to have. It is a fault if it ends in
-another error, in a message that a terminal would obey, or that says nothing or pages; if it opens a file outside of its folder, starts a
-process, connects, or unpickles; if it takes 5 s of a CPU, or waits; or if the process comes to take 1 GB more. Equal seeds make equal inputs.
-A format runs in a process of its own, and faults are kept in a folder that `--keep` names. `--atheris` lets atheris, where it is installed,
-choose the inputs by what they reach.
+Each input is a sound one with some edits: bits that differ, parts that are dropped, repeated or from another input, words of the
+format, and numbers that are odd. A reader may take it, or refuse it by the error that its format is documented to have. It is a fault
+if it ends in another error, in a message that a terminal would obey, or that says nothing or pages; if it opens a file outside of its
+folder, starts a process, connects, or unpickles; if it takes 5 s of a CPU, or waits; or if the process comes to take 1 GB more. Equal
+seeds make equal inputs. A format has a process of its own. `--keep` names a folder for inputs with faults. `--atheris` lets atheris,
+where it is installed, choose the inputs by what they reach.
 """
 
 from __future__ import annotations
@@ -239,10 +239,10 @@ def engine_options(folder: Path) -> Read:
 
     def read(data: bytes) -> None:
         text = data.decode("utf-8", "surrogateescape")
-        options = read_engine_options(text)
-        assert all(note.isprintable() for note in options.notes)
-        name, _, value = text.partition(":")
-        PlanOptions().changed({f"ipu_{name[2:].lower()}": value} if name.startswith("P-") else {})
+        if text.startswith("ipu_"):  # an option of a program's plan
+            PlanOptions().changed(dict([text.partition(":")[::2]]))
+            return
+        assert all(note.isprintable() for note in read_engine_options(text).notes)
 
     return read
 
@@ -524,7 +524,7 @@ def formats() -> Mapping[str, Format]:
             errors=(SpecError,),
         ),
         "engine options": Format(
-            seeds=lambda: [options, b'{"target.hostSyncTimeout": "300"}', b"P-NUM_IO_TILES:32", b"P-PARTIALS_TYPE:half"],
+            seeds=lambda: [options, b'{"target.hostSyncTimeout": "300"}', b"ipu_num_io_tiles:32", b"ipu_partials_type:half"],
             words=words('"autoReport.all":¦"profiler.programs.filter":"¦(a|b)*¦(?P<x>¦[a-z]{3,9}¦\\¦true¦1.5¦[1,2]'),
             reader=engine_options,
             errors=(SettingsError,),

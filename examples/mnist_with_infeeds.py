@@ -40,7 +40,8 @@ def all_batches(
 # %% [markdown]
 # ## Training
 # `repeat` runs `update` so many times on the device: the state goes round, and each step gets the next element of the queue as its
-# further arguments. `update` is the classifier's own, unchanged. The state is donated by itself.
+# further arguments. `update` is the classifier's own, unchanged. The state is donated by itself. Between epochs the CPU
+# evaluates, so that the loop stays loaded in the tiles.
 
 
 # %%
