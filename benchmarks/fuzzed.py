@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script, this file is in no package
 
@@ -140,6 +140,7 @@ def inputs(kind: Format, seed: int, count: int) -> Iterator[bytes]:
         yield edited(rng.choice(seeds), seeds, random_edits(rng, kind.words))
 
 
+@final
 class Heard:
     """What this process opens and does beside reading in a folder and importing."""
 
@@ -154,33 +155,31 @@ class Heard:
     )
     _LIBRARIES: Final = tuple({os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, ROOT)})
 
-    def __init__(self) -> None:
-        self.folder = ""  # inside of which files may be opened; "": anywhere
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = os.path.realpath(folder) if folder else ""  # inside of which files may be opened; "": anywhere
         self.listening = False
         self.wrong: list[str] = []
+
+    def listen(self) -> Heard:
+        """Hears what happens from now on, until the process ends."""
         sys.addaudithook(self._hear)
+        return self
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self.listening:
             return
         if event in self._FORBIDDEN:
             self.wrong.append(f"{event} {arguments!r}"[:200])
-        elif event == "open" and self.folder and isinstance(arguments[0], str | bytes | os.PathLike):
+        elif event == "open" and self._folder and isinstance(arguments[0], str | bytes | os.PathLike):
             path = os.fsdecode(arguments[0])
-            if not os.path.realpath(path).startswith((self.folder, *self._LIBRARIES)) and not path.startswith(("/proc/", "/dev/null")):
+            if not os.path.realpath(path).startswith((self._folder, *self._LIBRARIES)) and not path.startswith(("/proc/", "/dev/null")):
                 self.wrong.append(f"opened {path!r}"[:200])
 
 
-@functools.cache
-def heard() -> Heard:
-    """Of the process: a hook stays."""
-    return Heard()
-
-
-def fault_of(kind: Format, read: Read, data: bytes, folder: Path) -> tuple[str, str]:
-    """(what is wrong, the error by which it was refused); either may be ''."""
-    ears = heard()
-    ears.folder, ears.listening = "" if kind.opens_any else os.path.realpath(folder), True
+def fault_of(kind: Format, read: Read, data: bytes, ears: Heard | None = None) -> tuple[str, str]:
+    """(what is wrong, the error by which it was refused); either may be ''. Args: ears: what else the process does counts, too."""
+    ears = ears or Heard()
+    ears.listening = True
     try:
         read(data)
         refused = ""
@@ -277,7 +276,9 @@ def variables(folder: Path) -> Read:
         text = data.decode("utf-8", "surrogateescape")
         environ = dict(line.partition("=")[::2] for line in text.split("\0\n"))
         stated_settings(environ)
-        warn_of_unknown_variables(environ)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # that a variable does nothing
+            warn_of_unknown_variables(environ)
         notes = list(parse_trace_options(environ["PVTI_OPTIONS"])[1]) if environ.get("PVTI_OPTIONS") else []
         for ask in (read_settings, tiny_steps_wanted, read_environment):
             found = ask(environ)
@@ -597,8 +598,9 @@ def run(name: str, seed: int, count: int, keep: Path | None, most_wall_s: float,
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as made:
         folder = Path(made)
         read = kind.reader(folder)
+        ears = Heard(None if kind.opens_any else folder).listen()
         for data in kind.seeds():
-            assert fault_of(kind, read, data, folder) == ("", ""), f"a sound input of {name} is refused"
+            assert fault_of(kind, read, data, ears) == ("", ""), f"a sound input of {name} is refused"
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         for number, data in enumerate(inputs(kind, seed, count)):
             if time.monotonic() - begin > most_wall_s:
@@ -606,7 +608,7 @@ def run(name: str, seed: int, count: int, keep: Path | None, most_wall_s: float,
             if number % 100 == 0:  # a hang ends the process with a picture of its stack
                 faulthandler.dump_traceback_later(HUNG_WALL_S, exit=True)
             start = time.process_time()
-            wrong, refused = fault_of(kind, read, data, folder)
+            wrong, refused = fault_of(kind, read, data, ears)
             took = time.process_time() - start
             longest = max(longest, took)
             wrong = wrong or (f"took {took:.1f} s" if took > MOST_CPU_S else "")
@@ -651,7 +653,7 @@ def with_atheris(name: str, seconds: int) -> None:
             (corpus / str(number)).write_bytes(data)
 
         def one(data: bytes) -> None:
-            wrong, _ = fault_of(kind, read, data, folder)
+            wrong, _ = fault_of(kind, read, data)
             if wrong:
                 raise AssertionError(wrong)
 
