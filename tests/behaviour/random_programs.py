@@ -16,6 +16,7 @@ from jax import lax
 
 MOST_NUMBERS = 400  # of a value
 OPERATIONS = 14
+LAST = ("NHWC", "HWIO", "NHWC")  # `ipu` writes other convolutions in loops so, which rounds otherwise
 Values = list[Any]
 Operation = Callable[[random.Random, Values], Any]
 
@@ -137,7 +138,7 @@ def product(rng: random.Random, values: Values) -> Any:
         lambda: a @ b,
         lambda: jnp.einsum("ij,kj->ik", a, b),
         lambda: (a.astype(jnp.bfloat16) @ b.astype(jnp.bfloat16)).astype(jnp.float32),
-        lambda: lax.conv(a[None, None], b[None, None, :3, :3], (1, 1), "SAME")[0, 0],
+        lambda: lax.conv_general_dilated(a[None, ..., None], b[:3, :3, None, None], (1, 1), "SAME", dimension_numbers=LAST)[0, ..., 0],
         lambda: jnp.linalg.cholesky(jnp.tanh(jnp.nan_to_num(a)) @ jnp.tanh(jnp.nan_to_num(a)).T + 9 * jnp.eye(5)),
         lambda: jnp.abs(jnp.fft.rfft(a)),
     )
