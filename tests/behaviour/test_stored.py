@@ -181,3 +181,66 @@ def test_a_program_compiled_ahead_runs_on_its_machine_only(ipus: list[jax.Device
 def test_a_topology_that_cannot_be_is_refused(name: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(jax.errors.JaxRuntimeError, match=message):
         topologies.get_topology_desc(name, platform="ipu", **options)
+
+
+DAMAGED = """
+    import hashlib, warnings
+    from pathlib import Path
+    import jax.extend.backend
+    from jax._src import compilation_cache
+    from jax._src.compilation_cache import compress_executable, decompress_executable
+
+    jax.config.update("jax_raise_persistent_cache_errors", False)
+    jax.config.update("jax_pgle_profiling_runs", 0)
+
+    def flipped(data, at):
+        return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+    def of_another_version(data):
+        whole = decompress_executable(data)
+        begin = whole.index(b"tilestep executable")
+        magic, _, body = whole[begin:].split(b"\\n", 2)
+        body = body.replace(b'"tilestep": "', b'"tilestep": "9', 1)
+        return compress_executable(whole[:begin] + b"\\n".join((magic, hashlib.sha256(body).hexdigest().encode(), body)))
+
+    def inside(change):
+        def changed(data):
+            return compress_executable(change(decompress_executable(data)))
+        return changed
+
+    changes = {
+        "sound": lambda data: data,
+        "truncated": lambda data: data[: len(data) // 2],
+        "flipped": lambda data: flipped(data, len(data) // 2),
+        "truncated inside": inside(lambda data: data[:-100]),
+        "flipped inside": inside(lambda data: flipped(data, len(data) - 300)),
+        "another version's": of_another_version,
+        "empty": lambda data: b"",
+    }
+    (entry,) = [path for path in Path(DIRECTORY).iterdir() if path.name.startswith("jit__lambda") and path.name.endswith("-cache")]
+    sound = entry.read_bytes()
+    for name, change in changes.items():
+        entry.write_bytes(change(sound))
+        compilation_cache.reset_cache()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            run()
+        told = " ".join(str(each.message) for each in caught)
+        words = [word for word in ("was written by", "checksum is wrong", "persistent compilation cache") if word in told]
+        print(name, told.isprintable(), words, sep=": ")
+"""
+
+
+def test_what_is_damaged_in_the_cache_is_compiled_anew(tmp_path: Path) -> None:
+    """With a warning that says why, and the same values and cycles."""
+    whole = CACHED + "\n    import jax.extend.backend\n    run()\n" + DAMAGED
+    first, *lines = python(whole.replace("DIRECTORY", repr(str(tmp_path))), strict=False, JAX_PLATFORMS="ipu,cpu").stdout.splitlines()
+    assert {line.split(" [")[0] for line in lines[::2]} == {first.split(" [")[0]}
+    assert ["cache_misses" in line for line in lines[::2]] == [False] + [True] * 6
+    assert lines[1::2] == [
+        "sound: True: []",
+        *(f"{name}: True: ['persistent compilation cache']" for name in ("truncated", "flipped")),
+        *(f"{name} inside: True: ['checksum is wrong', 'persistent compilation cache']" for name in ("truncated", "flipped")),
+        "another version's: True: ['was written by', 'persistent compilation cache']",
+        "empty: True: ['persistent compilation cache']",
+    ]

@@ -83,7 +83,10 @@ def unpack(data: bytes) -> Serialized:
         raise StoredError(f"a stored program was written by {shown(head['versions'])}; here are {_versions()}: compile it again")
     sections: dict[str, bytes] = {}
     try:
-        for name, size in zip(_SECTIONS, head["sizes"], strict=True):
+        sizes: list[int] = head["sizes"]
+        if min(sizes) < 0 or sum(sizes) != len(rest):
+            raise ValueError(f"its parts have {shown(sizes)} B, and {len(rest):,} B are there")
+        for name, size in zip(_SECTIONS, sizes, strict=True):
             sections[name], rest = rest[:size], rest[size:]
         return Serialized(
             name=str(head["name"]),
@@ -96,7 +99,7 @@ def unpack(data: bytes) -> Serialized:
         )
     except StoredError:
         raise
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise StoredError(
             f"a stored program has another header than this version writes ({_error_text(error)}): compile the program again"
         ) from error
@@ -106,7 +109,7 @@ def _head(line: bytes) -> dict[str, Any]:
     try:
         head: Any = json.loads(line)
         head["versions"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise StoredError(f"a stored program has no header ({_error_text(error)}): compile the program again") from None
     return head
 

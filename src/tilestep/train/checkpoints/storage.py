@@ -35,7 +35,7 @@ _STEP: Final = re.compile(r"0|[1-9]\d{0,17}")
 _LEFT: Final = re.compile(r"orbax-checkpoint-tmp|\.dropped")
 _NAME: Final = re.compile(r"[af]\d{1,9}(\.\d{1,9})?")
 _PLAIN_KINDS: Final = "biufc"
-_MOST_METADATA_BYTES: Final = 1 << 28
+_MOST_METADATA_BYTES: Final = 1 << 25  # some 100,000 arrays; as objects of Python they take up to twenty times as much
 _MOST_HEADER_BYTES: Final = 1 << 16
 
 
@@ -105,13 +105,20 @@ class Storage:
         """Saves this process's part of a step. Raises: CheckpointError naming the folder if that cannot be done."""
         checkpointer, files = _orbax()
         part, place = self.folder(self._process), self.folder(self._process, metadata.step)
+        described = json.dumps(as_json(metadata)).encode()
+        if len(described) > _MOST_METADATA_BYTES:
+            raise CheckpointError(
+                f"step {metadata.step:,} cannot be saved in {self.directory}: its {len(metadata.arrays):,} arrays and the states of its "
+                f"feeds need {len(described):,} B of metadata, and {_MOST_METADATA_BYTES:,} B are read again: keep large states of "
+                "feeds in arrays, or fewer arrays"
+            )
         with _told(f"the checkpoint of step {metadata.step:,} in {self.directory} was not saved"):
             part.mkdir(parents=True, exist_ok=True)
             for folder in sorted(part.iterdir()):
                 # What a process that was killed has left; and steps from this one on, which other processes ended without.
                 if _LEFT.search(folder.name) or (_STEP.fullmatch(folder.name) and int(folder.name) >= metadata.step):
                     _drop(folder)
-            content = {_METADATA: json.dumps(as_json(metadata)).encode(), **{name: _saved(array) for name, array in arrays.items()}}
+            content = {_METADATA: described, **{name: _saved(array) for name, array in arrays.items()}}
             try:
                 with contextlib.closing(checkpointer(self._process)) as writer:
                     writer.save(place, args=files(content))

@@ -323,3 +323,36 @@ def test_a_damaged_newest_one_is_named_and_an_older_one_can_be_restored(tmp_path
     assert checkpoints.restore(like=jnp.zeros(2), step=5).tolist() == [5, 5]
     checkpoints.save(15, jnp.zeros(2))
     assert checkpoints.latest() == 15
+
+
+class WithState:
+    """A dataset whose iterator has a state of so many bytes."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def __iter__(self) -> WithState:
+        return self
+
+    def __next__(self) -> np.float32:
+        return np.float32(1)
+
+    def get_state(self) -> bytes:
+        return bytes(self.size)
+
+    def set_state(self, state: bytes) -> None:
+        self.size = len(state)
+
+
+def test_metadata_that_would_not_be_read_again_are_not_saved(tmp_path: Path) -> None:
+    def fed(size: int) -> train.InfeedQueue:
+        queue = train.InfeedQueue(WithState(size))
+        train.repeat(1, lambda total, x: total + x, 0.0, queue)
+        return queue
+
+    checkpoints = train.Checkpoints(tmp_path, background=False)
+    checkpoints.save(1, np.float32(1), feeds=fed(1 << 20))
+    too_large = r"step 2 cannot be saved in .*need 34,\d+,\d+ B of metadata, and 33,554,432 B are read again"
+    with pytest.raises(CheckpointError, match=too_large):
+        checkpoints.save(2, np.float32(1), feeds=fed(25 << 20))
+    assert checkpoints.steps() == [1]
