@@ -25,8 +25,9 @@ def _names(_modules: int) -> frozenset[str]:
     """
     jitted = type(jax.jit(lambda: None))
     names: set[str] = set()
-    for module_name, module in list(sys.modules.items()):
-        if module_name != "jax" and not module_name.startswith("jax."):
+    for module_name in list(sys.modules):  # names alone: another thread may import, and pairs could be collected meanwhile
+        module = sys.modules.get(module_name)
+        if module is None or (module_name != "jax" and not module_name.startswith("jax.")):
             continue
         for found in list(vars(module).values()):
             if isinstance(found, Primitive):

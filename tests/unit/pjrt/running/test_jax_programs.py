@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+import types
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -25,8 +29,6 @@ def test_functions_of_users(name: str) -> None:
 
 
 def test_a_module_of_jax_that_is_imported_later_counts() -> None:
-    import sys
-    import types
 
     assert not is_jax_program("jit_tilestep_late")
 
@@ -42,3 +44,23 @@ def test_a_module_of_jax_that_is_imported_later_counts() -> None:
     finally:
         del sys.modules[module.__name__]
     assert not is_jax_program("jit_tilestep_late")
+
+
+def test_modules_may_be_imported_while_names_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By another thread, for which the collection of garbage stands: it comes as objects are made."""
+    made = [f"tilestep_late_{number}" for number in range(2000)]
+
+    def imported(phase: str, _: object) -> None:
+        if phase == "start" and made:
+            monkeypatch.setitem(sys.modules, made.pop(), types.ModuleType("late"))
+
+    monkeypatch.setitem(sys.modules, "tilestep_first", types.ModuleType("first"))  # so that the names are looked for anew
+    threshold = gc.get_threshold()
+    gc.callbacks.append(imported)
+    gc.set_threshold(1)
+    try:
+        assert is_jax_program("jit_add")
+    finally:
+        gc.set_threshold(*threshold)
+        gc.callbacks.remove(imported)
+    assert len(made) < 2000
