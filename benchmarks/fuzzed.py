@@ -33,7 +33,7 @@ import traceback
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Final, final
@@ -307,6 +307,7 @@ def csv(folder: Path) -> Read:
 
 
 CHECKPOINT_STEP: Final = 7
+FIRST: Final = "a0.0"  # the file of the state's first array
 
 
 @functools.cache
@@ -331,37 +332,49 @@ def checkpoint() -> Mapping[str, bytes]:
         return {path.name: path.read_bytes() for path in part.iterdir() if path.is_file() and not path.name.startswith("_")}
 
 
-def checkpoint_reader(name: str) -> Callable[[Path], Read]:
-    """Reads a checkpoint of which one file is damaged. Args: name: of the file; "a": the first array's."""
+def storage_in(folder: Path) -> tuple[Any, Path]:
+    """(the storage of a checkpoint in a folder, where its part is)."""
+    from tilestep.train.checkpoints.storage import Storage
 
-    def reader(folder: Path) -> Read:
-        from tilestep.train.checkpoints.metadata import states_of, unpacked
-        from tilestep.train.checkpoints.storage import Storage
+    part = folder / "checkpoints" / "process-0" / str(CHECKPOINT_STEP)
+    part.mkdir(parents=True)
+    for file, content in checkpoint().items():
+        (part / file).write_bytes(content)
+    return Storage(folder / "checkpoints", 0, None), part
 
-        files = checkpoint()
-        part = folder / "checkpoints" / "process-0" / str(CHECKPOINT_STEP)
-        part.mkdir(parents=True, exist_ok=True)
-        for file, content in files.items():
-            (part / file).write_bytes(content)
-        storage = Storage(folder / "checkpoints", 0, None)
-        damaged = part / (name if name in files else sorted(set(files) - {"metadata.json"})[0])
 
-        def read(data: bytes) -> None:
-            damaged.write_bytes(data)
-            storage.steps({})
-            metadata = storage.metadata(CHECKPOINT_STEP, 0)
-            arrays = storage.arrays(metadata)
-            for what in ("infeeds", "outfeeds"):
-                for key, value in states_of(getattr(metadata, what), what).items():
-                    unpacked(value, f"{what} {key}", lambda found: arrays.get(found))
+def checkpoints(folder: Path) -> Read:
+    from tilestep.train.checkpoints.metadata import states_of, unpacked
 
-        return read
+    storage, part = storage_in(folder)
 
-    return reader
+    def read(data: bytes) -> None:
+        (part / "metadata.json").write_bytes(data)
+        metadata = storage.metadata(CHECKPOINT_STEP, 0)
+        arrays = storage.arrays(metadata)
+        for what in ("infeeds", "outfeeds"):
+            for key, value in states_of(getattr(metadata, what), what).items():
+                unpacked(value, f"{what} {key}", arrays.get)
+
+    return read
+
+
+def npy(folder: Path) -> Read:
+    """The first array's file; the metadata are sound."""
+    storage, part = storage_in(folder)
+    whole = storage.metadata(CHECKPOINT_STEP, 0)
+    leaf = next(leaf for leaf in whole.leaves if leaf.pieces[0].array.name == FIRST)
+    metadata = replace(whole, leaves=(leaf,), feed_arrays=())
+
+    def read(data: bytes) -> None:
+        (part / FIRST).write_bytes(data)
+        storage.arrays(metadata)
+
+    return read
 
 
 def npy_seeds() -> list[bytes]:
-    return [content for name, content in sorted(checkpoint().items()) if name != "metadata.json"][:1]
+    return [checkpoint()[FIRST]]
 
 
 def stored_seeds() -> list[bytes]:
@@ -546,7 +559,7 @@ def formats() -> Mapping[str, Format]:
         "checkpoints": Format(
             seeds=lambda: [checkpoint()["metadata.json"]],
             words=words('["Leaf",¦["Stored",¦["Piece",¦float32¦bfloat16¦a0.0¦$tuple¦$dict¦\\"$array\\"¦[]¦key<fry>¦object¦V8¦S4'),
-            reader=checkpoint_reader("metadata.json"),
+            reader=checkpoints,
             errors=(CheckpointError,),
         ),
         "npy": Format(
@@ -555,7 +568,7 @@ def formats() -> Mapping[str, Format]:
                 *(b"\x93NUMPY" + bytes([version, 0]) for version in (1, 2, 3)),
                 *words("'descr': '|O'¦'fortran_order': True¦(2, 3)¦<f4¦|V8¦', ¦__import__('os')"),
             ),
-            reader=checkpoint_reader("a"),
+            reader=npy,
             errors=(CheckpointError,),
         ),
         "serialised programs": Format(
