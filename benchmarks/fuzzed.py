@@ -185,7 +185,7 @@ def fault_of(kind: Format, read: Read, data: bytes, ears: Heard | None = None) -
         refused = ""
     except kind.errors as error:
         told, refused = str(error), type(error).__name__
-        if not all(character.isprintable() or character == "\n" for character in told):
+        if not all(character.isprintable() or character in "\n\t" for character in told):
             return f"a terminal would obey the message {told[:300]!r}", refused
         if not 5 < len(told) < LONGEST:
             return f"a message of {len(told):,} characters: {told[:300]!r}", refused
