@@ -227,7 +227,7 @@ def test_the_sequence_is_the_root() -> None:
     [
         ("last", 9, "column last of lives goes from 4 to 9"),
         ("tiles", 0, "column tiles of lives goes from 0"),
-        ("tile_bytes", 2**50, "column tile_bytes of lives"),
+        ("tile_bytes", -1, "column tile_bytes of lives"),
         ("first", 7, "ends before it begins"),
     ],
 )
