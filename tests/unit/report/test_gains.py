@@ -798,3 +798,19 @@ def test_what_set_up_saves_is_not_told_as_a_steps() -> None:
     assert 0 < steps.together.gain.step_share <= 1
     assert all_of_it.together is not None
     assert (all_of_it.together.numbers, all_of_it.together.gain.step_share) == ((1, 2, 3), None)
+
+
+def test_a_share_of_a_step_is_of_the_step_that_is_told() -> None:
+    """What is played for a gain may be shorter than that, as where the host waits; nothing saves more than all of it."""
+    profile = trained(STEP, 20)
+    evidence, steady = evidence_of(profile), profile.steady
+    assert steady is not None
+
+    def share(step_cycles: float) -> float | None:
+        [donate] = ranked(list(donation(profile, evidence)), evidence, starts=steady.starts, step_cycles=step_cycles).findings
+        return None if donate.gain is None else donate.gain.step_share
+
+    whole, of_a_longer_one = share(steady.step_cycles), share(2 * steady.step_cycles)
+    assert whole is not None
+    assert of_a_longer_one == whole / 2
+    assert share(steady.step_cycles / 2) == 1

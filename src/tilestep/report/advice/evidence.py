@@ -87,7 +87,8 @@ class Warm:
         last: up to the end of the last one.
         steps: how many lie between.
         all_steps: of the part that is played for each finding.
-        step_cycles: of one of them.
+        step_cycles: of one of them, from the end of all work before to that behind.
+        told_cycles: of a step as it is told: of all of the second half, with what the host waits for.
     """
 
     played: Played
@@ -96,6 +97,7 @@ class Warm:
     steps: float
     all_steps: float
     step_cycles: float
+    told_cycles: float = 0.0
 
     def after(self, change: Change) -> Warm | None:
         """The steps with an edit; None if the host program cannot be written so."""

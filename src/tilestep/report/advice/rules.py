@@ -85,7 +85,13 @@ def advice(figures: Figures, *, all: bool = False, evidence: Evidence | None = N
     steady = None if evidence is None else steady_state(figures, evidence)  # its turns are played once for all who ask
     with each_read_once():
         proposals = [proposal for rule in rules for proposal in rule(figures, evidence)]
-        return ranked(proposals, evidence, starts={} if steady is None else steady.starts, all=all)
+        return ranked(
+            proposals,
+            evidence,
+            starts={} if steady is None else steady.starts,
+            step_cycles=None if steady is None else steady.step_cycles,
+            all=all,
+        )
 
 
 def findings(

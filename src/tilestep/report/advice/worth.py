@@ -32,7 +32,14 @@ class Advice:
     together: Together | None = None
 
 
-def ranked(proposals: Sequence[Proposal], evidence: Evidence | None, *, starts: Mapping[int, float] = _NONE, all: bool = False) -> Advice:
+def ranked(
+    proposals: Sequence[Proposal],
+    evidence: Evidence | None,
+    *,
+    starts: Mapping[int, float] = _NONE,
+    step_cycles: float | None = None,
+    all: bool = False,
+) -> Advice:
     """The findings, the most urgent first: what does not fit, then by gain of a warm step, else of emulated time.
 
     A larger batch changes what a step learns, and counts half. A finding that saves little by itself is told if it saves enough of what the
@@ -42,6 +49,7 @@ def ranked(proposals: Sequence[Proposal], evidence: Evidence | None, *, starts: 
         proposals: in the order that counts among equals.
         evidence: None: gains are not worked out.
         starts: positions in the calls at which turns begin, to the steps of each; {}: nothing has steps.
+        step_cycles: that a warm step is told to take; None: as long as those that are played.
         all: whether to keep findings of less than a hundredth of a step, and of emulated time.
     """
     if evidence is None:
@@ -50,6 +58,7 @@ def ranked(proposals: Sequence[Proposal], evidence: Evidence | None, *, starts: 
         )
     played = evidence.played_for(_plays(proposals)) if any(proposal.ways for proposal in proposals) else None
     warm = None if played is None else evidence.warm(played, starts)
+    warm = warm and replace(warm, told_cycles=step_cycles or warm.step_cycles)
     found: list[tuple[Finding, Way | None]] = []
     small: list[tuple[Finding, Way, float]] = []
     for proposal in proposals:
@@ -151,8 +160,8 @@ def _gain_of(saved: float, of_step: float | None, played: Played, warm: Warm | N
     gain = Gain(cycles=cycles, share=cycles / evidence.emulated_cycles, seconds=evidence.seconds(cycles), how="about", basis=played.basis)
     if of_step is None or warm is None:
         return gain
-    step = round(of_step)
-    return replace(gain, step_cycles=step, step_share=step / warm.step_cycles, step_seconds=evidence.seconds(step))
+    step = round(min(of_step, warm.told_cycles))
+    return replace(gain, step_cycles=step, step_share=step / warm.told_cycles, step_seconds=evidence.seconds(step))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,7 +305,7 @@ def _together(
     sure = all(finding.gain is not None and finding.gain.how != "about" for finding, _ in (found[number - 1] for number in numbers))
     of_step = None if steps is None else steps.saved
     if steps is None and warm is not None and all(_is_of_steps(found[number - 1][0]) for number in numbers):  # calls become fewer
-        of_step = min(chain.saved / warm.all_steps, warm.step_cycles)
+        of_step = chain.saved / warm.all_steps
     gain = replace(_gain_of(chain.saved, of_step, played, warm, evidence), how="within 2 %" if sure else "about")
     return Together(gain=gain, numbers=tuple(sorted(numbers)), left=tuple(sorted(left)), why=tuple(left[number] for number in sorted(left)))
 
