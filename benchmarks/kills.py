@@ -19,7 +19,6 @@ import argparse
 import functools
 import hashlib
 import importlib
-import json
 import mmap
 import os
 import random
@@ -33,7 +32,6 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,7 +42,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from benchmarks.commit import commit
+from benchmarks.outcomes import keep, kept
 from tilestep import train
 from tilestep.train import Checkpoints, InfeedQueue, OutfeedQueue, Pipeline, Replicas, repeat
 
@@ -287,9 +285,7 @@ def main() -> None:
         return  # the others are told that it has ended well
     kinds = flags.only or list(KINDS)
     number = flags.kills or len(kinds)
-    outcomes: list[dict[str, Any]] = []
-    if flags.json is not None and flags.json.exists():
-        outcomes = json.loads(flags.json.read_text(encoding="utf-8"))["outcomes"]
+    outcomes = kept(flags.json)
     name = tempfile.mkdtemp()  # nothing removes it at the end of a child
     try:
         Checkpoints(name, every=1)  # imports Orbax
@@ -307,25 +303,12 @@ def main() -> None:
             new = chain(kind, wholes[kind], Path(name) / f"{turn}", rng, most)
             outcomes += new
             print(f"{len(outcomes):>4} of {number}: {kind}, {len(new)} kills, equal: {all(each['bit_equal'] for each in new)}", flush=True)
-            if flags.json is not None:
-                flags.json.write_text(json.dumps(_record(outcomes), indent=1) + "\n", encoding="utf-8")
+            keep(flags.json, __doc__.splitlines()[0], "kills", outcomes)
     finally:
         shutil.rmtree(name)
     unequal = Counter(outcome["kind"] for outcome in outcomes if not outcome["bit_equal"])
     print(f"{len(outcomes)} kills of {len({outcome['kind'] for outcome in outcomes})} kinds of run; unequal: {dict(unequal) or 'none'}")
     sys.exit(bool(unequal))
-
-
-def _record(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "question": __doc__.splitlines()[0],
-        "commit": commit(),
-        "host": {"cpus": os.cpu_count()},
-        "versions": {name: version(name) for name in ("tilestep", "jax", "orbax-checkpoint")},
-        "kills": len(outcomes),
-        "bit_equal": sum(outcome["bit_equal"] for outcome in outcomes),
-        "outcomes": outcomes,
-    }
 
 
 if __name__ == "__main__":

@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
-import os
 import random
 import shutil
 import signal
@@ -23,7 +21,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final, final
@@ -35,8 +32,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from benchmarks.commit import commit
 from benchmarks.kills import digest
+from benchmarks.outcomes import keep, kept
 from tilestep.train import Checkpoints, InfeedQueue, OutfeedQueue, Pipeline, gradient_accumulation, loop_state, repeat
 
 COUNT: Final = 4  # microbatches for each update
@@ -201,9 +198,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, end)
     jax.config.update("jax_num_cpu_devices", 2)
-    alarm, outcomes = Alarm(), list[dict[str, Any]]()
-    if flags.json is not None and flags.json.exists():
-        outcomes = json.loads(flags.json.read_text(encoding="utf-8"))["outcomes"]
+    alarm, outcomes = Alarm(), kept(flags.json)
     rng = random.Random(f"{flags.seed} {len(outcomes)}")
     jobs: list[Callable[[], Loop | Piped]] = [Loop, Piped]
     with tempfile.TemporaryDirectory() as name:
@@ -215,8 +210,8 @@ def main() -> None:
             found, new = interrupted(job, Path(name) / str(turn), alarm, wall_s, rng)
             shutil.rmtree(Path(name) / str(turn), ignore_errors=True)
             outcomes += [outcome | {"bit_equal": found == bits} for outcome in new]
-            if flags.json is not None and (turn % 20 == 0 or len(outcomes) >= flags.signals):
-                flags.json.write_text(json.dumps(_record(outcomes), indent=1) + "\n", encoding="utf-8")
+            if turn % 20 == 0 or len(outcomes) >= flags.signals:
+                keep(flags.json, __doc__.splitlines()[0], "signals", outcomes)
     unequal = sum(not outcome["bit_equal"] for outcome in outcomes)
     print(f"{len(outcomes)} signals; raised: {dict(Counter(outcome['raised'] for outcome in outcomes))}; unequal: {unequal}")
     sys.exit(bool(unequal))
@@ -225,18 +220,6 @@ def main() -> None:
 def _measured(job: Loop | Piped, folder: Path) -> tuple[str, float]:
     whole(job, folder / "first")  # compiles
     return whole(job, folder / "second")
-
-
-def _record(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        "question": __doc__.splitlines()[0],
-        "commit": commit(),
-        "host": {"cpus": os.cpu_count()},
-        "versions": {name: version(name) for name in ("tilestep", "jax", "orbax-checkpoint")},
-        "signals": len(outcomes),
-        "bit_equal": sum(outcome["bit_equal"] for outcome in outcomes),
-        "outcomes": outcomes,
-    }
 
 
 if __name__ == "__main__":

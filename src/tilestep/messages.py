@@ -59,9 +59,10 @@ def _plain_character(character: str) -> str:
     return character.encode("unicode_escape").decode() if obeyed else character
 
 
-def shortened(text: str, most: int = 80) -> str:
-    """The text for a message, as `plain` writes it: its begin if it is longer than that."""
-    return plain(text) if len(text) <= most else f"{plain(text[:most])}..."
+def shortened(text: object, most: int = 80) -> str:
+    """A text for a message, as `plain` writes it: its begin if it is longer than that."""
+    whole = str(text)
+    return plain(whole) if len(whole) <= most else f"{plain(whole[:most])}..."
 
 
 def nearest(name: str, known: Iterable[str], *, cutoff: float = 0.0) -> str | None:

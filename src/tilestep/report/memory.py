@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.machine.spec import MachineSpec
-from tilestep.messages import plain, shortened
+from tilestep.messages import shortened
 from tilestep.plan.frames import user_frame
 from tilestep.plan.liveness import Life, Liveness, fits
 from tilestep.plan.steps import Program
@@ -142,7 +142,7 @@ def _tiles(life: Life, num_tiles: int) -> str:
 
 
 def _named(name: str) -> str:
-    return shortened(plain(name), _NAME)
+    return shortened(name, _NAME)
 
 
 def _columns(rows: Sequence[Sequence[str]], *, left: Iterable[int]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 import jax
 import numpy as np
 
-from tilestep.messages import plain, shortened, shown
+from tilestep.messages import shortened, shown
 from tilestep.train.other_arguments import devices_named, platform_named, require_one_of, require_tree
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
@@ -125,7 +125,7 @@ def _require_alike(tree: Pytree, like: Any) -> None:
         paths, like_paths = ([_named(path) for path, _ in entries] for entries in (leaves, like_leaves))
         missing = next((f"it has no leaf {path}" for path in like_paths if path not in set(paths)), None)
         more = next((f"like has no leaf {path}" for path in paths if path not in set(like_paths)), None)
-        other = f"it is {shortened(plain(structure), 200)} and like {shortened(plain(like_structure), 200)}"
+        other = f"it is {shortened(structure, 200)} and like {shortened(like_structure, 200)}"
         raise ValueError(f"tree has another structure than like: {missing or more or other}; give the saved state of the same optimiser")
     for (path, leaf), (_, model) in zip(leaves, like_leaves, strict=True):
         spec, like_spec = _spec_text(leaf), _spec_text(model)
@@ -137,7 +137,7 @@ def _require_alike(tree: Pytree, like: Any) -> None:
 
 
 def _named(path: Any) -> str:
-    return shortened(plain(_jax.tree_util.keystr(path, simple=True, separator="/"))) or "tree"
+    return shortened(_jax.tree_util.keystr(path, simple=True, separator="/")) or "tree"
 
 
 def _spec_text(leaf: Any) -> str:

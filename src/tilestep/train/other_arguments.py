@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from tilestep.hints import devices_beside
-from tilestep.messages import plain, shortened, shown
+from tilestep.messages import shortened, shown
 
 MOST_ITEMS: Final = 1_000_000  # of what does not say how many it has
 
@@ -184,7 +184,7 @@ def devices_named(platform: Any) -> Sequence[Any]:
     try:
         return devices_beside(platform) or jax.devices(platform)
     except RuntimeError as error:
-        raise ValueError(f"platform is {shown(platform)}, of which JAX has no devices: {shortened(plain(error), 300)}") from error
+        raise ValueError(f"platform is {shown(platform)}, of which JAX has no devices: {shortened(error, 300)}") from error
 
 
 def devices_of(devices: Any) -> tuple[Any, ...]:

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.fuzzed import HOSTILE, KINDS, NUMBERS, Edit, Format, Read, edited, fault_of, formats, inputs
+from benchmarks.fuzzed import HOSTILE, KINDS, NUMBERS, Edit, edited, fault_of, inputs
+from benchmarks.fuzzed_formats import Format, Read, formats
 from tilestep.errors import HloError
 
 NAMES = ["hlo", "toml", "engine options", "variables", "schedules", "checkpoints", "npy", "serialised programs"]

@@ -115,7 +115,7 @@ def _head(line: bytes) -> dict[str, Any]:
 
 
 def _error_text(error: Exception) -> str:
-    return f"{type(error).__name__}: {shortened(plain(error), 200)}"
+    return f"{type(error).__name__}: {shortened(error, 200)}"
 
 
 def _versions() -> dict[str, str]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.errors import DatasetError
-from tilestep.messages import plain, shortened
+from tilestep.messages import shortened
 from tilestep.train import _feeds
 from tilestep.train.feeds import narrow
 from tilestep.train.feeds.random_keys import kind, numbers_of
@@ -132,7 +132,7 @@ class ElementSpec:
 
 
 def _structure_text(structure: Structure) -> str:
-    return shortened(plain(structure), _MOST_CHARACTERS)
+    return shortened(structure, _MOST_CHARACTERS)
 
 
 def _skeleton(structure: Structure, number: Iterator[int]) -> Any:

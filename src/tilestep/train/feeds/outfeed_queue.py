@@ -17,7 +17,7 @@ from jax.extend.core import get_opaque_trace_state
 
 from tilestep import hints
 from tilestep.errors import QueueError
-from tilestep.messages import plain, shortened
+from tilestep.messages import shortened
 from tilestep.train import ctrl_c
 from tilestep.train.ctrl_c import whole
 from tilestep.train.feeds.random_keys import keys_on_host, kind, numbers_of
@@ -264,7 +264,7 @@ class OutfeedQueue:
     def restore_unread(self, unread: Mapping[str, Any] | None) -> None:
         """Lets what `unread()` gave wait to be read. The next loop's values say again in which containers it is.
 
-        Raises: QueueError as `require_empty`. ValueError for what `unread()` has not given.
+        Raises: QueueError as `require_empty`. TypeError, ValueError for what `unread()` has not given.
         """
         self.require_empty()
         if unread is None:
@@ -273,10 +273,11 @@ class OutfeedQueue:
             raise ValueError("what was not read of an OutfeedQueue is another thing")
         leaves, structure = _jax.tree.flatten(unread["values"])
         steps, generators = unread["steps"], unread.get("keys", [""] * len(leaves))
-        if len(generators) != len(leaves):
-            raise ValueError("what was not read of an OutfeedQueue has random keys that are no array of it")
+        if not isinstance(generators, list) or [type(each) for each in generators] != [str] * len(leaves):
+            raise ValueError("what was not read of an OutfeedQueue does not say of each array whether it has random keys")
         if steps < 1 or any(not isinstance(leaf, np.ndarray) or leaf.shape[:1] != (steps,) for leaf in leaves):
             raise ValueError(f"what was not read of an OutfeedQueue is no arrays of {steps} steps")
+        keys_on_host(leaves, generators)  # JAX says of what it can make no keys
         with self._condition:
             self._structure, self._is_restored = structure, True
             self._shapes = [(leaf.shape[1:], leaf.dtype, generator) for leaf, generator in zip(leaves, generators, strict=True)]
@@ -497,4 +498,4 @@ def _numbers(leaves: list[Any]) -> tuple[list[Any], list[_Kind]]:
 
 def _described(structure: Structure, shapes: list[_Kind]) -> str:
     specs = _jax.tree.unflatten(structure, [kind(_jax.ShapeDtypeStruct(shape, dtype), generator) for shape, dtype, generator in shapes])
-    return shortened(plain(specs), _MOST_CHARACTERS)
+    return shortened(specs, _MOST_CHARACTERS)

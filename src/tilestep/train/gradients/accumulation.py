@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jax.typing import DTypeLike
 
-from tilestep.messages import plain, shortened, shown
+from tilestep.messages import shortened, shown
 from tilestep.train.calling import arguments_of
 from tilestep.train.gradients.recompute import Recompute, in_loop, require_recompute
 from tilestep.train.numbers import whole_number
@@ -370,7 +370,7 @@ def _zeros(path: str, variable: jax.Array, dtype: DTypeLike | Choice | None) -> 
         kind = own if wanted is None else _jax.dtypes.canonicalize_dtype(wanted)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"the accumulator of {path or 'the variable'} cannot have dtype {shown(wanted)}: {shortened(plain(error), 300)}"
+            f"the accumulator of {path or 'the variable'} cannot have dtype {shown(wanted)}: {shortened(error, 300)}"
         ) from error
     if not _jnp.issubdtype(kind, _jnp.complexfloating if _jnp.issubdtype(own, _jnp.complexfloating) else _jnp.inexact):
         raise TypeError(f"an accumulator of dtype {kind} cannot hold the gradients of {path or 'the variable'}, which is {own}")

@@ -10,7 +10,7 @@ import jax
 from jax.extend.core import jaxpr_as_fun
 from jax.typing import ArrayLike
 
-from tilestep.messages import plain, shortened
+from tilestep.messages import shortened
 from tilestep.train.calling import Body, Step, arguments_of, name_of
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue, collecting
 from tilestep.train.offload import is_on_host
@@ -74,10 +74,10 @@ def _require_call(function: Body, carry: Pytree, args: tuple[Pytree, ...], kwarg
         if args:
             arguments += f" and the infeed element's {len(args)} items" if len(args) > 1 else " and the infeed's element"
         if kwargs:
-            arguments += f" and the infeed element's items {shortened(plain(', '.join(kwargs)), _MOST_CHARACTERS)} as keywords"
+            arguments += f" and the infeed element's items {shortened(', '.join(kwargs), _MOST_CHARACTERS)} as keywords"
         if what == "condition":
             arguments += " alone (never an infeed's element)"
-        parameters = shortened(plain(signature), _MOST_CHARACTERS)
+        parameters = shortened(signature, _MOST_CHARACTERS)
         raise TypeError(f"{what} {name_of(function)}{parameters} is called with {arguments}: {error}") from None
 
 
@@ -91,7 +91,7 @@ def checked_carry(carry: Pytree, result: Pytree, body: Body) -> Pytree:
     if new_structure != structure:
         raise TypeError(
             f"body {name_of(body)} must return a new carry like the one it was given: {_difference(before, returned)}\n"
-            f"  expected {shortened(plain(structure), _MOST_CHARACTERS)}\n  found    {shortened(plain(new_structure), _MOST_CHARACTERS)}"
+            f"  expected {shortened(structure, _MOST_CHARACTERS)}\n  found    {shortened(new_structure, _MOST_CHARACTERS)}"
         )
     leaves = [_checked_leaf(path, old, new, body) for (path, old), (_, new) in zip(before, returned, strict=True)]
     return _jax.tree.unflatten(structure, leaves)
@@ -136,4 +136,4 @@ def _spec(array: Spec) -> str:
 
 def _described(value: Pytree) -> str:
     specs = _jax.tree.map(lambda leaf: _spec(leaf) if hasattr(leaf, "dtype") else type(leaf).__name__, value)
-    return shortened(plain(specs), _MOST_CHARACTERS)
+    return shortened(specs, _MOST_CHARACTERS)

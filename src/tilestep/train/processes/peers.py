@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, final
 
-from tilestep.messages import plain, shortened
+from tilestep.messages import shortened
 from tilestep.train.jax_private import distributed
 from tilestep.train.patience import longest_wait
 
@@ -72,7 +72,7 @@ class Peers:
         if process == self._me or number in self._told:
             return None
         self._told.add(number)
-        return shortened(plain(line), _MOST_CHARACTERS)
+        return shortened(line, _MOST_CHARACTERS)
 
 
 def watch_peers(me: int, count: int, timeout_s: float) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from tilestep.errors import ProcessFailedError
-from tilestep.messages import plain, shortened, shown
+from tilestep.messages import shortened, shown
 from tilestep.train.processes import hosts, messages
 from tilestep.train.processes.acceptor import HANDSHAKE_WALL_S, Acceptor
 from tilestep.train.processes.challenge import connect, handshake_with
@@ -73,7 +73,7 @@ class Rendezvous:
             self._accept_all(listener)
         else:
             self.connections[0] = self._connect(*hosts.split(address))
-        self._names = [shortened(plain(name)) for name in self.all_gather(f"pid {os.getpid()} on {socket.gethostname()}")]
+        self._names = [shortened(name) for name in self.all_gather(f"pid {os.getpid()} on {socket.gethostname()}")]
 
     def _accept_all(self, listener: socket.socket) -> None:
         """Accepts the connections of the other processes, and no others."""

@@ -25,7 +25,7 @@ from typing import Any, Final
 import numpy as np
 from jax.tree_util import GetAttrKey, PyTreeDef, default_registry
 
-from tilestep.messages import plain, shortened, shown
+from tilestep.messages import shortened, shown
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
@@ -244,9 +244,9 @@ def _with_children(kind: type, auxiliary: Any, children: list[Any]) -> Any:
 
 
 def _quoted(text: object) -> str:
-    return shortened(plain(text), _MOST_CHARACTERS)
+    return shortened(text, _MOST_CHARACTERS)
 
 
 def _listed(fields: list[Any]) -> str:
     more = f" and {len(fields) - _MOST_FIELDS:,} more" if len(fields) > _MOST_FIELDS else ""
-    return ", ".join(shortened(plain(field)) if isinstance(field, str) else shown(field) for field in fields[:_MOST_FIELDS]) + more
+    return ", ".join(shortened(field) if isinstance(field, str) else shown(field) for field in fields[:_MOST_FIELDS]) + more

@@ -125,10 +125,21 @@ def test_a_checkpoint_keeps_keys_that_nobody_has_read(impl: str, tmp_path: Path)
     np.testing.assert_array_equal(numbers(outfeed.dequeue()["key"]), all_numbers(5, impl))
 
 
-def test_a_state_with_the_keys_of_another_queue_is_refused() -> None:
-    unread = {"steps": 1, "values": [np.zeros((1, 2), np.uint32)], "keys": ["threefry2x32", "rbg"]}
-    with pytest.raises(ValueError, match="random keys that are no array of it"):
-        OutfeedQueue().restore_unread(unread)
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        (["threefry2x32", "rbg"], "does not say of each array whether it has random keys"),
+        ([None], "does not say of each array"),
+        (5, "does not say of each array"),
+        (["of nobody"], "unrecognized PRNG implementation"),
+        (["rbg"], "invalid PRNG key data"),
+    ],
+)
+def test_a_state_with_keys_that_there_are_none_of_is_refused_and_the_queue_stays_empty(keys: Any, says: str) -> None:
+    queue = OutfeedQueue()
+    with pytest.raises((TypeError, ValueError), match=says):
+        queue.restore_unread({"steps": 1, "values": [np.zeros((1, 2), np.uint32)], "keys": keys})
+    assert len(queue) == 0
 
 
 @pytest.mark.parametrize("platform", ["cpu", "ipu"])

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from tilestep.hints import dry_platforms
-from tilestep.messages import plain, shortened
+from tilestep.messages import shortened
 from tilestep.train.pipeline.compile.pipeline_spec import Leaf
 from tilestep.train.pipeline.compile.tracing import spec_of
 from tilestep.train.untyped import Pytree
@@ -78,4 +78,4 @@ def _below(stage: int, path: tuple[Any, ...], params: Pytree) -> list[tuple[int,
 
 
 def _said(specs: Sequence[tuple[Any, Any]]) -> str:
-    return shortened(plain(", ".join(f"{'/'.join(map(str, rest))} {spec.dtype}{list(spec.shape)}".strip() for rest, spec in specs)), 200)
+    return shortened(", ".join(f"{'/'.join(map(str, rest))} {spec.dtype}{list(spec.shape)}".strip() for rest, spec in specs), 200)
