@@ -56,5 +56,6 @@ def _speak() -> None:
         say_what_is_due()
         if not _waits:
             _speaker = None
-            if not _waits:  # who waits from now on starts another one
+            if not _waits or _speaker is not None:  # who waits from now on starts another one, or has
                 return
+            _speaker = threading.current_thread()

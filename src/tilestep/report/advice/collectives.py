@@ -58,14 +58,14 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
         )
         ways = (seldom, half)
     else:
-        operation = f", of {short_scope(largest.scope)}" if largest.scope else ""
-        inside = " What it gives goes into further products of the same run, so it cannot wait for later ones:"
-        inside = (
-            inside
-            if gradients is not None and largest.name not in gradients
-            else " Where that is no gradient it cannot wait for later runs:"
+        operation = f" ({short_scope(largest.scope)})" if largest.scope else ""
+        is_inside = gradients is not None and largest.name not in gradients
+        why = (
+            f"The result of the largest{operation} goes into further products of the same run, so it cannot wait for later runs"
+            if is_inside
+            else "What is no gradient cannot wait for later runs"
         )
-        text = f"{exchanges}{operation}.{inside} divide another dimension than the one that is added up, or exchange a smaller dtype."
+        text = f"{exchanges}. {why}: divide another dimension than the one that is added up, or exchange a smaller dtype."
         ways = (half,)
     line = line_of(program, largest.frame) or evidence.line_of_call(key)
     yield Proposal(finding=Finding(kind="collectives", text=text, line=line), ways=ways, only_with_gain=True)

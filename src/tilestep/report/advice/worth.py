@@ -87,12 +87,11 @@ def ranked(
     if played is None:
         return Advice(findings=tuple(finding for finding, _ in found))
     chain = _best_chain(found, played, evidence)
-    chain = _with_small(found, small, chain, played, warm, evidence)
+    chain, steps = _with_small(found, small, chain, played, warm, evidence)
     more: dict[FindingKind, str] = {}
     if chain.numbers and chain.times == 1 and not played.basis:
         edited = evidence.edited(chain.script, round(chain.cycles))
         more = {proposal.finding.kind: proposal.edited(edited) for proposal in proposals if proposal.edited is not None}
-    steps = None if warm is None else chain.steps(found, warm)
     findings = (
         replace(finding, text=finding.text + more.get(finding.kind, ""), gain=_behind(number, finding.gain, chain, steps))
         for number, (finding, _) in enumerate(found, 1)
@@ -247,8 +246,11 @@ def _with_small(
     played: Played,
     warm: Warm | None,
     evidence: Evidence,
-) -> _Chain:
-    """The chain with findings of little gain that save enough of what the others leave. They are put behind those to follow in `found`."""
+) -> tuple[_Chain, _Steps | None]:
+    """The chain, and warm steps with it, with findings of little gain that save enough of what the others leave.
+
+    These are put behind those to follow in `found`.
+    """
     steps = None if warm is None else chain.steps(found, warm)
     place = sum(not finding.is_aside for finding, _ in found)
     last = place + _MOST_BEHIND
@@ -261,7 +263,7 @@ def _with_small(
         if place + 1 in longer.shares and shares.get(place + 1, 0.0) >= least_share:
             found.insert(place, (finding, way))
             chain, steps, place = longer, of_step, place + 1
-    return chain
+    return chain, steps
 
 
 def _behind(number: int, gain: Gain | None, chain: _Chain, steps: _Steps | None) -> Gain | None:
