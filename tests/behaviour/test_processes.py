@@ -45,7 +45,9 @@ def require_named(ended: list[Ended], victim: int, words: str) -> None:
             continue
         assert end.status != 0, end
         assert "end" not in end.out.split(), end
-        lines = [line for line in end.err.splitlines() if line.startswith("tilestep: ") and " has waited " not in line]
+        lines = [
+            line for line in end.err.splitlines() if line.startswith("tilestep: ") and " has waited " not in line
+        ]  # which a busy machine says
         assert len(lines) == 1, end
         assert lines[0].startswith(f"tilestep: process {victim} of {len(ended)} (pid "), lines
         assert words in lines[0], lines
