@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.fuzzed import stored_seeds
+from benchmarks.fuzzed_formats import stored_seeds
 from tilestep.errors import StoredError
 from tilestep.pjrt.programs.serialized import unpack
 
