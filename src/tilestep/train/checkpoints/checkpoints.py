@@ -379,10 +379,12 @@ class Checkpoints:
         outfeeds: Mapping[str, OutfeedQueue | None],
         total: int,
         facts: Facts,
+        like: Callable[[], Pytree] | None = None,
     ) -> Run:
         """A loop begins that saves by itself: restores the latest checkpoint, if there is one.
 
         Args: name: of the loop. infeeds, outfeeds: by name. total: its steps. facts: on which an exact continuation depends, by name.
+            like: gives what a checkpoint is restored like; None: it is like `state`. It may use the feeds before they are restored.
 
         Raises: ValueError if the run before has used the same Checkpoints: it would be taken for the same run, which is done.
         """
@@ -403,7 +405,7 @@ class Checkpoints:
                 f"{self.directory} has step {latest:,}, and {name} has {total:,} steps in all: it is of another, longer run"
             )
         if latest is not None:
-            state, done = self._restore(latest, state, ins, outs, facts), latest
+            state, done = self._restore(latest, state if like is None else like(), ins, outs, facts), latest
 
         def save(step: int, carry: Pytree) -> None:
             self._save(step, carry, {key: queue.position() for key, queue in ins.items()}, outs, facts)

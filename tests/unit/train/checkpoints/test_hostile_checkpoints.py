@@ -177,14 +177,17 @@ def test_two_writers_of_a_directory_do_not_remove_each_other_s(tmp_path: Path) -
         one.save(15, 0)
 
 
-def test_a_pipeline_whose_optimiser_is_a_function_says_how_it_can_be_saved(tmp_path: Path) -> None:
+def test_a_pipeline_whose_optimiser_is_a_function_refuses_a_directory_before_any_update(tmp_path: Path) -> None:
+    train.Checkpoints(tmp_path).save(9, 0)
+
+    def data() -> Iterator[np.float32]:
+        raise AssertionError("it was asked")
+        yield
+
     pipeline = train.Pipeline([lambda w, x: x * w, lambda w, x: ((x * w) ** 2).mean()], lambda loss: (optax.sgd(0.1), loss), 4)
-    with pytest.raises(ValueError, match=r"do the first update by step\(\), and give run\(\) its state"):
-        pipeline.run(
-            pipeline.init([jnp.ones(3)] * 2),
-            train.InfeedQueue([np.ones(3, np.float32)] * 8),
-            checkpoints=train.Checkpoints(tmp_path, every=1),
-        )
+    state = pipeline.init([jnp.ones(3)] * 2)
+    with pytest.raises(CheckpointError, match="has step 9, and a pipeline of 2 stages has 1 steps in all: it is of another, longer run"):
+        pipeline.run(state, train.InfeedQueue(data), checkpoints=train.Checkpoints(tmp_path, every=1))
 
 
 @pytest.mark.parametrize("name", ["", "gs://bucket/run", "a\0b", b"run"])
