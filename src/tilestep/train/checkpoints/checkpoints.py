@@ -205,7 +205,11 @@ class Checkpoints:
                 raise CheckpointError(f"{self.directory} has no checkpoint: save one first")
         else:
             step = whole_number("step", step, least=0, most=_MOST_STEPS)
-            known = self.steps()
+            self.wait()
+            damaged: dict[int, CheckpointError] = {}
+            known = self._storage.steps(damaged)
+            if step in damaged:
+                raise damaged[step]
             if step not in known:
                 raise CheckpointError(f"{self.directory} has no checkpoint of step {step:,}: it has {known}")
         return self._restore(step, like, *own, None, origins)

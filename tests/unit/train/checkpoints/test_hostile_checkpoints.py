@@ -288,6 +288,8 @@ def test_files_that_are_none_are_errors_of_checkpoints(saved: Path) -> None:
     folder = saved / "process-0" / "1"
     array, metadata = folder / "a0.0", folder / "metadata.json"
     whole = array.read_bytes()
+    elsewhere = saved / "elsewhere"
+    elsewhere.write_bytes(whole)
 
     def large() -> None:
         array.write_bytes(whole)
@@ -301,6 +303,7 @@ def test_files_that_are_none_are_errors_of_checkpoints(saved: Path) -> None:
         large,
         lambda: os.mkfifo(array),
         lambda: array.symlink_to("/dev/zero"),
+        lambda: array.symlink_to(elsewhere),
         lambda: array.mkdir(),
     ):
         array.unlink(missing_ok=True)
@@ -309,9 +312,11 @@ def test_files_that_are_none_are_errors_of_checkpoints(saved: Path) -> None:
             restored(saved)
         if array.is_dir():
             array.rmdir()
-    metadata.unlink()
-    metadata.symlink_to("/dev/zero")
-    with pytest.raises(CheckpointError, match=r"has no checkpoint of step 1: it has \[\]"):
+    array.write_bytes(whole)
+    restored(saved)
+    metadata.rename(elsewhere)
+    metadata.symlink_to(elsewhere)
+    with pytest.raises(CheckpointError, match="process-0/1 cannot be read: It is a link, which no checkpoint has"):
         restored(saved)
 
 
@@ -323,6 +328,8 @@ def test_a_damaged_newest_one_is_named_and_an_older_one_can_be_restored(tmp_path
     checkpoints = train.Checkpoints(tmp_path, background=False)
     with pytest.raises(CheckpointError, match=r"the newest checkpoint is damaged: .*process-0/10.* restore an earlier step: \[5\]"):
         checkpoints.restore(like=jnp.zeros(2))
+    with pytest.raises(CheckpointError, match="process-0/10 cannot be read"):
+        checkpoints.restore(like=jnp.zeros(2), step=10)
     assert checkpoints.restore(like=jnp.zeros(2), step=5).tolist() == [5, 5]
     checkpoints.save(15, jnp.zeros(2))
     assert checkpoints.latest() == 15
