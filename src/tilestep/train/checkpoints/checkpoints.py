@@ -354,11 +354,13 @@ class Checkpoints:
                     break
             return found
 
-        part(own)
-        positions = _states("feeds", infeeds, parts[own].infeeds, read[own], where)
-        unread = _states("outfeeds", outfeeds, parts[own].outfeeds, read[own], where)
+        fed = _states_of_these("feeds", infeeds, parts[own].infeeds, where)
+        given_out = _states_of_these("outfeeds", outfeeds, parts[own].outfeeds, where)
         for queue in outfeeds.values():
             queue.require_empty()
+        part(own)
+        positions = _unpacked("feeds", fed, read[own], where)
+        unread = _unpacked("outfeeds", given_out, read[own], where)
         for olds in origins.values():
             for old in olds[1:]:
                 if _arrays.whole(saved[old], pieces).tobytes() != _arrays.whole(saved[olds[0]], pieces).tobytes():
@@ -512,20 +514,25 @@ def _wait_at_exit() -> None:
         register(end)
 
 
-def _states(what: str, queues: Mapping[str, Any], text: str, arrays: Mapping[str, NDArray[Any]], where: str) -> dict[str, Any]:
-    """The saved states of these queues. Raises: CheckpointError if others were saved."""
+def _states_of_these(what: str, queues: Mapping[str, Any], text: str, where: str) -> dict[str, Any]:
+    """The saved states of these queues, as JSON. Raises: CheckpointError if others were saved."""
     saved = states_of(text, what)
     if set(saved) != set(queues):  # pyright: ignore[reportUnknownArgumentType]
         raise CheckpointError(
             f"{where} was saved with {what} {sorted(saved) or 'none'}, and here are {sorted(queues) or 'none'}: give the same ones"  # pyright: ignore[reportUnknownArgumentType]
         )
+    return saved
+
+
+def _unpacked(what: str, saved: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], where: str) -> dict[str, Any]:
+    """The states with their arrays."""
 
     def array(name: str) -> NDArray[Any]:
         if name not in arrays:
             raise CheckpointError(f"{where} is damaged: an array of its {what} is missing")
         return arrays[name]
 
-    return {name: unpacked(state, f"{where}, {what}", array) for name, state in saved.items()}  # pyright: ignore[reportUnknownVariableType]
+    return {name: unpacked(state, f"{where}, {what}", array) for name, state in saved.items()}
 
 
 def _covers(pieces: Sequence[tuple[Piece, NDArray[Any]]], leaf: Leaf) -> bool:

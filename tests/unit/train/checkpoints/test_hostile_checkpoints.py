@@ -178,7 +178,7 @@ def test_two_writers_of_a_directory_do_not_remove_each_other_s(tmp_path: Path) -
 
 
 def test_a_pipeline_whose_optimiser_is_a_function_refuses_a_directory_before_any_update(tmp_path: Path) -> None:
-    train.Checkpoints(tmp_path).save(9, 0)
+    train.Checkpoints(tmp_path, background=False).save(9, 0)
 
     def data() -> Iterator[np.float32]:
         raise AssertionError("it was asked")
@@ -317,6 +317,14 @@ def test_files_that_are_none_are_errors_of_checkpoints(saved: Path) -> None:
     metadata.rename(elsewhere)
     metadata.symlink_to(elsewhere)
     with pytest.raises(CheckpointError, match="process-0/1 cannot be read: It is a link, which no checkpoint has"):
+        restored(saved)
+
+
+def test_other_feeds_are_named_before_an_array_is_read(saved: Path) -> None:
+    (saved / "process-0" / "1" / "a0.0").unlink()
+    with pytest.raises(CheckpointError, match=r"was saved with feeds \['infeed'\], and here are none: give the same ones"):
+        train.Checkpoints(saved).restore(like={"w": jnp.zeros(3)}, outfeeds=train.OutfeedQueue(), step=1)
+    with pytest.raises(CheckpointError, match=r"process-0/1 is damaged: \['w'\] cannot be read"):
         restored(saved)
 
 
