@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from pathlib import Path
 
@@ -132,6 +133,27 @@ def test_a_foreign_function_without_arguments_compiles(ipu: jax.Device) -> None:
 
     with jax.default_device(ipu):
         assert "lapack_sgetrf_ffi" in str(jax.jit(fun).lower().compile().as_text())
+
+
+def test_programs_that_are_dropped_leave_neither_names_nor_fingerprints(ipu: jax.Device) -> None:
+    def texts() -> int:
+        gc.collect()
+        return sum(type(each).__name__.startswith("c_char_Array") for each in gc.get_objects())
+
+    def run(number: int) -> None:
+        def program(x: jax.Array) -> jax.Array:
+            return x * number
+
+        program.__name__ = f"program_{number}"
+        compiled = jax.jit(program).lower(jax.device_put(1.0, ipu)).compile()
+        assert compiled(jax.device_put(1.0, ipu)) == number
+        assert len(compiled.runtime_executable().fingerprint) == 64
+
+    run(1)
+    before = texts()
+    for number in range(2, 6):
+        run(number)
+    assert texts() == before
 
 
 def test_a_stored_program_has_the_fingerprint_of_the_first(ipu: jax.Device) -> None:

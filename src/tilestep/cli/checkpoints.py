@@ -47,6 +47,8 @@ def run(args: argparse.Namespace) -> int:
             return 2
         damaged: dict[int, CheckpointError] = {}
         steps = storage.steps(damaged)
+        if args.step in damaged:
+            raise damaged[args.step]
         if args.step is not None and args.step not in steps:
             tell(
                 _COMMAND, f"{plain(args.directory)} has no checkpoint of step {args.step:,}: it has {', '.join(map(str, steps)) or 'none'}"

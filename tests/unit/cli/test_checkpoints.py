@@ -65,6 +65,8 @@ def test_damaged_metadata_are_found_beside_what_is_well(directory: Path, capsys:
     told = capsys.readouterr()
     assert [row["step"] for row in json.loads(told.out)["checkpoints"]] == [10]
     assert "process-0/20 cannot be read" in told.err
+    assert main(["checkpoints", str(directory), "--step", "20"]) == 1
+    assert "process-0/20 cannot be read" in capsys.readouterr().err
 
 
 def test_what_is_not_there_is_named(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from tilestep.pjrt.running.wait_pool import WAIT_POOL
 from tilestep.pjrt.table import capi
 from tilestep.pjrt.table.client import Client
 from tilestep.pjrt.table.device import nothing_to_delete
-from tilestep.pjrt.table.entry_points import entry_point, int32s, int64s, named_values, pointers, read_bytes, sizes, text
+from tilestep.pjrt.table.entry_points import entry_point, int32s, int64s, named_values, own_text, pointers, read_bytes, sizes, text
 from tilestep.pjrt.table.layouts import layout
 from tilestep.plan.steps import Program
 from tilestep.sim.body import body_cost
@@ -125,11 +125,17 @@ def parameter_layout_addresses(executable: LoadedExecutable) -> tuple[Any, int]:
 
 
 @_kept
-def fingerprint(executable: LoadedExecutable) -> str:
-    """Equal for equal programs on equal machines, whether compiled here or by another process."""
+def name(executable: LoadedExecutable) -> tuple[Any, int]:
+    """C string, and its size."""
+    return own_text(executable.plan.name)
+
+
+@_kept
+def fingerprint(executable: LoadedExecutable) -> tuple[Any, int]:
+    """C string, and its size: equal for equal programs on equal machines, whether compiled here or by another process."""
     request = executable.request
     planned_for = repr((executable.client.machine, request.plan_options))
-    return hashlib.sha256(request.code + request.options + planned_for.encode()).hexdigest()
+    return own_text(hashlib.sha256(request.code + request.options + planned_for.encode()).hexdigest())
 
 
 # ------------------------------------------------------------------------------------------------------ entry points
@@ -196,7 +202,8 @@ def loaded_executable_delete(args: capi.PJRT_LoadedExecutable_Delete_Args) -> No
 
 @entry_point("PJRT_Executable_Name")
 def executable_name(args: capi.PJRT_Executable_Name_Args) -> None:
-    args.executable_name, args.executable_name_size = text(_executable(args.executable).plan.name)
+    buffer, args.executable_name_size = name(_executable(args.executable))
+    args.executable_name = addressof(buffer)
 
 
 @entry_point("PJRT_Executable_SizeOfGeneratedCodeInBytes")
@@ -289,12 +296,14 @@ def executable_parameter_layouts(args: capi.PJRT_Layouts_PJRT_Executable_GetPara
 
 @entry_point("PJRT_Executable_Fingerprint")
 def executable_fingerprint(args: capi.PJRT_Executable_Fingerprint_Args) -> None:
-    args.executable_fingerprint, args.executable_fingerprint_size = text(fingerprint(_executable(args.executable)))
+    buffer, args.executable_fingerprint_size = fingerprint(_executable(args.executable))
+    args.executable_fingerprint = addressof(buffer)
 
 
 @entry_point("PJRT_LoadedExecutable_Fingerprint")
 def loaded_executable_fingerprint(args: capi.PJRT_LoadedExecutable_Fingerprint_Args) -> None:
-    args.executable_fingerprint, args.executable_fingerprint_size = text(fingerprint(_executable(args.executable)))
+    buffer, args.executable_fingerprint_size = fingerprint(_executable(args.executable))
+    args.executable_fingerprint = addressof(buffer)
 
 
 @entry_point("PJRT_ExecuteContext_Create")

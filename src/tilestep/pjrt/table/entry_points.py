@@ -48,9 +48,14 @@ def immortal(thing: Any) -> Any:
 @functools.cache
 def text(value: str | bytes) -> tuple[int, int]:
     """Address and size of a string that lives as long as the process. Equal strings share one."""
+    buffer, size = own_text(value)
+    return addressof(immortal(buffer)), size
+
+
+def own_text(value: str | bytes) -> tuple[Any, int]:
+    """C string that lives as long as the buffer, and its size: what only one program has is not kept for ever."""
     data = value.encode() if isinstance(value, str) else value
-    buffer = immortal(create_string_buffer(data, len(data) + 1))
-    return addressof(buffer), len(data)
+    return create_string_buffer(data, len(data) + 1), len(data)
 
 
 def pointers(addresses: Sequence[int]) -> Any:

@@ -205,7 +205,11 @@ class Checkpoints:
                 raise CheckpointError(f"{self.directory} has no checkpoint: save one first")
         else:
             step = whole_number("step", step, least=0, most=_MOST_STEPS)
-            known = self.steps()
+            self.wait()
+            damaged: dict[int, CheckpointError] = {}
+            known = self._storage.steps(damaged)
+            if step in damaged:
+                raise damaged[step]
             if step not in known:
                 raise CheckpointError(f"{self.directory} has no checkpoint of step {step:,}: it has {known}")
         return self._restore(step, like, *own, None, origins)
@@ -350,11 +354,13 @@ class Checkpoints:
                     break
             return found
 
-        part(own)
-        positions = _states("feeds", infeeds, parts[own].infeeds, read[own], where)
-        unread = _states("outfeeds", outfeeds, parts[own].outfeeds, read[own], where)
+        fed = _states_of_these("feeds", infeeds, parts[own].infeeds, where)
+        given_out = _states_of_these("outfeeds", outfeeds, parts[own].outfeeds, where)
         for queue in outfeeds.values():
             queue.require_empty()
+        part(own)
+        positions = _unpacked("feeds", fed, read[own], where)
+        unread = _unpacked("outfeeds", given_out, read[own], where)
         for olds in origins.values():
             for old in olds[1:]:
                 if _arrays.whole(saved[old], pieces).tobytes() != _arrays.whole(saved[olds[0]], pieces).tobytes():
@@ -379,10 +385,12 @@ class Checkpoints:
         outfeeds: Mapping[str, OutfeedQueue | None],
         total: int,
         facts: Facts,
+        like: Callable[[], Pytree] | None = None,
     ) -> Run:
         """A loop begins that saves by itself: restores the latest checkpoint, if there is one.
 
         Args: name: of the loop. infeeds, outfeeds: by name. total: its steps. facts: on which an exact continuation depends, by name.
+            like: gives what a checkpoint is restored like; None: it is like `state`. It may use the feeds before they are restored.
 
         Raises: ValueError if the run before has used the same Checkpoints: it would be taken for the same run, which is done.
         """
@@ -403,7 +411,7 @@ class Checkpoints:
                 f"{self.directory} has step {latest:,}, and {name} has {total:,} steps in all: it is of another, longer run"
             )
         if latest is not None:
-            state, done = self._restore(latest, state, ins, outs, facts), latest
+            state, done = self._restore(latest, state if like is None else like(), ins, outs, facts), latest
 
         def save(step: int, carry: Pytree) -> None:
             self._save(step, carry, {key: queue.position() for key, queue in ins.items()}, outs, facts)
@@ -506,20 +514,25 @@ def _wait_at_exit() -> None:
         register(end)
 
 
-def _states(what: str, queues: Mapping[str, Any], text: str, arrays: Mapping[str, NDArray[Any]], where: str) -> dict[str, Any]:
-    """The saved states of these queues. Raises: CheckpointError if others were saved."""
+def _states_of_these(what: str, queues: Mapping[str, Any], text: str, where: str) -> dict[str, Any]:
+    """The saved states of these queues, as JSON. Raises: CheckpointError if others were saved."""
     saved = states_of(text, what)
     if set(saved) != set(queues):  # pyright: ignore[reportUnknownArgumentType]
         raise CheckpointError(
             f"{where} was saved with {what} {sorted(saved) or 'none'}, and here are {sorted(queues) or 'none'}: give the same ones"  # pyright: ignore[reportUnknownArgumentType]
         )
+    return saved
+
+
+def _unpacked(what: str, saved: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], where: str) -> dict[str, Any]:
+    """The states with their arrays."""
 
     def array(name: str) -> NDArray[Any]:
         if name not in arrays:
             raise CheckpointError(f"{where} is damaged: an array of its {what} is missing")
         return arrays[name]
 
-    return {name: unpacked(state, f"{where}, {what}", array) for name, state in saved.items()}  # pyright: ignore[reportUnknownVariableType]
+    return {name: unpacked(state, f"{where}, {what}", array) for name, state in saved.items()}
 
 
 def _covers(pieces: Sequence[tuple[Piece, NDArray[Any]]], leaf: Leaf) -> bool:

@@ -402,7 +402,8 @@ class Pipeline:
                 that update after each microbatch), it gets one element for each microbatch; else one for each update, as `step` returns
                 it.
             checkpoints: where the state and the feeds are saved between updates. If it has a checkpoint, the run restores the latest, and
-                does what remains of its updates; if all are done, it returns at once.
+                does what remains of its updates; if all are done, it returns at once. If the optimiser is a function of the last stage's
+                outputs, and the state is from `init`, it does one update before it restores, to learn where the optimiser's arrays go.
 
         Returns:
             The new state. Its arrays may still be in computation.
@@ -424,11 +425,6 @@ class Pipeline:
             infeed, outfeed = infeed if self._processes.feeds else None, outfeed if self._processes.gives_out() else None
         saves: Run | None = None
         if checkpoints is not None:
-            if self._training and state.optimizer_state is None:
-                raise ValueError(
-                    "the optimizer is a function of the last stage's outputs, so the state has no optimiser's state before the first "
-                    "update, and nothing says where that of a checkpoint belongs: do the first update by step(), and give run() its state"
-                )
             self._engine.stop_measuring()  # which program runs would depend on the wall time
             saves = checkpoints.begin(
                 user,
@@ -437,6 +433,7 @@ class Pipeline:
                 outfeeds={"outfeed": outfeed, "watched": watched},
                 total=updates,
                 facts={"schedule": self._schedule.name, "microbatches of an update": count},
+                like=functools.partial(self._with_optimizer_state, state, infeed, inputs, key, first),
             )
             if not saves.left:
                 return saves.state
@@ -463,6 +460,14 @@ class Pipeline:
                     saves.reached(done.updates, done.state)
             done.check()
         return done.state
+
+    def _with_optimizer_state(
+        self, state: PipelineState, infeed: InfeedQueue | None, inputs: Sequence[Pytree], key: jax.Array | None, update: int
+    ) -> PipelineState:
+        """A state with the places of all arrays. Where the optimiser is a function of outputs, only an update says where its own are."""
+        if not self._training or state.optimizer_state is not None:
+            return state
+        return self.run(state, infeed, inputs=inputs, key=key, first_update=update)
 
     def _given(self, outputs: Pytree, values: dict[Key, jax.Array]) -> Pytree:
         """What `step` returns beside the state. Args: values: what is watched."""

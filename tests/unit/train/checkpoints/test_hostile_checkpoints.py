@@ -177,14 +177,17 @@ def test_two_writers_of_a_directory_do_not_remove_each_other_s(tmp_path: Path) -
         one.save(15, 0)
 
 
-def test_a_pipeline_whose_optimiser_is_a_function_says_how_it_can_be_saved(tmp_path: Path) -> None:
+def test_a_pipeline_whose_optimiser_is_a_function_refuses_a_directory_before_any_update(tmp_path: Path) -> None:
+    train.Checkpoints(tmp_path, background=False).save(9, 0)
+
+    def data() -> Iterator[np.float32]:
+        raise AssertionError("it was asked")
+        yield
+
     pipeline = train.Pipeline([lambda w, x: x * w, lambda w, x: ((x * w) ** 2).mean()], lambda loss: (optax.sgd(0.1), loss), 4)
-    with pytest.raises(ValueError, match=r"do the first update by step\(\), and give run\(\) its state"):
-        pipeline.run(
-            pipeline.init([jnp.ones(3)] * 2),
-            train.InfeedQueue([np.ones(3, np.float32)] * 8),
-            checkpoints=train.Checkpoints(tmp_path, every=1),
-        )
+    state = pipeline.init([jnp.ones(3)] * 2)
+    with pytest.raises(CheckpointError, match="has step 9, and a pipeline of 2 stages has 1 steps in all: it is of another, longer run"):
+        pipeline.run(state, train.InfeedQueue(data), checkpoints=train.Checkpoints(tmp_path, every=1))
 
 
 @pytest.mark.parametrize("name", ["", "gs://bucket/run", "a\0b", b"run"])
@@ -285,6 +288,8 @@ def test_files_that_are_none_are_errors_of_checkpoints(saved: Path) -> None:
     folder = saved / "process-0" / "1"
     array, metadata = folder / "a0.0", folder / "metadata.json"
     whole = array.read_bytes()
+    elsewhere = saved / "elsewhere"
+    elsewhere.write_bytes(whole)
 
     def large() -> None:
         array.write_bytes(whole)
@@ -298,6 +303,7 @@ def test_files_that_are_none_are_errors_of_checkpoints(saved: Path) -> None:
         large,
         lambda: os.mkfifo(array),
         lambda: array.symlink_to("/dev/zero"),
+        lambda: array.symlink_to(elsewhere),
         lambda: array.mkdir(),
     ):
         array.unlink(missing_ok=True)
@@ -306,9 +312,19 @@ def test_files_that_are_none_are_errors_of_checkpoints(saved: Path) -> None:
             restored(saved)
         if array.is_dir():
             array.rmdir()
-    metadata.unlink()
-    metadata.symlink_to("/dev/zero")
-    with pytest.raises(CheckpointError, match=r"has no checkpoint of step 1: it has \[\]"):
+    array.write_bytes(whole)
+    restored(saved)
+    metadata.rename(elsewhere)
+    metadata.symlink_to(elsewhere)
+    with pytest.raises(CheckpointError, match="process-0/1 cannot be read: It is a link, which no checkpoint has"):
+        restored(saved)
+
+
+def test_other_feeds_are_named_before_an_array_is_read(saved: Path) -> None:
+    (saved / "process-0" / "1" / "a0.0").unlink()
+    with pytest.raises(CheckpointError, match=r"was saved with feeds \['infeed'\], and here are none: give the same ones"):
+        train.Checkpoints(saved).restore(like={"w": jnp.zeros(3)}, outfeeds=train.OutfeedQueue(), step=1)
+    with pytest.raises(CheckpointError, match=r"process-0/1 is damaged: \['w'\] cannot be read"):
         restored(saved)
 
 
@@ -320,6 +336,8 @@ def test_a_damaged_newest_one_is_named_and_an_older_one_can_be_restored(tmp_path
     checkpoints = train.Checkpoints(tmp_path, background=False)
     with pytest.raises(CheckpointError, match=r"the newest checkpoint is damaged: .*process-0/10.* restore an earlier step: \[5\]"):
         checkpoints.restore(like=jnp.zeros(2))
+    with pytest.raises(CheckpointError, match="process-0/10 cannot be read"):
+        checkpoints.restore(like=jnp.zeros(2), step=10)
     assert checkpoints.restore(like=jnp.zeros(2), step=5).tolist() == [5, 5]
     checkpoints.save(15, jnp.zeros(2))
     assert checkpoints.latest() == 15
