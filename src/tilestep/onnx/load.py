@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+import jax.numpy as jnp
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError, Message
@@ -54,12 +55,13 @@ class Loaded:
     path: Path | None
 
 
-def load(source: Source, *, dialect: str = "") -> Loaded:
+def load(source: Source, *, dialect: str = "", lifting: bool = False) -> Loaded:
     """Reads a model and prepares its graph.
 
     Args:
         source: a path, the bytes of a file, or a ModelProto, which stays as it is.
         dialect: whose implementations come before the importer's own.
+        lifting: whether weights that stand in Constant nodes, as PaddlePaddle's exporter writes all of them, become initialisers.
 
     Raises:
         OSError: for a file that cannot be read.
@@ -81,6 +83,8 @@ def load(source: Source, *, dialect: str = "") -> Loaded:
     initializers = dict(_initializers(model.graph, folder))
     proto = _copy(onnx.ModelProto(), model, ("graph",))
     _copy(proto.graph, model.graph, ("initializer", "sparse_initializer"))
+    if lifting and not any(array.size > 1 and jnp.issubdtype(array.dtype, jnp.inexact) for array in initializers.values()):
+        initializers.update(_lifted(proto.graph, initializers))
     return prepared(proto, initializers, path, dialect=dialect)
 
 
@@ -216,6 +220,21 @@ def _initializers(graph: onnx.GraphProto, folder: Folder) -> Iterator[tuple[str,
             raise UnsafeModelError(f"the model's initialisers have more than {MOST_WEIGHT_BYTES:,} B together")
     for sparse in graph.sparse_initializer:
         yield _checked(sparse.values.name, _dense(sparse), seen)
+
+
+def _lifted(graph: onnx.GraphProto, initializers: Collection[str]) -> dict[str, np.ndarray[Any, Any]]:
+    """Constant nodes with several floating-point numbers, which are taken out of the graph. One number is no weight but the program's."""
+    seen, found, nodes = {*initializers}, dict[str, np.ndarray[Any, Any]](), list(graph.node)
+    del graph.node[:]
+    for node in nodes:
+        tensors = [attribute.t for attribute in node.attribute if attribute.name == "value" and attribute.HasField("t")]
+        if (plain_domain(node.domain), node.op_type, len(node.output), len(tensors)) == ("", "Constant", 1, 1):
+            array = array_of(tensors[0])
+            if array.size > 1 and jnp.issubdtype(array.dtype, jnp.inexact):
+                found.update([_checked(node.output[0], array, seen)])
+                continue
+        graph.node.append(node)
+    return found
 
 
 def _checked(name: str, array: np.ndarray[Any, Any], seen: set[str]) -> tuple[str, np.ndarray[Any, Any]]:

@@ -65,7 +65,7 @@ def import_onnx(
     """
     if not isinstance(training, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
         raise TypeError(f"training is {training!r}: it must be True or False")
-    loaded = load(source)
+    loaded = load(source, lifting=True)
     return OnnxModel(loaded, training=training, static=static, bounds=require_bounds(bounds, loaded.graph), trainable=trainable)
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePath
+from typing import Final
 
+from tilestep.files import read_file
 from tilestep.program.frames import Frame
 
 # JAX and this package where they are installed and where their sources are checked out; Python's modules without a file.
@@ -16,6 +21,7 @@ _NEVER = re.compile(
 )
 _INSTALLED = re.compile(r"(?:^|/)(?:site|dist)-packages/|/lib/python\d[\d.]*/")  # and Python's own modules
 _USER = 2
+_MOST_RECORD_BYTES: Final = 1 << 24
 
 
 class Frames:
@@ -90,7 +96,30 @@ def own_frames(frames: Sequence[Frame]) -> list[int]:
 @functools.lru_cache(maxsize=4096)
 def rank_of_file(file: str) -> int:
     """Who wrote a file: 2 for the user, 1 for whoever wrote an installed package or Python's own modules, 0 for JAX and this package."""
-    return 0 if _NEVER.search(file) else 1 if _INSTALLED.search(file) else 2
+    place = file if _INSTALLED.search(file) else _as_installed(file)
+    return 0 if _NEVER.search(place) else 1 if _INSTALLED.search(place) else 2
+
+
+def _as_installed(file: str) -> str:
+    """A file that `pip install --target FOLDER` has put into a folder of any name, as if that were site-packages; others as they are."""
+    path = PurePath(file)
+    for folder in path.parents if path.is_absolute() else ():
+        if (place := path.relative_to(folder).as_posix()) in _installed_in(str(folder)):
+            return f"site-packages/{place}"
+    return file
+
+
+@functools.lru_cache(maxsize=1024)
+def _installed_in(folder: str) -> frozenset[str]:
+    """Files that the packages in a folder list as theirs; none if the folder is not there, or holds no packages."""
+    found: set[str] = set()
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            if name.endswith(".dist-info"):
+                with contextlib.suppress(OSError):
+                    record = read_file(os.path.join(folder, name, "RECORD"), most_bytes=_MOST_RECORD_BYTES)
+                    found.update(row.rsplit(",", 2)[0].strip('"') for row in record.decode(errors="replace").splitlines())
+    return frozenset(found)
 
 
 def stack(frames: Sequence[Frame], frame: int) -> list[int]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import onnx
 import optax
 import pytest
 
 from tests.unit.onnx.models import model, uniform
-from tilestep.onnx import OnnxError, import_onnx
+from tilestep.onnx import OnnxError, export_onnx, import_onnx
 
 INF, MOST = np.float32(np.inf), np.finfo(np.float32).max
 CAUSAL = np.where(np.tri(3, dtype=bool), np.float32(0), -INF)
@@ -77,3 +79,28 @@ def test_what_is_finite_may_be_chosen_and_what_is_not_never() -> None:
     assert set(import_onnx(made, trainable=lambda _: True).params) == {"w", "least"}
     with pytest.raises(OnnxError, match="trainable names 'hidden', which can be no parameter, because it has NaN or infinities"):
         import_onnx(made, trainable=["w", "hidden"])
+
+
+def test_weights_that_stand_in_nodes_are_parameters(tmp_path: Path) -> None:
+    # As PaddlePaddle's exporter writes them. A single number is the program's, such as an epsilon, and so are integers and masks.
+    arrays = {"w": uniform(4, 3), "b": uniform(3), "hidden": CAUSAL, "half": np.float32(0.5), "shape": np.int64([3, 3])}
+    text = (
+        "(float[3,4] x) => (float[3,3] y) { m = MatMul(x, w)  a = Add(m, b)  h = Mul(a, half)  s = Add(h, hidden)  y = Reshape(s, shape) }"
+    )
+    made = model(text)
+    nodes = [onnx.helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(array)) for name, array in arrays.items()]
+    nodes += made.graph.node
+    del made.graph.node[:]
+    made.graph.node.extend(nodes)
+    x = uniform(3, 4)
+    expected = (x @ arrays["w"] + arrays["b"]) * 0.5 + CAUSAL
+    found = import_onnx(made)
+    assert (set(found.params), set(found.constants)) == ({"w", "b"}, {"hidden"})
+    for one in (found, found.frozen()):
+        np.testing.assert_allclose(jax.jit(one.fn)(one.params, x)[0], expected, rtol=1e-5)
+    with pytest.raises(OnnxError, match="trainable names 'half', which is no initialiser"):
+        import_onnx(made, trainable=["half"])
+    export_onnx(found, {**found.params, "b": found.params["b"] + 1}, tmp_path / "new.onnx")
+    np.testing.assert_allclose(import_onnx(tmp_path / "new.onnx")(x)[0], expected + 0.5, rtol=1e-5)
+    made.graph.initializer.append(onnx.numpy_helper.from_array(uniform(3), "other"))  # a file that tells weights from numbers
+    assert not import_onnx(made).params

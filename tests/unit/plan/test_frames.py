@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ from tests.bounded import ends_soon
 from tests.golden.clean_hlo import clean_hlo
 from tilestep.machine import load_machine
 from tilestep.plan import Branch, Frame, Liveness, Loop, Program, Series, lower, lower_in_detail, user_frame
-from tilestep.plan.frames import Frames, own_frames, stack, user_frames
+from tilestep.plan.frames import Frames, own_frames, rank_of_file, stack, user_frames
 from tilestep.plan.serialized import dump_program, load_program
 from tilestep.program import parse_hlo
 from tilestep.report.reader.lines import lines_of_frames
@@ -208,6 +209,16 @@ def test_the_line_of_the_user_is_the_innermost_outside_of_installed_packages(fil
     frames = [frame(file, parent=index + 2 if index + 1 < len(files) else 0) for index, file in enumerate(files)]
     found = user_frame(frames, 1)
     assert (frames[found - 1].file if found else None) == chosen
+
+
+def test_a_package_that_lists_a_file_wrote_it_in_whatever_folder(tmp_path: Path) -> None:
+    # As `pip install --target FOLDER` leaves it, with the user's own files beside the packages.
+    listed = ["plots/draw.py,sha256=x,7", '"plots/a, b.py",sha256=x,7', "jax/numpy.py,,", "plots-1.0.dist-info/RECORD,,"]
+    (tmp_path / "plots-1.0.dist-info").mkdir()
+    (tmp_path / "plots-1.0.dist-info" / "RECORD").write_text("\n".join(listed))
+    (tmp_path / "broken-1.0.dist-info").mkdir()
+    own = [rank_of_file(str(tmp_path / name)) for name in ("plots/draw.py", "plots/a, b.py", "jax/numpy.py", "train.py", "plots/mine.py")]
+    assert (own, rank_of_file("plots/draw.py"), rank_of_file(str(tmp_path / "sub/plots/draw.py"))) == ([1, 1, 0, 2, 2], 2, 2)
 
 
 FILES = ("train.py", "/usr/lib/python3.12/functools.py", f"{VENV}/jax/_src/api.py")

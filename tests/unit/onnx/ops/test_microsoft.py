@@ -26,6 +26,9 @@ GROUPED = {"num_heads": 4, "kv_num_heads": 2}
 CACHE = values(2, 2, 2, 5, 16, seed=6)  # [2, batch, kv heads, places, size of a head]
 ANGLES = np.cos(values(16, 2, seed=7)), np.sin(values(16, 2, seed=7))
 WIDER = np.cos(values(16, 8, seed=7)), np.sin(values(16, 8, seed=7))
+PROMPT = [values(2, 3, 64), values(2, 3, 32), values(2, 3, 32), None, None]  # queries, keys and values, no past
+NEXT = [values(2, 1, 64), values(2, 1, 32), values(2, 1, 32), *CACHE]  # a token behind a past
+SINK = values(4, seed=9)
 
 
 def f(*numbers: float) -> np.ndarray[Any, Any]:
@@ -99,7 +102,9 @@ CASES: list[tuple[str, list[Any], int, dict[str, Any]]] = [  # operator, inputs,
         {**HEADS, "mask_filter_value": -1.0},
     ),
     ("Attention", [X, WIDE, BIAS, random(2, 3, 3, dtype=U8).astype(I32) % 2], 1, {**HEADS, "scale": 0.3}),
-    ("Attention", [X, WIDE, BIAS, None, PAST], 2, {**HEADS, "unidirectional": 1}),
+    ("Attention", [X, WIDE, BIAS, None, PAST, None, whole(2)], 2, {**HEADS, "unidirectional": 1}),
+    ("Attention", [X, WIDE, BIAS, whole(2, 3, 1, 0, 5, 2, 2, 2)], 1, HEADS),
+    ("Attention", [X, WIDE, BIAS, np.zeros((1, 1), I32)], 1, HEADS),
     ("Attention", [X, values(8, 20), None], 1, {**HEADS, "qkv_hidden_sizes": [8, 8, 4]}),
     (
         "QAttention",
@@ -118,6 +123,7 @@ CASES: list[tuple[str, list[Any], int, dict[str, Any]]] = [  # operator, inputs,
     ("MultiHeadAttention", [X, values(2, 5, 8), values(2, 5, 6), None, np.array([[1, 1, 0, 1, 0]] * 2, I32)], 1, HEADS),
     ("MultiHeadAttention", [X, values(2, 2, 5, 4), values(2, 2, 5, 4)], 1, HEADS),
     ("MultiHeadAttention", [X, X, X], 1, {**HEADS, "unidirectional": 1}),
+    ("MultiHeadAttention", [X, values(2, 5, 8), values(2, 5, 8), None, whole(5, 3, 0, 3, 6, 0, 5, 8)], 1, HEADS),
     ("GroupQueryAttention", [values(2, 3, 32), values(2, 3, 16), values(2, 3, 16), None, None, whole(2, 2), whole(3)], 3, GROUPED),
     (
         "GroupQueryAttention",
@@ -137,6 +143,22 @@ CASES: list[tuple[str, list[Any], int, dict[str, Any]]] = [  # operator, inputs,
         3,
         {**GROUPED, "softcap": 2.0},
     ),
+    *(
+        ("GroupQueryAttention", [*tokens, *WIDER, np.array(places, np.int64)], 3, {**GROUPED, "do_rotary": 1})
+        for tokens, places in (
+            ([*PROMPT, whole(2, 2), whole(3)], [[2, 7, 1], [5, 6, 7]]),  # only the first place counts
+            ([*NEXT, whole(5, 5), whole(6)], [[7], [2]]),
+        )
+    ),
+    ("GroupQueryAttention", [*PROMPT, whole(2, 2), whole(3)], 4, {**GROUPED, "smooth_softmax": 1, "qk_output": 1}),
+    (
+        "GroupQueryAttention",
+        [*NEXT, whole(5, 5), whole(6), None, None, None, values(2, 4, 1, 6), SINK],
+        4,
+        {**GROUPED, "softcap": 1.5, "local_window_size": 3, "qk_output": 2},
+    ),
+    ("GroupQueryAttention", [*PROMPT, whole(2, 2), whole(3)], 3, {**GROUPED, "local_window_size": 0}),
+    ("GroupQueryAttention", [*PROMPT, whole(2, 1), whole(3)], 4, {**GROUPED, "causal": 0, "qk_output": 2}),
     ("RotaryEmbedding", [X, whole(3, dtype=np.int64).reshape(1), *ANGLES], 1, {}),
     ("RotaryEmbedding", [values(2, 2, 3, 4), np.array([[0, 5, 2], [1, 1, 7]]), *ANGLES], 1, {"interleaved": 1}),
     (
@@ -238,6 +260,24 @@ def test_every_operator_has_a_case() -> None:
     assert registered == {name for name, *_ in CASES}
 
 
+def test_scores_are_those_before_the_softmax() -> None:
+    inputs = [X, X, X, None, np.array([[1, 0, 1]] * 2, I32), values(1, 1, 3, 3)]
+    asked: dict[str, Any] = {"version": 1, "domain": "com.microsoft", "outputs": 4, **HEADS, "scale": 0.4}
+    expected = by_onnxruntime("MultiHeadAttention", inputs, out_types=[1] * 4, **asked)
+    np.testing.assert_allclose(run_node("MultiHeadAttention", inputs, "jit", **asked)[3], expected[3], rtol=1e-5, atol=1e-6)
+
+
+def test_chunks_of_a_prompt_may_be_filled_up() -> None:
+    cache, tokens = values(2, 2, 2, 9, 16, seed=6), [values(2, 3, 64), values(2, 3, 32), values(2, 3, 32)]
+    inputs = [*tokens, *cache, whole(5, 3), whole(6), *WIDER, *[None] * 7, whole(2, 3)]  # 2 and 3 tokens count, behind 4 and 1
+    asked: dict[str, Any] = {"version": 1, "domain": "com.microsoft", "outputs": 3, **GROUPED, "do_rotary": 1}
+    expected, found = by_onnxruntime("GroupQueryAttention", inputs, **asked), run_node("GroupQueryAttention", inputs, "jit", **asked)
+    for row, (new, held) in enumerate(((2, 6), (3, 4))):  # the rest has no meaning
+        np.testing.assert_allclose(found[0][row, :new], expected[0][row, :new], rtol=1e-5, atol=1e-6)
+        for cache, wanted in zip(found[1:], expected[1:], strict=True):
+            np.testing.assert_allclose(cache[row, :, :held], wanted[row, :, :held], rtol=1e-5, atol=1e-6)
+
+
 def test_rows_of_a_batch_may_have_pasts_of_several_lengths() -> None:
     inputs = [values(2, 1, 64), values(2, 1, 32), values(2, 1, 32), *CACHE, whole(5, 3), whole(6)]
     expected = by_onnxruntime("GroupQueryAttention", inputs, version=1, domain="com.microsoft", outputs=3, **GROUPED)
@@ -253,15 +293,24 @@ def test_rows_of_a_batch_may_have_pasts_of_several_lengths() -> None:
     [
         ("Attention", [X, WIDE, BIAS], {**HEADS, "do_rotary": 1}, "attribute 'do_rotary' is 1, and only 0 is supported"),
         ("Attention", [X, WIDE, BIAS], {**HEADS, "new": 1}, "attribute 'new' is not supported"),
-        ("Attention", [X, WIDE, BIAS, None, None, None, whole(1)], HEADS, "input 'past_sequence_length' is not supported"),
-        ("Attention", [X, WIDE, BIAS, np.zeros(8, I32)], HEADS, r"a mask of \[8\] for a batch of 2, 3 queries and 3 keys is not supported"),
+        ("Attention", [X, WIDE, BIAS], {**HEADS, "past_present_share_buffer": 1}, "'past_present_share_buffer' is 1"),
+        ("MultiHeadAttention", [X, X, X, *[None] * 5, whole(1)], HEADS, "input 'past_sequence_length' is not supported"),
+        ("Attention", [X, WIDE, BIAS, np.zeros(7, I32)], HEADS, r"a mask of \[7\] for a batch of 2, 3 queries and 3 keys is not supported"),
         ("Attention", [X, WIDE, BIAS], {**HEADS, "qkv_hidden_sizes": [8, 8]}, r"of sizes \[8, 8\] are not the 24 columns"),
         ("MultiHeadAttention", [values(2, 3, 2, 3, 4)], HEADS, "queries, keys and values in one input are not supported"),
         (
             "GroupQueryAttention",
-            [values(2, 3, 64), *[None] * 4, whole(2, 2), whole(3)],
-            {**GROUPED, "smooth_softmax": 1},
-            "'smooth_softmax' is 1",
+            [*PROMPT, whole(2, 2), whole(3)],
+            {**GROUPED, "sliding_window_cache": 1},
+            "'sliding_window_cache' is 1",
+        ),
+        ("GroupQueryAttention", [*PROMPT, whole(2, 2), whole(3), *[None] * 7, SINK], GROUPED, "input 'q_norm_weight' is not supported"),
+        ("GroupQueryAttention", [*PROMPT, whole(2, 2), whole(3)], {**GROUPED, "qk_output": 3}, "'qk_output' is 3, and may be 0 to 2"),
+        (
+            "GroupQueryAttention",
+            [*PROMPT, whole(2, 2), whole(3)],
+            {**GROUPED, "causal": 0, "local_window_size": 2},
+            "'local_window_size' is 2, and must be -1 where 'causal' is 0",
         ),
         ("RotaryEmbedding", [X, whole(3).reshape(1), *ANGLES], {"scale": 2.0}, "attribute 'scale' is 2.0, and only 1.0 is supported"),
         ("FusedConv", [IMAGE, KERNEL], {"activation": "Elu"}, "attribute 'activation' is 'Elu', and may be one of Relu, Tanh"),
