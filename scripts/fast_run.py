@@ -2,30 +2,33 @@
 """Chooses which tests the fast run leaves to `make test-all`, and writes tests/left_out.txt.
 
     scripts/fast_run.py --cpu-s 900      keeps tests of 900 CPU seconds
+    scripts/fast_run.py --covered        leaves out more: tests of which each line is executed by as many others as count (`WORTH`)
     scripts/fast_run.py --show           prints what the list leaves out, by folder, and how many lines no kept test executes
 
 It reads what `scripts/mutants.py cover` has recorded. Tests that take less than `QUICK_CPU_S` stay, and those that ask something that lines
 do not tell (`KEPT`). Of the others those are taken that execute most lines for their time which no test, one or two execute so far, until
-the time is spent.
+the time is spent. `--covered` looks at the fast run's tests alone, of a recording that need not be whole. It keeps what has found a mutant.
 """
 
 from __future__ import annotations
 
 import argparse
 import heapq
+import json
+import math
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from zlib import crc32
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from scripts.mutants import reached, records  # noqa: E402
+from scripts.mutants import RESULT, reached, records  # noqa: E402
 
 LEFT_OUT: Final = ROOT / "tests" / "left_out.txt"
 QUICK_CPU_S: Final = 0.1
@@ -37,6 +40,8 @@ KEPT: Final = (
     "tests/test_packaging.py",
     "tests/test_readme.py::test_readme",
     "tests/behaviour/test_processes_and_strangers.py",  # who may connect
+    "tests/behaviour/test_clusters.py",  # what others start
+    "tests/behaviour/test_faults.py",  # what the system refuses
 )
 VALUES: Final = "tests/conformance/test_values.py"
 ONE_OF: Final = 6  # of the tests of values, which operations have and lines do not: the newest JAX gets others (tests/conftest.py)
@@ -109,6 +114,19 @@ def is_kept(test: str) -> bool:
     return test.startswith(KEPT) or (test.startswith(VALUES) and crc32(test.encode()) % ONE_OF == 1)
 
 
+def killers(result: Mapping[str, Any]) -> set[str]:
+    """Tests that have found a mutant. Args: result: of scripts/mutants.py."""
+    sides = (mutant.get(side, {}) for mutant in result["mutants"] for side in ("fast", "whole"))
+    return {side["by"] for side in sides if "by" in side}
+
+
+def covered(recording: Recording, left_out: Iterable[str], found: Iterable[str]) -> set[str]:
+    """Tests that are not left out yet, and of which each line is executed by as many others as count. Args: found: tests that stay."""
+    fast = {test: recording.cpu_s[test] for test in recording.cpu_s.keys() - set(left_out)}
+    kept = {test for test, cpu_s in fast.items() if cpu_s < QUICK_CPU_S or is_kept(test)} | (fast.keys() & set(found))
+    return fast.keys() - chosen(fast, recording.lines, kept, math.inf)
+
+
 def shortened(left_out: Iterable[str], tests: Iterable[str]) -> list[str]:
     """Names for the list: that of a function where all of its tests are left out."""
     left, of_function = set(left_out), defaultdict[str, set[str]](set)
@@ -134,16 +152,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "mutants" / "lines", help="of records (default %(default)s)")
     parser.add_argument("--cpu-s", type=float, default=900.0)
+    parser.add_argument("--covered", action="store_true")
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args(arguments)
     recording = Recording(options.folder)
-    if options.show:
-        names = set(LEFT_OUT.read_text(encoding="utf-8").splitlines())
-        left_out = {test for test in recording.cpu_s if test in names or test.partition("[")[0] in names}
-    else:
-        kept = {test for test, cpu_s in recording.cpu_s.items() if cpu_s < QUICK_CPU_S or is_kept(test)}
-        left_out = recording.cpu_s.keys() - chosen(recording.cpu_s, recording.lines, kept, options.cpu_s)
-        LEFT_OUT.write_text(HEAD + "".join(f"{name}\n" for name in shortened(left_out, recording.cpu_s)), encoding="utf-8")
+    names = {name for name in LEFT_OUT.read_text(encoding="utf-8").splitlines() if not name.startswith("#")}
+    left_out = {test for test in recording.cpu_s if test in names or test.partition("[")[0] in names}
+    if not options.show:
+        if options.covered:
+            more = covered(recording, left_out, killers(json.loads(RESULT.read_text(encoding="utf-8"))))
+            written, left_out = sorted(names | more), left_out | more
+        else:
+            kept = {test for test, cpu_s in recording.cpu_s.items() if cpu_s < QUICK_CPU_S or is_kept(test)}
+            left_out = recording.cpu_s.keys() - chosen(recording.cpu_s, recording.lines, kept, options.cpu_s)
+            written = shortened(left_out, recording.cpu_s)
+        LEFT_OUT.write_text(HEAD + "".join(f"{name}\n" for name in written), encoding="utf-8")
     print(shown(left_out, recording))
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from zlib import crc32
 
 import jax
@@ -33,6 +35,21 @@ def _the_peak_of_every_plan_can_be_rebuilt() -> Iterator[None]:  # pyright: igno
     wrong = rebuilt_peak.WRONG.copy()
     rebuilt_peak.WRONG.clear()
     assert not wrong, "\n".join(wrong)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Of a run of all tests, each worker begins with another part of the files: pytest rewrites a file's assertions once, for all workers.
+
+    In a fresh checkout that takes as long as everything else that a worker does before its first test.
+    """
+    count, name = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1)), os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+    if session.config.args == session.config.getini("testpaths"):
+        root = session.config.rootpath
+        files = sorted(root.glob("tests/**/test_*.py"))
+        part = len(files) * int(name.removeprefix("gw")) // count
+        for file in files[part : part + len(files) // count] if part else []:
+            with suppress(Exception, pytest.skip.Exception):  # collecting says why
+                importlib.import_module(".".join(file.relative_to(root).with_suffix("").parts))
 
 
 def pytest_collection_finish() -> None:

@@ -22,11 +22,11 @@ def test_the_end_of_a_program_waits_for_what_is_being_saved(tmp_path: Path) -> N
         import resource, sys, numpy as np
         from tilestep.train import Checkpoints
         kept = Checkpoints(sys.argv[1])
-        kept.save(1, {"w": np.ones(10_000_000)})
+        kept.save(1, {"w": np.ones(2_000_000)})
         if sys.argv[2] == "full":
             kept.wait()
             resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
-            kept.save(2, {"w": np.ones(10_000_000)})
+            kept.save(2, {"w": np.ones(2_000_000)})
     """
     for folder, said in (("own", ""), ("full", "tilestep: the checkpoint of step 2 in ")):
         done = run_python("-c", textwrap.dedent(program), str(tmp_path / folder), folder, environ={"JAX_PLATFORMS": "cpu"})
@@ -34,7 +34,7 @@ def test_the_end_of_a_program_waits_for_what_is_being_saved(tmp_path: Path) -> N
         told = [line for line in done.stderr.splitlines() if line.startswith("tilestep: ")]
         assert len(told) == bool(said), done.stderr
         assert all(line.startswith(said) and line.endswith("File too large") for line in told), told
-    assert Checkpoints(tmp_path / "own").restore(like={"w": np.zeros(10_000_000)})["w"].sum() == 10_000_000
+    assert Checkpoints(tmp_path / "own").restore(like={"w": np.zeros(2_000_000)})["w"].sum() == 2_000_000
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import pytest
 from tests.processes import PROCESS_TIMEOUT_WALL_S, ROOT, clean_environ, run_python
 
 LIMITS = """
-    import json, os, resource, sys
+    import json, os, resource, signal, sys
     import numpy as np
     from tilestep.errors import CheckpointError
     from tilestep.train import Checkpoints, InfeedQueue, loop_state, repeat
@@ -81,20 +82,33 @@ LIMITS = """
         repeat(12, step, np.zeros(1, np.float32), InfeedQueue(needs_memory), chunk=2)
     except MemoryError as error:
         told(error)
+    def stops():
+        for number in range(12):
+            if number == 7:
+                os.kill(os.getpid(), signal.SIGSTOP)
+            yield np.float32(number)
+    print(json.dumps(float(repeat(12, step, np.zeros(1, np.float32), InfeedQueue(stops), chunk=2)[0])))
 """
 
 
 @pytest.fixture(scope="module")
-def limits(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """What the program has told, line by line."""
-    folder = tmp_path_factory.mktemp("limits")
-    for parent in folder.parents:
-        if parent == Path(tempfile.gettempdir()):
-            break
-        parent.chmod(0o755)  # another user looks into them
-    done = run_python("-c", textwrap.dedent(LIMITS), str(folder), environ={"JAX_PLATFORMS": "cpu"})
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+def limits() -> Iterator[list[Any]]:
+    """What the program has told, line by line. At its end it stops itself once, and SIGCONT makes it go on.
+
+    Its folder is none of pytest's, which another user may not look into.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        yield limited(folder)
+
+
+def limited(folder: str) -> list[Any]:
+    command = [sys.executable, "-c", textwrap.dedent(LIMITS), folder]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environ({"JAX_PLATFORMS": "cpu"})) as process:
+        _, status = os.waitpid(process.pid, os.WUNTRACED)
+        process.send_signal(signal.SIGCONT)
+        out, err = process.communicate(timeout=PROCESS_TIMEOUT_WALL_S)
+    assert (os.WIFSTOPPED(status), process.returncode) == (True, 0), err.decode()
+    return [json.loads(line) for line in out.splitlines()]
 
 
 @pytest.mark.parametrize(
@@ -126,26 +140,9 @@ def test_a_dataset_without_memory_is_told_with_the_state(limits: list[Any]) -> N
     assert (told["steps"], told["carry"]) == (6, 15)
 
 
-STOPPED = """
-    import os, signal, numpy as np
-    from tilestep.train import InfeedQueue, repeat
-    def elements():
-        for number in range(12):
-            if number == 7:
-                os.kill(os.getpid(), signal.SIGSTOP)
-            yield np.float32(number)
-    print(float(repeat(12, lambda total, x: total + x, np.float32(0), InfeedQueue(elements), chunk=2)))
-"""
-
-
-def test_a_process_that_was_stopped_goes_on_as_if_nothing_had_been() -> None:
-    command = [sys.executable, "-c", textwrap.dedent(STOPPED)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=clean_environ({"JAX_PLATFORMS": "cpu"})) as process:
-        _, status = os.waitpid(process.pid, os.WUNTRACED)
-        assert os.WIFSTOPPED(status)
-        process.send_signal(signal.SIGCONT)
-        out, _ = process.communicate(timeout=PROCESS_TIMEOUT_WALL_S)
-    assert (process.returncode, out) == (0, b"66.0\n")
+def test_a_process_that_was_stopped_goes_on_as_if_nothing_had_been(limits: list[Any]) -> None:
+    """The fixture has seen that it stopped, and made it go on."""
+    assert limits[7:] == [66]
 
 
 FORKS = """

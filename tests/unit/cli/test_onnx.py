@@ -293,8 +293,8 @@ ONLY_LARGE = {"random"}  # a result for which there is no room has a price all t
 
 def test_hostile_files_are_refused_in_one_line(tmp_path: Path, run_all: RunAll) -> None:
     crafted.write(tmp_path)
-    results = run_all([[str(tmp_path / "models" / f"{name}.onnx")] for name in crafted.FILES])
-    assert {name for name, (code, _, _) in zip(crafted.FILES, results, strict=True) if not code} == ONLY_LARGE
+    results = run_all([[str(tmp_path / "models" / f"{name}.onnx")] for name in crafted.files()])
+    assert {name for name, (code, _, _) in zip(crafted.files(), results, strict=True) if not code} == ONLY_LARGE
     for code, _, err in (result for result in results if result[0]):
         assert (code, err.count("\n")) == (2, 1), err
         assert err.startswith(f"tilestep onnx: {tmp_path}/models/"), err

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -90,49 +91,52 @@ def _dims(*dims: int) -> Callable[[onnx.ModelProto], None]:
     return lambda made: made.graph.initializer[0].dims.__setitem__(slice(None), dims)
 
 
-FILES: Final[dict[str, tuple[bytes, str]]] = {
-    "empty": (b"", DAMAGED),
-    "endless-number": (b"\x08" + b"\xff" * 100, DAMAGED),
-    "calls-itself": (_recursive(("a", "a")), UNSAFE),
-    "call-each-other": (_recursive(("a", "b"), ("b", "a")), UNSAFE),
-    "two-functions-of-a-name": (_recursive(("a", "b"), ("a", "b"), ("b", "b")), DAMAGED),
-    "nested-65": (_nested(65), DAMAGED),
-    "nested-20000": (_nested(20_000), DAMAGED),
-    "cycle": (_with(lambda made: made.graph.node[0].input.__setitem__(0, "y")), DAMAGED),
-    "made-twice": (_with(lambda made: made.graph.node.append(made.graph.node[0])), DAMAGED),
-    "named-twice": (_with(lambda made: made.graph.initializer.append(made.graph.initializer[0])), DAMAGED),
-    "no-utf-8": (linear().SerializeToString().replace(b"MatMul", b"Mat\xfful"), DAMAGED),
-    "dims-overflow": (_with(_dims(2**62, 2**62)), DAMAGED),
-    "dims-negative": (_with(_dims(-1, 12)), DAMAGED),
-    "type-unknown": (_with(_set("data_type", 10**6)), DAMAGED),
-    "opset-newest": (_with(lambda made: setattr(made.opset_import[0], "version", 2**40)), DAMAGED),
-    "name-long": (_with(lambda made: setattr(made.graph.node[0], "op_type", "n" * 10**6)), MISSING),
-    "sparse-huge": (_sparse([2**40, 2**20], [[0, 0]]), UNSAFE),
-    "sparse-outside": (_sparse([2, 3], [[0, -1], [5, 5]]), DAMAGED),
-    "above": (_elsewhere("../secret"), UNSAFE),
-    "above-inside": (_elsewhere("inner/../../secret"), UNSAFE),
-    "absolute": (_elsewhere("/etc/passwd"), UNSAFE),
-    "link": (_elsewhere("link"), UNSAFE),
-    "linked-folder": (_elsewhere("linked/secret"), UNSAFE),
-    "hard-link": (_elsewhere("hard"), UNSAFE),
-    "pipe": (_elsewhere("pipe"), UNSAFE),
-    "device": (_elsewhere("/dev/zero"), UNSAFE),
-    "nul": (_elsewhere("weights\0"), UNSAFE),
-    "folder": (_elsewhere("inner"), UNSAFE),
-    "offset-overflow": (_elsewhere("weights", offset=str(2**64 - 8)), DAMAGED),
-    "offset-negative": (_elsewhere("weights", offset="-8"), DAMAGED),
-    "length-negative": (_elsewhere("weights", length="-48"), DAMAGED),
-    "length-huge": (_elsewhere("weights", length=str(2**61)), DAMAGED),
-    "fill": (_large("y = ConstantOfShape(s)", s=np.array([2**31, 2**10])), NODE),
-    "range": (_large("y = Range(a, b, c)", a=np.float32(0), b=np.float32(1e18), c=np.float32(1)), NODE),
-    "expand": (_large("y = Expand(x, s)", s=np.array([2**30, 2**20, 2])), NODE),
-    "tile": (_large("y = Tile(x, s)", s=np.array([2**50])), NODE),
-    "pad": (_large("y = Pad(x, s)", s=np.array([2**40, 2**40])), NODE),
-    "resize": (_large("y = Resize(x, , s)", s=np.float32([1e18])), NODE),
-    "one-hot": (_large("y = OneHot(x, d, v)", d=np.array(2**50), v=np.float32([0, 1])), NODE),
-    "eye": (_large("a = ConstantOfShape(s)  y = EyeLike(a)", s=np.array([2**25, 2**25])), NODE),
-    "random": (_large("y = RandomUniform <shape = [1099511627776]> ()"), DAMAGED),
-}
+@functools.cache
+def files() -> Mapping[str, tuple[bytes, str]]:
+    """By name: content, and the words."""
+    return {
+        "empty": (b"", DAMAGED),
+        "endless-number": (b"\x08" + b"\xff" * 100, DAMAGED),
+        "calls-itself": (_recursive(("a", "a")), UNSAFE),
+        "call-each-other": (_recursive(("a", "b"), ("b", "a")), UNSAFE),
+        "two-functions-of-a-name": (_recursive(("a", "b"), ("a", "b"), ("b", "b")), DAMAGED),
+        "nested-65": (_nested(65), DAMAGED),
+        "nested-20000": (_nested(20_000), DAMAGED),
+        "cycle": (_with(lambda made: made.graph.node[0].input.__setitem__(0, "y")), DAMAGED),
+        "made-twice": (_with(lambda made: made.graph.node.append(made.graph.node[0])), DAMAGED),
+        "named-twice": (_with(lambda made: made.graph.initializer.append(made.graph.initializer[0])), DAMAGED),
+        "no-utf-8": (linear().SerializeToString().replace(b"MatMul", b"Mat\xfful"), DAMAGED),
+        "dims-overflow": (_with(_dims(2**62, 2**62)), DAMAGED),
+        "dims-negative": (_with(_dims(-1, 12)), DAMAGED),
+        "type-unknown": (_with(_set("data_type", 10**6)), DAMAGED),
+        "opset-newest": (_with(lambda made: setattr(made.opset_import[0], "version", 2**40)), DAMAGED),
+        "name-long": (_with(lambda made: setattr(made.graph.node[0], "op_type", "n" * 10**6)), MISSING),
+        "sparse-huge": (_sparse([2**40, 2**20], [[0, 0]]), UNSAFE),
+        "sparse-outside": (_sparse([2, 3], [[0, -1], [5, 5]]), DAMAGED),
+        "above": (_elsewhere("../secret"), UNSAFE),
+        "above-inside": (_elsewhere("inner/../../secret"), UNSAFE),
+        "absolute": (_elsewhere("/etc/passwd"), UNSAFE),
+        "link": (_elsewhere("link"), UNSAFE),
+        "linked-folder": (_elsewhere("linked/secret"), UNSAFE),
+        "hard-link": (_elsewhere("hard"), UNSAFE),
+        "pipe": (_elsewhere("pipe"), UNSAFE),
+        "device": (_elsewhere("/dev/zero"), UNSAFE),
+        "nul": (_elsewhere("weights\0"), UNSAFE),
+        "folder": (_elsewhere("inner"), UNSAFE),
+        "offset-overflow": (_elsewhere("weights", offset=str(2**64 - 8)), DAMAGED),
+        "offset-negative": (_elsewhere("weights", offset="-8"), DAMAGED),
+        "length-negative": (_elsewhere("weights", length="-48"), DAMAGED),
+        "length-huge": (_elsewhere("weights", length=str(2**61)), DAMAGED),
+        "fill": (_large("y = ConstantOfShape(s)", s=np.array([2**31, 2**10])), NODE),
+        "range": (_large("y = Range(a, b, c)", a=np.float32(0), b=np.float32(1e18), c=np.float32(1)), NODE),
+        "expand": (_large("y = Expand(x, s)", s=np.array([2**30, 2**20, 2])), NODE),
+        "tile": (_large("y = Tile(x, s)", s=np.array([2**50])), NODE),
+        "pad": (_large("y = Pad(x, s)", s=np.array([2**40, 2**40])), NODE),
+        "resize": (_large("y = Resize(x, , s)", s=np.float32([1e18])), NODE),
+        "one-hot": (_large("y = OneHot(x, d, v)", d=np.array(2**50), v=np.float32([0, 1])), NODE),
+        "eye": (_large("a = ConstantOfShape(s)  y = EyeLike(a)", s=np.array([2**25, 2**25])), NODE),
+        "random": (_large("y = RandomUniform <shape = [1099511627776]> ()"), DAMAGED),
+    }
 
 
 def write(folder: Path) -> None:
@@ -146,5 +150,5 @@ def write(folder: Path) -> None:
     os.link(secret, models / "hard")
     os.mkfifo(models / "pipe")
     (models / "weights").write_bytes(bytes(64))
-    for name, (content, _) in FILES.items():
+    for name, (content, _) in files().items():
         (models / f"{name}.onnx").write_bytes(content)

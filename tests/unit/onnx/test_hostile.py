@@ -24,9 +24,9 @@ def read(folder: Path, *words: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("count", [100, pytest.param(5000, marks=pytest.mark.slow)])
 def test_crafted_files_are_refused_and_damaged_ones_are_refused_or_run(count: int, tmp_path: Path) -> None:
     crafted.write(tmp_path)
-    made, damaged = read(tmp_path / "models", "0", str(count), *(f"{name}.onnx" for name in crafted.FILES))
+    made, damaged = read(tmp_path / "models", "0", str(count), *(f"{name}.onnx" for name in crafted.files()))
     assert made["wrong"] == []
-    assert made["ends"] == {f"{name}.onnx": end for name, (_, end) in crafted.FILES.items()}
+    assert made["ends"] == {f"{name}.onnx": end for name, (_, end) in crafted.files().items()}
     assert damaged["wrong"] == []
     assert sum(damaged["counts"].values()) == count
     assert damaged["counts"]["sound"] > count // 20  # some damage leaves a model

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from scripts.fast_run import LEFT_OUT, VALUES, Recording, chosen, is_kept, shortened, shown
+from scripts.fast_run import LEFT_OUT, VALUES, Recording, chosen, covered, is_kept, killers, shortened, shown
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -32,6 +32,17 @@ def test_what_executes_most_new_lines_for_its_time_is_taken_first() -> None:
     # A line that is executed once so far is worth half of one that is not.
     assert chosen(cpu_s, lines, {"kept"}, 6.5) == {"kept", "small", "again"}
     assert chosen(cpu_s, lines, {"kept"}, 7.0) == {"kept", "small", "again", "large"}
+
+
+def test_a_test_of_which_three_others_execute_each_line_says_nothing_new(tmp_path: Path) -> None:
+    lines = {"a": "2", "b": "2", "c": "2", "more": "2", "new": "6", "found": "2", "left": "8", "quick": "2"}
+    records = [
+        {"key": key, "files": {"a.py": bits}, "wall": 1, "self": 0.01 if key in "abc" else 1, "child": 0} for key, bits in lines.items()
+    ]
+    (tmp_path / "1.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    result = {"mutants": [{"fast": {"outcome": "killed", "by": "found"}, "whole": {"outcome": "survived"}}, {}]}
+    assert killers(result) == {"found"}
+    assert covered(Recording(tmp_path), {"left"}, killers(result)) == {"more", "quick"}
 
 
 def test_of_tests_of_values_one_of_six_stays() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from onnx import defs
@@ -28,8 +30,17 @@ def old_versions(module: str) -> set[tuple[str, int]]:
 
 def versions(name: str) -> list[int]:
     """All old versions of an operator, and the newest one."""
-    found = sorted(schema.since_version for schema in defs.get_all_schemas_with_history() if schema.name == name and not schema.domain)
+    found = _every_version().get(name, [])
     return [version for version in found if version <= NEWEST_OLD or version == found[-1]]
+
+
+@functools.cache
+def _every_version() -> Mapping[str, list[int]]:
+    found = defaultdict[str, list[int]](list)
+    for schema in sorted(defs.get_all_schemas_with_history(), key=lambda schema: schema.since_version):
+        if not schema.domain:
+            found[schema.name].append(schema.since_version)
+    return dict(found)
 
 
 def takes(name: str, version: int, attribute: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,15 @@ def last(params: Any, x: Any) -> Any:
     return ((x @ params["w"] - 1) ** 2).mean()
 
 
-def trained(directory: Path | None, end: int | None, options: dict[str, Any], platform: str) -> tuple[Any, Any]:
-    replicas = options.get("replicas", 1)
+@functools.cache
+def pipeline_of(form: str, platform: str) -> train.Pipeline:
+    """One for all runs of a form: what is compiled knows no checkpoint."""
+    options = {"optimizer": optax.adam(1e-2), "devices": jax.devices(platform), "outfeed_loss": True} | FORMS[form]
+    return train.Pipeline([first, last], gradient_accumulation_count=COUNT, **options)
+
+
+def trained(directory: Path | None, end: int | None, form: str, platform: str) -> tuple[Any, Any]:
+    replicas = FORMS[form].get("replicas", 1)
 
     def dataset() -> Iterator[np.ndarray]:
         for index in range(COUNT * UPDATES * replicas):
@@ -58,8 +66,7 @@ def trained(directory: Path | None, end: int | None, options: dict[str, Any], pl
                 raise Ended
             yield np.random.RandomState(index).randn(8, 4).astype(np.float32)
 
-    options = {"optimizer": optax.adam(1e-2), "devices": jax.devices(platform), "outfeed_loss": True} | options
-    pipeline = train.Pipeline([first, last], gradient_accumulation_count=COUNT, **options)
+    pipeline = pipeline_of(form, platform)
     params = [{"w": jnp.eye(4)}, {"w": jnp.ones((4, 3))}]
     state = pipeline.init(params, [{"mean": jnp.zeros(())}, None])
     outfeed = train.OutfeedQueue()
@@ -71,29 +78,28 @@ def trained(directory: Path | None, end: int | None, options: dict[str, Any], pl
 
 @pytest.mark.parametrize("form", [form if form in OFTEN else pytest.param(form, marks=pytest.mark.slow) for form in FORMS])
 def test_a_pipeline_ended_anywhere_goes_on_with_equal_bits(form: str, tmp_path: Path) -> None:
-    options = FORMS[form]
-    whole = trained(None, None, options, "cpu")
+    whole = trained(None, None, form, "cpu")
     for end in (3, 2 * COUNT + 1, 4 * COUNT + 2):
         with pytest.raises(Ended) as caught:
-            trained(tmp_path, end * options.get("replicas", 1), options, "cpu")
+            trained(tmp_path, end * FORMS[form].get("replicas", 1), form, "cpu")
         assert caught.value.__notes__[-1].startswith(f"{tmp_path} has {'the' if end > 2 * COUNT else 'no'} checkpoint ")
-    assert trained(tmp_path, None, options, "cpu") == whole
+    assert trained(tmp_path, None, form, "cpu") == whole
     assert train.Checkpoints(tmp_path).latest() == UPDATES
     # It is done. What the optimiser's arrays are like takes an update if it is a function.
-    assert trained(tmp_path, None if "optimizer" in options else 0, options, "cpu") == whole
+    assert trained(tmp_path, None if "optimizer" in FORMS[form] else 0, form, "cpu") == whole
 
 
 def test_a_pipeline_goes_on_on_ipu(tmp_path: Path) -> None:
     """Its optimiser's state is in the host's memory."""
-    whole = trained(None, None, {}, "ipu")
+    whole = trained(None, None, "grouped", "ipu")
     with pytest.raises(Ended):
-        trained(tmp_path, 4 * COUNT + 1, {}, "ipu")
-    assert trained(tmp_path, None, {}, "ipu") == whole
+        trained(tmp_path, 4 * COUNT + 1, "grouped", "ipu")
+    assert trained(tmp_path, None, "grouped", "ipu") == whole
 
 
 def test_a_state_goes_to_another_platform_and_another_schedule(tmp_path: Path) -> None:
     """The state alone, by `restore`: the run of another program is refused."""
-    trained(tmp_path, None, {}, "cpu")
+    trained(tmp_path, None, "grouped", "cpu")
     other = train.Pipeline([first, last], optax.adam(1e-2), COUNT, devices=jax.devices("ipu"), pipeline_schedule="sequential")
     like = other.init([{"w": jnp.eye(4)}, {"w": jnp.ones((4, 3))}], [{"mean": jnp.zeros(())}, None])
     checkpoints = train.Checkpoints(tmp_path, every=2)

@@ -32,10 +32,15 @@ def trained(optimizer: Any, rows: np.ndarray) -> Any:
 
 def by_optax(rows: np.ndarray, **options: Any) -> Any:
     steps = optax.MultiSteps(optax.adam(0.1), **options)
-    w, state = W, steps.init(W)
+
+    @jax.jit
+    def step(w: Any, state: Any, x: Any) -> Any:
+        updates, state = steps.update(jax.grad(lambda w: ((x * w).sum() - 1) ** 2)(w), state, w)
+        return optax.apply_updates(w, updates), state
+
+    w, state = jnp.asarray(W), steps.init(jnp.asarray(W))
     for x in rows:
-        updates, state = steps.update(jax.grad(lambda w, x=x: ((x * w).sum() - 1) ** 2)(w), state, w)
-        w = optax.apply_updates(w, updates)
+        w, state = step(w, state, x)
     return w, state
 
 
