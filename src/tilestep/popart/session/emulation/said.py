@@ -1,4 +1,4 @@
-"""The programs of a session of several stages as a PopART user knows them: their names, their tensors, and their lines."""
+"""The programs of a session as a PopART user knows them: their names, their tensors, and their lines."""
 
 from __future__ import annotations
 
@@ -78,11 +78,15 @@ class Said:
             made = _of_operators(program.frames)
             self._known[planned.key] = replace(
                 program,
-                name=_at_ipus(program_name(program.name), planned.ipus),
+                name=_at_ipus(self._name(program.name), planned.ipus),
                 frames=tuple(frame if number in made else self._frame(frame) for number, frame in enumerate(program.frames, 1)),
                 arguments=self._arguments(program),
             )
         return self._known[planned.key]
+
+    def _name(self, name: str) -> str:
+        said = program_name(name)
+        return said if len(self._stages.functions) > 1 else said.removeprefix("stage 0 ").removesuffix(" of stage 0")
 
     def _frame(self, frame: Frame) -> Frame:
         if not rank_of_file(frame.file):

@@ -13,7 +13,7 @@ from tests.processes import run_python
 from tests.unit.popart.session.emulation.models import Chain, device, emulated, off_chip, options, planned
 from tilestep import popart
 from tilestep.popart.exceptions import OutOfMemoryException, popart_runtime_error
-from tilestep.popart.session.emulation import StagedEmulation, emulation_options, staged_program
+from tilestep.popart.session.emulation import Emulation, emulation_options, emulated_program
 from tilestep.popart.session.emulation.watched import summary, watched_sessions
 from tilestep.report.reader import open_report
 
@@ -23,7 +23,7 @@ ACCUMULATING = options(accumulation=4)
 
 
 @pytest.fixture(scope="module")
-def called() -> StagedEmulation:
+def called() -> Emulation:
     """A session of `PLAIN` that has been called twice: to read only."""
     return emulated(PLAIN, ACCUMULATING)
 
@@ -77,7 +77,7 @@ def test_a_report_has_the_stages_and_microbatches_of_a_call(kind: str, chosen: p
     assert len(forward) == runs
     assert {run.ipu_numbers for run in forward if run.in_detail} == {(1,)}
     plan, sgd = planned(PLAIN, chosen, device(2), batches=batches)
-    assert staged_program(plan, chosen, sgd).schedule.name == kind
+    assert emulated_program(plan, chosen, sgd).schedule.name == kind
 
 
 def test_replicas_are_copies_of_the_pipeline_on_further_ipus() -> None:
@@ -124,7 +124,7 @@ def test_reports_count_from_a_reset_on() -> None:
     assert len(emulation.report().execution.runs) == per_call
 
 
-def test_weights_that_are_read_take_time(called: StagedEmulation) -> None:
+def test_weights_that_are_read_take_time(called: Emulation) -> None:
     emulation = emulated(PLAIN, ACCUMULATING, calls=1)
     before = emulation.total_cycles()
     emulation.weights_to_host()

@@ -1,9 +1,8 @@
-"""The calls of a session of several stages, played by dry runs of its pipeline."""
+"""The calls of a session, played by dry runs of its pipeline. A session without stages has a pipeline of one."""
 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -12,24 +11,13 @@ from tilestep import hints
 from tilestep.pjrt.plugin import initialize
 from tilestep.pjrt.programs.beside import MachineBeside, machine_beside
 from tilestep.pjrt.running.player import Begin
-from tilestep.popart.session.emulation.notes import Call, FromHost, Ran, SessionNotes, ToHost, end_of_equal
+from tilestep.popart.session.emulation.notes import Call, FromHost, Notes, Ran, ToHost, end_of_equal
+from tilestep.popart.session.emulation.program import EmulatedProgram
 from tilestep.popart.session.emulation.said import Said
 from tilestep.popart.session.emulation.spent import OUTSIDE, ByIpu, cycles_between
-from tilestep.popart.session.emulation.staged_program import StagedProgram
 from tilestep.sim import Recurrence, TileUse
 from tilestep.train.offload import is_on_host
 from tilestep.train.untyped import jax as _jax
-
-
-@dataclass(kw_only=True)
-class StagedNotes(SessionNotes):
-    """What a session of several stages has done.
-
-    Attributes:
-        program: what it runs; None before it is prepared.
-    """
-
-    program: StagedProgram | None = None
 
 
 class Spent(NamedTuple):
@@ -45,7 +33,7 @@ class Spent(NamedTuple):
 
 
 @final
-class StagedPlay:
+class Play:
     """One session on a machine of its own in virtual time.
 
     When it is made the pipeline has run, so that its programs are loaded, as an engine of the original's is when a device is prepared.
@@ -59,7 +47,7 @@ class StagedPlay:
         uses: of each IPU, bytes on its fullest tile.
     """
 
-    def __init__(self, notes: StagedNotes, program: StagedProgram) -> None:
+    def __init__(self, notes: Notes, program: EmulatedProgram) -> None:
         initialize()
         self.played = 0
         self._notes, self._program, self._record = notes, program, False
@@ -72,9 +60,9 @@ class StagedPlay:
             self._forward = None if program.forward is None else program.forward.pipeline(self._machine)
             self._state = program.first_state(self._pipeline)
             self._send_weights()
-            self._run(Ran())
-            if program.forward is not None:
-                self._run(Ran(forward=True))
+            for each in (program, program.forward):
+                if each is not None:
+                    self._run(Ran(forward=each is program.forward), runs=1)
         self.start = self.player.mark()
         system = self.player.system
         self.uses: tuple[TileUse, ...] = tuple(system.tile_use(ipu) for ipu in range(notes.machine.num_ipus))
@@ -146,17 +134,23 @@ class StagedPlay:
         _jax.block_until_ready(leaves)
         return _jax.tree.unflatten(structure, leaves)
 
-    def _run(self, call: Ran) -> None:
-        """One call: the host pays for one dispatch, and waits until all is done."""
+    def _run(self, call: Ran, *, runs: int | None = None) -> None:
+        """One call: the host pays for one dispatch, and waits until all is done. Args: runs: of the pipeline; None: those of a call."""
         program, pipeline = self._program, self._pipeline
         if call.forward and program.forward is not None and self._forward is not None:
             program, pipeline = program.forward, self._forward
+        left, recurrence = program.runs if runs is None else runs, Recurrence(self.player.system)
         with hints.program_group(self._group):
-            self._state, results = program.run(pipeline, self._state)
-            if program.is_loaded:
-                self._state, results = self._in_tiles((self._state, results))[0], ()
-        for array in results:
-            np.asarray(array)
+            while left:
+                self._state, results = program.step(pipeline, self._state)
+                if program.is_loaded:
+                    self._state, results = self._in_tiles((self._state, results))[0], ()
+                for array in results:
+                    np.asarray(array)
+                left -= 1
+                if left > 1:  # the last one ends the timeline
+                    self.player.replay(wait=True)
+                    left -= recurrence.skipped(left - 1)
         _jax.block_until_ready(_jax.tree.leaves(self._state))
 
     def _timed(self, call: Ran) -> Spent:
