@@ -86,7 +86,7 @@ def _emulated(**given: Any) -> int:
     emulation = Emulation(machine, name="session")
     emulation.prepare(emulated_program(plan, options, sgd))
     emulation.weights_from_host()
-    emulation.ran("run")
+    emulation.ran()
     return emulation.cycles()
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tilestep.popart.session.emulation.advice_words import LIMITS, PRECISION, at_line, full_tiles, half_partials
 from tilestep.popart.session.emulation.anchors_advice import anchors
 from tilestep.popart.session.emulation.program import EmulatedProgram
-from tilestep.popart.session.emulation.said import ANCHORS
+from tilestep.popart.session.emulation.said import ANCHORS, RUN
 from tilestep.popart.session.emulation.weights_advice import WeightReads, weights
 from tilestep.record.edits.programs import on_fewer_tiles
 from tilestep.record.edits.script import with_changed
@@ -49,7 +49,7 @@ def rules_of(program: EmulatedProgram, line: Line | None, reads: WeightReads) ->
     )
     return (
         *(at_line(rule, line, of_operators=rule is limits) for rule in rules),
-        anchors(program.returned, line, program=ANCHORS),
+        anchors(program.returned, line, program=RUN if program.is_single else ANCHORS),
         weights(reads),
         batches,
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final, NamedTuple
+
+import numpy as np
 
 from tilestep.errors import StreamingMemoryError, TileMemoryError
 from tilestep.machine.spec import MachineSpec
@@ -25,6 +28,19 @@ class Unfit(NamedTuple):
 
     error: TileMemoryError | StreamingMemoryError
     key: int
+
+
+def too_large(machine: MachineSpec, program: EmulatedProgram) -> TileMemoryError | None:
+    """The error for an input that all tiles of an IPU together do not hold, so that nothing is planned for it. None: there is none."""
+    tiles, available = machine.ipu.num_tiles, machine.ipu.tile.sram_bytes
+    parts = [
+        (name, -(-math.prod(spec.shape) * np.dtype(spec.dtype).itemsize // tiles))
+        for name, spec in zip(program.stages.inputs, program.stages.elements, strict=False)
+    ]
+    parts.sort(key=lambda part: -part[1])
+    if not parts or parts[0][1] <= available:
+        return None
+    return TileMemoryError(tile=0, superstep="program start", needed_bytes=parts[0][1], available_bytes=available, largest=parts)
 
 
 def unfit(play: Play, machine: MachineSpec, program: EmulatedProgram) -> Unfit | None:

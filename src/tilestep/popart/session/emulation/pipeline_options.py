@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import jax
 
@@ -130,7 +130,7 @@ def _schedule(plan: Plan, *, training: bool) -> tuple[Schedule, int]:
 def _arguments(options: SessionOptions, plan: Plan, replicas: int, *, training: bool) -> Mapping[str, Any]:
     offload = _offload(options, plan)
     if not training:
-        return {"offload_optimizer_state": {"parameters": offload["parameters"]}}
+        return {"offload_optimizer_state": offload and {"parameters": offload["parameters"]}}
     arguments: dict[str, Any] = {
         "offload_optimizer_state": offload,
         "offload_activations": options.activationTensorLocationSettings.location.storage is TensorStorage.OffChip,
@@ -142,12 +142,12 @@ def _arguments(options: SessionOptions, plan: Plan, replicas: int, *, training: 
     return arguments
 
 
-def _offload(options: SessionOptions, plan: Plan) -> Mapping[str, Any]:
+def _offload(options: SessionOptions, plan: Plan) -> Mapping[str, Any] | Literal[False]:
     """Which arrays are in streaming memory, for `Pipeline(offload_optimizer_state=)`."""
     if not any(getattr(options, name).location.storage is TensorStorage.OffChip for name in LOCATIONS.values()) and not (
         options.tensorLocationSettingsOverride
     ):
-        return {"optimizer_state": False, "accumulators": False, "parameters": False}
+        return False
     names = sorted((*plan.graph.variables, *plan.names.state), key=len, reverse=True)
     fixed = plan.loss is not None or bool(options.constantWeights)  # else an inference session may get new weights at any time
     constant = set(plan.graph.variables) - set(plan.names.trained) if fixed else set[str]()

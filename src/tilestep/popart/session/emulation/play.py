@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from tilestep.popart.session.emulation.spent import OUTSIDE, ByIpu, cycles_betwe
 from tilestep.sim import Recurrence, TileUse
 from tilestep.train.offload import is_on_host
 from tilestep.train.untyped import jax as _jax
+
+_NO_TASK: Final = -1  # stage and microbatch of a run that is no task of a pipeline
 
 
 class Spent(NamedTuple):
@@ -62,7 +64,7 @@ class Play:
             self._send_weights()
             for each in (program, program.forward):
                 if each is not None:
-                    self._run(Ran(forward=each is program.forward), runs=1)
+                    self._run(Ran(forward=each is program.forward), loads_only=True)
         self.start = self.player.mark()
         system = self.player.system
         self.uses: tuple[TileUse, ...] = tuple(system.tile_use(ipu) for ipu in range(notes.machine.num_ipus))
@@ -102,8 +104,7 @@ class Play:
             case FromHost():
                 self._send_weights()
             case ToHost():
-                for array in _jax.tree.leaves(self._state):
-                    np.asarray(array)
+                _read(self._state)
 
     def begin(self, number: int) -> Begin:
         """The begin of a recording at a call that has been played, or is the next one."""
@@ -134,23 +135,37 @@ class Play:
         _jax.block_until_ready(leaves)
         return _jax.tree.unflatten(structure, leaves)
 
-    def _run(self, call: Ran, *, runs: int | None = None) -> None:
-        """One call: the host pays for one dispatch, and waits until all is done. Args: runs: of the pipeline; None: those of a call."""
+    def _run(self, call: Ran, *, loads_only: bool = False) -> None:
+        """One call: the host pays for one dispatch, and waits until all is done.
+
+        Args: loads_only: whether it is to load the programs: the pipeline runs once, and nobody reads what it gives.
+        """
         program, pipeline = self._program, self._pipeline
         if call.forward and program.forward is not None and self._forward is not None:
             program, pipeline = program.forward, self._forward
-        left, recurrence = program.runs if runs is None else runs, Recurrence(self.player.system)
+        runs, number, recurrence = 1 if loads_only else program.runs, 0, Recurrence(self.player.system)
+        totals: dict[Any, Any] = {}
+        if call.name and program.is_single:
+            hints.pipeline_task(_NO_TASK, call.name, _NO_TASK)
         with hints.program_group(self._group):
-            while left:
-                self._state, results = program.step(pipeline, self._state)
+            while number < runs:
+                self._state, leaving = program.step(pipeline, self._state)
+                for key in [key for key in leaving if runs > 1 and program.stages.watch.get(key) == "sum"]:
+                    totals[key] = _added(totals[key], leaving[key]) if key in totals else leaving[key]
+                    leaving[key] = totals[key]
                 if program.is_loaded:
-                    self._state, results = self._in_tiles((self._state, results))[0], ()
-                for array in results:
-                    np.asarray(array)
-                left -= 1
-                if left > 1:  # the last one ends the timeline
+                    self._state = self._in_tiles((self._state, leaving))[0]
+                elif not loads_only:
+                    leaves = {key for key in leaving if program.leaves(key, number)}
+                    if others := [value for key, value in leaving.items() if key not in leaves and key not in totals]:
+                        _stay(others)  # what no program takes would leave
+                    _read([value for key, value in leaving.items() if key in leaves])
+                del leaving
+                number += 1
+                if number + 1 < runs and not program.stages.periods:  # the last one ends the timeline
                     self.player.replay(wait=True)
-                    left -= recurrence.skipped(left - 1)
+                    number += recurrence.skipped(runs - 1 - number)
+        hints.no_pipeline_task()
         _jax.block_until_ready(_jax.tree.leaves(self._state))
 
     def _timed(self, call: Ran) -> Spent:
@@ -170,3 +185,18 @@ class Play:
 @functools.partial(_jax.jit, donate_argnums=0)
 def _take_weights(arrays: list[Any]) -> list[Any]:
     return _jax.lax.optimization_barrier(arrays)
+
+
+@functools.partial(_jax.jit, donate_argnums=0)
+def _stay(arrays: list[Any]) -> list[Any]:
+    return _jax.lax.optimization_barrier(arrays)
+
+
+@functools.partial(_jax.jit, donate_argnums=0)
+def _added(total: Any, value: Any) -> Any:
+    return _jax.tree.map(_jax.numpy.add, total, value)
+
+
+def _read(tree: Any) -> None:
+    for array in _jax.tree.leaves(tree):
+        np.asarray(array)

@@ -13,7 +13,7 @@ from tilestep.popart.exceptions import popart_runtime_error
 from tilestep.popart.session.emulation import reports
 from tilestep.popart.session.emulation.advice import rules_of
 from tilestep.popart.session.emulation.advice_words import operation_of
-from tilestep.popart.session.emulation.memory import unfit, way_out_of_stash
+from tilestep.popart.session.emulation.memory import too_large, unfit, way_out_of_stash
 from tilestep.popart.session.emulation.notes import Notes, Ran, ToHost
 from tilestep.popart.session.emulation.out_of_memory import out_of_memory
 from tilestep.popart.session.emulation.play import Play, Spent
@@ -96,7 +96,10 @@ class Plays:
 
     def require_fits(self) -> None:
         """Raises: OutOfMemoryException if the programs of an IPU do not fit into its tiles, and their data into streaming memory."""
-        notes, play = self._notes, self.live
+        notes = self._notes
+        if not notes.options.allow_out_of_memory and (error := too_large(self.machine, self.program)) is not None:
+            raise out_of_memory(error, summary=error.facts, path="")
+        play = self.live
         sources = play.player.programs.sources
         found = unfit(play, self.machine, self.program)
         if found is None or notes.options.allow_out_of_memory:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -58,6 +58,12 @@ class EmulatedProgram:
     is_loaded: bool = False
     recomputed: Callable[[], EmulatedProgram] | None = None
 
+    @property
+    def is_single(self) -> bool:
+        """Whether a run is one program: where nothing is accumulated, no gradient is added to zeros."""
+        one = self.kind == "one" and self.schedule.microbatches == 1 and self.replicas == 1
+        return one and self.arguments["offload_optimizer_state"] is False and not self.arguments.get("offload_activations")
+
     def pipeline(self, machine: MachineBeside) -> Pipeline:
         """The pipeline on a machine's devices."""
         devices = [machine.devices[replica * self.num_ipus + ipu] for replica in range(self.replicas) for ipu in self.ipus]
@@ -69,7 +75,7 @@ class EmulatedProgram:
             devices=devices,
             device_mapping=self.schedule.device_mapping,
             replicas=self.replicas,
-            program="stages",
+            program="single" if self.is_single else "stages",
             strict=False,
             watch=self.stages.watch or None,
             outfeed_mask=(True,) if self.optimizer is not None else None,  # the loss leaves if it is watched
@@ -81,14 +87,25 @@ class EmulatedProgram:
         aux = [dict(_zeros(specs)) if specs else None for specs in self.stages.aux]
         return pipeline.init([_zeros(specs) for specs in self.stages.params], aux if any(aux) else None)
 
-    def step(self, pipeline: Pipeline, state: PipelineState) -> tuple[PipelineState, Sequence[Any]]:
-        """One run of the pipeline. Returns: the new state, and all arrays that leave the devices. Args: state: of any of its programs."""
+    def step(self, pipeline: Pipeline, state: PipelineState) -> tuple[PipelineState, dict[Any, Any]]:
+        """One run of the pipeline.
+
+        Args: state: of any of its programs.
+        Returns: (the new state, what may leave the devices, by the keys of `stages.watch`; under "" what leaves in any case).
+        """
         leading = (self.schedule.microbatches, self.replicas) if self.replicas > 1 else (self.schedule.microbatches,)
         microbatches = tuple(np.zeros((*leading, *spec.shape), spec.dtype) for spec in self.stages.elements)
         key = _jax.random.key(0) if self.draws else None
         trains = self.optimizer is not None
-        new, outputs = pipeline.step(state if trains else replace(state, optimizer_state=None), microbatches, key=key)
-        return (new if trains else replace(new, optimizer_state=state.optimizer_state)), _jax.tree.leaves(outputs)
+        new, found = pipeline.step(state if trains else replace(state, optimizer_state=None), microbatches, key=key)
+        leaving = {**found.values, "": found.outputs} if self.stages.watch else {"": found}
+        return (new if trains else replace(new, optimizer_state=state.optimizer_state)), leaving
+
+    def leaves(self, key: Any, run: int) -> bool:
+        """Whether what is watched leaves the devices behind a run of a call. Args: run: its number, from 0."""
+        if self.stages.watch.get(key, "all") == "all":
+            return (run + 1) % self.stages.periods.get(key, 1) == 0
+        return run + 1 == self.runs
 
 
 def _zeros(specs: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, np.ndarray[Any, Any]]:

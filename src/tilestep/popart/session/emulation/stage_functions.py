@@ -39,7 +39,8 @@ class StageFunctions:
         params, aux: of each stage. Arrays that an operator has in itself are a part of the auxiliary state.
         elements: of a microbatch of one replica.
         inputs: their tensors.
-        watch: what leaves the machine with each run, as `Pipeline(watch=)` has it.
+        watch: what leaves the machine, as `Pipeline(watch=)` has it.
+        periods: of how many runs of the pipeline one is returned, by key, where not each is.
     """
 
     functions: tuple[Callable[..., Any], ...]
@@ -48,6 +49,7 @@ class StageFunctions:
     elements: tuple[jax.ShapeDtypeStruct, ...]
     inputs: tuple[str, ...]
     watch: Mapping[Any, How]
+    periods: Mapping[Any, int]
 
 
 def stage_functions(
@@ -101,6 +103,7 @@ def stage_functions(
         elements=tuple(spec[name] for name in relays.incoming[0]) or (_NOTHING,),
         inputs=relays.incoming[0],
         watch=watch.keys,
+        periods=watch.periods,
     )
 
 

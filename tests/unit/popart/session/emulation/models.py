@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilestep import popart
-from tilestep.popart.session.emulation import EmulationOptions, Emulation, emulated_program
+from tilestep.popart.session.emulation import Emulation, EmulationOptions, emulated_program
 from tilestep.popart.session.plan import Plan, plan_of
 from tilestep.popart.tensors import InputShapeInfo
 
@@ -75,6 +75,11 @@ def options(*, pipelined: bool = True, accumulation: int = 0, replicas: int = 1,
     for name, value in changes.items():
         setattr(found, name, value)
     return found
+
+
+def one_stage(**changes: Any) -> popart.SessionOptions:
+    """Options of a session without stages."""
+    return options(pipelined=False, **changes)
 
 
 def off_chip() -> popart.TensorLocationSettings:

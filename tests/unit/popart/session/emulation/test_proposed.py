@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.popart.session.emulation.models import device, options
 from tilestep import popart
-from tilestep.popart.session.emulation import EmulationOptions, Emulation, emulated_program
+from tilestep.popart.session.emulation import Emulation, EmulationOptions, emulated_program
 from tilestep.popart.session.plan import plan_of
 from tilestep.popart.tensors import InputShapeInfo
 

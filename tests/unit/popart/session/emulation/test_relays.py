@@ -12,8 +12,8 @@ from tests.unit.popart.session.emulation.models import Chain, device, options, p
 from tilestep import popart
 from tilestep.popart.optimizers import UpdateContext
 from tilestep.popart.session.emulation.relays import relays_of
-from tilestep.popart.session.emulation.stage_functions import StageFunctions, stage_functions
 from tilestep.popart.session.emulation.rule import update_transformation
+from tilestep.popart.session.emulation.stage_functions import StageFunctions, stage_functions
 from tilestep.popart.session.plan import plan_of
 from tilestep.popart.session.staging import SessionStage, Staging
 from tilestep.popart.tensors import InputShapeInfo

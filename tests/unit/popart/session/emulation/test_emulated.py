@@ -13,7 +13,7 @@ from tests.processes import run_python
 from tests.unit.popart.session.emulation.models import Chain, device, emulated, off_chip, options, planned
 from tilestep import popart
 from tilestep.popart.exceptions import OutOfMemoryException, popart_runtime_error
-from tilestep.popart.session.emulation import Emulation, emulation_options, emulated_program
+from tilestep.popart.session.emulation import Emulation, emulated_program, emulation_options
 from tilestep.popart.session.emulation.watched import summary, watched_sessions
 from tilestep.report.reader import open_report
 
@@ -40,7 +40,7 @@ def test_cycles_are_those_of_the_last_call_and_the_same_each_time() -> None:
         first.cycles()
     first.ran(times=2, name="a step")
     took = [first.cycles(), second.cycles(), second.cycles()]
-    first.ran("run")
+    first.ran()
     assert len({*took, first.cycles()}) == 1
     assert first.inner_cycles(0) < took[0]
     assert [first.inner_cycles(ipu) for ipu in range(4)] == [second.inner_cycles(ipu) for ipu in range(4)]
@@ -54,9 +54,9 @@ def test_several_sessions_have_machines_of_their_own() -> None:
     large = emulated(PLAIN, ACCUMULATING, tiles=64)
     alone = large.cycles()
     assert small.cycles() != alone
-    small.ran("run")
+    small.ran()
     assert small.cycles() > 0
-    large.ran("run")
+    large.ran()
     assert large.cycles() == alone
     assert (small.machine.num_ipus, small.machine.ipu.num_tiles) == (2, 20)
 
@@ -103,9 +103,9 @@ def test_the_forward_part_alone_takes_less_and_leaves_the_state_as_it_is() -> No
     chosen = options(accumulation=4, createImplicitPipeliningFwdOnlyProgram=True)
     emulation = emulated(Chain(ipus=range(2), width=64, rows=32), chosen)
     whole = emulation.cycles()
-    emulation.ran("forward", name="only")
+    emulation.ran(forward=True, name="only")
     assert 0 < emulation.cycles() < whole
-    emulation.ran("run")
+    emulation.ran()
     assert emulation.cycles() == whole
 
 
@@ -119,7 +119,7 @@ def test_reports_count_from_a_reset_on() -> None:
     emulation = emulated(PLAIN, ACCUMULATING, calls=3)
     all_runs = len(emulation.report().execution.runs)
     emulation.reset_profile()
-    emulation.ran("run")
+    emulation.ran()
     per_call = (all_runs - 2) // 3  # two programs have taken the weights
     assert len(emulation.report().execution.runs) == per_call
 
@@ -202,12 +202,12 @@ def test_equal_calls_in_a_row_have_the_figures_that_each_by_itself_would_have(
     def figures(*, one_by_one: bool) -> list[int]:
         emulation = emulated(chain, chosen, **further)
         for times in [1] * 6 if one_by_one else [6]:
-            emulation.ran("run", times=times)
+            emulation.ran(times=times)
             emulation.cycles()
         emulation.weights_to_host()
-        emulation.ran("run", times=2)
+        emulation.ran(times=2)
         emulation.reset_profile()
-        emulation.ran("run")
+        emulation.ran()
         runs = len(emulation.report().execution.runs)
         inner = [emulation.inner_cycles(ipu) for ipu in range(emulation.machine.num_ipus)]
         return [emulation.cycles(), emulation.total_cycles(), *inner, runs]
