@@ -15,6 +15,7 @@ from tilestep.popart.session.emulation.notes import Notes
 from tilestep.popart.session.emulation.play import Play
 from tilestep.popart.session.emulation.program import EmulatedProgram
 
+_MOST_PLANNED: Final = 1 << 40  # bytes of an input: more is not even tried
 _LARGE: Final = 0.25  # of the bytes that an IPU needs on a tile
 
 
@@ -38,7 +39,7 @@ def too_large(machine: MachineSpec, program: EmulatedProgram) -> TileMemoryError
         for name, spec in zip(program.stages.inputs, program.stages.elements, strict=False)
     ]
     parts.sort(key=lambda part: -part[1])
-    if not parts or parts[0][1] <= available:
+    if not parts or parts[0][1] * tiles <= _MOST_PLANNED:
         return None
     return TileMemoryError(tile=0, superstep="program start", needed_bytes=parts[0][1], available_bytes=available, largest=parts)
 

@@ -155,7 +155,9 @@ class Play:
                     leaving[key] = totals[key]
                 if program.is_loaded:
                     self._state = self._in_tiles((self._state, leaving))[0]
-                elif not loads_only:
+                elif loads_only:
+                    _jax.block_until_ready(list(leaving.values()))
+                else:
                     leaves = {key for key in leaving if program.leaves(key, number)}
                     if others := [value for key, value in leaving.items() if key not in leaves and key not in totals]:
                         _stay(others)  # what no program takes would leave

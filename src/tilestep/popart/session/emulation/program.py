@@ -94,7 +94,7 @@ class EmulatedProgram:
         Returns: (the new state, what may leave the devices, by the keys of `stages.watch`; under "" what leaves in any case).
         """
         leading = (self.schedule.microbatches, self.replicas) if self.replicas > 1 else (self.schedule.microbatches,)
-        microbatches = tuple(np.zeros((*leading, *spec.shape), spec.dtype) for spec in self.stages.elements)
+        microbatches = tuple(np.broadcast_to(np.zeros((), spec.dtype), (*leading, *spec.shape)) for spec in self.stages.elements)
         key = _jax.random.key(0) if self.draws else None
         trains = self.optimizer is not None
         new, found = pipeline.step(state if trains else replace(state, optimizer_state=None), microbatches, key=key)

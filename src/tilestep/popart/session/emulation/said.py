@@ -81,11 +81,15 @@ class Said:
         if planned.key not in self._known:
             program = planned.program
             made = _of_operators(program.frames)
+            arguments = self._arguments(program)
+            names = {old.name: new.name for old, new in zip(program.arguments, arguments, strict=True)}
+            memory = program.memory
             self._known[planned.key] = replace(
                 program,
                 name=_at_ipus(self._name(program.name), planned.ipus),
                 frames=tuple(frame if number in made else self._frame(frame) for number, frame in enumerate(program.frames, 1)),
-                arguments=self._arguments(program),
+                arguments=arguments,
+                memory=replace(memory, alive=tuple((names.get(name, name), size) for name, size in memory.alive)),
             )
         return self._known[planned.key]
 
