@@ -15,8 +15,7 @@ import pytest
 from jax import lax
 
 import tilestep
-from tests.unit.popart.session.emulation.models import Chain, emulated, options
-from tests.unit.popart.session.test_emulation import training
+from tests.unit.popart.session.emulation.models import Chain, emulated, one_stage, options
 from tilestep.cli import main
 from tilestep.errors import TileMemoryError
 from tilestep.report.page.sections.findings import findings
@@ -175,9 +174,7 @@ def require_stored_agrees(report: Report, summary: str) -> None:
 
 
 def test_a_popart_session_of_one_stage_is_told_alike() -> None:
-    emulation = training()
-    for _ in range(5):
-        emulation.ran("run")
+    emulation = emulated(Chain(ipus=[0]), one_stage(), calls=5)
     require_stored_agrees(emulation.report(), emulation.summary())
 
 

@@ -15,11 +15,6 @@ def code_of(lowered: Any) -> bytes:
     return bytecode(lowered.compiler_ir("stablehlo"))
 
 
-def used_arguments(lowered: Any) -> tuple[int, ...]:
-    """The numbers of the flat arguments that the program has: JAX leaves out those that are not used."""
-    return tuple(sorted(lowered._lowering.compile_args["kept_var_idx"]))
-
-
 def host_options(num_replicas: int, num_partitions: int) -> Any:
     """Options with which XLA:CPU compiles a program for its first devices. XLA may choose shardings that the program leaves open."""
     assignment = np.arange(num_replicas * num_partitions).reshape(num_replicas, num_partitions)

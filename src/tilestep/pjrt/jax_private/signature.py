@@ -1,21 +1,15 @@
-"""Changes what a module says about its arguments and results: which stay on the device, and which are in the host's memory."""
+"""Changes what a module says about its arguments and results."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from tilestep.pjrt.jax_private.dialects import func, ir
 from tilestep.pjrt.jax_private.mlir import entries
 
-_ALIAS, _DONOR, _MEMORY = "tf.aliasing_output", "jax.buffer_donor", "mhlo.memory_kind"
-_PLACEMENT, _ON_HOST = "annotate_device_placement", "pinned_host"
+_ALIAS, _DONOR = "tf.aliasing_output", "jax.buffer_donor"
 _SHARDINGS = ("mhlo.sharding", "sdy.sharding")
-
-
-def num_results(module: Any) -> int:
-    """How many arrays the module gives."""
-    return len(_type(_main(module)).results)
 
 
 def drop_tokens(module: Any) -> None:
@@ -50,83 +44,23 @@ def _is_token(kind: Any) -> bool:
     return str(kind) == "!stablehlo.token"
 
 
-def keep_arguments(module: Any, results: Mapping[int, int | None]) -> None:
-    """Lets a result take over the memory of each of some arguments. No other argument is donated.
-
-    Args: results: argument -> the result that replaces it; None: none does, so the argument itself becomes one more result.
-    """
+def keep_arguments(module: Any) -> None:
+    """Makes each argument one more result, which takes over its memory. Nothing else is donated."""
     main = _main(module)
-    marks = _of_arguments(main)
-    for mark in marks:
-        for name in (_ALIAS, _DONOR):
-            mark.pop(name, None)
-    unchanged = [argument for argument, result in results.items() if result is None]
-    behind = {argument: num_results(module) + place for place, argument in enumerate(unchanged)}
-    with module.context, ir.Location.unknown():
-        for argument, result in results.items():
-            number = behind[argument] if result is None else result
-            marks[argument][_ALIAS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), number)
-        _put(main, "arg_attrs", marks)
-        _return_too(main, unchanged, marks)
-
-
-def add_arguments(module: Any, results: Sequence[int]) -> None:
-    """Adds an unused argument behind the others for each of some results, of its shape."""
-    if not results:
-        return
-    main = _main(module)
-    kind, marks, of_results = _type(main), _of_arguments(main), _of_results(main)
-    added = [kind.results[result] for result in results]
-    with module.context, ir.Location.unknown() as place:
-        for each in added:
-            main.regions[0].blocks[0].add_argument(each, place)
-        main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([*kind.inputs, *added], kind.results))
-        _put(main, "arg_attrs", [*marks, *(_shardings(of_results[result]) for result in results)])
-
-
-def place_on_host(module: Any, arguments: Collection[int], results: Collection[int]) -> None:
-    """Says that some arguments and results are in pinned_host, to which results move as `jax.device_put` would move them."""
-    main = _main(module)
-    _move(main, results)
-    with module.context, ir.Location.unknown():
-        for name, marks, numbers in (("arg_attrs", _of_arguments(main), arguments), ("res_attrs", _of_results(main), results)):
-            for number in numbers:
-                marks[number][_MEMORY] = ir.StringAttr.get(_ON_HOST)
-            _put(main, name, marks)
-
-
-def _move(main: Any, results: Collection[int]) -> None:
-    end = list(main.regions[0].blocks[0].operations)[-1].operation
-    with main.context, end.location, ir.InsertionPoint(end):
-        for number in results:
-            moved = ir.Operation.create(
-                "stablehlo.custom_call",
-                results=[end.operands[number].type],
-                operands=[end.operands[number]],
-                attributes={
-                    "call_target_name": ir.StringAttr.get(_PLACEMENT),
-                    "has_side_effect": ir.BoolAttr.get(True),
-                    "mhlo.frontend_attributes": ir.DictAttr.get({"_xla_buffer_placement": ir.StringAttr.get(_ON_HOST)}),
-                },
-            )
-            end.operands[number] = moved.result
-
-
-def _return_too(main: Any, arguments: Collection[int], marks: list[dict[str, Any]]) -> None:
-    """Adds arguments to the results of a function."""
-    if not arguments:
-        return
-    block = main.regions[0].blocks[0]
-    known = _of_results(main)
+    marks, known = _of_arguments(main), _of_results(main)
+    kind, block = _type(main), main.regions[0].blocks[0]
     end = list(block.operations)[-1].operation
-    added = [block.arguments[argument] for argument in arguments]
-    with ir.InsertionPoint(end):
-        func.ReturnOp([*end.operands, *added])
-    end.erase()
-    kind = _type(main)
-    results = [*kind.results, *[value.type for value in added]]
-    main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kind.inputs, results))
-    _put(main, "res_attrs", [*known, *(_shardings(marks[argument]) for argument in arguments)])
+    for mark in marks:
+        mark.pop(_DONOR, None)
+    with module.context, ir.Location.unknown():
+        with ir.InsertionPoint(end):
+            func.ReturnOp([*end.operands, *block.arguments])
+        end.erase()
+        for number, mark in enumerate(marks, len(kind.results)):
+            mark[_ALIAS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), number)
+        main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kind.inputs, [*kind.results, *kind.inputs]))
+        _put(main, "arg_attrs", marks)
+        _put(main, "res_attrs", [*known, *map(_shardings, marks)])
 
 
 def _shardings(marks: Mapping[str, Any]) -> dict[str, Any]:

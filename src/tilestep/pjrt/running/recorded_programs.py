@@ -44,7 +44,7 @@ class RecordedPrograms:
 
     def ran(self, key: int, source: ProgramSource) -> None:
         """A program ran."""
-        if self._system.log is not None:
+        if self._retains or self._system.log is not None:  # it may have been compiled for another player
             self.sources[key] = source
 
     def does_not_fit(self, key: int, refused: Refused) -> None:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, final
-
-import jax
-from jax.sharding import AbstractMesh
+from typing import TYPE_CHECKING, Final, final
 
 from tilestep.messages import plain
 from tilestep.options import PlanOptions
@@ -16,14 +12,10 @@ from tilestep.popart.exceptions import popart_exception, popart_runtime_error, p
 from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.plan import Plan
-from tilestep.popart.session.replicated import ReplicatedProgram
-from tilestep.popart.session.replication import AXIS
 
 if TYPE_CHECKING:
-    from tilestep.popart.session.emulation import Emulation, Report, StagedEmulation
+    from tilestep.popart.session.emulation import Emulation, Report
 
-_RUN: Final = "run"
-_FORWARD: Final = "forward"
 _INNER: Final = "inner_ipu_"  # how the names of counters of single IPUs begin
 
 
@@ -34,55 +26,23 @@ class Figures:
     def __init__(self, plan: Plan, device: DeviceInfo, options: SessionOptions, name: str, optimizer: Optimizer | None = None) -> None:
         self._plan, self._options, self._optimizer = plan, options, optimizer
         self._machine = device.machine()
-        self._emulation: Emulation | StagedEmulation | None = None
+        self._emulation: Emulation | None = None
         self._name = plain(name)
         self._has_run = False
 
-    def prepare(self, carry: Any, inputs: Any) -> None:
+    def prepare(self) -> None:
         """Plans the step. Raises: OutOfMemoryException if it does not fit the machine, popart_exception if it has too few tiles."""
         if self._machine is None:
             return
-        from tilestep.popart.session.emulation import Emulation, Kept, StagedEmulation, emulation_options, returned_of, staged_program
+        from tilestep.popart.session.emulation import Emulation, emulated_program, emulation_options
 
         tiles, own = self._options.numIOTiles, self._machine.ipu.num_tiles
         if tiles >= own:
             raise popart_exception(f"numIOTiles is {tiles}: it must be less than the {own:,} tiles of an IPU")
         options = emulation_options(self._options.engineOptions, PlanOptions(num_io_tiles=max(0, tiles), fusion="none"))
-        if self._plan.staging.kind != "one":
-            staged = StagedEmulation(self._machine, name=self._name, options=options)
-            staged.prepare(staged_program(self._plan, self._options, self._optimizer))
-            self._emulation = staged
-            return
         emulation = Emulation(self._machine, name=self._name, options=options)
-        microbatches = self._plan.batches * self._plan.accumulation
-        jitted, arguments = self._one_ipu_each(carry, inputs)
-        kept = [Kept(argument=0, result=0)]
-        if self._plan.synthetic:
-            kept += [Kept(argument=1, name="inputs"), Kept(argument=2, result=1, name="anchors")]
-        emulation.prepare(
-            _RUN,
-            jitted,
-            arguments,
-            kept=kept,
-            in_slices=microbatches > 1 and not self._plan.synthetic,
-            is_loaded=self._plan.synthetic,
-            returned=returned_of(self._plan, rows=microbatches),
-        )
+        emulation.prepare(emulated_program(self._plan, self._options, self._optimizer))
         self._emulation = emulation
-
-    def _one_ipu_each(self, carry: Any, inputs: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        """The step with an IPU for each replica, and the types of its arguments: the third are anchors that stay on the device."""
-        program = self._plan.planned or self._plan.program
-        step, arguments, mesh = program.step, (carry, inputs), AbstractMesh((self._plan.replication.count,), (AXIS,))
-        if isinstance(program, ReplicatedProgram):
-            step, arguments = program.sharded_step(mesh), program.placed(mesh, carry, inputs)
-        if not self._plan.synthetic:
-            return jax.jit(step), arguments
-        results = jax.eval_shape(step, *arguments)
-        if isinstance(program, ReplicatedProgram):
-            results = program.placed_results(mesh, results)
-        places = jax.tree.map(lambda result: result.sharding, results)
-        return jax.jit(_in_place(step), out_shardings=places), (*arguments, results[1])
 
     def weights_from_host(self) -> None:
         """The weights were sent."""
@@ -98,7 +58,7 @@ class Figures:
         """A step ran. Args: name: of the run, in reports. forward: whether it was the forward part of a pipeline alone."""
         self._has_run = True
         if self._emulation is not None:
-            self._emulation.ran(_FORWARD if forward else _RUN, name=plain(name))
+            self._emulation.ran(name=plain(name), forward=forward)
 
     def cycles(self, counter: str) -> int:
         """Cycles of the last run. Args: counter: "" for the whole run, "inner_ipu_0" for the programs of an IPU.
@@ -133,20 +93,10 @@ class Figures:
             emulation.reset_profile()
         return text
 
-    def _emulated(self) -> Emulation | StagedEmulation:
+    def _emulated(self) -> Emulation:
         if self._emulation is None:
             raise poplar_exception(
                 "A Cpu device has no tiles and no cycles: use createIpuModelDevice, or acquire a device. "
                 "Profiling is disabled for current device type."
             )
         return self._emulation
-
-
-def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A step with one more argument: the anchors' old values, in whose place the new ones are."""
-
-    def step(carry: Any, inputs: Any, anchors: Any) -> Any:
-        del anchors
-        return function(carry, inputs)
-
-    return step

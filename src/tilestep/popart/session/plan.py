@@ -56,7 +56,7 @@ class Plan:
         forward: functions of a pipeline's forward part alone; None if the options don't ask for it.
         loss: the tensor that is differentiated; None in inference.
         synthetic: whether inputs stay on the device, and anchors do.
-        planned: what the emulated machine runs in place of `program`: the same values, some of them computed again; None: `program`.
+        segments: what the emulated machine computes again in a session of one stage; None: nothing.
     """
 
     graph: SessionGraph
@@ -72,7 +72,7 @@ class Plan:
     forward: Program | ReplicatedProgram | None = None
     loss: str | None = None
     synthetic: bool = False
-    planned: Program | ReplicatedProgram | None = None
+    segments: Segments | None = None
 
     def type_of(self, name: str) -> jax.ShapeDtypeStruct | None:
         """A tensor's shape and dtype; None if there is no such tensor."""
@@ -158,8 +158,6 @@ def plan_of(
     forward = forward_program(graph, options, computed, fetched, batches=flow.batchesPerStep(), accumulation=accumulation)
     replication = shared_by_replicas(graph, rule, optimizer)
 
-    segments = _segments(graph, analysis, options, staging)
-
     def replicated(program: Program) -> Program | ReplicatedProgram:
         if replication.count == 1:
             return program
@@ -179,7 +177,7 @@ def plan_of(
         forward=None if forward is None else replicated(forward),
         loss=source,
         synthetic=synthetic,
-        planned=None if segments is None else replicated(program.recomputing(segments)),
+        segments=_segments(graph, analysis, options, staging),
     )
 
 

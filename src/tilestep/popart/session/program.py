@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
@@ -19,7 +17,6 @@ from tilestep.popart.optimizers import UpdateRule
 from tilestep.popart.session.fetched import Fetched
 from tilestep.popart.session.graph import SessionGraph, Values
 from tilestep.popart.session.marking import marking
-from tilestep.popart.session.segments import Segments
 from tilestep.popart.session.stale import Asked, Rings, StaleWeights
 
 
@@ -84,17 +81,7 @@ class Program:
     ) -> None:
         """Args: stale: in a pipeline that trains without accumulation."""
         self._graph, self._fetched, self._gradients, self._stale = graph, fetched, gradients, stale
-        self._segments: Segments | None = None
         self.anchors, self.batches, self.accumulation, self.resident = anchors, batches, accumulation, resident
-
-    def recomputing(self, segments: Segments) -> Program:
-        """The same program, whose backward pass computes again what segments do not keep.
-
-        It is planned, and does not run: what is computed again is fused in another way, so that last digits would differ.
-        """
-        other = copy.copy(self)
-        other._segments = segments
-        return other
 
     def begin(self, carry: Carry) -> Carry:
         """The carry at the begin of a run."""
@@ -235,14 +222,10 @@ class Program:
         others = {name: value for name, value in carry.variables.items() if name not in of.trained}
 
         def forward(trained: Values, taps: Values) -> tuple[Any, tuple[Values, Values]]:
-            marked_by = functools.partial(marking, tensors=self._wanted(), loss=of.loss)
-            if self._segments is not None:
-                values = {**inputs, **others, **trained}
-                captured, marked, state = self._segments.run(self._graph, values, taps, key, functools.partial(marked_by, named=True))
-                return marked[of.loss], (captured, state)
             captured: Values = {}
             marked: Values = {}
-            state = self._graph.run({**others, **trained}, inputs, key, marked_by(captured, marked, taps))
+            mark = marking(captured, marked, taps, tensors=self._wanted(), loss=of.loss)
+            state = self._graph.run({**others, **trained}, inputs, key, mark)
             return marked[of.loss], (captured, state)
 
         trained = {name: carry.variables[name] for name in of.trained}

@@ -1,8 +1,4 @@
-"""The program of all replicas: that of one, mapped over them.
-
-A function of one replica becomes one of all in two ways that give equal values: `jax.vmap`, for one device that computes them all, and
-`jax.shard_map` over a mesh with an axis "replica", for one device each.
-"""
+"""The program of all replicas: that of one, mapped over them by `jax.vmap`, for one device that computes them all."""
 
 from __future__ import annotations
 
@@ -11,7 +7,6 @@ from typing import Any, Final, final
 
 import jax
 from jax import lax
-from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from tilestep.popart.dataflow import Anchor
 from tilestep.popart.ops.collectives import replicas
@@ -52,25 +47,6 @@ class ReplicatedProgram:
         """All batches of a step, as `Program.step`."""
         axes = self._axes_of_step(carry)
         return self._by_vmap(self.program.step, axes[0], axes[1])(carry, inputs)
-
-    def sharded_step(self, mesh: Mesh | AbstractMesh) -> Callable[[Carry, Values], tuple[Carry, Values]]:
-        """`step` with one device for each replica. Args: mesh: with one axis, "replica", as long as there are replicas."""
-
-        def step(carry: Carry, inputs: Values) -> tuple[Carry, Values]:
-            axes = self._axes_of_step(carry)
-            return self._by_shard_map(self.program.step, axes[0], axes[1], mesh)(carry, inputs)
-
-        return step
-
-    def placed(self, mesh: Mesh | AbstractMesh, carry: Carry, inputs: Values) -> tuple[Carry, Values]:
-        """Types of the arguments of `sharded_step`, with their places on the mesh. Args: carry, inputs: trees of arrays or of types."""
-        arguments: tuple[Carry, Values] = _placed(mesh, self._axes_of_step(carry)[0], (carry, inputs))
-        return arguments
-
-    def placed_results(self, mesh: Mesh | AbstractMesh, results: tuple[Carry, Values]) -> tuple[Carry, Values]:
-        """Types of the results of `sharded_step`, as `placed`."""
-        placed: tuple[Carry, Values] = _placed(mesh, self._axes_of_step(results[0])[1], results)
-        return placed
 
     def begin(self, carry: Carry) -> Carry:
         """The carry at the begin of a run, as `Program.begin`."""
@@ -164,12 +140,12 @@ class ReplicatedProgram:
 
     # ------------------------------------------------------------------------------------------------ how it is mapped
 
-    def _in_replica(self, function: Callable[..., tuple[Carry, Values]], *, native_groups: bool) -> Callable[..., tuple[Carry, Values]]:
+    def _in_replica(self, function: Callable[..., tuple[Carry, Values]]) -> Callable[..., tuple[Carry, Values]]:
         """A function of one replica, with random numbers of its own."""
 
         def of_one(carry: Carry, *inputs: Values) -> tuple[Carry, Values]:
             own = carry._replace(key=jax.random.fold_in(carry.key, lax.axis_index(AXIS) + 1))
-            with replicas(AXIS, self._replication.count, native_groups=native_groups):
+            with replicas(AXIS, self._replication.count):
                 new, values = function(own, *inputs)
             return new._replace(key=carry.key), values
 
@@ -177,42 +153,9 @@ class ReplicatedProgram:
 
     def _by_vmap(self, function: Callable[..., tuple[Carry, Values]], inside: Axes, outside: Axes) -> Callable[..., Any]:
         return jax.vmap(
-            self._in_replica(function, native_groups=False),
+            self._in_replica(function),
             in_axes=inside,
             out_axes=outside,
             axis_name=AXIS,
             axis_size=self._replication.count,
         )
-
-    def _by_shard_map(self, function: Callable[..., tuple[Carry, Values]], inside: Axes, outside: Axes, mesh: Any) -> Callable[..., Any]:
-        def of_one(*arguments: Any) -> Any:
-            own = _each(lambda array, place: lax.squeeze(array, (place,)), inside, arguments)
-            results = self._in_replica(function, native_groups=True)(*own)
-            return _each(lambda array, place: lax.expand_dims(array, (place,)), outside, results)
-
-        return jax.shard_map(of_one, mesh=mesh, in_specs=_specs(inside), out_specs=_specs(outside), check_vma=False)
-
-
-def _is_none(node: Any) -> bool:
-    return node is None
-
-
-def _each(function: Callable[[Any, int], Any], axes: Axes, tree: Any) -> Any:
-    """A tree with the function of each array that has a dimension of replicas, and of its place."""
-
-    def under(place: int | None, arrays: Any) -> Any:
-        return arrays if place is None else jax.tree.map(lambda array: function(array, place), arrays)
-
-    return jax.tree.map(under, axes, tree, is_leaf=_is_none)
-
-
-def _placed(mesh: Any, axes: Axes, tree: Any) -> Any:
-    def typed(spec: PartitionSpec, arrays: Any) -> Any:
-        sharding = NamedSharding(mesh, spec)
-        return jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharding), arrays)
-
-    return jax.tree.map(typed, _specs(axes), tree)
-
-
-def _specs(axes: Axes) -> Any:
-    return jax.tree.map(lambda place: PartitionSpec() if place is None else PartitionSpec(*(None,) * place, AXIS), axes, is_leaf=_is_none)

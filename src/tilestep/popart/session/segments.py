@@ -32,33 +32,29 @@ class Segments:
     parts: tuple[SessionStage, ...]
     policy: Policy
 
-    def run(
-        self, graph: SessionGraph, values: Values, taps: Values, key: Any, marking: Callable[[Values, Values, Values], Mark]
-    ) -> tuple[Values, Values, Values]:
+    def run(self, graph: SessionGraph, values: Values, key: Any, marking: Callable[[Values], Mark]) -> tuple[Values, Values]:
         """Runs the model for one microbatch.
 
         Args:
             values: inputs and variables, by name.
-            taps: that are added to tensors.
             key: a random key, if the model draws.
-            marking: (captured, marked, taps) -> what each tensor's name and value are given to. It fills the first two.
+            marking: what each tensor's name and value are given to, which names it for `jax.checkpoint`, and puts values into its argument.
 
         Returns:
-            (captured, marked, new statistics), by name.
+            (these values, new statistics), by name.
         """
-        known, captured, marked, state = dict(values), dict[str, Any](), dict[str, Any](), dict[str, Any]()
+        known, found, state = dict(values), dict[str, Any](), dict[str, Any]()
         for part in self.parts:
 
-            def segment(given: Values, taps: Values, part: SessionStage = part) -> tuple[Values, Values, Values, Values]:
-                seen, found = dict[str, Any](), dict[str, Any]()
-                given_on, statistics = graph.run_stage(part, given, key, marking(seen, found, taps))
-                return given_on, seen, found, statistics
+            def segment(given: Values, part: SessionStage = part) -> tuple[Values, Values, Values]:
+                marked = dict[str, Any]()
+                return *graph.run_stage(part, given, key, marking(marked)), marked
 
             given = {name: known[name] for name in (*part.reads, *part.variables)}
-            results = jax.checkpoint(segment, policy=self.policy)(given, taps)
-            for all_of, own in zip((known, captured, marked, state), results, strict=True):
+            results = jax.checkpoint(segment, policy=self.policy)(given)
+            for all_of, own in zip((known, state, found), results, strict=True):
                 all_of.update(own)
-        return captured, marked, state
+        return found, state
 
 
 def segments_of(graph: SessionGraph, analysis: Analysis, options: SessionOptions, staging: Staging) -> Segments | None:

@@ -35,10 +35,11 @@ def read_at_the_end(script: Script) -> Script:
 def without_results(key: int, results: Collection[int]) -> Change:
     """The edit with which a program does not return some results. Its supersteps stay."""
 
-    def shorter(program: Program) -> Program:
-        return replace(program, results=tuple(replace(r, size_bytes=0) if r.index in results else r for r in program.results))
+    return with_changed([key], lambda program: _shorter(program, results))
 
-    return with_changed([key], shorter)
+
+def _shorter(program: Program, results: Collection[int]) -> Program:
+    return replace(program, results=tuple(replace(r, size_bytes=0) if r.index in results else r for r in program.results))
 
 
 def _taken_over(script: Script) -> set[int]:
@@ -61,13 +62,31 @@ def read_of_last_run(key: int) -> Change:
     return change
 
 
+def leaving_seldom(key: int, results: Collection[int], *, every: int) -> Change:
+    """The edit with which some results of a program leave the IPU after each so many runs only. Args: results: their numbers."""
+
+    def change(script: Script) -> Script:
+        dropped = {position for position, run in _reads_of(script, key, results) if (run + 1) % every}
+        other, run = max(script.programs) + 1, -1  # the same program without these results
+        calls: list[Call] = []
+        for position, call in enumerate(script.calls):
+            if isinstance(call, Dispatch) and call.key == key:
+                run += 1
+                calls.append(call if (run + 1) % every == 0 else call._replace(key=other))
+            elif position not in dropped:
+                calls.append(call)
+        return replace(script, calls=tuple(calls)).with_programs({other: _shorter(script.programs[key], results)})
+
+    return change
+
+
 def runs_read(script: Script, key: int) -> int:
     """After how many runs of a program the host reads results of it."""
     return len({run for position, run in _reads_of(script, key) if isinstance(script.calls[position], Read)})
 
 
-def _reads_of(script: Script, key: int) -> Iterator[tuple[int, int]]:
-    """(position among the calls, number of the run) of each wait and read of a result of a program."""
+def _reads_of(script: Script, key: int, results: Collection[int] | None = None) -> Iterator[tuple[int, int]]:
+    """(position among the calls, number of the run) of each wait and read of a result of a program. Args: results: None: of any."""
     makers: dict[int, int] = {}
     run = -1
     for position, call in enumerate(script.calls):
@@ -76,7 +95,8 @@ def _reads_of(script: Script, key: int) -> Iterator[tuple[int, int]]:
                 yield position, makers[call.value]
             case Dispatch() if call.key == key:
                 run += 1
-                makers.update(dict.fromkeys(made(call), run))
+                values = made(call) if results is None else [row[index] for row in call.results for index in results]
+                makers.update(dict.fromkeys(values, run))
             case _:
                 for value in made(call):  # its number is given again
                     makers.pop(value, None)

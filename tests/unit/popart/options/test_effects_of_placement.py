@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tilestep import popart
-from tilestep.popart.session.emulation import StagedEmulation, staged_program
+from tilestep.popart.session.emulation import Emulation, emulated_program
 from tilestep.popart.session.plan import plan_of
 from tilestep.popart.session.staging import Staging
 from tilestep.popart.tensors import InputShapeInfo
@@ -83,10 +83,10 @@ def _emulated(**given: Any) -> int:
     plan = plan_of(proto, flow, shapes=InputShapeInfo(), options=options, device=device, loss=loss, optimizer=sgd)
     machine = device.machine()
     assert machine is not None
-    emulation = StagedEmulation(machine, name="session")
-    emulation.prepare(staged_program(plan, options, sgd))
+    emulation = Emulation(machine, name="session")
+    emulation.prepare(emulated_program(plan, options, sgd))
     emulation.weights_from_host()
-    emulation.ran("run")
+    emulation.ran()
     return emulation.cycles()
 
 

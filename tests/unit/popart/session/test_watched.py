@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import jax
-import jax.numpy as jnp
-
+from tests.unit.popart.session.emulation.models import Chain, emulated, one_stage
 from tilestep.machine import load_machine
 from tilestep.popart.session.emulation import Emulation
 from tilestep.popart.session.emulation.watched import summary, watched_sessions
@@ -38,23 +36,19 @@ def test_a_block_sees_all_its_sessions_also_when_one_inside_it_saw_the_same() ->
 def test_the_summary_has_each_session_that_was_prepared() -> None:
     with watched_sessions() as found:
         session("without a program")
-        made = session("with one")
-        made.prepare("run", jax.jit(lambda x: jnp.sin(x)), (jax.ShapeDtypeStruct((4,), jnp.float32),))
-        made.ran("run")
+        made = emulated(Chain(ipus=[0]), one_stage(), name="with one", calls=1)
         del made
     lines = summary(found).splitlines()
     assert lines[0] == "session 'with one' on m2000"
-    assert lines[1].startswith("tilestep: fits: run, the fullest, ")
-    assert lines[3].endswith("1 program run")
+    assert lines[1].startswith("tilestep: fits: program group 'with one', the fullest, ")
+    assert lines[3].endswith("2 program runs")  # the first takes the weights
     assert summary(found[:1]) == ""
 
 
 def test_the_summary_is_of_the_whole_session_also_after_a_reset() -> None:
     with watched_sessions() as found:
-        made = session("read in between")
-        made.prepare("run", jax.jit(lambda x: jnp.sin(x)), (jax.ShapeDtypeStruct((4,), jnp.float32),))
-        made.ran("run", times=2)
+        made = emulated(Chain(ipus=[0]), one_stage(), name="read in between")
         made.reset_profile()
-        made.ran("run")
+        made.ran()
     assert "1 program run" in made.summary()
-    assert summary(found).splitlines()[3].endswith("3 program runs")
+    assert summary(found).splitlines()[3].endswith("4 program runs")  # that which takes the weights as well

@@ -161,7 +161,7 @@ class Prepared:
         require_ipus(self._plan.graph, self._plan.staging, self._options)
         carry = jax.eval_shape(self._first_carry)
         if self._options.compileEngine:
-            self._figures.prepare(carry, self._feeds.step_types())
+            self._figures.prepare()
         self._engine.compile(carry)
         log("session", Level.INFO, "Graph compiled")
         self._loaded = False

@@ -35,7 +35,7 @@ def operator_of(scope: str) -> str:
 
 def operation_of(scope: str) -> str:
     """What a table calls a step of a scope: its operator, or else the end of the scope."""
-    return operator_of(scope) or short_scope(scope)
+    return operator_of(scope) or short_scope(scope).removeprefix("jit(_whole)/")
 
 
 def _bare(part: str) -> str:

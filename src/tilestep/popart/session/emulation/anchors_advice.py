@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
-from tilestep.plan.steps import Branch, HostCall, Loop, Node, Program, Result, Series
+from tilestep.plan.steps import Program, Result
 from tilestep.popart.enums import AnchorReturnTypeId
 from tilestep.popart.session.plan import Plan
-from tilestep.record.edits.programs import with_leaves
-from tilestep.record.edits.script import with_changed
+from tilestep.record.edits.reads import leaving_seldom
+from tilestep.record.edits.script import Change, Script, with_changed
 from tilestep.record.source_lines import source_text
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.finding import Finding, Line
@@ -34,7 +34,6 @@ class Returned:
         name: of the tensor.
         size_bytes: of one value, on one IPU.
         rows: values that one run of the model's program gives.
-        batches: of a call of the session.
         calls_rows: values of a call of the session, of each replica.
         replicas: that have values of their own.
     """
@@ -42,7 +41,6 @@ class Returned:
     name: str
     size_bytes: int
     rows: int
-    batches: int
     calls_rows: int
     replicas: int = 1
 
@@ -60,7 +58,6 @@ def returned_of(plan: Plan, *, rows: int) -> tuple[Returned, ...]:
                     name=anchor.name,
                     size_bytes=size,
                     rows=rows,
-                    batches=plan.batches,
                     calls_rows=each,
                     replicas=plan.replication.count,
                 )
@@ -68,12 +65,12 @@ def returned_of(plan: Plan, *, rows: int) -> tuple[Returned, ...]:
     return tuple(found)
 
 
-def anchors(returned: Iterable[Returned], line: Line | None, *, program: str = "") -> Rule:
+def anchors(returned: Iterable[Returned], line: Line | None, *, program: str) -> Rule:
     """The rule about anchors that leave with each microbatch.
 
-    Args: line: of the user's program that prepared the session. program: the name of those from which they leave; '': any.
+    Args: line: of the user's program that prepared the session. program: the name of those from which they leave.
     """
-    large = [each for each in returned if each.rows > 1 and each.size_bytes >= _LEAST_BYTES]
+    large = [each for each in returned if each.calls_rows > 1 and each.size_bytes >= _LEAST_BYTES]
     largest = max((each.size_bytes for each in large), default=0)
     told = sorted((each for each in large if each.size_bytes >= _LEAST_PART * largest), key=lambda each: -each.size_bytes)
 
@@ -81,7 +78,7 @@ def anchors(returned: Iterable[Returned], line: Line | None, *, program: str = "
         if evidence is None or not told:
             return
         rows = {each.size_bytes * each.rows: each.rows for each in told}
-        named = {key: each for key, each in evidence.programs.items() if program in ("", each.name)}
+        named = {key: each for key, each in evidence.programs.items() if each.name == program}
         keys = [key for key, each in named.items() if any(_is_one(result, rows) for result in each.results)]
         if not keys:
             return
@@ -93,7 +90,7 @@ def anchors(returned: Iterable[Returned], line: Line | None, *, program: str = "
         )
         way = Way(
             edit=f"return {names} as Final in place of All",
-            change=with_changed(keys, lambda program: _last_only(program, rows)),
+            change=_last_value(keys, told),
             how="about",
             basis="with the bytes of one value",
         )
@@ -121,34 +118,24 @@ def _is_all(node: ast.Call) -> bool:
     return first is None or (isinstance(first, ast.Constant) and str(first.value).lower() == "all")
 
 
-def _last_only(program: Program, rows: Mapping[int, int]) -> Program:
-    """The program of which one value leaves behind the last microbatch. Args: rows: bytes of all values -> how many they are."""
-    sizes = {result.size_bytes: rows[result.size_bytes] for result in program.results if _is_one(result, rows)}
-    inner = _streamed(program.body, sizes) or _streamed(program.body, {size // 2: count for size, count in sizes.items()})  # as FLOAT16
-    without = with_leaves(program, lambda leaf: None if isinstance(leaf, HostCall) and leaf.name in inner else leaf)
-    results = tuple(replace(r, size_bytes=r.size_bytes // rows[r.size_bytes]) if _is_one(r, rows) else r for r in program.results)
-    return replace(without, body=Series(nodes=(*without.body.nodes, *inner.values())), results=results)
+def _last_value(keys: Sequence[int], told: Sequence[Returned]) -> Change:
+    """Of each call the last microbatch's value leaves. Args: keys: of the programs from which all leave."""
+    rows = {each.size_bytes * each.rows: each.rows for each in told}
+
+    def last_only(program: Program) -> Program:
+        results = (replace(r, size_bytes=r.size_bytes // rows[r.size_bytes]) if _is_one(r, rows) else r for r in program.results)
+        return replace(program, results=tuple(results))
+
+    def change(script: Script) -> Script:
+        runs = told[0].calls_rows // told[0].rows
+        for key in keys if runs > 1 else ():
+            results = [result.index for result in script.programs[key].results if _is_one(result, rows)]
+            script = leaving_seldom(key, results, every=runs)(script)
+        return with_changed(keys, last_only)(script)
+
+    return change
 
 
 def _is_one(result: Result, rows: Collection[int]) -> bool:
     """Whether a result is what all microbatches have given of an anchor. Args: rows: bytes of those that count."""
     return result.argument is None and result.size_bytes in rows
-
-
-def _streamed(node: Node, sizes: Mapping[int, int], times: int = 1) -> dict[str, HostCall]:
-    """The steps of loops that send so many bytes together to the host's memory, by name: each as it sends one of its values.
-
-    Args: sizes: bytes -> how many values they are. times: that the node runs.
-    """
-    match node:
-        case Series(nodes=nodes):
-            return {name: found for child in nodes for name, found in _streamed(child, sizes, times).items()}
-        case Loop(body=body, trips=trips):
-            return _streamed(body, sizes, times * (trips or 1))
-        case Branch(arms=arms):
-            return {name: found for arm in arms for name, found in _streamed(arm, sizes, times).items()}
-        case HostCall() if node.in_memory and times > 1 and times * node.bytes_to_host in sizes:
-            size = times * node.bytes_to_host
-            return {node.name: replace(node, bytes_to_host=size // sizes[size])}
-        case _:
-            return {}

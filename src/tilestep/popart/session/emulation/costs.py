@@ -19,7 +19,7 @@ from tilestep.onnx.interpret import Run, run_graph
 from tilestep.onnx.values import is_known
 from tilestep.options import PlanOptions
 from tilestep.pjrt.plugin import initialize
-from tilestep.pjrt.programs.planning import Residence, plan_for
+from tilestep.pjrt.programs.planning import plan_for
 from tilestep.popart.session.graph import SessionGraph, named_errors
 from tilestep.popart.session.tuning import around
 from tilestep.sim.body import body_cost
@@ -149,9 +149,8 @@ class Prices:
         """Cycles of a program whose arguments are in the tiles: each loop and branch that depends on data once, nothing of the host."""
         initialize()  # JAX lowers for the emulated machine whether or not the process uses it as a platform
         lowered = _jax.jit(function).trace(*arguments).lower(lowering_platforms=("ipu",))
-        kept = dict.fromkeys(range(len(jax.tree.leaves(arguments))))
-        planned = plan_for(machine, lowered, residence=Residence(kept=kept), options=self._options)
-        body = body_cost(planned.program, machine, planned.ipus)
+        program = plan_for(machine, lowered, resident=True, options=self._options)
+        body = body_cost(program, machine, tuple(range(program.num_ipus)))
         return sum(part.total for part in (body.fixed, *body.counted.values()))
 
 

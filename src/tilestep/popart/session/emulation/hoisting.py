@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from tilestep.popart.session.graph import Values
-from tilestep.popart.session.replication import in_replica
+from tilestep.popart.session.replication import AXIS
 from tilestep.train.untyped import jax as _jax
 
 Run = Callable[[Values, Values, Sequence[Any], Any], tuple[Any, Values]]  # (parameters, auxiliary state, what comes in, key)
@@ -23,7 +23,8 @@ def hoisted(run: Run, arguments: tuple[Any, ...], *, replicas: int) -> tuple[Run
         arguments: shapes and dtypes of the function's.
         replicas: whose collectives it may have.
     """
-    found = _arrays(_jax.make_jaxpr(in_replica(run, replicas))(*arguments).consts)
+    axes = [(AXIS, replicas)] if replicas > 1 else None
+    found = _arrays(_jax.make_jaxpr(run, axis_env=axes)(*arguments).consts)
     if not found:
         return run, {}
     names = [f"{_NAME}{number}" for number in range(len(found))]

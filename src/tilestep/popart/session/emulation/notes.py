@@ -1,4 +1,4 @@
-"""The calls of emulated sessions, and what the notes of all of them have."""
+"""The calls of an emulated session, and its notes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from tilestep.engine_options import EngineOptions
 from tilestep.machine.spec import MachineSpec
-from tilestep.popart.session.emulation import arguments
 from tilestep.popart.session.emulation.options import EmulationOptions
+from tilestep.popart.session.emulation.program import EmulatedProgram
 from tilestep.report.advice.finding import Line
 from tilestep.report.file_names import RUN_FILE
 
@@ -19,33 +19,29 @@ class Ran(NamedTuple):
     """The session was called."""
 
     name: str = ""  # of the call
-    keys: tuple[int, ...] = ()  # of one stage: the programs that were called, one after the other
-    forward: bool = False  # of several stages: the forward part alone
+    forward: bool = False  # the forward part of a pipeline alone
 
 
 class FromHost(NamedTuple):
-    """The host has new values for arrays on the device."""
-
-    key: int = 0  # of one stage: the program that takes them there; of several, all are taken
+    """The host has new values for all that stays on the device."""
 
 
 class ToHost(NamedTuple):
-    """The host reads arrays of the device."""
-
-    paths: tuple[arguments.Path, ...] = ()  # of one stage; of several, all are read
+    """The host reads all that stays on the device."""
 
 
 Call = Ran | FromHost | ToHost
 
 
 @dataclass(kw_only=True)
-class SessionNotes:
-    """What the notes of all emulated sessions have.
+class Notes:
+    """What a session has done: all that its figures are worked out from.
 
     Attributes:
         machine: that is emulated.
         name: of the session.
         options: of plans and reports.
+        program: what it runs; None before it is prepared.
         calls: in order.
         line: of the user's program that prepared it last; None if that is unknown.
         first: number of the first call that reports count.
@@ -57,6 +53,7 @@ class SessionNotes:
     machine: MachineSpec
     name: str
     options: EmulationOptions
+    program: EmulatedProgram | None = None
     calls: list[Call] = field(default_factory=list[Call])
     line: Line | None = None
     first: int = 0

@@ -1,9 +1,9 @@
-"""The programs of a session of several stages as a PopART user knows them: their names, their tensors, and their lines."""
+"""The programs of a session as a PopART user knows them: their names, their tensors, and their lines."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 from typing import Final, final
@@ -19,21 +19,26 @@ from tilestep.report.advice.finding import Line
 from tilestep.report.quantities import names_text
 
 ANCHORS: Final = "anchors"  # the program from which all values of an anchor leave
+RUN: Final = "run"  # a session of one stage that accumulates nothing
 WEIGHTS: Final = "weights from host"
 _NAMES: Final = {
     "_take_weights": WEIGHTS,
     "watched_rows": ANCHORS,
     "watched_copy": "anchors of weights",
     "watched_sum": "sums of anchors",
+    "_whole": RUN,
     "zeros": "accumulators of zeros",
     "_copied": "copies of weights",
+    "_added": "sums of anchors",
+    "_stay": "anchors that stay",
 }
 _OF_STAGES: Final = (
     (re.compile(r"stage_(\d+)_watched_totals"), "anchors of stage {}"),
     (re.compile(r"stage_(\d+)_load_parameters"), "weights of stage {} from streaming memory"),
 )
 _STAGE: Final = re.compile(r"jit_stage_(\d+)_forward")
-_PLACE: Final = re.compile(r"args\[(\d+)\]\[(\d+)\]")
+_WHOLE: Final = "jit__whole"  # a run of a pipeline that is one program
+_PLACE: Final = re.compile(r"(.+)\[(\d+)\]")
 _NOTES: Final = (note_origin.__qualname__, PurePath(note_origin.__code__.co_filename).name)  # function and file
 _CONSOLE: Final = ("tilestep", "tilestep.exe")  # the script of this package's command
 
@@ -76,13 +81,21 @@ class Said:
         if planned.key not in self._known:
             program = planned.program
             made = _of_operators(program.frames)
+            arguments = self._arguments(program)
+            names = {old.name: new.name for old, new in zip(program.arguments, arguments, strict=True)}
+            memory = program.memory
             self._known[planned.key] = replace(
                 program,
-                name=_at_ipus(program_name(program.name), planned.ipus),
+                name=_at_ipus(self._name(program.name), planned.ipus),
                 frames=tuple(frame if number in made else self._frame(frame) for number, frame in enumerate(program.frames, 1)),
-                arguments=self._arguments(program),
+                arguments=arguments,
+                memory=replace(memory, alive=tuple((names.get(name, name), size) for name, size in memory.alive)),
             )
         return self._known[planned.key]
+
+    def _name(self, name: str) -> str:
+        said = program_name(name)
+        return said if len(self._stages.functions) > 1 else said.removeprefix("stage 0 ").removesuffix(" of stage 0")
 
     def _frame(self, frame: Frame) -> Frame:
         if not rank_of_file(frame.file):
@@ -93,13 +106,18 @@ class Said:
     def _arguments(self, program: Program) -> tuple[Argument, ...]:
         """The arguments with the names of the model's tensors, as far as they are its weights and inputs."""
         stage = _STAGE.match(program.name)
-        if stage is None:
+        if stage is None and program.name != _WHOLE:
             return program.arguments
-        params: Specs = self._stages.params[int(stage[1])]
-        named = {0: [(name, params[name].shape) for name in sorted(params)]}
-        if not int(stage[1]):
-            inputs = list(zip(self._stages.inputs, (spec.shape for spec in self._stages.elements), strict=False))
-            named[2 if self._stages.aux[0] else 1] = inputs
+        params: Specs = self._stages.params[int(stage[1]) if stage else 0]
+        weights = [(name, params[name].shape) for name in sorted(params)]
+        inputs = list(zip(self._stages.inputs, (spec.shape for spec in self._stages.elements), strict=False))
+        if stage is None:
+            trains = any(argument.name.startswith("donated[") for argument in program.arguments)
+            named = {"donated" if trains else "read": weights, "columns[0]": inputs}
+        else:
+            named = {"args[0]": weights}
+            if not int(stage[1]):
+                named["args[2]" if self._stages.aux[0] else "args[1]"] = inputs
         return tuple(_named(argument, named) for argument in program.arguments)
 
 
@@ -110,9 +128,9 @@ def _of_operators(frames: Sequence[Frame]) -> frozenset[int]:
     return frozenset(number for number in callers if PurePath(frames[number - 1].file).name not in _CONSOLE)
 
 
-def _named(argument: Argument, tensors: dict[int, list[tuple[str, Sequence[int]]]]) -> Argument:
+def _named(argument: Argument, tensors: Mapping[str, Sequence[tuple[str, Sequence[int]]]]) -> Argument:
     place = _PLACE.fullmatch(argument.name)
-    names = tensors.get(int(place[1]), []) if place is not None else []
+    names = tensors.get(place[1], ()) if place is not None else ()
     if place is None or int(place[2]) >= len(names):
         return argument
     name, shape = names[int(place[2])]

@@ -14,10 +14,12 @@ from jax.ad_checkpoint import checkpoint_name
 from tilestep.popart.ops.collectives import replicas
 from tilestep.popart.session.emulation.hoisting import Run, hoisted
 from tilestep.popart.session.emulation.relays import Relays, relays_of
-from tilestep.popart.session.emulation.staged_anchors import watch_of
+from tilestep.popart.session.emulation.stage_anchors import watch_of
 from tilestep.popart.session.graph import SessionGraph, Values
+from tilestep.popart.session.marking import Mark
 from tilestep.popart.session.plan import Plan
 from tilestep.popart.session.recompute import Policy
+from tilestep.popart.session.segments import Segments
 from tilestep.popart.session.staging import SessionStage
 from tilestep.train import recomputed, watched
 from tilestep.train.pipeline.compile.watch_keys import How
@@ -37,7 +39,8 @@ class StageFunctions:
         params, aux: of each stage. Arrays that an operator has in itself are a part of the auxiliary state.
         elements: of a microbatch of one replica.
         inputs: their tensors.
-        watch: what leaves the machine with each run, as `Pipeline(watch=)` has it.
+        watch: what leaves the machine, as `Pipeline(watch=)` has it.
+        periods: of how many runs of the pipeline one is returned, by key, where not each is.
     """
 
     functions: tuple[Callable[..., Any], ...]
@@ -46,6 +49,7 @@ class StageFunctions:
     elements: tuple[jax.ShapeDtypeStruct, ...]
     inputs: tuple[str, ...]
     watch: Mapping[Any, How]
+    periods: Mapping[Any, int]
 
 
 def stage_functions(
@@ -85,7 +89,7 @@ def stage_functions(
     params = tuple({name: spec[name] for name in names} for names in relays.params)
     aux: list[Specs] = []
     for stage, own in zip(staging.stages, params, strict=True):
-        run = _run(graph, stage, relays, loss_scale, watch.marks[stage.number], again.get(stage.number))
+        run = _run(graph, stage, relays, loss_scale, watch.marks[stage.number], again.get(stage.number), plan.segments)
         kept = {name: spec[name] for name in relays.aux[stage.number]}
         given = [spec[name] for name in relays.incoming[stage.number]] or [_NOTHING] * (not stage.number)
         run, constants = hoisted(run, (own, kept, given, key), replicas=graph.replication.count)
@@ -99,6 +103,7 @@ def stage_functions(
         elements=tuple(spec[name] for name in relays.incoming[0]) or (_NOTHING,),
         inputs=relays.incoming[0],
         watch=watch.keys,
+        periods=watch.periods,
     )
 
 
@@ -106,26 +111,43 @@ def _spec(value: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(value.shape, value.dtype)
 
 
-def _run(graph: SessionGraph, stage: SessionStage, relays: Relays, loss_scale: float, marks: frozenset[str], policy: Policy | None) -> Run:
+def _run(
+    graph: SessionGraph,
+    stage: SessionStage,
+    relays: Relays,
+    loss_scale: float,
+    marks: frozenset[str],
+    policy: Policy | None,
+    segments: Segments | None,
+) -> Run:
+    """Args: segments: of the only stage, if it computes something again."""
     made = {name for at in stage.nodes for name in graph.graph.nodes[at].outputs if name}
-    number = stage.number
+    number, is_named = stage.number, policy is not None or segments is not None
     is_last = number + 1 == len(relays.incoming)
     incoming = relays.incoming[number]
     outgoing = relays.last if is_last else relays.incoming[number + 1]
 
     def run(params: Values, aux: Values, given: Sequence[Any], key: Any) -> tuple[Any, Values]:
         known: Values = {**dict(zip(incoming, given if incoming else (), strict=True)), **params, **aux}
-        found = dict(known)
 
-        def mark(name: str, value: Any) -> Any:
-            value = watched(value, name) if name in marks else value
-            if policy is not None and name in made and isinstance(value, jax.Array):  # else it is a constant, which may decide shapes
-                value = checkpoint_name(value, name)
-            found[name] = value
-            return value
+        def marking(found: Values) -> Mark:
+            def mark(name: str, value: Any) -> Any:
+                value = watched(value, name) if name in marks else value
+                if is_named and name in made and isinstance(value, jax.Array):  # else it is a constant, which may decide shapes
+                    value = checkpoint_name(value, name)
+                if name in outgoing:
+                    found[name] = value
+                return value
+
+            return mark
 
         with replicas(replica_axis() or "", graph.replication.count, native_groups=True):
-            _, statistics = graph.run_stage(stage, known, key, mark)
+            if segments is None:
+                found = dict[str, Any]()
+                _, statistics = graph.run_stage(stage, known, key, marking(found))
+            else:
+                found, statistics = segments.run(graph, known, key, marking)
+        found = {**known, **found}
         outputs = tuple(jnp.asarray(found[name]) for name in outgoing)
         if is_last and outputs:
             outputs = (jnp.reshape(outputs[0], ()) * loss_scale,)

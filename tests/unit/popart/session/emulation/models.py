@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilestep import popart
-from tilestep.popart.session.emulation import EmulationOptions, StagedEmulation, staged_program
+from tilestep.popart.session.emulation import Emulation, EmulationOptions, emulated_program
 from tilestep.popart.session.plan import Plan, plan_of
 from tilestep.popart.tensors import InputShapeInfo
 
@@ -77,6 +77,11 @@ def options(*, pipelined: bool = True, accumulation: int = 0, replicas: int = 1,
     return found
 
 
+def one_stage(**changes: Any) -> popart.SessionOptions:
+    """Options of a session without stages."""
+    return options(pipelined=False, **changes)
+
+
 def off_chip() -> popart.TensorLocationSettings:
     """Everything is in streaming memory, however small."""
     return popart.TensorLocationSettings(popart.TensorLocation(popart.TensorStorage.OffChip), 0, 0)
@@ -118,15 +123,15 @@ def emulated(
     calls: int = 2,
     name: str = "session",
     settings: EmulationOptions | None = None,
-) -> StagedEmulation:
+) -> Emulation:
     """A session's machine, on which it has had its weights and has been called so often. Args: num_ipus: 0: as many as it needs."""
     replicas = int(chosen.replicatedGraphCount) if chosen.enableReplicatedGraphs else 1
     on = device(num_ipus or (max(chain.ipus) + 1) * replicas, tiles, pattern)
     plan, sgd = planned(chain, chosen, on, batches=batches, training=training)
     machine = on.machine()
     assert machine is not None
-    emulation = StagedEmulation(machine, name=name, options=settings or EmulationOptions())
-    emulation.prepare(staged_program(plan, chosen, sgd))
+    emulation = Emulation(machine, name=name, options=settings or EmulationOptions())
+    emulation.prepare(emulated_program(plan, chosen, sgd))
     emulation.weights_from_host()
     emulation.ran(times=calls, name="a step")
     return emulation

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.popart.session.emulation.models import device, options
 from tilestep import popart
-from tilestep.popart.session.emulation import EmulationOptions, StagedEmulation, staged_program
+from tilestep.popart.session.emulation import Emulation, EmulationOptions, emulated_program
 from tilestep.popart.session.plan import plan_of
 from tilestep.popart.tensors import InputShapeInfo
 
@@ -55,8 +55,8 @@ class Layers:
         )
         machine = on.machine()
         assert machine is not None
-        emulation = StagedEmulation(machine, name="session", options=EmulationOptions())
-        emulation.prepare(staged_program(plan, chosen, sgd))
+        emulation = Emulation(machine, name="session", options=EmulationOptions())
+        emulation.prepare(emulated_program(plan, chosen, sgd))
         emulation.weights_from_host()
         emulation.ran(times=2)
         return emulation.cycles()

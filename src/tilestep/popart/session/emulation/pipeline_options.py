@@ -1,11 +1,11 @@
-"""What a session's options are to a pipeline."""
+"""What a session runs on its machine: its model, its optimiser and its options as those of a pipeline."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import jax
 
@@ -16,22 +16,22 @@ from tilestep.popart.options import SessionOptions
 from tilestep.popart.options.kept import LOCATIONS, Subject, location_of
 from tilestep.popart.options.placement_checks import implicit_pipeline, replicas_of
 from tilestep.popart.session.emulation.anchors_advice import returned_of
+from tilestep.popart.session.emulation.program import EmulatedProgram
+from tilestep.popart.session.emulation.rule import RuleOf, update_transformation
 from tilestep.popart.session.emulation.schedules import cycles_of, one_by_one
 from tilestep.popart.session.emulation.stage_functions import stage_functions
-from tilestep.popart.session.emulation.staged_program import StagedProgram
-from tilestep.popart.session.emulation.staged_rule import RuleOf, staged_rule
 from tilestep.popart.session.plan import Plan
 from tilestep.popart.session.recompute import recompute_policies
 from tilestep.train.schedules import Schedule
 
 
-def staged_program(plan: Plan, options: SessionOptions, optimizer: Optimizer | None) -> StagedProgram:
-    """A session of several stages as a pipeline. Args: optimizer: None in inference."""
+def emulated_program(plan: Plan, options: SessionOptions, optimizer: Optimizer | None) -> EmulatedProgram:
+    """What a session runs on its machine. Args: optimizer: None in inference."""
     loss = plan.loss
     replicas = replicas_of(options)
     scale = 1.0 if plan.rule is None or loss is None else _loss_scale(plan)
-    schedule, updates = _schedule(plan, training=loss is not None)
-    policies = {} if loss is None else recompute_policies(plan.graph, plan.names.analysis.types, options, plan.staging)
+    schedule, runs = _schedule(plan, training=loss is not None)
+    policies = {} if plan.staging.kind == "one" else recompute_policies(plan.graph, plan.names.analysis.types, options, plan.staging)
     transformation = None
     if optimizer is not None and loss is not None:
         context = UpdateContext(
@@ -41,12 +41,12 @@ def staged_program(plan: Plan, options: SessionOptions, optimizer: Optimizer | N
             mean_strategy=options.meanAccumulationAndReplicationReductionStrategy,
             loss_dtype=plan.names.analysis.types[loss].dtype,
         )
-        transformation = staged_rule(_rules(optimizer.clone(), context))
-    program = StagedProgram(
+        transformation = update_transformation(_rules(optimizer.clone(), context))
+    program = EmulatedProgram(
         stages=stage_functions(plan, loss, loss_scale=scale, policies=policies),
         schedule=schedule,
         optimizer=transformation,
-        updates=updates,
+        runs=runs,
         replicas=replicas,
         num_ipus=plan.staging.num_ipus,
         ipus=_used(plan),
@@ -74,20 +74,20 @@ def _rules(optimizer: Optimizer, context: UpdateContext) -> RuleOf:
     return rule_of
 
 
-def _recomputed(plan: Plan, options: SessionOptions, optimizer: Optimizer | None) -> Callable[[], StagedProgram] | None:
+def _recomputed(plan: Plan, options: SessionOptions, optimizer: Optimizer | None) -> Callable[[], EmulatedProgram] | None:
     """Gives the session as RecomputationType.Pipeline makes it. None where it is on, or there is no pipeline of its kind."""
     if plan.staging.kind != "pipelined" or not implicit_pipeline(options) or options.autoRecomputation is RecomputationType.Pipeline:
         return None
 
-    def program() -> StagedProgram:
+    def program() -> EmulatedProgram:
         other = copy.deepcopy(options)
         other.autoRecomputation = RecomputationType.Pipeline
-        return staged_program(plan, other, optimizer)
+        return emulated_program(plan, other, optimizer)
 
     return program
 
 
-def _forward(program: StagedProgram, plan: Plan, options: SessionOptions) -> StagedProgram:
+def _forward(program: EmulatedProgram, plan: Plan, options: SessionOptions) -> EmulatedProgram:
     """The forward part of a training session, for all microbatches of a call. What gradients and updates change does not leave with it."""
     watch = {key: how for key, how in program.stages.watch.items() if isinstance(key, str)}
     return replace(
@@ -95,7 +95,7 @@ def _forward(program: StagedProgram, plan: Plan, options: SessionOptions) -> Sta
         stages=replace(program.stages, watch=watch),
         schedule=cycles_of(program.schedule.device_mapping, plan.batches * plan.accumulation, training=False),
         optimizer=None,
-        updates=1,
+        runs=1,
         arguments=_arguments(options, plan, program.replicas, training=False),
     )
 
@@ -115,6 +115,8 @@ def _schedule(plan: Plan, *, training: bool) -> tuple[Schedule, int]:
     """(the schedule of one run of the pipeline, runs of a call of the session)."""
     used = _used(plan)
     ipus = [used.index(stage.ipu) for stage in plan.staging.stages]
+    if plan.staging.kind == "one" and not training:
+        return one_by_one(ipus, 1, training=False), plan.batches
     if not training:
         make = cycles_of if plan.staging.kind == "pipelined" else one_by_one
         return make(ipus, plan.batches, training=False), 1
@@ -128,7 +130,7 @@ def _schedule(plan: Plan, *, training: bool) -> tuple[Schedule, int]:
 def _arguments(options: SessionOptions, plan: Plan, replicas: int, *, training: bool) -> Mapping[str, Any]:
     offload = _offload(options, plan)
     if not training:
-        return {"offload_optimizer_state": {"parameters": offload["parameters"]}}
+        return {"offload_optimizer_state": offload and {"parameters": offload["parameters"]}}
     arguments: dict[str, Any] = {
         "offload_optimizer_state": offload,
         "offload_activations": options.activationTensorLocationSettings.location.storage is TensorStorage.OffChip,
@@ -140,12 +142,12 @@ def _arguments(options: SessionOptions, plan: Plan, replicas: int, *, training: 
     return arguments
 
 
-def _offload(options: SessionOptions, plan: Plan) -> Mapping[str, Any]:
+def _offload(options: SessionOptions, plan: Plan) -> Mapping[str, Any] | Literal[False]:
     """Which arrays are in streaming memory, for `Pipeline(offload_optimizer_state=)`."""
     if not any(getattr(options, name).location.storage is TensorStorage.OffChip for name in LOCATIONS.values()) and not (
         options.tensorLocationSettingsOverride
     ):
-        return {"optimizer_state": False, "accumulators": False, "parameters": False}
+        return False
     names = sorted((*plan.graph.variables, *plan.names.state), key=len, reverse=True)
     fixed = plan.loss is not None or bool(options.constantWeights)  # else an inference session may get new weights at any time
     constant = set(plan.graph.variables) - set(plan.names.trained) if fixed else set[str]()

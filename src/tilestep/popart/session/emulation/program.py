@@ -1,8 +1,8 @@
-"""A session of several stages as a pipeline on its own machine."""
+"""What an emulated session runs: a pipeline on its own machine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,14 +21,14 @@ from tilestep.train.untyped import jax as _jax
 
 
 @dataclass(frozen=True, kw_only=True)
-class StagedProgram:
-    """What a session of several stages runs.
+class EmulatedProgram:
+    """What a session runs. A session without stages has one.
 
     Attributes:
         stages: functions, and what they have.
-        schedule: of one update, or one round of inference. Its devices are `ipus`.
+        schedule: of one run of the pipeline: an update, or a round of inference. Its devices are `ipus`.
         optimizer: None in inference.
-        updates: of a call of the session.
+        runs: of the pipeline, in a call of the session.
         replicas: copies.
         num_ipus: of one replica.
         ipus: those of a replica that have a stage.
@@ -45,7 +45,7 @@ class StagedProgram:
     stages: StageFunctions
     schedule: Schedule
     optimizer: optax.GradientTransformation | None
-    updates: int
+    runs: int
     replicas: int
     num_ipus: int
     ipus: tuple[int, ...]
@@ -53,10 +53,16 @@ class StagedProgram:
     accumulates: bool
     draws: bool
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    forward: StagedProgram | None = None
+    forward: EmulatedProgram | None = None
     returned: tuple[Returned, ...] = ()
     is_loaded: bool = False
-    recomputed: Callable[[], StagedProgram] | None = None
+    recomputed: Callable[[], EmulatedProgram] | None = None
+
+    @property
+    def is_single(self) -> bool:
+        """Whether a run is one program: where nothing is accumulated, no gradient is added to zeros."""
+        one = self.kind == "one" and self.schedule.microbatches == 1 and self.replicas == 1
+        return one and self.arguments["offload_optimizer_state"] is False and not self.arguments.get("offload_activations")
 
     def pipeline(self, machine: MachineBeside) -> Pipeline:
         """The pipeline on a machine's devices."""
@@ -69,7 +75,7 @@ class StagedProgram:
             devices=devices,
             device_mapping=self.schedule.device_mapping,
             replicas=self.replicas,
-            program="stages",
+            program="single" if self.is_single else "stages",
             strict=False,
             watch=self.stages.watch or None,
             outfeed_mask=(True,) if self.optimizer is not None else None,  # the loss leaves if it is watched
@@ -81,22 +87,25 @@ class StagedProgram:
         aux = [dict(_zeros(specs)) if specs else None for specs in self.stages.aux]
         return pipeline.init([_zeros(specs) for specs in self.stages.params], aux if any(aux) else None)
 
-    def run(self, pipeline: Pipeline, state: PipelineState) -> tuple[PipelineState, Sequence[Any]]:
-        """One call of the session. Returns: the new state, and all arrays that leave the devices. Args: state: of any of its programs."""
-        results: list[Any] = []
-        now = state if self.optimizer is not None else replace(state, optimizer_state=None)
-        for _ in range(self.updates):
-            now, outputs = self.step(pipeline, now)
-            results += outputs
-        return (now if self.optimizer is not None else replace(now, optimizer_state=state.optimizer_state)), results
+    def step(self, pipeline: Pipeline, state: PipelineState) -> tuple[PipelineState, dict[Any, Any]]:
+        """One run of the pipeline.
 
-    def step(self, pipeline: Pipeline, state: PipelineState) -> tuple[PipelineState, Sequence[Any]]:
-        """One update, or one round. Returns: the new state, and all arrays that leave the devices."""
+        Args: state: of any of its programs.
+        Returns: (the new state, what may leave the devices, by the keys of `stages.watch`; under "" what leaves in any case).
+        """
         leading = (self.schedule.microbatches, self.replicas) if self.replicas > 1 else (self.schedule.microbatches,)
-        microbatches = tuple(np.zeros((*leading, *spec.shape), spec.dtype) for spec in self.stages.elements)
+        microbatches = tuple(np.broadcast_to(np.zeros((), spec.dtype), (*leading, *spec.shape)) for spec in self.stages.elements)
         key = _jax.random.key(0) if self.draws else None
-        state, outputs = pipeline.step(state, microbatches, key=key)
-        return state, _jax.tree.leaves(outputs)
+        trains = self.optimizer is not None
+        new, found = pipeline.step(state if trains else replace(state, optimizer_state=None), microbatches, key=key)
+        leaving = {**found.values, "": found.outputs} if self.stages.watch else {"": found}
+        return (new if trains else replace(new, optimizer_state=state.optimizer_state)), leaving
+
+    def leaves(self, key: Any, run: int) -> bool:
+        """Whether what is watched leaves the devices behind a run of a call. Args: run: its number, from 0."""
+        if self.stages.watch.get(key, "all") == "all":
+            return (run + 1) % self.stages.periods.get(key, 1) == 0
+        return run + 1 == self.runs
 
 
 def _zeros(specs: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, np.ndarray[Any, Any]]:

@@ -14,7 +14,7 @@ from tilestep.popart.optimizers import UpdateRule
 RuleOf = Callable[[Mapping[str, jax.ShapeDtypeStruct]], UpdateRule]  # parameters by tensor -> their rule
 
 
-def staged_rule(rule_of: RuleOf) -> optax.GradientTransformation:
+def update_transformation(rule_of: RuleOf) -> optax.GradientTransformation:
     """A transformation of gradients that are accumulated already. A parameter's name is the last key of its path in the tree."""
 
     def rule_for(params: Mapping[str, jax.Array]) -> UpdateRule:

@@ -1,10 +1,9 @@
-"""The calls of a session of several stages, played by dry runs of its pipeline."""
+"""The calls of a session, played by dry runs of its pipeline. A session without stages has a pipeline of one."""
 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
@@ -12,24 +11,15 @@ from tilestep import hints
 from tilestep.pjrt.plugin import initialize
 from tilestep.pjrt.programs.beside import MachineBeside, machine_beside
 from tilestep.pjrt.running.player import Begin
-from tilestep.popart.session.emulation.notes import Call, FromHost, Ran, SessionNotes, ToHost, end_of_equal
+from tilestep.popart.session.emulation.notes import Call, FromHost, Notes, Ran, ToHost, end_of_equal
+from tilestep.popart.session.emulation.program import EmulatedProgram
 from tilestep.popart.session.emulation.said import Said
 from tilestep.popart.session.emulation.spent import OUTSIDE, ByIpu, cycles_between
-from tilestep.popart.session.emulation.staged_program import StagedProgram
 from tilestep.sim import Recurrence, TileUse
 from tilestep.train.offload import is_on_host
 from tilestep.train.untyped import jax as _jax
 
-
-@dataclass(kw_only=True)
-class StagedNotes(SessionNotes):
-    """What a session of several stages has done.
-
-    Attributes:
-        program: what it runs; None before it is prepared.
-    """
-
-    program: StagedProgram | None = None
+_NO_TASK: Final = -1  # stage and microbatch of a run that is no task of a pipeline
 
 
 class Spent(NamedTuple):
@@ -45,7 +35,7 @@ class Spent(NamedTuple):
 
 
 @final
-class StagedPlay:
+class Play:
     """One session on a machine of its own in virtual time.
 
     When it is made the pipeline has run, so that its programs are loaded, as an engine of the original's is when a device is prepared.
@@ -59,7 +49,7 @@ class StagedPlay:
         uses: of each IPU, bytes on its fullest tile.
     """
 
-    def __init__(self, notes: StagedNotes, program: StagedProgram) -> None:
+    def __init__(self, notes: Notes, program: EmulatedProgram) -> None:
         initialize()
         self.played = 0
         self._notes, self._program, self._record = notes, program, False
@@ -72,9 +62,9 @@ class StagedPlay:
             self._forward = None if program.forward is None else program.forward.pipeline(self._machine)
             self._state = program.first_state(self._pipeline)
             self._send_weights()
-            self._run(Ran())
-            if program.forward is not None:
-                self._run(Ran(forward=True))
+            for each in (program, program.forward):
+                if each is not None:
+                    self._run(Ran(forward=each is program.forward), loads_only=True)
         self.start = self.player.mark()
         system = self.player.system
         self.uses: tuple[TileUse, ...] = tuple(system.tile_use(ipu) for ipu in range(notes.machine.num_ipus))
@@ -114,8 +104,7 @@ class StagedPlay:
             case FromHost():
                 self._send_weights()
             case ToHost():
-                for array in _jax.tree.leaves(self._state):
-                    np.asarray(array)
+                _read(self._state)
 
     def begin(self, number: int) -> Begin:
         """The begin of a recording at a call that has been played, or is the next one."""
@@ -146,17 +135,39 @@ class StagedPlay:
         _jax.block_until_ready(leaves)
         return _jax.tree.unflatten(structure, leaves)
 
-    def _run(self, call: Ran) -> None:
-        """One call: the host pays for one dispatch, and waits until all is done."""
+    def _run(self, call: Ran, *, loads_only: bool = False) -> None:
+        """One call: the host pays for one dispatch, and waits until all is done.
+
+        Args: loads_only: whether it is to load the programs: the pipeline runs once, and nobody reads what it gives.
+        """
         program, pipeline = self._program, self._pipeline
         if call.forward and program.forward is not None and self._forward is not None:
             program, pipeline = program.forward, self._forward
+        runs, number, recurrence = 1 if loads_only else program.runs, 0, Recurrence(self.player.system)
+        totals: dict[Any, Any] = {}
+        if call.name and program.is_single:
+            hints.pipeline_task(_NO_TASK, call.name, _NO_TASK)
         with hints.program_group(self._group):
-            self._state, results = program.run(pipeline, self._state)
-            if program.is_loaded:
-                self._state, results = self._in_tiles((self._state, results))[0], ()
-        for array in results:
-            np.asarray(array)
+            while number < runs:
+                self._state, leaving = program.step(pipeline, self._state)
+                for key in [key for key in leaving if runs > 1 and program.stages.watch.get(key) == "sum"]:
+                    totals[key] = _added(totals[key], leaving[key]) if key in totals else leaving[key]
+                    leaving[key] = totals[key]
+                if program.is_loaded:
+                    self._state = self._in_tiles((self._state, leaving))[0]
+                elif loads_only:
+                    _jax.block_until_ready(list(leaving.values()))
+                else:
+                    leaves = {key for key in leaving if program.leaves(key, number)}
+                    if others := [value for key, value in leaving.items() if key not in leaves and key not in totals]:
+                        _stay(others)  # what no program takes would leave
+                    _read([value for key, value in leaving.items() if key in leaves])
+                del leaving
+                number += 1
+                if number + 1 < runs and not program.stages.periods:  # the last one ends the timeline
+                    self.player.replay(wait=True)
+                    number += recurrence.skipped(runs - 1 - number)
+        hints.no_pipeline_task()
         _jax.block_until_ready(_jax.tree.leaves(self._state))
 
     def _timed(self, call: Ran) -> Spent:
@@ -176,3 +187,18 @@ class StagedPlay:
 @functools.partial(_jax.jit, donate_argnums=0)
 def _take_weights(arrays: list[Any]) -> list[Any]:
     return _jax.lax.optimization_barrier(arrays)
+
+
+@functools.partial(_jax.jit, donate_argnums=0)
+def _stay(arrays: list[Any]) -> list[Any]:
+    return _jax.lax.optimization_barrier(arrays)
+
+
+@functools.partial(_jax.jit, donate_argnums=0)
+def _added(total: Any, value: Any) -> Any:
+    return _jax.tree.map(_jax.numpy.add, total, value)
+
+
+def _read(tree: Any) -> None:
+    for array in _jax.tree.leaves(tree):
+        np.asarray(array)

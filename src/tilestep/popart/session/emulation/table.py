@@ -1,4 +1,4 @@
-"""What each IPU of a session of several stages does, as text."""
+"""What each IPU of a session does, as text."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from tilestep.pjrt.running.measurement import Measurement
+from tilestep.popart.session.emulation.program import EmulatedProgram
 from tilestep.popart.session.emulation.spent import cycles_between
-from tilestep.popart.session.emulation.staged_program import StagedProgram
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.rules import evidence_of
 from tilestep.report.advice.stages import pipelines
@@ -19,13 +19,16 @@ _BESIDE: Final = ("io-in", "io-out")  # over I/O tiles, while the others compute
 _HEAD: Final = ("IPU", "stages", "works", "host", "waits", "fullest tile")
 
 
-def told(measurement: Measurement, uses: Sequence[TileUse], program: StagedProgram) -> str:
-    """The summary of a session, with a table of its IPUs behind the first lines. Args: uses: of the tiles, by IPU."""
-    head, gap, rest = measurement.profile.summary().partition("\n\n")
+def told(measurement: Measurement, uses: Sequence[TileUse], program: EmulatedProgram) -> str:
+    """The summary of a session, with a table of its stages behind the first lines if it has any. Args: uses: of the tiles, by IPU."""
+    text = measurement.profile.summary()
+    if program.num_ipus == 1:
+        return text
+    head, gap, rest = text.partition("\n\n")
     return f"{head}\n\n{stages_text(measurement, uses, program)}{gap}{rest}"
 
 
-def stages_text(measurement: Measurement, uses: Sequence[TileUse], program: StagedProgram) -> str:
+def stages_text(measurement: Measurement, uses: Sequence[TileUse], program: EmulatedProgram) -> str:
     """Of each IPU its stages, the shares of emulated time in which it works, and waits for the host and for others, and its memory."""
     whole, spent = measurement.profile.emulated_cycles, cycles_between(measurement.span.begin, measurement.span.end)
     rows: list[tuple[str, ...]] = [_HEAD]
@@ -40,7 +43,7 @@ def stages_text(measurement: Measurement, uses: Sequence[TileUse], program: Stag
     return "\n".join(["Stages, and what their IPUs do", *lines, *_slowest(measurement)])
 
 
-def _stages(program: StagedProgram) -> dict[int, list[int]]:
+def _stages(program: EmulatedProgram) -> dict[int, list[int]]:
     """IPU -> its stages, of all replicas."""
     found: dict[int, list[int]] = {}
     for replica in range(program.replicas):

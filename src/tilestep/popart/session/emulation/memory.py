@@ -1,25 +1,58 @@
-"""Whether the IPUs of a session of several stages hold its programs, what takes the most there, and what recomputation would free."""
+"""Whether the IPUs of a session hold its programs, what takes the most there, and what recomputation would free."""
 
 from __future__ import annotations
 
-from typing import Final
+import math
+from typing import Final, NamedTuple
 
-from tilestep.errors import TileMemoryError
+import numpy as np
+
+from tilestep.errors import StreamingMemoryError, TileMemoryError
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.liveness import check_fits
 from tilestep.plan.streaming import check_streaming_memory
-from tilestep.popart.session.emulation.staged_calls import StagedNotes, StagedPlay
-from tilestep.popart.session.emulation.staged_program import StagedProgram
+from tilestep.popart.session.emulation.notes import Notes
+from tilestep.popart.session.emulation.play import Play
+from tilestep.popart.session.emulation.program import EmulatedProgram
 
+_MOST_PLANNED: Final = 1 << 40  # bytes of an input: more is not even tried
 _LARGE: Final = 0.25  # of the bytes that an IPU needs on a tile
 
 
-def require_fits(play: StagedPlay, machine: MachineSpec, program: StagedProgram) -> None:
-    """Raises: TileMemoryError, StreamingMemoryError for the first program, or programs of an IPU together, that do not fit."""
+class Unfit(NamedTuple):
+    """What does not fit.
+
+    Attributes:
+        error: for a program, or for the programs of an IPU together.
+        key: of that program, or of the largest of those.
+    """
+
+    error: TileMemoryError | StreamingMemoryError
+    key: int
+
+
+def too_large(machine: MachineSpec, program: EmulatedProgram) -> TileMemoryError | None:
+    """The error for an input that all tiles of an IPU together do not hold, so that nothing is planned for it. None: there is none."""
+    tiles, available = machine.ipu.num_tiles, machine.ipu.tile.sram_bytes
+    parts = [
+        (name, -(-math.prod(spec.shape) * np.dtype(spec.dtype).itemsize // tiles))
+        for name, spec in zip(program.stages.inputs, program.stages.elements, strict=False)
+    ]
+    parts.sort(key=lambda part: -part[1])
+    if not parts or parts[0][1] * tiles <= _MOST_PLANNED:
+        return None
+    return TileMemoryError(tile=0, superstep="program start", needed_bytes=parts[0][1], available_bytes=available, largest=parts)
+
+
+def unfit(play: Play, machine: MachineSpec, program: EmulatedProgram) -> Unfit | None:
+    """The first program, or programs of an IPU together, that do not fit. None: all do."""
     ipus = range(machine.num_ipus)
-    for planned in play.player.system.programs.values():
-        check_fits(planned, machine)
-        check_streaming_memory(planned, machine, ipus[: planned.num_ipus])
+    for key, planned in play.player.system.programs.items():
+        try:
+            check_fits(planned, machine)
+            check_streaming_memory(planned, machine, ipus[: planned.num_ipus])
+        except (TileMemoryError, StreamingMemoryError) as error:
+            return Unfit(error, key)
     available = machine.ipu.tile.sram_bytes
     for ipu in ipus:
         use = play.uses[ipu]
@@ -35,16 +68,19 @@ def require_fits(play: StagedPlay, machine: MachineSpec, program: StagedProgram)
                 "values of the largest program": use.transient_bytes - waiting,
                 what: waiting,
             }
-            raise TileMemoryError(
+            error = TileMemoryError(
                 tile=0,
                 superstep=f"the programs of IPU {ipu}",
                 needed_bytes=use.peak_bytes,
                 available_bytes=available,
                 largest=sorted(((name, size) for name, size in parts.items() if size), key=lambda part: -part[1]),
             )
+            programs = play.player.system.programs
+            return Unfit(error, max(_keys_on(play, ipu), key=lambda key: programs[key].memory.peak_bytes))
+    return None
 
 
-def way_out_of_stash(notes: StagedNotes, play: StagedPlay, program: StagedProgram) -> str:
+def way_out_of_stash(notes: Notes, play: Play, program: EmulatedProgram) -> str:
     """What recomputation would do for a session in which an IPU does not fit that keeps many activations: it is planned.
 
     Returns: '' where no such IPU keeps many, recomputation is on, or it would free nothing.
@@ -55,27 +91,28 @@ def way_out_of_stash(notes: StagedNotes, play: StagedPlay, program: StagedProgra
     if not large or program.recomputed is None:
         return ""
     again = program.recomputed()
-    planned = StagedPlay(notes, again)
+    planned = Play(notes, again)
     if planned.uses[large[0]].peak_bytes >= play.uses[large[0]].peak_bytes:
         return ""
     edit = "options.autoRecomputation = RecomputationType.Pipeline, with which IPU"
-    try:
-        require_fits(planned, notes.machine, again)
-    except MemoryError:
+    if unfit(planned, notes.machine, again) is not None:
         worst = max(full, key=lambda ipu: planned.uses[ipu].peak_bytes)
         return f"{edit} {worst} needs {planned.uses[worst].peak_bytes:,} B of a tile, which is not enough by itself"
     return f"{edit} {large[0]} needs {planned.uses[large[0]].peak_bytes:,} B of a tile, and all fit"
 
 
-def _waiting_bytes(play: StagedPlay, ipu: int) -> int:
+def _waiting_bytes(play: Play, ipu: int) -> int:
     """Bytes on the fullest tile of what waits for other programs of the IPU, beyond what its largest program needs by itself."""
-    groups = play.start.groups.items()
-    members = [play.start.programs[key].program for (_, of_ipu), group in groups if of_ipu == ipu for key in group.members]
+    members = [play.start.programs[key].program for key in _keys_on(play, ipu)]
     alone = max((program.memory.transient_bytes for program in members), default=0)
     return max(0, play.uses[ipu].transient_bytes - alone)
 
 
-def _stash(program: StagedProgram, ipu: int) -> int:
+def _keys_on(play: Play, ipu: int) -> list[int]:
+    return [key for (_, of_ipu), group in play.start.groups.items() if of_ipu == ipu for key in group.members]
+
+
+def _stash(program: EmulatedProgram, ipu: int) -> int:
     """The most microbatches whose values a stage of an IPU keeps for backward. The stage of the loss keeps none: its two parts are one."""
     schedule = program.schedule
     kept = schedule.stash()[:-1]

@@ -1,4 +1,4 @@
-"""The plays of a session of several stages: what its figures and reports are worked out from."""
+"""The plays of a session: what its figures and reports are worked out from."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import final
 
-from tilestep.errors import StreamingMemoryError, TileMemoryError
 from tilestep.pjrt.running.measurement import Measurement, measurement_of
+from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.popart.exceptions import popart_runtime_error
 from tilestep.popart.session.emulation import reports
+from tilestep.popart.session.emulation.advice import rules_of
 from tilestep.popart.session.emulation.advice_words import operation_of
-from tilestep.popart.session.emulation.notes import Ran, ToHost
+from tilestep.popart.session.emulation.memory import too_large, unfit, way_out_of_stash
+from tilestep.popart.session.emulation.notes import Notes, Ran, ToHost
 from tilestep.popart.session.emulation.out_of_memory import out_of_memory
+from tilestep.popart.session.emulation.play import Play, Spent
+from tilestep.popart.session.emulation.program import EmulatedProgram
 from tilestep.popart.session.emulation.spent import no_run
-from tilestep.popart.session.emulation.staged_advice import rules_of
-from tilestep.popart.session.emulation.staged_calls import Spent, StagedNotes, StagedPlay
-from tilestep.popart.session.emulation.staged_memory import require_fits, way_out_of_stash
-from tilestep.popart.session.emulation.staged_program import StagedProgram
-from tilestep.popart.session.emulation.staged_table import told
+from tilestep.popart.session.emulation.table import told
 from tilestep.popart.session.emulation.weights_advice import WeightReads
+from tilestep.report.memory import memory_text
 from tilestep.sim import TileUse
 
 
@@ -31,21 +32,21 @@ class Plays:
     The one that has shown whether the session fits has seen no call yet: it becomes the one that is needed first.
     """
 
-    def __init__(self, notes: StagedNotes) -> None:
+    def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self.name, self.machine = notes.name, notes.machine
         self._is_open = bool(notes.profile_path)
 
     @functools.cached_property
-    def live(self) -> StagedPlay:
+    def live(self) -> Play:
         """The play without a timeline."""
-        return StagedPlay(self._notes, self.program)
+        return Play(self._notes, self.program)
 
     @functools.cached_property
-    def _recorded(self) -> StagedPlay:
+    def _recorded(self) -> Play:
         play = vars(self).get("live")
         if play is None or play.played:
-            play = StagedPlay(self._notes, self.program)
+            play = Play(self._notes, self.program)
         else:
             del self.live
         play.record()
@@ -58,7 +59,7 @@ class Plays:
         return (self.live if play is None else play).uses
 
     @property
-    def program(self) -> StagedProgram:
+    def program(self) -> EmulatedProgram:
         """What the session runs. Raises: popart_runtime_error if it has not been prepared."""
         program = self._notes.program
         if program is None:
@@ -95,16 +96,27 @@ class Plays:
 
     def require_fits(self) -> None:
         """Raises: OutOfMemoryException if the programs of an IPU do not fit into its tiles, and their data into streaming memory."""
-        if self._notes.options.allow_out_of_memory:
+        notes = self._notes
+        if not notes.options.allow_out_of_memory and (error := too_large(self.machine, self.program)) is not None:
+            raise out_of_memory(error, summary=error.facts, path="")
+        play = self.live
+        sources = play.player.programs.sources
+        found = unfit(play, self.machine, self.program)
+        if found is None or notes.options.allow_out_of_memory:
+            reports.write_programs(notes, sources)
             return
-        try:
-            require_fits(self.live, self.machine, self.program)
-        except (TileMemoryError, StreamingMemoryError) as error:
-            first = way_out_of_stash(self._notes, self.live, self.program)
-            raise out_of_memory(error, summary=self._memory(), path="", first=first) from None
+        source = sources[found.key]
+        raise out_of_memory(
+            found.error,
+            summary=self._memory(source),
+            path=reports.write_unfit(notes, found.key, source),
+            first=way_out_of_stash(notes, play, self.program),
+        )
 
-    def _memory(self) -> str:
-        return "\n".join(f"IPU {ipu}: {use.peak_bytes:,} B on the fullest tile" for ipu, use in enumerate(self.uses))
+    def _memory(self, source: ProgramSource) -> str:
+        """Of each IPU its fullest tile, and the memory of a program."""
+        ipus = [f"IPU {ipu}: {use.peak_bytes:,} B on the fullest tile" for ipu, use in enumerate(self.uses)]
+        return "\n".join([*ipus, "", memory_text(*source.detail(), source.machine)])
 
     @property
     def page(self) -> Path | None:

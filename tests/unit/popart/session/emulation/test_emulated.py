@@ -1,4 +1,4 @@
-"""The emulated machine of a session of several stages: figures, reports, memory."""
+"""The emulated machine of a session: figures, reports, memory."""
 
 from __future__ import annotations
 
@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 
 from tests.processes import run_python
-from tests.unit.popart.session.emulation.models import Chain, device, emulated, off_chip, options, planned
+from tests.unit.popart.session.emulation.models import Chain, device, emulated, off_chip, one_stage, options, planned
 from tilestep import popart
+from tilestep.errors import SettingsError
+from tilestep.options import PlanOptions
 from tilestep.popart.exceptions import OutOfMemoryException, popart_runtime_error
-from tilestep.popart.session.emulation import StagedEmulation, emulation_options, staged_program
+from tilestep.popart.session.emulation import Emulation, EmulationOptions, emulated_program, emulation_options
+from tilestep.popart.session.emulation import options as emulation_settings
 from tilestep.popart.session.emulation.watched import summary, watched_sessions
 from tilestep.report.reader import open_report
 
@@ -23,7 +26,7 @@ ACCUMULATING = options(accumulation=4)
 
 
 @pytest.fixture(scope="module")
-def called() -> StagedEmulation:
+def called() -> Emulation:
     """A session of `PLAIN` that has been called twice: to read only."""
     return emulated(PLAIN, ACCUMULATING)
 
@@ -40,7 +43,7 @@ def test_cycles_are_those_of_the_last_call_and_the_same_each_time() -> None:
         first.cycles()
     first.ran(times=2, name="a step")
     took = [first.cycles(), second.cycles(), second.cycles()]
-    first.ran("run")
+    first.ran()
     assert len({*took, first.cycles()}) == 1
     assert first.inner_cycles(0) < took[0]
     assert [first.inner_cycles(ipu) for ipu in range(4)] == [second.inner_cycles(ipu) for ipu in range(4)]
@@ -54,9 +57,9 @@ def test_several_sessions_have_machines_of_their_own() -> None:
     large = emulated(PLAIN, ACCUMULATING, tiles=64)
     alone = large.cycles()
     assert small.cycles() != alone
-    small.ran("run")
+    small.ran()
     assert small.cycles() > 0
-    large.ran("run")
+    large.ran()
     assert large.cycles() == alone
     assert (small.machine.num_ipus, small.machine.ipu.num_tiles) == (2, 20)
 
@@ -77,7 +80,7 @@ def test_a_report_has_the_stages_and_microbatches_of_a_call(kind: str, chosen: p
     assert len(forward) == runs
     assert {run.ipu_numbers for run in forward if run.in_detail} == {(1,)}
     plan, sgd = planned(PLAIN, chosen, device(2), batches=batches)
-    assert staged_program(plan, chosen, sgd).schedule.name == kind
+    assert emulated_program(plan, chosen, sgd).schedule.name == kind
 
 
 def test_replicas_are_copies_of_the_pipeline_on_further_ipus() -> None:
@@ -103,9 +106,9 @@ def test_the_forward_part_alone_takes_less_and_leaves_the_state_as_it_is() -> No
     chosen = options(accumulation=4, createImplicitPipeliningFwdOnlyProgram=True)
     emulation = emulated(Chain(ipus=range(2), width=64, rows=32), chosen)
     whole = emulation.cycles()
-    emulation.ran("forward", name="only")
+    emulation.ran(forward=True, name="only")
     assert 0 < emulation.cycles() < whole
-    emulation.ran("run")
+    emulation.ran()
     assert emulation.cycles() == whole
 
 
@@ -119,12 +122,12 @@ def test_reports_count_from_a_reset_on() -> None:
     emulation = emulated(PLAIN, ACCUMULATING, calls=3)
     all_runs = len(emulation.report().execution.runs)
     emulation.reset_profile()
-    emulation.ran("run")
+    emulation.ran()
     per_call = (all_runs - 2) // 3  # two programs have taken the weights
     assert len(emulation.report().execution.runs) == per_call
 
 
-def test_weights_that_are_read_take_time(called: StagedEmulation) -> None:
+def test_weights_that_are_read_take_time(called: Emulation) -> None:
     emulation = emulated(PLAIN, ACCUMULATING, calls=1)
     before = emulation.total_cycles()
     emulation.weights_to_host()
@@ -202,12 +205,12 @@ def test_equal_calls_in_a_row_have_the_figures_that_each_by_itself_would_have(
     def figures(*, one_by_one: bool) -> list[int]:
         emulation = emulated(chain, chosen, **further)
         for times in [1] * 6 if one_by_one else [6]:
-            emulation.ran("run", times=times)
+            emulation.ran(times=times)
             emulation.cycles()
         emulation.weights_to_host()
-        emulation.ran("run", times=2)
+        emulation.ran(times=2)
         emulation.reset_profile()
-        emulation.ran("run")
+        emulation.ran()
         runs = len(emulation.report().execution.runs)
         inner = [emulation.inner_cycles(ipu) for ipu in range(emulation.machine.num_ipus)]
         return [emulation.cycles(), emulation.total_cycles(), *inner, runs]
@@ -306,3 +309,128 @@ def test_a_session_has_figures_of_each_ipu() -> None:
         session.getCycleCount("inner_ipu_2")
     assert "jit_" not in session.getSummaryReport()
     assert session.getReport().target.num_ipus == 2
+
+
+# --------------------------------------------------------------------------------------------------- sessions without stages
+
+ALONE = Chain(ipus=[0])
+
+
+def test_a_session_without_stages_that_accumulates_nothing_is_one_program() -> None:
+    report = emulated(ALONE, one_stage()).report()
+    assert [run.name for run in report.execution.runs] == ["weights to IPU 0", "a step", "a step"]
+    assert [program.name for program in report.compilation.programs][:2] == ["weights to IPU 0", "run"]
+    assert {argument.name for argument in report.compilation.programs[1].planned.arguments} >= {"x", "w0_0"}
+
+
+@pytest.mark.parametrize(("batches", "runs"), [(3, [3, 3]), (40, [40, 40])])
+def test_each_batch_of_a_call_is_a_run_also_where_equal_ones_are_counted_at_once(batches: int, runs: list[int]) -> None:
+    found = emulated(ALONE, one_stage(), batches=batches, calls=2)
+    one = emulated(ALONE, one_stage(), batches=1, calls=2)
+    ran = {program.name: program.runs for program in found.report().compilation.programs}
+    assert ran["run"] == sum(runs)
+    assert found.inner_cycles() == batches * one.inner_cycles()
+
+
+def test_an_anchor_leaves_as_often_as_its_type_says() -> None:
+    """The bytes that leave are those of the values that a user gets."""
+    counts = {"All": 4, "Final": 1, "Sum": 1}
+    sent: dict[str, int] = {}
+    for how in counts:
+        chain = Chain(ipus=[0], anchors={"y0": how})
+        (program,) = [
+            program for program in emulated(chain, one_stage(), batches=4, calls=1).report().profile["programs"] if program["name"] == "run"
+        ]
+        sent[how] = program["cycles"]["host"]
+    inputs = sent["Sum"]  # the sum is read, and does not stream out
+    each = (sent["All"] - inputs) / counts["All"]
+    assert sent["Final"] - inputs == each
+
+
+def test_recomputation_of_a_session_without_stages_takes_memory_for_time() -> None:
+    chain = Chain(ipus=[0], layers=12, width=32, rows=2048)
+    chosen = one_stage(autoRecomputation=popart.RecomputationType.Standard)
+    again, kept = emulated(chain, chosen), emulated(chain, one_stage())
+    assert again.inner_cycles() > kept.inner_cycles()
+    assert again.tile_bytes(0) < kept.tile_bytes(0)
+
+
+# ------------------------------------------------------------------------------------------------------------------ reports
+
+
+def reports_in(directory: Path) -> EmulationOptions:
+    return emulation_options({"autoReport.all": "true", "autoReport.directory": str(directory)})
+
+
+def test_reports_are_written_when_the_session_is_closed(tmp_path: Path) -> None:
+    emulation = emulated(ALONE, one_stage(), name="training", settings=reports_in(tmp_path), calls=1)
+    path, cycles = Path(emulation.profile_path), emulation.total_cycles()
+    assert path == tmp_path / "training" / "run.tilestep"
+    assert any("whole" in each.name for each in (tmp_path / "training" / "programs").iterdir())
+    assert not path.exists()
+    emulation.close()
+    report = open_report(path)
+    assert report.execution.total_cycles.total == cycles
+    assert [run.name for run in report.in_full().execution.runs] == ["weights to IPU 0", "a step"]
+    assert {each.name for each in path.parent.iterdir()} == {"report.html", "run.tilestep", "profile.json", "summary.txt", "programs"}
+
+
+def test_a_second_run_of_a_program_writes_over_the_recordings_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for calls in ([2, 1], [3]):
+        monkeypatch.setattr(emulation_settings, "_taken", set())  # of another process
+        for emulation in [emulated(ALONE, one_stage(), name="training", settings=reports_in(tmp_path), calls=each) for each in calls]:
+            emulation.close()
+    runs = {each.name: len(open_report(each).in_full().execution.runs) for each in tmp_path.iterdir()}
+    assert runs == {"training": 4, "training-2": 2}, "the same session has the same folder"  # the first run takes the weights
+
+
+def test_nothing_is_written_unless_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    emulation = emulated(ALONE, one_stage())
+    assert emulation.profile_path == ""
+    emulation.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_program_states_goes_before_the_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", '{"autoReport.directory":"/elsewhere","debug.allowOutOfMemory":"true"}')
+    chosen = emulation_options({"autoReport.directory": str(tmp_path)})
+    assert chosen.engine.directory == tmp_path
+    assert chosen.allow_out_of_memory
+    monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", "{}")
+    assert not emulation_options({"debug.allowOutOfMemory": "true"}).allow_out_of_memory
+    with pytest.raises(SettingsError, match=r"^the program's engine options has 'autoReport.al'"):
+        emulation_options({"autoReport.al": "true"})
+
+
+# ------------------------------------------------------------------------------------------------------------ out of memory
+
+
+def test_a_program_that_does_not_fit_says_so_and_where_its_report_is(tmp_path: Path) -> None:
+    chosen = emulation_options({"autoReport.directory": str(tmp_path), "autoReport.outputGraphProfile": "true"})
+    with pytest.raises(OutOfMemoryException, match=r"^Out of memory: Cannot fit all variable data onto one or more tiles: tile ") as raised:
+        emulated(Chain(ipus=[0], width=256, rows=8192), one_stage(), tiles=4, name="training", settings=chosen)
+    path = Path(raised.value.getProfilePath())
+    assert path.is_relative_to(tmp_path / "training")
+    assert open_report(path).compilation.programs[0].memory.peak.total_bytes > 4 * 624 * 1024
+    assert "  largest: x " in str(raised.value) or ", x " in str(raised.value)
+    assert "dot_general" in raised.value.getSummaryReport()
+
+
+@pytest.mark.parametrize("rows", [1 << 36, 1 << 42, 1 << 61])
+def test_an_input_of_any_size_is_out_of_memory(rows: int) -> None:
+    with pytest.raises(OutOfMemoryException, match="Cannot fit all variable data") as raised:
+        emulated(Chain(ipus=[0], rows=rows), one_stage(), tiles=4)
+    assert f"x {rows * 32 * 4 // 4:,} B" in str(raised.value)
+    assert raised.value.getProfilePath() == ""
+    assert raised.value.getSummaryReport()
+
+
+def test_the_variable_lets_it_run_all_the_same() -> None:
+    emulation = emulated(Chain(ipus=[0], width=1024), one_stage(), tiles=4, settings=EmulationOptions(allow_out_of_memory=True))
+    assert emulation.cycles() > 0
+
+
+def test_options_of_plans_count() -> None:
+    tiles = [emulated(ALONE, one_stage(), settings=EmulationOptions(plan=PlanOptions(num_io_tiles=each, fusion="none"))) for each in (0, 8)]
+    assert tiles[0].inner_cycles() < tiles[1].inner_cycles()

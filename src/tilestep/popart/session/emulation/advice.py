@@ -1,13 +1,14 @@
-"""What to do about a session of several stages, in PopART's words. Findings that no PopART program can follow stay away."""
+"""What to do about a session, in PopART's words. Findings that no PopART program can follow stay away."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tilestep.popart.session.emulation.advice_words import LIMITS, PRECISION, at_line, full_tiles, half_partials
 from tilestep.popart.session.emulation.anchors_advice import anchors
-from tilestep.popart.session.emulation.said import ANCHORS
-from tilestep.popart.session.emulation.staged_program import StagedProgram
+from tilestep.popart.session.emulation.program import EmulatedProgram
+from tilestep.popart.session.emulation.said import ANCHORS, RUN
 from tilestep.popart.session.emulation.weights_advice import WeightReads, weights
 from tilestep.record.edits.programs import on_fewer_tiles
 from tilestep.record.edits.script import with_changed
@@ -18,20 +19,25 @@ from tilestep.report.advice.pipelines import PipelineWords, bubbles, unbalanced
 from tilestep.report.advice.precision import halves
 from tilestep.report.advice.proposal import Proposal, Rule, Way
 from tilestep.report.advice.set_up import set_up
+from tilestep.report.advice.small import small
 from tilestep.report.advice.streaming import IO_TILES, halved_arguments, longest_streaming
 from tilestep.report.figures import Figures
 from tilestep.report.quantities import bytes_text, names_text
 
 
-def rules_of(program: StagedProgram, line: Line | None, reads: WeightReads) -> tuple[Rule, ...]:
+def rules_of(program: EmulatedProgram, line: Line | None, reads: WeightReads) -> tuple[Rule, ...]:
     """The rules for a session. Args: line: of the user's program, where findings are that are of no operator. reads: of the weights."""
-    words = words_of(program)
+    words, is_staged = words_of(program), program.kind != "one"
 
     def limits(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         return limit(figures, evidence, LIMITS, line)
 
+    def batches(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+        for proposal in () if is_staged else small(figures, evidence):  # whose code is that of a line of its own
+            yield replace(proposal, finding=replace(proposal.finding, line=line or proposal.finding.line))
+
     rules: tuple[Rule, ...] = (
-        full_tiles,
+        lambda figures, evidence: full_tiles(figures, evidence, is_staged=is_staged),
         lambda figures, evidence: unbalanced(figures, evidence, words),
         lambda figures, evidence: bubbles(figures, evidence, words),
         lambda figures, evidence: _inputs(figures, evidence, frozenset(program.stages.inputs)),
@@ -43,12 +49,13 @@ def rules_of(program: StagedProgram, line: Line | None, reads: WeightReads) -> t
     )
     return (
         *(at_line(rule, line, of_operators=rule is limits) for rule in rules),
-        anchors(program.returned, line, program=ANCHORS),
+        anchors(program.returned, line, program=RUN if program.is_single else ANCHORS),
         weights(reads),
+        batches,
     )
 
 
-def words_of(program: StagedProgram) -> PipelineWords:
+def words_of(program: EmulatedProgram) -> PipelineWords:
     """How a PopART program says what its pipeline needs. Stages without pipelining take turns, and phases always do."""
     overlapped = "with pipelining the stages work at once"
     if program.kind == "sharded":

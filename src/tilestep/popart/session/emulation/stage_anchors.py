@@ -22,10 +22,12 @@ class Watch:
 
     Attributes:
         keys: "all", "sum" or "last", by key, as `Pipeline(watch=)` has them.
+        periods: of how many runs of the pipeline one is returned, by key, where not each is.
         marks: of each stage, the tensors that are marked there.
     """
 
     keys: Mapping[Key, How]
+    periods: Mapping[Key, int]
     marks: tuple[frozenset[str], ...]
 
 
@@ -41,10 +43,12 @@ def watch_of(plan: Plan, relays: Relays, made: Mapping[str, int]) -> Watch:
     places = {**dict.fromkeys(relays.incoming[0], 0), **home, **made}
     found = plan.names.fetched(anchor.name for anchor in plan.anchors)
     weights = {**{name: name for name in (*found.variables, *found.accumulators)}, **found.updated}
+    single = plan.staging.kind == "one" and plan.accumulation == 1  # a run of the pipeline has one microbatch, whose value needs no place
     keys: dict[Key, How] = {}
+    periods: dict[Key, int] = {}
     marks: dict[int, set[str]] = {}
     for anchor in plan.anchors:
-        how = "last" if plan.synthetic else _how(anchor)
+        how = _how(anchor) if single or not plan.synthetic else "last"
         if anchor.name in weights:
             weight = _weight(weights[anchor.name], home)
             if weight is not None and plan.loss is not None:
@@ -53,8 +57,11 @@ def watch_of(plan: Plan, relays: Relays, made: Mapping[str, int]) -> Watch:
         tensor = found.gradients.get(anchor.name, anchor.name)
         if tensor in places:
             marks.setdefault(places[tensor], set()).add(tensor)
-            _add(keys, gradient(tensor) if anchor.name in found.gradients else tensor, how)
-    return Watch(keys=keys, marks=tuple(frozenset(marks.get(number, ())) for number in range(len(relays.incoming))))
+            key = gradient(tensor) if anchor.name in found.gradients else tensor
+            _add(keys, key, how)
+            if single and anchor.period > 1:
+                periods[key] = anchor.period
+    return Watch(keys=keys, periods=periods, marks=tuple(frozenset(marks.get(number, ())) for number in range(len(relays.incoming))))
 
 
 def _how(anchor: Anchor) -> How:
