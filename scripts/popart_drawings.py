@@ -15,8 +15,8 @@ from tilestep import hints, popart
 from tilestep.machine import MachineSpec, load_machine
 from tilestep.machine.fields import SYNC_PATTERNS
 from tilestep.options import PlanOptions
-from tilestep.pjrt.plugin import initialize
 from tilestep.pjrt.programs.beside import machine_beside
+from tilestep.profiling.plugin import initialize
 from tilestep.sim.sync import host_set
 
 MACHINE = "bow-2000"

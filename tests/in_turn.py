@@ -157,13 +157,13 @@ def _answer(words: list[str], environ: dict[str, str], folder: str, text_in: str
 
 
 def _status(words: list[str]) -> int:
-    from tilestep.pjrt.plugin import _add_emulated, _write_report
+    from tilestep.profiling.plugin import add_emulated, write_report
     from tilestep.tracing import process as tracing
 
     process = os.getpid()
     try:
         tracing.start_if_asked()
-        tracing.include(_add_emulated)
+        tracing.include(add_emulated)
         _run(words)
         status = 0
     except SystemExit as end:
@@ -181,7 +181,7 @@ def _status(words: list[str]) -> int:
             stream.flush()
         os._exit(status)
     _join_threads()
-    _write_report()
+    write_report()
     tracing.close()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and not stream.closed:

@@ -20,8 +20,8 @@ LAYERS = (
     "sim",
     "record",
     "tracing",
-    "report",
     "pjrt",
+    "report",
 )  # an import may point up this list, never down
 # any layer may import these
 SHARED = (
@@ -156,7 +156,7 @@ def allowed_units(unit: str, layers: tuple[str, ...]) -> tuple[str, ...] | None:
     if unit in ("options", "typed_json"):
         return ("errors", "messages")
     if unit == "engine_options":
-        return ("errors", "messages", "poplar_keys", "regex")
+        return ("errors", "files", "messages", "poplar_keys", "regex")
     if unit == "hints":
         return ("within",)
     if unit == "errors":

@@ -88,7 +88,7 @@ def test_the_wheel_registers_the_command_and_the_platform(wheel: Path) -> None:
     entry_points = configparser.ConfigParser()
     entry_points.read_string(zipfile.ZipFile(wheel).read(f"tilestep-{PROJECT['version']}.dist-info/entry_points.txt").decode())
     assert entry_points["console_scripts"]["tilestep"] == "tilestep.__main__:main"
-    assert entry_points["jax_plugins"]["ipu"] == "tilestep.pjrt.plugin"
+    assert entry_points["jax_plugins"]["ipu"] == "tilestep.profiling.plugin"
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tilestep.errors import SettingsError
+from tilestep.files import writable_directory
 from tilestep.messages import nearest, no_json, plain, shown
 from tilestep.poplar_keys import NO_EFFECT, Key, Kind
 from tilestep.regex import Regex
@@ -268,3 +269,19 @@ def _object(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise SettingsError(f"{VARIABLE} is {shown(text)}: it must be {_EXAMPLE}")
     return found  # pyright: ignore[reportUnknownVariableType]  # JSON's objects have string keys
+
+
+def require_report_directory(directory: Path | None) -> None:
+    """Makes the directory that POPLAR_ENGINE_OPTIONS names, if it names one, because an error at the end of the program would reach nobody.
+
+    Raises: SettingsError if no file can be written there.
+    """
+    if directory is None:
+        return
+    try:
+        writable_directory(directory)
+    except OSError as error:
+        raise SettingsError(
+            f"POPLAR_ENGINE_OPTIONS: autoReport.directory is '{plain(directory)}': it must be a directory that can be written to "
+            f"({error.strerror})"
+        ) from error

@@ -156,7 +156,8 @@ assert [program.runs for program in profile.programs] == [1]
 def test_ctrl_c_at_a_sessions_end_comes_behind_it() -> None:
     run("""
 import os, signal
-from tilestep.pjrt.running import profiler, recording
+from tilestep.pjrt.running import timeline
+from tilestep.profiling import profiler
 real, given = profiler.xspace, []
 
 def slow(timeline):
@@ -173,7 +174,7 @@ try:
         on_ipu()
 except KeyboardInterrupt:
     assert [b"IPU 0" in data for data in given] == [False, False, True]
-    assert not recording.is_recording()
+    assert not timeline.is_recording()
 else:
     raise AssertionError("the interrupt was lost")
 finally:
@@ -186,7 +187,8 @@ def test_what_goes_wrong_is_told_and_the_rest_of_the_session_is_kept() -> None:
     result = processes.python(
         SHARED
         + """
-from tilestep.pjrt.running import profiler, recording
+from tilestep.pjrt.running import timeline
+from tilestep.profiling import profiler
 
 def fail(self):
     raise ValueError("on purpose")
@@ -242,7 +244,7 @@ def test_the_process_ends_well_with(code: str) -> None:
 OTHERS = {
     "a session that is forgotten while an exception is raised": """
 from jax._src.lib import _profiler
-from tilestep.pjrt.running import recording
+from tilestep.pjrt.running import timeline
 on_ipu()
 session = _profiler.ProfilerSession()
 on_ipu()
@@ -250,7 +252,7 @@ try:
     raise ValueError
 except ValueError:
     del session
-assert not recording.is_recording()
+assert not timeline.is_recording()
 """,
     "a fork in the midst of a session": """
 import os

@@ -19,7 +19,7 @@ from tilestep.cli.run_popart import require_fitting, run_popart, with_reports
 from tilestep.cli.terminated import end
 from tilestep.cli.usage import Once, Parser, UsageError, discard, given_path, tell, whole_number, working_directory
 from tilestep.cuts import MAX_STAGES
-from tilestep.engine_options import VARIABLE
+from tilestep.engine_options import VARIABLE, require_report_directory
 from tilestep.errors import RecordingError, SettingsError, SpecError
 from tilestep.files import require_writable, writable_directory, write_file
 from tilestep.machine.catalog import DEFAULT_MACHINE, machine_names
@@ -28,7 +28,7 @@ from tilestep.machine.toml import load_machine
 from tilestep.messages import plain, shown
 from tilestep.profiling import Recording, dry_run, profiled
 from tilestep.report.file_names import PAGE_FILE, REPORT_FILES, RUN_FILE
-from tilestep.report.files import require_report_directory, unfit, write_report
+from tilestep.report.files import unfit, write_report
 from tilestep.report.quantities import names_text
 from tilestep.settings import MAX_IPUS, MAX_TILES, read_settings
 

@@ -1,4 +1,4 @@
-"""Where JAX finds the platform: the `jax_plugins` entry point."""
+"""Registers the platform."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from tilestep.errors import UnsupportedError
 from tilestep.pjrt import _native
 from tilestep.pjrt.jax_private.versions import require_not_too_old
 from tilestep.pjrt.platform import PLATFORM
-from tilestep.tracing import process as tracing
 
 if TYPE_CHECKING:
-    from tilestep.record.container import Builder
+    from tilestep.pjrt.running.door import Door
 
 _ENTRY_POINTS = ("table.buffer", "table.client", "table.device", "table.layouts", "programs.executable_entries")  # they fill the table
 _PRIORITY = -1  # below CPU's 0, so that CPU stays the default platform
@@ -26,8 +25,8 @@ _STANDSTILL_WALL_S = 30.0
 
 
 @functools.cache
-def initialize() -> None:
-    """Registers the platform. JAX calls this, perhaps more than once. It starts nothing.
+def initialize(door: Door) -> None:
+    """Registers the platform, once. It starts nothing.
 
     With a jax that is too old it registers an error, which JAX raises only if a program asks for the platform.
     """
@@ -43,11 +42,11 @@ def initialize() -> None:
     from tilestep.pjrt.programs import callbacks
     from tilestep.pjrt.programs.sizes import refuse_too_large
     from tilestep.pjrt.running.player import FORGOTTEN
-    from tilestep.pjrt.running.profiler import ProfilerSession
     from tilestep.pjrt.table.buffer import on_host
-    from tilestep.pjrt.table.client import any_machine, require_same_settings, the_client
+    from tilestep.pjrt.table.client import any_machine, require_same_settings, the_client, use_door
     from tilestep.pjrt.table.status import describe
 
+    use_door(door)
     _native.configure(describe, FORGOTTEN)
     lowering.lower_like_cpu(PLATFORM)
     lowering.choose_like_cpu(PLATFORM)
@@ -60,7 +59,7 @@ def initialize() -> None:
     compat.share_like_cpu(PLATFORM, on_host)
     compat.analyse_like_cpu(PLATFORM, lambda: the_client().host)
     if compat.can_profile():
-        _native.serve_profiler(ProfilerSession)
+        _native.serve_profiler(door.profiler_session)
         compat.register_profiler(_native.capsule())
     compat.register_platform(PLATFORM, _native.capsule(), _PRIORITY)
 
@@ -70,13 +69,11 @@ def initialize() -> None:
         try:
             if os.getpid() == process:  # a fork has no threads to wait for and writes no report
                 _finish()
-                _write_report()
-                tracing.close()  # while the journal can still be replayed
+                door.at_exit()
         finally:
             _native.close()
 
     atexit.register(shut_down)
-    tracing.include(_add_emulated)
 
 
 def _register_refusal(error: UnsupportedError) -> None:
@@ -99,43 +96,3 @@ def _finish() -> None:
     WAIT_POOL.finish(_LAST_WAIT_WALL_S)
     stand_still(WAIT_POOL.is_idle, _STANDSTILL_WALL_S)
     WAIT_POOL.finish(_LAST_WAIT_WALL_S)
-
-
-def _add_emulated(builder: Builder) -> None:
-    """Adds what happened on the emulated machine to the trace of this process."""
-    from tilestep.pjrt.running.measurement import measured
-    from tilestep.pjrt.table.client import started_client
-
-    client = started_client()
-    if client is not None and client.in_use:
-        measured(client.player, client.player.origin).add_to(builder, journal=False, hlo=False, lines=True)
-
-
-def _write_report() -> None:
-    """Writes the profile of the whole process if POPLAR_ENGINE_OPTIONS asks for it.
-
-    The program has ended as it did: a report that cannot be written is told on stderr, and the exit status stays.
-    """
-    from tilestep.errors import RecordingError
-    from tilestep.files import writable_directory
-    from tilestep.pjrt.running.measurement import measured
-    from tilestep.pjrt.table.client import started_client
-    from tilestep.report.files import tell_unwritten, unwritten, write_report
-
-    client = started_client()
-    if client is None or not client.in_use:
-        return
-    engine = client.settings.engine
-    if engine.directory is None or not engine.execution_profile:
-        return
-    measurement = measured(client.player, client.player.origin)
-    recording = None
-    try:
-        recording = measurement.recording(lines=engine.debug_info, hlo=engine.serialized_graph, memory=engine.graph_profile)
-    except RecordingError as error:
-        tell_unwritten(unwritten(error))
-    try:
-        directory = writable_directory(engine.directory)
-        tell_unwritten(write_report(measurement.profile, directory, recording=recording, lines=not engine.hides_lines))
-    except (OSError, RecordingError) as error:
-        tell_unwritten(unwritten(error))

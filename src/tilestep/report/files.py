@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from tilestep.errors import RecordingError, SettingsError
-from tilestep.files import filled_directory, writable_directory, write_file
+from tilestep.errors import RecordingError
+from tilestep.files import filled_directory, write_file
 from tilestep.machine.spec import MachineSpec
 from tilestep.messages import plain
 from tilestep.options import PlanOptions
@@ -39,22 +39,6 @@ from tilestep.report.profile import Profile
 from tilestep.report.reader import Report
 
 _FINGERPRINT: Final = 8  # characters of it in a folder's name
-
-
-def require_report_directory(directory: Path | None) -> None:
-    """Makes the directory that POPLAR_ENGINE_OPTIONS names, if it names one, because an error at the end of the program would reach nobody.
-
-    Raises: SettingsError if no file can be written there.
-    """
-    if directory is None:
-        return
-    try:
-        writable_directory(directory)
-    except OSError as error:
-        raise SettingsError(
-            f"POPLAR_ENGINE_OPTIONS: autoReport.directory is '{plain(directory)}': it must be a directory that can be written to "
-            f"({error.strerror})"
-        ) from error
 
 
 def write_report(profile: Profile, directory: Path, *, recording: Tables | None = None, lines: bool = True) -> str:

@@ -15,10 +15,10 @@ from tilestep.errors import SettingsError
 from tilestep.machine import load_machine
 from tilestep.options import PlanOptions
 from tilestep.pjrt.jax_private.versions import parse
-from tilestep.pjrt.plugin import initialize
 from tilestep.pjrt.programs.planning import plan_for
 from tilestep.plan import Program, Superstep
 from tilestep.plan.steps import leaves
+from tilestep.profiling.plugin import initialize
 from tilestep.train import tuned
 
 MACHINE = load_machine("m2000", num_ipus=1, num_tiles=64)

@@ -82,7 +82,8 @@ class LoadedExecutable(_native.ExecutableBase):
         else:
             self.plan = self._restore(serialized)
         client.player.programs.compiled(self.key, self.source)
-        client.program_reports.compiled(self.source, self.key)
+        if client.settings.engine.directory is not None:
+            client.program_reports.compiled(self.source, self.key)
         self.outputs = outputs_of(self.plan.hlo, self.plan.program, self.host_executable_if_any)
         self._set_c_fields()
 
@@ -132,14 +133,14 @@ class LoadedExecutable(_native.ExecutableBase):
 
         Whoever made a machine beside the process's asks by himself what fits.
         """
-        client, reports = self.client, self.client.program_reports
+        client = self.client
         if client.is_beside:
             return
         try:
             check_fits(program, client.machine)
             check_streaming_memory(program, client.machine, self.request.ipus)
         except (TileMemoryError, StreamingMemoryError) as error:
-            report = reports.does_not_fit(self.source, self.key)
+            report = client.program_reports.does_not_fit(self.source, self.key)
             allowed = client.settings.allow_out_of_memory or self.request.plan_options.allow_out_of_memory
             if not allowed and client.dry_mode is None:
                 client.player.programs.does_not_fit(self.key, Refused(self.source, self.request.ipus[0], error))

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import jax
 
+from tilestep.engine_options import require_report_directory
 from tilestep.errors import SettingsError
 from tilestep.machine import MachineSpec, changed_machine, load_machine
 from tilestep.messages import shown
@@ -20,18 +21,24 @@ from tilestep.pjrt.jax_private import beside, compat
 from tilestep.pjrt.jax_private.beside import analysis_host
 from tilestep.pjrt.jax_private.versions import warn_if_untested
 from tilestep.pjrt.platform import PLATFORM
-from tilestep.pjrt.running import recording
+from tilestep.pjrt.running import timeline
+from tilestep.pjrt.running.door import Door, Reports
 from tilestep.pjrt.running.dry import DryMode, current_mode
 from tilestep.pjrt.running.in_flight import InFlight
 from tilestep.pjrt.running.player import Player
-from tilestep.pjrt.running.program_reports import ProgramReports
 from tilestep.pjrt.running.wait_pool import WAIT_POOL
 from tilestep.pjrt.table import capi
 from tilestep.pjrt.table.device import MEMORY_KINDS, Device, device_at, make_devices, nothing_to_delete
 from tilestep.pjrt.table.entry_points import entry_point, immortal, int32s, named_values, pointers, read_bytes, read_named_values, text
 from tilestep.plan.cache import PlanCache
-from tilestep.report.files import require_report_directory
-from tilestep.settings import WHEN_SET, Settings, changes_since, read_settings, stated_settings, warn_of_unknown_variables
+from tilestep.settings import (
+    WHEN_SET,
+    Settings,
+    changes_since,
+    read_settings,
+    stated_settings,
+    warn_of_unknown_variables,
+)
 
 
 class Client:
@@ -45,12 +52,11 @@ class Client:
         self._stated = stated
         self.machine = settings.machine
         self._beside = beside
-        record, links = (False, False) if beside else (recording.is_recording(), recording.is_recording_links())
+        record, links = (False, False) if beside else (timeline.is_recording(), timeline.is_recording_links())
         self.player = Player(settings, record=record, links=links, looks=beside is None)
         self.devices = make_devices(settings.machine, settings.hardware_ids, self.player.journal, beside)
         self.use(self.player)
         self.plans = PlanCache()
-        self.program_reports = ProgramReports(settings.engine)
         self.in_flight = InFlight()
         self.program_keys = itertools.count(1)  # numbers of programs in emulated time, in the order of compilation
         self.device_addresses = pointers([device.address for device in self.devices])
@@ -59,6 +65,12 @@ class Client:
         self.version = (  # a part of the keys of JAX's compilation cache: all that a plan depends on, but for program and topology
             f"tilestep {version('tilestep')}, emulating {settings.machine.name}; values by XLA:CPU; {settings.plan_options}"
         )
+
+    @functools.cached_property
+    def program_reports(self) -> Reports:
+        """The reports of its programs."""
+        assert _door is not None  # else the platform would not be registered
+        return _door.reports(self.settings.engine)
 
     @functools.cached_property
     def host(self) -> compat.HostClient:
@@ -128,6 +140,7 @@ class Client:
 
 WHEN_SET.append(functools.partial(_native.note_settings, False))
 _client: Client | None = None
+_door: Door | None = None  # what is above the platform
 _BESIDE: Final = "tilestep_client"  # option of a client beside the process's: its number
 _beside: dict[str, Client] = {}  # by number
 
@@ -148,6 +161,12 @@ def the_client() -> Client:
     if _client is None:
         raise RuntimeError("the ipu platform has not been started")
     return _client
+
+
+def use_door(door: Door) -> None:
+    """Says what is above the platform, before it starts."""
+    global _door
+    _door = door
 
 
 def any_machine() -> MachineSpec:
@@ -177,7 +196,7 @@ def client_create(args: capi.PJRT_Client_Create_Args) -> None:
     client = _client
     if client is None or client.settings != settings:  # JAX creates a client again after clear_backends()
         client = _client = immortal(Client(settings, stated))
-        recording.use(client.player)
+        timeline.use(client.player)
     args.client = client.address
 
 

@@ -11,10 +11,10 @@ import pytest
 
 from tilestep.errors import TileMemoryError
 from tilestep.machine import load_machine
-from tilestep.pjrt.plugin import initialize
 from tilestep.pjrt.programs.planning import plan_for
 from tilestep.plan import Program
 from tilestep.plan.liveness import check_fits
+from tilestep.profiling.plugin import initialize
 
 X = jax.ShapeDtypeStruct((16, 16), np.float32)
 MACHINE = load_machine("bow-2000", num_ipus=1, num_tiles=16)

@@ -18,10 +18,10 @@ from tilestep.onnx.graph import Graph, Node, reads
 from tilestep.onnx.interpret import Run, run_graph
 from tilestep.onnx.values import is_known
 from tilestep.options import PlanOptions
-from tilestep.pjrt.plugin import initialize
 from tilestep.pjrt.programs.planning import plan_for
 from tilestep.popart.session.graph import SessionGraph, named_errors
 from tilestep.popart.session.tuning import around
+from tilestep.profiling.plugin import initialize
 from tilestep.sim.body import body_cost
 from tilestep.sim.collective import pass_cost
 from tilestep.sim.sync import host_set, sync_cycles

@@ -9,7 +9,6 @@ import weakref
 from typing import Final, final
 
 from tilestep.machine.spec import MachineSpec
-from tilestep.pjrt.plugin import initialize
 from tilestep.popart.session.emulation import reports
 from tilestep.popart.session.emulation.notes import FromHost, Notes, Ran, ToHost
 from tilestep.popart.session.emulation.options import EmulationOptions
@@ -19,6 +18,7 @@ from tilestep.popart.session.emulation.said import line_now
 from tilestep.popart.session.emulation.spent import inner_cycles
 from tilestep.popart.session.emulation.table import told
 from tilestep.popart.session.emulation.watched import begun
+from tilestep.profiling.plugin import initialize
 from tilestep.report.reader import Report
 
 

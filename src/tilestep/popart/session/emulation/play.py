@@ -8,13 +8,13 @@ from typing import Any, Final, NamedTuple, final
 import numpy as np
 
 from tilestep import hints
-from tilestep.pjrt.plugin import initialize
 from tilestep.pjrt.programs.beside import MachineBeside, machine_beside
 from tilestep.pjrt.running.player import Begin
 from tilestep.popart.session.emulation.notes import Call, FromHost, Notes, Ran, ToHost, end_of_equal
 from tilestep.popart.session.emulation.program import EmulatedProgram
 from tilestep.popart.session.emulation.said import Said
 from tilestep.popart.session.emulation.spent import OUTSIDE, ByIpu, cycles_between
+from tilestep.profiling.plugin import initialize
 from tilestep.sim import Recurrence, TileUse
 from tilestep.train.offload import is_on_host
 from tilestep.train.untyped import jax as _jax

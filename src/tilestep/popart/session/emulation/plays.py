@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import final
 
-from tilestep.pjrt.running.measurement import Measurement, measurement_of
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.popart.exceptions import popart_runtime_error
 from tilestep.popart.session.emulation import reports
@@ -21,6 +20,7 @@ from tilestep.popart.session.emulation.program import EmulatedProgram
 from tilestep.popart.session.emulation.spent import no_run
 from tilestep.popart.session.emulation.table import told
 from tilestep.popart.session.emulation.weights_advice import WeightReads
+from tilestep.profiling.measurement import Measurement, measurement_of
 from tilestep.report.memory import memory_text
 from tilestep.sim import TileUse
 

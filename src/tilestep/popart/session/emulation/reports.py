@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 
 from tilestep.errors import RecordingError
 from tilestep.files import filled_directory
-from tilestep.pjrt.running.measurement import Measurement
-from tilestep.pjrt.running.program_reports import ProgramReports
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.popart.session.emulation.notes import Notes
+from tilestep.profiling.measurement import Measurement
+from tilestep.profiling.program_reports import ProgramReports
 from tilestep.record.tables import Tables
 from tilestep.report.file_names import MEMORY_FILE, PAGE_FILE, PROGRAM_FILE
 from tilestep.report.files import tell_unwritten, unwritten, write_report

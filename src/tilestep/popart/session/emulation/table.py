@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tilestep.pjrt.running.measurement import Measurement
 from tilestep.popart.session.emulation.program import EmulatedProgram
 from tilestep.popart.session.emulation.spent import cycles_between
+from tilestep.profiling.measurement import Measurement
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.rules import evidence_of
 from tilestep.report.advice.stages import pipelines

@@ -12,10 +12,10 @@ from tests.unit.report.reader.recorded import larger, liveness, run_of, step, tw
 from tests.unit.sim.toy import Host, program
 from tilestep import RecordingError
 from tilestep.engine_options import EngineOptions
-from tilestep.pjrt.running import measurement
-from tilestep.pjrt.running.measurement import Measurement, measurement_of
 from tilestep.pjrt.running.player import Begin
 from tilestep.plan import Liveness, Program
+from tilestep.profiling import measurement
+from tilestep.profiling.measurement import Measurement, measurement_of
 from tilestep.report.reader import Report
 
 

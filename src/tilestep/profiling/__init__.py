@@ -15,7 +15,7 @@ from tilestep.messages import shown
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tilestep.pjrt.running.measurement import Measurement
+    from tilestep.profiling.measurement import Measurement
     from tilestep.record.tables import Tables
     from tilestep.report import Profile
     from tilestep.report.page.frame import PageFrame
@@ -145,9 +145,9 @@ def profiled(target: Path | None, *, lines: bool = True, refused: bool = False, 
         refused: whether programs that do not fit are planned again if there is no target, to say what would make them fit.
         ended_by: says at the block's end what ended the program before its own end, such as 'SIGTERM'; '': nothing.
     """
-    from tilestep.pjrt.running.recording import recording  # imports the emulator, so only a profile pays for it
-    from tilestep.pjrt.running.report_folders import report_folder
     from tilestep.pjrt.table.client import require_same_settings
+    from tilestep.profiling.recording import recording  # imports the emulator, so only a profile pays for it
+    from tilestep.profiling.report_folders import report_folder
 
     require_same_settings()
     result = Recording()

@@ -10,9 +10,10 @@ from jax.profiler import ProfileData
 from tests.unit.sim.toy import Host, program, superstep
 from tilestep import hints
 from tilestep.pjrt.running import player as player_module
-from tilestep.pjrt.running import recording
+from tilestep.pjrt.running import timeline
 from tilestep.pjrt.running.player import Begin, Player
-from tilestep.pjrt.running.profiler import ProfilerSession
+from tilestep.profiling.profiler import ProfilerSession
+from tilestep.profiling.recording import recording
 from tilestep.protobuf import bytes_field, int_field
 from tilestep.settings import read_settings
 
@@ -29,16 +30,16 @@ def no_platform(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recordings know no player, and hints stay with the process's own."""
     monkeypatch.setattr(hints, "listen", lambda _: None)
     monkeypatch.setattr(player_module, "FORGOTTEN", [])
-    monkeypatch.setattr(recording, "_current", None)
-    monkeypatch.setattr(recording, "_holders", set())
+    monkeypatch.setattr(timeline, "_current", None)
+    monkeypatch.setattr(timeline, "_holders", set())
 
 
 def started() -> tuple[Player, Host]:
     """A platform that has started, and the host program that uses it."""
-    host = Host(record=recording.is_recording())
+    host = Host(record=timeline.is_recording())
     player = Player(read_settings({}))
     player.system, player.origin = host.system, Begin(host.start, None)
-    recording.use(player)
+    timeline.use(player)
     return player, host
 
 
@@ -86,14 +87,14 @@ def test_a_session_without_a_platform_has_no_data() -> None:
     session = begun()
     session.end()
     assert session.data() == b""
-    assert not recording.is_recording()
+    assert not timeline.is_recording()
 
 
 def test_sessions_and_profiles_nest() -> None:
     _, host = started()
     outer = begun()
     host.run(STEP)
-    with recording.recording() as measure:
+    with recording() as measure:
         inner = begun()
         host.run(STEP)
         assert runs(inner) == [1]
@@ -113,7 +114,7 @@ def test_what_an_interrupt_has_ended_may_be_done_again() -> None:
     host.run(STEP)
     assert runs(session) == [0]
     assert session.data() == session.data()
-    assert not recording.is_recording()
+    assert not timeline.is_recording()
 
 
 def test_the_begin_of_emulated_time_is_on_the_wall_clock() -> None:
@@ -133,7 +134,7 @@ def test_the_begin_of_emulated_time_is_on_the_wall_clock() -> None:
 def test_a_session_that_wants_no_emulated_time_gets_none(options: bytes) -> None:
     _, host = started()
     session = begun(options)
-    assert not recording.is_recording()
+    assert not timeline.is_recording()
     host.run(STEP)
     session.end()
     assert session.data() == b""
@@ -146,7 +147,7 @@ def test_the_child_of_a_fork_takes_no_timeline() -> None:
     session._process -= 1  # pyright: ignore[reportPrivateUsage]  # of the parent
     session.end()
     assert session.data() == b""
-    assert not recording.is_recording()
+    assert not timeline.is_recording()
 
 
 def test_another_platform_may_have_started_since() -> None:

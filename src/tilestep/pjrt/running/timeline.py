@@ -1,15 +1,9 @@
-"""Profiles that are under way, and the player that they are taken from."""
+"""Who wants the timeline, and the player that it is taken from."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
-
 from tilestep import hints
-from tilestep.pjrt.running.measurement import Measurement, measured, measurement_of
-from tilestep.pjrt.running.player import Begin, Player
-from tilestep.settings import read_settings
-from tilestep.sim import System
+from tilestep.pjrt.running.player import Player
 
 _holders: set[object] = set()  # profiles and sessions of profilers that are under way; the timeline is kept only for them
 _links: set[object] = set()  # those of them that want the transfers of links, too
@@ -59,30 +53,3 @@ def use(player: Player) -> None:
     global _current
     _current = player
     hints.listen(player.journal)
-
-
-@contextlib.contextmanager
-def recording(*, links: bool = False) -> Iterator[Callable[[], Measurement]]:
-    """Keeps the timeline inside the block; yields a function that measures what happened from the block's begin to now.
-
-    The platform need not have started: then the profile begins when it starts, and is empty if it never does.
-
-    Args: links: as for `keep_timeline`.
-    """
-    player_before = _current
-    start = None if player_before is None else player_before.begin()
-    holder = object()
-    keep_timeline(holder, links=links)
-
-    def measure() -> Measurement:
-        player = _current
-        if player is None:
-            settings = read_settings()
-            idle = System(settings.machine, record=False)
-            return measurement_of(idle, Begin(idle.mark(), None), idle.mark(), settings.engine, {})
-        return measured(player, start if start is not None and player is player_before else player.origin)
-
-    try:
-        yield measure
-    finally:
-        let_go_of_timeline(holder)

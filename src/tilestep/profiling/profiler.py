@@ -11,7 +11,7 @@ from typing import final
 
 from tilestep.hints import WALL_TIME_SESSION
 from tilestep.pjrt.running.player import Player
-from tilestep.pjrt.running.recording import current_player, keep_timeline, let_go_of_timeline
+from tilestep.pjrt.running.timeline import current_player, keep_timeline, let_go_of_timeline
 from tilestep.protobuf import fields
 from tilestep.report.xspace import Timeline, xspace
 from tilestep.sim import Mark
