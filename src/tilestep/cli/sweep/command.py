@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
@@ -26,27 +26,27 @@ from tilestep.settings import MAX_IPUS
 from tilestep.train import progress_bar
 
 _COMMAND: Final = "tilestep sweep"
-_USAGE: Final = (
-    "tilestep sweep [--machine A,B] [--ipus N,M] [--env NAME=V,W] [--set NAME=V,W] [--items N] [--trip-count N] [--processes N] [--out DIR]"
-    " [--json FILE] [--csv FILE] [--plot FILE] (SCRIPT | -m MODULE | -c CODE) [ARGS with {NAME}]"
-)
-TAKE_A_VALUE: Final = (
-    "--machine",
-    "--ipus",
-    "--env",
-    "--set",
-    "--items",
-    "--trip-count",
-    "--processes",
-    "--out",
-    "--json",
-    "--csv",
-    "--plot",
-)
-_MOST_TRIPS: Final = 2**31 - 1
-_MOST_PROCESSES: Final = 1024
-_MOST_ITEMS: Final = 2**53
 _WIDTH_OF_PIPE: Final = 140  # columns where stdout is no terminal
+_MOST_ITEMS: Final = 2**53
+_OPTIONS: Final[tuple[tuple[str, str, Callable[[str], Any], str], ...]] = (  # name, what its value is called, its parser, its help
+    ("--machine", "A,B", values_of, "machines: names or TOML files"),
+    ("--ipus", "N,M", lambda text: [_IPUS(each) for each in values_of(text)], "numbers of IPUs, 1 to 256 (default: the machine's)"),
+    ("--env", "NAME=V,W", named_values, "values of an environment variable"),
+    ("--set", "NAME=V,W", named_values, "values of {NAME} in the program's arguments"),
+    ("--items", "N", str, "items of a step, for items a second: a number, or {NAME} (default: what the program's inputs show)"),
+    ("--trip-count", "N", whole_number(2**31 - 1), "trips of each loop whose end depends on data"),
+    ("--processes", "N", whole_number(1024), "dry runs at once (default: as many as cores)"),
+    ("--out", "DIR", given_path, "keep a file for each setting there; a later sweep goes on from them"),
+    ("--json", "FILE", given_path, "also write all figures as JSON"),
+    ("--csv", "FILE", given_path, "also write all figures as comma-separated values"),
+    ("--plot", "FILE", given_path, "also draw time against IPUs and memory: a .png or .svg file"),
+)
+_MANY: Final = ("--env", "--set")
+_IPUS: Final = whole_number(MAX_IPUS)
+TAKE_A_VALUE: Final = tuple(name for name, *_ in _OPTIONS)
+_USAGE: Final = (
+    f"{_COMMAND} {' '.join(f'[{name} {metavar}]' for name, metavar, *_ in _OPTIONS)} (SCRIPT | -m MODULE | -c CODE) [ARGS with {{NAME}}]"
+)
 
 
 def add_parser(subparsers: Any) -> None:
@@ -71,34 +71,12 @@ def _option_parser() -> argparse.ArgumentParser:
         "program, with a value of --set NAME=... in place of each {NAME}.",
         allow_abbrev=False,
     )
-    parser.add_argument("--machine", type=values_of, action=Once, default=[], metavar="A,B", help="machines: names or TOML files")
-    parser.add_argument(
-        "--ipus", type=_numbers, action=Once, default=[], metavar="N,M", help="numbers of IPUs, 1 to 256 (default: the machine's)"
-    )
-    parser.add_argument(
-        "--env", type=named_values, action="append", default=[], metavar="NAME=V,W", help="values of an environment variable"
-    )
-    parser.add_argument(
-        "--set", type=named_values, action="append", default=[], metavar="NAME=V,W", help="values of {NAME} in the program's arguments"
-    )
-    parser.add_argument(
-        "--items", metavar="N", help="items of a step, for items a second: a number, or {NAME} (default: what the program's inputs show)"
-    )
-    parser.add_argument("--trip-count", type=whole_number(_MOST_TRIPS), metavar="N", help="trips of each loop whose end depends on data")
-    parser.add_argument("--processes", type=whole_number(_MOST_PROCESSES), metavar="N", help="dry runs at once (default: as many as cores)")
-    parser.add_argument(
-        "--out", type=given_path, action=Once, metavar="DIR", help="keep a file for each setting there; a later sweep goes on from them"
-    )
-    parser.add_argument("--json", type=given_path, action=Once, metavar="FILE", help="also write all figures as JSON")
-    parser.add_argument("--csv", type=given_path, action=Once, metavar="FILE", help="also write all figures as comma-separated values")
-    parser.add_argument(
-        "--plot", type=given_path, action=Once, metavar="FILE", help="also draw time against IPUs and memory: a .png or .svg file"
-    )
+    for name, metavar, parse, meaning in _OPTIONS:
+        if name in _MANY:
+            parser.add_argument(name, type=parse, action="append", default=[], metavar=metavar, help=meaning)
+        else:
+            parser.add_argument(name, type=parse, action=Once, metavar=metavar, help=meaning)
     return parser
-
-
-def _numbers(text: str) -> list[int]:
-    return list(map(whole_number(MAX_IPUS), values_of(text)))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -113,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         program = read_program(rest, _USAGE)
         settings = settings_of(
-            program, machines=options.machine, ipus=options.ipus, env=options.env, values=options.set, items=options.items
+            program, machines=options.machine or (), ipus=options.ipus or (), env=options.env, values=options.set, items=options.items
         )
         items = [_items(options.items, setting) for setting in settings]
         runs = [_run(setting, program, options.trip_count) for setting in settings]
