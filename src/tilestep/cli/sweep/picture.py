@@ -68,7 +68,7 @@ def plot(rows: Sequence[Row], path: Path) -> None:
     numbers = sorted({point.x for point in of_ipus})
     if numbers:
         panels[0].yaxis.set_major_locator(ticks)
-        panels[0].yaxis.set_major_formatter(lambda time, _: time_text(time))
+        panels[0].yaxis.set_major_formatter(_time)
         panels[0].set_xscale("log", base=2)
         panels[0].set_xticks(numbers, [f"{number:g}" for number in numbers])
     panels[0].minorticks_off()
@@ -87,6 +87,10 @@ def plot(rows: Sequence[Row], path: Path) -> None:
     write_file(path, drawing.getvalue())
 
 
+def _time(seconds: float, _: object = None) -> str:
+    return time_text(seconds)
+
+
 def _draw(panel: Any, points: Sequence[Point]) -> None:
     fitting = [point for point in points if point.row.found.fits]
     others = [point for point in points if not point.row.found.fits]
@@ -97,7 +101,7 @@ def _draw(panel: Any, points: Sequence[Point]) -> None:
     panel.scatter([each.x for each in fitting], [each.y for each in fitting], color=_GOOD, s=36, label="fits", zorder=3)
     panel.scatter([each.x for each in others], [each.y for each in others], color=_BAD, marker="x", s=36, label="does not fit", zorder=3)
     for point in best[:_MOST_LABELS]:
-        name = " ".join(value for name, value in point.row.setting.cells().items())
+        name = " ".join(point.row.setting.cells().values())
         panel.annotate(name, (point.x, point.y), xytext=(5, 5), textcoords="offset points", fontsize=7)
     for side in ("top", "right"):
         panel.spines[side].set_visible(False)

@@ -13,7 +13,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -132,7 +132,7 @@ def _read(target: Path, code: int, told: Path) -> Measured:
         return Measured(outcome="killed", error=f"its process was ended by {signal.Signals(-code).name}")
     if found.error.endswith(f"exit status {code}"):
         lines = [line for line in _last(told).splitlines() if line.strip()]
-        return Measured(**{**asdict(found), "error": shortened(lines[-1].strip(), LONGEST_ERROR) if lines else found.error})
+        return replace(found, error=shortened(lines[-1].strip(), LONGEST_ERROR) if lines else found.error)
     return found
 
 
