@@ -112,6 +112,19 @@ class InputProgram:
 Program = ScriptProgram | InputProgram | ModuleProgram | CodeProgram
 
 
+def program_words(program: Program) -> list[str]:
+    """The words of a command line that name a program and its arguments."""
+    match program:
+        case ScriptProgram():
+            return [program.name, *program.arguments]
+        case ModuleProgram():
+            return ["-m", program.name, *program.arguments]
+        case CodeProgram():
+            return ["-c", program.code, *program.arguments]
+        case InputProgram():
+            return ["-", *program.arguments]
+
+
 def run_whole(program: Program) -> tuple[int, str]:
     """Runs a program to the end of its threads.
 

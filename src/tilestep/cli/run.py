@@ -7,6 +7,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO
 
 from tilestep.cli.first_import import first_import
-from tilestep.cli.program import CodeProgram, InputProgram, ModuleProgram, Program, ScriptProgram, run_whole
+from tilestep.cli.program import CodeProgram, InputProgram, ModuleProgram, Program, ScriptProgram, program_words, run_whole
 from tilestep.cli.run_popart import require_fitting, run_popart, with_reports
 from tilestep.cli.terminated import end
 from tilestep.cli.usage import Once, Parser, UsageError, discard, given_path, tell, whole_number, working_directory
@@ -34,6 +35,7 @@ from tilestep.settings import MAX_IPUS, MAX_TILES, read_settings
 
 _COMMAND: Final = "tilestep run"
 _PLATFORMS: Final = "ipu,cpu"
+_MORE_IPUS: Final = (4, 16, 64, 256)  # of pods
 _MAX_TRIPS: Final = 2**31 - 1
 TAKE_A_VALUE: Final = ("--machine", "--ipus", "--tiles", "--sync-pattern", "--trip-count", "--json", "--report", "--propose-stages")
 _OUTPUTS: Final = ("--json", "--report")
@@ -148,8 +150,8 @@ def run(args: argparse.Namespace) -> int:
     try:
         if options.popart:
             require_fitting(options)
-        program = _program(rest)
-        environ = _environ(options)
+        program = read_program(rest, _USAGE)
+        environ = environ_of(options, os.environ)
         json_path, report_path = output_paths(options)
     except UsageError as error:
         tell(_COMMAND, str(error))
@@ -194,6 +196,8 @@ def _run_emulated(program: Program, options: argparse.Namespace, json_path: Path
     _tell_of_late_options(program, code)
     unwritten = _tell(recording, stderr, options, json_path, report_path)
     ran = bool(recording.profile.programs)
+    if recording.profile.verdict is not None and not recording.profile.verdict.fits:
+        _tell_of_sweep(program, options, recording.profile.machine.num_ipus)
     if forks and not ran:
         tell(_COMMAND, "the program forked; what its other processes ran is not counted: tilestep.profile(DIR) in one of them reports it")
     if ran and "tilestep.popart" in sys.modules:
@@ -244,6 +248,15 @@ def _tell_of_late_options(program: Program, code: int) -> None:
         tell(_COMMAND, f"{option} stands after the program, so it is the program's own; where `tilestep run` is meant, put it before")
 
 
+def _tell_of_sweep(program: Program, options: argparse.Namespace, num_ipus: int) -> None:
+    """A program does not fit: which command would find where it does."""
+    more = [str(number) for number in _MORE_IPUS if number > num_ipus]
+    if more and isinstance(program, ScriptProgram | ModuleProgram):
+        machine = [] if options.machine is None else ["--machine", options.machine]
+        words = ["tilestep", "sweep", *machine, "--ipus", ",".join(more), *program_words(program)]
+        tell(_COMMAND, f"on how many IPUs a program fits that divides itself over them: {plain(shlex.join(words))}")
+
+
 def _is_unwritten(word: str, arguments: Sequence[str]) -> bool:
     """Whether an option names a place to write to where nothing is. Args: word: the option, with its value or before it. arguments: all."""
     option, equals, value = word.partition("=")
@@ -261,12 +274,12 @@ def _without_lines(environ: Mapping[str, str], report_path: Path) -> dict[str, s
     return {**environ, VARIABLE: json.dumps({**stated, "autoReport.outputDebugInfo": "false"})}
 
 
-def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """(options of ours, the program and all that follows it)."""
+def split_words(words: Sequence[str], take_a_value: Sequence[str] = TAKE_A_VALUE) -> tuple[list[str], list[str]]:
+    """(options of ours, the program and all that follows it). Args: take_a_value: options whose value may be the next word."""
     index = 0
     while index < len(words):
         word = words[index]
-        if word in TAKE_A_VALUE:
+        if word in take_a_value:
             index += 2
         elif word in ("-", "--") or not word.startswith("-") or word[:2] in ("-m", "-c"):
             break
@@ -275,7 +288,8 @@ def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
     return list(words[:index]), list(words[index:])
 
 
-def _program(words: list[str]) -> Program:
+def read_program(words: list[str], usage: str) -> Program:
+    """The program that stands behind the options. Raises: UsageError if there is none; it ends with `usage` if no word is left."""
     if words[:1] == ["--"]:
         kind, words = "SCRIPT", words[1:]
     else:
@@ -284,7 +298,7 @@ def _program(words: list[str]) -> Program:
             words = [words[0][2:], *words[1:]] if words[0] != kind else words[1:]
     if not words:
         missing = "SCRIPT, -m MODULE or -c CODE must say what to run" if kind == "SCRIPT" else f"{kind} must be followed by what to run"
-        raise UsageError(f"{missing}\nusage: {_USAGE}")
+        raise UsageError(f"{missing}\nusage: {usage}")
     first, rest = words[0], tuple(words[1:])
     match kind:
         case "-m":
@@ -324,8 +338,11 @@ def _script(name: str, arguments: tuple[str, ...]) -> ScriptProgram:
     return ScriptProgram(name=name, arguments=arguments)
 
 
-def _environ(args: argparse.Namespace) -> dict[str, str]:
-    """Environment variables for the options, with absolute paths; checked by reading them back."""
+def environ_of(args: argparse.Namespace, base: Mapping[str, str]) -> dict[str, str]:
+    """Environment variables for the options, with absolute paths; checked by reading them back, over those of `base`.
+
+    Raises: UsageError for an option or a variable with a bad value.
+    """
     environ = {"JAX_PLATFORMS": _PLATFORMS}
     if args.machine is not None:
         try:
@@ -340,7 +357,7 @@ def _environ(args: argparse.Namespace) -> dict[str, str]:
     if args.sync_pattern is not None:
         environ["TILESTEP_SYNC_PATTERN"] = args.sync_pattern
     try:
-        require_report_directory(read_settings({**os.environ, **environ}).engine.directory)
+        require_report_directory(read_settings({**base, **environ}).engine.directory)
     except SettingsError as error:
         raise UsageError(str(error)) from error
     return environ

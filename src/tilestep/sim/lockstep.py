@@ -8,7 +8,7 @@ over IPU-Links.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final, final
 
@@ -242,16 +242,18 @@ class Lockstep:
 
     def _count_what_stays(self) -> None:
         """Adds the values that stay on the chip between members to the tile memory of the groups, without what a run counts as its own."""
-        stay = [(state, start, end, value.size_bytes) for value, (state, start, end) in self._spans.items()]
-        stay += [(state, first, last, size_bytes) for (state, _), (first, last, size_bytes) in self._kept.items()]
-        changes: dict[int, list[tuple[IpuState, int]]] = {}  # by position in the work
-        for state, start, end, size_bytes in stay:
+        changes: defaultdict[int, list[tuple[IpuState, int]]] = defaultdict(list)  # by position in the work
+        for value, (state, start, end) in self._spans.items():
             if end > start:
-                changes.setdefault(start + 1, []).append((state, size_bytes))
-                changes.setdefault(end + 1, []).append((state, -size_bytes))
+                changes[start + 1].append((state, value.size_bytes))
+                changes[end + 1].append((state, -value.size_bytes))
+        for (state, _), (first, last, size_bytes) in self._kept.items():
+            if last > first:
+                changes[first + 1].append((state, size_bytes))
+                changes[last + 1].append((state, -size_bytes))
         if not changes:
             return
-        live: Counter[IpuState] = Counter()
+        live: defaultdict[IpuState, int] = defaultdict(int)
         for position, entry in enumerate(self._work):
             for state, size_bytes in changes.get(position, ()):
                 live[state] += size_bytes

@@ -52,22 +52,59 @@ def dry_mode(mode: DryMode) -> Iterator[None]:
         _native.count_dry(-1)
 
 
-class DryArray:
-    """Stands for a one-device array of XLA:CPU: it has shape and dtype, is always ready, and has no value."""
+class DryForm:
+    """Shape, dtype and mode of a result, which its arrays on all IPUs share. It counts as a value of a dry run while one of them lives."""
+
+    __slots__ = ("_is_counted", "dtype", "mode", "shape")
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], mode: DryMode) -> None:
         self.shape = shape
         self.dtype = dtype
-        self.ndim = len(shape)
-        self._mode = mode
-        self._deleted = False
-        self._zeros: np.ndarray[Any, Any] | None = None
+        self.mode = mode
         _native.count_dry(1)
         self._is_counted = True
 
     def __del__(self, count_dry: Callable[[int], None] = _native.count_dry) -> None:
         if getattr(self, "_is_counted", False):  # an interrupt may have ended __init__
             count_dry(-1)
+
+
+class DryArray:
+    """Stands for an array of XLA:CPU: it has shape and dtype, is always ready, and has no value.
+
+    Args: form: of the part on one device. num_devices: on which it is. parts: device by device; None: made if asked for.
+    """
+
+    _deleted = False  # of the class: a pod makes very many arrays, and few need an attribute of their own
+    _zeros: np.ndarray[Any, Any] | None = None
+    _parts: list[DryArray] | None = None
+
+    def __init__(self, form: DryForm, num_devices: int = 1, parts: list[DryArray] | None = None) -> None:
+        self.form = form
+        self.num_devices = num_devices
+        if parts is not None:
+            self._parts = parts
+
+    @property
+    def _arrays(self) -> list[DryArray]:  # pyright: ignore[reportUnusedFunction]  # C asks for it, as for that of JAX's arrays
+        if self._parts is None:
+            self._parts = [DryArray(self.form) for _ in range(self.num_devices)]
+        return self._parts
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its dimensions."""
+        return self.form.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of its elements."""
+        return self.form.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of its dimensions."""
+        return len(self.form.shape)
 
     def is_ready(self) -> bool:
         """True, because emulated time says when the value would have been ready."""
@@ -81,8 +118,10 @@ class DryArray:
         return self._deleted
 
     def delete(self) -> None:
-        """Deletes the array, as a real one's method does."""
+        """Deletes the array, as a real one's method does, and so its parts."""
         self._deleted = True
+        for part in self._parts or ():
+            part.delete()
 
     def unsafe_buffer_pointer(self) -> int:
         """Address of zeros. Raises: UnsupportedError where reading a value is an error."""
@@ -90,7 +129,7 @@ class DryArray:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         del dtype, copy
-        if self._mode.values == "error":
+        if self.form.mode.values == "error":
             shape = f"{self.dtype}[{','.join(map(str, self.shape))}]"
             raise UnsupportedError(
                 f"a dry run computes no values, but the program reads one: {shape}; "
@@ -133,7 +172,7 @@ class DryRuns:
         undonated: tuple[int, ...],
         mode: DryMode | None,
         done: dict[str, Any],
-    ) -> tuple[list[list[DryArray]], None]:
+    ) -> tuple[list[Any], None]:
         """Notes the run and computes nothing. Arguments and result are those of LoadedExecutable.run.
 
         Raises: UnsupportedError if an argument is a real value, if one is dry outside of a dry run, if the clock cannot show when the run
@@ -144,13 +183,21 @@ class DryRuns:
         assert mode is not None  # else the arguments were of the wrong kind
         planned = self._planned_in(mode)
         self._add_time(planned, mode)
-        for argument, column in zip(arguments, columns, strict=True):
+        num_devices = len(planned.ipus)
+        for index, (argument, column) in enumerate(zip(arguments, columns, strict=True)):
             if argument.result is not None and argument.index not in undonated:
                 for array in column if isinstance(column, list) else [column]:
                     array.delete()
+            elif isinstance(column, list) and num_devices > 1:  # joined, because the next run may have the same ones
+                columns[index] = DryArray(column[0].form, num_devices, column)
         self._journal().run(planned, values, first, [], undonated, done)
         token = np.dtype(np.bool_)  # the dtype of the array that stands for a token
-        return [[DryArray(dims, dtype or token, mode) for _ in planned.ipus] for dims, dtype in self._results], None
+        return [self._result(DryForm(dims, dtype or token, mode), num_devices) for dims, dtype in self._results], None
+
+    @staticmethod
+    def _result(form: DryForm, num_devices: int) -> Any:
+        """An array over all devices; of one device a list of it."""
+        return DryArray(form, num_devices) if num_devices > 1 else [DryArray(form)]
 
     def _planned_in(self, mode: DryMode) -> PlannedRun:
         if mode not in self._by_mode:
@@ -184,6 +231,8 @@ def require_one_kind(columns: Sequence[Any], names: Sequence[str], mode: DryMode
     Args: columns: arrays by argument, or by argument and IPU. names: of the arguments.
     Raises: UnsupportedError naming an argument of the other kind.
     """
+    if mode is not None and all(type(column[0] if isinstance(column, list) else column) is DryArray for column in columns):
+        return
     for name, column in zip(names, columns, strict=True):
         dry = any_dry((column,))
         if dry and mode is None:

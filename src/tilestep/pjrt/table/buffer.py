@@ -17,7 +17,7 @@ import numpy as np
 from tilestep.pjrt import _native
 from tilestep.pjrt.jax_private import compat
 from tilestep.pjrt.running import unseen_waits
-from tilestep.pjrt.running.dry import DryArray, DryMode
+from tilestep.pjrt.running.dry import DryArray, DryForm, DryMode
 from tilestep.pjrt.table import capi, layouts
 from tilestep.pjrt.table.client import the_client
 from tilestep.pjrt.table.device import Device, device_at, device_of_memory
@@ -129,7 +129,7 @@ def _host_array(
 ) -> Any:
     mode = device.dry_mode
     if mode is not None:
-        return DryArray(dims, dtype, mode)
+        return DryArray(DryForm(dims, dtype, mode))
     client = the_client()
     client.require_same_settings()
     host_device, kind = client.host_devices[device.id], memory.kind.decode()
@@ -185,7 +185,7 @@ def buffer_is_deleted(args: capi.PJRT_Buffer_IsDeleted_Args) -> None:
 def _copy(source: _native.Buffer, device: Device, memory: _native.Memory) -> int:
     array = _live_array(source)
     if isinstance(array, DryArray):
-        target = make_buffer(DryArray(array.shape, array.dtype, device.dry_mode or DryMode()), device, memory)
+        target = make_buffer(DryArray(DryForm(array.shape, array.dtype, device.dry_mode or DryMode())), device, memory)
     else:
         client = the_client()
         client.require_same_settings()
