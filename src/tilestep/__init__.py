@@ -21,8 +21,8 @@ from tilestep.errors import StreamingMemoryError as StreamingMemoryError
 from tilestep.errors import TileMemoryError as TileMemoryError
 from tilestep.errors import TilestepError as TilestepError
 from tilestep.errors import UnsupportedError as UnsupportedError
-from tilestep.profiling import dry_run as dry_run
-from tilestep.profiling import profile as profile
+from tilestep.profiling.profiles import dry_run as dry_run
+from tilestep.profiling.profiles import profile as profile
 from tilestep.settings import define_jax_options as _define_jax_options
 from tilestep.tracing.process import start_if_asked as _start_trace_if_asked
 from tilestep.tracing.series import heat_map as heat_map

@@ -10,7 +10,7 @@ import numpy as np
 
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.model import OnnxModel
-from tilestep.profiling import dry_run, profile
+from tilestep.profiling.profiles import dry_run, profile
 from tilestep.report.advice import findings
 from tilestep.settings import read_settings
 from tilestep.train.untyped import jax

@@ -27,7 +27,7 @@ from tilestep.machine.catalog import DEFAULT_MACHINE, machine_names
 from tilestep.machine.fields import SYNC_PATTERNS
 from tilestep.machine.toml import load_machine
 from tilestep.messages import plain, shown
-from tilestep.profiling import Recording, dry_run, profiled
+from tilestep.profiling.profiles import Recording, dry_run, profiled
 from tilestep.report.file_names import PAGE_FILE, REPORT_FILES, RUN_FILE
 from tilestep.report.files import unfit, write_report
 from tilestep.report.quantities import names_text

@@ -11,7 +11,7 @@ import pytest
 
 from tests import in_turn, processes
 from tilestep.errors import RecordingError
-from tilestep.profiling import profiled
+from tilestep.profiling.profiles import profiled
 from tilestep.profiling.measurement import Measurement
 
 FEW_TILES = """

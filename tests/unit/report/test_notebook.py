@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 from tests.unit.report.test_measure import profile_of, train
 from tests.unit.sim.toy import Host, program, superstep
-from tilestep.profiling import Recording
+from tilestep.profiling.profiles import Recording
 
 ALLOWED = {"div", "p", "strong", "ol", "li", "svg", "text", "rect", "table", "thead", "tbody", "tr", "th", "td"}
 HOSTILE = ("</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "\u2028${x}`", '" onload="alert(1)')

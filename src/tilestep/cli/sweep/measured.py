@@ -15,7 +15,7 @@ from tilestep.cli.program import run_whole
 from tilestep.cli.run import choose_platform, read_program
 from tilestep.files import write_file
 from tilestep.messages import sentences, shortened
-from tilestep.profiling import dry_run, profiled
+from tilestep.profiling.profiles import dry_run, profiled
 from tilestep.report.quantities import share_text
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.report.reader.recorded import journaled, two_stages
 from tests.unit.report.test_measure import profile_of
 from tests.unit.sim.toy import Host, program, superstep
-from tilestep.profiling import Recording
+from tilestep.profiling.profiles import Recording
 from tilestep.report.page import page_html
 from tilestep.report.page.frame import PageFrame
 from tilestep.report.reader import Report
