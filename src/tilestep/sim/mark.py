@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tilestep.hints import EffectiveBatch
 from tilestep.sim.ledger import ProgramTotals
 from tilestep.sim.residency import Group
+from tilestep.sim.trace import EventKind
+
+ByIpu = Mapping[int, Mapping[EventKind, int]]  # IPU -> kind -> cycles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,3 +38,14 @@ class Mark:
     programs: Mapping[int, ProgramTotals]
     groups: Mapping[tuple[str, int], Group]
     accumulated: Mapping[EffectiveBatch, int]
+
+
+def cycles_between(before: Mark, after: Mark, keys: Iterable[int] | None = None) -> ByIpu:
+    """The cycles of programs between two marks. Args: keys: of the programs, each of which ran; None: all."""
+    total: dict[int, dict[EventKind, int]] = {}
+    for key in after.programs if keys is None else keys:
+        for ipu, kinds in after.programs[key].since(before.programs.get(key)).cycles.items():
+            row = total.setdefault(ipu, {})
+            for kind, cycles in kinds.items():
+                row[kind] = row.get(kind, 0) + cycles
+    return total

@@ -1,0 +1,91 @@
+"""Multiply-adds that a traced function cannot avoid: a count from below, for any compiler."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from tilestep.machine.spec import IpuSpec
+from tilestep.train.jaxprs import called
+
+_NARROW: Final = 2  # bytes of a half, and more than those of an 8-bit float
+
+
+def least_macs(jaxpr: Any) -> int:
+    """Multiply-adds of matrix products and convolutions, loops and calls included.
+
+    A loop of unknown length counts nothing, and a branch its cheapest arm.
+    """
+    total = 0
+    for equation in jaxpr.eqns:
+        match equation.primitive.name:
+            case "dot_general":
+                total += _of_dot(equation)
+            case "conv_general_dilated":
+                total += _of_convolution(equation)
+            case "scan":
+                total += int(equation.params["length"]) * least_macs(_open(equation.params["jaxpr"]))
+            case "cond":
+                total += min(least_macs(_open(branch)) for branch in equation.params["branches"])
+            case _:
+                inner = called(equation)
+                total += 0 if inner is None else least_macs(inner)
+    return total
+
+
+def macs_per_cycle(ipu: IpuSpec, *jaxprs: Any) -> int:
+    """The most multiply-adds that a tile does in a cycle for functions with arrays of such dtypes."""
+    if not any(_has_narrow(jaxpr) for jaxpr in jaxprs):
+        return ipu.macs_per_cycle_float
+    return max(ipu.macs_per_cycle_half, ipu.macs_per_cycle_half_float, ipu.macs_per_cycle_float, ipu.macs_per_cycle_float8)
+
+
+def _has_narrow(jaxpr: Any) -> bool:
+    """Whether any array has floats of half a word or less, which compilers may multiply as such."""
+    for atom in (*jaxpr.invars, *jaxpr.constvars, *(out for equation in jaxpr.eqns for out in equation.outvars)):
+        dtype = getattr(atom.aval, "dtype", None)
+        if dtype is not None and dtype not in (np.float32, np.float64) and _is_float(dtype) and dtype.itemsize <= _NARROW:
+            return True
+    return any(_has_narrow(_open(inner)) for equation in jaxpr.eqns for inner in _inner(equation))
+
+
+def _is_float(dtype: Any) -> bool:
+    from jax.numpy import inexact, issubdtype
+
+    return bool(issubdtype(dtype, inexact))
+
+
+def _inner(equation: Any) -> list[Any]:
+    found: list[Any] = []
+    for value in equation.params.values():
+        found += (part for part in (value if isinstance(value, tuple | list) else (value,)) if hasattr(_open(part), "eqns"))
+    return found
+
+
+def _open(jaxpr: Any) -> Any:
+    return getattr(jaxpr, "jaxpr", jaxpr)
+
+
+def _of_dot(equation: Any) -> int:
+    (contracted, _), _ = equation.params["dimension_numbers"]
+    left = equation.invars[0].aval.shape
+    return prod(equation.outvars[0].aval.shape) * prod(left[dimension] for dimension in contracted)
+
+
+def _of_convolution(equation: Any) -> int:
+    """Products with the padding are not counted, because nobody has to do them."""
+    of = equation.params
+    dims = of["dimension_numbers"]
+    left, right = (operand.aval.shape for operand in equation.invars)
+    out = equation.outvars[0].aval.shape
+    taps = 1
+    for axis, (image, kernel, result) in enumerate(zip(dims.lhs_spec[2:], dims.rhs_spec[2:], dims.out_spec[2:], strict=True)):
+        spread, stride = of["lhs_dilation"][axis], of["window_strides"][axis]
+        places = np.arange(out[result])[:, None] * stride + np.arange(right[kernel])[None] * of["rhs_dilation"][axis]
+        places = places - of["padding"][axis][0]
+        inside = (places >= 0) & (places <= (left[image] - 1) * spread) & (places % spread == 0)
+        taps *= int(inside.sum())
+    batch, features = out[dims.out_spec[0]], out[dims.out_spec[1]]
+    return batch * features * right[dims.rhs_spec[1]] * taps // max(1, int(of["batch_group_count"]))
