@@ -8,19 +8,18 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
-from tilestep.cli.usage import UsageError, print_table, stdout_errors_told, tell, whole_number, working_directory
+from tilestep.cli.usage import UsageError, stdout_errors_told, tell, whole_number, working_directory
 from tilestep.errors import SpecError
 from tilestep.machine.catalog import DEFAULT_MACHINE
 from tilestep.messages import plain, shown
 
 _COMMAND: Final = "tilestep plan"
-_PIPE_WIDTH: Final = 200  # columns where stdout is no terminal
 _MOST: Final = 2**20
 _NONE_FITS: Final = 1
 _GIVES: Final = ("layers", "params", "optimizer", "microbatch")  # and what a model may give beside these:
-_MAY_GIVE: Final = ("loss",)
+_MAY_GIVE: Final = "loss"
 
 
 def add_parser(subparsers: Any) -> None:
@@ -88,9 +87,7 @@ def run(args: argparse.Namespace) -> int:
         tell(_COMMAND, plain("; ".join([str(error), *getattr(error, "__notes__", ())])))
         return 2
     with stdout_errors_told():
-        print(plans.to_json() if args.json else plain(plans.verdict))
-    if plans.plans and not args.json:
-        print_table(plans.table(args.rows), width_of_pipe=_PIPE_WIDTH)
+        print(plans.to_json() if args.json else plans.show(args.rows))
     return 0 if plans.plans else _NONE_FITS
 
 
@@ -113,15 +110,11 @@ def _model(text: str) -> dict[str, Any]:
     except AttributeError as error:
         raise UsageError(f"module {shown(module)}: {error}") from None
     model = given() if callable(given) else given
-    known = (*_GIVES, *_MAY_GIVE)
-    if not isinstance(model, Mapping):
-        raise UsageError(f"{shown(text)} gives a {type(model).__name__}: it must give a mapping with {', '.join(_GIVES)}")
-    entries = dict(model)
-    if missing := [key for key in _GIVES if key not in entries]:
-        raise UsageError(f"{shown(text)} gives no {missing[0]}: it must give a mapping with {', '.join(_GIVES)}, and perhaps loss")
-    if unknown := [key for key in entries if key not in known]:
-        raise UsageError(f"{shown(text)} gives {shown(unknown[0])}: a model has {', '.join(known)}")
-    return entries
+    has = list(cast("Mapping[str, Any]", model)) if isinstance(model, Mapping) else []
+    if not set(_GIVES) <= set(has) <= {*_GIVES, _MAY_GIVE}:
+        found = f"a mapping with {plain(', '.join(map(str, has)))}" if isinstance(model, Mapping) else f"a {type(model).__name__}"
+        raise UsageError(f"{shown(text)} gives {found}: it must give a mapping with {', '.join(_GIVES)}, and perhaps {_MAY_GIVE}")
+    return dict(model)
 
 
 @contextlib.contextmanager

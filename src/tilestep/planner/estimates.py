@@ -10,7 +10,8 @@ from typing import Final, final
 from tilestep.cuts import best_cuts
 from tilestep.machine.spec import MachineSpec
 from tilestep.machine.topology import machine_of
-from tilestep.planner.model import Alone, Least, Model, bytes_of, is_real
+from tilestep.planner.model import Alone, Least, Model, bytes_of
+from tilestep.planner.products import is_real
 from tilestep.planner.search import Expected
 from tilestep.planner.space import Candidate
 from tilestep.train.untyped import jax as _jax

@@ -15,7 +15,7 @@ from tilestep.machine.spec import IpuSpec, MachineSpec
 from tilestep.messages import shown
 from tilestep.pjrt.plugin import initialize
 from tilestep.pjrt.programs.planning import Residence, plan_for
-from tilestep.planner.products import least_macs, macs_per_cycle
+from tilestep.planner.products import is_real, least_macs, macs_per_cycle
 from tilestep.sim.body import body_cost
 from tilestep.train.calling import name_of
 from tilestep.train.untyped import Pytree, Spec
@@ -133,7 +133,7 @@ class Model:
                     backward=max(0, both - forward),
                     code_bytes=code,
                     transient_bytes=transient,
-                    stash_bytes=_stash(self.layers[number], self.params[number], arguments[number]),
+                    stash_bytes=max(0, sum(bytes_of(out.aval) for out in each.kept.jaxpr.outvars) - bytes_of(self.params[number])),
                     input_bytes=bytes_of(arguments[number]),
                     output_bytes=bytes_of(arguments[number + 1]),
                 )
@@ -163,11 +163,15 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Traced:
-    """A layer's programs; layers of a kind share them. Attributes: forward: alone. both: with backward. backward: of arguments alone."""
+    """A layer's programs, which layers of one kind share.
+
+    Attributes: forward: alone. both: with backward. backward: of the arguments alone. kept: what backward needs of forward.
+    """
 
     forward: Any
     both: Any
     backward: Any
+    kept: Any
 
 
 @final
@@ -215,7 +219,7 @@ class _Body:
             results = self._flat(*values)
             return [results[out] for out in wanted]
 
-        def both(values: Sequence[Any], back: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        def pulled(values: Sequence[Any]) -> tuple[Any, list[Any]]:
             def some(own: Sequence[Any]) -> tuple[list[Any], list[Any]]:
                 every = list(values)
                 for index, value in zip(chosen, own, strict=True):
@@ -224,12 +228,17 @@ class _Body:
                 return [results[out] for out in sloped], [results[out] for out in wanted]
 
             _, pull, results = _jax.vjp(some, [values[index] for index in chosen], has_aux=True)
+            return pull, results
+
+        def both(values: Sequence[Any], back: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+            pull, results = pulled(values)
             return results, pull(list(back))[0] if sloped and chosen else []
 
         return _Traced(
             forward=_jax.make_jaxpr(forward)(self._leaves),
             both=_jax.make_jaxpr(both)(self._leaves, slopes),
             backward=_jax.make_jaxpr(lambda values, back: both(values, back)[1])(self._leaves, slopes),
+            kept=_jax.make_jaxpr(lambda values: _jax.tree.leaves(pulled(values)[0]))(self._leaves),
         )
 
 
@@ -260,24 +269,6 @@ def _planned(closed: Any, machine: MachineSpec) -> tuple[int, int, int]:
     return sum(part.total for part in (body.fixed, *body.counted.values())), memory.code_bytes, memory.transient_bytes
 
 
-def _stash(layer: Layer, params: Pytree, given: tuple[Spec, ...]) -> float:
-    """Bytes of what backward needs of forward, beside parameters, as JAX says."""
-
-    def residuals(own: Pytree, args: tuple[Any, ...]) -> Any:
-        real = [leaf for leaf in _jax.tree.leaves((own, args)) if is_real(leaf)]
-        structure, every = _jax.tree.structure((own, args)), _jax.tree.leaves((own, args))
-
-        def some(values: Sequence[Any]) -> list[Any]:
-            rest = iter(values)
-            leaves = [next(rest) if is_real(leaf) else leaf for leaf in every]
-            mine, others = _jax.tree.unflatten(structure, leaves)
-            return [leaf for leaf in _jax.tree.leaves(layer(mine, *others)) if is_real(leaf)]
-
-        return _jax.tree.leaves(_jax.vjp(some, real)[1])
-
-    return max(0, bytes_of(_jax.eval_shape(residuals, params, given)) - bytes_of(params))
-
-
 def _with_loss(layer: Layer, loss: Layer) -> Layer:
     @functools.wraps(layer)
     def last(params: Pytree, *args: Any) -> Any:
@@ -296,11 +287,6 @@ def _first(outputs: tuple[Any, ...]) -> Any:
 
 def _spec(leaf: Any, shape: tuple[int, ...]) -> Spec:
     return jax.ShapeDtypeStruct(shape, leaf.dtype)
-
-
-def is_real(leaf: Any) -> bool:
-    """Whether an array is of numbers that have a gradient."""
-    return bool(_jax.numpy.issubdtype(leaf.dtype, _jax.numpy.inexact))
 
 
 def bytes_of(tree: Pytree) -> int:

@@ -6,10 +6,8 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from io import StringIO
 from typing import Any, Final, final
-
-from rich.table import Table
 
 from tilestep.machine.spec import MachineSpec
 from tilestep.planner.model import Model
@@ -30,6 +28,7 @@ _NAMES: Final[Mapping[EventKind, str]] = {
     "stream-out": "output to the host",
     "host-call": "offloaded values",
 }
+_WIDTH: Final = 200  # columns of a table
 _WAITING: Final = "waiting for other IPUs and the host"
 
 
@@ -111,7 +110,7 @@ class TrainingPlan:
     def as_dict(self) -> dict[str, Any]:
         """The plan as plain data."""
         names = [name for name in self.__dataclass_fields__ if not name.startswith("_")]
-        return {name: _plain(getattr(self, name)) for name in names}
+        return {name: getattr(self, name) for name in names}
 
 
 @final
@@ -147,7 +146,7 @@ class TrainingPlans:
             raise ValueError(self.verdict)
         return self.plans[0]
 
-    @cached_property
+    @property
     def verdict(self) -> str:
         """'best of 12,480: 31 replayed; none can be more than 11 % faster'."""
         if self.gap is None:
@@ -158,23 +157,10 @@ class TrainingPlans:
         return f"best of {self.considered:,}: {self.replayed:,} replayed; none can be more than {bound}"
 
     def show(self, most: int = 10) -> str:
-        """The plans as text: the verdict, and a row for each of the first plans.
-
-        Args:
-            most: rows.
-        """
-        from io import StringIO
-
-        from rich.console import Console
-
-        text = StringIO()
-        console = Console(file=text, width=200, highlight=False, markup=False, emoji=False)
-        console.print(self.table(most))
-        return f"{self.verdict}\n{text.getvalue().rstrip()}" if self.plans else self.verdict
-
-    def table(self, most: int = 10) -> Table:
-        """The first plans as a table of rich. Args: most: rows."""
+        """The verdict, and a row for each of the first plans, as text. Args: most: rows."""
         from rich import box
+        from rich.console import Console
+        from rich.table import Table
 
         table = Table(box=box.SIMPLE_HEAD)
         for heading in ("plan", "IPUs", "samples/s", "update", "tile", "bubble", "limited by", "against the first"):
@@ -191,24 +177,15 @@ class TrainingPlans:
                 plan.limit,
                 plan.why_slower,
             )
-        return table
+        console = Console(file=StringIO(), width=_WIDTH, highlight=False, markup=False, emoji=False)
+        with console.capture() as text:
+            console.print(table)
+        return f"{self.verdict}\n{text.get().rstrip()}" if self.plans else self.verdict
 
     def to_json(self) -> str:
-        """The plans as a JSON document, whose `plans` have the attributes of `TrainingPlan`."""
-        return json.dumps(
-            {
-                "machine": self.machine,
-                "global_batch": self.global_batch,
-                "considered": self.considered,
-                "impossible": self.impossible,
-                "replayed": self.replayed,
-                "gap": self.gap,
-                "verdict": self.verdict,
-                "nearest": self.nearest,
-                "plans": [plan.as_dict() for plan in self.plans],
-            },
-            indent=1,
-        )
+        """A JSON document with the attributes, those of each plan, and the verdict."""
+        own = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return json.dumps({**own, "verdict": self.verdict, "plans": [plan.as_dict() for plan in self.plans]}, indent=1)
 
     def __str__(self) -> str:
         return self.show()
@@ -282,9 +259,3 @@ def _why(played: Played, first: Played, clock_hz: float) -> str:
 def _rounded_up(number: float) -> str:
     scale = 10 if number < 10 else 1
     return f"{math.ceil(number * scale) / scale:,g}"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return dict(value)
-    return list(value) if isinstance(value, tuple) else value

@@ -8,7 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from tilestep.machine.spec import IpuSpec
-from tilestep.train.jaxprs import called
+from tilestep.train.jaxprs import called, programs_of
+from tilestep.train.untyped import jax as _jax
 
 _NARROW: Final = 2  # bytes of a half, and more than those of an 8-bit float
 
@@ -44,24 +45,15 @@ def macs_per_cycle(ipu: IpuSpec, *jaxprs: Any) -> int:
 
 def _has_narrow(jaxpr: Any) -> bool:
     """Whether any array has floats of half a word or less, which compilers may multiply as such."""
-    for atom in (*jaxpr.invars, *jaxpr.constvars, *(out for equation in jaxpr.eqns for out in equation.outvars)):
-        dtype = getattr(atom.aval, "dtype", None)
-        if dtype is not None and dtype not in (np.float32, np.float64) and _is_float(dtype) and dtype.itemsize <= _NARROW:
-            return True
-    return any(_has_narrow(_open(inner)) for equation in jaxpr.eqns for inner in _inner(equation))
+    atoms = (*jaxpr.invars, *jaxpr.constvars, *(out for equation in jaxpr.eqns for out in equation.outvars))
+    if any(is_real(atom.aval) and atom.aval.dtype.itemsize <= _NARROW for atom in atoms if hasattr(atom.aval, "dtype")):
+        return True
+    return any(_has_narrow(_open(inner)) for equation in jaxpr.eqns for inner in programs_of(equation))
 
 
-def _is_float(dtype: Any) -> bool:
-    from jax.numpy import inexact, issubdtype
-
-    return bool(issubdtype(dtype, inexact))
-
-
-def _inner(equation: Any) -> list[Any]:
-    found: list[Any] = []
-    for value in equation.params.values():
-        found += (part for part in (value if isinstance(value, tuple | list) else (value,)) if hasattr(_open(part), "eqns"))
-    return found
+def is_real(array: Any) -> bool:
+    """Whether an array is of numbers that have a gradient."""
+    return bool(_jax.numpy.issubdtype(array.dtype, _jax.numpy.inexact))
 
 
 def _open(jaxpr: Any) -> Any:

@@ -90,8 +90,11 @@ def test_nothing_that_fits_is_exit_code_1(capsys: pytest.CaptureFixture[str], ti
         (["planned_modul:layers", "--global-batch", "2"], "there is no module 'planned_modul'"),
         (["planned_model:layer", "--global-batch", "2"], "has no attribute 'layer'"),
         (["planned_model:number", "--global-batch", "2"], "'planned_model:number' gives a int: it must give a mapping with layers, params"),
-        (["planned_model:short", "--global-batch", "2"], "'planned_model:short' gives no params"),
-        (["planned_model:more", "--global-batch", "2"], "'planned_model:more' gives 'lost': a model has layers"),
+        (["planned_model:short", "--global-batch", "2"], "'planned_model:short' gives a mapping with layers: it must"),
+        (
+            ["planned_model:more", "--global-batch", "2"],
+            "lost: it must give a mapping with layers, params, optimizer, microbatch, and perhaps loss",
+        ),
         (["planned_model:uneven", "--global-batch", "2"], "there are 3 layers and 0 entries of params"),
         (["planned_model:mapping", "--global-batch", "2", "--machine", "m2001"], "m2001"),
         (["planned_model:mapping", "--global-batch", "2", "--microbatch-sizes", "3"], "at least one must divide the global batch of 2"),
