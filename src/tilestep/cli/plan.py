@@ -114,7 +114,7 @@ def _model(text: str) -> dict[str, Any]:
     if not set(_GIVES) <= set(has) <= {*_GIVES, _MAY_GIVE}:
         found = f"a mapping with {plain(', '.join(map(str, has)))}" if isinstance(model, Mapping) else f"a {type(model).__name__}"
         raise UsageError(f"{shown(text)} gives {found}: it must give a mapping with {', '.join(_GIVES)}, and perhaps {_MAY_GIVE}")
-    return dict(model)
+    return dict(cast("Mapping[str, Any]", model))
 
 
 @contextlib.contextmanager

@@ -52,8 +52,8 @@ def plan_training(
     can be. What does not fit is not proposed. The machine need not be that of platform `ipu`, which is left alone.
 
     Args:
-        layers: functions (params, *args) -> outputs. The outputs of each are the arguments of the next, and the last one returns the mean
-            loss of its samples, a real scalar, first.
+        layers: functions (params, *args) -> outputs, without random keys or auxiliary state. The outputs of each are the arguments of the
+            next, and the last one returns the mean loss of its samples, a real scalar, first.
         params: for each layer a pytree of arrays or shapes.
         optimizer: a transformation of optax.
         microbatch: arguments of the first layer: arrays or shapes `[samples, ...]`. How many samples they have does not matter.
@@ -101,7 +101,7 @@ def plan_training(
     schedules, recompute = _chosen("schedules", schedules, SCHEDULES), _chosen("recompute", recompute, RECOMPUTE)
     offload, sizes = _chosen("offload", offload, OFFLOAD), _sizes(microbatch_sizes, global_batch)
     spec = _machine(machine)
-    model = Model(layers, [_jax.tree.map(_shape_of, own) for own in params], sample, loss)
+    model = Model(layers, _jax.tree.map(_shape_of, list(params)), _jax.tree.map(_shape_of, sample), loss)
     state_bytes = [_state_bytes(optimizer, own) for own in model.params]
     estimates = Estimates(model, state_bytes, spec, sizes, global_batch)
     space = candidates(

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
 import jax
 from jax.interpreters import partial_eval
@@ -91,7 +91,11 @@ class Model:
     def arguments(self, samples: int) -> list[tuple[Spec, ...]]:
         """Of each layer its arguments for so many samples, and the last layer's outputs behind them."""
         if samples not in self._arguments:
-            given = tuple(_jax.tree.map(lambda leaf: _spec(leaf, (samples, *leaf.shape[1:])), each) for each in self._sample)
+
+            def resized(leaf: Any) -> Spec:
+                return _spec(leaf, (samples, *leaf.shape[1:]))
+
+            given = tuple(_jax.tree.map(resized, each) for each in self._sample)
             found = [given]
             for number, (layer, own) in enumerate(zip(self.layers, self.params, strict=True)):
                 try:
@@ -234,11 +238,17 @@ class _Body:
             pull, results = pulled(values)
             return results, pull(list(back))[0] if sloped and chosen else []
 
+        def backward(values: Sequence[Any], back: Sequence[Any]) -> list[Any]:
+            return both(values, back)[1]
+
+        def kept(values: Sequence[Any]) -> list[Any]:
+            return _jax.tree.leaves(pulled(values)[0])
+
         return _Traced(
             forward=_jax.make_jaxpr(forward)(self._leaves),
             both=_jax.make_jaxpr(both)(self._leaves, slopes),
-            backward=_jax.make_jaxpr(lambda values, back: both(values, back)[1])(self._leaves, slopes),
-            kept=_jax.make_jaxpr(lambda values: _jax.tree.leaves(pulled(values)[0]))(self._leaves),
+            backward=_jax.make_jaxpr(backward)(self._leaves, slopes),
+            kept=_jax.make_jaxpr(kept)(self._leaves),
         )
 
 
@@ -278,7 +288,7 @@ def _with_loss(layer: Layer, loss: Layer) -> Layer:
 
 
 def _spread(result: Any) -> tuple[Any, ...]:
-    return tuple(result) if isinstance(result, tuple) else (result,)
+    return cast("tuple[Any, ...]", result) if isinstance(result, tuple) else (result,)
 
 
 def _first(outputs: tuple[Any, ...]) -> Any:

@@ -84,7 +84,7 @@ class TrainingPlan:
 
     @property
     def text(self) -> str:
-        """'4 stages x 2 replicas, 16 microbatches of 8, grouped, recompute full'."""
+        """'2 stages (5+4 layers) x 2 replicas, 16 microbatches of 8, grouped, recompute full'."""
         return self._candidate.text
 
     @property

@@ -74,10 +74,13 @@ def _of_convolution(equation: Any) -> int:
     out = equation.outvars[0].aval.shape
     taps = 1
     for axis, (image, kernel, result) in enumerate(zip(dims.lhs_spec[2:], dims.rhs_spec[2:], dims.out_spec[2:], strict=True)):
-        spread, stride = of["lhs_dilation"][axis], of["window_strides"][axis]
-        places = np.arange(out[result])[:, None] * stride + np.arange(right[kernel])[None] * of["rhs_dilation"][axis]
-        places = places - of["padding"][axis][0]
-        inside = (places >= 0) & (places <= (left[image] - 1) * spread) & (places % spread == 0)
-        taps *= int(inside.sum())
+        steps = of["window_strides"][axis], of["rhs_dilation"][axis], of["lhs_dilation"][axis]
+        taps *= _inside(out[result], right[kernel], left[image], *steps, padding=of["padding"][axis][0])
     batch, features = out[dims.out_spec[0]], out[dims.out_spec[1]]
     return batch * features * right[dims.rhs_spec[1]] * taps // max(1, int(of["batch_group_count"]))
+
+
+def _inside(places: int, taps: int, length: int, stride: int, dilation: int, spread: int, *, padding: int) -> int:
+    """How often a tap of a window meets an element along one axis. Args: spread: places from one element to the next."""
+    meets = np.arange(places)[:, None] * stride + np.arange(taps)[None] * dilation - padding
+    return int(((meets >= 0) & (meets <= (length - 1) * spread) & (meets % spread == 0)).sum())

@@ -80,7 +80,7 @@ def batch_of(model: Model, candidate: Candidate) -> Any:
     """The microbatches of an update, of zeros: `[accumulation, replicas, microbatch, ...]`, without the second axis for one replica."""
     axes = (candidate.accumulation, *((candidate.replicas,) if candidate.replicas > 1 else ()))
     given = model.arguments(candidate.microbatch)[0]
-    return _jax.tree.map(lambda leaf: _zeros((*axes, *leaf.shape), leaf.dtype), given)
+    return _zeros(given, axes)
 
 
 def played(model: Model, candidate: Candidate, optimizer: Any, spec: MachineSpec) -> Played:
@@ -91,8 +91,7 @@ def played(model: Model, candidate: Candidate, optimizer: Any, spec: MachineSpec
     try:
         with machine.running(player):
             pipeline = pipeline_of(model, candidate, optimizer, machine.devices)
-            params = [_jax.tree.map(lambda leaf: _zeros(leaf.shape, leaf.dtype), own) for own in model.params]
-            state = pipeline.init(partition_of(model, candidate).split(params))
+            state = pipeline.init(partition_of(model, candidate).split(_zeros(list(model.params))))
             batch = batch_of(model, candidate)
             before = after = player.mark()
             for _ in range(_UPDATES):
@@ -104,7 +103,7 @@ def played(model: Model, candidate: Candidate, optimizer: Any, spec: MachineSpec
         error.add_note(f"raised by the plan of {candidate.text}")
         raise
     cycles = after.cycle - before.cycle
-    spent = {
+    spent: dict[int, dict[EventKind, int]] = {
         ipu: {kind: own for kind, own in kinds.items() if kind not in _BESIDE and own}
         for ipu, kinds in cycles_between(before, after).items()
     }
@@ -156,5 +155,10 @@ def _lacks(system: System, spec: MachineSpec, ipu: int, needed: int) -> tuple[fl
     return fullness, f"it needs {words}: {fullness:.2f} times as much" if fullness > 1 else ""
 
 
-def _zeros(shape: tuple[int, ...], dtype: Any) -> Any:
-    return np.broadcast_to(np.zeros((), dtype), shape)
+def _zeros(shapes: Any, axes: tuple[int, ...] = ()) -> Any:
+    """Arrays that take no memory. Args: axes: before those of each shape."""
+
+    def of(leaf: Any) -> Any:
+        return np.broadcast_to(np.zeros((), leaf.dtype), (*axes, *leaf.shape))
+
+    return _jax.tree.map(of, shapes)

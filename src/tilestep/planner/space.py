@@ -16,6 +16,9 @@ Offloaded = Literal["state", "activations", "state+activations"] | None
 SCHEDULES: Final[tuple[ScheduleName, ...]] = get_args(ScheduleName)
 RECOMPUTE: Final[tuple[Recomputed, ...]] = (None, "full")
 OFFLOAD: Final[tuple[Offloaded, ...]] = (None, "state", "activations", "state+activations")
+# A single stage has forward and backward in one program, in which nothing waits.
+_OF_ONE_STAGE: Final[dict[Offloaded, Offloaded]] = {"activations": None, "state+activations": "state"}
+_MOST_COUNTS: Final = 8  # stages whose layers a text counts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,12 +69,13 @@ class Candidate:
 
     @property
     def text(self) -> str:
-        """'4 stages x 2 replicas, 16 microbatches of 8, grouped, recompute full'."""
+        """'2 stages (5+4 layers) x 2 replicas, 16 microbatches of 8, grouped, recompute full'."""
+        layers = f" ({'+'.join(str(after - first) for first, after in self.spans())} layers)" if 1 < self.stages <= _MOST_COUNTS else ""
         stages, replicas = _counted(self.stages, "stage"), _counted(self.replicas, "replica")
         batch = f"{_counted(self.accumulation, 'microbatch', 'es')} of {self.microbatch}"
         recompute = "" if self.recompute is None else f", recompute {self.recompute}"
         offload = "" if self.offload is None else f", {self.offload.replace('+', ' and ')} offloaded"
-        return f"{stages} x {replicas}, {batch}, {self.schedule}{recompute}{offload}"
+        return f"{stages}{layers} x {replicas}, {batch}, {self.schedule}{recompute}{offload}"
 
 
 def candidates(
@@ -109,7 +113,7 @@ def candidates(
                     )
                     for schedule in _different(schedules, stages=stages, accumulation=own // microbatch)
                     for again in recompute
-                    for away in offload
+                    for away in dict.fromkeys(_OF_ONE_STAGE.get(away, away) if stages == 1 else away for away in offload)
                 )
     return found
 
