@@ -14,7 +14,7 @@ from jax.interpreters import partial_eval
 from tilestep.machine.spec import IpuSpec, MachineSpec
 from tilestep.messages import shown
 from tilestep.pjrt.plugin import initialize
-from tilestep.pjrt.programs.planning import Residence, plan_for
+from tilestep.pjrt.programs.planning import plan_for
 from tilestep.planner.products import is_real, least_macs, macs_per_cycle
 from tilestep.sim.body import body_cost
 from tilestep.train.calling import name_of
@@ -273,9 +273,8 @@ def _planned(closed: Any, machine: MachineSpec) -> tuple[int, int, int]:
     initialize()  # JAX lowers for the emulated machine whether or not the process uses it as a platform
     specs = [_spec(variable.aval, variable.aval.shape) for variable in closed.jaxpr.invars]
     lowered = _jax.jit(_jax.extend.core.jaxpr_as_fun(closed)).trace(*specs).lower(lowering_platforms=("ipu",))
-    planned = plan_for(machine, lowered, residence=Residence(kept=dict.fromkeys(range(len(specs)))))
-    body = body_cost(planned.program, machine, planned.ipus)
-    memory = planned.program.memory
+    program = plan_for(machine, lowered, resident=True)
+    body, memory = body_cost(program, machine, range(program.num_ipus)), program.memory
     return sum(part.total for part in (body.fixed, *body.counted.values())), memory.code_bytes, memory.transient_bytes
 
 

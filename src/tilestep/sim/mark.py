@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilestep.hints import EffectiveBatch
@@ -40,11 +40,11 @@ class Mark:
     accumulated: Mapping[EffectiveBatch, int]
 
 
-def cycles_between(before: Mark, after: Mark, keys: Iterable[int] | None = None) -> ByIpu:
-    """The cycles of programs between two marks. Args: keys: of the programs, each of which ran; None: all."""
+def cycles_between(before: Mark, after: Mark) -> ByIpu:
+    """The cycles of programs between two marks."""
     total: dict[int, dict[EventKind, int]] = {}
-    for key in after.programs if keys is None else keys:
-        for ipu, kinds in after.programs[key].since(before.programs.get(key)).cycles.items():
+    for key, totals in after.programs.items():
+        for ipu, kinds in totals.since(before.programs.get(key)).cycles.items():
             row = total.setdefault(ipu, {})
             for kind, cycles in kinds.items():
                 row[kind] = row.get(kind, 0) + cycles
