@@ -16,8 +16,6 @@ Offloaded = Literal["state", "activations", "state+activations"] | None
 SCHEDULES: Final[tuple[ScheduleName, ...]] = get_args(ScheduleName)
 RECOMPUTE: Final[tuple[Recomputed, ...]] = (None, "full")
 OFFLOAD: Final[tuple[Offloaded, ...]] = (None, "state", "activations", "state+activations")
-# A single stage has forward and backward in one program, in which nothing waits.
-_OF_ONE_STAGE: Final[dict[Offloaded, Offloaded]] = {"activations": None, "state+activations": "state"}
 _MOST_COUNTS: Final = 8  # stages whose layers a text counts
 
 
@@ -113,7 +111,7 @@ def candidates(
                     )
                     for schedule in _different(schedules, stages=stages, accumulation=own // microbatch)
                     for again in recompute
-                    for away in dict.fromkeys(_OF_ONE_STAGE.get(away, away) if stages == 1 else away for away in offload)
+                    for away in (_of_one_stage(offload) if stages == 1 else offload)
                 )
     return found
 
@@ -124,6 +122,12 @@ def _different(schedules: Sequence[ScheduleName], *, stages: int, accumulation: 
         return schedules[:1]
     whole = [schedule for schedule in schedules if schedule != "zero_bubble"]
     return schedules if accumulation > 1 else [schedule for schedule in schedules if schedule not in whole[1:]]
+
+
+def _of_one_stage(offload: Sequence[Offloaded]) -> Sequence[Offloaded]:
+    """A single stage has forward and backward in one program, in which no activations wait."""
+    same: dict[Offloaded, Offloaded] = {None: None, "state": "state", "activations": None, "state+activations": "state"}
+    return list(dict.fromkeys(same[away] for away in offload))
 
 
 def divisors(number: int) -> list[int]:
