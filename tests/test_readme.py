@@ -29,6 +29,7 @@ HAS_JAX_OF_FIGURES = version("jax").startswith("0.10.")  # that with which the d
 FILES: dict[str, dict[str, str | int]] = {
     "docs/how-to/reports.md": {},
     "docs/how-to/sweeps.md": {"mlp.py": 0},
+    "docs/how-to/how-many-ipus.md": {"my_model.py": 0},
     "docs/tutorials/what-limits-my-program.md": {name: f"examples/{name}" for name in ("mnist_plain.py", "datasets.py", "flags.py")},
     "docs/how-to/onnx.md": {"build/digits.onnx": "tests/conformance/from_torch/digits.onnx"},
     "docs/how-to/popart.md": {"digits.py": 0},

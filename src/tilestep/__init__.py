@@ -31,6 +31,9 @@ from tilestep.tracing.tracepoints import event as event
 from tilestep.tracing.tracepoints import tracepoint as tracepoint
 
 if TYPE_CHECKING:
+    from tilestep.planner.door import plan_training as plan_training
+    from tilestep.planner.plans import TrainingPlan as TrainingPlan
+    from tilestep.planner.plans import TrainingPlans as TrainingPlans
     from tilestep.report import Profile as Profile
     from tilestep.report.reader import open_report as open_report
 
@@ -49,4 +52,12 @@ def __getattr__(name: str) -> object:
         from tilestep.report.reader import open_report
 
         return open_report
+    if name == "plan_training":  # it brings the emulator
+        from tilestep.planner.door import plan_training
+
+        return plan_training
+    if name == "TrainingPlan" or name == "TrainingPlans":
+        from tilestep.planner import plans
+
+        return getattr(plans, name)
     raise AttributeError(f"module 'tilestep' has no attribute {name!r}")

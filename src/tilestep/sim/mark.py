@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from tilestep.hints import EffectiveBatch
 from tilestep.sim.ledger import ProgramTotals
 from tilestep.sim.residency import Group
+from tilestep.sim.trace import EventKind
+
+ByIpu = Mapping[int, Mapping[EventKind, int]]  # IPU -> kind -> cycles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,3 +38,14 @@ class Mark:
     programs: Mapping[int, ProgramTotals]
     groups: Mapping[tuple[str, int], Group]
     accumulated: Mapping[EffectiveBatch, int]
+
+
+def cycles_between(before: Mark, after: Mark) -> ByIpu:
+    """The cycles of programs between two marks."""
+    total: dict[int, dict[EventKind, int]] = {}
+    for key, totals in after.programs.items():
+        for ipu, kinds in totals.since(before.programs.get(key)).cycles.items():
+            row = total.setdefault(ipu, {})
+            for kind, cycles in kinds.items():
+                row[kind] = row.get(kind, 0) + cycles
+    return total

@@ -11,8 +11,8 @@ import pytest
 
 from tests import in_turn, processes
 from tilestep.errors import RecordingError
-from tilestep.profiling.profiles import profiled
 from tilestep.profiling.measurement import Measurement
+from tilestep.profiling.profiles import profiled
 
 FEW_TILES = """
 inherits = "bow-2000"

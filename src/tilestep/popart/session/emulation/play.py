@@ -13,9 +13,10 @@ from tilestep.pjrt.running.player import Begin
 from tilestep.popart.session.emulation.notes import Call, FromHost, Notes, Ran, ToHost, end_of_equal
 from tilestep.popart.session.emulation.program import EmulatedProgram
 from tilestep.popart.session.emulation.said import Said
-from tilestep.popart.session.emulation.spent import OUTSIDE, ByIpu, cycles_between
+from tilestep.popart.session.emulation.spent import OUTSIDE
 from tilestep.profiling.plugin import initialize
 from tilestep.sim import Recurrence, TileUse
+from tilestep.sim.mark import ByIpu, cycles_between
 from tilestep.train.offload import is_on_host
 from tilestep.train.untyped import jax as _jax
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from tilestep.popart.session.emulation.program import EmulatedProgram
-from tilestep.popart.session.emulation.spent import cycles_between
 from tilestep.profiling.measurement import Measurement
 from tilestep.report.advice.evidence import Evidence
 from tilestep.report.advice.rules import evidence_of
 from tilestep.report.advice.stages import pipelines
 from tilestep.report.quantities import bytes_text, share_text, time_text
 from tilestep.sim import TileUse
+from tilestep.sim.mark import cycles_between
 
 _WORK: Final = ("compute", "exchange", "sync", "collective")
 _BESIDE: Final = ("io-in", "io-out")  # over I/O tiles, while the others compute

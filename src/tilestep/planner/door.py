@@ -1,0 +1,193 @@
+"""`tilestep.plan_training()`: checks what it is asked, and searches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from tilestep.machine.spec import MachineSpec
+from tilestep.machine.toml import load_machine
+from tilestep.messages import shown
+from tilestep.planner.estimates import Estimates
+from tilestep.planner.model import Layer, Model, bytes_of
+from tilestep.planner.plans import TrainingPlans, ranked
+from tilestep.planner.replay import Played, played
+from tilestep.planner.search import search
+from tilestep.planner.space import OFFLOAD, RECOMPUTE, SCHEDULES, Candidate, Offloaded, Recomputed, ScheduleName, candidates, divisors
+from tilestep.train.numbers import whole_number
+from tilestep.train.other_arguments import items_of, require_bool, require_function, require_kind, require_tree
+from tilestep.train.untyped import Pytree
+from tilestep.train.untyped import jax as _jax
+
+if TYPE_CHECKING:
+    import optax
+
+_MOST_SAMPLES: Final = 2**20  # of an update
+_REPLAYS: Final = 16
+_HOW_SHAPES: Final = "arrays or shapes (jax.ShapeDtypeStruct) whose first dimension counts samples, such as (tokens, labels)"
+T = TypeVar("T")
+
+
+def plan_training(
+    layers: Sequence[Layer],
+    params: Sequence[Pytree],
+    *,
+    optimizer: optax.GradientTransformation,
+    microbatch: Sequence[Any],
+    machine: str | MachineSpec,
+    global_batch: int,
+    loss: Layer | None = None,
+    microbatch_sizes: Sequence[int] | None = None,
+    schedules: Sequence[ScheduleName] = ("grouped", "interleaved", "zero_bubble"),
+    recompute: Sequence[Recomputed] = RECOMPUTE,
+    offload: Sequence[Offloaded] = (None, "state"),
+    replays: int = _REPLAYS,
+    exhaustive: bool = False,
+    progress: Callable[[int, str], None] | None = None,
+) -> TrainingPlans:
+    """Searches for the fastest way to train a model on a machine: stages x replicas x microbatch x schedule x recomputation x offload.
+
+    Each kind of layer is planned alone to guess what a plan takes. The emulator plays the most promising plans, two updates each in a dry
+    run: nothing is computed, and parameters may be shapes. Bounds that hold for every plan say how far from the fastest the best of them
+    can be. What does not fit is not proposed. The machine need not be that of platform `ipu`, which is left alone.
+
+    Args:
+        layers: functions (params, *args) -> outputs, without random keys or auxiliary state. The outputs of each are the arguments of the
+            next, and the last one returns the mean loss of its samples, a real scalar, first.
+        params: for each layer a pytree of arrays or shapes.
+        optimizer: a transformation of optax.
+        microbatch: arguments of the first layer: arrays or shapes `[samples, ...]`. How many samples they have does not matter.
+        machine: a name, the path of a TOML file, or a `MachineSpec`.
+        global_batch: samples of an update, over all microbatches and replicas.
+        loss: a function of the last layer's outputs that returns the mean loss, if that layer does not.
+        microbatch_sizes: samples that a microbatch of one replica may have; those that divide no replica's share are left out. None: all
+            divisors of the global batch.
+        schedules: names of schedules: "sequential", "grouped", "interleaved", "zero_bubble".
+        recompute: None keeps what backward needs, "full" computes it again.
+        offload: None, "state" (the optimiser's), "activations" and "state+activations" are in the host's memory while they are not used.
+        replays: plans that the emulator plays at most. More of them make the gap smaller.
+        exhaustive: whether to play plans until none that is left can be faster, however many these are.
+        progress: called with the number of plans that have been played, and the text of the one that is played next.
+
+    Returns:
+        The plans that fit, the fastest first, and the gap.
+
+    Raises:
+        TypeError: if an argument is of another type.
+        ValueError: if an argument is out of bounds, layers and params are not as many, or no plan is possible with such sizes.
+        SpecError: for a machine that there is not.
+        Exception: of a layer, with a note that names its number, or of a plan, with a note that names it.
+    """
+    layers = items_of("layers", layers, "a list of functions (params, *args) -> outputs")
+    for number, layer in enumerate(layers):
+        require_function(f"layers[{number}]", layer, "(params, *args) -> outputs")
+    params = items_of("params", params, "a list with an entry for each layer")
+    if not layers or len(params) != len(layers):
+        raise ValueError(f"there are {len(layers)} layers and {len(params)} entries of params: give one for each layer, and at least one")
+    require_tree("params", params)
+    if loss is not None:
+        require_function("loss", loss, "(*outputs of the last layer) -> mean loss")
+    if not (callable(getattr(optimizer, "init", None)) and callable(getattr(optimizer, "update", None))):
+        raise TypeError(f"optimizer is {shown(optimizer)}: it must be a transformation of optax, such as optax.adam(1e-3)")
+    sample = items_of("microbatch", microbatch, _HOW_SHAPES)
+    for leaf in _jax.tree.leaves(sample):
+        if not getattr(leaf, "shape", ()):
+            raise ValueError(f"microbatch has {shown(leaf)}: it must be {_HOW_SHAPES}")
+    global_batch = whole_number("global_batch", global_batch, least=1, most=_MOST_SAMPLES)
+    replays = whole_number("replays", replays, least=1)
+    require_bool("exhaustive", exhaustive)
+    if progress is not None:
+        require_function("progress", progress, "(plans played, text of the next) -> None")
+    schedules, recompute = _chosen("schedules", schedules, SCHEDULES), _chosen("recompute", recompute, RECOMPUTE)
+    offload, sizes = _chosen("offload", offload, OFFLOAD), _sizes(microbatch_sizes, global_batch)
+    spec = _machine(machine)
+    model = Model(layers, _jax.tree.map(_shape_of, list(params)), _jax.tree.map(_shape_of, sample), loss)
+    state_bytes = [_state_bytes(optimizer, own) for own in model.params]
+    estimates = Estimates(model, state_bytes, spec, sizes, global_batch)
+    space = candidates(
+        estimates.cuts(),
+        num_ipus=spec.num_ipus,
+        global_batch=global_batch,
+        microbatches=sizes,
+        schedules=schedules,
+        recompute=recompute,
+        offload=offload if any(state_bytes) else [away for away in offload if away in (None, "activations")] or [None],
+    )
+    possible = [candidate for candidate in space if estimates.least_fullness(candidate) <= 1]
+    done = 0
+
+    def replay(number: int) -> Played:
+        nonlocal done
+        if progress is not None:
+            progress(done, possible[number].text)
+        done += 1
+        return played(model, possible[number], optimizer, spec)
+
+    expected = [estimates.expected(candidate) for candidate in possible]
+    found = search(expected, replay, lambda play: play.shown, most=None if exhaustive else replays)
+    replayed = [(possible[number], play) for number, play in found.replays]
+    best = None if found.best is None else dict(found.replays)[found.best]
+    return TrainingPlans(
+        plans=ranked(replayed, model, optimizer, spec, global_batch),
+        machine=spec.name,
+        global_batch=global_batch,
+        considered=len(space),
+        impossible=len(space) - len(possible),
+        replayed=len(replayed),
+        gap=None if best is None else max(0.0, best.cycles / found.least_cycles - 1),
+        nearest="" if best is not None else _nearest(replayed, space, estimates, spec),
+    )
+
+
+def _nearest(replayed: Sequence[tuple[Candidate, Played]], space: Sequence[Candidate], estimates: Estimates, spec: MachineSpec) -> str:
+    if replayed:
+        candidate, play = min(replayed, key=lambda each: each[1].shown.fullness)
+        return f"The nearest is {candidate.text}: {play.lacks}."
+    if not space:
+        return "No microbatch of these sizes divides the global batch."
+    candidate = min(space, key=estimates.least_fullness)
+    return (
+        f"The nearest is {candidate.text}: its parameters, and what belongs to each of them, alone need "
+        f"{estimates.least_fullness(candidate):.2f} times the memory of the tiles of {spec.name}. A machine with more IPUs, or layers that "
+        "are smaller, may hold it."
+    )
+
+
+def _chosen(name: str, given: Any, known: Sequence[T]) -> tuple[T, ...]:
+    """What is given, each once. Raises: TypeError for what is no list, ValueError for an unknown entry."""
+    must = f"a list of {', '.join(map(repr, known))}"
+    items = items_of(name, given, must)
+    if wrong := [item for item in items if item not in known]:
+        raise ValueError(f"{name} has {shown(wrong[0])}: it must be {must}")
+    if not items:
+        raise ValueError(f"{name} is empty: it must be {must}")
+    return cast("tuple[T, ...]", tuple(dict.fromkeys(items)))
+
+
+def _sizes(given: Any, global_batch: int) -> list[int]:
+    if given is None:
+        return divisors(global_batch)
+    items = items_of("microbatch_sizes", given, "a list of numbers of samples, such as [1, 2, 4]")
+    sizes = sorted({whole_number(f"microbatch_sizes[{index}]", size, least=1) for index, size in enumerate(items)})
+    fitting = [size for size in sizes if global_batch % size == 0]
+    if not fitting:
+        raise ValueError(f"microbatch_sizes is {shown(sizes)}: at least one must divide the global batch of {global_batch:,}")
+    return fitting
+
+
+def _machine(machine: Any) -> MachineSpec:
+    if isinstance(machine, str):
+        return load_machine(machine)
+    require_kind(
+        "machine", machine, MachineSpec, 'the name of a machine, such as "bow-pod16" (tilestep machines lists them), or a MachineSpec'
+    )
+    return machine
+
+
+def _shape_of(leaf: Any) -> Any:
+    return _jax.ShapeDtypeStruct(_jax.numpy.shape(leaf), _jax.dtypes.canonicalize_dtype(_jax.dtypes.result_type(leaf)))
+
+
+def _state_bytes(optimizer: Any, params: Pytree) -> int:
+    """Of the optimiser's state; scalars stay where they are."""
+    return bytes_of([leaf for leaf in _jax.tree.leaves(_jax.eval_shape(optimizer.init, params)) if leaf.size > 1])

@@ -1,0 +1,235 @@
+"""What is known of a candidate before it is replayed: bounds that hold for every plan, and guesses that only order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, final
+
+from tilestep.cuts import best_cuts
+from tilestep.machine.spec import MachineSpec
+from tilestep.machine.topology import machine_of
+from tilestep.planner.model import Alone, Least, Model, bytes_of
+from tilestep.planner.products import is_real
+from tilestep.planner.search import Expected
+from tilestep.planner.space import Candidate
+from tilestep.train.untyped import jax as _jax
+from tilestep.units import cycles_from_bytes, cycles_from_seconds
+
+_CODE_SHARED: Final = 0.5  # of the code of layers in one stage, that a tile has once: a guess
+_TRANSFERS: Final = 4  # of an update for each layer whose state is offloaded: a guess
+_SECOND: Final = 3  # places behind the smallest size of a microbatch, at which layers are planned a second time
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Spent:
+    """Of each stage the cycles of a task."""
+
+    forward: Sequence[float]
+    backward: Sequence[float]
+
+
+@final
+class Estimates:
+    """Bounds and guesses for candidates of one model on one machine.
+
+    Args:
+        model: the layers.
+        state_bytes: for each layer, of the optimiser's state.
+        machine: to plan for.
+        microbatches: sizes that candidates may have, ascending.
+        global_batch: samples of an update.
+    """
+
+    def __init__(
+        self, model: Model, state_bytes: Sequence[int], machine: MachineSpec, microbatches: Sequence[int], global_batch: int
+    ) -> None:
+        self._model, self._machine, self._batch = model, machine, global_batch
+        self._params = [bytes_of(own) for own in model.params]
+        self._trained = [bytes_of([leaf for leaf in _jax.tree.leaves(own) if is_real(leaf)]) for own in model.params]
+        self._state = list(state_bytes)
+        self._sizes = (microbatches[0], microbatches[min(_SECOND, len(microbatches) - 1)])
+        self._least: dict[int, list[Least]] = {}
+        self._read_bytes = bytes_of(model.read())
+        self._latency = cycles_from_seconds(machine.host.link_latency_seconds, machine.ipu.clock_hz)  # of a microbatch's arguments
+        self._dispatch = cycles_from_seconds(machine.host.dispatch_seconds, machine.ipu.clock_hz)  # of an update
+
+    # ------------------------------------------------------------------------------------------------ cuts
+
+    def cuts(self) -> list[tuple[int, ...]]:
+        """For each number of stages the cuts that balance cycles, and those that balance bytes; each once."""
+        alone = self._alone_at(self._sizes[1])
+        count = len(alone)
+        work = [each.forward + each.backward for each in alone]
+        passing = [2 * self._link_cycles(each.output_bytes) for each in alone]
+        held = [float(params + state) for params, state in zip(self._params, self._state, strict=True)]
+        found: dict[tuple[int, ...], None] = {}
+        for stages in range(1, min(count, self._machine.num_ipus) + 1):
+            found[best_cuts(work, passing, stages)] = None
+            found[best_cuts(held, [0.0] * count, stages)] = None
+        return list(found)
+
+    # ------------------------------------------------------------------------------------------------ bounds
+
+    def least_fullness(self, candidate: Candidate) -> float:
+        """What the fullest tile needs at least, as a part of what a tile has."""
+        tile, tiles = self._machine.ipu.tile, self._machine.ipu.num_tiles
+        stays = max(sum(self._staying(candidate, layer) for layer in range(*span)) for span in candidate.spans())
+        return (stays / tiles + tile.stack_bytes + tile.reserved_bytes) / tile.sram_bytes
+
+    def least_cycles(self, candidate: Candidate) -> float:
+        """What an update takes at least, behind the host's dispatch."""
+        work = self._least_work(candidate)
+        path = _path(candidate, work, ramps=candidate.schedule != "zero_bubble")
+        return self._dispatch + max(path, self._batch_cycles(candidate), self._state_cycles(candidate))
+
+    def _staying(self, candidate: Candidate, layer: int) -> int:
+        accumulators = self._trained[layer] if candidate.accumulation > 1 else 0
+        return self._params[layer] + max(accumulators, 0 if candidate.offloads_state else self._state[layer])
+
+    def _least_work(self, candidate: Candidate) -> _Spent:
+        if candidate.microbatch not in self._least:
+            self._least[candidate.microbatch] = self._model.least(candidate.microbatch, self._machine.ipu)
+        least, start = self._least[candidate.microbatch], self._machine.ipu.superstep_overhead_cycles
+        forward: list[float] = []
+        backward: list[float] = []
+        for first, after in candidate.spans():
+            own = least[first:after]
+            again = candidate.recompute is not None and after < len(least)  # the last stage may have both in one program
+            products = sum(each.forward for each in own)
+            forward.append((max(products, start) if products else 0.0) + (0.0 if first else self._latency))
+            backward.append(sum(each.again if again else each.backward for each in own))
+        return _Spent(forward=forward, backward=backward)
+
+    def _batch_cycles(self, candidate: Candidate) -> float:
+        """Of the global batch over the links of the IPU-Machines that work."""
+        return self._over(candidate, self._batch * self._read_bytes, self._machine.host.to_ipus_bytes_per_second)
+
+    def _state_cycles(self, candidate: Candidate) -> float:
+        """Of the offloaded state to the IPUs."""
+        if not candidate.offloads_state:
+            return 0.0
+        host = self._machine.host
+        rate = max(host.remote_buffer_bytes_per_second, host.streaming_memory_bytes_per_second, host.to_ipus_bytes_per_second)
+        return self._over(candidate, sum(self._state) * candidate.replicas, rate)
+
+    def _over(self, candidate: Candidate, size: int, rate: float) -> float:
+        return cycles_from_bytes(size // self._machines(candidate), rate, self._machine.ipu.clock_hz)
+
+    def _machines(self, candidate: Candidate) -> int:
+        return len({machine_of(self._machine, ipu) for ipu in range(candidate.num_ipus)})
+
+    # ------------------------------------------------------------------------------------------------ guesses
+
+    def expected(self, candidate: Candidate) -> Expected:
+        """All that is known of a candidate."""
+        alone, tiles = self._alone(candidate.microbatch), self._machine.ipu.num_tiles
+        spans, count = list(candidate.spans()), candidate.accumulation
+        forward = [sum(alone[layer].forward for layer in range(*span)) for span in spans]
+        backward = [sum(alone[layer].backward for layer in range(*span)) for span in spans]
+        if candidate.recompute:
+            backward = [f + b for f, b in zip(forward, backward, strict=True)]
+        passed = [self._link_cycles(alone[after - 1].output_bytes) if after < len(alone) else 0.0 for _, after in spans]
+        work = _Spent(
+            forward=[f + p for f, p in zip(forward, passed, strict=True)], backward=[b + p for b, p in zip(backward, passed, strict=True)]
+        )
+        cycles = _path(candidate, work, ramps=True)
+        if candidate.schedule == "grouped":  # all stages take as long as the slowest
+            slowest = max(f + b for f, b in zip(work.forward, work.backward, strict=True))
+            cycles = max(cycles, slowest * (count + candidate.stages - 1))
+        kept = self._kept(candidate, alone)
+        if candidate.offloads_activations:
+            cycles += 2 * count * max(self._remote_cycles(size) for size in kept)
+        update = max(sum(self._trained[layer] + self._state[layer] for layer in range(*span)) for span in spans)
+        cycles += 3 * update / (tiles * self._machine.ipu.tile.load_store_bytes_per_cycle)
+        gradients = max(sum(self._trained[layer] for layer in range(*span)) for span in spans)
+        cycles += 2 * self._link_cycles(gradients) if candidate.replicas > 1 else 0
+        if candidate.offloads_state:
+            size = sum(self._state) * candidate.replicas // self._machines(candidate)
+            cycles += 2 * self._remote_cycles(size) + _TRANSFERS * self._latency * max(after - first for first, after in spans)
+        cycles += self._batch_cycles(candidate) + count * self._latency + self._dispatch
+        return Expected(
+            cycles=cycles,
+            fullness=self._fullness(candidate, alone, kept),
+            least_cycles=self.least_cycles(candidate),
+            family=(candidate.stages, candidate.microbatch, candidate.recompute, candidate.offload),
+        )
+
+    def _kept(self, candidate: Candidate, alone: Sequence[Alone]) -> list[float]:
+        """Of each stage the bytes that one microbatch leaves for backward."""
+        if candidate.recompute:
+            return [alone[first].input_bytes for first, _ in candidate.spans()]
+        return [sum(alone[layer].stash_bytes for layer in range(*span)) for span in candidate.spans()]
+
+    def _fullness(self, candidate: Candidate, alone: Sequence[Alone], kept: Sequence[float]) -> float:
+        tile, tiles, count = self._machine.ipu.tile, self._machine.ipu.num_tiles, candidate.accumulation
+        worst = 0.0
+        for stage, span in enumerate(candidate.spans()):
+            behind = candidate.stages - 1 - stage
+            waiting = {"sequential": 1, "grouped": 2 * behind + 1, "interleaved": behind + 1, "zero_bubble": candidate.stages}
+            copies = 1 if candidate.offloads_activations else min(count, waiting[candidate.schedule])
+            layers = [alone[layer] for layer in range(*span)]
+            stays = sum(self._staying(candidate, layer) + self._state[layer] * (not candidate.offloads_state) for layer in range(*span))
+            values = stays + copies * kept[stage]
+            values += sum(each.stash_bytes for each in layers) if candidate.recompute else 0
+            code = max(each.code_bytes for each in layers) + _CODE_SHARED * sum(each.code_bytes for each in layers)
+            own = values / tiles + code + max(each.transient_bytes for each in layers)
+            worst = max(worst, (own + tile.stack_bytes + tile.reserved_bytes) / tile.sram_bytes)
+        return worst
+
+    def _alone(self, samples: int) -> list[Alone]:
+        """Of each layer, between and beyond the two sizes that are planned."""
+        small, large = self._sizes
+        if small == large:
+            return self._alone_at(small)
+        part = (samples - small) / (large - small)
+        return [_between(a, b, part) for a, b in zip(self._alone_at(small), self._alone_at(large), strict=True)]
+
+    def _alone_at(self, samples: int) -> list[Alone]:
+        return self._small if samples == self._sizes[0] else self._large
+
+    @cached_property
+    def _small(self) -> list[Alone]:
+        return self._model.alone(self._sizes[0], self._machine)
+
+    @cached_property
+    def _large(self) -> list[Alone]:
+        return self._model.alone(self._sizes[1], self._machine)
+
+    def _link_cycles(self, size: float) -> float:
+        link, ipu = self._machine.link, self._machine.ipu
+        return cycles_from_bytes(round(size), link.bytes_per_second, ipu.clock_hz) + ipu.sync_cycles if size else 0.0
+
+    def _remote_cycles(self, size: float) -> float:
+        return cycles_from_bytes(round(size), self._machine.host.remote_buffer_bytes_per_second, self._machine.ipu.clock_hz)
+
+
+def _path(candidate: Candidate, work: _Spent, *, ramps: bool) -> float:
+    """The schedule's critical path if each task takes so long: a stage does all its tasks, behind those of the stages before.
+
+    Args: ramps: whether the stages before do the last backward by themselves.
+    """
+    count, pairs = candidate.accumulation, list(zip(work.forward, work.backward, strict=True))
+    if candidate.schedule == "sequential" or len(pairs) == 1:
+        return count * sum(f + b for f, b in pairs)
+    longest = before = 0.0
+    for f, b in pairs:
+        longest = max(longest, before + count * (f + b))
+        before += f + (b if ramps else 0.0)
+    return longest
+
+
+def _between(a: Alone, b: Alone, part: float) -> Alone:
+    def line(low: float, high: float) -> float:
+        return max(low + (high - low) * part, 0.0)
+
+    return Alone(
+        forward=line(a.forward, b.forward),
+        backward=line(a.backward, b.backward),
+        code_bytes=max(a.code_bytes, b.code_bytes),
+        transient_bytes=line(a.transient_bytes, b.transient_bytes),
+        stash_bytes=line(a.stash_bytes, b.stash_bytes),
+        input_bytes=line(a.input_bytes, b.input_bytes),
+        output_bytes=line(a.output_bytes, b.output_bytes),
+    )

@@ -1,0 +1,303 @@
+"""A model as the planner knows it: layers, shapes between them, what each must compute, and what each takes by itself."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, Final, cast, final
+
+import jax
+from jax.interpreters import partial_eval
+
+from tilestep.machine.spec import IpuSpec, MachineSpec
+from tilestep.messages import shown
+from tilestep.pjrt.programs.planning import plan_for
+from tilestep.planner.products import is_real, least_macs, macs_per_cycle
+from tilestep.profiling.plugin import initialize
+from tilestep.sim.body import body_cost
+from tilestep.train.calling import name_of
+from tilestep.train.untyped import Pytree, Spec
+from tilestep.train.untyped import jax as _jax
+
+Layer = Callable[..., Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Least:
+    """What no program of a layer can do without, for one microbatch.
+
+    Attributes:
+        forward: cycles of products at the matrix units' peak.
+        backward: the same, beside forward.
+        again: the same, of a backward that has nothing but the layer's arguments, so that it computes some of forward again.
+    """
+
+    forward: float
+    backward: float
+    again: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alone:
+    """What a layer takes by itself, for one microbatch: a guess of what it takes in a stage.
+
+    Attributes:
+        forward: cycles.
+        backward: cycles beside forward.
+        code_bytes: on a tile, of both.
+        transient_bytes: on the fullest tile.
+        stash_bytes: on all tiles: what backward needs of forward, beside the parameters.
+        input_bytes: on all tiles: its arguments.
+        output_bytes: that it passes on.
+    """
+
+    forward: float
+    backward: float
+    code_bytes: float
+    transient_bytes: float
+    stash_bytes: float
+    input_bytes: float
+    output_bytes: float
+
+
+@final
+class Model:
+    """A list of layers whose last one returns the loss.
+
+    Args:
+        layers: functions (params, *args) -> outputs.
+        params: for each layer a pytree of shapes.
+        sample: arguments of the first layer, whose first dimension counts samples.
+        loss: of the last layer's outputs; None: the last layer returns it.
+
+    Attributes:
+        layers: with the loss.
+        params: as given.
+
+    Raises:
+        TypeError, ValueError: where layers do not fit together, with a note of the layer.
+    """
+
+    def __init__(self, layers: Sequence[Layer], params: Sequence[Pytree], sample: Sequence[Any], loss: Layer | None) -> None:
+        self.layers: Final = (*layers[:-1], layers[-1] if loss is None else _with_loss(layers[-1], loss))
+        self.params: Final = tuple(params)
+        self._sample: Final = tuple(sample)
+        self._arguments: Final[dict[int, list[tuple[Spec, ...]]]] = {}
+        self._bodies: Final[dict[Any, _Body]] = {}
+        self._alone: Final[dict[tuple[_Traced, MachineSpec], Alone]] = {}
+
+    def arguments(self, samples: int) -> list[tuple[Spec, ...]]:
+        """Of each layer its arguments for so many samples, and the last layer's outputs behind them."""
+        if samples not in self._arguments:
+
+            def resized(leaf: Any) -> Spec:
+                return _spec(leaf, (samples, *leaf.shape[1:]))
+
+            given = tuple(_jax.tree.map(resized, each) for each in self._sample)
+            found = [given]
+            for number, (layer, own) in enumerate(zip(self.layers, self.params, strict=True)):
+                try:
+                    given = _spread(_jax.eval_shape(layer, own, *given))
+                except Exception as error:
+                    types = [str(jax.typeof(leaf)) for leaf in _jax.tree.leaves(given)]
+                    error.add_note(f"raised by layer {number} ({name_of(layer)}), with arguments {shown(types)}")
+                    raise
+                found.append(given)
+            if getattr(_first(given), "shape", None) != ():
+                raise ValueError(
+                    f"the last layer ({name_of(self.layers[-1])}) returns {shown(str(_first(given)))} first: it must return the loss, a "
+                    "scalar, or give plan_training a function `loss` of its outputs"
+                )
+            self._arguments[samples] = found
+        return self._arguments[samples]
+
+    def read(self) -> list[Spec]:
+        """Arguments of a single sample that the first layer reads."""
+        body = _Body(self.layers[0], self.params[0], self.arguments(1)[0])
+        leaves = _jax.tree.leaves(self.arguments(1)[0])
+        return [leaf for index, leaf in enumerate(leaves) if any(body.reads(out, index) for out in range(body.outputs))]
+
+    def least(self, samples: int, ipu: IpuSpec) -> list[Least]:
+        """Of each layer what no program can do without."""
+        traced = self._traced(samples)
+        return [_least(each, ipu) for each in traced]
+
+    def alone(self, samples: int, machine: MachineSpec) -> list[Alone]:
+        """Of each layer what it takes by itself. Layers of one kind are planned once."""
+        arguments = self.arguments(samples)
+        found: list[Alone] = []
+        for number, each in enumerate(self._traced(samples)):
+            if (each, machine) not in self._alone:
+                forward, _, _ = _planned(each.forward, machine)
+                both, code, transient = _planned(each.both, machine)
+                self._alone[each, machine] = Alone(
+                    forward=forward,
+                    backward=max(0, both - forward),
+                    code_bytes=code,
+                    transient_bytes=transient,
+                    stash_bytes=max(0, sum(bytes_of(out.aval) for out in each.kept.jaxpr.outvars) - bytes_of(self.params[number])),
+                    input_bytes=bytes_of(arguments[number]),
+                    output_bytes=bytes_of(arguments[number + 1]),
+                )
+            found.append(self._alone[each, machine])
+        return found
+
+    def _traced(self, samples: int) -> list[_Traced]:
+        arguments = self.arguments(samples)
+        bodies: list[_Body] = []
+        for layer, own, given in zip(self.layers, self.params, arguments, strict=False):
+            kind = (layer, _kind((own, given)))
+            if kind not in self._bodies:
+                self._bodies[kind] = _Body(layer, own, given)
+            bodies.append(self._bodies[kind])
+        differ: list[tuple[bool, ...]] = []  # of each layer, which arguments depend on parameters that are trained
+        ahead = (False,) * bodies[0].count
+        for body in bodies:
+            differ.append(ahead)
+            ahead = tuple(body.is_real_output(out) and body.depends(out, ahead) for out in range(body.outputs))
+        wanted: list[tuple[int, ...]] = []  # of each layer, backwards, which outputs the loss needs
+        own_wanted: tuple[int, ...] = (0,)
+        for body in reversed(bodies):
+            wanted.append(own_wanted)
+            own_wanted = tuple(index for index in range(body.count) if any(body.reads(out, index) for out in own_wanted))
+        return [body.traced(inputs, outputs) for body, inputs, outputs in zip(bodies, differ, reversed(wanted), strict=True)]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Traced:
+    """A layer's programs, which layers of one kind share.
+
+    Attributes: forward: alone. both: with backward. backward: of the arguments alone. kept: what backward needs of forward.
+    """
+
+    forward: Any
+    both: Any
+    backward: Any
+    kept: Any
+
+
+@final
+class _Body:
+    """One layer as a function of flat arguments: its parameters, then what comes from the layer before."""
+
+    def __init__(self, layer: Layer, params: Pytree, given: tuple[Spec, ...]) -> None:
+        own, structure = _jax.tree.flatten(params)
+        leaves, of_args = _jax.tree.flatten(given)
+        self.count, self._own, self._leaves = len(leaves), len(own), [*own, *leaves]
+
+        def flat(*values: Any) -> list[Any]:
+            args = _jax.tree.unflatten(of_args, values[len(own) :])
+            return _jax.tree.leaves(_spread(layer(_jax.tree.unflatten(structure, values[: len(own)]), *args)))
+
+        self._flat = flat
+        self._jaxpr = _jax.make_jaxpr(flat)(*self._leaves).jaxpr
+        self.outputs = len(self._jaxpr.outvars)
+        self._reads = [
+            partial_eval.dce_jaxpr(self._jaxpr, [number == out for number in range(self.outputs)])[1] for out in range(self.outputs)
+        ]
+
+    def reads(self, out: int, argument: int) -> bool:
+        """Whether an output depends on an argument."""
+        return self._reads[out][self._own + argument]
+
+    def depends(self, out: int, differ: Sequence[bool]) -> bool:
+        """Whether an output depends on this layer's trained parameters, or on arguments that depend on others'."""
+        trained = [is_real(leaf) for leaf in self._leaves[: self._own]]
+        return any(reads and slope for reads, slope in zip(self._reads[out], (*trained, *differ), strict=True))
+
+    def is_real_output(self, out: int) -> bool:
+        """Whether an output is of real numbers."""
+        return is_real(self._jaxpr.outvars[out].aval)
+
+    @functools.cache  # noqa: B019 - a body lives as long as its model
+    def traced(self, differ: tuple[bool, ...], wanted: tuple[int, ...]) -> _Traced:
+        """Its programs. Args: differ: arguments that have a gradient. wanted: outputs that are used."""
+        sloped = [out for out in wanted if self.is_real_output(out) and self.depends(out, differ)]
+        real = [number < self._own or differ[number - self._own] for number in range(len(self._leaves))]
+        chosen = [number for number, (leaf, slopes) in enumerate(zip(self._leaves, real, strict=True)) if slopes and is_real(leaf)]
+        slopes = [_spec(self._jaxpr.outvars[out].aval, self._jaxpr.outvars[out].aval.shape) for out in sloped]
+
+        def forward(values: Sequence[Any]) -> list[Any]:
+            results = self._flat(*values)
+            return [results[out] for out in wanted]
+
+        def pulled(values: Sequence[Any]) -> tuple[Any, list[Any]]:
+            def some(own: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+                every = list(values)
+                for index, value in zip(chosen, own, strict=True):
+                    every[index] = value
+                results = self._flat(*every)
+                return [results[out] for out in sloped], [results[out] for out in wanted]
+
+            _, pull, results = _jax.vjp(some, [values[index] for index in chosen], has_aux=True)
+            return pull, results
+
+        def both(values: Sequence[Any], back: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+            pull, results = pulled(values)
+            return results, pull(list(back))[0] if sloped and chosen else []
+
+        def backward(values: Sequence[Any], back: Sequence[Any]) -> list[Any]:
+            return both(values, back)[1]
+
+        def kept(values: Sequence[Any]) -> list[Any]:
+            return _jax.tree.leaves(pulled(values)[0])
+
+        return _Traced(
+            forward=_jax.make_jaxpr(forward)(self._leaves),
+            both=_jax.make_jaxpr(both)(self._leaves, slopes),
+            backward=_jax.make_jaxpr(backward)(self._leaves, slopes),
+            kept=_jax.make_jaxpr(kept)(self._leaves),
+        )
+
+
+def _least(traced: _Traced, ipu: IpuSpec) -> Least:
+    rate = ipu.num_tiles * macs_per_cycle(ipu, traced.both.jaxpr)
+    forward, both, again = (least_macs(_needed(closed.jaxpr)) for closed in (traced.forward, traced.both, traced.backward))
+    return Least(forward=forward / rate, backward=max(0, both - forward) / rate, again=max(both - forward, again, 0) / rate)
+
+
+def _kind(tree: Pytree) -> Any:
+    """Equal for pytrees of equal structure and shapes."""
+    leaves, structure = _jax.tree.flatten(tree)
+    return structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+
+
+def _needed(jaxpr: Any) -> Any:
+    return partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))[0]
+
+
+def _planned(closed: Any, machine: MachineSpec) -> tuple[int, int, int]:
+    """(cycles, bytes of code, bytes of values on the fullest tile) of a program whose arguments are in the tiles."""
+    initialize()  # JAX lowers for the emulated machine whether or not the process uses it as a platform
+    specs = [_spec(variable.aval, variable.aval.shape) for variable in closed.jaxpr.invars]
+    lowered = _jax.jit(_jax.extend.core.jaxpr_as_fun(closed)).trace(*specs).lower(lowering_platforms=("ipu",))
+    program = plan_for(machine, lowered, resident=True)
+    body, memory = body_cost(program, machine, range(program.num_ipus)), program.memory
+    return sum(part.total for part in (body.fixed, *body.counted.values())), memory.code_bytes, memory.transient_bytes
+
+
+def _with_loss(layer: Layer, loss: Layer) -> Layer:
+    @functools.wraps(layer)
+    def last(params: Pytree, *args: Any) -> Any:
+        return loss(*_spread(layer(params, *args)))
+
+    return last
+
+
+def _spread(result: Any) -> tuple[Any, ...]:
+    return cast("tuple[Any, ...]", result) if isinstance(result, tuple) else (result,)
+
+
+def _first(outputs: tuple[Any, ...]) -> Any:
+    return outputs[0] if outputs else None
+
+
+def _spec(leaf: Any, shape: tuple[int, ...]) -> Spec:
+    return jax.ShapeDtypeStruct(shape, leaf.dtype)
+
+
+def bytes_of(tree: Pytree) -> int:
+    """Bytes of all arrays of a pytree."""
+    return sum(prod(leaf.shape) * leaf.dtype.itemsize for leaf in _jax.tree.leaves(tree) if hasattr(leaf, "shape"))

@@ -1,0 +1,140 @@
+"""The space of plans: every way to divide a model that is considered, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Literal, get_args
+
+from tilestep.train.schedules.standard import MOST_FORWARDS
+
+ScheduleName = Literal["sequential", "grouped", "interleaved", "zero_bubble"]
+Recomputed = Literal["full"] | None
+Offloaded = Literal["state", "activations", "state+activations"] | None
+
+SCHEDULES: Final[tuple[ScheduleName, ...]] = get_args(ScheduleName)
+RECOMPUTE: Final[tuple[Recomputed, ...]] = (None, "full")
+OFFLOAD: Final[tuple[Offloaded, ...]] = (None, "state", "activations", "state+activations")
+_MOST_COUNTS: Final = 8  # stages whose layers a text counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One way to train a model.
+
+    Attributes:
+        cuts: for each stage the number of its first layer, and at the end the number of layers.
+        replicas: copies of the pipeline.
+        microbatch: samples of a microbatch, of each replica.
+        accumulation: microbatches of an update, of each replica.
+        schedule: name of the order of tasks.
+        recompute: what backward computes again.
+        offload: what is in the host's memory while it is not used.
+    """
+
+    cuts: tuple[int, ...]
+    replicas: int
+    microbatch: int
+    accumulation: int
+    schedule: ScheduleName
+    recompute: Recomputed
+    offload: Offloaded
+
+    @property
+    def stages(self) -> int:
+        """Stages of one replica."""
+        return len(self.cuts) - 1
+
+    @property
+    def num_ipus(self) -> int:
+        """IPUs in use."""
+        return self.stages * self.replicas
+
+    @property
+    def offloads_state(self) -> bool:
+        """Whether the optimiser's state is in the host's memory."""
+        return self.offload in ("state", "state+activations")
+
+    @property
+    def offloads_activations(self) -> bool:
+        """Whether values wait for backward in the host's memory."""
+        return self.offload in ("activations", "state+activations")
+
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """Of each stage (its first layer, the layer behind its last)."""
+        return pairwise(self.cuts)
+
+    @property
+    def text(self) -> str:
+        """'2 stages (5+4 layers) x 2 replicas, 16 microbatches of 8, grouped, recompute full'."""
+        layers = f" ({'+'.join(str(after - first) for first, after in self.spans())} layers)" if 1 < self.stages <= _MOST_COUNTS else ""
+        stages, replicas = _counted(self.stages, "stage"), _counted(self.replicas, "replica")
+        batch = f"{_counted(self.accumulation, 'microbatch', 'es')} of {self.microbatch}"
+        recompute = "" if self.recompute is None else f", recompute {self.recompute}"
+        offload = "" if self.offload is None else f", {self.offload.replace('+', ' and ')} offloaded"
+        return f"{stages}{layers} x {replicas}, {batch}, {self.schedule}{recompute}{offload}"
+
+
+def candidates(
+    cuts: Sequence[tuple[int, ...]],
+    *,
+    num_ipus: int,
+    global_batch: int,
+    microbatches: Sequence[int],
+    schedules: Sequence[ScheduleName],
+    recompute: Sequence[Recomputed],
+    offload: Sequence[Offloaded],
+) -> list[Candidate]:
+    """All candidates, in a fixed order.
+
+    Args:
+        cuts: of the layers, each once.
+        num_ipus: of the machine.
+        microbatches: sizes of a microbatch that are allowed.
+    """
+    found: list[Candidate] = []
+    for cut in cuts:
+        stages = len(cut) - 1
+        for replicas in (count for count in range(1, num_ipus // stages + 1) if global_batch % count == 0):
+            own = global_batch // replicas
+            for microbatch in (size for size in microbatches if own % size == 0 and stages * (own // size) <= MOST_FORWARDS):
+                found += (
+                    Candidate(
+                        cuts=cut,
+                        replicas=replicas,
+                        microbatch=microbatch,
+                        accumulation=own // microbatch,
+                        schedule=schedule,
+                        recompute=again,
+                        offload=away,
+                    )
+                    for schedule in _different(schedules, stages=stages, accumulation=own // microbatch)
+                    for again in recompute
+                    for away in (_of_one_stage(offload) if stages == 1 else offload)
+                )
+    return found
+
+
+def _different(schedules: Sequence[ScheduleName], *, stages: int, accumulation: int) -> Sequence[ScheduleName]:
+    """Those that are another order: a single stage has one, and a single microbatch has one if its backward is in one piece."""
+    if stages == 1:
+        return schedules[:1]
+    whole = [schedule for schedule in schedules if schedule != "zero_bubble"]
+    return schedules if accumulation > 1 else [schedule for schedule in schedules if schedule not in whole[1:]]
+
+
+def _of_one_stage(offload: Sequence[Offloaded]) -> Sequence[Offloaded]:
+    """A single stage has forward and backward in one program, in which no activations wait."""
+    same: dict[Offloaded, Offloaded] = {None: None, "state": "state", "activations": None, "state+activations": "state"}
+    return list(dict.fromkeys(same[away] for away in offload))
+
+
+def divisors(number: int) -> list[int]:
+    """All of them, ascending."""
+    small = [divisor for divisor in range(1, int(number**0.5) + 1) if number % divisor == 0]
+    return sorted({*small, *(number // divisor for divisor in small)})
+
+
+def _counted(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number:,} {noun}{'' if number == 1 else plural}"

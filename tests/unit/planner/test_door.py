@@ -1,0 +1,153 @@
+"""What `plan_training` answers: plans that run as they say, what does not fit, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+import tilestep
+from tests.unit.planner.small_models import SmallModel, classifier, dense, embed, shape
+from tilestep.errors import SpecError
+from tilestep.machine import changed_machine, load_machine
+from tilestep.settings import read_settings
+
+SMALL = changed_machine(load_machine("m2000"), num_ipus=2, num_tiles=16)
+
+
+def planned(model: SmallModel, machine: Any = SMALL, **options: Any) -> tilestep.TrainingPlans:
+    given: dict[str, Any] = {
+        "optimizer": optax.adam(0.1),
+        "global_batch": 8,
+        "microbatch_sizes": [2],
+        "recompute": [None],
+        "offload": [None],
+    }
+    return tilestep.plan_training(
+        model.layers, model.params, microbatch=model.microbatch, machine=machine, **(given | {"schedules": ["interleaved"]} | options)
+    )
+
+
+def test_a_plan_takes_what_running_it_takes() -> None:
+    """To the cycle, and the byte on the fullest tile, on the process's own machine. Numbers come from the profile of a run."""
+    model = classifier([16, 16])
+    plans = planned(model, read_settings().machine, recompute=["full"], offload=["state"], replays=3)
+    assert max(plan.num_ipus for plan in plans.plans) > 1
+    for plan in (plans.best, plans.plans[-1]):
+        axes = (plan.accumulation, *((plan.replicas,) if plan.replicas > 1 else ()), plan.microbatch)
+        batch = np.zeros(axes, np.int32)
+        with tilestep.dry_run():
+            pipeline = plan.pipeline(jax.devices("ipu"))
+            params = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), model.params)
+            state, losses = pipeline.step(pipeline.init(plan.partition.split(params)), (batch, batch))
+            jax.block_until_ready((state, losses))
+            with tilestep.profile() as profile:
+                state, losses = pipeline.step(state, (batch, batch))
+                jax.block_until_ready((state, losses))
+        assert profile.emulated_cycles == plan.step_cycles
+        assert profile.groups[0].peak_tile_bytes == sum(plan.tile_bytes.values())
+        assert plan.samples_per_s == pytest.approx(8 / profile.emulated_s)
+
+
+def test_plans_are_ranked_and_say_what_they_are() -> None:
+    plans = planned(classifier([16, 16]), schedules=["interleaved", "zero_bubble"], microbatch_sizes=[2, 4], replays=3)
+    assert plans.replayed == len(plans.plans) == 3
+    assert plans.gap
+    assert [plan.step_cycles for plan in plans.plans] == sorted(plan.step_cycles for plan in plans.plans)
+    assert plans.verdict.startswith(f"best of {plans.considered}: 3 replayed; none can be more than ")
+    assert [bool(plan.why_slower) for plan in plans.plans] == [False, True, True]
+    shown = plans.show()
+    assert all(" ".join(plan.text.split()[:4]) in shown for plan in plans.plans)
+    document = json.loads(plans.to_json())
+    assert document["plans"][0] == json.loads(json.dumps(plans.best.as_dict()))
+    assert document["gap"] == plans.gap
+    assert 0 <= plans.best.bubble < 1
+
+
+def test_what_is_offloaded_leaves_the_tiles() -> None:
+    plans = planned(classifier([64]), offload=[None, "state", "activations"], exhaustive=True)
+    assert all(plan.offload != "activations" for plan in plans.plans if len(plan.stages) == 2)  # one stage has nothing that waits
+    stays = {(plan.stages, plan.offload): plan.tile_bytes["values that stay"] for plan in plans.plans if plan.replicas == 1}
+    cuts = {stages for stages, _ in stays if len(stages) == 3}
+    assert cuts
+    assert all(stays[each, "state"] < stays[each, None] == stays[each, "activations"] for each in cuts)
+
+
+def test_the_fastest_is_said_only_where_nothing_faster_can_be_left() -> None:
+    plans = planned(classifier([16]), exhaustive=True, replays=1)
+    assert plans.gap == 0
+    assert plans.verdict.startswith(f"the fastest of {plans.considered}: ")
+
+
+def test_what_cannot_fit_is_never_played() -> None:
+    """Of 2048 x 2048 floats, which are 16 MiB, 16 tiles of 624 KiB hold 9.75 MiB."""
+    played: list[str] = []
+    plans = planned(classifier([2048, 2048]), progress=lambda _, text: played.append(text))
+    assert (plans.plans, plans.gap, plans.replayed, played) == ((), None, 0, [])
+    assert plans.impossible == plans.considered
+    assert "alone need" in plans.nearest
+    with pytest.raises(ValueError, match="none of 4 plans fits m2000, as far as 0 replays show"):
+        _ = plans.best
+
+
+def test_where_a_replay_does_not_fit_it_says_what_is_lacking() -> None:
+    tiny = changed_machine(SMALL, num_ipus=1, num_tiles=4)
+    plans = planned(classifier([420] * 4), tiny, optimizer=optax.sgd(0.1), global_batch=2)
+    assert plans.plans == ()
+    assert (plans.considered, plans.replayed, plans.gap) == (1, 1, None)
+    assert "times as much" in plans.nearest
+    assert "which has 638,976 B" in plans.nearest
+
+
+def test_a_loss_is_added_to_the_last_layer() -> None:
+    model = classifier([16])
+    own = planned(model)
+    layers = [embed, dense]
+    params = [model.params[0], model.params[-1]]
+
+    def loss(x: Any, label: Any) -> Any:
+        return -jax.numpy.take_along_axis(jax.nn.log_softmax(x), label[:, None], 1).mean()
+
+    plans = planned(SmallModel(layers, params, model.microbatch), loss=loss)
+    assert plans.considered == own.considered
+    assert plans.best.samples_per_s > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"global_batch": 0}, ValueError, "global_batch is 0: it must be 1 or more|global_batch is 0: it must be 1 to"),
+        ({"schedules": ["looped"]}, ValueError, "schedules has 'looped': it must be a list of 'sequential', 'grouped'"),
+        ({"schedules": []}, ValueError, "schedules is empty"),
+        ({"recompute": "full"}, TypeError, "recompute is 'full': it must be a list of None, 'full'"),
+        ({"offload": ["weights"]}, ValueError, "offload has 'weights': it must be a list of None, 'state'"),
+        ({"microbatch_sizes": [3]}, ValueError, r"microbatch_sizes is \[3\]: at least one must divide the global batch of 8"),
+        ({"replays": 0}, ValueError, "replays is 0: it must be 1 or more"),
+        ({"exhaustive": 1}, TypeError, "exhaustive is 1"),
+        ({"optimizer": 0.1}, TypeError, "optimizer is 0.1: it must be a transformation of optax"),
+        ({"loss": 1}, TypeError, "loss is 1"),
+        ({"progress": 1}, TypeError, "progress is 1"),
+        ({"machine": "m2001"}, SpecError, "m2001"),
+        ({"machine": 4}, TypeError, "machine is a int: it must be the name of a machine"),
+    ],
+)
+def test_bad_arguments_are_refused_before_any_work(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        planned(classifier([16]), **options)
+
+
+def test_layers_that_do_not_fit_together_are_refused_with_their_number() -> None:
+    model = classifier([16, 8])
+    with pytest.raises(ValueError, match="there are 3 layers and 2 entries of params"):
+        planned(SmallModel(model.layers, model.params[:2], model.microbatch))
+    with pytest.raises(ValueError, match=r"the last layer \(dense\) returns .* first: it must return the loss, a scalar"):
+        planned(SmallModel(model.layers[:2], model.params[:2], model.microbatch))
+    with pytest.raises(TypeError, match="dot_general") as caught:
+        planned(SmallModel(model.layers, [model.params[0], shape(4, 4), model.params[2]], model.microbatch))
+    assert any(note.startswith("raised by layer 1 (dense), with arguments") for note in caught.value.__notes__)
+    with pytest.raises(ValueError, match=r"microbatch has .*: it must be arrays or shapes"):
+        planned(SmallModel(model.layers, model.params, (np.float32(1),)))
