@@ -51,9 +51,6 @@ def notes(options: OptionFields) -> list[str]:
     """A sentence for each changed option that has no effect though someone waits for one."""
     changed, phases = options.changed(), options.executionPhaseSettings.phases
     told = [f"SessionOptions.{name} has no effect: {row.text}." for name, row in TABLE.items() if row.warns and name in changed]
-    if options.virtualGraphMode is VirtualGraphMode.Off:
-        idle = [name for name, row in TABLE.items() if row.placed and name in changed]
-        told += [f"SessionOptions.{name} has no effect: a session without virtual graphs is one program in the tiles." for name in idle]
     if phases == 1 or (options.virtualGraphMode is VirtualGraphMode.ExecutionPhases and phases == 0):
         told.append(
             f"Phased execution was enabled but only {phases} phases were defined. Phased execution only works with >=2 phases. Disabling."

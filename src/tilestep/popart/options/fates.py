@@ -47,7 +47,6 @@ class Row:
         way_out: of a refusal: what to do, as a sentence without its full stop.
         refuses: of a refusal: whether it refuses these options.
         warns: whether a line of the log says so when the option is changed, because someone waits for an effect.
-        placed: whether it takes effect with virtual graphs only. A line of the log says so when it is changed without them.
     """
 
     fate: Fate
@@ -55,12 +54,11 @@ class Row:
     way_out: str = ""
     refuses: Refuses | None = None
     warns: bool = False
-    placed: bool = False
 
 
-def done(text: str, *, placed: bool = False) -> Row:
+def done(text: str) -> Row:
     """An option that takes effect. Args: text: the effect."""
-    return Row(fate="done", text=text, placed=placed)
+    return Row(fate="done", text=text)
 
 
 def no_effect(why: str, *, warns: bool = False) -> Row:

@@ -25,11 +25,7 @@ def _flagged(name: str) -> Refuses:
 
 
 def _location(what: str) -> Row:
-    return done(
-        f"with virtual graphs, whether {what} wait in streaming memory, and whether each replica keeps only its part of them; no value "
-        "changes",
-        placed=True,
-    )
+    return done(f"whether {what} wait in streaming memory, and whether each replica keeps only its part of them; no value changes")
 
 
 def _in_part(options: OptionFields, _: Situation) -> bool:
@@ -151,9 +147,7 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         "weightTensorLocationSettings": _location("weights"),
         "optimizerStateTensorLocationSettings": _location("the arrays of the optimizer's state"),
         "accumulatorTensorLocationSettings": _location("accumulated gradients"),
-        "tensorLocationSettingsOverride": done(
-            "with virtual graphs, where single tensors are kept, by name, whatever their class says", placed=True
-        ),
+        "tensorLocationSettingsOverride": done("where single tensors are kept, by name, whatever their class says"),
         # --- Several IPUs ---
         "virtualGraphMode": done("whether operators are placed on IPUs: by the model (Manual), by bytes (Auto), or by phases"),
         "virtualGraphSplitRatios": done("in VirtualGraphMode.Auto, each IPU's share of the model's bytes"),

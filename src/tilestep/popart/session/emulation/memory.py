@@ -45,14 +45,18 @@ def too_large(machine: MachineSpec, program: EmulatedProgram) -> TileMemoryError
 
 
 def unfit(play: Play, machine: MachineSpec, program: EmulatedProgram) -> Unfit | None:
-    """The first program, or programs of an IPU together, that do not fit. None: all do."""
+    """The program, or programs of an IPU together, that needs most of what does not fit. None: all fit."""
     ipus = range(machine.num_ipus)
-    for key, planned in play.player.system.programs.items():
+    found: Unfit | None = None
+    programs = play.player.system.programs
+    for key in sorted(programs, key=lambda key: programs[key].memory.peak_bytes):
         try:
-            check_fits(planned, machine)
-            check_streaming_memory(planned, machine, ipus[: planned.num_ipus])
+            check_fits(programs[key], machine)
+            check_streaming_memory(programs[key], machine, ipus[: programs[key].num_ipus])
         except (TileMemoryError, StreamingMemoryError) as error:
-            return Unfit(error, key)
+            found = Unfit(error, key)
+    if found is not None:
+        return found
     available = machine.ipu.tile.sram_bytes
     for ipu in ipus:
         use = play.uses[ipu]
@@ -75,7 +79,6 @@ def unfit(play: Play, machine: MachineSpec, program: EmulatedProgram) -> Unfit |
                 available_bytes=available,
                 largest=sorted(((name, size) for name, size in parts.items() if size), key=lambda part: -part[1]),
             )
-            programs = play.player.system.programs
             return Unfit(error, max(_keys_on(play, ipu), key=lambda key: programs[key].memory.peak_bytes))
     return None
 

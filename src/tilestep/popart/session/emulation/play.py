@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
 from tilestep import hints
+from tilestep.errors import LoopInterrupt
 from tilestep.pjrt.programs.beside import MachineBeside, machine_beside
 from tilestep.pjrt.running.player import Begin
 from tilestep.popart.session.emulation.notes import Call, FromHost, Notes, Ran, ToHost, end_of_equal
@@ -18,6 +21,7 @@ from tilestep.profiling.plugin import initialize
 from tilestep.sim import Recurrence, TileUse
 from tilestep.sim.mark import ByIpu, cycles_between
 from tilestep.train.offload import is_on_host
+from tilestep.train.pipeline.compile.watch_keys import Parameter
 from tilestep.train.untyped import jax as _jax
 
 _NO_TASK: Final = -1  # stage and microbatch of a run that is no task of a pipeline
@@ -136,46 +140,68 @@ class Play:
         _jax.block_until_ready(leaves)
         return _jax.tree.unflatten(structure, leaves)
 
-    def _run(self, call: Ran, *, loads_only: bool = False) -> None:
+    def _run(self, call: Ran, *, loads_only: bool = False, timed: bool = False) -> None:
         """One call: the host pays for one dispatch, and waits until all is done.
 
-        Args: loads_only: whether it is to load the programs: the pipeline runs once, and nobody reads what it gives.
+        Args: loads_only: whether it only loads the programs: the pipeline runs until each has run, and nobody reads what it gives.
+            timed: whether the timeline has its first and its last run of the pipeline.
         """
         program, pipeline = self._program, self._pipeline
         if call.forward and program.forward is not None and self._forward is not None:
             program, pipeline = program.forward, self._forward
-        runs, number, recurrence = 1 if loads_only else program.runs, 0, Recurrence(self.player.system)
+        runs = min(program.runs, max([2, *program.stages.periods.values()])) if loads_only else program.runs
+        number, recurrence, unit = 0, Recurrence(self.player.system), math.lcm(*program.stages.periods.values())
         totals: dict[Any, Any] = {}
         if call.name and program.is_single:
             hints.pipeline_task(_NO_TASK, call.name, _NO_TASK)
         with hints.program_group(self._group):
             while number < runs:
-                self._state, leaving = program.step(pipeline, self._state)
+                if timed:
+                    self.player.replay(wait=True)
+                    self.player.system.record = number in (0, runs - 1)
+                try:
+                    self._state, leaving = program.step(pipeline, self._state)
+                except LoopInterrupt:  # whose state is of this play, and no session's
+                    raise KeyboardInterrupt from None
                 for key in [key for key in leaving if runs > 1 and program.stages.watch.get(key) == "sum"]:
                     totals[key] = _added(totals[key], leaving[key]) if key in totals else leaving[key]
                     leaving[key] = totals[key]
                 if program.is_loaded:
                     self._state = self._in_tiles((self._state, leaving))[0]
-                elif loads_only:
-                    _jax.block_until_ready(list(leaving.values()))
                 else:
-                    leaves = {key for key in leaving if program.leaves(key, number)}
-                    if others := [value for key, value in leaving.items() if key not in leaves and key not in totals]:
-                        _stay(others)  # what no program takes would leave
-                    _read([value for key, value in leaving.items() if key in leaves])
+                    results = self._leaving(program, leaving, number, totals)
+                    _jax.block_until_ready(results) if loads_only else _read(results)
                 del leaving
                 number += 1
-                if number + 1 < runs and not program.stages.periods:  # the last one ends the timeline
+                if number % unit == 0 and number + unit < runs:  # the last ones end the timeline
                     self.player.replay(wait=True)
-                    number += recurrence.skipped(runs - 1 - number)
+                    number += unit * recurrence.skipped((runs - 1 - number) // unit)
         hints.no_pipeline_task()
         _jax.block_until_ready(_jax.tree.leaves(self._state))
+
+    def _leaving(self, program: EmulatedProgram, watched: Mapping[Any, Any], run: int, totals: Mapping[Any, Any]) -> list[Any]:
+        """What leaves behind a run. All else stays, because a program takes it: what no program takes would leave.
+
+        Args: watched: by key. totals: of those that the next run takes.
+        """
+        found: list[Any] = []
+        others: list[Any] = []
+        for key, value in watched.items():
+            rows = program.rows(key, run)
+            if len(rows) == program.schedule.microbatches or (rows and isinstance(key, Parameter)):  # that has a row for each run
+                found.append(value)
+            elif rows:
+                found.append(_every(value, rows.start, rows.step))
+            elif key not in totals:
+                others.append(value)
+        if others:
+            _stay(others)
+        return found
 
     def _timed(self, call: Ran) -> Spent:
         system = self.player.system
         before = self.player.mark()
-        system.record = True
-        self._run(call)
+        self._run(call, timed=True)
         after = self.player.mark()
         # What the host reads in a call are its results: the last value, or the sum, of an anchor waits in the tiles for that.
         own = [event for event in system.trace_between(before, after).events if event.kind == "read" or event.kind not in OUTSIDE]
@@ -193,6 +219,11 @@ def _take_weights(arrays: list[Any]) -> list[Any]:
 @functools.partial(_jax.jit, donate_argnums=0)
 def _stay(arrays: list[Any]) -> list[Any]:
     return _jax.lax.optimization_barrier(arrays)
+
+
+@functools.partial(_jax.jit, static_argnums=(1, 2))
+def _every(value: Any, start: int, period: int) -> Any:
+    return value[start::period]
 
 
 @functools.partial(_jax.jit, donate_argnums=0)

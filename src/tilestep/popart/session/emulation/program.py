@@ -101,11 +101,13 @@ class EmulatedProgram:
         leaving = {**found.values, "": found.outputs} if self.stages.watch else {"": found}
         return (new if trains else replace(new, optimizer_state=state.optimizer_state)), leaving
 
-    def leaves(self, key: Any, run: int) -> bool:
-        """Whether what is watched leaves the devices behind a run of a call. Args: run: its number, from 0."""
-        if self.stages.watch.get(key, "all") == "all":
-            return (run + 1) % self.stages.periods.get(key, 1) == 0
-        return run + 1 == self.runs
+    def rows(self, key: Any, run: int) -> range:
+        """The microbatches of a run of which what is watched leaves the devices. Args: run: its number in a call, from 0."""
+        each = self.schedule.microbatches
+        if self.stages.watch.get(key, "all") != "all":
+            return range(each) if run + 1 == self.runs else range(0)
+        period = self.stages.periods.get(key, 1)
+        return range(-(run * each + 1) % period, each, period)
 
 
 def _zeros(specs: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, np.ndarray[Any, Any]]:

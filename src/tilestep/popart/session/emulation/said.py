@@ -13,6 +13,7 @@ from tilestep.pjrt.running.host_notes import current_line
 from tilestep.plan.frames import rank_of_file, stack
 from tilestep.plan.steps import Argument, Program
 from tilestep.popart.builder.origins import note_origin
+from tilestep.popart.session.emulation.advice_words import operator_of
 from tilestep.popart.session.emulation.stage_functions import Specs, StageFunctions
 from tilestep.program.frames import Frame
 from tilestep.report.advice.finding import Line
@@ -31,6 +32,7 @@ _NAMES: Final = {
     "_copied": "copies of weights",
     "_added": "sums of anchors",
     "_stay": "anchors that stay",
+    "_every": "anchors of some microbatches",
 }
 _OF_STAGES: Final = (
     (re.compile(r"stage_(\d+)_watched_totals"), "anchors of stage {}"),
@@ -89,7 +91,7 @@ class Said:
                 name=_at_ipus(self._name(program.name), planned.ipus),
                 frames=tuple(frame if number in made else self._frame(frame) for number, frame in enumerate(program.frames, 1)),
                 arguments=arguments,
-                memory=replace(memory, alive=tuple((names.get(name, name), size) for name, size in memory.alive)),
+                memory=replace(memory, alive=tuple((names.get(name) or operator_of(name) or name, size) for name, size in memory.alive)),
             )
         return self._known[planned.key]
 

@@ -22,7 +22,7 @@ class Watch:
 
     Attributes:
         keys: "all", "sum" or "last", by key, as `Pipeline(watch=)` has them.
-        periods: of how many runs of the pipeline one is returned, by key, where not each is.
+        periods: of how many microbatches one is returned, by key, where not each is.
         marks: of each stage, the tensors that are marked there.
     """
 
@@ -52,15 +52,18 @@ def watch_of(plan: Plan, relays: Relays, made: Mapping[str, int]) -> Watch:
         if anchor.name in weights:
             weight = _weight(weights[anchor.name], home)
             if weight is not None and plan.loss is not None:
-                _add(keys, parameter(home[weight], weight), "last" if how == "sum" else how)
+                key: Key = parameter(home[weight], weight)
+                _add(keys, key, "last" if how == "sum" else how)
+                periods.setdefault(key, anchor.period)
+                periods[key] = min(periods[key], anchor.period)
             continue
         tensor = found.gradients.get(anchor.name, anchor.name)
-        if tensor in places:
+        if tensor in places and tensor not in plan.names.analysis.values:  # what is known is in no program
             marks.setdefault(places[tensor], set()).add(tensor)
             key = gradient(tensor) if anchor.name in found.gradients else tensor
             _add(keys, key, how)
-            if single and anchor.period > 1:
-                periods[key] = anchor.period
+            periods[key] = anchor.period
+    periods = {} if plan.synthetic else {key: period for key, period in periods.items() if period > 1}
     return Watch(keys=keys, periods=periods, marks=tuple(frozenset(marks.get(number, ())) for number in range(len(relays.incoming))))
 
 

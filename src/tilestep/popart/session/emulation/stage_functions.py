@@ -40,7 +40,7 @@ class StageFunctions:
         elements: of a microbatch of one replica.
         inputs: their tensors.
         watch: what leaves the machine, as `Pipeline(watch=)` has it.
-        periods: of how many runs of the pipeline one is returned, by key, where not each is.
+        periods: of how many microbatches one is returned, by key, where not each is.
     """
 
     functions: tuple[Callable[..., Any], ...]

@@ -31,7 +31,7 @@ class Chain:
     shared: bool = False
     phased: bool = False
     dropped: bool = False
-    anchors: dict[str, str] = field(default_factory=lambda: {"loss": "Final"})
+    anchors: dict[str, str | popart.AnchorReturnType] = field(default_factory=lambda: {"loss": "Final"})
 
     def proto(self) -> tuple[bytes, dict[str, str]]:
         """The model, and its tensors by plain names: "loss", "y" and "y0" and so on."""
@@ -98,7 +98,9 @@ def planned(
     """The plan of a session, and its optimiser."""
     proto, names = chain.proto()
     sgd = popart.SGD({"defaultLearningRate": (0.1, True), "defaultMomentum": (0.5, True)}) if training else None
-    anchors = {names.get(name, name): popart.AnchorReturnType(kind) for name, kind in chain.anchors.items()}
+    anchors = {
+        names.get(name, name): popart.AnchorReturnType(kind) if isinstance(kind, str) else kind for name, kind in chain.anchors.items()
+    }
     plan = plan_of(
         proto,
         popart.DataFlow(batches, anchors),

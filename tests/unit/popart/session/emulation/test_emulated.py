@@ -355,6 +355,45 @@ def test_recomputation_of_a_session_without_stages_takes_memory_for_time() -> No
     assert again.tile_bytes(0) < kept.tile_bytes(0)
 
 
+def test_every_nth_value_is_a_part_of_what_leaves() -> None:
+    """Of 4 batches of 3 microbatches each second one leaves: 6 values, in the bytes that the user gets."""
+    sent: dict[str, int] = {}
+    for how in ("All", "EveryN"):
+        kind = popart.AnchorReturnType("All") if how == "All" else popart.AnchorReturnType("EveryN", 2)
+        chain = Chain(ipus=[0], anchors={"y0": kind})
+        programs = emulated(chain, one_stage(accumulation=3), batches=4, calls=1).report().profile["programs"]
+        sent[how] = sum(program["runs"] * program["host_bytes_out"] for program in programs)
+    assert sent["All"] == 12 * 4 * 32 * 4
+    assert sent["EveryN"] == sent["All"] // 2
+
+
+def test_the_first_call_takes_what_the_others_take() -> None:
+    for how in ("Final", "Sum"):
+        emulation = emulated(Chain(ipus=[0], anchors={"y0": how}), one_stage(), batches=3, calls=1)
+        first = emulation.cycles()
+        emulation.ran()
+        assert emulation.cycles() == first
+
+
+def test_an_anchor_whose_value_is_known_is_in_no_program() -> None:
+    builder = popart.Builder()
+    x = builder.addInputTensor("FLOAT", [4, 4])
+    size, y = builder.aiOnnx.shape([x]), builder.aiOnnx.relu([x])
+    session = popart.InferenceSession(
+        builder.getModelProto(), popart.DataFlow(2, [size, y]), popart.DeviceManager().createIpuModelDevice({"numIPUs": 1})
+    )
+    session.prepareDevice()
+    found = session.initAnchorArrays()
+    session.run(popart.PyStepIO({x: np.ones((2, 4, 4), np.float32)}, found))
+    assert found[size].tolist() == [[4, 4], [4, 4]]
+
+
+def test_weights_off_chip_take_time_for_memory_without_virtual_graphs() -> None:
+    chain = Chain(ipus=[0], width=128)
+    inside, outside = emulated(chain, one_stage()), emulated(chain, one_stage(weightTensorLocationSettings=off_chip()))
+    assert inside.cycles() < outside.cycles()
+
+
 # ------------------------------------------------------------------------------------------------------------------ reports
 
 
