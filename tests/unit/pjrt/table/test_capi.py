@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tilestep.pjrt import _native, plugin
+from tilestep.pjrt import _native
 from tilestep.pjrt.table import capi
+from tilestep.profiling import plugin
 
 ROOT = Path(__file__).resolve().parents[4]
 

@@ -144,21 +144,22 @@ class Play:
         """One call: the host pays for one dispatch, and waits until all is done.
 
         Args: loads_only: whether it only loads the programs: the pipeline runs until each has run, and nobody reads what it gives.
-            timed: whether the timeline has its first and its last run of the pipeline.
+            timed: whether the timeline has its first runs of the pipeline and its last.
         """
         program, pipeline = self._program, self._pipeline
         if call.forward and program.forward is not None and self._forward is not None:
             program, pipeline = program.forward, self._forward
         runs = min(program.runs, max([2, *program.stages.periods.values()])) if loads_only else program.runs
         number, recurrence, unit = 0, Recurrence(self.player.system), math.lcm(*program.stages.periods.values())
+        in_turn = not self._notes.options.plan.num_io_tiles  # else inputs come while the run before computes
         totals: dict[Any, Any] = {}
         if call.name and program.is_single:
             hints.pipeline_task(_NO_TASK, call.name, _NO_TASK)
         with hints.program_group(self._group):
             while number < runs:
-                if timed:
+                if timed and (number == 0 or (runs > 3 and number in (2, runs - 1))):  # between the first runs a total would leave
                     self.player.replay(wait=True)
-                    self.player.system.record = number in (0, runs - 1)
+                    self.player.system.record = number != 2
                 try:
                     self._state, leaving = program.step(pipeline, self._state)
                 except LoopInterrupt:  # whose state is of this play, and no session's
@@ -173,7 +174,8 @@ class Play:
                     _jax.block_until_ready(results) if loads_only else _read(results)
                 del leaving
                 number += 1
-                if number % unit == 0 and number + unit < runs:  # the last ones end the timeline
+                if number > 1 and number % unit == 0 and number + unit < runs and in_turn:  # the last ones end the timeline
+                    _jax.block_until_ready(_jax.tree.leaves(self._state))  # else the host's clock would not move
                     self.player.replay(wait=True)
                     number += unit * recurrence.skipped((runs - 1 - number) // unit)
         hints.no_pipeline_task()

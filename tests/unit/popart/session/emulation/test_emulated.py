@@ -323,7 +323,7 @@ def test_a_session_without_stages_that_accumulates_nothing_is_one_program() -> N
     assert {argument.name for argument in report.compilation.programs[1].planned.arguments} >= {"x", "w0_0"}
 
 
-@pytest.mark.parametrize(("batches", "runs"), [(3, [3, 3]), (40, [40, 40])])
+@pytest.mark.parametrize(("batches", "runs"), [(3, [3, 3]), (40, [40, 40]), (5000, [5000, 5000])])
 def test_each_batch_of_a_call_is_a_run_also_where_equal_ones_are_counted_at_once(batches: int, runs: list[int]) -> None:
     found = emulated(ALONE, one_stage(), batches=batches, calls=2)
     one = emulated(ALONE, one_stage(), batches=1, calls=2)
