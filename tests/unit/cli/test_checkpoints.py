@@ -51,7 +51,7 @@ def test_a_damaged_array_is_found(directory: Path, capsys: pytest.CaptureFixture
     file.write_bytes(content)
     assert main(["checkpoints", str(directory), "--verify"]) == 1
     assert "step 20: " in (out := capsys.readouterr().out)
-    assert "is damaged: ['w'] is not what was saved (its SHA-256 differs)" in out
+    assert "is damaged: state['w'] is not what was saved (its SHA-256 differs)" in out
 
 
 def test_damaged_metadata_are_found_beside_what_is_well(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -85,7 +85,7 @@ def require_like(leaves: Sequence[Leaf], like: Pytree, where: str) -> None:
     """Raises: CheckpointError, which names the first leaf that a tree like `like` has otherwise, or lacks."""
     wanted = {_jax.tree_util.keystr(path): leaf for path, leaf in _jax.tree_util.tree_flatten_with_path(like)[0]}
     saved = {leaf.path: leaf for leaf in leaves}
-    missing, further = [path for path in wanted if path not in saved], [path for path in saved if path not in wanted]
+    missing, further = ["state" + path for path in wanted if path not in saved], ["state" + path for path in saved if path not in wanted]
     if missing or further:
         lacks = f"lacks {shortened(', '.join(missing), 200)}" if missing else ""
         has = f"has {shortened(', '.join(further), 200)} besides" if further else ""

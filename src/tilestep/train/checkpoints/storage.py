@@ -182,7 +182,7 @@ class Storage:
     def arrays(self, metadata: Metadata) -> dict[str, NDArray[Any]]:
         """All arrays of a part by name, each as its digest wants it. Raises: CheckpointError, which names the leaf that is damaged."""
         where = self.folder(metadata.process, metadata.step)
-        paths = {piece.array.name: leaf.path for leaf in metadata.leaves for piece in leaf.pieces}
+        paths = {piece.array.name: f"state{leaf.path}" for leaf in metadata.leaves for piece in leaf.pieces}
         arrays: dict[str, NDArray[Any]] = {}
         for name, array in metadata.arrays.items():
             path = paths.get(name, "a state of a feed")

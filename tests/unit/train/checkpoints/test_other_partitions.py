@@ -105,7 +105,9 @@ def test_a_state_that_is_not_of_layers_alone_is_refused_by_name(tmp_path: Path) 
         checkpoints.restore(like=state, partitions=(OLD, partition(0, 2, 4)))
     with pytest.raises(TypeError, match="must be a pair of Partitions, for a like that is a PipelineState"):
         checkpoints.restore(like=like.params, partitions=(OLD, NEW))
-    with pytest.raises(CheckpointError, match=r"step 2 is of another state: it lacks .params\[0\]\[1\]\['w'\], .* and has .params"):
+    with pytest.raises(
+        CheckpointError, match=r"step 2 is of another state: it lacks state.params\[0\]\[1\]\['w'\], .* and has state.params"
+    ):
         checkpoints.restore(like=like, partitions=(partition(0, 2, 4), NEW))
     with_aux = train.PipelineState(params=like.params, optimizer_state=like.optimizer_state, aux=[None, None, None])
     with pytest.raises(ValueError, match="the state has aux, which is of stages and not of layers"):
