@@ -226,10 +226,10 @@ def scores_of(q: Any, k: Any, scale: float | None) -> Any:
     """Products of queries and keys [batch, heads, queries, keys], times the scale, which is 1 / sqrt(size) by default."""
     batch, heads, queries, size = q.shape
     _count(k.shape[1], heads)
-    scale = size**-0.5 if scale is None else scale
-    factor = np.asarray(np.sqrt(abs(scale)), q.dtype)  # of both, as ONNX says, because of 16-bit floats
+    times: float = size**-0.5 if scale is None else scale
+    factor = np.asarray(np.sqrt(abs(times)), q.dtype)  # of both, as ONNX says, because of 16-bit floats
     grouped = (q * factor).reshape(batch, k.shape[1], heads // k.shape[1] * queries, size)
-    return jnp.einsum("bhqd,bhkd->bhqk", grouped, k * (factor if scale >= 0 else -factor)).reshape(batch, heads, queries, k.shape[2])
+    return jnp.einsum("bhqd,bhkd->bhqk", grouped, k * (factor if times >= 0 else -factor)).reshape(batch, heads, queries, k.shape[2])
 
 
 def weighted(probabilities: Any, v: Any) -> Any:
