@@ -36,6 +36,7 @@ class Plays:
         self._notes = notes
         self.name, self.machine = notes.name, notes.machine
         self._is_open = bool(notes.profile_path)
+        self._lacks = ""  # what a program that does not fit needs
 
     @functools.cached_property
     def live(self) -> Play:
@@ -92,12 +93,15 @@ class Plays:
 
     def summary(self) -> str:
         """The figures of the whole session as text; '' if it was not prepared."""
+        if self._lacks and not self._notes.calls:
+            return f"tilestep: does not fit: {self._lacks}"
         return "" if self._notes.program is None else told(self.measured(whole=True), self.uses, self.program)
 
     def require_fits(self) -> None:
         """Raises: OutOfMemoryException if the programs of an IPU do not fit into its tiles, and their data into streaming memory."""
-        notes = self._notes
+        notes, self._lacks = self._notes, ""
         if not notes.options.allow_out_of_memory and (error := too_large(self.machine, self.program)) is not None:
+            self._lacks, self._is_open = error.facts, False  # nothing of it can be played
             raise out_of_memory(error, summary=error.facts, path="")
         play = self.live
         sources = play.player.programs.sources
@@ -105,7 +109,7 @@ class Plays:
         if found is None or notes.options.allow_out_of_memory:
             reports.write_programs(notes, sources)
             return
-        source = sources[found.key]
+        self._lacks, source = found.error.facts, sources[found.key]
         raise out_of_memory(
             found.error,
             summary=self._memory(source),

@@ -447,8 +447,10 @@ def test_what_a_program_states_goes_before_the_variable(monkeypatch: pytest.Monk
 
 def test_a_program_that_does_not_fit_says_so_and_where_its_report_is(tmp_path: Path) -> None:
     chosen = emulation_options({"autoReport.directory": str(tmp_path), "autoReport.outputGraphProfile": "true"})
-    with pytest.raises(OutOfMemoryException, match=r"^Out of memory: Cannot fit all variable data onto one or more tiles: tile ") as raised:
+    lacks = r"^Out of memory: Cannot fit all variable data onto one or more tiles: tile "
+    with watched_sessions() as found, pytest.raises(OutOfMemoryException, match=lacks) as raised:
         emulated(Chain(ipus=[0], width=256, rows=8192), one_stage(), tiles=4, name="training", settings=chosen)
+    assert summary(found).splitlines()[1].startswith("tilestep: does not fit: tile ")
     path = Path(raised.value.getProfilePath())
     assert path.is_relative_to(tmp_path / "training")
     assert open_report(path).compilation.programs[0].memory.peak.total_bytes > 4 * 624 * 1024
