@@ -271,15 +271,16 @@ def zipped_members(data: bytes) -> dict[str, bytes]:
 
 def recording_seeds() -> list[bytes]:
     from tests.unit.record.recordings import small_recording, zipped
-    from tilestep.record.container import recording_bytes
+
+    from tilestep.recording.container import recording_bytes
 
     data = recording_bytes(small_recording())
     return [data, zipped(zipped_members(data), zipfile.ZIP_STORED)]
 
 
 def recordings(folder: Path) -> Read:
-    from tilestep.record.container import parse_recording
-    from tilestep.record.schema import TABLES, TEXTS
+    from tilestep.recording.container import parse_recording
+    from tilestep.recording.schema import TABLES, TEXTS
 
     def read(data: bytes) -> None:
         tables = parse_recording(data)
@@ -310,6 +311,7 @@ def executables(folder: Path) -> Read:
 
 def executable_seeds() -> list[bytes]:
     from tests.unit.record.recordings import zipped
+
     from tilestep.popart.session.executables import Executable, Owner, save
 
     with tempfile.TemporaryDirectory() as folder:

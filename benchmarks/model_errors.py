@@ -1,9 +1,9 @@
 """Derives how sure predictions are from a record of benchmarks/accuracy.py, and says whether the intervals hold the measurements.
 
-    python benchmarks/model_errors.py [--record benchmarks/results/accuracy.json] [--out src/tilestep/report/model_errors.json]
+    python benchmarks/model_errors.py [--record benchmarks/results/accuracy.json] [--out src/tilestep/figures/model_errors.json]
 
 Families are left out one at a time, so no row helps to make its own interval. `--out` writes the errors, if the bars of the intervals are
-met: with src/tilestep/report/model_errors.json, profiles show intervals from then on. Exits 0 if the bars are met, 1 if not, 2 for a
+met: with src/tilestep/figures/model_errors.json, profiles show intervals from then on. Exits 0 if the bars are met, 1 if not, 2 for a
 record that cannot be read.
 """
 

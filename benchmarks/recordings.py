@@ -26,11 +26,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script,
 import numpy as np
 
 from benchmarks.commit import commit
-from tilestep.record.call_tables import has_history, history_of
-from tilestep.record.container import Builder, read_recording, write_recording
-from tilestep.record.replay import replay
-from tilestep.record.schema import TABLES
-from tilestep.record.tables import Tables
+from tilestep.recording.call_tables import has_history, history_of
+from tilestep.recording.container import Builder, read_recording, write_recording
+from tilestep.recording.replay import replay
+from tilestep.recording.schema import TABLES
+from tilestep.recording.tables import Tables
 
 ROOT = Path(__file__).resolve().parents[1]
 RANDOM_EVENTS, RANDOM_LANES = 1_000_000, 256

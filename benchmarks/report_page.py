@@ -34,13 +34,13 @@ from playwright.sync_api import Browser, sync_playwright
 
 from benchmarks.commit import commit
 from benchmarks.recordings import POD, recorded
-from tilestep.record.container import Builder
-from tilestep.record.schema import EVENT_KINDS, TABLES
-from tilestep.record.tables import Tables
-from tilestep.report.page import page_html
-from tilestep.report.page.block import packed
-from tilestep.report.page.sections.registry import SECTIONS
-from tilestep.report.reader import Report
+from tilestep.figures.reader import Report
+from tilestep.recording.container import Builder
+from tilestep.recording.schema import EVENT_KINDS, TABLES
+from tilestep.recording.tables import Tables
+from tilestep.views.page import page_html
+from tilestep.views.page.block import packed
+from tilestep.views.page.sections.registry import SECTIONS
 
 EVENTS = 1_000_000
 THREADS = 16

@@ -104,7 +104,7 @@ def path_of_a_program() -> str:
     picture.arrow((720, 274), (720, 315))
     picture.arrow((500, 124), (500, 167), (585, 167), (585, 347), (610, 347), dashed=True)
     picture.text(595, 160, "at dispatch, read and copy: the journal", kind="small")
-    room(330, 400, 230, "report/", "profile, tables, advice", height=58)
+    room(330, 400, 230, "figures/ advice/ views/", "profile, findings, pages", height=58)
     picture.arrow((720, 379), (720, 429), (560, 429))
     picture.text(640, 422, "trace", kind="small", anchor="middle")
     return picture.svg()

@@ -129,7 +129,7 @@ class _Pages:
         """Adds what was executed since the last time."""
         if not self._open:
             return
-        from tilestep.report.page.assets import script
+        from tilestep.views.page.assets import script
 
         text = script()
         for page, counts in self._open:
@@ -147,7 +147,7 @@ def _executed_lines(text: str, executed: bytearray) -> Iterator[tuple[str, int]]
     place, name, number = 0, "", 0
     for line in text.split("\n"):
         if line.startswith("// ") and line.endswith(".js"):
-            name, number = f"{_sources}report/assets/{line[3:]}", -2  # a line follows that opens the module
+            name, number = f"{_sources}views/assets/{line[3:]}", -2  # a line follows that opens the module
         number += 1
         first = place + len(line) - len(line.lstrip())
         if name and number > 0 and first < place + len(line) and executed[first]:

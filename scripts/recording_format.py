@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from tilestep.record.builder import KINDS
-from tilestep.record.schema import CALLS, CATEGORIES, EVENT_KINDS, LANE_KINDS, TABLES, TEXTS, Column
+from tilestep.recording.builder import KINDS
+from tilestep.recording.schema import CALLS, CATEGORIES, EVENT_KINDS, LANE_KINDS, TABLES, TEXTS, Column
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "recording-format.md"
 BEGIN, END = "<!-- schema: scripts/recording_format.py -->\n", "<!-- end of schema -->\n"

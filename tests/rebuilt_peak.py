@@ -11,7 +11,7 @@ from typing import Any
 
 from tilestep.plan.liveness import Liveness, liveness
 from tilestep.plan.steps import Branch, Loop, Node, Program, Series
-from tilestep.record.memory import alive, memory_of, peak
+from tilestep.recording.memory import alive, memory_of, peak
 
 WRONG: list[str] = []  # sentences about programs of the test that runs
 _checked = 0

@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.unit.record.recordings import members_of, zipped
 
 from tests.processes import ROOT, run_python
-from tests.unit.record.recordings import members_of, zipped
 from tilestep.plan.serialized import dump_program, program_of
 from tilestep.plan.steps import Program
-from tilestep.record.container import Builder, recording_bytes
-from tilestep.record.edits.programs import with_leaves
-from tilestep.record.schema import TABLES
+from tilestep.recording.container import Builder, recording_bytes
+from tilestep.recording.edits.programs import with_leaves
+from tilestep.recording.schema import TABLES
 
 PROGRAMS = ROOT / "tests" / "page" / "programs"
 EXAMPLES: Mapping[str, tuple[str, ...]] = {

@@ -12,7 +12,7 @@ from tests.processes import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "faults.md"
 TEST = re.compile(r"tests/[\w/]+\.py(::\w+)?")
-SAYING = ("train", "cli", "report")  # the folders whose texts the page has
+SAYING = ("train", "cli", "figures", "advice", "views")  # the folders whose texts the page has
 NO_TEXT = re.compile(r"[\w.]+\(.*\)|\w+=\w+|os\._exit|kill -9|ipu|tilestep run")  # names of the program's side
 
 

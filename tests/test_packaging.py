@@ -80,7 +80,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
 
 def test_the_wheel_holds_the_page_of_a_report(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    assets = ROOT / "src" / "tilestep" / "report" / "assets"
+    assets = ROOT / "src" / "tilestep" / "views" / "assets"
     assert {str(path.relative_to(ROOT / "src")) for path in assets.rglob("*") if path.is_file()} <= names
 
 

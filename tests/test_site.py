@@ -127,10 +127,10 @@ def test_a_page_without_its_kind_is_found(tmp_path: Path) -> None:
 
 
 def test_a_name_without_its_description_is_found() -> None:
-    rest = [name for name in PUBLIC_NAMES if name not in ("tilestep.sim.KINDS", "tilestep.Profile")]
+    rest = [name for name in PUBLIC_NAMES if name not in ("tilestep.sim.KINDS", "tilestep.open_report")]
     wrong = wrongly_documented([*rest, "tilestep.sim.Event"])
     assert {"tilestep.sim.Event: 2", "tilestep.sim.KINDS: 0", "tilestep.train.Costs = tilestep.train.schedules.Costs: 2"} <= set(wrong)
-    assert "tilestep.Profile = tilestep.report.Profile: 1" not in wrong
+    assert "tilestep.open_report = tilestep.figures.reader.open_report: 1" not in wrong
 
 
 DOCSTRING = """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tests.processes import ROOT
-from tilestep.report.page.assets import VIEWS, asset
+from tilestep.views.page.assets import VIEWS, asset
 
 TITLE_AND_QUESTION = re.compile(r'^  title: "(.+)",\n  question: "(.+)",$', re.MULTILINE)
 

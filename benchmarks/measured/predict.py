@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import tilestep
+from tilestep.figures.intervals import shares
+from tilestep.figures.records import FamilyCycles
 from tilestep.options import PlanOptions
-from tilestep.report.figures import FamilyCycles
-from tilestep.report.intervals import shares
 from tilestep.units import seconds_from_cycles
 
 # Calls over which the time of one call is averaged, and calls before them: transfers and dispatches overlap as they do in steady state.

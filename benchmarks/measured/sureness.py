@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from benchmarks.measured.bars import MAIN, OUTSIDE, TRAINING
+from tilestep.figures.intervals import ModelErrors
 from tilestep.machine import load_machine
-from tilestep.report.intervals import ModelErrors
 
 Row = Mapping[str, Any]
 

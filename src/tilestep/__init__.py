@@ -31,11 +31,11 @@ from tilestep.tracing.tracepoints import event as event
 from tilestep.tracing.tracepoints import tracepoint as tracepoint
 
 if TYPE_CHECKING:
+    from tilestep.figures.reader import open_report as open_report
     from tilestep.planner.door import plan_training as plan_training
     from tilestep.planner.plans import TrainingPlan as TrainingPlan
     from tilestep.planner.plans import TrainingPlans as TrainingPlans
-    from tilestep.report import Profile as Profile
-    from tilestep.report.reader import open_report as open_report
+    from tilestep.views.profile import Profile as Profile
 
 __version__ = _version("tilestep")
 
@@ -45,11 +45,11 @@ _start_trace_if_asked()
 
 def __getattr__(name: str) -> object:
     if name == "Profile":  # brings the tables with it; a program that never profiles does without
-        from tilestep.report import Profile
+        from tilestep.views.profile import Profile
 
         return Profile
     if name == "open_report":
-        from tilestep.report.reader import open_report
+        from tilestep.figures.reader import open_report
 
         return open_report
     if name == "plan_training":  # it brings the emulator

@@ -13,8 +13,8 @@ import pytest
 from tests.in_turn import attempt, python
 from tests.processes import run_python
 from tilestep import open_report
-from tilestep.record.container import Tables, read_recording
-from tilestep.record.schema import EVENT_KINDS
+from tilestep.recording.container import Tables, read_recording
+from tilestep.recording.schema import EVENT_KINDS
 
 RUN = ["profile.json", "report.html", "run.tilestep", "summary.txt"]
 SQUARE = """

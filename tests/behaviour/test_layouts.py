@@ -11,9 +11,9 @@ import pytest
 
 import tilestep
 from tilestep.cost import relaid
+from tilestep.figures.records import ProgramCycles
 from tilestep.hints import program_group
 from tilestep.machine import load_machine
-from tilestep.report.figures import ProgramCycles
 
 EPOCHS = 3
 WEIGHTS = (512, 2048)

@@ -11,7 +11,7 @@ import tilestep
 from tilestep.machine import load_machine
 from tilestep.options import PlanOptions
 from tilestep.pjrt.programs.beside import MachineBeside, machine_beside
-from tilestep.report import Profile
+from tilestep.views.profile import Profile
 
 
 def _own(values: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> float:

@@ -18,12 +18,12 @@ import tilestep
 from tests.unit.popart.session.emulation.models import Chain, emulated, one_stage, options
 from tilestep.cli import main
 from tilestep.errors import TileMemoryError
-from tilestep.report.page.sections.findings import findings
-from tilestep.report.page.sections.head import head
-from tilestep.report.reader import Report
-from tilestep.report.stored import stored_profile
+from tilestep.figures.reader import Report
 from tilestep.sim.trace import BESIDE
 from tilestep.train import InfeedQueue, OutfeedQueue, Pipeline, Replicas, cross_replica_sum, repeat
+from tilestep.views.page.sections.findings import findings
+from tilestep.views.page.sections.head import head
+from tilestep.views.stored import stored_profile
 
 Ipus = Sequence[jax.Device]
 

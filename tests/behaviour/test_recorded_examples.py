@@ -7,8 +7,8 @@ import pytest
 import tilestep
 from tests.processes import ROOT
 from tests.recordings import EXAMPLES, SLOW_EXAMPLES, example, shared_folder
-from tilestep.record.call_tables import history_of
-from tilestep.record.replay import replay
+from tilestep.recording.call_tables import history_of
+from tilestep.recording.replay import replay
 
 NO_PROGRAMS = {"datasets", "flags", "resume"}  # the last starts itself in other processes
 OF_SESSIONS = {"popart_phases", "popart_pipeline"}  # their sessions have machines of their own, which no recording of the process is of

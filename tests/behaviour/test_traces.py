@@ -17,7 +17,7 @@ from tests import processes
 from tests.in_turn import attempt, python
 from tests.processes import PROCESS_TIMEOUT_WALL_S, clean_environ
 from tilestep import open_report
-from tilestep.record.container import Tables, read_recording
+from tilestep.recording.container import Tables, read_recording
 
 LOOKS = """
     import time

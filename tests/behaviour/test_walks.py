@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tilestep
-from tilestep.report.reader import OnTileExecute, ProgramVisitor, Report
+from tilestep.figures.reader import OnTileExecute, ProgramVisitor, Report
 
 
 def layer(weights: Any, x: Any) -> Any:

@@ -18,8 +18,8 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 from tests import recordings
 from tests.page.pages import READY_WALL_MS, Watched, fragment, wait_for
 from tests.page.tabs import Tabs
-from tilestep.report.page import page_html
-from tilestep.report.reader import Report, open_report
+from tilestep.figures.reader import Report, open_report
+from tilestep.views.page import page_html
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 ARGUMENTS = (  # root needs the first; the others keep the browser from the network

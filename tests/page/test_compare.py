@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.unit.report.reader.recorded import larger, recorded, report_of, step, two_stages
 
 import tilestep
 from tests.page.conftest import OpenPage
 from tests.page.pages import VIEWS, go, rows, text, values
-from tests.unit.report.reader.recorded import larger, recorded, report_of, step, two_stages
 from tests.unit.sim.toy import Host, program
-from tilestep.report.comparison import compare
-from tilestep.report.reader import Report
+from tilestep.figures.comparison import compare
+from tilestep.figures.reader import Report
 
 NONE = "\u2013"  # where a line is not known
 

@@ -13,11 +13,11 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.page.pages import hold_time
-from tilestep.report.page.assets import asset
-from tilestep.report.page.block import MOST_EXACT, Block, packed
-from tilestep.report.page.modules import joined
-from tilestep.report.quantities import bytes_text, share_text, time_text
-from tilestep.report.scopes import parts_of
+from tilestep.figures.quantities import bytes_text, share_text, time_text
+from tilestep.figures.scopes import parts_of
+from tilestep.views.page.assets import asset
+from tilestep.views.page.block import MOST_EXACT, Block, packed
+from tilestep.views.page.modules import joined
 
 ENTRY = """
 import * as data from "./core/data.js";

@@ -19,7 +19,7 @@ from tests.page.conftest import OpenPage
 from tests.page.pages import VIEWS, go, text, wait_for
 from tests.page.tabs import DRAWN_ANEW
 from tests.recordings import HOSTILE
-from tilestep.report.page.assets import asset, script
+from tilestep.views.page.assets import asset, script
 
 SCRIPT = script()
 RECORDINGS = {

@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page
+from tests.unit.report.reader.recorded import journaled, liveness, two_stages
 
 import tilestep
 from tests.page.conftest import OpenPage
 from tests.page.pages import go, rows, text, values, wait_for
-from tests.unit.report.reader.recorded import journaled, liveness, two_stages
-from tilestep.record.container import Builder
-from tilestep.record.tables import json_text
-from tilestep.report.advice import Finding, Gain, Line, Other, Together
-from tilestep.report.overview import overview
-from tilestep.report.page.terms import TERMS
-from tilestep.report.quantities import bytes_text
-from tilestep.report.reader import Report
+from tilestep.advice import Finding, Gain, Line, Other, Together
+from tilestep.figures.overview import overview
+from tilestep.figures.quantities import bytes_text
+from tilestep.figures.reader import Report
+from tilestep.recording.container import Builder
+from tilestep.recording.tables import json_text
+from tilestep.views.page.terms import TERMS
 
 
 def documents(report: Report) -> list[dict[str, Any]]:

@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.page.conftest import OpenPage
 from tests.page.pages import text, wait_for
-from tilestep.report.page.assets import asset
-from tilestep.report.page.modules import joined
+from tilestep.views.page.assets import asset
+from tilestep.views.page.modules import joined
 
 Color = NDArray[np.float64]
 VISIONS: dict[str, Any] = {  # of linear RGB. Source: Machado, Oliveira, Fernandes 2009, severity 1; the last is luminance alone

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
+from tests.unit.report.reader.recorded import liveness, report_of, two_stages
 
 from tests.page.conftest import OpenPage
 from tests.page.pages import address, rows, values, wait_for
-from tests.unit.report.reader.recorded import liveness, report_of, two_stages
-from tilestep.record.memory import ProgramMemory, alive, by_category, difference, over_time, peak, tile_bytes
-from tilestep.record.schema import CATEGORIES
-from tilestep.report.page.assets import asset
-from tilestep.report.page.modules import joined
-from tilestep.report.reader import Report, open_report
-from tilestep.report.reader.memory import MemoryReport
+from tilestep.figures.reader import Report, open_report
+from tilestep.figures.reader.memory import MemoryReport
+from tilestep.recording.memory import ProgramMemory, alive, by_category, difference, over_time, peak, tile_bytes
+from tilestep.recording.schema import CATEGORIES
+from tilestep.views.page.assets import asset
+from tilestep.views.page.modules import joined
 
 ALL = """(memories) => memories.map((memory) => {
     const runs = mem.runsOf(memory);

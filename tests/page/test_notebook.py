@@ -8,8 +8,8 @@ from playwright.sync_api import Browser, Frame, Page
 
 import tilestep
 from tests.page.pages import VIEWS
-from tilestep.report.page import page_html
-from tilestep.report.page.frame import PageFrame
+from tilestep.views.page import page_html
+from tilestep.views.page.frame import PageFrame
 
 NOTEBOOK = '<!doctype html><title>notebook</title><p id="secret">a secret</p>'
 PROBE = """() => {

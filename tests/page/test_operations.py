@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
+from tests.unit.report.reader.recorded import report_of, step, two_stages
 
 from tests.page.conftest import OpenPage
 from tests.page.pages import address, go, rows, text, values
-from tests.unit.report.reader.recorded import report_of, step, two_stages
 from tests.unit.sim.toy import collective, program
+from tilestep.figures.overview import overview
+from tilestep.figures.reader import OnTileExecute, Report, open_report
+from tilestep.figures.reader.totals import leaf_totals
 from tilestep.machine import describe
 from tilestep.plan.steps import HostCall
-from tilestep.report.overview import overview
-from tilestep.report.reader import OnTileExecute, Report, open_report
-from tilestep.report.reader.totals import leaf_totals
 
 
 def table(page: object) -> list[dict[str, object]]:

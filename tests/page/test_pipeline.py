@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
+from tests.unit.report.page.test_pipeline import ran
 
 from tests.page.conftest import OpenPage
 from tests.page.pages import address, rows, tables, text, values
-from tests.unit.report.page.test_pipeline import ran
-from tilestep.report.page.sections.head import head
-from tilestep.report.page.sections.pipeline.section import pipeline as section
-from tilestep.report.reader import open_report
+from tilestep.figures.reader import open_report
 from tilestep.train.schedules import grouped
+from tilestep.views.page.sections.head import head
+from tilestep.views.page.sections.pipeline.section import pipeline as section
 
 
 def test_the_picture_is_that_of_the_schedule(open_page: OpenPage, pipeline: Path) -> None:

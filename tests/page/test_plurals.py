@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 
 import pytest
+from tests.unit.report.reader.recorded import report_of, step
 
 from tests.page.conftest import OpenPage
 from tests.page.pages import VIEWS, go
-from tests.unit.report.reader.recorded import report_of, step
 from tests.unit.sim.toy import program
-from tilestep.report.reader import Report
+from tilestep.figures.reader import Report
 
 SINGULAR = {
     "is",

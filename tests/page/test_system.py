@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.unit.report.reader.test_system import job
+
 from tests.page.conftest import OpenPage
 from tests.page.pages import address, rows, text
-from tests.unit.report.reader.test_system import job
-from tilestep.record.merged import merged
-from tilestep.report.reader import Report, open_report
+from tilestep.figures.reader import Report, open_report
+from tilestep.recording.merged import merged
 
 
 def test_the_call_tree_is_the_readers_spans_by_path(open_page: OpenPage, host_only: Path) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.page.conftest import OpenPage
 from tests.unit.report.reader.recorded import report_of, two_stages
-from tilestep.report.page.terms import TERMS
+
+from tests.page.conftest import OpenPage
+from tilestep.views.page.terms import TERMS
 
 GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"
 

@@ -12,22 +12,22 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
+from tests.unit.report.page.test_server import Served, serving
+from tests.unit.report.reader.recorded import journaled, report_of, two_stages
 
 import tilestep
 from tests.page.conftest import OpenPage
 from tests.page.pages import hold_time, text, wait_for
 from tests.processes import ROOT, clean_environ
-from tests.unit.report.page.test_server import Served, serving
-from tests.unit.report.reader.recorded import journaled, report_of, two_stages
+from tilestep.advice import knob_table as module
+from tilestep.advice.knob_table import answer, knob_table
+from tilestep.advice.knobs import KNOBS
 from tilestep.cli import main
-from tilestep.record.call_tables import history_of
-from tilestep.report import knob_table as module
-from tilestep.report.knob_table import answer, knob_table
-from tilestep.report.knobs import KNOBS
-from tilestep.report.page import page_html
-from tilestep.report.page.sections import what_if as section
-from tilestep.report.page.server import PageServer, what_if_answer
-from tilestep.report.reader import Report
+from tilestep.figures.reader import Report
+from tilestep.recording.call_tables import history_of
+from tilestep.views.page import page_html
+from tilestep.views.page.sections import what_if as section
+from tilestep.views.page.server import PageServer, what_if_answer
 
 LEAST = 0.0001  # of the time: knobs below have no bar
 UNKNOWN = ("Would save less than 0.01 %: ", "Not played: ", "To play this recording takes long", "that was played")

@@ -14,20 +14,20 @@ from typing import Any
 
 import jax.numpy as jnp
 import pytest
+from tests.unit.record.recordings import members_of, zipped
+from tests.unit.report.reader.recorded import liveness, report_of, two_stages
 
 from tests.golden.texts import hlo_text
 from tests.unit.popart.session import models
-from tests.unit.record.recordings import members_of, zipped
-from tests.unit.report.reader.recorded import liveness, report_of, two_stages
 from tilestep import popart, train
 from tilestep.cli import main
 from tilestep.engine_options import read_engine_options
 from tilestep.errors import CheckpointError
+from tilestep.figures.reader import Report
 from tilestep.machine import load_machine
 from tilestep.plan import lower
 from tilestep.program import parse_hlo
-from tilestep.record.container import read_recording, recording_bytes
-from tilestep.report.reader import Report
+from tilestep.recording.container import read_recording, recording_bytes
 from tilestep.train.schedules import Schedule, standard
 
 EVIL = "\x1b[31m\x9b2J\n\u202eevil"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tilestep.report.figures import ProgramProfile
-from tilestep.report.intervals import shares
+from tilestep.figures.intervals import shares
+from tilestep.figures.records import ProgramProfile
 
 
 @dataclass(frozen=True, kw_only=True)

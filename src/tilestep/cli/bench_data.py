@@ -17,8 +17,8 @@ from rich.table import Table
 from tilestep.cli.terminated import Terminated, end, told_first
 from tilestep.cli.usage import UsageError, print_table, stdout_errors_told, tell, whole_number, working_directory
 from tilestep.errors import DatasetError
+from tilestep.figures.quantities import count_text
 from tilestep.messages import plain, shown
-from tilestep.report.quantities import count_text
 
 _COMMAND: Final = "tilestep bench-data"
 _PIPE_WIDTH: Final = 140  # columns where stdout is no terminal

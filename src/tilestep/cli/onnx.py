@@ -19,13 +19,13 @@ from tilestep.cli.run import choose_platform, output_paths
 from tilestep.cli.terminated import Terminated, end, told_first
 from tilestep.cli.usage import Once, UsageError, given_path, print_table, stdout_errors_told, tell, whole_number
 from tilestep.errors import SettingsError, SpecError
+from tilestep.figures.quantities import count_text
 from tilestep.files import write_file
 from tilestep.machine.catalog import DEFAULT_MACHINE, machine_names
 from tilestep.machine.toml import load_machine
 from tilestep.messages import plain, shown
-from tilestep.report.files import write_report
-from tilestep.report.quantities import count_text
 from tilestep.settings import read_settings
+from tilestep.views.files import write_report
 
 if TYPE_CHECKING:
     from tilestep.cli.onnx_price import Price

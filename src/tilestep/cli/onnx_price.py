@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tilestep.advice import findings
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.model import OnnxModel
 from tilestep.profiling.profiles import dry_run, profile
-from tilestep.report.advice import findings
 from tilestep.settings import read_settings
 from tilestep.train.untyped import jax
 
 if TYPE_CHECKING:
-    from tilestep.report import Profile
+    from tilestep.views.profile import Profile
 
 _RUNS: Final = 8  # of which the throughput is the mean
 _HOST_LINK: Final = "host link"

@@ -22,16 +22,16 @@ from tilestep.cli.usage import Once, Parser, UsageError, discard, given_path, te
 from tilestep.cuts import MAX_STAGES
 from tilestep.engine_options import VARIABLE, require_report_directory
 from tilestep.errors import RecordingError, SettingsError, SpecError
+from tilestep.figures.file_names import PAGE_FILE, REPORT_FILES, RUN_FILE
+from tilestep.figures.quantities import names_text
 from tilestep.files import require_writable, writable_directory, write_file
 from tilestep.machine.catalog import DEFAULT_MACHINE, machine_names
 from tilestep.machine.fields import SYNC_PATTERNS
 from tilestep.machine.toml import load_machine
 from tilestep.messages import plain, shown
 from tilestep.profiling.profiles import Recording, dry_run, profiled
-from tilestep.report.file_names import PAGE_FILE, REPORT_FILES, RUN_FILE
-from tilestep.report.files import unfit, write_report
-from tilestep.report.quantities import names_text
 from tilestep.settings import MAX_IPUS, MAX_TILES, read_settings
+from tilestep.views.files import unfit, write_report
 
 _COMMAND: Final = "tilestep run"
 _PLATFORMS: Final = "ipu,cpu"

@@ -12,9 +12,9 @@ from typing import Any, Final
 from tilestep.cli.report.html import label_of
 from tilestep.cli.report.opening import add_path, opened, print_line, told
 from tilestep.cli.usage import given_path, tell
-from tilestep.report.page import page_html
-from tilestep.report.page.server import ADDRESS, PageServer, what_if_answer
 from tilestep.settings import is_remote_shell
+from tilestep.views.page import page_html
+from tilestep.views.page.server import ADDRESS, PageServer, what_if_answer
 
 _COMMAND: Final = "tilestep view"
 _WRONG: Final = 2

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from io import StringIO
 from typing import Any, Final, final
 
+from tilestep.figures.intervals import model_errors
+from tilestep.figures.quantities import share_text, time_text
 from tilestep.machine.spec import MachineSpec
 from tilestep.planner.model import Model
 from tilestep.planner.replay import Played, partition_of, pipeline_of
 from tilestep.planner.space import Candidate
-from tilestep.report.intervals import model_errors
-from tilestep.report.quantities import share_text, time_text
 from tilestep.sim import EventKind
 from tilestep.train import Partition, Pipeline
 from tilestep.units import seconds_from_cycles

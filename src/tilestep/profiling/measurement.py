@@ -12,6 +12,8 @@ import jax
 
 from tilestep.engine_options import BLOCKS_FILTER, PROGRAMS_FILTER, EngineOptions
 from tilestep.errors import RecordingError, TileMemoryError
+from tilestep.figures.reader.blocks import BLOCK_PROGRAMS, BLOCKS, scopes_of
+from tilestep.figures.records import Need, ProgramProfile
 from tilestep.pjrt.jax_private import compat
 from tilestep.pjrt.running.jax_programs import is_jax_program
 from tilestep.pjrt.running.player import Begin, Player
@@ -19,17 +21,16 @@ from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.pjrt.running.recorded_programs import Refused
 from tilestep.plan.liveness import Liveness
 from tilestep.plan.steps import Program, leaves
+from tilestep.profiling.measure import profile_between
 from tilestep.program.frames import without_frames
-from tilestep.record.capture import Compiled, Span, capture, notes_of
-from tilestep.record.container import Builder, Tables
-from tilestep.record.history import history_since
-from tilestep.record.source_lines import source_files
-from tilestep.record.sources import Source
+from tilestep.recording.capture import Compiled, Span, capture, notes_of
+from tilestep.recording.container import Builder, Tables
+from tilestep.recording.history import history_since
+from tilestep.recording.source_lines import source_files
+from tilestep.recording.sources import Source
 from tilestep.regex import Regex
-from tilestep.report import Profile, profile_between
-from tilestep.report.figures import Need, ProgramProfile
-from tilestep.report.reader.blocks import BLOCK_PROGRAMS, BLOCKS, scopes_of
 from tilestep.sim import Mark, System
+from tilestep.views.profile import Profile
 
 _MOST_NAMES: Final = 300_000  # characters of the names of blocks
 MOST_IN_DETAIL: Final = 200  # programs of a recording with the lives of their values: a program is planned again for them

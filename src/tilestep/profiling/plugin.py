@@ -11,7 +11,7 @@ from tilestep.tracing import process as tracing
 
 if TYPE_CHECKING:
     from tilestep.engine_options import EngineOptions
-    from tilestep.record.container import Builder
+    from tilestep.recording.container import Builder
 
 
 @functools.cache
@@ -65,7 +65,7 @@ def write_report() -> None:
     from tilestep.errors import RecordingError
     from tilestep.files import writable_directory
     from tilestep.profiling.measurement import measured
-    from tilestep.report.files import tell_unwritten, unwritten, write_report
+    from tilestep.views.files import tell_unwritten, unwritten, write_report
 
     measurement = measured(client.player, client.player.origin)
     recording = None

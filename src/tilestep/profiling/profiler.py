@@ -13,8 +13,8 @@ from tilestep.hints import WALL_TIME_SESSION
 from tilestep.pjrt.running.player import Player
 from tilestep.pjrt.running.timeline import current_player, keep_timeline, let_go_of_timeline
 from tilestep.protobuf import fields
-from tilestep.report.xspace import Timeline, xspace
 from tilestep.sim import Mark
+from tilestep.views.xspace import Timeline, xspace
 
 _DEVICE_TRACER_LEVEL, _SESSION_ID = 3, 14  # fields of ProfileOptions. Level 0: no timelines of devices
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tilestep.profiling.measurement import Measurement
-    from tilestep.record.tables import Tables
-    from tilestep.report import Profile
-    from tilestep.report.page.frame import PageFrame
+    from tilestep.recording.tables import Tables
+    from tilestep.views.page.frame import PageFrame
+    from tilestep.views.profile import Profile
 
 _OF_WITH: Final = 3  # frames from here to the `with` of a context manager that contextlib makes
 
@@ -63,9 +63,9 @@ class Recording:
         Raises: RuntimeError inside the block. ValueError if the profile was made without a directory, so that nothing was recorded, or if
             the height is no whole number from 1.
         """
-        from tilestep.report.page import page_html
-        from tilestep.report.page.frame import PageFrame
-        from tilestep.report.reader import Report
+        from tilestep.figures.reader import Report
+        from tilestep.views.page import page_html
+        from tilestep.views.page.frame import PageFrame
 
         if isinstance(height, bool) or not isinstance(height, int) or height < 1:  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
             raise ValueError(f"height is {shown(height)}: it must be a whole number of pixels, 1 or more")
@@ -109,7 +109,7 @@ def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]
     Warns: RuntimeWarning after the block if only the page could not be made or written; it can be made of the recording later.
     """
     from tilestep.files import writable_directory
-    from tilestep.report.files import unwritten, write_report
+    from tilestep.views.files import unwritten, write_report
 
     target = None if directory is None else writable_directory(directory).absolute()
     result = None

@@ -10,12 +10,12 @@ import jax
 
 from tilestep.engine_options import EngineOptions
 from tilestep.errors import RecordingError
+from tilestep.figures.file_names import MEMORY_FILE
 from tilestep.messages import plain
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.plan import Liveness, Program
 from tilestep.profiling.report_folders import report_folders
-from tilestep.report.file_names import MEMORY_FILE
-from tilestep.report.files import ProgramParts, has_program, program_folder, tell_unwritten, unwritten, write_program
+from tilestep.views.files import ProgramParts, has_program, program_folder, tell_unwritten, unwritten, write_program
 
 
 @final

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, final
 
-from tilestep.record.container import Builder, read_recording, write_recording
-from tilestep.record.schema import SUFFIX
+from tilestep.recording.container import Builder, read_recording, write_recording
+from tilestep.recording.schema import SUFFIX
 from tilestep.tracing.table import TraceTable
 
 

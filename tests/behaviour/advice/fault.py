@@ -13,7 +13,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import tilestep
-from tilestep.report import Finding, Profile
+from tilestep.advice import Finding
+from tilestep.views.profile import Profile
 
 Program = Callable[[], Any]
 _NOTHING = jax.jit(jnp.negative)

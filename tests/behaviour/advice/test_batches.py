@@ -12,12 +12,11 @@ import pytest
 
 import tilestep
 from tests.behaviour.advice.fault import dry
+from tilestep.advice import Finding, evidence_of
 from tilestep.plan.steps import Program, Superstep, leaves
-from tilestep.record.edits.larger import enlarged
-from tilestep.record.edits.script import ImpossibleEditError
-from tilestep.record.sources import planned_again
-from tilestep.report import Finding
-from tilestep.report.advice import evidence_of
+from tilestep.recording.edits.larger import enlarged
+from tilestep.recording.edits.script import ImpossibleEditError
+from tilestep.recording.sources import planned_again
 
 V, H, T = 128, 64, 64
 F32, S32 = np.float32, np.int32

@@ -15,8 +15,8 @@ from jax.sharding import PartitionSpec as P
 
 from tests.behaviour.advice.fault import dry, of_kind, profiled
 from tests.in_turn import python
-from tilestep.report import Profile
 from tilestep.train import repeat
+from tilestep.views.profile import Profile
 
 DATA = np.ones((4096, 256), np.float32)
 
@@ -150,7 +150,7 @@ def test_dividing_arrays_over_ipus_that_were_asked_for_saves_emulated_time() -> 
     code = """
 import jax, numpy as np, tilestep
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-from tilestep.report import findings
+from tilestep.advice import findings
 for count in (1, 16):
     mesh = Mesh(np.array(jax.devices("ipu")[:count]), ("x",))
     with tilestep.profile() as profile, tilestep.dry_run():

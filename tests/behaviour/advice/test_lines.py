@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from tests.behaviour.advice.fault import Fault, check, first_of, of_kind, profiled
-from tilestep.report import Finding, Profile
+from tilestep.advice import Finding
+from tilestep.views.profile import Profile
 
 STEPS = 10
 BATCH = np.ones((64, 128), np.float32)

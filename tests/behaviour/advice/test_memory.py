@@ -15,9 +15,10 @@ from jax.sharding import PartitionSpec as P
 
 import tilestep
 from tests.behaviour.advice.fault import first_of, of_kind
-from tilestep.report import Finding, Profile
-from tilestep.report.advice.refused import did_not_fit
-from tilestep.report.quantities import time_text
+from tilestep.advice import Finding
+from tilestep.advice.refused import did_not_fit
+from tilestep.figures.quantities import time_text
+from tilestep.views.profile import Profile
 
 LAYERS, WIDTH = 8, 1024
 CLOCK_HZ = 1.85e9

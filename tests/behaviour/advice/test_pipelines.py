@@ -14,10 +14,10 @@ import optax
 import pytest
 
 from tests.behaviour.advice.fault import Fault, check, dry, first_of, of_kind
-from tilestep.record.replay import replay
-from tilestep.report.advice import evidence_of
-from tilestep.report.advice.evidence import Evidence, Played, work_of
-from tilestep.report.advice.set_up import steady_state
+from tilestep.advice import evidence_of
+from tilestep.advice.evidence import Evidence, Played, work_of
+from tilestep.advice.set_up import steady_state
+from tilestep.recording.replay import replay
 from tilestep.sim.calls import Dispatch
 from tilestep.train import Pipeline
 

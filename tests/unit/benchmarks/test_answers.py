@@ -16,8 +16,8 @@ from benchmarks.measured.answer import RowError, machine_of, options_of, rate
 from benchmarks.measured.judge import judge, summarise
 from benchmarks.measured.predict import Prediction
 from benchmarks.measured.rows import Conditions, Packing, Row
+from tilestep.figures.records import FamilyCycles
 from tilestep.options import PlanOptions
-from tilestep.report.figures import FamilyCycles
 
 CONDITIONS = Conditions(
     implementation="library",

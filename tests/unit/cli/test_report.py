@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.unit.record.recordings import members_of, zipped
 from tests.unit.report.reader.recorded import journaled, larger, liveness, recorded, run_of, step, two_stages
 from tests.unit.report.reader.test_system import traced
+
 from tests.unit.sim.toy import Host, program
+from tilestep.advice import knob_table as module
+from tilestep.advice.knob_table import knob_table
 from tilestep.cli import main
-from tilestep.record.call_tables import history_of
-from tilestep.record.container import write_recording
-from tilestep.report import knob_table as module
-from tilestep.report import profile_between
-from tilestep.report.knob_table import knob_table
+from tilestep.profiling.measure import profile_between
+from tilestep.recording.call_tables import history_of
+from tilestep.recording.container import write_recording
 
 
 @pytest.fixture
@@ -276,7 +276,7 @@ def test_what_if_says_what_was_not_played(tmp_path: Path, capsys: pytest.Capture
     tables = journaled(two_stages(trips=5), runs=400)
     write_recording(tmp_path / "long.tilestep", tables)
     command = ["report", "what-if", str(tmp_path / "long.tilestep")]
-    monkeypatch.setattr("tilestep.report.advice.evidence.MOST_PLAYED", 60_000)
+    monkeypatch.setattr("tilestep.advice.evidence.MOST_PLAYED", 60_000)
     assert main(command) == 0
     out = capsys.readouterr().out
     assert "No effect in the runs that were played: " in out

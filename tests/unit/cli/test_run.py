@@ -16,18 +16,18 @@ from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
+from tests.unit.report.page.test_block import unpacked
+from tests.unit.report.page.test_document import parts
 
 from tests import processes
 from tests.in_turn import RunPython
 from tests.processes import ROOT, WITHOUT_NOHUP, clean_environ
-from tests.unit.report.page.test_block import unpacked
-from tests.unit.report.page.test_document import parts
 from tilestep.cli import main, make_parser
 from tilestep.cli.run import FLAGS, TAKE_A_VALUE, split_words
+from tilestep.figures.comparison import compare
+from tilestep.figures.reader import open_report
 from tilestep.machine import SYNC_PATTERNS
-from tilestep.record.container import read_recording
-from tilestep.report.comparison import compare
-from tilestep.report.reader import open_report
+from tilestep.recording.container import read_recording
 
 WHO_AM_I = """
 import sys, threading
@@ -189,7 +189,7 @@ def test_a_terminal_that_goes_leaves_time_for_the_summary() -> None:
 def test_ctrl_c_while_the_summary_prints_ends_it_without_a_traceback(tmp_path: Path, tilestep_run: TilestepRun) -> None:
     interrupted = """
         import os, signal, time
-        from tilestep.report import Profile
+        from tilestep.views.profile import Profile
         own = Profile.summary
         def summary(self, **_):
             Profile.summary = own

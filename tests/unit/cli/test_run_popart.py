@@ -12,9 +12,9 @@ import pytest
 
 from tests.in_turn import RunPython, in_turn
 from tests.unit.cli.test_run import assert_nothing_is_named
-from tilestep.record.container import read_recording
-from tilestep.report.overview import overview
-from tilestep.report.reader import open_report
+from tilestep.figures.overview import overview
+from tilestep.figures.reader import open_report
+from tilestep.recording.container import read_recording
 
 PROGRAM = """
 import sys

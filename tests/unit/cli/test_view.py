@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from tests.unit.report.reader.recorded import journaled, two_stages
+
 from tilestep.cli import main
-from tilestep.record.container import write_recording
-from tilestep.report.page.server import ADDRESS
+from tilestep.recording.container import write_recording
+from tilestep.views.page.server import ADDRESS
 
 PATIENCE_WALL_S = 60
 
@@ -165,7 +165,7 @@ def test_ctrl_c_ends_it_while_a_journal_is_played(recording: Path) -> None:
     code = f"""
 import sys, time
 from tilestep.cli import main
-from tilestep.report.page import server
+from tilestep.views.page import server
 def outcome(*_, **__):
     print("plays", flush=True)
     while True: time.sleep(0.001)

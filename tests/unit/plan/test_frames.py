@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from tests.bounded import ends_soon
 from tests.golden.clean_hlo import clean_hlo
+from tilestep.figures.reader.lines import lines_of_frames
 from tilestep.machine import load_machine
 from tilestep.plan import Branch, Frame, Liveness, Loop, Program, Series, lower, lower_in_detail, user_frame
 from tilestep.plan.frames import Frames, own_frames, rank_of_file, stack, user_frames
 from tilestep.plan.serialized import dump_program, load_program
 from tilestep.program import parse_hlo
-from tilestep.report.reader.lines import lines_of_frames
 
 MACHINE = load_machine("bow-2000")
 X, W = jax.ShapeDtypeStruct((64, 128), jnp.float32), jax.ShapeDtypeStruct((128, 128), jnp.float32)

@@ -7,16 +7,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-
 from tests.unit.report.reader.recorded import larger, liveness, run_of, step, two_stages
+
 from tests.unit.sim.toy import Host, program
 from tilestep import RecordingError
 from tilestep.engine_options import EngineOptions
+from tilestep.figures.reader import Report
 from tilestep.pjrt.running.player import Begin
 from tilestep.plan import Liveness, Program
 from tilestep.profiling import measurement
 from tilestep.profiling.measurement import Measurement, measurement_of
-from tilestep.report.reader import Report
 
 
 def measured(engine: EngineOptions) -> Measurement:

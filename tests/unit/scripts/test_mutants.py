@@ -146,8 +146,8 @@ def test_lines_of_the_page_s_modules_are_those_whose_first_letter_ran() -> None:
     executed = bytearray(b"\1" * len(text))
     executed[text.index("f();")] = 0
     assert list(_executed_lines(text, executed)) == [
-        ("report/assets/core/a.js", 1),
-        ("report/assets/core/a.js", 4),
+        ("views/assets/core/a.js", 1),
+        ("views/assets/core/a.js", 4),
     ]
 
 

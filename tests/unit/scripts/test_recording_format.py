@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scripts.recording_format import BEGIN, END, PAGE, rewritten, tables
-from tilestep.record.schema import TABLES, TEXTS
+from tilestep.recording.schema import TABLES, TEXTS
 
 
 def test_the_page_has_todays_tables() -> None:

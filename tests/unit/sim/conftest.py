@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tilestep.machine.spec import MachineSpec
-from tilestep.record.history import HistoryBegin, begin_history, history_since
-from tilestep.record.replay import replay
+from tilestep.recording.history import HistoryBegin, begin_history, history_since
+from tilestep.recording.replay import replay
 from tilestep.sim.system import System
 from tilestep.sim.trace import KINDS, TRANSFER, WAIT, Rows
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.sim.toy import DISPATCH, LATENCY, LOADED, MACHINE, ONE_HOP, Host, program, superstep
 from tilestep.machine import SyncPattern
 from tilestep.plan.steps import HostCall, Loop, Program, Series
-from tilestep.report import profile_between
+from tilestep.profiling.measure import profile_between
 from tilestep.units import ceil_div
 
 IO_TILES, SYNC = 2, 10

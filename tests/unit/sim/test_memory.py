@@ -9,7 +9,7 @@ import pytest
 from tests.unit.sim.toy import DISPATCH, LATENCY, LOAD, LOADED, MACHINE, Host, program, superstep
 from tilestep.machine import MachineSpec
 from tilestep.plan.steps import HostCall
-from tilestep.report import profile_between
+from tilestep.profiling.measure import profile_between
 
 
 def with_memory(num_ipus: int = 1, *, size_bytes: int = 10_000) -> MachineSpec:

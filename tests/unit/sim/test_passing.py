@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.sim.toy import CODE, DISPATCH, LATENCY, LOAD, MACHINE, NUM_TILES, Host, machine, program, superstep
 from tilestep.machine import SyncPattern
-from tilestep.report import profile_between
+from tilestep.profiling.measure import profile_between
 from tilestep.sim import Event, TileUse
 from tilestep.sim.trace import TRANSFER
 

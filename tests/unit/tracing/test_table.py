@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilestep.record.container import Builder, Tables, parse_recording, recording_bytes
+from tilestep.recording.container import Builder, Tables, parse_recording, recording_bytes
 from tilestep.tracing.host_spans import HostSpan
 from tilestep.tracing.logs import Span, Taken
 from tilestep.tracing.series import HeatMap, Series

@@ -11,11 +11,11 @@ from typing import Any, Final, Literal
 
 from tilestep.cli.report.opening import add_path, line_text, print_json, print_line, print_rows, told
 from tilestep.cli.usage import tell
+from tilestep.figures.comparison import Change, Comparison, ProgramChange, compare
+from tilestep.figures.quantities import count_text, time_text
+from tilestep.figures.reader import open_report
+from tilestep.figures.scopes import short_scope
 from tilestep.messages import plain, shown
-from tilestep.report.comparison import Change, Comparison, ProgramChange, compare
-from tilestep.report.quantities import count_text, time_text
-from tilestep.report.reader import open_report
-from tilestep.report.scopes import short_scope
 
 _COMMAND: Final = "tilestep report compare"
 _MOST: Final = 20  # rows of a table without --all

@@ -9,14 +9,14 @@ from typing import Any, Final
 from tilestep.cli.report.opening import WRONG, add_path, print_line, told
 from tilestep.cli.usage import given_path, tell
 from tilestep.errors import UnsupportedError
+from tilestep.figures.reader import Report, open_report
 from tilestep.files import write_file
 from tilestep.messages import plain
-from tilestep.record.schema import SUFFIX
-from tilestep.report.export.chrome import chrome_trace
-from tilestep.report.export.parquet import write_parquet
-from tilestep.report.export.perfetto import perfetto_trace
-from tilestep.report.export.timeline import Clock, timeline
-from tilestep.report.reader import Report, open_report
+from tilestep.recording.schema import SUFFIX
+from tilestep.views.export.chrome import chrome_trace
+from tilestep.views.export.parquet import write_parquet
+from tilestep.views.export.perfetto import perfetto_trace
+from tilestep.views.export.timeline import Clock, timeline
 
 _COMMAND: Final = "tilestep report export"
 

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from tilestep.cli.report.opening import WRONG, add_path, opened, print_line, told
 from tilestep.cli.usage import given_path, tell
+from tilestep.figures.file_names import PAGE_FILE
 from tilestep.files import write_file
 from tilestep.messages import plain
-from tilestep.record.schema import SUFFIX
-from tilestep.report.file_names import PAGE_FILE
-from tilestep.report.page import page_html
+from tilestep.recording.schema import SUFFIX
+from tilestep.views.page import page_html
 
 _COMMAND: Final = "tilestep report html"
 

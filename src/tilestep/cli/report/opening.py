@@ -10,10 +10,10 @@ from pathlib import Path
 
 from tilestep.cli.usage import given_path, print_table, stdout_errors_told, tell
 from tilestep.errors import RecordingError
+from tilestep.figures.file_names import PROGRAM_FILE, PROGRAMS
+from tilestep.figures.reader import Report, open_report
 from tilestep.messages import plain, printable
-from tilestep.report.file_names import PROGRAM_FILE, PROGRAMS
-from tilestep.report.reader import Report, open_report
-from tilestep.report.summary import Columns, table_of
+from tilestep.views.summary import Columns, table_of
 
 PIPE_WIDTH = 140  # columns where stdout is no terminal
 _LONGEST_LINE = 24  # characters in a table

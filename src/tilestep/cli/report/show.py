@@ -7,12 +7,12 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from tilestep.cli.report.opening import add_path, opened, print_json, print_line, print_rows, told
+from tilestep.figures.overview import Overview, overview
+from tilestep.figures.quantities import bytes_text, count_text, share_text, time_text
+from tilestep.figures.reader import Report
 from tilestep.messages import plain
-from tilestep.report.files import unfit
-from tilestep.report.overview import Overview, overview
-from tilestep.report.quantities import bytes_text, count_text, share_text, time_text
-from tilestep.report.reader import Report
-from tilestep.report.stored import stored_profile
+from tilestep.views.files import unfit
+from tilestep.views.stored import stored_profile
 
 _COMMAND: Final = "tilestep report show"
 _MOST: Final = 15  # rows of a table

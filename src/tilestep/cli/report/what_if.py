@@ -5,17 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
+from tilestep.advice.knob_table import WHY_UNKNOWN, KnobTable, Turned, answer, knob_table
+from tilestep.advice.knobs import FAMILY, KNOBS, setting_of
+from tilestep.advice.what_if import outcome
 from tilestep.cli.report.opening import WRONG, add_path, print_json, print_line, print_rows, told
 from tilestep.cli.usage import tell
 from tilestep.errors import SpecError
+from tilestep.figures.quantities import time_text
+from tilestep.figures.reader import open_report
 from tilestep.machine.toml import load_machine
 from tilestep.messages import sentences
-from tilestep.record.sources import hlo_of, options_of
-from tilestep.report.knob_table import WHY_UNKNOWN, KnobTable, Turned, answer, knob_table
-from tilestep.report.knobs import FAMILY, KNOBS, setting_of
-from tilestep.report.quantities import time_text
-from tilestep.report.reader import open_report
-from tilestep.report.what_if import outcome
+from tilestep.recording.sources import hlo_of, options_of
 from tilestep.units import seconds_from_cycles
 
 _COMMAND: Final = "tilestep report what-if"

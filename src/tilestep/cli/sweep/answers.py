@@ -14,8 +14,8 @@ from rich.table import Table
 
 from tilestep.cli.sweep.measured import Measured
 from tilestep.cli.sweep.settings import Setting
+from tilestep.figures.quantities import count_text, share_text, time_text
 from tilestep.messages import plain
-from tilestep.report.quantities import count_text, share_text, time_text
 
 _AS_FAST: Final = 0.99  # of the rate of the fastest: a setting that surely fits goes before one that likely does
 

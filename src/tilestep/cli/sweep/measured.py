@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 from tilestep.cli.first_import import first_import
 from tilestep.cli.program import run_whole
 from tilestep.cli.run import choose_platform, read_program
+from tilestep.figures.quantities import share_text
 from tilestep.files import write_file
 from tilestep.messages import sentences, shortened
 from tilestep.profiling.profiles import dry_run, profiled
-from tilestep.report.quantities import share_text
 
 if TYPE_CHECKING:
-    from tilestep.report import Profile
+    from tilestep.views.profile import Profile
 
 LONGEST_ERROR: Final = 300  # characters
 _TRANSIENT: Final = ("load", "save", "read", "dispatch")  # kinds of time that are no part of a warm step

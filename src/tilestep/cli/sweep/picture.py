@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from tilestep.cli.sweep.answers import Row, rate_of
+from tilestep.figures.quantities import time_text
 from tilestep.files import write_file
-from tilestep.report.quantities import time_text
 
 FORMS: Final = ("png", "svg")
 _GOOD, _BAD, _FRONT = "#2b6cb0", "#c05621", "#1a202c"

@@ -19,8 +19,8 @@ from tilestep.pjrt.running.journal import Journal
 from tilestep.pjrt.running.recorded_programs import RecordedPrograms
 from tilestep.pjrt.running.uninterrupted import uninterrupted
 from tilestep.plan.steps import Counts, Program
-from tilestep.record.history import HistoryBegin, begin_history
-from tilestep.record.replay import play
+from tilestep.recording.history import HistoryBegin, begin_history
+from tilestep.recording.replay import play
 from tilestep.settings import Settings
 from tilestep.sim import Mark, System
 from tilestep.sim.calls import Copy, Dispatch, Forget, Read, Wait

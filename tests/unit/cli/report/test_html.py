@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
-
 from tests.unit.report.page.test_document import parts
 from tests.unit.report.reader.recorded import recorded, run_of, two_stages
+
 from tilestep.cli import main
 from tilestep.cli.report.html import label_of
-from tilestep.record.container import write_recording
+from tilestep.recording.container import write_recording
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 import tilestep
 from tilestep.machine import SyncPattern
-from tilestep.record.replay import replay
+from tilestep.recording.replay import replay
 from tilestep.train import Pipeline, schedules
 from tilestep.train.schedules import Kind, traced
 from tilestep.train.untyped import jax, jnp

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from tilestep.advice.evidence import Evidence
+from tilestep.advice.finding import Finding, Line
+from tilestep.advice.limits import fallbacks, limit
+from tilestep.advice.pipelines import PipelineWords, bubbles, unbalanced
+from tilestep.advice.precision import halves
+from tilestep.advice.proposal import Proposal, Rule, Way
+from tilestep.advice.set_up import set_up
+from tilestep.advice.small import small
+from tilestep.advice.streaming import IO_TILES, halved_arguments, longest_streaming
+from tilestep.figures.quantities import bytes_text, names_text
+from tilestep.figures.records import Figures
 from tilestep.popart.session.emulation.advice_words import LIMITS, PRECISION, at_line, full_tiles, half_partials
 from tilestep.popart.session.emulation.anchors_advice import anchors
 from tilestep.popart.session.emulation.program import EmulatedProgram
 from tilestep.popart.session.emulation.said import ANCHORS, RUN
 from tilestep.popart.session.emulation.weights_advice import WeightReads, weights
-from tilestep.record.edits.programs import on_fewer_tiles
-from tilestep.record.edits.script import with_changed
-from tilestep.report.advice.evidence import Evidence
-from tilestep.report.advice.finding import Finding, Line
-from tilestep.report.advice.limits import fallbacks, limit
-from tilestep.report.advice.pipelines import PipelineWords, bubbles, unbalanced
-from tilestep.report.advice.precision import halves
-from tilestep.report.advice.proposal import Proposal, Rule, Way
-from tilestep.report.advice.set_up import set_up
-from tilestep.report.advice.small import small
-from tilestep.report.advice.streaming import IO_TILES, halved_arguments, longest_streaming
-from tilestep.report.figures import Figures
-from tilestep.report.quantities import bytes_text, names_text
+from tilestep.recording.edits.programs import on_fewer_tiles
+from tilestep.recording.edits.script import with_changed
 
 
 def rules_of(program: EmulatedProgram, line: Line | None, reads: WeightReads) -> tuple[Rule, ...]:

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from tilestep.report.advice import NEARLY_FULL
-from tilestep.report.advice.evidence import Evidence
-from tilestep.report.advice.finding import Finding, Line
-from tilestep.report.advice.limits import LimitWords
-from tilestep.report.advice.longest import longest_program
-from tilestep.report.advice.precision import PrecisionWords, partials
-from tilestep.report.advice.proposal import Proposal, Rule
-from tilestep.report.figures import Figures
-from tilestep.report.quantities import bytes_text, share_text
-from tilestep.report.scopes import parts_of, short_scope
+from tilestep.advice import NEARLY_FULL
+from tilestep.advice.evidence import Evidence
+from tilestep.advice.finding import Finding, Line
+from tilestep.advice.limits import LimitWords
+from tilestep.advice.longest import longest_program
+from tilestep.advice.precision import PrecisionWords, partials
+from tilestep.advice.proposal import Proposal, Rule
+from tilestep.figures.quantities import bytes_text, share_text
+from tilestep.figures.records import Figures
+from tilestep.figures.scopes import parts_of, short_scope
 
 _CALL: Final = re.compile(r"[a-z_]+\((.*)\)")  # of a scope's part: transpose(jvp(loss)), jit(step)
 _STRUCTURE: Final = re.compile(r"while|body|cond|branch_\d+_fun|closed_call|shard_map|checkpoint|rematted_computation")  # of JAX's own

@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Final
 
+from tilestep.advice.evidence import Evidence
+from tilestep.advice.finding import Finding, Line
+from tilestep.advice.phrases import one_or
+from tilestep.advice.proposal import Proposal, Rule, Way
+from tilestep.advice.written import last_name, nodes_of
+from tilestep.figures.quantities import bytes_text, count_text, names_text
+from tilestep.figures.records import Figures
 from tilestep.plan.steps import Program, Result
 from tilestep.popart.enums import AnchorReturnTypeId
 from tilestep.popart.session.plan import Plan
-from tilestep.record.edits.reads import leaving_seldom
-from tilestep.record.edits.script import Change, Script, with_changed
-from tilestep.record.source_lines import source_text
-from tilestep.report.advice.evidence import Evidence
-from tilestep.report.advice.finding import Finding, Line
-from tilestep.report.advice.phrases import one_or
-from tilestep.report.advice.proposal import Proposal, Rule, Way
-from tilestep.report.advice.written import last_name, nodes_of
-from tilestep.report.figures import Figures
-from tilestep.report.quantities import bytes_text, count_text, names_text
+from tilestep.recording.edits.reads import leaving_seldom
+from tilestep.recording.edits.script import Change, Script, with_changed
+from tilestep.recording.source_lines import source_text
 
 _LEAST_BYTES: Final = 1024  # of one value: a loss of each microbatch is what people train with
 _LEAST_PART: Final = 0.1  # of the largest anchor

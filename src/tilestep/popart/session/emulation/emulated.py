@@ -8,6 +8,7 @@ import os
 import weakref
 from typing import Final, final
 
+from tilestep.figures.reader import Report
 from tilestep.machine.spec import MachineSpec
 from tilestep.popart.session.emulation import reports
 from tilestep.popart.session.emulation.notes import FromHost, Notes, Ran, ToHost
@@ -19,7 +20,6 @@ from tilestep.popart.session.emulation.spent import inner_cycles
 from tilestep.popart.session.emulation.table import told
 from tilestep.popart.session.emulation.watched import begun
 from tilestep.profiling.plugin import initialize
-from tilestep.report.reader import Report
 
 
 @final

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from tilestep.advice.finding import Line
 from tilestep.engine_options import EngineOptions
+from tilestep.figures.file_names import RUN_FILE
 from tilestep.machine.spec import MachineSpec
 from tilestep.popart.session.emulation.options import EmulationOptions
 from tilestep.popart.session.emulation.program import EmulatedProgram
-from tilestep.report.advice.finding import Line
-from tilestep.report.file_names import RUN_FILE
 
 
 class Ran(NamedTuple):

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tilestep.engine_options import EngineOptions
+from tilestep.figures.file_names import folder_name
 from tilestep.options import PlanOptions
-from tilestep.report.file_names import folder_name
 from tilestep.settings import read_program_engine_options
 
 _taken: Final[set[Path]] = set()  # directories of the reports of this process's sessions

@@ -21,8 +21,8 @@ from tilestep.popart.session.emulation.spent import no_run
 from tilestep.popart.session.emulation.table import told
 from tilestep.popart.session.emulation.weights_advice import WeightReads
 from tilestep.profiling.measurement import Measurement, measurement_of
-from tilestep.report.memory import memory_text
 from tilestep.sim import TileUse
+from tilestep.views.memory import memory_text
 
 
 @final

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tilestep.errors import RecordingError
+from tilestep.figures.file_names import MEMORY_FILE, PAGE_FILE, PROGRAM_FILE
 from tilestep.files import filled_directory
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.popart.session.emulation.notes import Notes
 from tilestep.profiling.measurement import Measurement
 from tilestep.profiling.program_reports import ProgramReports
-from tilestep.record.tables import Tables
-from tilestep.report.file_names import MEMORY_FILE, PAGE_FILE, PROGRAM_FILE
-from tilestep.report.files import tell_unwritten, unwritten, write_report
+from tilestep.recording.tables import Tables
+from tilestep.views.files import tell_unwritten, unwritten, write_report
 
 
 def tables_of(measurement: Measurement) -> Tables:

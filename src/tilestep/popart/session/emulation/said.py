@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Final, final
 
+from tilestep.advice.finding import Line
+from tilestep.figures.quantities import names_text
 from tilestep.pjrt.running.entries import PlannedRun
 from tilestep.pjrt.running.host_notes import current_line
 from tilestep.plan.frames import rank_of_file, stack
@@ -16,8 +18,6 @@ from tilestep.popart.builder.origins import note_origin
 from tilestep.popart.session.emulation.advice_words import operator_of
 from tilestep.popart.session.emulation.stage_functions import Specs, StageFunctions
 from tilestep.program.frames import Frame
-from tilestep.report.advice.finding import Line
-from tilestep.report.quantities import names_text
 
 ANCHORS: Final = "anchors"  # the program from which all values of an anchor leave
 RUN: Final = "run"  # a session of one stage that accumulates nothing

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tilestep.advice.evidence import Evidence
+from tilestep.advice.rules import evidence_of
+from tilestep.advice.stages import pipelines
+from tilestep.figures.quantities import bytes_text, share_text, time_text
 from tilestep.popart.session.emulation.program import EmulatedProgram
 from tilestep.profiling.measurement import Measurement
-from tilestep.report.advice.evidence import Evidence
-from tilestep.report.advice.rules import evidence_of
-from tilestep.report.advice.stages import pipelines
-from tilestep.report.quantities import bytes_text, share_text, time_text
 from tilestep.sim import TileUse
 from tilestep.sim.mark import cycles_between
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tilestep.record.edits.reads import last_state_reads, state_bytes_read
-from tilestep.record.edits.script import Script
-from tilestep.report.advice.evidence import Evidence
-from tilestep.report.advice.finding import Finding, Line
-from tilestep.report.advice.phrases import times_text
-from tilestep.report.advice.proposal import Proposal, Rule, Way
-from tilestep.report.figures import Figures
-from tilestep.report.quantities import bytes_text
+from tilestep.advice.evidence import Evidence
+from tilestep.advice.finding import Finding, Line
+from tilestep.advice.phrases import times_text
+from tilestep.advice.proposal import Proposal, Rule, Way
+from tilestep.figures.quantities import bytes_text
+from tilestep.figures.records import Figures
+from tilestep.recording.edits.reads import last_state_reads, state_bytes_read
+from tilestep.recording.edits.script import Script
 
 
 class WeightReads(NamedTuple):

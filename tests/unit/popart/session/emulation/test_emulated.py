@@ -13,12 +13,12 @@ from tests.processes import run_python
 from tests.unit.popart.session.emulation.models import Chain, device, emulated, off_chip, one_stage, options, planned
 from tilestep import popart
 from tilestep.errors import SettingsError
+from tilestep.figures.reader import open_report
 from tilestep.options import PlanOptions
 from tilestep.popart.exceptions import OutOfMemoryException, popart_runtime_error
 from tilestep.popart.session.emulation import Emulation, EmulationOptions, emulated_program, emulation_options
 from tilestep.popart.session.emulation import options as emulation_settings
 from tilestep.popart.session.emulation.watched import summary, watched_sessions
-from tilestep.report.reader import open_report
 
 PLAIN = Chain(ipus=range(2))
 PIPELINE = Chain(ipus=range(2), dropped=True)

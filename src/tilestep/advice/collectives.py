@@ -1,0 +1,98 @@
+"""Advice on exchanges between IPUs: fewer of them, or smaller ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from tilestep.advice.evidence import Evidence
+from tilestep.advice.finding import Finding
+from tilestep.advice.lines import line_of
+from tilestep.advice.phrases import named
+from tilestep.advice.proposal import Proposal, Way
+from tilestep.errors import TilestepError
+from tilestep.figures.quantities import bytes_text, share_text
+from tilestep.figures.records import Figures
+from tilestep.figures.scopes import short_scope
+from tilestep.plan.steps import Collective, Program, leaves
+from tilestep.program.hlo import parse_hlo
+from tilestep.recording.edits.programs import with_collectives
+from tilestep.recording.edits.script import with_changed
+from tilestep.recording.sources import MOST_TEXT, Source
+
+_LEAST: Final = 0.05  # of emulated time, that exchanges take
+_COUNTS: Final = (2, 4, 8, 16, 32, 64)  # of steps after which gradients would be exchanged
+_PRODUCTS: Final = frozenset({"dot", "convolution"})
+_SUMS: Final = ("all-reduce", "reduce-scatter", "all-gather")
+
+
+def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+    """The program that spends most on sums over IPUs, as data-parallel training does."""
+    if evidence is None:
+        return
+    spent = {p.key: sum(family.total for family in p.families if family.family in _SUMS) for p in figures.programs}
+    key = max(spent, key=lambda key: spent[key], default=None)
+    if key is None or spent[key] < _LEAST * figures.emulated_cycles or key not in evidence.programs:
+        return
+    program = evidence.programs[key]
+    found = [leaf for leaf in leaves(program.body) if isinstance(leaf, Collective) and leaf.kind in _SUMS]
+    largest = max(found, key=lambda leaf: leaf.size_bytes)
+    label = figures.label(key)
+    exchanges = (
+        f"{named(figures, evidence, key)} spends {share_text(spent[key], figures.emulated_cycles)} of emulated time on {largest.kind} "
+        f"between IPUs ({bytes_text(largest.size_bytes)} in the largest)"
+    )
+    gradients = _gradients(evidence.sources.get(key))
+    half = Way(edit=f"exchange float16 in {label}", change=with_changed([key], _halved), how="about", basis="half of the bytes")
+    if gradients is not None and {leaf.name for leaf in found} <= gradients:
+        rest = max(figures.emulated_cycles - spent[key], 1)
+        count = next((count for count in _COUNTS if spent[key] / count < _LEAST * (rest + spent[key] / count)), _COUNTS[-1])
+        text = f"{exchanges}: exchange gradients after several steps (gradient accumulation), or in a smaller dtype."
+        seldom = Way(
+            edit=f"accumulate {count} steps in {label} before an exchange",
+            change=with_changed([key], lambda program: with_collectives(program, lambda leaf: None if leaf.kind in _SUMS else leaf)),
+            how="about",
+            basis=f"{count - 1} of {count} exchanges spared; a larger program takes longer to load, once",
+            part=(count - 1) / count,
+        )
+        ways = (seldom, half)
+    else:
+        operation = f" ({short_scope(largest.scope)})" if largest.scope else ""
+        is_inside = gradients is not None and largest.name not in gradients
+        why = (
+            f"The result of the largest{operation} goes into further products of the same run, so it cannot wait for later runs"
+            if is_inside
+            else "What is no gradient cannot wait for later runs"
+        )
+        text = f"{exchanges}. {why}: divide another dimension than the one that is added up, or exchange a smaller dtype."
+        ways = (half,)
+    line = line_of(program, largest.frame) or evidence.line_of_call(key)
+    yield Proposal(finding=Finding(kind="collectives", text=text, line=line), ways=ways, only_with_gain=True)
+
+
+def _gradients(source: Source | None) -> frozenset[str] | None:
+    """The names of exchanges whose results go into no product of the same run, as an update does with gradients; None: nobody knows."""
+    text = "" if source is None else source.text()
+    if not 0 < len(text) <= MOST_TEXT:
+        return None
+    try:
+        module = parse_hlo(text)
+    except TilestepError:  # a text of another version
+        return None
+    multiplying: set[str] = set()  # computations; those that are called come first
+    found: set[str] = set()
+    for computation in module.computations.values():
+        leading: set[str] = set()  # values that go into a product
+        for instruction in reversed(computation.instructions):
+            leads = instruction.name in leading
+            if instruction.opcode in _SUMS and not leads:
+                found.add(instruction.name)
+            if leads or instruction.opcode in _PRODUCTS or not multiplying.isdisjoint(instruction.calls):
+                leading.update(instruction.operands)
+                multiplying.add(computation.name)
+    return frozenset(found)
+
+
+def _halved(program: Program) -> Program:
+    return with_collectives(program, lambda leaf: replace(leaf, size_bytes=leaf.size_bytes // 2) if leaf.kind in _SUMS else leaf)

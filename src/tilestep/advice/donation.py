@@ -1,0 +1,175 @@
+"""Advice to donate arguments that stream in again, although they were in the IPU's memory already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from tilestep.advice.evidence import Evidence
+from tilestep.advice.finding import LEAST_SHARE, Finding
+from tilestep.advice.jits import jit_of, root_of
+from tilestep.advice.phrases import one_or
+from tilestep.advice.proposal import Proposal, Way
+from tilestep.figures.quantities import bytes_text, count_text, names_text
+from tilestep.figures.records import Figures, ProgramProfile, StreamedArgument
+from tilestep.recording.edits.donation import donatable, donated, kept, pairs_of
+from tilestep.recording.edits.script import Change, in_turn
+
+_STREAMING_NAMED: Final = 3  # programs; a script of short functions has hundreds that stream some bytes
+
+
+def donation(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+    """Advice to donate, for programs whose caller can donate arguments, if donation would shorten the emulated time.
+
+    The host's time to dispatch all runs stays, so donation saves nothing if that is all of the time.
+    """
+    at_stake = figures.emulated_cycles - figures.dispatch_cycles
+    worth_it = LEAST_SHARE * (figures.emulated_cycles if evidence is None else figures.rest_cycles)
+    streaming = [p for p in figures.programs if p.origin == "user" and at_stake >= worth_it and _streamed_cycles(p) >= worth_it]
+    streaming.sort(key=lambda program: -_streamed_bytes(program))
+    for program in streaming[:_STREAMING_NAMED]:
+        own = [argument for argument in program.streamed_again if argument.reason == "own result"]
+        same = [argument for argument in program.streamed_again if argument.reason == "same value"]
+        if own and evidence is not None:
+            own = _possible(evidence, program, own)
+        own, same = _as_written(evidence, program, own), _as_written(evidence, program, same)
+        for part, others in _parted(evidence, program, own):
+            text = (
+                f"{_arguments(figures, program, part)} though {one_or(part, 'it is its', 'they are its')} own earlier "
+                f"{one_or(part, 'result', 'results')}: {_apart(part, others)}donate {one_or(part, 'it', 'them')} (donate_argnums) and "
+                f"{one_or(part, 'it stays', 'they stay')} on the IPU."
+            )
+            edit, change = f"donate {_donated_text(part, others)}", donated(program.key, [argument.index for argument in part])
+            yield _proposal(text, program, Way(edit=edit, change=change, how="within 2 %"), evidence)
+        for part, others in _parted(evidence, program, same):
+            text = (
+                f"{_arguments(figures, program, part)} with the same {one_or(part, 'value', 'values')}: {_apart(part, others)}return "
+                f"{one_or(part, 'it', 'them')} unchanged and donate {one_or(part, 'it', 'them')}, and "
+                f"{one_or(part, 'it stays', 'they stay')} on the IPU."
+            )
+            it = f"{one_or(part, 'it', 'them')}{_own_arguments(part) if others else ''}"
+            edit = f"return {_names(part) if others else _roots(part)} unchanged and donate {it}"
+            change = kept(program.key, [argument.index for argument in part])
+            yield _proposal(text, program, Way(edit=edit, change=change, how="within 2 %"), evidence)
+    rest = streaming[_STREAMING_NAMED:]
+    if rest:
+        size = bytes_text(sum(_streamed_bytes(program) for program in rest))
+        they = f"{count_text(len(rest), 'more program')} {'streams' if len(rest) == 1 else 'stream'}"
+        text = f"{they} arguments in again, {size} all together; the JSON profile has all."
+        changes = [] if evidence is None else [change for program in rest for change in _donations(evidence, program)]
+        edit = f"donate arguments of {count_text(len(changes), 'more function')}"
+        finding = Finding(kind="donation", text=text)
+        if evidence is None:
+            yield Proposal(finding=finding)
+        elif changes:
+            yield Proposal(finding=finding, ways=(Way(edit=edit, change=in_turn(*changes), how="within 2 %"),))
+
+
+def _donations(evidence: Evidence, program: ProgramProfile) -> Iterator[Change]:
+    own = [argument for argument in program.streamed_again if argument.reason == "own result"]
+    for part, others in _parted(evidence, program, _possible(evidence, program, own) if own else []):
+        if not others:
+            yield donated(program.key, [argument.index for argument in part])
+
+
+def _as_written(evidence: Evidence | None, program: ProgramProfile, arguments: list[StreamedArgument]) -> list[StreamedArgument]:
+    """With the names of the parameters, where JAX gives them its own."""
+    if evidence is None or not arguments:
+        return arguments
+    planned = evidence.programs[program.key]
+    jit, leaves = jit_of(planned), len(planned.arguments)
+    given, places = jit.positional, {argument.index for argument in arguments}
+    if jit.is_pmap and 0 < len(given) < leaves and places == set(range(leaves - len(given) + 1)):  # the others have the rest, one each
+        return [replace(argument, name=given[0]) for argument in arguments]
+    return [replace(argument, name=jit.parameter(argument.name, leaves) or argument.name) for argument in arguments]
+
+
+def _parted(
+    evidence: Evidence | None, program: ProgramProfile, arguments: list[StreamedArgument]
+) -> Iterator[tuple[list[StreamedArgument], tuple[str, ...]]]:
+    """Those whose whole arguments can be donated, with (); then those that are parts of others, with the names of these."""
+    indices = [argument.index for argument in arguments]
+    others = () if evidence is None else not_whole(evidence, program.key, indices)
+    whole = [argument for argument in arguments if root_of(argument.name) not in others]
+    if whole:
+        yield whole, ()
+    parts = [argument for argument in arguments if root_of(argument.name) in others]
+    if parts:
+        yield parts, others
+
+
+def not_whole(evidence: Evidence, key: int, indices: Sequence[int]) -> tuple[str, ...]:
+    """The function's own arguments that cannot be donated, because other parts of them than these are used again or come twice."""
+    arguments = evidence.programs[key].arguments
+    roots = dict.fromkeys(root_of(arguments[index].name) for index in indices)
+    rest = [a.index for a in arguments if a.index not in indices and root_of(a.name) in roots]
+    if not rest:
+        return ()
+    free = donatable(evidence.calls, key, rest, more_follow=not evidence.is_whole)
+    kept_roots = {root_of(arguments[index].name) for index in rest if index not in free}
+    return tuple(root for root in roots if root in kept_roots)
+
+
+def _apart(part: Sequence[StreamedArgument], others: Sequence[str]) -> str:
+    """Why they have to become arguments of their own."""
+    if not others:
+        return ""
+    whole = names_text([root for root in others if any(root_of(argument.name) == root for argument in part)], most=3)
+    return (
+        f"{whole} cannot be donated as a whole, because other parts are used again or come twice, so pass {_names(part)}"
+        f"{_own_arguments(part)}, "
+    )
+
+
+def _own_arguments(part: Sequence[StreamedArgument]) -> str:
+    return one_or(part, " as an argument of its own", " as arguments of their own")
+
+
+def _donated_text(part: Sequence[StreamedArgument], others: Sequence[str]) -> str:
+    return f"{_names(part)}{_own_arguments(part)}" if others else _roots(part)
+
+
+def _proposal(text: str, program: ProgramProfile, way: Way, evidence: Evidence | None) -> Proposal:
+    if evidence is None:
+        return Proposal(finding=Finding(kind="donation", text=text, edit=way.edit))
+    jit, call = jit_of(evidence.programs[program.key]), evidence.line_of_call(program.key)
+    if jit.line is not None and call not in (None, jit.line):
+        text += f" It is called at {call}."
+    finding = Finding(kind="donation", text=text, edit=way.edit, line=jit.line or call)
+    return Proposal(finding=finding, ways=(way,))
+
+
+def _possible(evidence: Evidence, program: ProgramProfile, arguments: list[StreamedArgument]) -> list[StreamedArgument]:
+    """Those arguments that no call uses again after the program has taken them, and whose memory a result can take."""
+    free = donatable(evidence.calls, program.key, [argument.index for argument in arguments], more_follow=not evidence.is_whole)
+    paired = pairs_of(evidence.programs[program.key], free)
+    return [argument for argument in arguments if argument.index in paired]
+
+
+def _names(arguments: Sequence[StreamedArgument]) -> str:
+    return names_text([argument.name for argument in sorted(arguments, key=lambda argument: -argument.size_bytes)], most=3)
+
+
+def _roots(arguments: Sequence[StreamedArgument]) -> str:
+    """The function's own arguments, of which these are parts: 'params' of 'params[0][1]'."""
+    largest = sorted(arguments, key=lambda argument: -argument.size_bytes)
+    return names_text(list(dict.fromkeys(root_of(argument.name) for argument in largest)), most=3)
+
+
+def _arguments(figures: Figures, program: ProgramProfile, arguments: list[StreamedArgument]) -> str:
+    largest = sorted(arguments, key=lambda argument: -argument.size_bytes)
+    names = names_text([f"{argument.name} {argument.shape}" for argument in largest])
+    size = bytes_text(sum(argument.size_bytes for argument in arguments))
+    calls = min(argument.calls for argument in arguments) // program.num_ipus
+    first = max(program.loads, 1)  # the first call after a load has to bring them
+    often = "at every call" if calls >= program.runs - first else f"at {calls:,} of {program.runs:,} calls"
+    return f"{figures.label(program.key)} streams {names} in {often} ({size} each time)"
+
+
+def _streamed_cycles(program: ProgramProfile) -> int:
+    return sum(argument.cycles for argument in program.streamed_again)
+
+
+def _streamed_bytes(program: ProgramProfile) -> int:
+    return sum(argument.size_bytes * argument.calls for argument in program.streamed_again)

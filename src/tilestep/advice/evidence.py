@@ -1,0 +1,473 @@
+"""The evidence behind the advice: the history of a profile, which is played again with a change to see what the change saves.
+
+All work is bounded in numbers of calls, and not in seconds, so that the advice does not depend on the speed of the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final, TypeVar, final
+
+from tilestep.advice.finding import Line
+from tilestep.advice.host_lines import HostLines, host_lines, most
+from tilestep.advice.lines import line_of_call
+from tilestep.machine.spec import MachineSpec
+from tilestep.plan.steps import Program
+from tilestep.recording.edits.script import Change, Script
+from tilestep.recording.history import History
+from tilestep.recording.replay import play, replay
+from tilestep.recording.sources import Source
+from tilestep.sim.calls import Call, Copy, Dispatch, Forget, MomentCall, Put
+from tilestep.sim.ledger import ProgramTotals
+from tilestep.sim.mark import Mark
+from tilestep.sim.snapshot import Snapshot
+from tilestep.sim.system import System
+from tilestep.units import seconds_from_cycles
+
+MOST_READ: Final = 1_000_000  # work of the calls that are looked at: a second on a slow computer
+MOST_PLAYED: Final = 2_000_000  # work of the calls that are played for all findings together: two seconds there
+PATTERN_PLAYS: Final = 2  # replays that one with another sync pattern takes, because entries are played in two orders
+_CALL_WORK: Final = 12  # numbers that take as long as a call does beside its own
+_FORGET_WORK: Final = 3  # of a call that forgets a value
+LEAST_TURNS: Final = 4  # of which half are taken to be warm
+_WARM: Final = 0.25  # of the runs that are looked at: those before are the way to a warm system, if not all are looked at
+_MOST_WARM: Final = 64  # turns of which a warm step is the mean; a quarter as many go before them, in which an edit warms up
+_Noted = TypeVar("_Noted")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Played:
+    """A part of a history that is short enough to be played for each finding.
+
+    Attributes:
+        history: the part, with a snapshot at its begin.
+        script: its calls and programs.
+        cycles: that it takes.
+        basis: '' for the whole history, else words.
+        times: as many runs as this part has, the profile has.
+        offset: calls before it.
+    """
+
+    history: History
+    script: Script
+    cycles: int
+    basis: str
+    times: float = 1.0
+    offset: int = 0
+
+    def saved(self, change: Change) -> int | None:
+        """Cycles that the part takes less with a change; None if the host program cannot be written so."""
+        after = self.after(change, self.script)
+        return None if after is None else self.cycles - after[1]
+
+    def after(self, change: Change, script: Script) -> tuple[Script, int] | None:
+        """A script with a change, and the cycles that it takes; None if the host program cannot be written so.
+
+        Args: script: of this part, with other changes, perhaps.
+        """
+        try:
+            changed = change(script)
+            system = replay(self.history, machine=changed.machine, programs=changed.programs, calls=changed.calls)
+        except (ValueError, LookupError):  # of the edit, or of a call that cannot be made any more
+            return None
+        return changed, system.end_cycle - begin_of(self.history.snapshot)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Warm:
+    """Warm steps: what the calls up to their end take longer than those up to their begin.
+
+    So an edit may make other calls of them. Both are played with it.
+
+    Attributes:
+        played: these calls.
+        first: up to the first of these steps.
+        last: up to the end of the last one.
+        steps: how many lie between.
+        all_steps: of the part that is played for each finding.
+        step_cycles: of one of them, from the end of all work before to that behind.
+        told_cycles: of a step as it is told: of all of the second half, with what the host waits for.
+    """
+
+    played: Played
+    first: Script
+    last: Script
+    steps: float
+    all_steps: float
+    step_cycles: float
+    told_cycles: float = 0.0
+
+    def after(self, change: Change) -> Warm | None:
+        """The steps with an edit; None if the host program cannot be written so."""
+        first, last = (self.played.after(change, script) for script in (self.first, self.last))
+        if first is None or last is None:
+            return None
+        return replace(self, first=first[0], last=last[0], step_cycles=(last[1] - first[1]) / self.steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turns:
+    """Some turns of a program, or of a group of programs, after the way to a warm system.
+
+    Attributes:
+        cycles: from the begin of the first to the end of the last.
+        count: how many.
+        end: position in the calls behind the last.
+        loads: key -> runs of that program between the two that had to load it.
+        sums: key -> all sums of that program between the two; None if they were not asked for.
+    """
+
+    cycles: int
+    count: int
+    end: int
+    loads: Mapping[int, int]
+    sums: Mapping[int, ProgramTotals] | None = None
+
+
+@final
+class Evidence:
+    """The history of a profile, and what is worked out of it once.
+
+    Args:
+        history: of the profile.
+        sources: what its programs were planned from, by key.
+        emulated_cycles: of the profile.
+        runs: of the profile.
+    """
+
+    def __init__(self, history: History, sources: Mapping[int, Source], *, emulated_cycles: int, runs: int) -> None:
+        self.history = history
+        self.sources = sources
+        self.emulated_cycles = emulated_cycles
+        self.runs = runs
+        self._turns: dict[tuple[int, ...], Turns | None] = {}
+
+    @property
+    def machine(self) -> MachineSpec:
+        """That was emulated."""
+        return self.history.machine
+
+    @property
+    def programs(self) -> Mapping[int, Program]:
+        """Of the history, by key."""
+        return self.history.programs
+
+    @cached_property
+    def calls(self) -> tuple[Call, ...]:
+        """The first calls of the history, with names for their numbers: all of them if that is no more than `MOST_READ`."""
+        found: list[Call] = []
+        work = 0
+        for call in self.history.calls:
+            work += _work(call)
+            if work > MOST_READ:
+                break
+            found.append(call)
+        return tuple(found)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether `calls` has all that the host program did."""
+        return len(self.calls) == len(self.history.calls) and self.history.complete
+
+    @cached_property
+    def dispatches(self) -> tuple[Dispatch, ...]:
+        """Among the calls, in order."""
+        return tuple(call for call in self.calls if isinstance(call, Dispatch))
+
+    @cached_property
+    def host_lines(self) -> HostLines:
+        """The lines of the host program that make the calls, as far as they were kept."""
+        return host_lines(self.calls)
+
+    def line_of_call(self, key: int) -> Line | None:
+        """Where the user calls a program: most often, if that was kept; else as the program's steps tell; None if both are unknown.
+
+        The steps of a program in a group have the better line, because a loop or a pipeline of this package calls it.
+        """
+        kept = most(self.host_lines.runs.get(key))
+        told = line_of_call(self.programs[key])
+        return (told or kept) if key in self.host_lines.in_groups else (kept or told)
+
+    @cached_property
+    def end(self) -> Mark:
+        """The system behind all of the calls."""
+        return replay(self.history, calls=self.calls).mark()
+
+    @cached_property
+    def whole(self) -> Played:
+        """All of the calls."""
+        return _played(self.history, self.calls, self.end.cycle)
+
+    def played_for(self, changes: int, *, most: int | None = None) -> Played:
+        """The part of the calls that may be played so often: all of them, or the last runs.
+
+        Args: most: work of all replays together; None: MOST_PLAYED.
+        """
+        work = work_of(self.calls)
+        allowed = (MOST_PLAYED if most is None else most) // (changes + 2)
+        if work <= allowed and self.is_whole:
+            return self.whole
+        first = _first_of_last(self.calls, min(allowed, work if self.is_whole else int((1 - _WARM) * work)))
+        starts = tuple(_starts(self.calls))
+        start = next((start for start in starts if start >= first), starts[-1] if starts else 0)
+        system = replay(self.history, calls=self.calls[:start])
+        rest = _without_earlier_moments(self.calls[start:])
+        runs, before = (sum(isinstance(call, Dispatch) for call in calls) for calls in (rest, self.calls[:start]))
+        if self.is_whole:
+            basis = f"of the last {runs:,} of {self.runs:,} runs" if before else ""
+        else:
+            basis = f"of runs {before + 1:,} to {before + runs:,} of {self.runs:,}"
+        history = replace(self.history, snapshot=system.snapshot())
+        played = _played(history, rest, replay(history, calls=rest).end_cycle, basis, max(self.runs, 1) / max(runs, 1))
+        return replace(played, offset=start)
+
+    def warm(self, played: Played, starts: Mapping[int, float]) -> Warm | None:
+        """Some steps after the way to a warm system, with what goes before them; None if they are too few.
+
+        Args: played: the part that is played; this takes no longer. starts: of turns, to the steps of each.
+        """
+        places, end = list(starts), played.offset + len(played.script.calls)
+        all_steps = sum(steps for start, steps in starts.items() if played.offset <= start < end)
+        if len(places) < LEAST_TURNS or not all_steps:
+            return None
+        middle, allowed, most = min(len(places) // 2, 4 * _MOST_WARM), work_of(played.script.calls), _MOST_WARM
+        while True:
+            last = min(middle + most, len(places) - 1)
+            begin = places[middle - most // 4] if middle > most // 4 else 0
+            calls = self.calls[begin : places[last]]
+            if most == 1 or work_of(calls) <= allowed:
+                break
+            most //= 2
+        if begin:
+            history = replace(self.history, snapshot=replay(self.history, calls=self.calls[:begin]).snapshot())
+            calls = _without_earlier_moments(calls)
+        else:
+            history = self.history
+        window = _played(history, calls, begin_of(history.snapshot))
+        first = replace(window.script, calls=calls[: places[middle] - begin])
+        steps = sum(starts[at] for at in places[middle:last])
+        warm = Warm(played=window, first=first, last=window.script, steps=steps, all_steps=all_steps, step_cycles=0.0)
+        found = warm.after(lambda script: script)
+        return found if found is not None and found.step_cycles > 0 else None
+
+    def ends_for(self, changes: int, *, most: int | None = None) -> tuple[tuple[Played, ...], str]:
+        """The parts of the calls that may be played so often: all of them, or the first and the last runs; and which, in words.
+
+        The first runs are as they are, because programs are loaded in them; the last ones stand for all others, too, by `times`.
+        Args: most: as of `played_for`.
+        """
+        allowed = MOST_PLAYED if most is None else most
+        if self.is_whole and work_of(self.calls) <= allowed // (changes + 2):
+            return (self.whole,), ""
+        last = self.played_for(changes, most=allowed // 2)
+        if not last.basis:
+            return (last,), ""
+        runs, work, end = sum(isinstance(call, Dispatch) for call in last.script.calls), 0, 0
+        starts = set(_starts(self.calls))
+        for index, call in enumerate(self.calls):
+            if index in starts:
+                end = index
+            work += _work(call)
+            if work > allowed // 2 // (changes + 2):
+                break
+        head = self.calls[:end]
+        first = sum(isinstance(call, Dispatch) for call in head)
+        last = replace(last, times=(self.runs - first) / max(runs, 1))
+        if not first or first > len(self.dispatches) - runs:
+            return (last,), f"estimated from the last {runs:,} of {self.runs:,} runs"
+        start = _played(self.history, head, replay(self.history, calls=head).end_cycle)
+        return (start, last), f"estimated from the first {first:,} and the last {runs:,} of {self.runs:,} runs"
+
+    def entries(self, group: str, key: int | None = None) -> tuple[int, ...]:
+        """Positions in the calls at which the host enters a program group. Args: key: only entries that run this program of it."""
+        found: dict[int, int] = {}
+        with_key: set[int] = set()
+        for index, call in enumerate(self.calls):
+            if isinstance(call, Dispatch) and call.group is not None and call.group[0] == group:
+                found.setdefault(call.group[1], index)
+                if key in (None, call.key):
+                    with_key.add(call.group[1])
+        return tuple(index for entry, index in found.items() if entry in with_key)
+
+    @cached_property
+    def takers(self) -> Mapping[int, set[int]]:
+        """By program, those that take what it makes."""
+        makers: dict[int, int] = {}
+        found: dict[int, set[int]] = {}
+        for call in self.calls:
+            if isinstance(call, Copy) and call.source in makers:
+                makers[call.target] = makers[call.source]
+            elif isinstance(call, Dispatch):
+                for value in (value for row in call.arguments for value in row):
+                    if value in makers:
+                        found.setdefault(makers[value], set()).add(call.key)
+                makers.update((value, call.key) for row in call.results for value in row)
+        return found
+
+    @cached_property
+    def states(self) -> frozenset[int]:
+        """Values that a program makes and takes again in a later call: parameters, and the like."""
+        makers: dict[int, int] = {}  # the key of the program that has made a value, or what it is a copy of
+        originals: dict[int, int] = {}
+        found: set[int] = set()
+        for call in self.calls:
+            if isinstance(call, Copy):
+                originals[call.target] = originals.get(call.source, call.source)
+            elif isinstance(call, Dispatch):
+                for value in (value for row in call.arguments for value in row):
+                    if makers.get(originals.get(value, value)) == call.key:
+                        found |= {value, originals.get(value, value)}
+                makers.update((value, call.key) for row in call.results for value in row)
+        return frozenset(found)
+
+    def runs_of(self, key: int) -> tuple[int, ...]:
+        """Positions in the calls at which a program is dispatched."""
+        return tuple(index for index, call in enumerate(self.calls) if isinstance(call, Dispatch) and call.key == key)
+
+    def edited(self, script: Script, cycles: int) -> Evidence:
+        """The evidence if edits had been made. Args: script: all calls with them. cycles: that these take."""
+        history = replace(self.history, machine=script.machine or self.machine, programs=script.programs)
+        found = Evidence(history, self.sources, emulated_cycles=cycles, runs=self.runs)
+        found.calls = tuple(script.calls)
+        return found
+
+    def turn(self, starts: Sequence[int]) -> float | None:
+        """Cycles of one turn once the system is warm: a mean over the second half of some turns; None if they are too few.
+
+        Args:
+            starts: positions in the calls at which the turns begin.
+        """
+        turns = self.turns(starts)
+        return None if turns is None else turns.cycles / turns.count
+
+    def turns(self, starts: Sequence[int], *, sums: bool = False) -> Turns | None:
+        """The second half of some turns, of which `turn` is the mean; None if they are too few.
+
+        Args: starts: as for `turn`. sums: whether it has those of programs, which take longer.
+        """
+        known = tuple(starts)
+        if known not in self._turns or (sums and (found := self._turns[known]) is not None and found.sums is None):
+            self._turns[known] = self._second_half(starts, sums=sums)
+        return self._turns[known]
+
+    def _second_half(self, starts: Sequence[int], *, sums: bool) -> Turns | None:
+        work, ends = 0, 0
+        for index, call in enumerate(self.calls):
+            work += _work(call)
+            if work > MOST_PLAYED // 4:
+                break
+            ends = index
+        starts = [start for start in starts if start <= ends]
+        if len(starts) < LEAST_TURNS:
+            return None
+        middle, last = starts[len(starts) // 2], starts[-1]
+        count = len(starts) - 1 - len(starts) // 2
+        if sums:
+            first, end = self._at(middle, last, System.mark, self.machine, self.programs)
+            programs = {key: totals.since(first.programs.get(key)) for key, totals in end.programs.items()}
+            loads = {key: totals.loads for key, totals in programs.items()}
+            return Turns(cycles=end.cycle - first.cycle, count=count, end=last, loads=loads, sums=programs)
+        (begin, before), (then, after) = self._at(middle, last, _loaded, self.machine, self.programs)
+        loads = {key: times - before.get(key, 0) for key, times in after.items()}
+        return Turns(cycles=then - begin, count=count, end=last, loads=loads)
+
+    def without_loads(self, begin: int, end: int) -> int:
+        """Cycles from one position in the calls to a later one, if loads took no time."""
+        machine = replace(self.machine, host=replace(self.machine.host, load_seconds=0.0))
+        programs = {key: replace(each, memory=replace(each.memory, code_bytes=0)) for key, each in self.programs.items()}
+        first, last = self._at(begin, end, _end_cycle, machine, programs)
+        return last - first
+
+    def _at(
+        self, begin: int, end: int, noted: Callable[[System], _Noted], machine: MachineSpec, programs: Mapping[int, Program]
+    ) -> tuple[_Noted, _Noted]:
+        """What is noted of a system at two positions in the calls."""
+        system = System.restored(self.history.snapshot, machine, programs, record=False)
+        found: list[_Noted] = []
+
+        def watched() -> Iterator[Call]:
+            for index, call in enumerate(self.calls[: end + 1]):
+                if index in (begin, end):
+                    found.append(noted(system))
+                if index < end:
+                    yield call
+
+        play(system, watched(), programs)
+        first, last = found
+        return first, last
+
+    def until(self, start: int) -> int | None:
+        """Cycles until all that was called before a position has ended; None if that is long to play, or not kept."""
+        calls = self.calls[:start]
+        if not self.is_whole or work_of(calls) > MOST_PLAYED // 4:
+            return None
+        return replay(self.history, calls=calls).end_cycle - begin_of(self.history.snapshot)
+
+    def seconds(self, cycles: float) -> float:
+        """Of emulated time."""
+        return seconds_from_cycles(round(cycles), self.machine.ipu.clock_hz)
+
+
+def _end_cycle(system: System) -> int:
+    return system.end_cycle
+
+
+def _loaded(system: System) -> tuple[int, dict[int, int]]:
+    return system.end_cycle, system.loads()
+
+
+def work_of(calls: Iterable[Call]) -> int:
+    """How long it takes to read or to play calls, in numbers."""
+    return sum(map(_work, calls))
+
+
+def begin_of(snapshot: Snapshot) -> int:
+    """The end of all work before a history."""
+    return max(snapshot.horizon, snapshot.host_cycle)
+
+
+def _played(history: History, calls: tuple[Call, ...], end: int, basis: str = "", times: float = 1.0) -> Played:
+    """A part. Args: end: the cycle behind its calls."""
+    script = Script(calls=calls, programs=history.programs)
+    return Played(history=history, script=script, cycles=end - begin_of(history.snapshot), basis=basis, times=times if basis else 1.0)
+
+
+def _first_of_last(calls: Sequence[Call], work: int) -> int:
+    """The position from which on the calls are so much work at most."""
+    for index in reversed(range(len(calls))):
+        work -= _work(calls[index])
+        if work < 0:
+            return index + 1
+    return 0
+
+
+def _starts(calls: Sequence[Call]) -> Iterator[int]:
+    """Positions of dispatches that are in no group, or begin an entry."""
+    before: tuple[str, int] | None = None
+    for index, call in enumerate(calls):
+        if isinstance(call, Dispatch):
+            if call.group is None or call.group != before:
+                yield index
+            before = call.group
+
+
+def _without_earlier_moments(calls: Sequence[Call]) -> tuple[Call, ...]:
+    """The calls in which uploads that began before the first of them begin when they are made."""
+    known = {call.number for call in calls if isinstance(call, MomentCall)}
+    return tuple(
+        call._replace(since=None) if isinstance(call, Put) and isinstance(call.since, int) and call.since not in known else call
+        for call in calls
+    )
+
+
+def _work(call: Call) -> int:
+    """Of one call."""
+    match call:
+        case Dispatch():
+            return _CALL_WORK + sum(len(row) for row in (*call.arguments, *call.results))
+        case Forget():
+            return _FORGET_WORK
+        case _:
+            return _CALL_WORK

@@ -1,0 +1,224 @@
+"""What would free memory of a program's fullest tile, and how many bytes: donation, recomputation, division over IPUs, pinned_host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from tilestep.advice.evidence import Evidence
+from tilestep.advice.finding import Gain, How, Line
+from tilestep.errors import TilestepError
+from tilestep.figures.gradients import goes_backward, of_gradient
+from tilestep.figures.quantities import bytes_text, names_text, time_text
+from tilestep.figures.records import Figures, ProgramProfile
+from tilestep.machine.spec import MachineSpec
+from tilestep.plan.frames import user_frame
+from tilestep.plan.liveness import Life, Liveness
+from tilestep.plan.lower import lower_in_detail
+from tilestep.plan.steps import Argument, Branch, HostCall, Loop, Node, Program, Series, leaves
+from tilestep.program.hlo import HloModule, Instruction, parse_hlo, users_of
+from tilestep.recording.edits.donation import pairs_of
+from tilestep.recording.sources import MOST_TEXT, Source, planned_again
+from tilestep.sim.body import body_cost
+from tilestep.units import ceil_div, seconds_from_cycles
+
+_SILENT: Final = ("tuple", "copy", "bitcast", "get-tuple-element", "opt-barrier")
+_NAMED: Final = 2  # values
+_LONG: Final = 0.25  # of a program's ticks: values that live longer are worth a recomputation
+
+
+class Freed(NamedTuple):
+    """One way to free memory of the fullest tile."""
+
+    way: str  # as the sentence has it
+    edit: str
+    tile_bytes: int
+    how: How
+    line: Line | None = None
+    at_most: bool = False  # whether another need may grow, such as that of an exchange between IPUs
+    price: str = ""  # in time; '' if that is small or unknown
+
+    def __str__(self) -> str:
+        """'jax.checkpoint (-12 KiB a tile)', 'm in pinned_host (-12 KiB a tile, for transfers of 3 ms a run)'."""
+        price = f", for {self.price}" if self.price else ""
+        return f"{self.way} ({'at most ' if self.at_most else ''}-{bytes_text(self.tile_bytes)} a tile{price})"
+
+    @property
+    def gain(self) -> Gain:
+        """What it frees, and how that is known."""
+        basis = "planned again" if self.how == "within 2 %" else "added up from the sizes of the values that go"
+        basis += ", at most: another need may grow" if self.at_most else ""
+        basis += f"; for {self.price}" if self.price else ""
+        return Gain(tile_bytes=self.tile_bytes, how=self.how, basis=basis)
+
+
+def freed(figures: Figures, evidence: Evidence, profile: ProgramProfile) -> tuple[Freed, ...]:
+    """The ways that are possible and free something, the one that frees most first. Without the program's HLO there are none."""
+    program, source = evidence.programs.get(profile.key), evidence.sources.get(profile.key)
+    if program is None or source is None:
+        return ()
+    donated = () if profile.origin == "group" else profile.not_donated
+    return freed_of(program, source, evidence.machine, not_donated=donated, could_recompute=profile.could_recompute)
+
+
+def freed_of(
+    program: Program, source: Source, machine: MachineSpec, *, not_donated: Sequence[str], could_recompute: bool
+) -> tuple[Freed, ...]:
+    """The same of a program, whether it ran or not.
+
+    Args:
+        program: as it was planned.
+        source: what it was planned from.
+        machine: that it was planned for.
+        not_donated: names of arguments that could be donated.
+        could_recompute: whether it goes backward and recomputes nothing.
+    """
+    text = source.text()
+    if not 0 < len(text) <= MOST_TEXT:
+        return ()
+    try:
+        module = parse_hlo(text)
+        _, detail = lower_in_detail(module, machine, name=program.name, num_ipus=program.num_ipus, options=source.options)
+        found = [
+            *_donated(program, source, machine, not_donated),
+            *(_recomputed(machine, program, detail) if could_recompute else ()),
+            *_divided(machine, program, detail),
+            *_offloaded(machine, program, module, detail),
+        ]
+    except TilestepError:  # a text of another version
+        return ()
+    return tuple(sorted((way for way in found if way.tile_bytes > 0), key=lambda way: -way.tile_bytes))
+
+
+def _donated(program: Program, source: Source, machine: MachineSpec, not_donated: Sequence[str]) -> Iterator[Freed]:
+    pairs = pairs_of(program, [argument.index for argument in program.arguments if argument.name in not_donated])
+    if not pairs:
+        return
+    aliases = {result: argument for argument, result in pairs.items()}
+    planned = planned_again(source, program, machine, donated=aliases)
+    names = names_text(tuple(not_donated), most=3)
+    way = f"donated arguments (donate_argnums: {names})"
+    yield Freed(way, f"donate {names}", program.memory.peak_bytes - planned.memory.peak_bytes, "within 2 %")
+
+
+def _recomputed(machine: MachineSpec, program: Program, detail: Liveness) -> Iterator[Freed]:
+    """Values of forward that wait at the peak until backward takes them. One of them stays, from which the others are computed again."""
+    peak, scopes = _peak(program, detail), ["", *_scopes(program.body), ""]
+    waiting = [
+        life
+        for life in detail.lives
+        if life.category == "temporary" and life.first <= peak <= life.last and life.last - life.first > _LONG * len(detail.steps)
+        if goes_backward(scopes[life.last]) and not goes_backward(scopes[life.first])
+    ]
+    sizes = [life.tile_bytes for life in _on_tile(waiting, program.memory.tile, detail.num_tiles)]
+    if len(sizes) > 1:
+        edit = "recompute the forward pass (jax.checkpoint)"
+        uses = body_cost(program, machine, range(program.num_ipus)).uses
+        again = sum(use.times * use.cycles.total for use in uses if of_gradient(use.leaf.scope) and not goes_backward(use.leaf.scope))
+        price = f"at most {_time(machine, again)} more work a run"
+        yield Freed("jax.checkpoint", edit, sum(sizes) - max(sizes), "about", _line(program, waiting), price=price)
+
+
+def _divided(machine: MachineSpec, program: Program, detail: Liveness) -> Iterator[Freed]:
+    others = machine.num_ipus // max(program.num_ipus, 1)
+    if others < 2:
+        return
+    values = ceil_div(program.memory.values_bytes, detail.num_tiles)
+    way = f"arrays divided over the machine's {machine.num_ipus} IPUs (shardings)"
+    yield Freed(way, f"divide arrays over {machine.num_ipus} IPUs", values - ceil_div(values, others), "about", at_most=True)
+
+
+def _offloaded(machine: MachineSpec, program: Program, module: HloModule, detail: Liveness) -> Iterator[Freed]:
+    """Arguments that neither forward nor backward reads, such as an optimiser's state."""
+    users = users_of(module.entry.instructions)
+    apart = [
+        argument
+        for argument, parameter in zip(program.arguments, module.entry.parameters, strict=True)
+        if not argument.on_host and not any(of_gradient(reader.op_name) for reader in _readers(users, parameter))
+    ]
+    if not any(goes_backward(leaf.scope) for leaf in leaves(program.body)):
+        return
+    names = {argument.name for argument in apart}
+    lives = [life for life in detail.lives if life.name in names and life.category in ("argument", "resident")]
+    peak = _peak(program, detail)
+    size = sum(life.tile_bytes for life in _on_tile(lives, program.memory.tile, detail.num_tiles) if life.first <= peak <= life.last)
+    roots = names_text(list(dict.fromkeys(life.name for life in sorted(lives, key=lambda life: -life.size_bytes))), most=_NAMED)
+    moved = _transfers(machine, program, [argument for argument in apart if argument.name in {life.name for life in lives}])
+    price = f"transfers of {_time(machine, moved)} a run"
+    yield Freed(f"{roots} in pinned_host", f"keep {roots} in pinned_host", size, "about", price=price)
+
+
+def _transfers(machine: MachineSpec, program: Program, arguments: Sequence[Argument]) -> int:
+    """Cycles of a run that brings arguments from pinned_host, and takes those back that a result takes the place of."""
+    changed = pairs_of(program, [argument.index for argument in arguments])
+    calls = [
+        HostCall(
+            name=argument.name,
+            scope="",
+            bytes_to_host=argument.size_bytes if argument.result is not None or argument.index in changed else 0,
+            bytes_from_host=argument.size_bytes,
+            in_memory=True,
+        )
+        for argument in arguments
+    ]
+    moving = replace(program, body=Series(nodes=tuple(calls)))
+    return body_cost(moving, machine, range(program.num_ipus)).fixed.total
+
+
+def _time(machine: MachineSpec, cycles: int) -> str:
+    return time_text(seconds_from_cycles(cycles, machine.ipu.clock_hz))
+
+
+def _scopes(node: Node) -> Iterator[str]:
+    """The scope of each tick: of each leaf, and in front of and behind a loop's or a branch's own."""
+    match node:
+        case Series(nodes=nodes):
+            for child in nodes:
+                yield from _scopes(child)
+        case Loop(body=body):
+            yield node.scope
+            yield from _scopes(body)
+            yield node.scope
+        case Branch(arms=arms):
+            yield node.scope
+            for arm in arms:
+                yield from _scopes(arm)
+            if arms:
+                yield node.scope
+        case _:
+            yield node.scope
+
+
+def _readers(users: Mapping[str, list[Instruction]], parameter: Instruction) -> Iterator[Instruction]:
+    """The operations that read a parameter, by itself or in a tuple."""
+    waiting, seen = [parameter.name], {parameter.name}
+    while waiting:
+        for user in users.get(waiting.pop(), []):
+            if user.name in seen:
+                continue
+            seen.add(user.name)
+            if user.opcode in _SILENT:
+                waiting.append(user.name)
+            else:
+                yield user
+
+
+def _peak(program: Program, detail: Liveness) -> int:
+    """The tick at which the program's fullest tile is fullest."""
+    found = [tick for tick, step in enumerate(detail.steps) if step == program.memory.peak_step]
+    return max(found, key=lambda tick: sum(life.tile_bytes for life in detail.lives if life.first <= tick <= life.last), default=0)
+
+
+def _on_tile(lives: list[Life], tile: int, num_tiles: int) -> Iterator[Life]:
+    return (life for life in lives if (tile - life.start_tile) % num_tiles < life.tiles)
+
+
+def _line(program: Program, lives: list[Life]) -> Line | None:
+    """Of the largest value whose line is known."""
+    for life in sorted(lives, key=lambda life: -life.tile_bytes):
+        number = user_frame(program.frames, life.frame)
+        if number:
+            frame = program.frames[number - 1]
+            return Line(file=frame.file, number=frame.line)
+    return None

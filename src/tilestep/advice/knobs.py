@@ -1,0 +1,261 @@
+"""The knobs of a machine that what-if turns: short names of its fields, and settings of them in words."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, is_dataclass, replace
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Any, Final
+
+from tilestep.errors import SpecError
+from tilestep.machine.assemble import FIELD_KINDS, value_of
+from tilestep.machine.fields import QUANTITIES, SYNC_PATTERNS, Value
+from tilestep.machine.spec import MachineSpec
+from tilestep.messages import nearest, shown
+from tilestep.plan.steps import Program
+from tilestep.recording.edits.programs import scaled
+
+FAMILY: Final = "family."  # prefix of a knob for the supersteps of one family: their cost
+_SETTING: Final = re.compile(r"\s*([\w.-]+)\s*=\s*(.+?)\s*")
+_FACTOR: Final = re.compile(r"([x/])\s*(\d{1,9}(?:\.\d{1,9})?)", re.ASCII)
+_FIXED: Final = ("num_ipus", "ipus_per_machine", "link.ipus_per_rack", "link.topology", "ipu.clock_hz", "ipu.generation", "ipu.version")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Knob:
+    """One knob.
+
+    Attributes:
+        name: short.
+        title: in plain words.
+        fields: of the machine, by their paths, that it turns together.
+        meaning: in words.
+        plans: whether a program would be planned otherwise, so that a replay alone tells nothing.
+    """
+
+    name: str
+    title: str
+    fields: tuple[str, ...]
+    meaning: str
+    plans: bool = False
+
+
+KNOBS: Final[Mapping[str, Knob]] = MappingProxyType(
+    {
+        knob.name: knob
+        for knob in (
+            Knob(
+                name="host.link",
+                title="the bandwidth of a host link",
+                fields=("host.to_ipus_bytes_per_second", "host.to_host_bytes_per_second"),
+                meaning="bytes a second of a host link",
+            ),
+            Knob(
+                name="host.latency",
+                title="the latency of a host transfer",
+                fields=("host.link_latency_seconds",),
+                meaning="seconds of a transfer, beside its bytes",
+            ),
+            Knob(
+                name="host.load",
+                title="the time to load a program, beside its bytes",
+                fields=("host.load_seconds",),
+                meaning="seconds to load a program, beside its bytes",
+            ),
+            Knob(
+                name="host.dispatch",
+                title="the host's time for a dispatch",
+                fields=("host.dispatch_seconds",),
+                meaning="seconds of the host for a dispatch",
+            ),
+            Knob(
+                name="streaming-memory",
+                title="the bandwidth of streaming memory",
+                fields=("host.streaming_memory_bytes_per_second", "host.remote_buffer_bytes_per_second"),
+                meaning="bytes a second of streaming memory",
+            ),
+            Knob(
+                name="links",
+                title="the bandwidth of IPU-Links",
+                fields=("link.bytes_per_second",),
+                meaning="bytes a second of IPU-Links between neighbours",
+            ),
+            Knob(
+                name="gateway",
+                title="the bandwidth of a gateway",
+                fields=("link.gateway_bytes_per_second",),
+                meaning="bytes a second of a gateway",
+            ),
+            Knob(
+                name="sync.hop",
+                title="the time of a sync between IPUs, for each hop",
+                fields=("link.sync_seconds_per_hop",),
+                meaning="seconds of a sync between IPUs, for each hop",
+            ),
+            Knob(
+                name="sync.pattern",
+                title="the sync pattern",
+                fields=("sync_pattern",),
+                meaning=f"which IPUs wait: {', '.join(SYNC_PATTERNS)}",
+            ),
+            Knob(
+                name="amp",
+                title="the products a cycle of a tile's matrix unit",
+                fields=(
+                    "ipu.macs_per_cycle_half",
+                    "ipu.macs_per_cycle_half_float",
+                    "ipu.macs_per_cycle_float",
+                    "ipu.macs_per_cycle_float8",
+                ),
+                meaning="products a cycle of a tile's matrix unit",
+                plans=True,
+            ),
+            Knob(
+                name="exchange",
+                title="the bytes a cycle that a tile receives",
+                fields=("ipu.tile.exchange_bytes_per_cycle",),
+                meaning="bytes a cycle that a tile receives",
+                plans=True,
+            ),
+            Knob(name="sram", title="the memory of a tile", fields=("ipu.tile.sram_bytes",), meaning="bytes of a tile", plans=True),
+            Knob(name="tiles", title="the number of tiles", fields=("ipu.num_tiles",), meaning="tiles of an IPU", plans=True),
+            Knob(
+                name="tile.sync",
+                title="the cycles of a sync of an IPU's tiles",
+                fields=("ipu.sync_cycles",),
+                meaning="cycles of a sync of an IPU's tiles",
+                plans=True,
+            ),
+        )
+    }
+)
+TURNED: Final = tuple(name for name, knob in KNOBS.items() if not knob.plans and name != "sync.pattern")
+"""Those that a table turns both ways."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One knob turned: by a factor, or to a value.
+
+    Attributes:
+        knob: which.
+        family: of supersteps whose cost it turns; '' for a field of the machine.
+        factor: of what it is; None: it becomes `value`.
+        value: a number or a word.
+    """
+
+    knob: Knob
+    family: str = ""
+    factor: float | None = None
+    value: Value | None = None
+
+    def __str__(self) -> str:
+        return f"{self.knob.name}={self.words}"
+
+    @property
+    def words(self) -> str:
+        """What it becomes: 'x2', '/2', '32e9'."""
+        if self.factor is None:
+            return str(self.value)
+        return f"x{self.factor:g}" if self.factor >= 1 else f"/{1 / self.factor:g}"
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether a run may take less time with it: a smaller time or a larger rate, or any value."""
+        if self.factor is None:
+            return True
+        is_time = bool(self.family) or QUANTITIES[self.knob.fields[0]].unit == "s"
+        return self.factor < 1 if is_time else self.factor > 1
+
+
+def setting_of(text: str) -> Setting:
+    """The setting 'host.link=x2', 'host.load=/2', 'links=32e9', 'sync.pattern=singlePipeline' or 'family.matmul=/2'.
+
+    Raises: SpecError for another form, an unknown knob, one that nothing can turn, or a value that is none of its.
+    """
+    found = _SETTING.fullmatch(text)
+    if found is None:
+        raise SpecError(f"setting {shown(text)} must be of the form KNOB=xFACTOR, KNOB=/FACTOR or KNOB=VALUE, such as host.link=x2")
+    name, words = found[1], found[2]
+    factor = _FACTOR.fullmatch(words)
+    turned = None if factor is None else float(factor[2]) if factor[1] == "x" else 1 / float(factor[2]) if float(factor[2]) else 0.0
+    if turned is not None and not 0 < turned < math.inf:
+        raise SpecError(f"setting {shown(text)}: its factor must be more than 0")
+    if name.startswith(FAMILY) and len(name) > len(FAMILY):
+        if turned is None:
+            raise SpecError(f"setting {shown(text)}: the cost of a family is turned by a factor, such as {name}=/2")
+        return Setting(knob=family_knob(name.removeprefix(FAMILY)), family=name.removeprefix(FAMILY), factor=turned)
+    knob = _knob(name)
+    if turned is not None:
+        if any(FIELD_KINDS[path] is str for path in knob.fields):
+            raise SpecError(f"setting {shown(text)}: {name} is a word, {' or '.join(QUANTITIES[knob.fields[0]].choices)}")
+        return Setting(knob=knob, factor=turned)
+    return Setting(knob=knob, value=_value(knob, words, text))
+
+
+def family_knob(family: str) -> Knob:
+    """The knob of the supersteps of a family."""
+    return Knob(name=FAMILY + family, title=f"the time of {family} supersteps", fields=(), meaning="cycles of these supersteps")
+
+
+def turned(machine: MachineSpec, setting: Setting) -> MachineSpec:
+    """The machine with a knob turned. Raises: SpecError for a value outside of its bounds."""
+    for path in setting.knob.fields:
+        old = value_of(machine, path)
+        new = setting.value if setting.factor is None else _scaled(old, setting.factor, FIELD_KINDS[path])
+        quantity = QUANTITIES[path]
+        if isinstance(new, int | float) and not quantity.lowest <= new <= quantity.highest:
+            raise SpecError(f"{setting}: {path} would be {new:g} {quantity.unit}, and must be {quantity.lowest:g} to {quantity.highest:g}")
+        machine = _with(machine, path.split("."), new)
+    return machine
+
+
+def with_family(programs: Mapping[int, Program], setting: Setting) -> Mapping[int, Program]:
+    """The programs by key, with the cost of a family turned, if the setting is of one."""
+    if not setting.family or setting.factor is None:
+        return programs
+    part = Fraction(setting.factor).limit_denominator(1_000_000)
+    return {key: scaled(program, setting.family, part.numerator, part.denominator) for key, program in programs.items()}
+
+
+def _knob(name: str) -> Knob:
+    knob = KNOBS.get(name)
+    if knob is not None:
+        return knob
+    if name in FIELD_KINDS and name not in _FIXED:
+        known = next((knob for knob in KNOBS.values() if name in knob.fields), None)
+        return Knob(name=name, title=name, fields=(name,), meaning=name, plans=known.plans if known else name.startswith("ipu."))
+    if name in _FIXED:
+        raise SpecError(f"knob {shown(name)} cannot be turned, because a recording is of IPUs that it numbers, and counts their cycles")
+    near = nearest(name, (*KNOBS, *FIELD_KINDS))
+    hint = f"; the nearest that does is {near!r}" if near else ""
+    raise SpecError(f"knob {shown(name)} does not exist{hint} (all: {', '.join(KNOBS)}, {FAMILY}NAME, or the path of a machine's field)")
+
+
+def _value(knob: Knob, words: str, text: str) -> Value:
+    kind, choices = FIELD_KINDS[knob.fields[0]], QUANTITIES[knob.fields[0]].choices
+    if kind is str:
+        if choices and words not in choices:
+            raise SpecError(f"setting {shown(text)}: {knob.name} must be one of {', '.join(choices)}")
+        return words
+    try:
+        value = float(words)
+    except ValueError:
+        raise SpecError(f"setting {shown(text)}: {shown(words)} is neither a factor, such as x2 or /2, nor a number") from None
+    if not math.isfinite(value):
+        raise SpecError(f"setting {shown(text)}: the value must be finite")
+    return round(value) if kind is int else value
+
+
+def _scaled(old: Value, factor: float, kind: type) -> Value:
+    assert not isinstance(old, str)  # words have no factors
+    return max(round(old * factor), min(1, round(old))) if kind is int else old * factor
+
+
+def _with(owner: Any, names: list[str], value: Value | None) -> Any:
+    assert is_dataclass(owner)
+    name, *rest = names
+    return replace(owner, **{name: _with(getattr(owner, name), rest, value) if rest else value})  # type: ignore[type-var]

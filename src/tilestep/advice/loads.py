@@ -1,0 +1,371 @@
+"""Advice on loads: programs that evict each other, single operations outside of jit, functions that are called with other shapes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from itertools import pairwise
+from typing import Final
+
+from tilestep.advice.evidence import Evidence
+from tilestep.advice.finding import Finding, Line
+from tilestep.advice.jits import jit_of
+from tilestep.advice.loaded import Loaded, loaded
+from tilestep.advice.movable import is_movable
+from tilestep.advice.phrases import AS_ONE, CPU_DEFAULT, CPU_FREE, times_text
+from tilestep.advice.proposal import Proposal, Way
+from tilestep.advice.single import Shares, shares_of, single_text, single_ways, staged, staged_text, staged_ways
+from tilestep.advice.written import in_loop
+from tilestep.figures.quantities import count_text, names_text, share_text
+from tilestep.figures.records import Figures, Loading, ShapesProfile
+from tilestep.plan.frames import user_frames
+from tilestep.plan.steps import Program, leaves
+from tilestep.program.shapes import array_of
+from tilestep.recording.edits.moved import called_as, merged, on_cpu
+from tilestep.recording.edits.script import Script
+from tilestep.recording.sources import MOST_TEXT, Source
+
+_METADATA: Final = re.compile(r", metadata=\{[^}]*\}")
+LOADS_DOMINATE: Final = 0.1  # of emulated time
+_MOST_IPUS: Final = 4  # beside the busiest one, that are looked at
+_SINGLE: Final = "single operations outside of jit"
+_JITTED: Final = "jitted functions"
+_COPIES: Final = "copies of arrays of the host"
+
+
+def loads(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+    """Of the busiest IPU, and of others on which programs evict each other, because the others may wait for them."""
+    saving = figures.cycles_by_kind.get("save", 0)
+    spent = figures.cycles_by_kind.get("load", 0) + saving
+    if spent > LOADS_DOMINATE * figures.emulated_cycles:
+        yield from _on_busiest(figures, evidence, spent, saving)
+    told = set(figures.loaded_on_busiest)
+    for loading in figures.loaded_elsewhere[:_MOST_IPUS]:
+        if evidence is not None and loading.load_cycles + loading.save_cycles > LOADS_DOMINATE * figures.emulated_cycles:
+            yield from _elsewhere(figures, evidence, loading, told)
+            told.update(loading.keys)
+
+
+def _elsewhere(figures: Figures, evidence: Evidence, loading: Loading, told: AbstractSet[int]) -> Iterator[Proposal]:
+    """Of an IPU that is not the busiest: programs that it loads again and again, and nobody has been told of, if an edit spares that."""
+    units = loaded(figures, loading.keys)
+    total = sum(unit.loads for unit in units)
+    saved = "and the values saved for them " if loading.save_cycles else ""
+    share = share_text(loading.load_cycles + loading.save_cycles, figures.emulated_cycles)
+    head = f"{count_text(total, 'program load')} {saved}on IPU {loading.ipu} took {share} of emulated time, though it is not the busiest"
+    again = [unit for unit in units if unit.loads > 1 and told.isdisjoint(unit.keys)]
+    for part, what in _parts(figures, again, evidence):
+        text, shares, ways = _said(figures, part, what, evidence)
+        count = sum(unit.loads for unit in part)
+        of = f", all of {what}" if count == total else f"; {count:,} of them are of {what}"
+        yield replace(_proposal(f"{head}{of}: {text}", part, shares, ways, evidence), only_with_gain=True)
+
+
+def _on_busiest(figures: Figures, evidence: Evidence | None, spent: int, saving: int) -> Iterator[Proposal]:
+    """The larger part of the loads first, of operations outside of jit or of the others; the smaller part if it matters as well."""
+    units = loaded(figures, figures.loaded_on_busiest)
+    parts = [(part, what, _cycles(part)) for part, what in _parts(figures, units, evidence)]
+    total = sum(unit.loads for unit in units)
+    if units and not total:
+        brought = sorted((p for p in figures.programs if p.key in figures.loaded_on_busiest), key=lambda p: -p.cycles.load)
+        joined = names_text([figures.label(program.key) for program in brought], most=3)
+        text = f"loading code took {share_text(spent, figures.emulated_cycles)} of emulated time: {joined} joined a group that was loaded. "
+        text += "A program is loaded once and pays for it by running often."
+        yield Proposal(finding=Finding(kind="fixed", text=text[0].upper() + text[1:]))
+        return
+    saved = "and the values saved for them " if saving else ""
+    head = f"{count_text(total, 'program load')} {saved}took {share_text(spent, figures.emulated_cycles)} of emulated time"
+    for part, what, cycles in sorted(parts, key=lambda part: -part[2]):
+        count = sum(unit.loads for unit in part)
+        are = "is" if count == 1 else "are"
+        text, shares, ways = _said(figures, part, what, evidence)
+        if len(parts) == 1:
+            yield _proposal(f"{head}: {text}" if what == _JITTED else f"{head}, all of {what}: {text}", part, shares, ways, evidence)
+        elif cycles == max(of for _, _, of in parts):
+            yield _proposal(f"{head}; {count:,} of them {are} of {what}: {text}", part, shares, ways, evidence)
+        elif cycles > LOADS_DOMINATE * figures.emulated_cycles and (what != _JITTED or len({unit.function for unit in part}) < count):
+            yield _proposal(f"{count:,} of the {total:,} program loads {are} of {what}: {text}", part, shares, ways, evidence)
+
+
+def _parts(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) -> Iterator[tuple[list[Loaded], str]]:
+    """Programs that one edit spares, and what they are."""
+    copies = staged(figures, units, evidence)
+    single = [unit for unit in units if unit.origin == "jax" and unit not in copies]
+    others = [unit for unit in units if unit.origin != "jax"]
+    yield from ((part, what) for part, what in ((single, _SINGLE), (others, _JITTED), (copies, _COPIES)) if part)
+
+
+def _said(figures: Figures, part: list[Loaded], what: str, evidence: Evidence | None) -> tuple[str, Shares, tuple[Way, ...]]:
+    """What a sentence goes on with about a part, the lines that make it with their shares, and the edits."""
+    if what == _JITTED:
+        return _switching(figures, part, evidence), (), _ways(figures, part, evidence)
+    shares = shares_of(part, evidence)
+    if what == _COPIES:
+        return staged_text(part, shares), shares, staged_ways(part)
+    return single_text(part, shares), shares, single_ways(part, evidence) if evidence else ()
+
+
+def _proposal(text: str, units: Sequence[Loaded], shares: Shares, ways: tuple[Way, ...], evidence: Evidence | None) -> Proposal:
+    if shares:
+        return Proposal(finding=Finding(kind="loads", text=text, line=shares[0][0], shares=shares), ways=ways)
+    lines = () if evidence is None else (evidence.line_of_call(key) for unit in units for key in unit.keys)
+    line = next((line for line in lines if line is not None), None)
+    if all(unit.loads == 1 and unit.origin != "jax" for unit in units) and sum(unit.origin != "group" for unit in units) < 2:
+        return Proposal(finding=Finding(kind="fixed", text=text, line=line))  # the first load of one program spares nobody
+    unknown = "" if ways or evidence is None else "it depends on how often the programs change places, which only your program knows"
+    return Proposal(finding=Finding(kind="loads", text=text, line=line, unknown=unknown), ways=ways)
+
+
+def _ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) -> tuple[Way, ...]:
+    """The edits that spare loads: fewer shapes, one program in place of several, or none on the IPU."""
+    alone = [unit for unit in units if unit.origin != "group"]
+    keys = [key for unit in alone for key in unit.keys]
+    if evidence is None or not keys:
+        return ()
+    ways: list[Way] = []
+    for function in figures.reshaped:
+        largest = _largest(function, evidence)
+        others = [key for key in function.keys if key != largest]
+        if set(function.keys) & set(keys):
+            mask = _needs_mask(function, evidence)
+            exact = function.differs == "batch" and not mask
+            basis = "without the mask's own work" if mask and function.differs == "batch" else "as if all calls had the largest shapes"
+            names = names_text(_differing(evidence, function), most=3)
+            edit = {"batch": f"pad {names} of {function.name}", "dtype": f"call {function.name} with one dtype"}
+            ways.append(
+                Way(
+                    edit=edit.get(function.differs, f"pad {names} of {function.name} to one shape"),
+                    change=called_as(others, largest),
+                    how="replayed" if exact else "about",
+                    basis="" if exact else basis,
+                    line=evidence.line_of_call(largest),
+                )
+            )
+    for copies in _copies(alone, evidence):
+        first, *others = copies
+        names = _resharded(copies, evidence)
+        edit = f"make {first.name} one program: arrays in place of static arguments, one dtype, one jit"
+        line = _made_at(evidence, first.keys[0])
+        if names:
+            named = names_text(_as_written(evidence, first, names), most=3)
+            line = None
+            edit = f"put {named} with its sharding before the first call (jax.device_put(…, NamedSharding(mesh, spec)))"
+        change = called_as([key for unit in others for key in unit.keys], first.keys[0])
+        ways.append(Way(edit=edit, change=change, how="about", basis="as if all calls were of one program", line=line))
+    alone = _distinct(figures, alone, evidence)
+    keys = [key for unit in alone for key in unit.keys]
+    if len({unit.function for unit in alone}) > 1:
+        names = names_text([unit.label for unit in alone], most=3)
+        turn, loop = merged(keys, by_turns=True), merged(keys)
+        script = Script(calls=evidence.calls, programs=evidence.programs)
+        ways.append(Way(edit=f"put {names} into one jitted function", change=turn, how="about", basis=AS_ONE))
+        if turn(script).calls != loop(script).calls:
+            edit = f"put {names} into one jitted function that loops over all turns on the IPU (lax.fori_loop, lax.scan)"
+            ways.append(Way(edit=edit, change=loop, how="about", basis=f"{AS_ONE} over all turns"))
+        short = _movable(alone, evidence)
+        if not short:
+            return tuple(ways)
+        lines = list(dict.fromkeys(filter(None, map(evidence.line_of_call, short))))
+        labels = names_text([figures.label(key) for key in short], most=3)
+        edit = f"run {labels} under {CPU_DEFAULT}"
+        ways.append(Way(edit=edit, change=on_cpu(short), how="about", basis=CPU_FREE, line=lines[0] if lines else None))
+    return tuple(ways)
+
+
+def _differing(evidence: Evidence, function: ShapesProfile) -> tuple[str, ...]:
+    """The arguments whose shapes differ from call to call."""
+    columns = zip(*(evidence.programs[key].arguments for key in function.keys), strict=True)
+    return tuple(column[0].name for column in columns if len({argument.shape for argument in column}) > 1)
+
+
+def _made_at(evidence: Evidence, key: int) -> Line | None:
+    """The line that makes several programs of one function: what jits it, with static arguments or in a loop, or what calls it."""
+    jit, line = jit_of(evidence.programs[key]), evidence.line_of_call(key)
+    looped = jit.call is not None and not jit.is_decorator and jit.line is not None and in_loop(jit.line, jit.call)
+    return jit.line if looped or jit.has_static else line
+
+
+def _largest(function: ShapesProfile, evidence: Evidence) -> int:
+    """The program of a function whose arguments have most bytes."""
+    return max(function.keys, key=lambda key: sum(a.size_bytes for a in evidence.programs[key].arguments))
+
+
+def _distinct(figures: Figures, units: Sequence[Loaded], evidence: Evidence) -> list[Loaded]:
+    """Without copies of functions, and without those for a smaller batch, which is to be padded or dropped."""
+    batches = [function for function in figures.reshaped if function.differs == "batch"]
+    smaller = {key for function in batches for key in function.keys if key != _largest(function, evidence)}
+    surplus = _surplus(units, evidence)
+    return [unit for unit in units if unit not in surplus and smaller.isdisjoint(unit.keys)]
+
+
+def _movable(units: Sequence[Loaded], evidence: Evidence) -> list[int]:
+    """The programs that can run on the CPU; [] if one of them goes where its arrays are, on several IPUs.
+
+    The unit that works longest stays, but where another has to stay and its loads take longer than its work.
+    """
+    *others, longest = sorted(units, key=lambda unit: unit.work)
+    keys = [key for unit in others for key in unit.keys]
+    found = [key for key in keys if is_movable(evidence, key)]
+    if len(found) < len(keys) and longest.work < longest.cycles:
+        keys += longest.keys
+        found += [key for key in longest.keys if is_movable(evidence, key)]
+    return [] if any(evidence.programs[key].num_ipus > 1 for key in keys) else found
+
+
+def _copies(units: Sequence[Loaded], evidence: Evidence | None) -> list[list[Loaded]]:
+    """Programs that are one function: of one name, made by the same pieces of code, with arguments and results of equal shapes."""
+    if evidence is None:
+        return []
+    found: dict[object, list[Loaded]] = {}
+    for unit in units:
+        if unit.origin == "user" and len(unit.keys) == 1:
+            program = evidence.programs[unit.keys[0]]
+            shapes = (tuple(a.shape for a in program.arguments), tuple(r.shape for r in program.results), program.num_ipus)
+            code = _code(program)
+            if code:
+                found.setdefault((unit.name, shapes, code), []).append(unit)
+    return [copies for copies in found.values() if len(copies) > 1]
+
+
+def _code(program: Program) -> frozenset[tuple[str, int, int]]:
+    """File, line and column of what the user wrote, of all steps. Two lambdas on a line differ in their columns."""
+    own = user_frames(program.frames)
+    numbers = {own[leaf.frame] for leaf in leaves(program.body)} - {0}
+    return frozenset((program.frames[n - 1].file, program.frames[n - 1].line, program.frames[n - 1].column) for n in numbers)
+
+
+def _surplus(units: Sequence[Loaded], evidence: Evidence | None) -> list[Loaded]:
+    """All copies of functions but the first of each."""
+    return [unit for copies in _copies(units, evidence) for unit in copies[1:]]
+
+
+def _resharded(copies: Sequence[Loaded], evidence: Evidence | None) -> tuple[str, ...]:
+    """The arguments that the host gives to one of some programs, and other programs to the rest, which are of equal code.
+
+    Only their shardings differ then; () if that is not so.
+    """
+    keys = [key for unit in copies for key in unit.keys]
+    if evidence is None or evidence.programs[keys[0]].num_ipus < 2:
+        return ()
+    codes = {_plain_hlo(evidence.sources[key]) if key in evidence.sources else "" for key in keys}
+    if len(codes) > 1 or codes == {""}:
+        return ()
+    results = {value for call in evidence.dispatches for row in call.results for value in row}
+    names: list[str] = []
+    for argument in evidence.programs[keys[0]].arguments:
+        given = {key: {row[argument.index] in results for row in _rows(evidence, key)} for key in keys}
+        if sum(of == {False} for of in given.values()) == 1 and sum(of == {True} for of in given.values()) == len(keys) - 1:
+            names.append(argument.name)
+    return tuple(names)
+
+
+def _as_written(evidence: Evidence, unit: Loaded, names: Sequence[str]) -> list[str]:
+    """Arguments by the names of the function's parameters, where those are known."""
+    program = evidence.programs[unit.keys[0]]
+    jit = jit_of(program)
+    return [jit.parameter(name, len(program.arguments)) or name for name in names]
+
+
+def _rows(evidence: Evidence, key: int) -> Iterator[Sequence[int]]:
+    """The arguments of all calls of a program, on each IPU."""
+    return (row for call in evidence.dispatches if call.key == key for row in call.arguments)
+
+
+def _plain_hlo(source: Source) -> str:
+    """Its instructions, without the lines of the user's code; '' if it was not kept, or is too long."""
+    text = source.text()
+    return "\n".join(_METADATA.sub("", line) for line in text.splitlines() if " = " in line) if len(text) <= MOST_TEXT else ""
+
+
+def _several(copies: Sequence[Loaded], evidence: Evidence | None) -> str:
+    names = _resharded(copies, evidence)
+    if names and evidence is not None:
+        named = names_text(_as_written(evidence, copies[0], names), most=3)
+        return (
+            f"{copies[0].name} is {len(copies)} programs of equal code: {named} came from the host first, without the sharding that it has "
+            "later, and each sharding makes another program. Put it with that sharding before the first call."
+        )
+    return (
+        f"{copies[0].name} is {len(copies)} programs, though its arguments have equal shapes: each new value of a static argument, a "
+        "Python number where an array was, or a new jit makes another one. Pass such values as arrays of one dtype, and jit once."
+    )
+
+
+def _cycles(units: Sequence[Loaded]) -> int:
+    return sum(unit.cycles for unit in units)
+
+
+def _switching(figures: Figures, units: list[Loaded], evidence: Evidence | None) -> str:
+    alone = [unit for unit in units if unit.origin != "group"]  # a group is one program already
+    most = names_text([f"{unit.label} ({unit.loads:,})" for unit in alone or units], most=3)
+    labels = {unit.label for unit in alone}
+    shapes = [
+        f"{_other_shapes(function, evidence)} " for function in figures.reshaped if labels & {figures.label(key) for key in function.keys}
+    ]
+    shapes += [f"{_several(copies, evidence)} " for copies in _copies(alone, evidence)]
+    cond = " with lax.cond, if only one of them is needed at a time" if _are_alternatives(alone, evidence) else ""
+    put = f"put them into one jitted function{cond}."
+    elsewhere = f"Run short functions under {CPU_DEFAULT}, or {put}"
+    way_out = (
+        ""
+        if len(alone) < 2
+        else elsewhere
+        if evidence is None or _movable(_distinct(figures, alone, evidence), evidence)
+        else f"P{put[1:]}"
+    )
+    if shapes and len({unit.function for unit in alone}) == 1 + len(_surplus(alone, evidence)):
+        way_out = ""  # they are one jitted function
+    if any(unit.loads > 1 for unit in units):
+        text = f"an IPU keeps one program and switching reloads. Most loads: {most}. {''.join(shapes)}{way_out}".rstrip()
+        return text if alone else f"{text} Run more steps between two switches."
+    if len(alone) > 1:
+        each = "" if shapes and not way_out else "Each function is a program of its own. "
+        return f"{most}. {''.join(shapes)}{each}{way_out}".rstrip()
+    ran = f"; {units[0].label} ran {times_text(units[0].runs)}" if len(units) == 1 else ""
+    return f"a program is loaded once and pays for it by running often{ran}."
+
+
+def _are_alternatives(units: Sequence[Loaded], evidence: Evidence | None) -> bool:
+    """Whether two functions take and give arrays of equal shapes, and do not follow each other strictly by turns."""
+    keys = [key for unit in units for key in unit.keys]
+    if evidence is None or len(keys) != 2:
+        return False
+    programs = [evidence.programs[key] for key in keys]
+    shapes = {(tuple(a.shape for a in p.arguments), tuple(r.shape for r in p.results), p.num_ipus) for p in programs}
+    runs = [call.key for call in evidence.dispatches if call.key in keys]
+    return len(shapes) == 1 and any(one == other for one, other in pairwise(runs))
+
+
+def _needs_mask(function: ShapesProfile, evidence: Evidence | None) -> bool | None:
+    """Whether a result has none of the sizes that differ from call to call, so that it sums over them; None if nobody knows."""
+    if evidence is None or any(key not in evidence.programs for key in function.keys):
+        return None
+    sizes = [[_sizes(a.shape) for a in evidence.programs[key].arguments] for key in function.keys]
+    for key, own in zip(function.keys, sizes, strict=True):
+        differing = {size for other in sizes for one, two in zip(own, other, strict=False) for size in set(one) - set(two)}
+        if differing and any(differing.isdisjoint(_sizes(result.shape)) for result in evidence.programs[key].results):
+            return True
+    return False
+
+
+def _sizes(shape: str) -> tuple[int, ...]:
+    found = array_of(shape)
+    return () if found is None else found.dims
+
+
+def _other_shapes(function: ShapesProfile, evidence: Evidence | None) -> str:
+    shapes = list(dict.fromkeys(function.shapes))
+    mask = {
+        True: " (with a mask, because its results sum over what would be padded)",
+        False: "",
+        None: " (with a mask, where results sum over what would be padded)",
+    }[_needs_mask(function, evidence)]
+    way_out = {
+        "batch": f"pad{mask} or drop the smaller batch",
+        "dtype": "call it with one dtype",
+        "shape": f"pad to one shape{mask}, or make these calls in one jitted function",
+    }[function.differs]
+    was = " and ".join(shapes) if len(shapes) == 2 else names_text(shapes, most=3)
+    return f"{function.name} is {len(function.keys)} programs, because its argument {function.argument} was {was}: {way_out}."

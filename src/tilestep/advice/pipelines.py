@@ -1,0 +1,214 @@
+"""Advice on pipelines: stages that differ, and IPUs that wait while the pipeline fills and empties."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from math import ceil
+from typing import Final, NamedTuple
+
+from tilestep.advice.evidence import Evidence
+from tilestep.advice.finding import LEAST_SHARE, Finding, Gain
+from tilestep.advice.proposal import Proposal, Way
+from tilestep.advice.stages import MOST_PARTS, Stages, parts_of, pipelines
+from tilestep.cuts import best_cuts, stage_costs
+from tilestep.figures.quantities import share_text, time_text
+from tilestep.figures.records import Figures
+from tilestep.plan.steps import Program, Superstep
+from tilestep.recording.edits.programs import Leaf, shorter, with_leaves
+from tilestep.recording.edits.script import Change, Script
+
+_BETTER: Final = 0.9  # of the longest stage: a cut that is not as much better is not worth a sentence
+_UNEQUAL: Final = 1.1  # times the mean: stages that differ less are equally long
+_MOST_STAGES: Final = 16  # that are named
+_EMPTY: Final = 0.25  # of a step's time, that is not the longest stage's work
+_LEFT: Final = 0.1  # of a step's time, that more microbatches leave of that
+_DENSE: Final = 1.2  # times as long as stages that only wait for the first and the last microbatch: others wait in between as well
+_FACTORS: Final = (2, 4, 8, 16)
+_FINE: Final = 1000  # parts of a whole in which costs are scaled
+
+
+class PipelineWords(NamedTuple):
+    """How a program says what pipelines need.
+
+    Attributes:
+        cut: who cuts a model into {count} stages; None: nothing does.
+        more: an edit to have {more} microbatches in place of {now} in {group}; None: there is none.
+        overlap: an edit that lets the stages of {group} work at once; None: there is none.
+        overlapped: what that does.
+    """
+
+    cut: str | None
+    more: str | None
+    overlap: str | None
+    overlapped: str
+
+
+TRAIN: Final = PipelineWords(
+    cut="tilestep.train.pipeline_partition would, which measures layers",
+    more="use {more:,} microbatches in place of {now:,} in {group}",
+    overlap="use pipeline_schedule='grouped' in {group}",
+    overlapped="in the schedule 'grouped' the stages work at once",
+)
+
+
+def unbalanced(figures: Figures, evidence: Evidence | None, words: PipelineWords = TRAIN) -> Iterator[Proposal]:
+    """Stages that another cut would make more alike, or that differ though no other cut of their products is better."""
+    for pipeline in () if evidence is None or words.cut is None else pipelines(figures, evidence):
+        assert evidence is not None  # else there would be no pipeline
+        found = _cut(pipeline, evidence, words) or _differing(pipeline, evidence, words)
+        if found is not None:
+            yield found
+
+
+def _cut(pipeline: Stages, evidence: Evidence, words: PipelineWords) -> Proposal | None:
+    """Another cut of the stages' products, whose longest stage is clearly shorter. A stage without products stays whole."""
+    parts = [parts_of(evidence, keys) for keys in pipeline.keys]
+    counts = [len(of_stage) for of_stage in parts]
+    if words.cut is None or not len(counts) < sum(counts) <= MOST_PARTS:
+        return None
+    pairs = zip(pipeline.costs, parts, strict=True)
+    work = [cost * part / sum(of_stage or [1]) for cost, of_stage in pairs for part in of_stage or [1]]  # backward goes with forward
+    products = [product for of_stage in parts for product in [1] * len(of_stage) or [0]]
+    passing = [0.0] * len(work)
+    cuts = best_cuts(work, passing, len(counts))
+    costs, sizes = stage_costs(work, passing, cuts), [sum(products[first:after]) for first, after in pairwise(cuts)]
+    if len(costs) < len(counts) or sizes == counts or max(costs) > _BETTER * max(pipeline.costs):
+        return None
+    now, better = (", ".join(map(str, numbers)) for numbers in (counts, sizes))
+    text = f"{_longest(evidence, pipeline)}: cut the {sum(counts)} products into {better} in place of {now}, as "
+    way = Way(
+        edit=f"cut {pipeline.group} into stages of {better} products in place of {now}",
+        change=_scaled(pipeline, costs),
+        how="about",
+        basis="the supersteps of each stage in proportion to its products; what the longest stage streams gets less as well",
+    )
+    finding = Finding(kind="pipeline", text=f"{text}{words.cut.format(count=len(counts))}.", line=pipeline.line)
+    return Proposal(finding=finding, ways=(way,), only_with_gain=True)
+
+
+def _differing(pipeline: Stages, evidence: Evidence, words: PipelineWords) -> Proposal | None:
+    """What equal stages would save at most: nobody can cut all programs so."""
+    costs, turn = pipeline.costs, evidence.turn(pipeline.starts)
+    mean = sum(costs) / len(costs)
+    if words.cut is None or turn is None or not mean or max(costs) <= _UNEQUAL * mean or not all(costs):
+        return None
+    step = turn / pipeline.steps_each
+    shares = ", ".join(
+        f"stage {stage} for {share_text(pipeline.microbatches * cycles, step)}" for stage, cycles in enumerate(costs[:_MOST_STAGES])
+    )
+    more = f" and {len(costs) - _MOST_STAGES} more" if len(costs) > _MOST_STAGES else ""
+    text = (
+        f"{_longest(evidence, pipeline)}. Of a step, {shares}{more} works: move layers from the longest stages to the others, as "
+        f"{words.cut.format(count=len(costs))}."
+    )
+    way = Way(
+        edit=f"make the stages of {pipeline.group} equally long",
+        change=_scaled(pipeline, [mean] * len(costs)),
+        how="about",
+        basis="at most, with supersteps of equal time in all stages",
+    )
+    return Proposal(finding=Finding(kind="pipeline", text=text, line=pipeline.line), ways=(way,), only_with_gain=True)
+
+
+def bubbles(figures: Figures, evidence: Evidence | None, words: PipelineWords = TRAIN) -> Iterator[Proposal]:
+    """Steps of a pipeline that are too short for it to fill, or in which one microbatch follows the other."""
+    for pipeline in () if evidence is None else pipelines(figures, evidence):
+        assert evidence is not None  # else there would be no pipeline
+        warm = evidence.turns(pipeline.starts)
+        if warm is None:
+            continue
+        step = warm.cycles / (warm.count * pipeline.steps_each)
+        found = _overlapped(pipeline, step, words) if pipeline.in_turn else _filled(pipeline, step, evidence, words)
+        if found is None:
+            continue
+        saved = round(pipeline.steps * (step - found.step) - found.once)
+        share = share_text(pipeline.microbatches * max(pipeline.busy), step)
+        takes = time_text(evidence.seconds(step))
+        text = f"A step of {pipeline.group} takes {takes}, and its longest stage works for {share} of that: {found.way_out}."
+        gain = Gain(
+            cycles=saved,
+            share=saved / figures.emulated_cycles,
+            seconds=evidence.seconds(saved),
+            step_cycles=round(step - found.step),
+            step_share=(step - found.step) / step,
+            step_seconds=evidence.seconds(step - found.step),
+            how="about",
+            basis=found.basis,
+        )
+        if found.once and gain.share < LEAST_SHARE:
+            least = ceil(found.once / (step - found.step))
+            text += (
+                " The first step takes longer then, because parameters come with each of its microbatches: that pays off after about "
+                f"{least:,} steps of {pipeline.microbatches:,}."
+            )
+            finding = Finding(kind="bubbles", text=text, edit=found.edit, line=pipeline.line, unknown="it depends on how many steps follow")
+        else:
+            finding = Finding(kind="bubbles", text=text, edit=found.edit, line=pipeline.line, gain=gain)
+        yield Proposal(finding=finding)
+
+
+class _Shorter(NamedTuple):
+    """What makes the steps of a pipeline shorter."""
+
+    edit: str
+    way_out: str
+    step: float  # its cycles, for as many microbatches as before
+    basis: str
+    once: float = 0.0  # cycles that the first step takes longer
+
+
+def _filled(pipeline: Stages, step: float, evidence: Evidence, words: PipelineWords) -> _Shorter | None:
+    """More microbatches; None if the pipeline is hardly empty."""
+    work, now = pipeline.microbatches * max(pipeline.busy), pipeline.microbatches
+    empty = step - work
+    if words.more is None or empty < _EMPTY * step or step > _DENSE * (now + len(pipeline.busy) - 1) * max(pipeline.busy):
+        return None
+    factor = next((factor for factor in _FACTORS if empty / factor < _LEFT * (work + empty / factor)), _FACTORS[-1])
+    way_out = (
+        f"it fills and empties, and updates, for {now:,} microbatches; with {now * factor:,} in a step it does so less often for as many "
+        "samples"
+    )
+    edit = words.more.format(more=now * factor, now=now, group=pipeline.group)
+    basis = "for as many samples, by the time in which the longest stage does not work"
+    longer = max(evidence.without_loads(*pipeline.starts[:2]) - pipeline.steps_each * step, 0.0)  # the first step, in which parameters come
+    return _Shorter(edit, way_out, work + empty / factor, basis, once=(factor - 1) * longer)
+
+
+def _overlapped(pipeline: Stages, step: float, words: PipelineWords) -> _Shorter | None:
+    """A schedule in which the stages work at once; None if it would save little."""
+    longest, count = max(pipeline.busy), len(pipeline.busy)
+    beside = step - pipeline.microbatches * sum(pipeline.busy)  # updates
+    overlapped = (pipeline.microbatches + count - 1) * longest + max(beside, 0.0)
+    if words.overlap is None or overlapped > (1 - _LEFT) * step:
+        return None
+    way_out = f"each microbatch goes through all stages before the next begins; {words.overlapped}"
+    return _Shorter(words.overlap.format(group=pipeline.group), way_out, overlapped, "by the work of the longest stage")
+
+
+def _longest(evidence: Evidence, pipeline: Stages) -> str:
+    costs = pipeline.costs
+    longest = max(range(len(costs)), key=lambda stage: costs[stage])
+    mean = (sum(costs) - costs[longest]) / (len(costs) - 1)
+    times = [time_text(evidence.seconds(cycles)) for cycles in (costs[longest], mean)]
+    return (
+        f"The supersteps of stage {longest} of {pipeline.group} take {times[0]} for a microbatch, those of the others {times[1]} on "
+        "average, and they wait for it"
+    )
+
+
+def _scaled(pipeline: Stages, costs: Sequence[float]) -> Change:
+    stages = zip(pipeline.keys, costs, pipeline.costs, strict=True)
+    ratios = {key: cost / before for keys, cost, before in stages for key in keys if before}
+
+    def change(script: Script) -> Script:
+        return script.with_programs({key: _longer(script.programs[key], ratio) for key, ratio in ratios.items()})
+
+    return change
+
+
+def _longer(program: Program, ratio: float) -> Program:
+    def change(leaf: Leaf) -> Leaf:
+        return shorter(leaf, round(_FINE * ratio), _FINE) if isinstance(leaf, Superstep) else leaf
+
+    return with_leaves(program, change)

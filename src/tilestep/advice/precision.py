@@ -1,0 +1,170 @@
+"""Advice on precision: float32 where half would do, and sums of halves in float32."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from tilestep.advice.evidence import Evidence
+from tilestep.advice.finding import Finding, Line
+from tilestep.advice.jits import jit_of
+from tilestep.advice.longest import PRODUCTS, longest_program
+from tilestep.advice.proposal import Proposal, Way
+from tilestep.advice.written import last_name, nodes_of
+from tilestep.figures.gradients import goes_backward
+from tilestep.figures.quantities import names_text
+from tilestep.figures.records import Figures
+from tilestep.figures.replaceable import may_be_states
+from tilestep.plan.steps import Program, leaves
+from tilestep.recording.edits.script import Script, with_changed
+from tilestep.recording.source_lines import source_text
+from tilestep.recording.sources import planned_again
+
+_GRADIENTS: Final = frozenset({"grad", "value_and_grad", "vjp"})
+_LEAST_SHARE: Final = 0.05  # of emulated time: precision is not given away for less
+
+
+class PrecisionWords(NamedTuple):
+    """How a program says in which precision it computes.
+
+    Attributes:
+        is_wide: says of {label} that it computes in float32.
+        products: of numbers of 16 bits.
+        way_out: what to do where the precision allows.
+        edit: the same for {label}.
+        single, half: the names of the types.
+        partials: an edit to add products up in 16 bits in {label}.
+    """
+
+    is_wide: str
+    products: str
+    way_out: str
+    edit: str
+    single: str
+    half: str
+    partials: str
+
+
+JAX: Final = PrecisionWords(
+    is_wide="{label} computes in float32",
+    products="halves",
+    way_out="compute in float16, and keep parameters in float32",
+    edit="compute in float16 in {label}",
+    single="float32",
+    half="float16",
+    partials="compile {label} with compiler_options={{'ipu_partials_type': 'half'}}",
+)
+
+
+def halves(figures: Figures, evidence: Evidence | None, words: PrecisionWords = JAX) -> Iterator[Proposal]:
+    """What the program with the longest supersteps would save with float16 in the place of float32."""
+    profile = longest_program(figures, evidence)
+    if evidence is None or profile is None or not any(family.family in PRODUCTS for family in profile.families):
+        return
+    source, machine, label = evidence.sources[profile.key], evidence.machine, figures.label(profile.key)
+    if "f32[" not in source.text():
+        return
+    text = (
+        f"{words.is_wide.format(label=label)}. The matrix unit does at least twice as many products of {words.products} in a cycle, and "
+        f"half of the bytes change tiles: where the precision allows, {words.way_out}."
+    )
+
+    def change(program: Program) -> Program:
+        return replace(program, body=planned_again(source, program, machine, halves=True).body)
+
+    way = Way(
+        edit=words.edit.format(label=label),
+        change=with_changed([profile.key], change),
+        how="about",
+        basis=f"its supersteps planned again with {words.half} for all of {words.single}",
+        plans=True,
+        line=_halved_at(evidence.programs[profile.key]) if words is JAX else None,
+    )
+    line = evidence.line_of_call(profile.key)
+    yield Proposal(finding=Finding(kind="halves", text=text, line=line), ways=(way,), only_with_gain=True, least_share=_LEAST_SHARE)
+
+
+def _halved_at(program: Program) -> Line | None:
+    """The line of the function that is to take float16: the one that is differentiated, or else the one that is jitted.
+
+    What is around it keeps float32. None if that function is not known, or takes more than its parameters.
+    """
+    jit = jit_of(program)
+    if jit.line is None:
+        return None
+    of_file = [node for node in nodes_of(source_text(jit.line.file) or "") if isinstance(node, ast.FunctionDef | ast.Call)]
+    function = jit.definition
+    if any(goes_backward(leaf.scope) for leaf in leaves(program.body)):
+        taken = {
+            last_name(node.args[0]) for node in of_file if isinstance(node, ast.Call) and last_name(node.func) in _GRADIENTS and node.args
+        }
+        named = [node for node in of_file if isinstance(node, ast.FunctionDef) and node.name in taken]
+        function = named[0] if len(taken) == len(named) == 1 and not named[0].col_offset else None
+    elif may_be_states(program) or any(argument.result is not None for argument in program.arguments):
+        return None  # its results may be its arguments of the next call
+    return Line(file=jit.line.file, number=function.lineno) if isinstance(function, ast.FunctionDef) else None
+
+
+def doubles(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+    """What programs would save with float32 in the place of float64, which an IPU works out in software."""
+    if evidence is None:
+        return
+    wide = [p for p in figures.programs if p.key in evidence.programs and "f64[" in _text_of(evidence, p.key)]
+    if not wide:
+        return
+    machine, names = evidence.machine, names_text([figures.label(p.key) for p in wide], most=3)
+    are = "computes" if len(wide) == 1 else "compute"
+    text = f"{names} {are} in float64, which an IPU has no unit for: each operation on it is software, and its values take twice the bytes."
+
+    def change(script: Script) -> Script:
+        keys = [p.key for p in wide]
+        return script.with_programs(
+            {key: planned_again(evidence.sources[key], script.programs[key], machine, singles=True) for key in keys}
+        )
+
+    way = Way(
+        edit=f"compute in float32 in {names}",
+        change=change,
+        how="about",
+        basis="planned again with float32 for all of float64",
+        plans=True,
+    )
+    longest = max(wide, key=lambda p: p.cycles.total)
+    line = evidence.line_of_call(longest.key)
+    yield Proposal(finding=Finding(kind="doubles", text=text, line=line), ways=(way,), only_with_gain=True)
+
+
+def _text_of(evidence: Evidence, key: int) -> str:
+    source = evidence.sources.get(key)
+    return "" if source is None else source.text()
+
+
+def partials(figures: Figures, evidence: Evidence | None, words: PrecisionWords = JAX) -> Iterator[Proposal]:
+    """What the program with the longest supersteps would save with sums of halves in 16 bits."""
+    profile = longest_program(figures, evidence)
+    if evidence is None or profile is None or not any(family.family in PRODUCTS for family in profile.families):
+        return
+    source, machine, label = evidence.sources[profile.key], evidence.machine, figures.label(profile.key)
+    if source.options.partials_type == "half" or "f16[" not in source.text():
+        return
+    text = (
+        f"{label} adds products of {words.products} up in 32 bits, for which half of the matrix unit stands still: where the precision "
+        "allows, add them up in 16 bits."
+    )
+    options, jit = replace(source.options, partials_type="half"), jit_of(evidence.programs[profile.key])
+
+    def change(program: Program) -> Program:
+        planned = planned_again(source, program, machine, options=options)
+        return replace(planned, arguments=program.arguments, results=program.results)  # others may have been donated
+
+    way = Way(
+        edit=words.partials.format(label=label),
+        change=with_changed([profile.key], change),
+        how="replayed",
+        basis="planned again",
+        plans=True,
+    )
+    line = jit.line if words is JAX and jit.line else evidence.line_of_call(profile.key)
+    yield Proposal(finding=Finding(kind="partials", text=text, line=line), ways=(way,), only_with_gain=True, least_share=_LEAST_SHARE)

@@ -1,0 +1,101 @@
+"""All rules of the advice, and the findings that they lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tilestep.advice.collectives import collectives
+from tilestep.advice.donation import donation
+from tilestep.advice.evidence import Evidence
+from tilestep.advice.finding import Finding
+from tilestep.advice.idle import idle
+from tilestep.advice.limits import fallbacks, limit, unused
+from tilestep.advice.loads import loads
+from tilestep.advice.memory import memory
+from tilestep.advice.offload import offload
+from tilestep.advice.pipelines import bubbles, unbalanced
+from tilestep.advice.precision import doubles, halves, partials
+from tilestep.advice.proposal import Rule
+from tilestep.advice.reads import reads
+from tilestep.advice.repeated import repeated
+from tilestep.advice.results import results
+from tilestep.advice.save import save
+from tilestep.advice.set_up import set_up, steady_state
+from tilestep.advice.short_calls import short_calls
+from tilestep.advice.small import small
+from tilestep.advice.streaming import feeds, streaming
+from tilestep.advice.sync import sync
+from tilestep.advice.worth import Advice, ranked
+from tilestep.figures.records import Figures
+from tilestep.recording.source_lines import each_read_once
+
+RULES: Final[tuple[Rule, ...]] = (
+    memory,
+    idle,
+    short_calls,
+    save,
+    loads,
+    donation,
+    repeated,
+    results,
+    reads,
+    streaming,
+    feeds,
+    offload,
+    unbalanced,
+    bubbles,
+    sync,
+    collectives,
+    small,
+    doubles,
+    partials,
+    halves,
+    set_up,
+    limit,
+    unused,
+    fallbacks,
+)
+"""In the order of their findings where gains are not worked out."""
+
+
+def evidence_of(figures: Figures) -> Evidence | None:
+    """The evidence of a profile; None if its history was not kept, or is empty."""
+    history = figures.history
+    if history is None or not len(history.calls) or not figures.emulated_cycles:
+        return None
+    runs = sum(program.runs for program in figures.programs)
+    return Evidence(history, figures.sources, emulated_cycles=figures.emulated_cycles, runs=runs)
+
+
+def advice(figures: Figures, *, all: bool = False, evidence: Evidence | None = None, rules: Sequence[Rule] = RULES) -> Advice:
+    """What to do about a profile, the most urgent first, and what that saves together.
+
+    What does not fit comes first, then what saves most. The gains are worked out by playing the history of the profile again, if it has
+    one; else waste of time comes first, then the limits of the largest program. IPUs that nothing used come late, because most programs
+    are for one.
+
+    Args:
+        figures: the profile.
+        all: whether to give findings that save less than a hundredth of emulated time as well.
+        evidence: of the profile, if it has been made.
+        rules: that look for them.
+    """
+    evidence = evidence or evidence_of(figures)
+    steady = None if evidence is None else steady_state(figures, evidence)  # its turns are played once for all who ask
+    with each_read_once():
+        proposals = [proposal for rule in rules for proposal in rule(figures, evidence)]
+        return ranked(
+            proposals,
+            evidence,
+            starts={} if steady is None else steady.starts,
+            step_cycles=None if steady is None else steady.step_cycles,
+            all=all,
+        )
+
+
+def findings(
+    figures: Figures, *, all: bool = False, evidence: Evidence | None = None, rules: Sequence[Rule] = RULES
+) -> tuple[Finding, ...]:
+    """The findings of `advice`."""
+    return advice(figures, all=all, evidence=evidence, rules=rules).findings

@@ -1,0 +1,248 @@
+"""Set-up apart from training: what one step takes once the system is warm, and what the way there has taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, Literal
+
+from tilestep.advice.evidence import LEAST_TURNS, Evidence
+from tilestep.advice.finding import Finding, Gain
+from tilestep.advice.phrases import chunks_of, group_text, is_loop, named
+from tilestep.advice.proposal import Proposal
+from tilestep.advice.repeated import never_new
+from tilestep.advice.stages import steps_each
+from tilestep.figures.quantities import count_text, share_text, time_text
+from tilestep.figures.records import Figures, ProgramProfile
+from tilestep.program.shapes import array_of
+from tilestep.sim.calls import Dispatch
+from tilestep.units import seconds_from_cycles
+
+Unit = Literal["run", "step"]
+_DOMINATES: Final = 0.5  # of emulated time
+_LEFT: Final = 0.1  # of emulated time, that set-up would take in a longer run
+_RELOADS: Final = 0.5  # of the turns: a program that loads more often is never warm
+_MOST: Final = 1024  # times as many steps
+_NOTICED: Final = 0.99  # of set-up: edits that leave more of it do not spare any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steady:
+    """The steady state of what works for longest: a program, the steps of a loop, or those of a program group.
+
+    Attributes:
+        label: its name.
+        unit: what a step is of it: a run of a program, or a step of a loop or of a program group.
+        key: of the program, or of one of the group.
+        steps: that were done.
+        step_cycles: of one, once the system is warm.
+        set_up_cycles: emulated time beside all of them: loads, first arguments, what runs before and after.
+        samples: of a step; None: unknown.
+        starts: positions in the calls at which turns begin, to the steps of each; {} where the steps are trips of too few calls.
+    """
+
+    label: str
+    unit: Unit
+    key: int
+    steps: int
+    step_cycles: int
+    set_up_cycles: int
+    samples: int | None
+    starts: Mapping[int, float] = field(default_factory=dict[int, float], repr=False)
+
+    def text(self, clock_hz: float) -> str:
+        """'A step takes 24.4 ms once warm, set-up 89.0 ms: 1,311 items a second. A step is a run of jit_step (32 items); 10 ran.'"""
+        step, set_up = (time_text(seconds_from_cycles(cycles, clock_hz)) for cycles in (self.step_cycles, self.set_up_cycles))
+        rate = "" if self.samples is None else f": {self.samples / seconds_from_cycles(self.step_cycles, clock_hz):,.0f} items a second"
+        items = "" if self.samples is None else f" ({count_text(self.samples, 'item')})"
+        return f"A step takes {step} once warm, set-up {set_up}{rate}. A step is a {self.unit} of {self.label}{items}; {self.steps:,} ran."
+
+    def as_document(self, clock_hz: float) -> dict[str, object]:
+        """It in the profile's JSON document."""
+        return {
+            "label": self.label,
+            "unit": self.unit,
+            "key": self.key,
+            "steps": self.steps,
+            "step_cycles": self.step_cycles,
+            "set_up_cycles": self.set_up_cycles,
+            "samples": self.samples,
+            "text": self.text(clock_hz),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Turns:
+    """What works for longest, and where its turns begin in the calls: runs of a program or of a loop's chunk, or entries of a group."""
+
+    label: str
+    unit: Unit
+    key: int
+    members: tuple[int, ...]
+    count: int
+    steps: int
+    starts: Mapping[int, float]
+
+
+def steady_state(figures: Figures, evidence: Evidence) -> Steady | None:
+    """The steady state of a profile; None if nothing ran often enough to have one, or most of its runs load it anew."""
+    turns = _turns(figures, evidence)
+    if turns is None:
+        return None
+    half = evidence.turns(tuple(turns.starts))
+    if half is None:
+        return _of_trips(figures, evidence, turns)
+    if max(half.loads.get(key, 0) for key in turns.members) > _RELOADS * half.count:
+        return None
+    places = tuple(turns.starts)
+    known = places.index(half.end)
+    return _steady(figures, evidence, turns, half.cycles / sum(turns.starts[at] for at in places[known - half.count : known]), turns.starts)
+
+
+def _of_trips(figures: Figures, evidence: Evidence, turns: _Turns) -> Steady | None:
+    """The mean over the trips of a loop that the host calls a few times only: without loads and what the host reads."""
+    if turns.steps < LEAST_TURNS * turns.count:
+        return None
+    members = [program.cycles for program in figures.programs if program.key in turns.members]
+    return _steady(figures, evidence, turns, sum(of.total - of.load - of.read for of in members) / turns.steps, {})
+
+
+def _steady(figures: Figures, evidence: Evidence, turns: _Turns, cycles: float, starts: Mapping[int, float]) -> Steady:
+    return Steady(
+        label=turns.label,
+        unit=turns.unit,
+        key=turns.key,
+        steps=turns.steps,
+        step_cycles=round(cycles),
+        set_up_cycles=max(figures.emulated_cycles - round(turns.steps * cycles), 0),
+        samples=_samples(figures, evidence, turns),
+        starts=starts,
+    )
+
+
+def _samples(figures: Figures, evidence: Evidence, turns: _Turns) -> int | None:
+    """Of a step: as its loop says, or what is first in the shapes of all arguments that are new at each run, if they are several."""
+    program = next(program for program in figures.programs if program.key == turns.key)
+    for batch in figures.batches:
+        if program.name == f"jit_{batch.loop}" and batch.microbatch is not None:
+            return batch.microbatch * batch.replicas
+    loop = is_loop(program.group)
+    if program.num_ipus > 1 or (program.group and not loop):
+        return None
+    again = never_new(evidence, program)
+    fresh = [each for each in evidence.programs[turns.key].arguments if each.result is None and each.index not in again]
+    shapes = [found.dims[loop:] for each in fresh if (found := array_of(each.shape)) is not None]
+    sizes = {dims[0] for dims in shapes if dims}
+    return sizes.pop() if len(shapes) > 1 and all(shapes) and len(sizes) == 1 else None
+
+
+def _turns(figures: Figures, evidence: Evidence) -> _Turns | None:
+    ran = [program for program in figures.programs if program.runs]
+    work: dict[str | int, list[ProgramProfile]] = {}
+    for program in ran:
+        work.setdefault(program.group or program.key, []).append(program)
+    members = max(work.values(), key=lambda programs: sum(map(_work, programs)), default=None)
+    if members is None:
+        return None
+    keys = tuple(program.key for program in members)
+    longest = max(members, key=lambda program: (program.runs > 1, _work(program)))
+    group = longest.group
+    if is_loop(group):
+        return _of_loop(evidence, group, members)
+    if group:  # neither is a helper that is loaded first, or runs once, what the group is for
+        entries, each = evidence.entries(group, longest.key), steps_each(evidence, group)
+        of_key = sum(call.key == longest.key for call in evidence.dispatches)
+        count = len(entries) * longest.runs // of_key if of_key else 0
+        label, unit, starts = group_text(group), "step", dict.fromkeys(entries, each)
+    else:
+        each, count = 1.0, longest.runs
+        label, unit, starts = figures.label(longest.key), "run", dict.fromkeys(evidence.runs_of(longest.key), each)
+    if not count:
+        return None
+    return _Turns(label=label, unit=unit, key=longest.key, members=keys, count=count, steps=round(count * each), starts=starts)
+
+
+def _of_loop(evidence: Evidence, group: str, members: Sequence[ProgramProfile]) -> _Turns | None:
+    """The turns of a loop of this package: its chunks, of which the last of a call may be shorter."""
+    chunk, rest = chunks_of(group)
+    calls = [(at, call) for at, call in enumerate(evidence.calls) if isinstance(call, Dispatch) and call.group is not None]
+    calls = [(at, call) for at, call in calls if call.group is not None and call.group[0] == group]
+    if not calls:
+        return None
+    last = {call.group: at for at, call in calls}
+    steps = {at: float(rest if rest and at == last[call.group] else chunk) for at, call in calls}
+    count = sum(program.runs for program in members)
+    each = sum(steps.values()) / len(steps)
+    key = max(members, key=_work).key
+    keys = tuple(program.key for program in members)
+    return _Turns(label=group_text(group), unit="step", key=key, members=keys, count=count, steps=round(count * each), starts=steps)
+
+
+def _work(program: ProgramProfile) -> int:
+    """Cycles of all runs, without loads and what the host reads."""
+    return program.cycles.total - program.cycles.load - program.cycles.read
+
+
+def set_up(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+    """More of the time goes into set-up than into steps."""
+    if evidence is None:
+        return
+    steady = steady_state(figures, evidence)
+    if steady is None:
+        yield from _first_turn(figures, evidence)
+        return
+    if steady.set_up_cycles < _DOMINATES * figures.emulated_cycles:
+        return
+    work, factor = steady.steps * steady.step_cycles, 2
+    while factor < _MOST and steady.set_up_cycles / factor > _LEFT * (work + steady.set_up_cycles / factor):
+        factor *= 2
+    each, whole = time_text(evidence.seconds(steady.step_cycles)), time_text(evidence.seconds(steady.set_up_cycles))
+    grouped = any(program.key == steady.key and program.group for program in figures.programs)
+    label = steady.label if grouped else named(figures, evidence, steady.key)
+    now = share_text(steady.set_up_cycles, figures.emulated_cycles)
+    then = share_text(steady.set_up_cycles, steady.set_up_cycles + work * factor)
+    text = (
+        f"Set-up took {whole} once, {now} of the time. Once warm, a {steady.unit} of {label} takes "
+        f"{each}: over {steady.steps * factor:,} {steady.unit}s set-up weighs {then}."
+    )
+    saved = round(steady.set_up_cycles * (1 - 1 / factor))
+    gain = Gain(
+        cycles=saved,
+        share=saved / figures.emulated_cycles,
+        seconds=evidence.seconds(saved),
+        how="about",
+        basis="for as many runs, in a longer program",
+    )
+    finding = Finding(kind="set-up", text=text, line=evidence.line_of_call(steady.key), gain=gain)
+    yield Proposal(finding=finding, edited=partial(_left, figures, steady))
+
+
+def _left(figures: Figures, steady: Steady, edited: Evidence) -> str:
+    """How much of set-up the edits of other findings leave; '' if all of it, or if nobody knows."""
+    after = steady_state(figures, edited)
+    if after is None or after.key != steady.key or not after.starts:
+        return ""
+    left = max(edited.emulated_cycles - round(sum(after.starts.values()) * after.step_cycles), 0)
+    return "" if left > _NOTICED * steady.set_up_cycles else f" With the edits above, set-up takes about {time_text(edited.seconds(left))}."
+
+
+def _first_turn(figures: Figures, evidence: Evidence) -> Iterator[Proposal]:
+    """Too few turns to tell what one takes once warm, and the first has most of the time."""
+    turns = _turns(figures, evidence)
+    if turns is None or not 1 < len(turns.starts) < LEAST_TURNS:
+        return
+    first = evidence.until(list(turns.starts)[1])
+    if first is None:
+        return
+    rest = max(figures.emulated_cycles - first, 0)
+    if first - rest / (turns.count - 1) < _DOMINATES * figures.emulated_cycles:
+        return
+    until, after = (time_text(evidence.seconds(cycles)) for cycles in (first, rest))
+    others = "the other" if turns.count == 2 else f"the other {turns.count - 1}"
+    text = (
+        f"The first of {turns.count} runs of {turns.label}, with all before it, takes {until}, "
+        f"{share_text(first, figures.emulated_cycles)} of emulated time: {others} with all behind it {after}. "
+        f"With {LEAST_TURNS} runs or more a profile says what one takes once warm."
+    )
+    yield Proposal(finding=Finding(kind="set-up", text=text, line=evidence.line_of_call(turns.key)))

@@ -1,0 +1,97 @@
+"""Advice on loads of single operations outside of jit, and of copies that JAX makes of arrays of the host."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tilestep.advice.evidence import Evidence
+from tilestep.advice.finding import Line
+from tilestep.advice.loaded import Loaded
+from tilestep.advice.phrases import AS_ONE, CPU_DEFAULT, CPU_FREE, STAGE, STAGE_MAKERS, shares_text
+from tilestep.advice.proposal import Way
+from tilestep.figures.quantities import names_text
+from tilestep.figures.records import Figures
+from tilestep.recording.edits.moved import merged, on_cpu, passed_straight
+
+_STRAIGHT = "pass the NumPy array straight to the jitted function"
+Shares = tuple[tuple[Line, float], ...]
+
+
+def staged(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) -> list[Loaded]:
+    """The programs that only copy an array of the host, for programs of the user's."""
+    found = [unit for unit in units if unit.origin == "jax" and unit.name == STAGE]
+    if evidence is None or not found:
+        return []
+    users = {program.key for program in figures.programs if program.origin != "jax"}
+    makers: dict[int, int] = {}
+    taken, made = Counter[int](), Counter[int]()
+    keys = {key for unit in found for key in unit.keys}
+    for call in evidence.dispatches:
+        if call.key in keys:
+            made[call.key] += 1
+            makers.update((value, call.key) for row in call.results for value in row)
+        elif call.key in users:
+            taken.update({makers.pop(value) for row in call.arguments for value in row if value in makers})
+    return [unit for unit in found if all(2 * taken[key] > made[key] for key in unit.keys)]
+
+
+def staged_text(units: Sequence[Loaded], shares: Shares) -> str:
+    """What a sentence goes on with about such copies."""
+    lines = f" They are made by {shares_text(shares)}." if shares else ""
+    names = names_text([unit.label for unit in units], most=3)
+    return f"{STAGE_MAKERS} run {names}. {_STRAIGHT[0].upper()}{_STRAIGHT[1:]}, and nothing is loaded for it.{lines}"
+
+
+def staged_ways(units: Sequence[Loaded]) -> tuple[Way, ...]:
+    """The edit that does without such copies."""
+    keys = [key for unit in units for key in unit.keys]
+    edit = f"{_STRAIGHT}, without jnp.asarray"
+    return (Way(edit=edit, change=passed_straight(keys), how="about", basis="the array put at each call"),)
+
+
+def single_text(units: Sequence[Loaded], shares: Shares) -> str:
+    """What a sentence goes on with about single operations."""
+    where = f" They are made by {shares_text(shares)}." if shares else ""
+    copies = f" {STAGE} is what {STAGE_MAKERS} run: {_STRAIGHT}." if any(unit.name == STAGE for unit in units) else ""
+    if len(units) == 1:
+        return (
+            f"{units[0].label} is a program of its own. Put it into a jitted function with its neighbours, or run it under {CPU_DEFAULT}."
+            + copies
+            + where.replace("They are", "It is")
+        )
+    names = names_text(list(dict.fromkeys(unit.name for unit in units)), most=2)
+    count = f"{len(units):,} programs in {sum(unit.runs for unit in units):,} calls"
+    return (
+        f"each is a program of its own, {count} ({names}). Put those that belong together, such as a model's initialisation, into one "
+        f"jitted function, or run them under {CPU_DEFAULT}.{copies}{where}"
+    )
+
+
+def single_ways(units: Sequence[Loaded], evidence: Evidence) -> tuple[Way, ...]:
+    """The edits that spare loads of single operations: one program in place of several, or none on the IPU."""
+    keys = [key for unit in units for key in unit.keys]
+    count = f"{len(keys):,} programs of single operations" if len(keys) > 1 else units[0].label
+    on_one, elsewhere = f"put {count} into one jitted function", f"run {count} under {CPU_DEFAULT}"
+    ways: list[Way] = []
+    if len(keys) > 1:
+        ways.append(Way(edit=on_one, change=merged(keys), how="about", basis=AS_ONE))
+    if all(evidence.programs[key].num_ipus == 1 for key in keys):  # what runs on several devices goes where its arrays are
+        ways.append(Way(edit=elsewhere, change=on_cpu(keys), how="about", basis=CPU_FREE))
+    return tuple(ways)
+
+
+def shares_of(units: Sequence[Loaded], evidence: Evidence | None) -> Shares:
+    """The lines that run some programs with their shares of the programs' loads, the most costly first; () if no line is known."""
+    if evidence is None:
+        return ()
+    cycles: dict[Line, float] = {}
+    for unit in units:
+        for key in unit.keys:
+            known = evidence.host_lines.runs.get(key)
+            line = evidence.line_of_call(key)
+            lines = known or ({} if line is None else {line: 1})
+            for line, times in lines.items():
+                cycles[line] = cycles.get(line, 0.0) + unit.cycles / len(unit.keys) * times / sum(lines.values())
+    whole = sum(unit.cycles for unit in units)
+    return tuple((line, cycles[line] / whole) for line in sorted(cycles, key=lambda line: -cycles[line])) if whole else ()

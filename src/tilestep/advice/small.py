@@ -1,0 +1,168 @@
+"""Advice on steps that are too small for the tiles: thin products, and supersteps that mostly synchronise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+
+from tilestep.advice.batch import batches, scales
+from tilestep.advice.evidence import Evidence
+from tilestep.advice.finding import Finding, Line
+from tilestep.advice.lines import line_of
+from tilestep.advice.longest import PRODUCTS, longest_program, superstep_cycles
+from tilestep.advice.phrases import group_text, is_loop
+from tilestep.advice.proposal import Proposal, Way
+from tilestep.advice.repeated import never_new
+from tilestep.advice.set_up import steady_state
+from tilestep.advice.written import constants
+from tilestep.errors import TilestepError
+from tilestep.figures.quantities import share_text
+from tilestep.figures.records import Figures, ProgramProfile
+from tilestep.plan.frames import own_frames
+from tilestep.plan.steps import Program, Superstep, leaves
+from tilestep.recording.edits.fewer import in_fewer_calls
+from tilestep.recording.edits.larger import enlarged
+from tilestep.recording.edits.reads import runs_read
+from tilestep.recording.edits.script import Change, ImpossibleEditError, Script
+from tilestep.recording.sources import MOST_TEXT, Source, planned_again
+
+_FILLED: Final = 0.3  # of the matrix units' products: below that they are thin
+_SYNC: Final = 0.3  # of the supersteps: above that they are small
+_FACTORS: Final = (2, 4, 8, 16)
+_MOST: Final = 0.8  # of what the largest batch saves
+_LEAST_SHARE: Final = 0.05  # of emulated time
+
+
+class _Larger(NamedTuple):
+    """A program with a larger batch."""
+
+    batch: int
+    factor: int
+    program: Program
+
+
+def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+    """The program with the longest supersteps, if its batch is too small to fill the tiles."""
+    profile = longest_program(figures, evidence)
+    if evidence is None or profile is None or not superstep_cycles(profile):
+        return
+    program, source = evidence.programs[profile.key], evidence.sources[profile.key]
+    filled = _filled(evidence, profile)
+    thin = profile.families[0].family in PRODUCTS and filled < _FILLED
+    if not thin and sum(family.sync for family in profile.families) < _SYNC * superstep_cycles(profile):
+        return
+    larger = _larger(evidence, profile, program, source)
+    if larger is None:
+        return
+    batch, factor, planned = larger
+    label = figures.label(profile.key)
+    longer = f"{factor} times the work in {_cycles(planned) / max(_cycles(program), 1):.2g} times the time"
+    if thin:
+        head = f"The products of {label} use {share_text(filled, 1)} of the matrix units, because they are thin"
+    else:
+        share = share_text(sum(family.sync for family in profile.families), superstep_cycles(profile))
+        head = f"{share} of the supersteps of {label} is sync, because they are small"
+    text = (
+        f"{head}: with {batch * factor:,} in place of {batch:,}, the size of its batch, it does {longer}. A larger batch changes what a "
+        "step learns."
+    )
+    largest = max(
+        (leaf for leaf in leaves(program.body) if isinstance(leaf, Superstep)), key=lambda leaf: leaf.compute_cycles, default=None
+    )
+    edit, change, times = f"make the batch of {label} {batch * factor:,}", in_fewer_calls(profile.key, planned, factor), 1
+    if profile.group:
+        changed = {profile.key: planned, **_members(figures, evidence, profile, batch, factor)}
+        what = f"the batch of {group_text(profile.group)}" if is_loop(profile.group) else f"microbatches of {profile.group} of"
+        edit = f"make {what} {batch * factor:,} samples in place of {batch:,}, in fewer steps"
+        change, times = _all_larger(changed), factor
+    runs = evidence.runs_of(profile.key)
+    read = 0 if profile.group else runs_read(Script(calls=evidence.calls, programs=evidence.programs), profile.key)
+    fewer = "steps" if profile.group else "calls and as many reads" if 1 < read <= len(runs) // factor else "calls"
+    steady = steady_state(figures, evidence)
+    where = _number(evidence, profile.key, batch)
+    way = Way(
+        edit=edit,
+        change=change,
+        how="about",
+        basis=f"for as many samples in fewer {fewer}, planned again with a batch of {batch * factor:,}",
+        times=times,
+        fewer_calls=times == 1,
+        fixed_cycles=steady.set_up_cycles if steady is not None else sum(p.cycles.load for p in figures.programs),
+        plans=True,
+        line=where,
+    )
+    line = evidence.line_of_call(profile.key) or (None if largest is None else line_of(program, largest.frame))
+    finding = Finding(kind="products" if thin else "steps", text=text, line=line)
+    yield Proposal(finding=finding, ways=(way,), only_with_gain=True, least_share=_LEAST_SHARE)
+
+
+def _members(figures: Figures, evidence: Evidence, profile: ProgramProfile, batch: int, factor: int) -> dict[int, Program]:
+    """The other programs of its group that have the same batch, with the larger one."""
+    found: dict[int, Program] = {}
+    for other in figures.programs if profile.group else ():
+        source = evidence.sources.get(other.key)
+        if other.key == profile.key or other.group != profile.group or source is None or not 0 < len(source.text()) <= MOST_TEXT:
+            continue
+        for size, dims in batches(evidence.programs[other.key], never_new(evidence, other)):
+            if size != batch:
+                continue
+            try:
+                edit = partial(enlarged, dims=dims, factor=factor)
+                planned = planned_again(source, evidence.programs[other.key], evidence.machine, edit=edit)
+            except (TilestepError, ImpossibleEditError):
+                continue
+            if scales(planned, evidence.programs[other.key], factor):
+                found[other.key] = planned
+                break
+    return found
+
+
+def _number(evidence: Evidence, key: int, batch: int) -> Line | None:
+    """The only line of the program's files that says how large a batch is; None if there is none."""
+    frames, call = evidence.programs[key].frames, evidence.line_of_call(key)
+    files = [frames[n - 1].file for n in own_frames(frames)]
+    found = constants([*files, *([] if call is None else [call.file])], batch)
+    named = [line for line, name, text in found if "batch" in f"{name} {text}".lower() and not name.lower().endswith("batches")]  # a count
+    return named[0] if len(named) == 1 else None
+
+
+def _filled(evidence: Evidence, profile: ProgramProfile) -> float:
+    """The share of the matrix units' products that the program's products are, while they run."""
+    ipu = evidence.machine.ipu
+    products = [leaf for leaf in leaves(evidence.programs[profile.key].body) if isinstance(leaf, Superstep) and leaf.family in PRODUCTS]
+    cycles = sum(leaf.compute_cycles + leaf.exchange_cycles + leaf.sync_cycles for leaf in products)
+    possible = 2 * ipu.macs_per_cycle_float * ipu.num_tiles * cycles
+    return sum(leaf.flops for leaf in products) / possible if possible else 1.0
+
+
+def _larger(evidence: Evidence, profile: ProgramProfile, program: Program, source: Source) -> _Larger | None:
+    """The program with the least multiple of its batch that saves most of what the largest one that fits does; None if there is none."""
+    for batch, dims in batches(program, never_new(evidence, profile)):
+        found = list(_multiples(evidence, program, source, batch, dims))
+        saved = [_cycles(program) - _cycles(larger.program) / larger.factor for larger in found]
+        if saved and max(saved) > 0:
+            return next(larger for larger, of_it in zip(found, saved, strict=True) if of_it >= _MOST * max(saved))
+    return None
+
+
+def _multiples(evidence: Evidence, program: Program, source: Source, batch: int, dims: Mapping[int, int]) -> Iterator[_Larger]:
+    """The program with multiples of its batch, as long as they fit."""
+    for factor in _FACTORS:
+        try:
+            planned = planned_again(source, program, evidence.machine, edit=partial(enlarged, dims=dims, factor=factor))
+        except (TilestepError, ImpossibleEditError):  # the dimension is something else as well
+            return
+        if not scales(planned, program, factor) or planned.memory.peak_bytes > evidence.machine.ipu.tile.sram_bytes:
+            return  # it is of steps of a loop, perhaps
+        yield _Larger(batch, factor, planned)
+
+
+def _cycles(program: Program) -> int:
+    return sum(
+        leaf.compute_cycles + leaf.exchange_cycles + leaf.sync_cycles for leaf in leaves(program.body) if isinstance(leaf, Superstep)
+    )
+
+
+def _all_larger(changed: Mapping[int, Program]) -> Change:
+    return lambda script: script.with_programs(changed)

@@ -1,0 +1,63 @@
+"""What the user wrote, read from the source: the lines that advice names."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from collections.abc import Iterable
+from typing import Final
+
+from tilestep.advice.finding import Line
+from tilestep.recording.source_lines import source_text
+
+_COMPOUND: Final = (ast.For, ast.While, ast.If, ast.With, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Match)
+
+
+def in_loop(line: Line, inside: ast.expr) -> bool:
+    """Whether an expression of the line's file is in the body of a loop."""
+    place = inside.lineno, inside.col_offset
+    loops = [node for node in nodes_of(source_text(line.file) or "") if isinstance(node, ast.For | ast.While)]
+    return any(_begin(loop.body[0]) <= place <= _end(loop.body[-1]) for loop in loops)
+
+
+def _begin(node: ast.stmt) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+def _end(node: ast.stmt) -> tuple[int, int]:
+    return node.end_lineno or node.lineno, node.end_col_offset or 0
+
+
+def constants(files: Iterable[str], value: int) -> list[tuple[Line, str, str]]:
+    """The places at which a number gets a name: 'BATCH = 64', and 'f(batch=64)'. Line, name and statement of each."""
+    found: list[tuple[Line, str, str]] = []
+    for file in dict.fromkeys(files):
+        nodes = nodes_of(source_text(file) or "")
+        for each in (node for node in nodes if isinstance(node, ast.stmt) and not isinstance(node, _COMPOUND)):
+            for name, node in _named_values(each):
+                if isinstance(node, ast.Constant) and type(node.value) is int and node.value == value:
+                    found.append((Line(file=file, number=node.lineno), name, ast.unparse(each)))
+    return found
+
+
+def _named_values(each: ast.stmt) -> list[tuple[str, ast.expr]]:
+    named = [(keyword.arg or "", keyword.value) for node in ast.walk(each) if isinstance(node, ast.Call) for keyword in node.keywords]
+    if isinstance(each, ast.Assign) and len(each.targets) == 1:
+        named.append((last_name(each.targets[0]), each.value))
+    elif isinstance(each, ast.AnnAssign) and each.value is not None:
+        named.append((last_name(each.target), each.value))
+    return named
+
+
+def last_name(node: ast.expr) -> str:
+    """'jit' of jax.jit, and 'x' of x; '' of others."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+@functools.lru_cache(maxsize=16)
+def nodes_of(text: str) -> tuple[ast.AST, ...]:
+    """All nodes of a source, those further out first. Text that is no Python has none."""
+    try:
+        return tuple(ast.walk(ast.parse(text)))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ()

@@ -1,0 +1,115 @@
+"""Plays a history again: on the same machine with equal times, or with another machine or other programs.
+
+A replay imports no JAX and computes no values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tilestep.errors import RecordingError
+from tilestep.machine.spec import MachineSpec
+from tilestep.messages import plain
+from tilestep.plan.steps import Program
+from tilestep.recording.history import History
+from tilestep.sim import calls as made
+from tilestep.sim.call_log import MAX_PARTS
+from tilestep.sim.calls import Call, Moment
+from tilestep.sim.system import System
+
+
+def replay(
+    history: History,
+    *,
+    machine: MachineSpec | None = None,
+    programs: Mapping[int, Program] | None = None,
+    calls: Iterable[Call] | None = None,
+    record: bool = False,
+    links: bool = False,
+) -> System:
+    """The system after all calls of a history.
+
+    Args:
+        history: to play.
+        machine: to emulate in place of the history's; it needs as many IPUs.
+        programs: by key, in place of the history's.
+        calls: to make in place of the history's.
+        record: whether the system keeps events.
+        links: whether transfers over host links are events of their own.
+
+    Returns:
+        A system at the end of the history. Its `end_cycle` equals the original's if nothing was replaced.
+
+    Raises:
+        ValueError: if a call cannot be made, for example because a program that was replaced has donated a value that is used later; if
+            there are more dispatches than a log keeps.
+    """
+    known = history.programs if programs is None else {**history.programs, **programs}
+    system = System.restored(history.snapshot, machine or history.machine, known, record=record)
+    system.record_links = links
+    play(system, history.calls if calls is None else calls, known)
+    return system
+
+
+def replay_of_file(
+    history: History,
+    *,
+    machine: MachineSpec | None = None,
+    programs: Mapping[int, Program] | None = None,
+    calls: Iterable[Call] | None = None,
+    record: bool = False,
+) -> System:
+    """The same for a history that may come from anybody. Transfers over host links are events of their own.
+
+    Raises: RecordingError if a call cannot be made.
+    """
+    try:
+        system = replay(history, machine=machine, programs=programs, calls=calls, record=record, links=record)
+        system.mark()
+    except (ValueError, ArithmeticError, LookupError, AssertionError, TypeError) as error:  # what the simulation takes to be impossible
+        raise RecordingError(f"the journal of the recording cannot be played: {plain(error) or type(error).__name__}") from None
+    return system
+
+
+def play(system: System, calls: Iterable[Call], programs: Mapping[int, Program]) -> None:
+    """Makes calls on a system.
+
+    Raises: ValueError if one cannot be made.
+    """
+    moments: dict[int, Moment] = {}
+    parts = 0
+    for call in calls:
+        match call:
+            case made.Put(value, ipu, size_bytes, on_host, since, contents):
+                moment = moments[since] if isinstance(since, int) else since
+                system.put(value, ipu=ipu, size_bytes=size_bytes, on_host=on_host, since=moment, contents=contents)
+            case made.Copy(source, target, ipu, on_host, group):
+                system.copy(source, target, ipu=ipu, on_host=on_host, group=group)
+            case made.Wait(value, line):
+                system.wait(value, line)
+            case made.Read(value, line):
+                system.read(value, line)
+            case made.Forget(value):
+                system.forget(value)
+            case made.Dispatch():
+                program = programs.get(call.key)
+                if program is None:
+                    raise ValueError(f"a call dispatches program {call.key}, which is not there")
+                parts += len(call.ipus)
+                if parts > MAX_PARTS:
+                    raise ValueError(f"the calls dispatch more than {MAX_PARTS:,} parts of programs, which is more than a log keeps")
+                system.dispatch(
+                    program,
+                    key=call.key,
+                    ipus=call.ipus,
+                    arguments=call.arguments,
+                    results=call.results,
+                    counts=call.counts,
+                    group=call.group,
+                    task=call.task,
+                    line=call.line,
+                )
+            case made.Accumulated(batch, steps):
+                system.accumulated(batch, steps)
+            case made.MomentCall(number):
+                moments[number] = system.moment()

@@ -1,0 +1,147 @@
+/** The programs of the page's recordings with their memory, matched where there are two recordings. */
+
+import { count } from "../../core/format.js";
+import { ALWAYS, CATEGORIES } from "./lives.js";
+import { fullest, runsOf } from "./peaks.js";
+
+/** @typedef {import("../../core/page.js").Side} Side */
+/** @typedef {import("../../core/page.js").SideName} SideName */
+/** @typedef {import("./lives.js").Memory} Memory */
+/** @typedef {import("../../core/colors.js").Hatch} Hatch */
+/**
+ * One program of one recording.
+ * @typedef {object} Program
+ * @property {SideName} side
+ * @property {any} facts its entry in the block, see views/page/sections/memory.py
+ * @property {number} sram bytes of a tile
+ * @property {Detail | null} detail null: the recording has only its peak
+ */
+/**
+ * @typedef {object} Detail
+ * @property {Memory} memory
+ * @property {string[]} steps names by tick
+ * @property {ArrayLike<number>} leaves of the program's tree, by tick; -1: none
+ * @property {string[]} names of values
+ * @property {string[]} lines of values; '' if unknown
+ * @property {ArrayLike<number>} sizes of whole arrays
+ * @property {[string, number, number][]} code kind, bytes on each tile, whether it is fixed
+ * @property {import("./peaks.js").Peak} peak as the reader says
+ * @property {[string, number, number, number | null, number, string][]} loops name, first tick, last tick, trips, depth, 'loop' or 'branch'
+ * @property {import("./peaks.js").Runs} runs worked out at the first use
+ * @property {{bytes: Float64Array, tile: Int32Array}} fullest of each tick, likewise
+ */
+/** A program of A, of B, or of both. @typedef {{a?: Program, b?: Program}} Pair */
+
+/** The looks of parts of a tile, those that always live first. @type {Readonly<Record<string, {color: string, hatch: Hatch, words: string}>>} */
+export const PARTS = Object.freeze({
+  code: { color: "#999999", hatch: "plain", words: "code and fixed parts" },
+  resident: { color: "#0072B2", hatch: "plain", words: "resident values, which stay between runs" },
+  constant: { color: "#56B4E9", hatch: "up", words: "constants" },
+  argument: { color: "#E69F00", hatch: "plain", words: "arguments" },
+  result: { color: "#009E73", hatch: "down", words: "results" },
+  temporary: { color: "#CC79A7", hatch: "dots", words: "temporary values, and what the step itself needs" },
+});
+/** Names of the parts in the order in which they are stacked. */
+export const ORDER = Object.freeze(Object.keys(PARTS));
+/** The two parts of liveness. @type {Readonly<Record<string, {color: string, hatch: Hatch, words: string}>>} */
+export const LIVENESS = Object.freeze({
+  always: { color: "#0072B2", hatch: "plain", words: "always live: code, fixed parts, resident values, constants" },
+  others: { color: "#E69F00", hatch: "up", words: "not always live: other values, and what the step itself needs" },
+});
+
+/** Whether a category of values lives all the time. @param {string} category @returns {boolean} */
+export function isAlways(category) {
+  return ALWAYS.includes(CATEGORIES.indexOf(category));
+}
+
+/** The programs of one recording, the fullest first. @param {Side} side @returns {Promise<Program[]>} */
+export async function programsOf(side) {
+  const { json, columns } = await side.block("memory");
+  return json.programs.map((/** @type {any} */ facts) => ({
+    side: side.name,
+    facts,
+    sram: facts.sram_bytes,
+    detail: facts.why ? null : detailOf(json, columns, facts),
+  }));
+}
+
+/** @param {any} json @param {Record<string, Float64Array>} columns @param {any} facts @returns {Detail} */
+function detailOf(json, columns, facts) {
+  const part = (/** @type {string} */ name, /** @type {[number, number]} */ [first, count]) =>
+    /** @type {Float64Array} */ (columns[name]).subarray(first, first + count);
+  const life = (/** @type {string} */ name) => part(`life_${name}`, facts.lives);
+  const tick = (/** @type {string} */ name) => part(`tick_${name}`, facts.ticks);
+  const words = (/** @type {Float64Array} */ numbers, /** @type {string[]} */ texts) => Array.from(numbers, (number) => texts[number] ?? "");
+  const code = /** @type {[string, number, number][]} */ (facts.code);
+  /** @type {Memory} */
+  const memory = {
+    numTiles: facts.num_tiles,
+    numTicks: facts.ticks[1],
+    always: code.reduce((sum, [, size]) => sum + size, 0),
+    temporary: tick("temporary"),
+    category: life("category"),
+    first: life("first"),
+    last: life("last"),
+    tileBytes: life("tile_bytes"),
+    tiles: life("tiles"),
+    startTile: life("start_tile"),
+  };
+  const known = { runs: /** @type {any} */ (null), fullest: /** @type {any} */ (null) };
+  return {
+    memory,
+    steps: words(tick("step"), json.names),
+    leaves: tick("leaf"),
+    names: words(life("name"), json.names),
+    lines: words(life("line"), json.lines),
+    sizes: life("size_bytes"),
+    code,
+    peak: facts.peak,
+    loops: facts.loops,
+    get runs() {
+      return (known.runs ??= runsOf(memory));
+    },
+    get fullest() {
+      return (known.fullest ??= fullest(memory, this.runs));
+    },
+  };
+}
+
+/**
+ * Programs of A and B that belong together, the fullest first; of one recording each by itself.
+ * @param {Side[]} sides
+ * @param {import("../../core/page.js").Page} page
+ * @returns {Promise<Pair[]>}
+ */
+export async function pairsOf(sides, page) {
+  const found = await Promise.all(sides.map(programsOf));
+  if (sides.length === 1) return (found[0] ?? []).map((program) => ({ [program.side]: program }));
+  const [ofA, ofB] = found.map((programs) => new Map(programs.map((program) => [program.facts.row, program])));
+  /** @type {Pair[]} */
+  const pairs = (page.comparison?.programs ?? []).map((/** @type {[number | null, number | null, string]} */ [a, b]) => ({
+    ...(a === null ? {} : { a: ofA?.get(a) }),
+    ...(b === null ? {} : { b: ofB?.get(b) }),
+  }));
+  const most = (/** @type {Pair} */ pair) => Math.max(...members(pair).map((program) => program.facts.peak_bytes ?? -1));
+  return pairs.filter((pair) => members(pair).length).sort((one, other) => most(other) - most(one));
+}
+
+/** The programs of a pair, A's first. @param {Pair} pair @returns {Program[]} */
+export function members(pair) {
+  return [pair.a, pair.b].filter((program) => program !== undefined);
+}
+
+/** Those in detail. @param {Pair} pair @returns {(Program & {detail: Detail})[]} */
+export function detailed(pair) {
+  return /** @type {(Program & {detail: Detail})[]} */ (members(pair).filter((program) => program.detail !== null));
+}
+
+/** 'A: ' where there are two recordings. @param {Program} program @param {Pair} pair @returns {string} */
+export function prefix(program, pair) {
+  return members(pair).length > 1 ? `${program.side.toUpperCase()}: ` : "";
+}
+
+/** 'step 12, dot.3', or 'step 12 of 32, dot.3'. Steps are counted from 0. @param {Detail} detail @param {number} tick @param {boolean} [ofAll] @returns {string} */
+export function stepWords(detail, tick, ofAll = false) {
+  const all = ofAll ? ` of ${count(detail.memory.numTicks)}` : "";
+  return `step ${count(tick)}${all}, ${detail.steps[tick] || "unnamed"}`;
+}

@@ -1,0 +1,43 @@
+"""All sections of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from tilestep.figures.reader import Report
+from tilestep.views.page.block import Block
+from tilestep.views.page.sections import comparison, findings, head, memory, source, steps, system, what_if
+from tilestep.views.page.sections.execution import section as execution
+from tilestep.views.page.sections.pipeline import section as pipeline
+
+Section = Callable[[Report], Block | None]
+SECTIONS: Final[Mapping[str, Section]] = MappingProxyType(
+    {
+        "head": head.head,
+        "findings": findings.findings,
+        "what_if": what_if.what_if,
+        "memory": memory.memory,
+        "source": source.source,
+        "steps": steps.steps,
+        "execution": execution.execution,
+        "pipeline": pipeline.pipeline,
+        "system": system.system,
+    }
+)
+ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **head.ORIGINS,
+        **findings.ORIGINS,
+        **what_if.ORIGINS,
+        **memory.ORIGINS,
+        **source.ORIGINS,
+        **steps.ORIGINS,
+        **execution.ORIGINS,
+        **pipeline.ORIGINS,
+        **system.ORIGINS,
+        **comparison.ORIGINS,
+    }
+)
+"""Where the numbers of a page come from: a sentence for each key that a view names beside a number."""

@@ -1,0 +1,159 @@
+"""Room for a larger batch: the largest that fits is what planning each size says, and what has no batch says so."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+
+import pytest
+
+from tilestep.advice import remedies
+from tilestep.advice.batch import MOST_PLANS, batches, room, smaller
+from tilestep.advice.refused import did_not_fit
+from tilestep.errors import RecordingError
+from tilestep.machine import MachineSpec, load_machine
+from tilestep.options import PlanOptions
+from tilestep.plan.lower import lower
+from tilestep.plan.steps import Program
+from tilestep.program.hlo import parse_hlo
+from tilestep.recording.edits.larger import enlarged
+from tilestep.recording.edits.script import ImpossibleEditError
+from tilestep.recording.sources import Source, planned_again
+
+BOW = load_machine("bow-2000")
+HLO = """HloModule jit_f, entry_computation_layout={(f32[512,64]{1,0}, f32[64,32]{1,0})->f32[512,32]{1,0}}
+
+ENTRY %main (x: f32[512,64], w: f32[64,32]) -> f32[512,32] {
+  %x = f32[512,64]{1,0} parameter(0)
+  %w = f32[64,32]{1,0} parameter(1)
+  %d = f32[512,32]{1,0} dot(f32[512,64]{1,0} %x, f32[64,32]{1,0} %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %e = f32[512,32]{1,0} exponential(f32[512,32]{1,0} %d)
+}
+"""
+
+
+def planned(text: str = HLO, machine: MachineSpec = BOW) -> tuple[Program, Source]:
+    program = lower(parse_hlo(text), machine, name="jit_f", num_ipus=1, options=PlanOptions())
+    return program, Source(text=lambda: text, options=PlanOptions())
+
+
+def with_tiles_of(sram_bytes: int) -> MachineSpec:
+    tile = replace(BOW.ipu.tile, sram_bytes=sram_bytes, executable_bytes=min(sram_bytes, BOW.ipu.tile.executable_bytes))
+    return replace(BOW, ipu=replace(BOW.ipu, tile=tile))
+
+
+def test_the_batch_is_the_first_dimension_of_the_largest_new_argument() -> None:
+    program, _ = planned()
+    assert list(batches(program, ())) == [(512, {0: 0})]
+    assert list(batches(program, {0})) == [(64, {1: 0}), (32, {1: 1})]
+    assert list(batches(program, {0, 1})) == []
+
+
+@pytest.mark.parametrize("sram_bytes", [16_000, 40_000, 638_976])
+def test_the_largest_multiple_that_fits_is_what_plans_say(sram_bytes: int) -> None:
+    machine = with_tiles_of(sram_bytes)
+    program, source = planned(machine=machine)
+    found = room(program, source, machine)
+    assert found.arguments == ("arg0 f32[512,64]",)
+    assert [each.times for each in found.tried] == sorted({each.times for each in found.tried})
+    assert found.tried[0].peak_bytes == program.memory.peak_bytes
+    assert len(found.tried) <= 1 + MOST_PLANS
+    for each in found.tried[1:]:
+        again = planned_again(source, program, machine, edit=partial(enlarged, dims={0: 0}, factor=each.times))
+        assert (each.batch, each.peak_bytes) == (512 * each.times, again.memory.peak_bytes)
+        assert each.fits == (again.memory.peak_bytes <= sram_bytes)
+    assert found.most_times == max(each.times for each in found.tried if each.fits)
+    assert found.least_too_many is not None
+    assert found.least_too_many > found.most_times
+    assert found.least_too_many - found.most_times <= max(1, found.most_times // 8)
+
+
+def test_what_does_not_fit_has_no_room() -> None:
+    machine = with_tiles_of(6_000)
+    program, source = planned(machine=machine)
+    found = room(program, source, machine)
+    assert (found.most_times, found.least_too_many, len(found.tried)) == (0, 1, 1)
+
+
+def test_fewer_plans_say_less() -> None:
+    program, source = planned()
+    few, many = (room(program, source, BOW, most_plans=plans) for plans in (2, 8))
+    assert len(few.tried) == 3
+    assert few.most_times <= many.most_times
+
+
+def test_a_program_without_a_batch_says_so() -> None:
+    program, source = planned()
+    with pytest.raises(ImpossibleEditError, match="no argument that is new at each call"):
+        room(program, source, BOW, again=(0, 1))
+    with pytest.raises(RecordingError, match="its HLO was not kept"):
+        room(program, replace(source, text=lambda: ""), BOW)
+
+
+def test_a_dimension_that_does_not_scale_the_work_is_no_batch() -> None:
+    text = """HloModule jit_f
+
+ENTRY %main (x: f32[512,64], y: f32[4,64], w: f32[64,64]) -> f32[4,64] {
+  %x = f32[512,64]{1,0} parameter(0)
+  %y = f32[4,64]{1,0} parameter(1)
+  %w = f32[64,64]{1,0} parameter(2)
+  %z = f32[4,64]{1,0} slice(f32[512,64]{1,0} %x), slice={[0:4], [0:64]}
+  %s = f32[4,64]{1,0} add(f32[4,64]{1,0} %y, f32[4,64]{1,0} %z)
+  ROOT %d = f32[4,64]{1,0} dot(f32[4,64]{1,0} %s, f32[64,64]{1,0} %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+}
+"""
+    program, source = planned(text)
+    with pytest.raises(ImpossibleEditError):
+        room(program, source, BOW, again=(2,))
+
+
+def test_a_smaller_batch_is_the_first_part_that_fits() -> None:
+    program, source = planned()
+    sizes = {
+        part: planned_again(source, program, BOW, edit=partial(enlarged, dims={0: 0}, factor=Fraction(1, part))).memory.peak_bytes
+        for part in (2, 4)
+    }
+    assert program.memory.peak_bytes > sizes[2] > sizes[4]
+    found = smaller(program, source, with_tiles_of(sizes[4]))
+    assert found is not None
+    now, then = found
+    assert (now.batch, then.batch, then.peak_bytes, then.fits) == (512, 128, sizes[4], True)
+    assert smaller(program, source, with_tiles_of(1000)) is None  # its code alone takes more
+    with pytest.raises(ImpossibleEditError, match="has no part"):
+        planned_again(source, program, BOW, edit=partial(enlarged, dims={0: 0}, factor=Fraction(1, 3)))
+
+
+def test_what_did_not_fit_says_by_how_much_and_what_would_make_it_fit() -> None:
+    program, source = planned()
+    sizes = planned_again(source, program, BOW, edit=partial(enlarged, dims={0: 0}, factor=Fraction(1, 2))).memory
+    machine = with_tiles_of(sizes.peak_bytes)
+    found = did_not_fit(program, source, machine)
+    assert found is not None
+    over = program.memory.peak_bytes - machine.ipu.tile.sram_bytes
+    assert found.urgent
+    assert f"{over:,} B too many" in found.text
+    assert "a batch of 256 in place of 512, with which it fits" in found.text
+    assert found.gain is not None
+    assert found.gain.tile_bytes >= over
+    assert "None of them is enough" not in found.text
+    alone = did_not_fit(program, None, machine)
+    assert alone is not None
+    assert (alone.gain, alone.edit) == (None, "")
+    assert "cannot be planned again" in alone.unknown
+    assert did_not_fit(program, source, BOW) is None
+
+
+def test_no_division_that_was_not_planned_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_smaller(*_: object, **__: object) -> None: ...
+
+    monkeypatch.setattr(remedies, "smaller", no_smaller)
+    program, source = planned()
+    found = did_not_fit(program, source, with_tiles_of(program.memory.peak_bytes - 8))
+    assert found is not None
+    assert found.edit == "divide arrays over 4 IPUs"
+    assert "(shardings) (at most -" in found.text
+    assert ", enough" not in found.text
+    assert found.text.endswith("Whether it is enough to divide arrays over 4 IPUs is not planned: another need may grow.")
+    assert found.gain is not None
+    assert found.gain.basis.endswith("at most: another need may grow")

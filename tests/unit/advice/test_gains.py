@@ -1,0 +1,817 @@
+"""Gains of findings on a machine of round numbers: how they are worked out, ranked and told."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from tests.unit.sim.toy import LOADED, MACHINE, Host, program, superstep
+from tilestep.advice import Advice, Finding, Gain, Line, evidence_of
+from tilestep.advice import evidence as evidence_module
+from tilestep.advice.donation import donation
+from tilestep.advice.evidence import PATTERN_PLAYS, Evidence, Played
+from tilestep.advice.lines import line_of, line_of_call
+from tilestep.advice.phrases import left_texts
+from tilestep.advice.proposal import Proposal, Way
+from tilestep.advice.repeated import never_new
+from tilestep.advice.results import results
+from tilestep.advice.set_up import steady_state
+from tilestep.advice.worth import ranked
+from tilestep.figures.quantities import share_text, time_text
+from tilestep.options import PlanOptions
+from tilestep.plan.steps import Frame, HostCall, Loop, Program, Series
+from tilestep.profiling.measure import profile_between
+from tilestep.recording.edits.fewer import in_fewer_calls
+from tilestep.recording.edits.moved import on_cpu
+from tilestep.recording.edits.script import Script
+from tilestep.recording.history import begin_history, history_since
+from tilestep.recording.sources import Source
+from tilestep.views.profile import Profile
+from tilestep.views.summary import render
+
+BIG = 4096
+STEP = program(superstep(50, 20, 10), name="jit_step", takes=(BIG, 30), gives=(BIG, 4))
+DONATING = program(superstep(50, 20, 10), name="jit_step", takes=(BIG, 30), gives=(BIG, 4), donates={0: 0})
+
+
+def trained(called: Program, steps: int, *, on: Host | None = None) -> Profile:
+    host = on or Host()
+    begin = begin_history(host.system)
+    state = host.put(BIG)
+    for _ in range(steps):
+        before, (state, loss) = state, host.run(called, state, host.put(30))
+        host.system.forget(before)
+        host.system.forget(loss)
+    return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+
+
+def test_a_finding_carries_what_the_edit_saves() -> None:
+    before, after = trained(STEP, 20), trained(DONATING, 20)
+    finding = before.findings[0]
+    assert (finding.kind, finding.edit) == ("donation", "donate a0")
+    assert finding.gain is not None
+    assert finding.gain.cycles == before.emulated_cycles - after.emulated_cycles
+    assert finding.gain.share == finding.gain.cycles / before.emulated_cycles
+    assert finding.gain.seconds == pytest.approx(finding.gain.cycles * 1e-6)
+    assert finding.gain.how == "within 2 %"
+    assert all(found.edit != "donate a0" for found in after.findings)
+
+
+def test_without_a_history_there_are_no_gains_and_nothing_breaks() -> None:
+    profile = replace(trained(STEP, 20), history=None)
+    assert {finding.gain for finding in profile.findings} == {None}
+    assert profile.steady is None
+    assert "donate them" in profile.summary() or "donate it" in profile.summary()
+    assert {found["gain_cycles"] for found in profile.as_document()["findings"]} == {None}
+
+
+def test_findings_come_by_gain_and_small_ones_only_if_asked_for() -> None:
+    profile = trained(STEP, 20)
+    gains = [finding.gain for finding in profile.findings if finding.gain and finding.kind not in ("limit", "set-up")]
+    assert [gain.weight for gain in gains] == sorted((gain.weight for gain in gains), reverse=True)
+    assert min(max(gain.weight, gain.after_share) for gain in gains) >= 0.01
+    assert len(profile.summary(all=True)) >= len(profile.summary())
+    rare = trained(replace(STEP, body=Series(nodes=(superstep(2_000_000),))), 5)
+    texts = [finding.edit for finding in rare.findings]
+    assert not any(text.startswith("donate") for text in texts)
+
+
+def test_a_long_history_is_played_in_part_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = trained(STEP, 200).findings[0].gain
+    monkeypatch.setattr(evidence_module, "MOST_PLAYED", 6000)
+    last = trained(STEP, 200).findings[0].gain
+    monkeypatch.setattr(evidence_module, "MOST_READ", 6000)
+    some = trained(STEP, 200).findings[0].gain
+    assert whole is not None
+    assert last is not None
+    assert some is not None
+    assert whole.basis == ""
+    assert last.basis.startswith("of the last ")
+    assert last.basis.endswith(" of 200 runs")
+    assert some.basis.startswith("of runs ")
+    assert some.basis.endswith(" of 200")
+    assert last.share == pytest.approx(whole.share, abs=0.02)
+    assert some.share == pytest.approx(whole.share, abs=0.02)
+
+
+def test_the_steady_state_is_apart_from_set_up() -> None:
+    profile = trained(DONATING, 20)
+    steady = profile.steady
+    assert steady is not None
+    assert (steady.label, steady.unit, steady.steps) == ("jit_step", "run", 20)
+    assert steady.step_cycles == 30 + 5 + 80 + 4 + 5  # a batch comes, the supersteps, a loss leaves
+    assert steady.set_up_cycles == profile.emulated_cycles - 20 * steady.step_cycles
+    assert "\nA step takes 124 µs once warm, set-up " in profile.summary()
+    assert ". A step is a run of jit_step; 20 ran.\n" in profile.summary(width=200)
+    assert trained(DONATING, 3).steady is None
+
+
+@pytest.mark.parametrize("steps", [6, 60])
+def test_a_gain_is_of_a_warm_step_however_few_steps_ran(steps: int) -> None:
+    """As a run with the edit takes them."""
+    before, after = trained(STEP, steps), trained(DONATING, steps)
+    [gain] = [finding.gain for finding in before.findings if finding.kind == "donation"]
+    assert gain is not None
+    assert before.steady is not None
+    assert after.steady is not None
+    assert gain.step_cycles == before.steady.step_cycles - after.steady.step_cycles
+    assert gain.step_share == gain.step_cycles / before.steady.step_cycles
+    assert gain.cycles == before.emulated_cycles - after.emulated_cycles
+
+
+def test_what_a_warm_step_saves_comes_before_what_set_up_saves() -> None:
+    host = Host()
+    begin = begin_history(host.system)
+    init, step = program(superstep(50_000), name="jit_init"), program(superstep(5000), name="jit_step")
+    host.run(init)
+    for _ in range(20):
+        host.run(step)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    evidence = evidence_of(profile)
+    assert evidence is not None
+    assert profile.steady is not None
+
+    def quicker(key: int, cycles: int) -> Proposal:
+        shorter = replace(evidence.programs[key], body=Series(nodes=(superstep(cycles),)))
+        way = Way(edit=f"{key}", change=lambda script: script.with_programs({key: shorter}), how="replayed")
+        return Proposal(finding=Finding(kind="calls", text=""), ways=(way,))
+
+    proposals = [quicker(host.key(init), 10_000), quicker(host.key(step), 4000)]
+    first, second = ranked(proposals, evidence, starts=profile.steady.starts).findings
+    assert [first.edit, second.edit] == [str(host.key(step)), str(host.key(init))]
+    assert first.gain is not None
+    assert second.gain is not None
+    assert (first.gain.step_cycles, first.gain.cycles) == (1000, 20_000)
+    assert (second.gain.step_cycles, second.gain.cycles) == (0, 40_000)
+    assert [found.edit for found in ranked(proposals, evidence).findings] == [second.edit, first.edit]
+
+
+def looped(*, chunks: int, calls: int) -> Profile:
+    """Calls of a loop of this package: chunks of 8 steps, and a rest of 2."""
+    chunk, rest = (
+        program(
+            Loop(name="while", scope="", body=Series(nodes=(superstep(10 * 10),)), trips=trips), name="jit_repeat_step", takes=(800, 80)
+        )
+        for trips in (8, 2)
+    )
+    host = Host()
+    begin = begin_history(host.system)
+    for call in range(calls):
+        for place in range(chunks):
+            host.run(rest if place == chunks - 1 else chunk, host.put(800), host.put(80), group=("step 1 8+2", call))
+    return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+
+
+def test_a_step_of_a_loop_is_one_of_its_many() -> None:
+    profile = looped(chunks=7, calls=1)
+    steady = profile.steady
+    assert steady is not None
+    assert (steady.label, steady.unit, steady.steps) == ("the loop over step", "step", 6 * 8 + 2)
+    chunk = 8 * 100 + 880 + 5 + 5  # its steps, its elements, the latency of each transfer
+    assert steady.step_cycles == pytest.approx(chunk / 8, abs=3)
+
+
+def test_steps_of_one_call_have_a_mean_without_its_load() -> None:
+    profile = looped(chunks=2, calls=1)
+    steady = profile.steady
+    assert steady is not None
+    assert steady.steps == 10
+    cycles = [of.cycles for of in profile.programs]
+    assert steady.step_cycles == round(sum(of.total - of.load for of in cycles) / 10)
+    assert steady.starts == {}
+
+
+def test_items_a_second_are_told_where_all_that_is_new_at_each_run_has_one_first_size() -> None:
+    def summary(*shapes: str) -> str:
+        called = program(superstep(100), name="jit_step", takes=(20, 10))
+        called = replace(called, arguments=tuple(replace(a, shape=shape) for a, shape in zip(called.arguments, shapes, strict=True)))
+        host = Host()
+        begin = begin_history(host.system)
+        for _ in range(10):
+            host.run(called, host.put(20), host.put(10))
+        profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+        assert profile.steady is not None
+        assert profile.steady.samples in (None, 5)
+        assert profile.steady.step_cycles == 20 + 10 + 5 + 100  # bytes of both, the latency, the superstep
+        return profile.summary(width=200)
+
+    assert ": 37,037 items a second. A step is a run of jit_step (5 items); 10 ran." in summary("f32[5,1]", "s16[5]")
+    assert "items" not in summary("f32[5,1]", "s32[2]")
+
+
+def test_a_program_that_each_run_loads_anew_has_no_steady_state() -> None:
+    host = Host()
+    begin = begin_history(host.system)
+    longer, other = program(superstep(500), name="jit_step"), program(superstep(5), name="jit_loss")
+    for _ in range(20):
+        host.run(longer)
+        host.run(other)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    assert profile.programs[0].loads == 20
+    assert profile.steady is None
+    assert "once warm" not in profile.summary()
+    assert all(finding.kind != "set-up" for finding in profile.findings)
+
+
+def test_set_up_that_dominates_is_told_with_how_often_it_pays() -> None:
+    called = program(superstep(300), name="jit_step", takes=(BIG, 30), gives=(BIG, 4), donates={0: 0})
+    few = trained(called, 6)
+    [finding] = [finding for finding in few.findings if finding.kind == "set-up"]
+    assert finding.gain is not None
+    assert finding.headline == ""  # more runs are no gain
+    runs = re.search(r"Set-up took .* once, .* over ([\d,]+) runs set-up weighs (.*)\.$", finding.text)
+    assert runs is not None
+    factor = int(runs[1].replace(",", "")) // 6
+    many = trained(called, 6 * factor)
+    assert finding.gain.cycles == pytest.approx(few.emulated_cycles - many.emulated_cycles / factor, rel=0.02)
+    assert all(finding.kind != "set-up" for finding in many.findings)
+    assert many.steady is not None
+    assert runs[2] == share_text(many.steady.set_up_cycles, many.emulated_cycles)
+
+
+@pytest.mark.parametrize("by_turns", [True, False])
+def test_set_up_that_edits_spare_is_told_with_what_they_leave(by_turns: bool) -> None:
+    host = Host()
+    begin = begin_history(host.system)
+    first, second = (program(superstep(5), name=name) for name in ("jit_f", "jit_g"))
+    for _ in range(20 if by_turns else 0):
+        host.run(first)
+        host.run(second)
+    state = host.put(BIG)
+    step = program(superstep(80), name="jit_step", takes=(BIG,), gives=(BIG,), donates={0: 0})
+    for _ in range(12):
+        [state] = host.run(step, state)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    [finding] = [finding for finding in profile.findings if finding.kind == "set-up"]
+    assert finding.part == "fixed"
+    assert ("With the edits above" in finding.text) == by_turns
+    if by_turns:
+        [loads] = [finding for finding in profile.findings if finding.part == "first"]
+        assert loads.gain is not None
+        assert profile.steady is not None
+        left = profile.emulated_cycles - loads.gain.cycles - 12 * profile.steady.step_cycles
+        assert 0 < left < profile.steady.set_up_cycles
+        assert finding.text.endswith(f" With the edits above, set-up takes about {time_text(left * 1e-6)}.")
+
+
+@pytest.mark.parametrize(("count", "others"), [(2, "the other"), (3, "the other 2")])
+def test_a_first_run_that_takes_most_is_told_where_runs_are_too_few_for_a_steady_state(count: int, others: str) -> None:
+    """Unless its load is what takes long, which is told as such."""
+    called = program(superstep(30), name="jit_step", takes=(BIG, 30), gives=(BIG, 4), donates={0: 0})
+    one, few = trained(called, 1), trained(called, count)
+    [finding] = [finding for finding in few.findings if finding.kind == "set-up"]
+    assert finding.part == "fixed"
+    share = share_text(one.emulated_cycles, few.emulated_cycles)
+    assert finding.text.startswith(
+        f"The first of {count} runs of jit_step, with all before it, takes {time_text(one.emulated_s)}, {share} of emulated time: "
+        f"{others} with all behind it {time_text(few.emulated_s - one.emulated_s)}."
+    )
+    assert (finding.gain, finding.edit, finding.unknown) == (None, "", "")
+    long = program(superstep(300_000), name="jit_step", takes=(BIG, 30), gives=(BIG, 4), donates={0: 0})
+    assert all(finding.kind != "set-up" for run in (one, trained(long, count)) for finding in run.findings)
+
+
+def test_what_does_not_fit_comes_first() -> None:
+    profile = trained(replace(STEP, memory=replace(STEP.memory, peak_bytes=1200, resident_bytes=1190)), 20)
+    assert (profile.findings[0].kind, profile.findings[0].urgent) == ("memory", True)
+
+
+@pytest.mark.parametrize("used_again", [True, False])
+def test_an_argument_is_donated_as_a_whole_only_if_nothing_of_it_is_used_again(used_again: bool) -> None:
+    tree = program(superstep(5), name="jit_step", takes=(BIG, 30, 4), gives=(BIG,))
+    names = ("p['w']", "p['table']", "x")
+    tree = replace(tree, arguments=tuple(replace(a, name=name) for a, name in zip(tree.arguments, names, strict=True)))
+    host = Host()
+    begin = begin_history(host.system)
+    state, table = host.put(BIG), host.put(30)
+    for _ in range(20):
+        before, (state,) = state, host.run(tree, state, table, host.put(4))
+        host.system.forget(before)
+        table = table if used_again else host.put(30)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    finding = next(finding for finding in profile.findings if finding.kind == "donation")
+    assert finding.edit == ("donate p['w'] as an argument of its own" if used_again else "donate p")
+    assert ("p cannot be donated as a whole, because other parts are used again or come twice" in finding.text) == used_again
+
+
+@pytest.mark.parametrize("state_every", [0, 4])
+@pytest.mark.parametrize("donates", [None, {0: 0}])
+def test_fewer_calls_take_as_long_as_a_host_program_that_makes_fewer(donates: dict[int, int] | None, state_every: int) -> None:
+    """Dispatches, transfers and reads of the calls that are left out are spared."""
+    small, large = (
+        program(superstep(50 * size), name="jit_step", takes=(BIG, 30 * size), gives=(BIG, 4), donates=donates) for size in (1, 4)
+    )
+
+    def stepped(called: Program, steps: int, state_every: int) -> Profile:
+        host = Host()
+        begin = begin_history(host.system)
+        state = host.put(BIG)
+        for number in range(1, steps + 1):
+            batch = host.put(called.arguments[1].size_bytes)
+            before, (state, loss) = state, host.run(called, state, batch)
+            for value in (loss, state) if state_every and number % state_every == 0 else (loss,):
+                host.system.wait(value)
+                host.system.read(value)
+            for value in (before, batch, loss):
+                host.system.forget(value)
+        host.system.read(state)
+        return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+
+    many, few = stepped(small, 20, state_every), stepped(large, 5, state_every // 4)
+    evidence = evidence_of(many)
+    assert evidence is not None
+    assert evidence.played_for(1).saved(in_fewer_calls(1, large, 4)) == many.emulated_cycles - few.emulated_cycles
+
+
+def test_a_batch_is_no_state_and_never_the_same() -> None:
+    step = program(superstep(5), name="jit_step", takes=(64, 4, 30), gives=(64,))
+    ask = program(superstep(5), name="jit_ask", takes=(64, 30), gives=(4,))
+    host = Host()
+    begin = begin_history(host.system)
+    state, rate = host.put(64), host.put(4)
+    for _ in range(6):
+        batch = host.put(30)
+        host.run(ask, state, batch)
+        [state] = host.run(step, state, rate, batch)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    evidence = evidence_of(profile)
+    assert evidence is not None
+    assert {found.name: never_new(evidence, found) for found in profile.programs} == {"jit_step": {0, 1}, "jit_ask": {0}}
+
+
+@pytest.mark.parametrize("batches", [True, False])
+def test_bytes_of_callbacks_are_no_arguments(batches: bool) -> None:
+    """Without an argument that comes with each call nothing is said to wait for one."""
+    call = HostCall(name="call", scope="", bytes_to_host=0, bytes_from_host=500)
+    called = program(superstep(5), call, name="jit_step", takes=(BIG, 500), gives=(BIG,), donates={0: 0})
+    called = replace(called, arguments=(called.arguments[0], replace(called.arguments[1], shape="f32[125]")))
+    host = Host()
+    begin = begin_history(host.system)
+    state, batch = host.put(BIG), host.put(500)
+    for _ in range(20):
+        batch = host.put(500) if batches else batch
+        [state] = host.run(called, state, batch)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    found = [finding.text for finding in profile.findings if finding.kind == "streaming"]
+    assert [text.partition(" callbacks")[0] for text in found] == (
+        ["jit_step waits for a1 f32[125], which comes with each call (1000 B, 500 B of them by"] if batches else []
+    )
+
+
+@pytest.mark.parametrize("sharded_later", [True, False])
+def test_programs_that_differ_in_shardings_only_are_told_so(sharded_later: bool) -> None:
+    """An argument that comes from the host first, and has the program's own sharding later; other copies are told of as before."""
+    text = '%x = f32[4] parameter(0), metadata={op_name="w"}\n'
+    frames = (Frame(file="a.py", function="f", line=3, column=1, parent=0),)
+    copies = [
+        replace(program(replace(superstep(5), frame=1), name="jit_f", takes=(16,), gives=(16,), num_ipus=2), frames=frames)
+        for _ in range(2)
+    ]
+    host = Host(2)
+    begin = begin_history(host.system)
+    state = [[host.put(16, ipu=ipu)] for ipu in range(2)]
+    for turn in range(4):
+        given = state if sharded_later else [[host.put(16, ipu=ipu)] for ipu in range(2)]
+        state = host.run_on((0, 1), copies[bool(turn)], given)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    sources = {found.key: Source(text=lambda: text, options=PlanOptions()) for found in profile.programs}
+    [finding] = [finding for finding in replace(profile, sources=sources).findings if finding.kind == "loads"]
+    assert finding.edit.startswith("put a0 with its sharding before the first call" if sharded_later else "make jit_f one program")
+    assert ("of equal code: a0 came from the host first" in finding.text) == sharded_later
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_one_function_for_two_is_played_for_a_turn_and_a_loop_over_turns_says_so(reads: bool) -> None:
+    first, second = (program(superstep(5), name=name, takes=(64,), gives=(64,)) for name in ("jit_f", "jit_g"))
+    one = program(superstep(10), name="jit_fg", takes=(64,), gives=(64,))
+
+    def by_turns(*programs: Program) -> Profile:
+        host = Host()
+        begin = begin_history(host.system)
+        state = host.put(64)
+        for _ in range(20):
+            for each in programs:
+                [state] = host.run(each, state)
+            if reads:
+                host.system.read(state)
+        return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+
+    two, together = by_turns(first, second), by_turns(one)
+    [finding] = [finding for finding in two.findings if finding.kind == "loads"]
+    gains = {edit: gain for edit, gain in [(finding.edit, finding.gain), *((other.edit, other.gain) for other in finding.others)] if gain}
+    [turn] = [gain for edit, gain in gains.items() if edit.endswith("into one jitted function")]
+    assert turn.cycles == pytest.approx(two.emulated_cycles - together.emulated_cycles, rel=0.02)
+    loops = [gain for edit, gain in gains.items() if "one jitted function that loops over all turns on the IPU" in edit]
+    assert [gain.basis for gain in loops] == ([] if reads else ["played as one program over all turns"])
+    told = two.summary(width=200).splitlines()
+    assert [line.strip() for line in told if line.startswith("     or ")] == [f"or {other}" for other in finding.others]
+    assert bool(finding.others) is not reads
+    assert "\n     or " not in together.summary(width=200)
+
+
+def test_a_state_that_is_used_again_later_comes_not_with_each_call() -> None:
+    host = Host()
+    called = program(superstep(5), name="jit_step", takes=(BIG,), gives=(BIG,))
+    called = replace(called, arguments=(replace(called.arguments[0], shape="f32[1024]"),))
+    begin = begin_history(host.system)
+    states = [host.put(BIG)]
+    for _ in range(10):
+        states += host.run(called, states[-1])
+    for state in states:
+        host.system.read(state)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    assert [finding for finding in profile.findings if finding.kind == "streaming"] == []
+
+
+def test_findings_in_json_are_objects() -> None:
+    document = json.loads(trained(STEP, 20).to_json())
+    found = document["findings"][0]
+    assert found["kind"] == "donation"
+    assert found["headline"].startswith("donate a0: saves 99 % of a warm step, ")
+    assert found["gain_share"] == found["gain_cycles"] / document["emulated_cycles"]
+    assert (found["line"], found["how"], found["gain_tile_bytes"]) == (None, "within 2 %", None)
+    assert found["gain_step_share"] == pytest.approx(found["gain_step_cycles"] / document["steady"]["step_cycles"])
+    assert document["steady"]["steps"] == 20
+
+
+@pytest.mark.parametrize(
+    ("gain", "text"),
+    [
+        (Gain(cycles=67, share=0.67, seconds=46.2e-3, how="replayed"), "saves 67 %, 46.2 ms"),
+        (Gain(cycles=67, share=0.67, seconds=46.2e-3, how="within 2 %"), "saves 67 %, 46.2 ms (within 2 %)"),
+        (Gain(cycles=12, share=0.123, seconds=1, how="about", basis="as one program"), "saves about 12 %, 1.00 s (as one program)"),
+        (
+            Gain(cycles=22, share=0.22, seconds=0.03, step_cycles=3, step_share=0.66, step_seconds=2.95e-3, how="about"),
+            "saves about 66 % of a warm step, 2.95 ms; of all 22 %, 30.0 ms",
+        ),
+        (
+            Gain(cycles=22, share=0.22, seconds=0.03, step_cycles=0, step_share=0.0, how="replayed"),
+            "saves 22 %, 30.0 ms, once: a warm step stays as it is",
+        ),
+        (
+            Gain(cycles=22, share=0.22, seconds=0.03, step_cycles=-1, step_share=-0.1, how="replayed"),
+            "saves 22 %, 30.0 ms, once: a warm step takes 10 % longer",
+        ),
+        (Gain(step_cycles=3, step_share=0.1, step_seconds=1, how="replayed"), "saves 10 % of a warm step, 1.00 s; of all nothing yet"),
+        (Gain(tile_bytes=12288, how="about", basis="of its fullest tile"), "frees about 12.0 KiB a tile (of its fullest tile)"),
+    ],
+)
+def test_a_gain_in_words(gain: Gain, text: str) -> None:
+    assert str(gain) == text
+    line = Line(file="/home/me/train.py", number=41)
+    finding = Finding(kind="donation", text="...", edit="donate state", line=line, gain=gain)
+    assert finding.headline == f"donate state (train.py:41): {text}"
+
+
+def frame(function: str, line: int, parent: int, file: str = "/home/me/train.py") -> Frame:
+    return Frame(file=file, function=function, line=line, column=1, parent=parent)
+
+
+FRAMES = (
+    frame("<module>", 9, 0),
+    frame("step", 3, 1),
+    frame("step", 4, 1),
+    frame("tanh", 77, 3, "/usr/lib/python3.11/site-packages/optax/_src/x.py"),
+)
+
+
+def called(*numbers: int, name: str = "jit_step") -> Program:
+    return replace(program(*(replace(superstep(5), frame=number) for number in numbers), name=name), frames=FRAMES)
+
+
+def test_a_function_is_called_where_the_user_calls_it() -> None:
+    for numbers, line in (((2, 3), 9), ((2,), 9), ((4, 4, 2), 9), ((1,), 9), ((0, 0), None), ((), None), ((2, 2, 2, 3, 0), 9)):
+        found = line_of_call(called(*numbers))
+        assert (None if found is None else found.number) == line, numbers
+
+
+def test_a_step_of_a_library_is_of_the_line_that_calls_the_library() -> None:
+    found = line_of(called(4), 4)
+    assert found is not None
+    assert str(found) == "train.py:4"
+    assert line_of(called(4), 0) is None
+
+
+def test_evidence_needs_calls() -> None:
+    host = Host(on=MACHINE)
+    begin = begin_history(host.system)
+    idle = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    assert evidence_of(idle) is None
+    assert idle.findings == ()
+
+
+def kept_away(peak_bytes: int, *, group: str = "") -> Profile:
+    """A program that stops for an argument in pinned_host, on tiles that are so full without it."""
+    call = HostCall(name="call", scope="", bytes_to_host=0, bytes_from_host=400, in_memory=True)
+    called = program(
+        superstep(5), call, name="jit_step", takes=(400,), gives=(400,), donates={0: 0}, host_arguments=(0,), host_results=(0,)
+    )
+    called = replace(called, memory=replace(called.memory, peak_bytes=peak_bytes))
+    host = Host()
+    begin = begin_history(host.system)
+    away = host.put(400, on_host=True)
+    for entry in range(5):
+        [away] = host.run(called, away, group=(group, entry + 1) if group else None)
+    return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+
+
+def test_values_are_kept_in_the_tiles_only_where_there_is_room() -> None:
+    """A quarter of 400 bytes comes on each of four tiles, of 1,000 bytes each."""
+    [finding] = [finding for finding in kept_away(700).findings if finding.kind == "offload"]
+    assert finding.edit == "keep a0 on the IPU"
+    assert finding.text.endswith("keep it on the IPU, donated.")
+    assert "would be 80 % full" in finding.text
+    assert [finding for finding in kept_away(800).findings if finding.kind == "offload"] == []
+    [finding] = [finding for finding in kept_away(700, group="pipeline 1").findings if finding.kind == "offload"]
+    assert finding.text.endswith("keep it on the IPU.")  # the pipeline donates it
+    assert finding.edit == "keep a0 on the IPU (offload_optimizer_state=False)"
+
+
+def test_a_line_of_a_notebook_is_said_to_be_of_a_cell() -> None:
+    assert str(Line(file="/tmp/ipykernel_17/1999190837.py", number=8)) == "line 8 of a cell"
+    assert str(Line(file="/home/me/ipykernel.py", number=8)) == "ipykernel.py:8"
+
+
+def two_faults(*, donates: bool, returns: bool, steps: int = 20) -> Profile:
+    """Steps on a state that comes again at each call, and a result that nobody reads."""
+    called = program(
+        superstep(50), name="jit_step", takes=(BIG, 30), gives=(BIG, *([BIG // 2] if returns else [])), donates={0: 0} if donates else None
+    )
+    host = Host()
+    begin = begin_history(host.system)
+    state = host.put(BIG)
+    for _ in range(steps):
+        before, (state, *rest) = state, host.run(called, state, host.put(30))
+        for value in (before, *rest):
+            host.system.forget(value)
+    return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+
+
+def test_findings_that_are_all_followed_save_what_is_told_of_them_together() -> None:
+    before, after = two_faults(donates=False, returns=True), two_faults(donates=True, returns=False)
+    first = [finding for finding in before.findings if finding.part == "first"]
+    together = before.together
+    assert together is not None
+    assert [finding.kind for finding in first] == ["donation", "results"]
+    assert (together.numbers, together.left) == ((1, 2), ())
+    assert together.gain.cycles == before.emulated_cycles - after.emulated_cycles
+    assert before.steady is not None
+    assert after.steady is not None
+    assert together.gain.step_cycles == before.steady.step_cycles - after.steady.step_cycles
+    assert before.as_document()["together"] == {
+        "gain_cycles": together.gain.cycles,
+        "gain_share": together.gain.share,
+        "gain_step_cycles": together.gain.step_cycles,
+        "gain_step_share": together.gain.step_share,
+        "gain_after": [],
+        "gain_after_share": None,
+        "gain_tile_bytes": None,
+        "how": "about",
+        "basis": "",
+        "numbers": [1, 2],
+        "left": [],
+        "why": [],
+    }
+    told = before.summary()
+    assert "All together (1, 2, played one after the other): saves about " in told
+    assert "Not in it" not in told
+
+
+def test_an_edit_that_is_not_played_with_the_others_says_why() -> None:
+    profile = two_faults(donates=False, returns=True)
+    evidence = evidence_of(profile)
+    lines = [Line(file="/home/me/train.py", number=number) for number in (1, 2, 3)]
+    [donate], [leave] = donation(profile, evidence), results(profile, evidence)
+    found = zip((donate, leave, donate, donate), (*lines[:2], lines[0], lines[2]), strict=True)
+    placed = [replace(each, finding=replace(each.finding, line=line)) for each, line in found]
+    told = ranked(placed, evidence)
+    assert told.together is not None
+    left = dict(zip(told.together.left, told.together.why, strict=True))
+    assert {told.findings[number - 1].line: why for number, why in left.items()} == {lines[0]: "same line", lines[2]: "not played"}
+    text = render(profile, told.findings, None, before=told.findings[:1], together=told.together, width=120, color=False)
+    shifted = {why: number + 1 for number, why in left.items()}  # behind the finding that comes before them
+    assert f"  Not in it: {shifted['same line']}, another edit at a line that one of them changes\n" in text
+    assert f"  Not in it: {shifted['not played']}, which cannot be played with them\n" in text
+
+
+@pytest.mark.parametrize("spoils", [True, False])
+def test_an_edit_that_makes_the_best_one_impossible_is_left_and_all_together_save_no_less_than_one(spoils: bool) -> None:
+    profile = two_faults(donates=False, returns=True)
+    evidence = evidence_of(profile)
+    assert evidence is not None
+    [donate], [leave] = donation(profile, evidence), results(profile, evidence)
+    [key], [program_before] = evidence.programs.keys(), evidence.programs.values()
+    quicker = replace(program_before, body=Series(nodes=(superstep(40),)))
+
+    def donated(script: Script) -> Script:
+        if spoils and script.programs[key] == quicker:
+            raise ValueError("there is no such argument any more")
+        return donate.ways[0].change(script)
+
+    first = replace(donate, ways=(replace(donate.ways[0], change=donated),))
+    way = Way(edit="plan again", change=lambda script: script.with_programs({key: quicker}), how="replayed", plans=True)
+    planned = Proposal(finding=Finding(kind="steps", text="The steps are short."), ways=(way,), least_share=0)
+    told = ranked([first, leave, planned], evidence, all=True)
+    assert [finding.kind for finding in told.findings] == ["donation", "results", "steps"]
+    assert told.together is not None
+    assert all(finding.gain is None or finding.gain.cycles <= told.together.gain.cycles for finding in told.findings)
+    assert told.together.numbers == ((1, 2) if spoils else (1, 2, 3))
+    assert (told.together.left, told.together.why) == (((3,), ("saves nothing",)) if spoils else ((), ()))
+
+
+def test_reasons_are_told_once_for_all_findings_that_have_them() -> None:
+    left = [(3, "saves nothing"), (5, "same line"), (4, "saves nothing"), (6, "saves nothing"), (7, "a new reason"), (8, "same line")]
+    assert left_texts(left) == [
+        "3, 4 and 6, which save nothing beside them",
+        "5 and 8, other edits at lines that they change",
+        "7, which cannot be played with them or saves nothing beside them",
+    ]
+    assert left_texts([(number, "not played") for number in (2, 3, 4)]) == ["2 to 4, which cannot be played with them"]
+    assert left_texts([]) == []
+
+
+def test_one_finding_alone_is_not_told_of_together() -> None:
+    profile = two_faults(donates=True, returns=True)
+    assert [finding.kind for finding in profile.findings if finding.part == "first"] == ["results"]
+    assert profile.together is None
+    assert "All together" not in profile.summary()
+
+
+def called_in_turn(*programs: Program, times: int) -> Profile:
+    host = Host()
+    begin = begin_history(host.system)
+    for _ in range(times):
+        for each in programs:
+            host.run(each)
+    return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+
+
+def test_a_first_load_is_a_fixed_cost_and_loads_by_turns_are_not() -> None:
+    first, second = (program(superstep(5), name=name) for name in ("jit_f", "jit_g"))
+    alone = called_in_turn(first, times=3)
+    [fixed] = [finding for finding in alone.findings if finding.kind == "fixed"]
+    assert (fixed.part, fixed.gain, fixed.unknown, fixed.edit) == ("fixed", None, "", "")
+    assert "a program is loaded once and pays for it by running often" in fixed.text
+    assert not [finding for finding in alone.findings if finding.kind == "loads"]
+    assert "Fixed costs" in alone.summary()
+    by_turns = called_in_turn(first, second, times=3)
+    [loads] = [finding for finding in by_turns.findings if finding.kind == "loads"]
+    assert loads.part == "first"
+    assert loads.gain is not None
+    assert not [finding for finding in by_turns.findings if finding.kind == "fixed"]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_loads_of_another_ipu_than_the_busiest_are_told_where_an_edit_spares_time(waits: bool) -> None:
+    """IPU 0 steps for long, and waits for two programs that evict each other on IPU 1, or does not."""
+    step, first, second = (
+        program(superstep(work), name=f"jit_{name}", takes=(4,), gives=(4,)) for work, name in ((600, "s"), (5, "f"), (5, "g"))
+    )
+    host = Host(2)
+    begin = begin_history(host.system)
+    here, there = host.put(4), host.put(4, ipu=1)
+    for _ in range(10):
+        [here] = host.run(step, here)
+        [there] = host.run(second, *host.run(first, host.copy(here, ipu=1) if waits else there, ipu=1), ipu=1)
+        here = host.copy(there) if waits else here
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    [elsewhere] = profile.loaded_elsewhere
+    loads = sum(found.cycles.load for found in profile.programs if found.name != "jit_s")
+    assert loads >= 20 * LOADED
+    assert (profile.busiest_ipu, elsewhere.ipu, elsewhere.load_cycles, elsewhere.save_cycles) == (0, 1, loads, 0)
+    assert [profile.label(key) for key in elsewhere.keys] == ["jit_f", "jit_g"]
+    found = [finding for finding in profile.findings if finding.kind == "loads"]
+    assert len(found) == waits
+    if waits:
+        share = share_text(loads, profile.emulated_cycles)
+        assert found[0].text.startswith(
+            f"20 program loads on IPU 1 took {share} of emulated time, though it is not the busiest, all of jitted functions: "
+        )
+        gains = [found[0].gain, *(other.gain for other in found[0].others)]
+        assert all(gain is not None and gain.cycles > 8 * LOADED for gain in gains)
+    assert not [finding for finding in replace(profile, history=None).findings if finding.kind == "loads"]  # nobody knows whether it pays
+
+
+def test_a_gain_of_the_last_runs_is_of_as_many_runs_as_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long set-up lies before the runs that are played, and nothing of it is saved."""
+    slow = replace(STEP, memory=replace(STEP.memory, code_bytes=200))
+
+    def set_up_and_trained() -> Profile:
+        host = Host()
+        begin = begin_history(host.system)
+        for number in range(20):
+            host.run(program(superstep(3000), name=f"jit_init{number}"))
+        state = host.put(BIG)
+        for _ in range(100):
+            before, (state, loss) = state, host.run(slow, state, host.put(30))
+            host.system.forget(before)
+            host.system.forget(loss)
+        return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+
+    [whole] = [finding.gain for finding in set_up_and_trained().findings if finding.kind == "donation"]
+    monkeypatch.setattr(evidence_module, "MOST_PLAYED", 6000)
+    [last] = [finding.gain for finding in set_up_and_trained().findings if finding.kind == "donation"]
+    assert whole is not None
+    assert last is not None
+    assert last.basis.startswith("of the last ")
+    assert last.cycles == pytest.approx(whole.cycles, rel=0.25)
+
+
+def test_the_bound_on_work_counts_all_replays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of each way by itself, and those of one way of each finding behind the others, any of which may turn what takes two."""
+    profile = two_faults(donates=True, returns=False)
+    evidence, played_for = evidence_of(profile), Evidence.played_for
+    asked: list[int] = []
+
+    def noted(evidence: Evidence, changes: int) -> Played:
+        asked.append(changes)
+        return played_for(evidence, changes)
+
+    monkeypatch.setattr(Evidence, "played_for", noted)
+    one = Way(edit="", change=lambda script: script, how="replayed")
+    two = Proposal(finding=Finding(kind="sync", text=""), ways=(one, replace(one, plays=PATTERN_PLAYS)))
+    ranked([two, replace(two, ways=(one,)), replace(two, ways=())], evidence)
+    assert asked == [(1 + 2 + 1) + 2 * 2]
+
+
+def after_operations(count: int, *kinds: str, steps: int = 3, work: int = 50, donates: bool = False) -> tuple[Profile, Advice]:
+    """Steps on a state that comes again at each call, after so many programs of single operations, and what is said of that."""
+    called = program(superstep(work), name="jit_step", takes=(40,), gives=(40,), donates={0: 0} if donates else None)
+    host = Host()
+    begin = begin_history(host.system)
+    operations = [program(superstep(5), name="jit_add") for _ in range(count)]
+    for operation in operations:
+        host.run(operation)
+    state = host.put(40)
+    for _ in range(steps):
+        before, [state] = state, host.run(called, state)
+        host.system.forget(before)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    elsewhere = Way(edit="run them on the CPU", change=on_cpu([host.key(operation) for operation in operations]), how="replayed")
+    single = Proposal(finding=Finding(kind="loads", text="single operations"), ways=(elsewhere,))
+    fewer = Way(edit="call it less", change=in_fewer_calls(host.key(called), called, 4), how="about", fewer_calls=True)
+    calls = Proposal(finding=Finding(kind="calls", text="calls"), ways=(fewer,))
+    evidence = evidence_of(profile)
+    steady = None if evidence is None else steady_state(profile, evidence)
+    proposals = {"single": [single], "donation": donation(profile, evidence), "calls": [calls]}
+    told = ranked([each for kind in kinds for each in proposals[kind]], evidence, starts=steady.starts if steady else {})
+    return profile, told
+
+
+def test_what_saves_little_is_told_with_what_it_saves_after_the_others() -> None:
+    """Its share of what is left is that of a program without the operations."""
+    without, donating = (after_operations(0, donates=donates)[0].emulated_cycles for donates in (False, True))
+    profile, told = after_operations(200, "single", "donation")
+    single, donate = told.findings
+    assert (single.kind, donate.kind) == ("loads", "donation")
+    assert single.gain is not None
+    assert single.gain.after == ()
+    assert donate.gain is not None
+    assert donate.gain.share == pytest.approx((without - donating) / profile.emulated_cycles, rel=0.01)
+    assert donate.gain.share < 0.01
+    assert donate.gain.after == (1,)
+    assert donate.gain.after_share == pytest.approx((without - donating) / without, rel=0.05)
+    assert f"; after 1: {share_text(donate.gain.after_share, 1)} of the time that is left" in donate.headline
+    assert donate.as_document()["gain_after"] == [1]
+    shown = render(profile, (single, donate), None, before=[single], width=120, color=False)
+    assert "; after 2: " in shown  # behind the finding that comes before them
+
+
+def test_what_saves_as_much_by_itself_or_little_even_then_is_told_as_before() -> None:
+    both = "single", "donation"
+    _, alone = after_operations(0, *both)
+    assert [finding.gain.after for finding in alone.findings if finding.gain] == [()]
+    _, warm = after_operations(200, *both, steps=20)  # operations are no part of a warm step
+    assert [(finding.kind, finding.gain.after) for finding in warm.findings if finding.gain] == [("donation", ()), ("loads", ())]
+    _, long = after_operations(200, *both, work=20_000)
+    assert [finding.kind for finding in long.findings] == ["loads"]
+
+
+def test_what_set_up_saves_is_not_told_as_a_steps() -> None:
+    """Where calls become fewer, what all save is divided by the steps: not what lies before them."""
+    _, steps = after_operations(200, "donation", "calls", steps=40)
+    _, all_of_it = after_operations(200, "single", "donation", "calls", steps=40)
+    assert steps.together is not None
+    assert steps.together.gain.step_share is not None
+    assert 0 < steps.together.gain.step_share <= 1
+    assert all_of_it.together is not None
+    assert (all_of_it.together.numbers, all_of_it.together.gain.step_share) == ((1, 2, 3), None)
+
+
+def test_a_share_of_a_step_is_of_the_step_that_is_told() -> None:
+    """What is played for a gain may be shorter than that, as where the host waits; nothing saves more than all of it."""
+    profile = trained(STEP, 20)
+    evidence, steady = evidence_of(profile), profile.steady
+    assert steady is not None
+
+    def share(step_cycles: float) -> float | None:
+        [donate] = ranked(list(donation(profile, evidence)), evidence, starts=steady.starts, step_cycles=step_cycles).findings
+        return None if donate.gain is None else donate.gain.step_share
+
+    whole, of_a_longer_one = share(steady.step_cycles), share(2 * steady.step_cycles)
+    assert whole is not None
+    assert of_a_longer_one == whole / 2
+    assert share(steady.step_cycles / 2) == 1

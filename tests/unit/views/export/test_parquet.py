@@ -1,0 +1,45 @@
+"""Tables of recordings as Parquet files."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.report.reader.recorded import liveness, report_of, two_stages
+from tests.unit.report.reader.test_system import read, traced
+
+from tilestep.errors import UnsupportedError
+from tilestep.views.export.parquet import write_parquet
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file."""
+    return importlib.import_module("pyarrow.parquet").read_table(path).to_pylist()
+
+
+def test_there_is_a_file_for_each_table_with_rows(tmp_path: Path) -> None:
+    report = report_of(two_stages(), detail=liveness())
+    files = write_parquet(report, tmp_path / "new", source=True)
+    assert {file.stem for file in files} == {"frames", "programs", "lives", "ticks", "code", "lanes", "runs", "events", "sums"}
+    assert len(rows(tmp_path / "new" / "events.parquet")) == report.tables.rows("events")
+    assert [row["name"] for row in rows(tmp_path / "new" / "lives.parquet")] == ["x", "w", "h", "y"]
+    assert rows(tmp_path / "new" / "frames.parquet")[2] == {"file": "train.py", "function": "loss", "line": 3, "column": 5, "parent": 1}
+    assert rows(tmp_path / "new" / "events.parquet")[0]["cause"] == -1
+
+
+def test_without_source_no_line_and_no_path_is_written(tmp_path: Path) -> None:
+    write_parquet(report_of(two_stages(), detail=liveness()), tmp_path, source=False)
+    assert not (tmp_path / "frames.parquet").exists()
+    assert {row["frame"] for row in rows(tmp_path / "lives.parquet")} == {0}
+    write_parquet(read(traced()), tmp_path, source=False)
+    assert rows(tmp_path / "processes.parquet") == [{"pid": 42, "name": None}]
+
+
+def test_without_pyarrow_the_error_has_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UnsupportedError, match=r"Parquet files need pyarrow, which is not installed: pip install 'tilestep\[parquet\]'"):
+        write_parquet(report_of(two_stages()), tmp_path / "new", source=True)
+    assert not (tmp_path / "new").exists()

@@ -1,0 +1,97 @@
+"""The block of view Compare: the figures of `tilestep report compare`, and how programs belong together."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import pytest
+from tests.unit.report.reader.recorded import larger, recorded, report_of, step, two_stages
+
+from tests.unit.sim.toy import Host, program
+from tilestep.figures.comparison import compare, matched
+from tilestep.figures.reader import Report
+from tilestep.recording.container import Builder
+from tilestep.views.page.block import Block, packed
+from tilestep.views.page.sections import comparison as section
+from tilestep.views.page.sections.comparison import ORIGINS, comparison
+
+FIGURES = ("runs", "cycles", "cycles_per_run", "load_cycles", "peak_tile_bytes", "flops_per_run")
+
+
+def block_of(a: Report, b: Report) -> Block:
+    found = comparison(a, b)
+    assert found is not None
+    packed(found)
+    return found
+
+
+def of(*cycles: tuple[str, int]) -> Report:
+    """A recording of programs with a name, each of one step of so many cycles."""
+    host = Host(on=larger())
+    programs = [program(step("a", "", spent), name=name) for name, spent in cycles]
+    for called in programs:
+        host.run(called)
+    return Report(recorded(host, programs))
+
+
+def test_equal_recordings_have_no_difference() -> None:
+    document = block_of(report_of(two_stages()), report_of(two_stages())).json
+    assert document["programs"] == [[0, 0, "fingerprint"]]
+    assert document["whole"]["a"] == document["whole"]["b"]
+    assert (document["machines"], document["steps"], document["left_out"]) == ([], [], 0)
+    assert all(change[name]["a"] == change[name]["b"] for change in document["changes"] for name in FIGURES)
+
+
+def test_its_figures_are_those_of_the_comparison() -> None:
+    a, b = report_of(two_stages(trips=6), runs=2), report_of(two_stages(trips=5), runs=3)
+    document, found = block_of(a, b).json, compare(a, b)
+    assert document["whole"] == asdict(found.emulated_cycles)
+    assert [change["label"] for change in document["changes"]] == [each.label for each in found.programs]
+    for change, each in zip(document["changes"], found.programs, strict=True):
+        assert [change[name] for name in FIGURES] == [asdict(getattr(each, name)) for name in FIGURES]
+        assert (change["matched"], change["alone"]) == (each.matched, "")
+    steps = [{name: change for name, change in asdict(each).items() if name != "emulated_s_per_run"} for each in found.steps]
+    assert document["steps"] == steps != []
+
+
+def test_programs_of_one_recording_alone_say_of_which() -> None:
+    a, b = of(("kept", 3), ("old", 5)), of(("kept", 3), ("new", 7))
+    document = block_of(a, b).json
+    assert {change["label"]: change["alone"] for change in document["changes"]} == {"kept": "", "old": "A", "new": "B"}
+    pairs = [
+        [one.row if one else None, other.row if other else None, how]
+        for one, other, how in matched(a.compilation.programs, b.compilation.programs)
+    ]
+    assert document["programs"] == pairs
+    assert [0, 0, "fingerprint"] in pairs
+    assert [1, None, ""] in pairs
+    assert [None, 1, ""] in pairs
+
+
+def test_machines_that_differ_are_told() -> None:
+    other = Host(on=replace(larger(), name="other", host=replace(larger().host, dispatch_seconds=1e-4)))
+    called = program(step("a", "", 3))
+    other.run(called)
+    document = block_of(of(("f", 3)), Report(recorded(other, [called]))).json
+    assert document["names"] == ["toy", "other"]
+    assert [row[0] for row in document["machines"]] == ["host.dispatch_seconds"]
+
+
+def test_more_steps_than_a_page_holds_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = report_of(two_stages(trips=6)), report_of(two_stages(trips=5))
+    whole = block_of(a, b).json
+    assert len(whole["steps"]) == 2
+    monkeypatch.setattr(section, "MOST_STEPS", 1)
+    cut = block_of(a, b).json
+    assert cut["steps"] == whole["steps"][:1]
+    assert cut["left_out"] == 1
+
+
+def test_a_recording_without_programs_compares_with_nothing() -> None:
+    nothing = Report(Builder(kind="run").tables())
+    assert comparison(nothing, of(("f", 3))) is None
+    assert comparison(of(("f", 3)), nothing) is None
+
+
+def test_every_origin_is_a_sentence() -> None:
+    assert all(text[0].isupper() and text.endswith(".") for text in ORIGINS.values())

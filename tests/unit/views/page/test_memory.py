@@ -1,0 +1,178 @@
+"""The block of memory: its rows are the recording's, what is not known has a sentence, and large recordings have bounds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+import pytest
+from tests.unit.report.reader.recorded import everything, liveness, recorded, report_of, run_of, two_stages
+from tests.unit.report.test_batch import HLO
+
+from tests.unit.sim.toy import Host
+from tilestep.errors import RecordingError
+from tilestep.figures.reader import Report
+from tilestep.machine import load_machine
+from tilestep.options import PlanOptions
+from tilestep.plan import Branch, Liveness, Program, Series, lower_in_detail
+from tilestep.program import parse_hlo
+from tilestep.recording.capture import Compiled, Span, capture
+from tilestep.recording.container import Builder, parse_recording, recording_bytes
+from tilestep.views.page.block import Block, packed
+from tilestep.views.page.sections import memory as section
+from tilestep.views.page.sections import rooms
+from tilestep.views.page.sections.memory import ORIGINS, loops, memory
+
+
+def block_of(report: Report) -> Block:
+    found = memory(report)
+    assert found is not None
+    return found
+
+
+def only(block: Block) -> dict[str, Any]:
+    (program,) = block.json["programs"]
+    return program
+
+
+def test_rows_of_lives_and_ticks_are_those_of_the_reader() -> None:
+    report = report_of(two_stages(), detail=liveness())
+    block, detail = block_of(report), report.compilation.main.memory
+    names, lines, columns = block.json["names"], block.json["lines"], block.columns
+    for life in detail.variables:
+        row = life.index
+        assert names[columns["life_name"][row]] == life.name
+        assert block.json["categories"][columns["life_category"][row]] == life.category
+        assert lines[columns["life_line"][row]] == ("" if life.line is None else f"train.py:{life.line.line}")
+        for name in ("first", "last", "tile_bytes", "tiles", "start_tile", "size_bytes"):
+            assert columns[f"life_{name}"][row] == getattr(life, name)
+    for step in detail.liveness:
+        assert names[columns["tick_step"][step.tick]] == step.name
+        assert columns["tick_leaf"][step.tick] == (-1 if step.program is None else step.program.leaf)
+        assert columns["tick_temporary"][step.tick] == step.temporary_tile_bytes
+    program = only(block)
+    assert program["lives"] == [0, 4]
+    assert program["ticks"] == [0, 8]
+    assert program["peak"] == {"bytes": detail.peak.total_bytes, "tile": detail.peak.tile, "tick": detail.peak.tick}
+    assert program["peak_bytes"] == detail.peak.total_bytes
+    assert program["code"] == [["vertex code", 100, 0], ["control code", 20, 0], ["stacks", 30, 1]]
+    assert program["loops"] == [["loop", 2, 5, 5, 0, "loop"]]
+    assert program["why"] == ""
+    packed(block)
+
+
+def test_a_program_without_detail_has_its_peak_by_kind() -> None:
+    called = two_stages()
+    program = only(block_of(report_of(called)))
+    assert program["why"].startswith("The recording has only its peak")
+    assert program["kinds"] == [list(part) for part in called.memory.by_kind]
+    assert program["peak_bytes"] == called.memory.peak_bytes
+    assert "lives" not in program
+
+
+def test_loops_and_branches_have_the_ticks_around_them() -> None:
+    called, _ = everything()
+    expected = [-1, 0, -1, -1, 1, -1, -1, 2, 3, -1, -1, -1, 4, 5, -1, 6, 7, -1]
+    assert loops(called.body, expected) == [
+        ["outer", 2, 10, 4, 0, "loop"],
+        ["inner", 3, 5, None, 1, "loop"],
+        ["branch", 6, 9, None, 1, "branch"],
+        ["either", 11, 14, None, 0, "branch"],
+    ]
+    assert loops(called.body, expected[:-1]) == []
+    assert loops(Series(nodes=(Branch(name="none", scope="", arms=(), site=None),)), [-1, -1, -1]) == [["none", 1, 1, None, 0, "branch"]]
+
+
+def test_more_values_than_a_page_holds_are_left_out_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(section, "MOST_LIVES", 3)
+    block = block_of(report_of(two_stages(), detail=liveness()))
+    assert only(block)["why"].startswith("This page has only its peak: it holds at most 3 values")
+    assert len(block.columns["life_first"]) == 0
+
+
+def test_two_programs_share_columns_and_the_fullest_is_first() -> None:
+    small, large = two_stages(), replace(two_stages(), name="large", memory=replace(two_stages().memory, peak_bytes=5000))
+    host = run_of(small)
+    host.run_on((0,), large, [[host.put(argument.size_bytes, ipu=0) for argument in large.arguments]])
+    detail = liveness()
+    tables = recorded(host, [small, large], {"two_stages": detail, "large": replace(detail, lives=detail.lives[:2])})
+    block = block_of(Report(tables))
+    programs = block.json["programs"]
+    assert [program["name"] for program in programs] == ["large", "two_stages"]
+    assert [program["lives"] for program in programs] == [[0, 2], [2, 4]]
+    assert [program["ticks"] for program in programs] == [[0, 8], [8, 8]]
+    assert block.columns["life_first"].tolist() == [0, 0, 0, 0, 3, 6]
+
+
+def test_a_batch_is_looked_for_where_the_hlo_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = load_machine("bow-2000")
+    program, detail = lower_in_detail(parse_hlo(HLO), machine, name="jit_f", num_ipus=1, options=PlanOptions())
+
+    def report(hlo: str | None) -> Report:
+        return _report(program, detail, hlo)
+
+    found = only(block_of(report(HLO)))["room"]
+    assert found["batch"] == 512
+    assert found["tried"][0]["peak_bytes"] == program.memory.peak_bytes
+    assert found["most_times"] < found["least_too_many"]
+    assert found["arguments"] == ["arg0 f32[512,64]"]
+    packed(block_of(report(HLO)))
+    assert only(block_of(report(None)))["room_why"].startswith("The recording has no HLO")
+    assert only(block_of(report("HloModule")))["room_why"].startswith("The batch is not known")
+    monkeypatch.setattr(rooms, "MOST_PLANNED", 10)
+    assert only(block_of(report(HLO)))["room_why"].startswith("Planning it again would take too long")
+
+
+def test_a_state_of_a_program_that_does_not_fit_is_no_batch() -> None:
+    """The weights and what takes their place are 8,192 rows; the batch is 64, and no smaller one fits beside them."""
+    hlo = """HloModule jit_step
+
+ENTRY %main (w: f32[8192,32768], x: f32[64,8192]) -> f32[8192,32768] {
+  %w = f32[8192,32768] parameter(0), metadata={op_name="w"}
+  %x = f32[64,8192] parameter(1), metadata={op_name="x"}
+  %zero = f32[] constant(0)
+  %s = f32[] reduce(f32[64,8192] %x, f32[] %zero), dimensions={0,1}, to_apply=%sum
+  %b = f32[8192,32768] broadcast(f32[] %s), dimensions={}
+  ROOT %r = f32[8192,32768] add(f32[8192,32768] %w, f32[8192,32768] %b)
+}
+"""
+    total = "%sum (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n"
+    total += "  ROOT %c = f32[] add(f32[] %a, f32[] %b)\n}\n\n"
+    text = hlo.replace("ENTRY", f"{total}ENTRY")
+    program, detail = lower_in_detail(parse_hlo(text), load_machine("bow-2000"), name="jit_step", num_ipus=1, options=PlanOptions())
+    facts = only(block_of(_report(program, detail, text)))
+    assert (facts["room"], facts["room_why"]) == (None, "It does not fit, and no smaller batch is known with which it would.")
+
+
+def test_a_smaller_batch_that_fits_is_named() -> None:
+    text = HLO.replace("512", "8388608")
+    program, detail = lower_in_detail(parse_hlo(text), load_machine("bow-2000"), name="jit_f", num_ipus=1, options=PlanOptions())
+    why = only(block_of(_report(program, detail, text)))["room_why"]
+    assert why.startswith("It does not fit with the batch of now, 8,388,608; with ")
+
+
+def _report(program: Program, detail: Liveness, hlo: str | None) -> Report:
+    host = Host(on=load_machine("bow-2000"))
+    builder = Builder(kind="run")
+    compiled = Compiled(
+        program=program, detail=detail, fingerprint=sha256(program.name.encode()).hexdigest(), hlo=hlo, options=PlanOptions()
+    )
+    span = Span(system=host.system, begin=host.start, end=host.system.mark(), history=None)
+    capture(builder, span, {host.key(program): compiled}, runs_in_detail=1)
+    return Report(parse_recording(recording_bytes(builder.tables())))
+
+
+def test_without_programs_there_is_no_block() -> None:
+    builder = Builder(kind="run")
+    assert memory(Report(parse_recording(recording_bytes(builder.tables())))) is None
+
+
+def test_damage_is_told() -> None:
+    broken = replace(liveness(), lives=(replace(liveness().lives[0], last=7, first=7, tiles=17),))
+    with pytest.raises(RecordingError, match="column tiles of lives"):
+        memory(report_of(two_stages(), detail=broken))
+
+
+def test_every_origin_is_a_sentence() -> None:
+    assert all(text[0].isupper() and text.endswith(".") for text in ORIGINS.values())
