@@ -270,8 +270,7 @@ def zipped_members(data: bytes) -> dict[str, bytes]:
 
 
 def recording_seeds() -> list[bytes]:
-    from tests.unit.record.recordings import small_recording, zipped
-
+    from tests.unit.recording.recordings import small_recording, zipped
     from tilestep.recording.container import recording_bytes
 
     data = recording_bytes(small_recording())
@@ -310,8 +309,7 @@ def executables(folder: Path) -> Read:
 
 
 def executable_seeds() -> list[bytes]:
-    from tests.unit.record.recordings import zipped
-
+    from tests.unit.recording.recordings import zipped
     from tilestep.popart.session.executables import Executable, Owner, save
 
     with tempfile.TemporaryDirectory() as folder:

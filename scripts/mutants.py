@@ -34,7 +34,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import accumulate, chain, islice, zip_longest
 from pathlib import Path
 from typing import Any, Final
@@ -48,6 +48,7 @@ from scripts.mutant_sites import Site, drawn, located, sites  # noqa: E402
 REFERENCE: Final = "1e01c6d"
 FIRST_SEED, SECOND_SEED = 20_611, 73_939
 PAGE: Final = "report/assets"  # the page's JavaScript, an area of its own
+# folders of the reference
 AREAS: Final = ("machine", "program", "cost", "plan", "sim", "record", "report", "cli", "train", "onnx", "popart", "pjrt/programs", PAGE)
 SIDES: Final = ("whole", "fast")
 EACH: Final = 25  # mutants of an area
@@ -146,10 +147,19 @@ def records(path: Path) -> Iterator[dict[str, Any]]:
                 yield json.loads(line)
 
 
+@functools.cache
+def moved(tree: Path) -> Mapping[str, str]:
+    """Where files of the reference are in a checkout that has given them other names."""
+    words = ("git", "diff", "--find-renames", "--diff-filter=R", "--name-status", REFERENCE, "HEAD", "--", SOURCES)
+    lines = subprocess.check_output(words, cwd=tree, text=True).splitlines()
+    return dict(tuple(line.split("\t")[1:3]) for line in lines)
+
+
 def place(tree: Path, site: Site) -> Site | None:
     """Where a site of the reference is in a checkout."""
-    path = tree / site.path
-    return located(site, path.read_text(encoding="utf-8")) if path.exists() else None
+    here = replace(site, path=moved(tree).get(site.path, site.path))
+    path = tree / here.path
+    return located(here, path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def mutants_of(seed: int, areas: Sequence[str], folder: Path) -> list[Mutant]:

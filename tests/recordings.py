@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.unit.record.recordings import members_of, zipped
 
 from tests.processes import ROOT, run_python
+from tests.unit.recording.recordings import members_of, zipped
 from tilestep.plan.serialized import dump_program, program_of
 from tilestep.plan.steps import Program
 from tilestep.recording.container import Builder, recording_bytes

@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.report.reader.recorded import larger, recorded, report_of, step, two_stages
 
 import tilestep
 from tests.page.conftest import OpenPage
 from tests.page.pages import VIEWS, go, rows, text, values
+from tests.unit.figures.reader.recorded import larger, recorded, report_of, step, two_stages
 from tests.unit.sim.toy import Host, program
 from tilestep.figures.comparison import compare
 from tilestep.figures.reader import Report

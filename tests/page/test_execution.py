@@ -11,11 +11,11 @@ from urllib.parse import parse_qs
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
-from tests.unit.report.reader.recorded import everything, recorded, report_of, run_of, two_stages
 
 from tests.page.conftest import OpenPage
 from tests.page.pages import address, fragment, go, hold_time, rows, settled, tables, text, values, wait_for
 from tests.recordings import HOSTILE, LONG
+from tests.unit.figures.reader.recorded import everything, recorded, report_of, run_of, two_stages
 from tilestep.figures.lane_names import KIND_TEXTS
 from tilestep.figures.reader import Report, open_report
 from tilestep.views.page.document import in_full

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page
-from tests.unit.report.reader.recorded import journaled, liveness, two_stages
 
 import tilestep
 from tests.page.conftest import OpenPage
 from tests.page.pages import go, rows, text, values, wait_for
+from tests.unit.figures.reader.recorded import journaled, liveness, two_stages
 from tilestep.advice import Finding, Gain, Line, Other, Together
 from tilestep.figures.overview import overview
 from tilestep.figures.quantities import bytes_text

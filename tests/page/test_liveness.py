@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page
-from tests.unit.report.reader.recorded import liveness, report_of, two_stages
 
 from tests.page.pages import address, rows, settled, values, wait_for
+from tests.unit.figures.reader.recorded import liveness, report_of, two_stages
 from tilestep.figures.reader import Report, open_report
 from tilestep.figures.reader.memory import MemoryReport
 from tilestep.recording.memory import difference

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.unit.report.reader.recorded import liveness, report_of, two_stages
 
 from tests.page.conftest import OpenPage
 from tests.page.pages import address, rows, values, wait_for
+from tests.unit.figures.reader.recorded import liveness, report_of, two_stages
 from tilestep.figures.reader import Report, open_report
 from tilestep.figures.reader.memory import MemoryReport
 from tilestep.recording.memory import ProgramMemory, alive, by_category, difference, over_time, peak, tile_bytes

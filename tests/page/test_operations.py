@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
-from tests.unit.report.reader.recorded import report_of, step, two_stages
 
 from tests.page.conftest import OpenPage
 from tests.page.pages import address, go, rows, text, values
+from tests.unit.figures.reader.recorded import report_of, step, two_stages
 from tests.unit.sim.toy import collective, program
 from tilestep.figures.overview import overview
 from tilestep.figures.reader import OnTileExecute, Report, open_report

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.unit.report.page.test_pipeline import ran
 
 from tests.page.conftest import OpenPage
 from tests.page.pages import address, rows, tables, text, values
+from tests.unit.views.page.test_pipeline import ran
 from tilestep.figures.reader import open_report
 from tilestep.train.schedules import grouped
 from tilestep.views.page.sections.head import head

@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 
 import pytest
-from tests.unit.report.reader.recorded import report_of, step
 
 from tests.page.conftest import OpenPage
 from tests.page.pages import VIEWS, go
+from tests.unit.figures.reader.recorded import report_of, step
 from tests.unit.sim.toy import program
 from tilestep.figures.reader import Report
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.unit.report.reader.recorded import everything, recorded, report_of, run_of, step, two_stages
 
 from tests.page.conftest import OpenPage
 from tests.page.pages import text, values
+from tests.unit.figures.reader.recorded import everything, recorded, report_of, run_of, step, two_stages
 from tests.unit.sim.toy import program
 from tilestep.figures.overview import overview
 from tilestep.figures.reader import Report, open_report

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
-from tests.unit.report.page.test_source import Changed
-from tests.unit.report.reader.recorded import FRAMES, liveness, recorded, report_of, run_of, two_stages
 
 from tests.page.conftest import OpenPage
 from tests.page.pages import address, rows, text, values, wait_for
+from tests.unit.figures.reader.recorded import FRAMES, liveness, recorded, report_of, run_of, two_stages
+from tests.unit.views.page.test_source import Changed
 from tilestep.figures.overview import StepRow, overview
 from tilestep.figures.reader import Report, open_report
 from tilestep.plan.steps import Frame

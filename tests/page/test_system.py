@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.unit.report.reader.test_system import job
-
 from tests.page.conftest import OpenPage
 from tests.page.pages import address, rows, text
+from tests.unit.figures.reader.test_system import job
 from tilestep.figures.reader import Report, open_report
 from tilestep.recording.merged import merged
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.unit.report.reader.recorded import report_of, two_stages
-
 from tests.page.conftest import OpenPage
+from tests.unit.figures.reader.recorded import report_of, two_stages
 from tilestep.views.page.terms import TERMS
 
 GLOSSARY = Path(__file__).resolve().parents[2] / "docs" / "glossary.md"

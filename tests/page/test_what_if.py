@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
-from tests.unit.report.page.test_server import Served, serving
-from tests.unit.report.reader.recorded import journaled, report_of, two_stages
 
 import tilestep
 from tests.page.conftest import OpenPage
 from tests.page.pages import hold_time, text, wait_for
 from tests.processes import ROOT, clean_environ
+from tests.unit.figures.reader.recorded import journaled, report_of, two_stages
+from tests.unit.views.page.test_server import Served, serving
 from tilestep.advice import knob_table as module
 from tilestep.advice.knob_table import answer, knob_table
 from tilestep.advice.knobs import KNOBS

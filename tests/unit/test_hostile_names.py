@@ -14,11 +14,11 @@ from typing import Any
 
 import jax.numpy as jnp
 import pytest
-from tests.unit.record.recordings import members_of, zipped
-from tests.unit.report.reader.recorded import liveness, report_of, two_stages
 
 from tests.golden.texts import hlo_text
+from tests.unit.figures.reader.recorded import liveness, report_of, two_stages
 from tests.unit.popart.session import models
+from tests.unit.recording.recordings import members_of, zipped
 from tilestep import popart, train
 from tilestep.cli import main
 from tilestep.engine_options import read_engine_options

@@ -7,10 +7,10 @@ from cProfile import Profile
 from dataclasses import replace
 
 import pytest
-from tests.unit.report.reader.recorded import journaled, two_stages
-from tests.unit.report.test_what_if import TWO, busy
 
 from tests.calls import calls_of
+from tests.unit.advice.test_what_if import TWO, busy
+from tests.unit.figures.reader.recorded import journaled, two_stages
 from tests.unit.sim.toy import Host, program, superstep
 from tilestep.advice import knob_table as module
 from tilestep.advice.knob_table import KnobTable, Turned, answer, knob_table

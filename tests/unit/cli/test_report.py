@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.record.recordings import members_of, zipped
-from tests.unit.report.reader.recorded import journaled, larger, liveness, recorded, run_of, step, two_stages
-from tests.unit.report.reader.test_system import traced
 
+from tests.unit.figures.reader.recorded import journaled, larger, liveness, recorded, run_of, step, two_stages
+from tests.unit.figures.reader.test_system import traced
+from tests.unit.recording.recordings import members_of, zipped
 from tests.unit.sim.toy import Host, program
 from tilestep.advice import knob_table as module
 from tilestep.advice.knob_table import knob_table

@@ -16,12 +16,12 @@ from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
-from tests.unit.report.page.test_block import unpacked
-from tests.unit.report.page.test_document import parts
 
 from tests import processes
 from tests.in_turn import RunPython
 from tests.processes import ROOT, WITHOUT_NOHUP, clean_environ
+from tests.unit.views.page.test_block import unpacked
+from tests.unit.views.page.test_document import parts
 from tilestep.cli import main, make_parser
 from tilestep.cli.run import FLAGS, TAKE_A_VALUE, split_words
 from tilestep.figures.comparison import compare

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.report.reader.recorded import journaled, two_stages
 
+from tests.unit.figures.reader.recorded import journaled, two_stages
 from tilestep.cli import main
 from tilestep.recording.container import write_recording
 from tilestep.views.page.server import ADDRESS

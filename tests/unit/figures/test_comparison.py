@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.report.reader.recorded import everything, larger, liveness, recorded, report_of, run_of, step, two_stages
 
+from tests.unit.figures.reader.recorded import everything, larger, liveness, recorded, report_of, run_of, step, two_stages
 from tests.unit.sim.toy import Host, program
 from tilestep.figures.comparison import Change, compare
 from tilestep.figures.overview import overview

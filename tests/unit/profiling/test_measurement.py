@@ -7,8 +7,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.unit.report.reader.recorded import larger, liveness, run_of, step, two_stages
 
+from tests.unit.figures.reader.recorded import larger, liveness, run_of, step, two_stages
 from tests.unit.sim.toy import Host, program
 from tilestep import RecordingError
 from tilestep.engine_options import EngineOptions

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from tests.unit.record.recordings import members_of, small_recording
 
+from tests.unit.recording.recordings import members_of, small_recording
 from tilestep import RecordingError
 from tilestep.recording.container import Builder, Tables, parse_recording, read_recording, recording_bytes, write_recording
 from tilestep.recording.schema import TABLES, TEXTS, Column

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.record.recordings import changed, members_of, small_recording, zipped
 
 from tests.bounded import ends_soon
+from tests.unit.recording.recordings import changed, members_of, small_recording, zipped
 from tilestep import RecordingError
 from tilestep.recording.container import Builder, parse_recording, read_recording, recording_bytes
 from tilestep.recording.schema import TABLES, TEXTS, VERSION

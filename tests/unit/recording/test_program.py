@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from tests.unit.record.recordings import members_of, zipped
 
+from tests.unit.recording.recordings import members_of, zipped
 from tilestep.errors import RecordingError
 from tilestep.options import PlanOptions
 from tilestep.plan import Branch, Collective, HostCall, Life, Liveness, Loop, Program, Series, Superstep

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from scripts.mutant_sites import Site, drawn, javascript_sites, located, python_sites
+from scripts.mutant_sites import Site, drawn, javascript_sites, located, python_sites, sites
 from scripts.mutant_tests import _executed_lines  # pyright: ignore[reportPrivateUsage]
-from scripts.mutants import AREAS, EACH, FIRST_SEED, Lines, in_order, verdict
+from scripts.mutants import EACH, FIRST_SEED, REFERENCE, Lines, in_order, place, verdict
 
 PYTHON = '''"""A docstring of 3 numbers."""
 from typing import TYPE_CHECKING
@@ -151,7 +153,23 @@ def test_lines_of_the_page_s_modules_are_those_whose_first_letter_ran() -> None:
     ]
 
 
-def test_the_areas_are_folders_of_the_package() -> None:
-    folder = Path(__file__).resolve().parents[3] / "src" / "tilestep"
-    assert all((folder / area).is_dir() for area in AREAS)
+@pytest.mark.process
+def test_a_site_is_found_in_a_file_that_has_moved(tmp_path: Path) -> None:
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-C", str(tmp_path))
+    former, later = tmp_path / "src/tilestep/old.py", tmp_path / "src/tilestep/new/place.py"
+    later.parent.mkdir(parents=True)
+    former.write_text(PYTHON)
+    subprocess.run((*git, "init", "-q"), check=True)
+    for _ in range(2):
+        subprocess.run((*git, "add", "."), check=True)
+        subprocess.run((*git, "commit", "-qm", "all"), check=True)
+        if former.exists():
+            subprocess.run((*git, "tag", REFERENCE), check=True)
+            former.rename(later)
+            later.write_text(f"# a line more\n{PYTHON}")
+    site = sites({"src/tilestep/old.py": PYTHON})[0]
+    assert place(tmp_path, site) == replace(site, path="src/tilestep/new/place.py", line=site.line + 1)
+
+
+def test_seeds_and_sizes_are_what_they_were_when_the_first_mutants_were_drawn() -> None:
     assert (EACH, FIRST_SEED) == (25, 20_611)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.record.recordings import small_recording
-from tests.unit.report.reader.recorded import report_of, two_stages
 
 from tests.golden.texts import hlo_text
+from tests.unit.figures.reader.recorded import report_of, two_stages
+from tests.unit.recording.recordings import small_recording
 from tilestep.errors import RecordingError
 from tilestep.machine import load_machine
 from tilestep.options import PlanOptions

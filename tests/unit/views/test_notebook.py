@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from html.parser import HTMLParser
 
-from tests.unit.report.test_measure import profile_of, train
-
+from tests.unit.profiling.test_measure import profile_of, train
 from tests.unit.sim.toy import Host, program, superstep
 from tilestep.profiling.profiles import Recording
 

@@ -7,9 +7,9 @@ import random
 from typing import Any
 
 import pytest
-from tests.unit.report.reader.recorded import journaled, two_stages
-from tests.unit.report.test_gains import DONATING, STEP, trained, two_faults
 
+from tests.unit.advice.test_gains import DONATING, STEP, trained, two_faults
+from tests.unit.figures.reader.recorded import journaled, two_stages
 from tilestep.errors import RecordingError
 from tilestep.figures.reader import Report
 from tilestep.views.profile import Profile

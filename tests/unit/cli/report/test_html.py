@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.unit.report.page.test_document import parts
-from tests.unit.report.reader.recorded import recorded, run_of, two_stages
 
+from tests.unit.figures.reader.recorded import recorded, run_of, two_stages
+from tests.unit.views.page.test_document import parts
 from tilestep.cli import main
 from tilestep.cli.report.html import label_of
 from tilestep.recording.container import write_recording

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from tests.unit.report.reader.recorded import everything, larger, liveness, recorded, report_of, run_of, two_stages
 
+from tests.unit.figures.reader.recorded import everything, larger, liveness, recorded, report_of, run_of, two_stages
 from tilestep import RecordingError
 from tilestep.figures.reader import (
     GlobalExchange,

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from tests.unit.report.reader.recorded import everything, larger, liveness, recorded, report_of, run_of, two_stages
 
+from tests.unit.figures.reader.recorded import everything, larger, liveness, recorded, report_of, run_of, two_stages
 from tests.unit.sim.toy import DISPATCH, LATENCY, Host, program, superstep
 from tilestep import RecordingError
 from tilestep.figures.reader import OnTileExecute, Report, StreamCopy

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.record.recordings import members_of, zipped
-from tests.unit.report.reader.recorded import everything, liveness, recorded, run_of, two_stages
-from tests.unit.report.reader.test_system import traced
 
 from tests.bounded import ends_soon
 from tests.processes import run_python
+from tests.unit.figures.reader.recorded import everything, liveness, recorded, run_of, two_stages
+from tests.unit.figures.reader.test_system import traced
+from tests.unit.recording.recordings import members_of, zipped
 from tilestep import RecordingError
 from tilestep.figures.comparison import compare
 from tilestep.figures.overview import overview

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.unit.record.recordings import small_recording
 
 import tilestep
+from tests.unit.recording.recordings import small_recording
 from tilestep import RecordingError
 from tilestep.figures.reader import Report
 from tilestep.recording.container import Builder, parse_recording, recording_bytes, write_recording

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from tests.unit.record.edits.edited import cycles, kept, script_of
 
+from tests.unit.recording.edits.edited import cycles, kept, script_of
 from tests.unit.sim.toy import Host, collective, program, superstep
 from tilestep.plan.steps import HostCall, Loop, Program, Series
 from tilestep.recording.edits.donation import donatable, donated, pairs_of, put_once

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.report.reader.recorded import liveness, report_of, two_stages
-from tests.unit.report.reader.test_system import read, traced
 
+from tests.unit.figures.reader.recorded import liveness, report_of, two_stages
+from tests.unit.figures.reader.test_system import read, traced
 from tilestep.errors import UnsupportedError
 from tilestep.views.export.parquet import write_parquet
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.report.reader.recorded import FRAMES, everything, liveness, recorded, report_of, run_of, step, two_stages
-from tests.unit.report.reader.test_system import read, traced
 
+from tests.unit.figures.reader.recorded import FRAMES, everything, liveness, recorded, report_of, run_of, step, two_stages
+from tests.unit.figures.reader.test_system import read, traced
 from tests.unit.sim.toy import program
 from tilestep.errors import RecordingError
 from tilestep.figures.reader import Report

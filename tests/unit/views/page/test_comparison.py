@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 import pytest
-from tests.unit.report.reader.recorded import larger, recorded, report_of, step, two_stages
 
+from tests.unit.figures.reader.recorded import larger, recorded, report_of, step, two_stages
 from tests.unit.sim.toy import Host, program
 from tilestep.figures.comparison import compare, matched
 from tilestep.figures.reader import Report

@@ -11,10 +11,10 @@ from cProfile import Profile
 from html import unescape
 
 import pytest
-from tests.unit.report.page.test_block import column, unpacked
-from tests.unit.report.reader.recorded import journaled, report_of, two_stages
 
 from tests.calls import calls_of
+from tests.unit.figures.reader.recorded import journaled, report_of, two_stages
+from tests.unit.views.page.test_block import column, unpacked
 from tilestep.figures.reader import Report
 from tilestep.plan.serialized import program_of
 from tilestep.views.page import page_html

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.report.reader.recorded import everything, recorded, report_of, run_of, two_stages
 
+from tests.unit.figures.reader.recorded import everything, recorded, report_of, run_of, two_stages
 from tests.unit.sim.toy import Host
 from tilestep.errors import RecordingError
 from tilestep.figures.lane_names import KIND_TEXTS

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.report.reader.recorded import journaled, larger, recorded, two_stages
-from tests.unit.report.test_gains import STEP, trained
-
+from tests.unit.advice.test_gains import STEP, trained
+from tests.unit.figures.reader.recorded import journaled, larger, recorded, two_stages
 from tests.unit.sim.toy import Host
 from tilestep.advice import Finding, Gain, Line
 from tilestep.advice.finding import ASIDE

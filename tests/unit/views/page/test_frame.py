@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from tests.unit.report.reader.recorded import journaled, two_stages
-from tests.unit.report.test_measure import profile_of
 
+from tests.unit.figures.reader.recorded import journaled, two_stages
+from tests.unit.profiling.test_measure import profile_of
 from tests.unit.sim.toy import Host, program, superstep
 from tilestep.figures.reader import Report
 from tilestep.profiling.profiles import Recording

@@ -9,8 +9,8 @@ from typing import Any, final
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.unit.report.reader.recorded import report_of, two_stages
 
+from tests.unit.figures.reader.recorded import report_of, two_stages
 from tilestep.figures.overview import overview
 from tilestep.figures.reader import Report
 from tilestep.recording.builder import Builder

@@ -7,9 +7,9 @@ from hashlib import sha256
 from typing import Any
 
 import pytest
-from tests.unit.report.reader.recorded import everything, liveness, recorded, report_of, run_of, two_stages
-from tests.unit.report.test_batch import HLO
 
+from tests.unit.advice.test_batch import HLO
+from tests.unit.figures.reader.recorded import everything, liveness, recorded, report_of, run_of, two_stages
 from tests.unit.sim.toy import Host
 from tilestep.errors import RecordingError
 from tilestep.figures.reader import Report

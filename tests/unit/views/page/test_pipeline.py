@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from tests.unit.report.reader.recorded import larger, recorded, report_of, two_stages
 
+from tests.unit.figures.reader.recorded import larger, recorded, report_of, two_stages
 from tests.unit.sim.toy import Host, program, superstep
 from tilestep.figures.reader import Report
 from tilestep.recording.capture import last_update

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.report.reader.recorded import journaled, report_of, two_stages
 
+from tests.unit.figures.reader.recorded import journaled, report_of, two_stages
 from tilestep.cli import main
 from tilestep.figures.reader import Report
 from tilestep.recording.container import write_recording

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.unit.report.reader.recorded import everything, liveness, recorded, report_of, run_of, two_stages
 
+from tests.unit.figures.reader.recorded import everything, liveness, recorded, report_of, run_of, two_stages
 from tilestep.errors import RecordingError
 from tilestep.figures.overview import overview
 from tilestep.figures.reader import Report

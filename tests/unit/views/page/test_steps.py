@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.report.reader.recorded import everything, liveness, recorded, report_of, run_of, step, two_stages
 
+from tests.unit.figures.reader.recorded import everything, liveness, recorded, report_of, run_of, step, two_stages
 from tests.unit.sim.toy import program
 from tilestep.errors import RecordingError
 from tilestep.figures.overview import overview

@@ -6,9 +6,9 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from tests.unit.report.reader.recorded import report_of, two_stages
-from tests.unit.report.reader.test_system import read, traced
 
+from tests.unit.figures.reader.recorded import report_of, two_stages
+from tests.unit.figures.reader.test_system import read, traced
 from tilestep.errors import RecordingError
 from tilestep.recording.container import Builder
 from tilestep.views.page.block import Block

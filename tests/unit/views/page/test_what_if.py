@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.report.reader.recorded import journaled, larger, recorded, report_of, two_stages
 
+from tests.unit.figures.reader.recorded import journaled, larger, recorded, report_of, two_stages
 from tests.unit.sim.toy import Host, superstep
 from tilestep.advice import knob_table as module
 from tilestep.advice.knob_table import knob_table
