@@ -31,7 +31,6 @@ SHARED = (
     "units",
     "hints",
     "messages",
-    "regex",
     "files",
     "protobuf",
     "options",

@@ -19,7 +19,6 @@ from tilestep.errors import SettingsError
 from tilestep.files import writable_directory
 from tilestep.messages import nearest, no_json, plain, shown
 from tilestep.poplar_keys import NO_EFFECT, Key, Kind
-from tilestep.regex import Regex
 
 VARIABLE: Final = "POPLAR_ENGINE_OPTIONS"
 RUNS_IN_DETAIL: Final = 2  # of each program, where no option says how many
@@ -72,7 +71,7 @@ class EngineOptions:
         runs_in_detail: how many runs of each program a recording keeps event by event.
         allow_out_of_memory: whether a program that does not fit is reported instead of refused.
         retain_debug_information: whether what a program was planned from stays when nothing else needs the program.
-        blocks: regular expression, as tilestep.regex reads it: named scopes whose whole name matches are blocks; None: it was not stated.
+        blocks: regular expression, as `re` reads it: named scopes whose whole name matches are blocks; None: it was not stated.
         programs: regular expression: runs of programs whose whole name matches are blocks; None: it was not stated.
         stated: (option, value) as the user wrote them, in the order of their names.
     """
@@ -230,7 +229,6 @@ def _pattern(key: str, stated: Mapping[str, Stated]) -> str | None:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # what Python may read otherwise one day is no clear expression
             re.compile(text)
-        Regex(text)
     except (re.error, ValueError, OverflowError, RecursionError, Warning) as error:
         raise _bad(key, text, f"a regular expression ({plain(error)})") from None
     return text

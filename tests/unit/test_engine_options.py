@@ -111,7 +111,7 @@ BAD_VALUES: dict[str, list[object]] = {
     '"true" or "false"': BAD["flag"],
     "the path of a directory": ["", 3, True, "a\0", "\ud800"],
     "a whole number from 1": [0, "0", *BAD["whole number"]],
-    "a regular expression": ["", 1, "(", "[a", "*", "a{99999999999}", "(" * 900, "x" * 1001, "(?P<n>a)(?P<n>b)", "(?=a)b", r"(a)\1"],
+    "a regular expression": ["", 1, "(", "[a", "*", "a{99999999999}", "(" * 900, "x" * 1001, "(?P<n>a)(?P<n>b)"],
 }
 
 
@@ -126,10 +126,6 @@ def test_every_option_that_works_refuses_values_of_another_kind(key: str) -> Non
 def test_a_bad_regular_expression_says_what_is_wrong_with_it() -> None:
     with pytest.raises(SettingsError, match=r"it must be a regular expression \(missing \), unterminated subpattern at position 0\)$"):
         read(**{"profiler_blocks.filter": "(stage"})
-    with pytest.raises(
-        SettingsError, match=r"'\(\?=stage\)\.\*' has a group that is not implemented here at 1: it must be in RE2's syntax"
-    ):
-        read(**{"profiler_blocks.filter": "(?=stage).*"})
 
 
 @pytest.mark.parametrize(

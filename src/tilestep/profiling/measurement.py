@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,7 +29,6 @@ from tilestep.recording.container import Builder, Tables
 from tilestep.recording.history import history_since
 from tilestep.recording.source_lines import source_files
 from tilestep.recording.sources import Source
-from tilestep.regex import Regex
 from tilestep.sim import Mark, System
 from tilestep.views.profile import Profile
 
@@ -102,15 +102,15 @@ class Measurement:
     def _chosen_blocks(self) -> dict[str, list[str]]:
         """The names of scopes and of programs that the process's filters choose, for each filter that was stated.
 
-        Raises: RecordingError if they are too many for a manifest, or matching takes too long.
+        Raises: RecordingError if they are too many for a manifest.
         """
         engine, programs = self.engine, [self.span.system.programs[program.key] for program in self.profile.programs]
         chosen: dict[str, list[str]] = {}
         if engine.blocks is not None:
             names = {name for program in programs for leaf in leaves(program.body) for name in scopes_of(leaf.scope)}
-            chosen[BLOCKS] = _matching(BLOCKS_FILTER, engine.blocks, names)
+            chosen[BLOCKS] = _matching(engine.blocks, names)
         if engine.programs is not None:
-            chosen[BLOCK_PROGRAMS] = _matching(PROGRAMS_FILTER, engine.programs, {program.name for program in programs})
+            chosen[BLOCK_PROGRAMS] = _matching(engine.programs, {program.name for program in programs})
         for option, names in zip((BLOCKS_FILTER, PROGRAMS_FILTER), (chosen.get(BLOCKS, []), chosen.get(BLOCK_PROGRAMS, [])), strict=True):
             if (size := sum(map(len, names))) > _MOST_NAMES:
                 raise RecordingError(
@@ -144,12 +144,9 @@ class Measurement:
         return found
 
 
-def _matching(option: str, pattern: str, names: Iterable[str]) -> list[str]:
-    """The names that an option's expression matches, sorted. Raises: RecordingError if that takes too long."""
-    try:
-        return sorted(Regex(pattern).matching(names))
-    except ValueError as error:
-        raise RecordingError(f"engine option {option} chooses nothing: {error}") from None
+def _matching(pattern: str, names: Iterable[str]) -> list[str]:
+    """The names that an expression matches whole, sorted."""
+    return sorted(filter(re.compile(pattern).fullmatch, names))
 
 
 @final

@@ -11,11 +11,11 @@ from typing import Any, Final
 import jax.numpy as jnp
 import numpy as np
 
+from tilestep.messages import plain, shown
 from tilestep.onnx.convert import fitting
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import op
 from tilestep.onnx.values import has_room, is_traced, known
-from tilestep.regex import Regex
 
 _CASES: Final[dict[str, Callable[[str], str]]] = {"NONE": lambda text: text, "LOWER": str.lower, "UPPER": str.upper}
 _MODES: Final = ("TF", "IDF", "TFIDF")
@@ -87,9 +87,20 @@ def string_normalizer(
 
 @op("RegexFullMatch", since=20)
 def regex_full_match(call: Call, x: Any, *, pattern: str) -> Any:
-    """Whether a pattern in RE2's syntax matches each text as a whole."""
-    texts, regex = text_of(x), Regex(pattern)
-    return np.array([regex.matches(text) for text in texts.ravel()], bool).reshape(texts.shape)
+    """Whether a pattern in RE2's syntax matches each text as a whole, in time proportional to the text whatever the file's pattern is."""
+    try:
+        import re2  # few models have text
+    except ImportError as error:
+        raise ValueError(f"it needs google-re2 ({error}): pip install 'tilestep[onnx]'") from None
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        regex = re2.compile(pattern, options)
+    except re2.error as error:
+        reason = bytes(*error.args).decode("utf-8", "replace")
+        raise ValueError(f"its pattern is {shown(pattern)}, which must be in RE2's syntax ({plain(reason)})") from None
+    texts = text_of(x)
+    return np.array([regex.fullmatch(text) is not None for text in texts.ravel()], bool).reshape(texts.shape)
 
 
 @op("TfIdfVectorizer", since=9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,29 @@ def test_split() -> None:
     parts, counts = run_node("StringSplit", [text("  a b  c ", " ")], version=20, outputs=2, maxsplit=1)
     assert parts.tolist() == [["a", "b  c "], ["", ""]]
     assert counts.tolist() == [2, 0]
+
+
+PATTERNS = (
+    r"a*b+?c? | (a|b)*abb | (?i)hello[a-c]\w | ^abc$ | a.c | [^a-z]+ | [[:alpha:]]+ | \p{Lu}\P{Lu} | (?P<n>ab)+ | é+ | (?i)É | [^\n]*\B."
+)
+
+
+def test_patterns_match_as_in_onnx_runtime_and_take_no_longer_than_the_text() -> None:
+    x = text(*["", "a", "abc", "aabb", "foo bar", "Ab", "ABC", "a\nb", "hellob_", "HELLOb1", "ÉÉ", "é", "éé", "5.", ""])
+    for pattern in PATTERNS.split(" | "):
+        want = by_onnxruntime("RegexFullMatch", [x], version=20, pattern=pattern, out_types=[9])[0]
+        assert run_node("RegexFullMatch", [x], version=20, pattern=pattern)[0].tolist() == want.tolist()
+    assert run_node("RegexFullMatch", [text("a" * 20_000)], version=20, pattern="(a|a)*b")[0].tolist() == [False]
+
+
+def test_a_pattern_that_is_none_of_re2s_is_named() -> None:
+    for pattern, reason in (
+        ("(?=a)", r"invalid perl operator: \(\?="),
+        ("(a", r"missing \): \(a"),
+        ("(((a?){30}){30}){30}", "invalid repetition size"),
+    ):
+        with pytest.raises(OnnxError, match=rf"its pattern is '{re.escape(pattern)}', which must be in RE2's syntax \({reason}"):
+            run_node("RegexFullMatch", [text("a")], version=20, pattern=pattern)
 
 
 @each(
