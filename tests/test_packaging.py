@@ -18,6 +18,7 @@ import pytest
 import tilestep
 from tests.processes import ROOT, run_python
 from tilestep.pjrt.jax_private import versions
+from tilestep.views.page.assets import script, style
 
 NOT_SOURCES = shutil.ignore_patterns(".git", ".venv*", "build", "dist", "*.egg-info", "*.so", "__pycache__", ".*_cache", ".hypothesis")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -79,9 +80,11 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
 
 
 def test_the_wheel_holds_the_page_of_a_report(wheel: Path) -> None:
-    names = set(zipfile.ZipFile(wheel).namelist())
-    assets = ROOT / "src" / "tilestep" / "views" / "assets"
-    assert {str(path.relative_to(ROOT / "src")) for path in assets.rglob("*") if path.is_file()} <= names
+    built = zipfile.ZipFile(wheel)
+    names = {Path(name).name: name for name in built.namelist() if name.startswith("tilestep/views/assets/")}
+    assert set(names) == {"page.min.js", "page.min.css"}
+    for name, text in (("page.min.js", script()), ("page.min.css", style())):
+        assert 1000 < len(built.read(names[name]).decode()) < len(text), name
 
 
 def test_the_wheel_registers_the_command_and_the_platform(wheel: Path) -> None:

@@ -1,4 +1,4 @@
-"""The page's own files."""
+"""The page's own files: minified where a build has made them so, else joined of the sources."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from tilestep.views.page.modules import joined
+from tilestep.views.page.modules import SCRIPT, STYLE, joined, joined_style
 
 VIEWS: Final = (
     "findings",
@@ -21,21 +21,25 @@ VIEWS: Final = (
     "system",
     "compare",
 )
-STYLES: Final = ("page.css", *(f"views/{name}.css" for name in VIEWS))
+_FOLDER: Final = files("tilestep.views") / "assets"
 
 
 def asset(path: str) -> str:
     """The text of a file of `views/assets`."""
-    return files("tilestep.views").joinpath("assets", path).read_text(encoding="utf-8")
+    return _FOLDER.joinpath(path).read_text(encoding="utf-8")
 
 
 @cache
 def script() -> str:
     """The page's script."""
-    return joined("main.js", asset)
+    return _built(SCRIPT) or joined("main.js", asset)
 
 
 @cache
 def style() -> str:
     """The page's style."""
-    return "\n".join(map(asset, STYLES))
+    return _built(STYLE) or joined_style("main.css", asset)
+
+
+def _built(name: str) -> str:
+    return asset(name) if _FOLDER.joinpath(name).is_file() else ""

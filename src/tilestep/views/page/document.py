@@ -45,8 +45,8 @@ def page_html(a: Report, b: Report | None = None, *, labels: tuple[str, str] = (
     policy = "; ".join(
         (
             "default-src 'none'",
-            f"script-src '{_hash(code)}'",
-            f"style-src '{_hash(look)}'",
+            f"script-src '{policy_hash(code)}'",
+            f"style-src '{policy_hash(look)}'",
             *(["connect-src 'self'"] if served else []),
             "base-uri 'none'",
             "form-action 'none'",
@@ -117,7 +117,7 @@ def _shorten(blocks: dict[str, str], full: Mapping[str, Report], others: int) ->
                 blocks[name] = packed(shorter)
 
 
-def _hash(text: str) -> str:
+def policy_hash(text: str) -> str:
     """The text's hash, as a policy names it."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 

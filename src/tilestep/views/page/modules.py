@@ -2,7 +2,9 @@
 
 A module here has imports of the form `import { a, b } from "./file.js";` or `import * as a from "./file.js";`, one on a line, and exports
 declarations: `export function`, `export async function`, `export const` and `export class`. Each becomes a function's body that returns its
-exports, after those that it imports.
+exports, after those that it imports. A style has lines `@import "file.css";`.
+
+This file imports nothing of the package: `setup.py` runs it by itself, to minify what it joins into a wheel.
 """
 
 from __future__ import annotations
@@ -14,7 +16,11 @@ from typing import Final
 
 _IMPORT: Final = re.compile(r'^import (?:\{ ([\w$, ]+) \}|\* as ([\w$]+)) from "(\.\.?/[./\w-]+)";$', re.M)
 _EXPORT: Final = re.compile(r"^export (?:async )?(?:function\*?|const|class) ([\w$]+)", re.M)
+_STYLE: Final = re.compile(r'^@import "([./\w-]+)";$', re.M)
 _OTHER: Final = re.compile(r"^\s*(?:import\b|export\b).*$", re.M)
+
+SCRIPT: Final = "page.min.js"  # what a build makes of main.js and main.css
+STYLE: Final = "page.min.css"
 
 
 def joined(main: str, read: Callable[[str], str]) -> str:
@@ -30,6 +36,11 @@ def joined(main: str, read: Callable[[str], str]) -> str:
     _visit(main, read, (), order, texts)
     names = {path: f"module{number}" for number, path in enumerate(order)}
     return "\n".join(['"use strict";', *(_wrapped(path, texts[path], names) for path in order)])
+
+
+def joined_style(main: str, read: Callable[[str], str]) -> str:
+    """A style with the files that it imports in their places. Args: main: its path. read: gives the text of a path."""
+    return _STYLE.sub(lambda found: read(found[1]), read(main))
 
 
 def _visit(path: str, read: Callable[[str], str], around: tuple[str, ...], order: list[str], texts: dict[str, str]) -> None:

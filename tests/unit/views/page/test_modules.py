@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from tilestep.views.page.assets import STYLES, VIEWS, asset, script, style
-from tilestep.views.page.modules import joined
+from tilestep.views.page.assets import VIEWS, asset, script, style
+from tilestep.views.page.modules import joined, joined_style
 
 
 def of(files: dict[str, str]) -> str:
@@ -62,11 +62,16 @@ def test_a_circle_is_an_error() -> None:
         of(files)
 
 
+def test_a_style_has_its_imports_in_their_places() -> None:
+    files = {"main.css": '@import "a.css";\nb { top: 0 }\n', "a.css": 'a { content: "@import" }'}
+    assert joined_style("main.css", files.__getitem__) == 'a { content: "@import" }\nb { top: 0 }\n'
+
+
 def test_the_page_is_joined_of_all_views() -> None:
     text = script()
     for name in VIEWS:
         assert f"// views/{name}.js\n" in text
-        assert f"views/{name}.css" in STYLES
+        assert asset(f"views/{name}.css") in style()
     assert "</script" not in text.lower()
     assert "</style" not in style().lower()
     assert "<!--" not in text

@@ -1,0 +1,47 @@
+"""The page as a wheel writes it: its script and its style minified."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import minify
+from playwright.sync_api import Browser, Page
+
+from tests.page.conftest import OpenPage
+from tests.page.pages import VIEWS, Watched, go, text
+from tilestep.figures.reader import open_report
+from tilestep.views.page.assets import script, style
+from tilestep.views.page.document import page_html, policy_hash
+
+MOST_BYTES = 330_000  # of the page of a trivial run
+
+
+def test_the_minified_page_is_small_and_has_the_words_of_the_whole_one(
+    mnist_plain: Path, browser: Browser, open_page: OpenPage, tmp_path: Path
+) -> None:
+    small = whole = page_html(open_report(mnist_plain))
+    for kind, part in (("application/javascript", script()), ("text/css", style())):
+        shorter = minify.string(kind, part)
+        assert small.count(part) == small.count(policy_hash(part)) == 1
+        small = small.replace(part, shorter).replace(policy_hash(part), policy_hash(shorter))
+    assert len(small.encode()) < MOST_BYTES < len(whole.encode())
+    file = tmp_path / "page.html"
+    file.write_text(small, encoding="utf-8")
+    page = browser.new_page(viewport={"width": 1400, "height": 900}, color_scheme="light")
+    watched = Watched(page, file.as_uri())
+    page.goto(file.as_uri())
+    said = [words_of(page)]
+    page.close()
+    said.append(words_of(open_page(mnist_plain, VIEWS[0])))
+    assert said[0] == said[1]
+    assert watched.problems == []
+
+
+def words_of(page: Page) -> list[str]:
+    """What each view says."""
+    found: list[str] = []
+    for view in VIEWS[:-1]:
+        go(page, view)
+        assert page.query_selector_all(".alert") == [], view
+        found.append(text(page))
+    return found
