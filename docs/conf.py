@@ -61,7 +61,13 @@ html_extra_path = ["_extra"]  # the folder's own index.html leads to the first p
 html_css_files = ["pictures.css"]
 
 # Pages of docs/ name their kind below the title. These are read elsewhere too, and name it here only.
-KINDS = {"ARCHITECTURE": "explanation", "CHANGELOG": "reference", "CONTRIBUTING": "how-to", "benchmarks/README": "reference"}
+KINDS = {
+    "ARCHITECTURE": "explanation",
+    "CHANGELOG": "reference",
+    "CONTRIBUTING": "how-to",
+    "SECURITY": "reference",
+    "benchmarks/README": "reference",
+}
 
 
 def name_kind(app: Sphinx, document: nodes.document) -> None:

@@ -23,6 +23,7 @@ KINDS_ELSEWHERE = {
     "ARCHITECTURE.html": "explanation",
     "CHANGELOG.html": "reference",
     "CONTRIBUTING.html": "how-to",
+    "SECURITY.html": "reference",
     "benchmarks/README.html": "reference",
     "docs/glossary.html": "reference",
 }
