@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from tilestep.advice.collectives import collectives
@@ -85,13 +86,14 @@ def advice(figures: Figures, *, all: bool = False, evidence: Evidence | None = N
     steady = None if evidence is None else steady_state(figures, evidence)  # its turns are played once for all who ask
     with each_read_once():
         proposals = [proposal for rule in rules for proposal in rule(figures, evidence)]
-        return ranked(
+        found = ranked(
             proposals,
             evidence,
             starts={} if steady is None else steady.starts,
             step_cycles=None if steady is None else steady.step_cycles,
             all=all,
         )
+    return replace(found, steady=steady)
 
 
 def findings(

@@ -10,6 +10,7 @@ from typing import Final
 from tilestep.advice.evidence import Evidence, Played, Warm
 from tilestep.advice.finding import ASIDE, LEARNS_OTHERWISE, LEAST_SHARE, Finding, FindingKind, Gain, Left, Other, Together
 from tilestep.advice.proposal import Proposal, Way
+from tilestep.advice.set_up import Steady
 from tilestep.recording.edits.script import Script
 
 _CLEARLY: Final = 1.1  # times as much
@@ -26,10 +27,12 @@ class Advice:
     Attributes:
         findings: the most urgent first.
         together: what those save together whose edits can be played; None if they are fewer than two.
+        steady: what one step takes once the system is warm; None if nothing has a steady state, or nobody knows.
     """
 
     findings: tuple[Finding, ...]
     together: Together | None = None
+    steady: Steady | None = None
 
 
 def ranked(

@@ -298,13 +298,13 @@ class Figures:
     supersteps: tuple[StepProfile, ...]
     busiest_ipu: int
     num_ipus_used: int
-    loaded_on_busiest: tuple[int, ...]
-    loaded_elsewhere: tuple[Loading, ...]
+    loaded_on_busiest: tuple[int, ...] = ()
+    loaded_elsewhere: tuple[Loading, ...] = ()
     cycles_by_kind: Mapping[EventKind, int]
     io_tiles_cycles: int
     dispatches: int
     dispatch_cycles: int
-    timeline: Sequence[Event]
+    timeline: Sequence[Event] = ()
     assumptions: tuple[str, ...]
     refused: tuple[Need, ...] = ()
     interval: Interval | None = None

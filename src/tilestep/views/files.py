@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from tilestep.advice import Finding
+from tilestep.advice import Advice, Finding
 from tilestep.advice.refused import refused
 from tilestep.errors import RecordingError
 from tilestep.figures.file_names import (
@@ -49,7 +49,7 @@ def write_report(profile: Profile, directory: Path, *, recording: Tables | None 
     Returns: why there is no page of them, and how to make one; '' if nothing is missing.
     Raises: OSError naming the file that cannot be written; RecordingError if the recording is too large to be read again.
     """
-    profile = profile if lines else replace(profile, rules=())
+    profile = profile if lines else replace(profile, given=Advice(findings=(), steady=profile.steady))
     for name, text in zip(REPORT_FILES, (profile.to_json(), profile.summary(before=unfit(recording))), strict=True):
         write_file(directory / name, text + "\n")
     if recording is None:

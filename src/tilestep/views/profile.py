@@ -10,8 +10,6 @@ from typing import Any, final
 
 from tilestep.advice import Advice, Finding, Steady, Together, advice, evidence_of, steady_state
 from tilestep.advice.evidence import Evidence
-from tilestep.advice.proposal import Rule
-from tilestep.advice.rules import RULES
 from tilestep.advice.verdict import Verdict, verdict
 from tilestep.figures.records import SCHEMA_VERSION, Figures
 
@@ -45,10 +43,10 @@ class Profile(Figures):
         history: what the host program did, so that the gains of findings can be worked out; None: it was not kept.
         sources: what the programs were planned from, by key.
         operation_of: what a summary calls the operation of a scope. A front end has words of its own.
-        rules: that look for findings. A front end has its own, in the words of its programs.
+        given: the advice that was given on it, as a front end or a recording has it; None: it is worked out when somebody asks.
     """
 
-    rules: tuple[Rule, ...] = field(default=RULES, repr=False, compare=False)
+    given: Advice | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def verdict(self) -> Verdict | None:
@@ -67,11 +65,13 @@ class Profile(Figures):
 
     @cached_property
     def _advice(self) -> Advice:
-        return advice(self, evidence=self._evidence, rules=self.rules)
+        return self.given or advice(self, evidence=self._evidence)
 
     @cached_property
     def steady(self) -> Steady | None:
         """What one step takes once the system is warm, apart from set-up; None if nothing ran often enough, or the history was not kept."""
+        if self.given is not None:
+            return self.given.steady
         return None if self._evidence is None else steady_state(self, self._evidence)
 
     @cached_property
@@ -84,12 +84,12 @@ class Profile(Figures):
         Args:
             width: columns, at least 90.
             color: whether to add escape codes for a terminal.
-            all: whether to name findings that save less than a hundredth of emulated time as well.
+            all: whether to name findings that save less than a hundredth of emulated time as well, of advice that was not `given`.
             before: findings that come first: those about programs that did not fit, which only a recording has.
         """
         from tilestep.views.summary import render  # importing rich takes time, so only a summary pays for it
 
-        found = advice(self, all=True, evidence=self._evidence, rules=self.rules) if all else self._advice
+        found = advice(self, all=True, evidence=self._evidence) if all and self.given is None else self._advice
         return render(self, found.findings, self.steady, before=before, together=found.together, width=width, color=color)
 
     def _repr_html_(self) -> str:  # pyright: ignore[reportUnusedFunction]  # IPython calls it

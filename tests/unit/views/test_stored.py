@@ -13,10 +13,10 @@ from tests.unit.figures.reader.recorded import journaled, two_stages
 from tilestep.errors import RecordingError
 from tilestep.figures.reader import Report
 from tilestep.views.profile import Profile
-from tilestep.views.stored import StoredProfile, stored_profile
+from tilestep.views.stored import stored_profile
 
 
-def stored(document: Any) -> StoredProfile | None:
+def stored(document: Any) -> Profile | None:
     return stored_profile(Report(journaled(two_stages(), profile=document)))
 
 
@@ -27,6 +27,7 @@ def test_what_is_read_back_says_what_was_said(profile: Profile) -> None:
     assert found.summary(width=100) == profile.summary()
     assert found.findings == profile.findings
     assert found.together == profile.together
+    assert found.as_document() == {**profile.as_document(), "timeline": {**profile.as_document()["timeline"], "rows": []}}
 
 
 def test_a_recording_without_a_profile_has_none() -> None:
@@ -37,17 +38,17 @@ def test_a_recording_without_a_profile_has_none() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "problem"),
     [
-        ("emulated_cycles", "many", "profile.emulated_cycles is 'many'"),
-        ("programs", [3], r"profile.programs\[0\] is 3"),
-        ("findings", {"kind": "idle"}, "findings is "),
-        ("steady", 5, "steady is 5"),
-        ("machine", None, "profile.machine is None"),
-        ("supersteps", [{"key": 1}], r"profile.supersteps\[0\].program is None"),
+        ("emulated_cycles", "many", "'many' as profile.emulated_cycles: it must be int"),
+        ("programs", [3], r"3 as profile.programs\[0\]: it must be an object"),
+        ("findings", {"kind": "idle"}, ".* as profile.given.findings: it must be "),
+        ("steady", 5, "5 as profile.given.steady: it must be an object"),
+        ("machine", None, "None as profile.machine: it must be an object"),
+        ("supersteps", [{"key": 1}], r"None as profile.supersteps\[0\].program: it must be str"),
     ],
 )
 def test_a_damaged_profile_is_told(name: str, value: object, problem: str) -> None:
     document = {**trained(STEP, 5).as_document(), name: value}
-    with pytest.raises(RecordingError, match=f"the profile of the recording is damaged: {problem}"):
+    with pytest.raises(RecordingError, match=f"the profile of the recording has {problem}"):
         stored(document)
 
 

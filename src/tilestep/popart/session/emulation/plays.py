@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import final
 
+from tilestep.advice import advice
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.popart.exceptions import popart_runtime_error
 from tilestep.popart.session.emulation import reports
@@ -89,7 +90,7 @@ class Plays:
         counted = notes.calls[0 if whole else notes.first :]
         rules = rules_of(self.program, notes.line, WeightReads(sum(isinstance(call, ToHost) for call in counted), notes.reads_at))
         found = measurement_of(player.system, begin, player.mark(), notes.engine, dict(player.programs.sources))
-        return replace(found, profile=replace(found.profile, rules=rules, operation_of=operation_of))
+        return replace(found, profile=replace(found.profile, given=advice(found.profile, rules=rules), operation_of=operation_of))
 
     def summary(self) -> str:
         """The figures of the whole session as text; '' if it was not prepared."""
