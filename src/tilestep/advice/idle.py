@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import LEAST_SHARE, Finding
 from tilestep.advice.host_lines import most
 from tilestep.advice.proposal import Proposal, Way
+from tilestep.advice.written import needed_at
 from tilestep.figures.quantities import count_text, share_text
 from tilestep.figures.records import Figures, ProgramProfile
 from tilestep.recording.edits.moved import LOOP_STEPS, merged
@@ -62,12 +65,15 @@ def idle(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         yield Proposal(finding=finding, only_with_gain=not mostly)
         return
     name = figures.label(often.key)
-    read_at = most(evidence.host_lines.pauses)
+    pauses = evidence.host_lines.pauses
+    needed = needed_at(pauses, *(p.name.removeprefix("jit_") for p in figures.programs))
+    read_at = most(Counter({line: times for line, times in pauses.items() if (line.file, line.number) not in needed}))
+    later = partial(read_at_the_end, keeping=needed)
     line = evidence.line_of_call(often.key)
     if read_at is None and line is not None:
         finding = replace(finding, text=f"{text} The line is where {name} is called.")
-    ways = [Way(edit="read results after the last call", change=read_at_the_end, how="replayed", line=read_at)]
+    ways = [Way(edit="read results after the last call", change=later, how="replayed", line=read_at)]
     if mostly and often.runs > 1:
         loop = _loop(often, name, evidence)
-        ways += [loop, replace(loop, edit=f"{loop.edit}, and read results after it", change=in_turn(read_at_the_end, loop.change))]
+        ways += [loop, replace(loop, edit=f"{loop.edit}, and read results after it", change=in_turn(later, loop.change))]
     yield Proposal(finding=replace(finding, line=line), ways=tuple(ways), only_with_gain=not mostly)

@@ -17,7 +17,6 @@ from tilestep.recording.source_lines import source_text
 
 _JITS: Final = frozenset({"jit", "pjit"})
 _PMAP: Final = "pmap"
-_DEVICES: Final = frozenset({"backend", "device", "devices", "mesh"})  # options by which a program has its own
 _STATIC: Final = frozenset({"static_argnums", "static_argnames"})
 _LEAVES: Final = "flat_args"  # what jax.pmap calls the leaves of its arguments
 _MAPPED: Final = "fun"  # and their programs
@@ -54,13 +53,6 @@ class Jit(NamedTuple):
     def is_pmap(self) -> bool:
         """Whether jax.pmap makes it a program, whose arguments are known by the places of their leaves only."""
         return self.call is not None and _makes(self.call, frozenset({_PMAP}))
-
-    @property
-    def has_device(self) -> bool:
-        """Whether what jits it says where it runs."""
-        return self.call is not None and any(
-            each.arg in _DEVICES and not (isinstance(each.value, ast.Constant) and each.value.value is None) for each in self.call.keywords
-        )
 
     def parameter(self, name: str, leaves: int) -> str:
         """The function's parameter that an argument of the program is: 'w' for 'flat_args[0]' of a pmap; '' if that is unknown.

@@ -12,6 +12,7 @@ from tilestep.advice.lines import line_of
 from tilestep.advice.longest import superstep_cycles
 from tilestep.advice.phrases import named, one_or
 from tilestep.advice.proposal import Proposal, Way
+from tilestep.advice.written import called_at
 from tilestep.figures.quantities import count_text, names_text, share_text
 from tilestep.figures.records import PINNED_HOST, FamilyCycles, Figures
 from tilestep.machine.catalog import DEFAULT_MACHINE, named_machine
@@ -66,6 +67,8 @@ def limit(figures: Figures, evidence: Evidence | None, words: LimitWords = JAX, 
     if whole < LEAST_SHARE * figures.emulated_cycles:
         return
     family = longest.families[0]
+    if family.family == "host call" and _of_interpreter(evidence, longest.key) is not None:
+        return
     name = words.memory if family.family == PINNED_HOST else family.family
     steps = [step for step in figures.supersteps if step.key == longest.key and step.family == family.family]
     is_slowest = longest.cycles.total == max(program.cycles.total for program in figures.programs)
@@ -131,6 +134,27 @@ def _limited_by(family: FamilyCycles, words: LimitWords) -> str:
     else:
         name, way_out = "compute", ""
     return f"{name} ({share_text(cycles, family.total)}){': ' if way_out else ''}{way_out}"
+
+
+def _of_interpreter(evidence: Evidence | None, key: int) -> Line | None:
+    """The line of a kernel of Pallas that is interpreted, whose loads and stores call the host; None if nothing of a program is."""
+    program = None if evidence is None else evidence.programs.get(key)
+    calls = [leaf for leaf in leaves(program.body) if isinstance(leaf, HostCall) and not leaf.in_memory] if program is not None else []
+    lines = dict.fromkeys(line_of(program, call.frame) for call in calls) if program is not None else {}
+    return next((line for line in lines if line is not None and "pallas_call" in called_at(line)), None)
+
+
+def interpreted(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
+    """Programs with a kernel of Pallas that is interpreted: what its host calls take says nothing of a kernel."""
+    for profile in figures.programs:
+        line = _of_interpreter(evidence, profile.key)
+        spent = sum(family.total for family in profile.families if family.family == "host call")
+        if line is not None and spent >= LEAST_SHARE * figures.emulated_cycles:
+            text = (
+                f"{figures.label(profile.key)} interprets a Pallas kernel at {line}, whose loads and stores call the host: these "
+                f"{share_text(spent, figures.emulated_cycles)} of emulated time are an interpreter's, and no kernel's on an IPU."
+            )
+            yield Proposal(finding=Finding(kind="fallback", text=text, line=line))
 
 
 def unused(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:

@@ -13,8 +13,7 @@ from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding, Line
 from tilestep.advice.jits import jit_of
 from tilestep.advice.loaded import Loaded, loaded
-from tilestep.advice.movable import is_movable
-from tilestep.advice.phrases import AS_ONE, CPU_DEFAULT, CPU_FREE, times_text
+from tilestep.advice.phrases import AS_ONE, times_text
 from tilestep.advice.proposal import Proposal, Way
 from tilestep.advice.single import Shares, shares_of, single_text, single_ways, staged, staged_text, staged_ways
 from tilestep.advice.written import in_loop
@@ -23,7 +22,7 @@ from tilestep.figures.records import Figures, Loading, ShapesProfile
 from tilestep.plan.frames import user_frames
 from tilestep.plan.steps import Program, leaves
 from tilestep.program.shapes import array_of
-from tilestep.recording.edits.moved import called_as, merged, on_cpu
+from tilestep.recording.edits.moved import called_as, merged
 from tilestep.recording.edits.script import Script
 from tilestep.recording.sources import MOST_TEXT, Source
 
@@ -112,14 +111,14 @@ def _proposal(text: str, units: Sequence[Loaded], shares: Shares, ways: tuple[Wa
         return Proposal(finding=Finding(kind="loads", text=text, line=shares[0][0], shares=shares), ways=ways)
     lines = () if evidence is None else (evidence.line_of_call(key) for unit in units for key in unit.keys)
     line = next((line for line in lines if line is not None), None)
-    if all(unit.loads == 1 and unit.origin != "jax" for unit in units) and sum(unit.origin != "group" for unit in units) < 2:
-        return Proposal(finding=Finding(kind="fixed", text=text, line=line))  # the first load of one program spares nobody
+    if not ways and all(unit.loads == 1 and unit.origin != "jax" for unit in units):
+        return Proposal(finding=Finding(kind="fixed", text=text, line=line))  # nobody is spared the first load of a program
     unknown = "" if ways or evidence is None else "it depends on how often the programs change places, which only your program knows"
     return Proposal(finding=Finding(kind="loads", text=text, line=line, unknown=unknown), ways=ways)
 
 
 def _ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) -> tuple[Way, ...]:
-    """The edits that spare loads: fewer shapes, one program in place of several, or none on the IPU."""
+    """The edits that spare loads: fewer shapes, or one program in place of several that are loaded by turns."""
     alone = [unit for unit in units if unit.origin != "group"]
     keys = [key for unit in alone for key in unit.keys]
     if evidence is None or not keys:
@@ -154,7 +153,7 @@ def _ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) 
             edit = f"put {named} with its sharding before the first call (jax.device_put(…, NamedSharding(mesh, spec)))"
         change = called_as([key for unit in others for key in unit.keys], first.keys[0])
         ways.append(Way(edit=edit, change=change, how="about", basis="as if all calls were of one program", line=line))
-    alone = _distinct(figures, alone, evidence)
+    alone = [unit for unit in _distinct(figures, alone, evidence) if unit.loads > 1]  # what is loaded once is not spared by turns
     keys = [key for unit in alone for key in unit.keys]
     if len({unit.function for unit in alone}) > 1:
         names = names_text([unit.label for unit in alone], most=3)
@@ -164,13 +163,6 @@ def _ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) 
         if turn(script).calls != loop(script).calls:
             edit = f"put {names} into one jitted function that loops over all turns on the IPU (lax.fori_loop, lax.scan)"
             ways.append(Way(edit=edit, change=loop, how="about", basis=f"{AS_ONE} over all turns"))
-        short = _movable(alone, evidence)
-        if not short:
-            return tuple(ways)
-        lines = list(dict.fromkeys(filter(None, map(evidence.line_of_call, short))))
-        labels = names_text([figures.label(key) for key in short], most=3)
-        edit = f"run {labels} under {CPU_DEFAULT}"
-        ways.append(Way(edit=edit, change=on_cpu(short), how="about", basis=CPU_FREE, line=lines[0] if lines else None))
     return tuple(ways)
 
 
@@ -198,20 +190,6 @@ def _distinct(figures: Figures, units: Sequence[Loaded], evidence: Evidence) -> 
     smaller = {key for function in batches for key in function.keys if key != _largest(function, evidence)}
     surplus = _surplus(units, evidence)
     return [unit for unit in units if unit not in surplus and smaller.isdisjoint(unit.keys)]
-
-
-def _movable(units: Sequence[Loaded], evidence: Evidence) -> list[int]:
-    """The programs that can run on the CPU; [] if one of them goes where its arrays are, on several IPUs.
-
-    The unit that works longest stays, but where another has to stay and its loads take longer than its work.
-    """
-    *others, longest = sorted(units, key=lambda unit: unit.work)
-    keys = [key for unit in others for key in unit.keys]
-    found = [key for key in keys if is_movable(evidence, key)]
-    if len(found) < len(keys) and longest.work < longest.cycles:
-        keys += longest.keys
-        found += [key for key in longest.keys if is_movable(evidence, key)]
-    return [] if any(evidence.programs[key].num_ipus > 1 for key in keys) else found
 
 
 def _copies(units: Sequence[Loaded], evidence: Evidence | None) -> list[list[Loaded]]:
@@ -306,15 +284,7 @@ def _switching(figures: Figures, units: list[Loaded], evidence: Evidence | None)
     ]
     shapes += [f"{_several(copies, evidence)} " for copies in _copies(alone, evidence)]
     cond = " with lax.cond, if only one of them is needed at a time" if _are_alternatives(alone, evidence) else ""
-    put = f"put them into one jitted function{cond}."
-    elsewhere = f"Run short functions under {CPU_DEFAULT}, or {put}"
-    way_out = (
-        ""
-        if len(alone) < 2
-        else elsewhere
-        if evidence is None or _movable(_distinct(figures, alone, evidence), evidence)
-        else f"P{put[1:]}"
-    )
+    way_out = f"Put them into one jitted function{cond}." if sum(unit.loads > 1 for unit in alone) > 1 else ""
     if shapes and len({unit.function for unit in alone}) == 1 + len(_surplus(alone, evidence)):
         way_out = ""  # they are one jitted function
     if any(unit.loads > 1 for unit in units):

@@ -7,7 +7,7 @@ from typing import Final
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding
-from tilestep.advice.jits import made_at
+from tilestep.advice.jits import made_at, root_of
 from tilestep.advice.memory import NEARLY_FULL
 from tilestep.advice.phrases import group_text, one_or
 from tilestep.advice.proposal import Proposal, Way
@@ -53,18 +53,24 @@ def _proposal(figures: Figures, evidence: Evidence, label: str, members: Sequenc
     names = names_text(list(dict.fromkeys(a.name for a in sorted(arguments, key=lambda a: -a.size_bytes))), most=2)
     it = one_or(arguments, "it", "them")
     in_pipeline = members[0].group.startswith("pipeline ")  # which donates by itself
+    edit = f"keep {names} on the IPU"
     text = (
         f"{label} keeps {names} ({bytes_text(_size(arguments))}) in pinned_host, though its fullest tile would be "
-        f"{share_text(whole, tile_bytes)} full with {it}: keep {it} on the IPU{'' if in_pipeline else ', donated'}."
+        f"{share_text(whole, tile_bytes)} full with {it}: keep {it} on the IPU, donated."
     )
+    if in_pipeline and not any(root_of(argument.name) == "args[0]" for argument in arguments):  # which are parameters
+        edit = "keep the optimiser's state on the IPUs (offload_optimizer_state=False)"
+        text = (
+            f"The optimiser's state of {label} ({bytes_text(_size(arguments))}) is offloaded, the default on platform ipu. It fits: the "
+            f"fullest tile would be {share_text(whole, tile_bytes)} full with it."
+        )
     keys = [key for key, found in away.items() if found]
     change = with_changed(keys, in_tiles)
     line = evidence.line_of_call(keys[0])
     if in_pipeline:
         line = made_at(programs[keys[0]], _PIPELINES) or line
     basis = "without the transfers to pinned_host and back"
-    where = " (offload_optimizer_state=False)" if in_pipeline else ""
-    way = Way(edit=f"keep {names} on the IPU{where}", change=change, how="about", basis=basis)
+    way = Way(edit=edit, change=change, how="about", basis=basis)
     return Proposal(finding=Finding(kind="offload", text=text, line=line), ways=(way,), only_with_gain=True)
 
 

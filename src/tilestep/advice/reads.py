@@ -2,38 +2,48 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from tilestep.advice.evidence import Evidence
-from tilestep.advice.finding import Finding
+from tilestep.advice.finding import Finding, Line
 from tilestep.advice.host_lines import most
 from tilestep.advice.phrases import times_text
 from tilestep.advice.proposal import Proposal, Way
-from tilestep.figures.quantities import bytes_text, share_text
+from tilestep.advice.written import needed_at
+from tilestep.figures.quantities import bytes_text, names_text
 from tilestep.figures.records import Figures
-from tilestep.recording.edits.reads import read_of_last_run, runs_read
+from tilestep.recording.edits.reads import asked_of, read_of_last_run
 from tilestep.recording.edits.script import Script
 
 
 def reads(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
-    """The user's program of whose results in the tiles the host reads most."""
+    """The user's program of whose results in the tiles the host reads most, where it only looks at them.
+
+    A line that gives them to a function, such as an evaluation on the CPU or a checkpoint, needs them there.
+    """
     if evidence is None:
         return
     profile = max((p for p in figures.programs if p.origin == "user" and p.cycles.read), key=lambda p: p.cycles.read, default=None)
     if profile is None or profile.key not in evidence.programs:
         return
-    times = runs_read(Script(calls=evidence.calls, programs=evidence.programs), profile.key)
-    if times < 2:
+    script, label = Script(calls=evidence.calls, programs=evidence.programs), figures.label(profile.key)
+    lines = evidence.host_lines.reads.get(profile.key, Counter[Line]())
+    needed = needed_at(lines, profile.name.removeprefix("jit_"))
+    found = [read for read in asked_of(script, profile.key) if read.is_read and read.line not in needed]
+    if len({read.run for read in found}) < 2:
         return
-    label = figures.label(profile.key)
-    size = bytes_text(profile.host_bytes_read // times)
+    sizes = Counter(read.size_bytes for read in found)
+    kinds = [f"{bytes_text(size)} {times_text(sizes[size])}" for size in sorted(sizes, key=lambda size: -size * sizes[size])]
+    runs = len({read.run for read in found})
     text = (
-        f"The host reads results of {label} out of the tiles {times_text(times)} ({size} each time, "
-        f"{share_text(profile.cycles.read, figures.emulated_cycles)} of emulated time): read them rarely, or work out on the IPU what is "
-        "needed of them, and read that."
+        f"The host reads results of {label} out of the tiles after {runs:,} runs ({names_text(kinds, most=3)}): "
+        "read them rarely, or work out on the IPU what is needed of them, and read that."
     )
-    way = Way(edit=f"read results of {label} once, after its last run", change=read_of_last_run(profile.key), how="replayed")
-    line = most(evidence.host_lines.reads.get(profile.key))
+    way = Way(
+        edit=f"read results of {label} once, after its last run", change=read_of_last_run(profile.key, keeping=needed), how="replayed"
+    )
+    line = most(Counter({line: times for line, times in lines.items() if (line.file, line.number) not in needed}))
     if line is None and (line := evidence.line_of_call(profile.key)) is not None:
         text += f" The line is where {label} is called."
     yield Proposal(finding=Finding(kind="reads", text=text, line=line), ways=(way,), only_with_gain=True)

@@ -11,7 +11,7 @@ from tilestep.advice.donation import donation
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding
 from tilestep.advice.idle import idle
-from tilestep.advice.limits import fallbacks, limit, unused
+from tilestep.advice.limits import fallbacks, interpreted, limit, unused
 from tilestep.advice.loads import loads
 from tilestep.advice.memory import memory
 from tilestep.advice.offload import offload
@@ -55,6 +55,7 @@ RULES: Final[tuple[Rule, ...]] = (
     set_up,
     limit,
     unused,
+    interpreted,
     fallbacks,
 )
 """In the order of their findings where gains are not worked out."""

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import LEAST_SHARE, Finding
-from tilestep.advice.phrases import AS_ONE, CPU_DEFAULT, CPU_FREE
+from tilestep.advice.phrases import AS_ONE
 from tilestep.advice.proposal import Proposal, Way
 from tilestep.figures.quantities import bytes_text, count_text
 from tilestep.figures.records import Figures
-from tilestep.recording.edits.moved import merged, on_cpu
+from tilestep.recording.edits.moved import merged
 
 
 def save(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
@@ -29,7 +29,7 @@ def save(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         kind="save",
         text=f"{names[0]} and {names[1]} evict each other, so that {bytes_text(moved)} of values in the IPU's memory went to the host and "
         f"back at {count_text(saver.loads, 'switch') if saver.loads == 1 else f'{saver.loads:,} switches'}: work {names[1]} out in the "
-        f"function of {names[0]}, on the CPU, or less often.",
+        f"function of {names[0]}, or less often.",
         line=evidence.line_of_call(saver.key),
     )
     ways = (
@@ -39,6 +39,5 @@ def save(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
             how="about",
             basis=AS_ONE,
         ),
-        Way(edit=f"run {names[1]} under {CPU_DEFAULT}", change=on_cpu([saver.key]), how="about", basis=CPU_FREE),
     )
     yield Proposal(finding=finding, ways=ways)

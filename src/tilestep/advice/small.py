@@ -17,6 +17,7 @@ from tilestep.advice.repeated import never_new
 from tilestep.advice.set_up import steady_state
 from tilestep.advice.written import constants
 from tilestep.errors import TilestepError
+from tilestep.figures.gradients import goes_backward
 from tilestep.figures.quantities import share_text
 from tilestep.figures.records import Figures, ProgramProfile
 from tilestep.plan.frames import own_frames
@@ -64,8 +65,8 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         share = share_text(sum(family.sync for family in profile.families), superstep_cycles(profile))
         head = f"{share} of the supersteps of {label} is sync, because they are small"
     text = (
-        f"{head}: with {batch * factor:,} in place of {batch:,}, the size of its batch, it does {longer}. A larger batch changes what a "
-        "step learns."
+        f"{head}: with {batch * factor:,} in place of {batch:,}, the size of its batch, it does {longer}. "
+        f"{_price(evidence, profile, program)}"
     )
     largest = max(
         (leaf for leaf in leaves(program.body) if isinstance(leaf, Superstep)), key=lambda leaf: leaf.compute_cycles, default=None
@@ -95,6 +96,12 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     line = evidence.line_of_call(profile.key) or (None if largest is None else line_of(program, largest.frame))
     finding = Finding(kind="products" if thin else "steps", text=text, line=line)
     yield Proposal(finding=finding, ways=(way,), only_with_gain=True, least_share=_LEAST_SHARE)
+
+
+def _price(evidence: Evidence, profile: ProgramProfile, program: Program) -> str:
+    """What a larger batch costs beside time."""
+    learns = any(goes_backward(leaf.scope) for leaf in leaves(program.body)) or profile.key in evidence.takers.get(profile.key, ())
+    return "A larger batch changes what a step learns." if learns else "Each answer waits for the others of its batch."
 
 
 def _members(figures: Figures, evidence: Evidence, profile: ProgramProfile, batch: int, factor: int) -> dict[int, Program]:

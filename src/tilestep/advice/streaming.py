@@ -44,7 +44,8 @@ def streaming(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]
         text += f" If {_names(unknown)} {one_or(unknown, 'has', 'have')} the same values each time, put {one_or(unknown, 'it', 'them')} on "
         text += "the IPU once (jax.device_put)."
     jit = jit_of(evidence.programs[profile.key])
-    where = f"let them come while {label} computes: compiler_options={{'ipu_num_io_tiles': {IO_TILES}}}"
+    it = one_or(fresh, "it comes", "they come")
+    where = f"jit {label} with compiler_options={{'ipu_num_io_tiles': {IO_TILES}}}, so that {it} while it computes"
     loop = Way(
         edit=f"loop over the batches of {label} on the IPU (lax.scan)",
         change=merged([profile.key], at_most=LOOP_STEPS),

@@ -15,6 +15,7 @@ from tilestep.recording.edits.script import Script
 
 _CLEARLY: Final = 1.1  # times as much
 _OTHERWISE: Final = 0.5  # of its gain is what an edit counts that changes what a step learns
+_UNEVEN: Final = 0.2  # of what an edit saves, that its steps save more or less: the host got ahead in a load, perhaps
 _MOST_OTHERS: Final = 3  # edits beside the best one
 _MOST_BEHIND: Final = 3  # findings that are worth a sentence only after others are followed
 _NONE: Final[Mapping[int, float]] = MappingProxyType({})
@@ -154,7 +155,9 @@ def _fixed(way: Way, played: Played, evidence: Evidence) -> float:
 def _gain(way: Way, saved: float, of_step: float | None, played: Played, warm: Warm | None, evidence: Evidence) -> Gain:
     basis = "; ".join(words for words in (way.basis, played.basis) if words)
     gain = _gain_of(way.part * saved, None if of_step is None else way.part * of_step, played, warm, evidence)
-    return replace(gain, how=way.how, basis=basis)
+    of_steps = saved if of_step is None or warm is None or gain.weight < LEAST_SHARE else of_step * warm.all_steps
+    uneven = way.how == "replayed" and abs(of_steps - saved) > _UNEVEN * abs(saved)
+    return replace(gain, how="about" if uneven else way.how, basis=basis)
 
 
 def _gain_of(saved: float, of_step: float | None, played: Played, warm: Warm | None, evidence: Evidence) -> Gain:

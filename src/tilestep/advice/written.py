@@ -11,6 +11,9 @@ from tilestep.advice.finding import Line
 from tilestep.recording.source_lines import source_text
 
 _COMPOUND: Final = (ast.For, ast.While, ast.If, ast.With, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Match)
+_FETCHES: Final = frozenset(
+    {"append", "array", "asarray", "block_until_ready", "device_get", "float", "int", "item", "map", "print", "str", "tolist"}
+)
 
 
 def in_loop(line: Line, inside: ast.expr) -> bool:
@@ -47,6 +50,21 @@ def _named_values(each: ast.stmt) -> list[tuple[str, ast.expr]]:
     elif isinstance(each, ast.AnnAssign) and each.value is not None:
         named.append((last_name(each.target), each.value))
     return named
+
+
+def needed_at(lines: Iterable[Line], *functions: str) -> set[tuple[str, int]]:
+    """Those of some lines at which values are read that give them to a function, such as an evaluation or a checkpoint, which needs them.
+
+    Args: functions: that count for no such.
+    """
+    return {(line.file, line.number) for line in lines if not called_at(line) <= _FETCHES | {*functions}}
+
+
+def called_at(line: Line) -> frozenset[str]:
+    """The names of what is called on a line, or by calls that go over it."""
+    nodes = nodes_of(source_text(line.file) or "")
+    calls = (node for node in nodes if isinstance(node, ast.Call) and node.lineno <= line.number <= (node.end_lineno or node.lineno))
+    return frozenset(name for call in calls if (name := last_name(call.func)))
 
 
 def last_name(node: ast.expr) -> str:

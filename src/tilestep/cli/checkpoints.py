@@ -15,6 +15,7 @@ from rich.table import Table
 
 from tilestep.cli.usage import given_path, print_table, stdout_errors_told, tell
 from tilestep.errors import CheckpointError
+from tilestep.figures.quantities import count_text
 from tilestep.messages import plain
 
 _COMMAND: Final = "tilestep checkpoints"
@@ -122,7 +123,7 @@ def _verify(storage: Any, steps: list[int], damaged: dict[int, CheckpointError],
 
 
 def _table(directory: Path, rows: list[dict[str, Any]]) -> Table:
-    table = _titled(f"{len(rows)} checkpoints in {directory}")
+    table = _titled(f"{count_text(len(rows), 'checkpoint')} in {directory}")
     for name in ("step", "saved (UTC)", "arrays", "size", "processes", "feeds", "tilestep", "JAX"):
         table.add_column(name, justify="left" if name in ("saved (UTC)", "feeds", "tilestep", "JAX") else "right")
     for row in rows:

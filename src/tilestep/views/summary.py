@@ -112,7 +112,7 @@ def _parts(figures: Figures, advice: Sequence[Finding], steady: Steady | None, t
     parts += _section(f"{_KINDS.title} of IPU {figures.busiest_ipu}, the busiest", _kinds_table(figures))
     parts += _section(_PROGRAMS.title, _programs_table(figures))
     if len(figures.programs) > MOST_PROGRAMS:
-        parts.append(Text(f"  and {len(figures.programs) - MOST_PROGRAMS:,} more programs; the JSON profile has all\n"))
+        parts.append(Text(f"  and {count_text(len(figures.programs) - MOST_PROGRAMS, 'more program')}; the JSON profile has all\n"))
     if any(program.host_bytes_saved or program.host_bytes_restored for program in figures.programs):
         parts += _section(_EVICTED.title, _evicted_table(figures))
     if figures.batches:

@@ -9,7 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental import io_callback
+from jax.experimental import io_callback, pallas
+from jax.experimental.pallas.tpu import InterpretParams
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -176,3 +177,20 @@ def test_a_program_that_is_loaded_once_pays_for_it_by_running_often() -> None:
     sentence = r"1 program load took (99|100) % of emulated time: a program is loaded once and pays for it by running often"
     assert re.match(sentence, told(once)), told(once)
     assert often.emulated_cycles / 100 < once.emulated_cycles / 50
+
+
+def test_a_kernel_of_pallas_that_is_interpreted_is_told_as_such_and_limits_nothing() -> None:
+    def kernel(x: Any, out: Any) -> None:
+        out[...] = x[...] * 2
+
+    def program(interpret: Any) -> Callable[[], Any]:
+        shape = jax.ShapeDtypeStruct((8, 128), jnp.float32)
+        doubled = jax.jit(lambda x: pallas.pallas_call(kernel, out_shape=shape, interpret=interpret)(x))
+        return lambda: [doubled(np.full((8, 128), number, np.float32)) for number in range(6)]
+
+    found, plain = profiled(program(InterpretParams())), profiled(program(True))
+    [told_so] = of_kind(found, "fallback")
+    assert told_so.text.startswith("jit__lambda interprets a Pallas kernel at test_limits.py:")
+    assert told_so.text.endswith("are an interpreter's, and no kernel's on an IPU.")
+    assert of_kind(found, "limit") == []
+    assert "Pallas" not in told(plain)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 from tests.behaviour.advice.fault import Fault, check, of_kind, profiled
 
 STEPS = 40
-STATE = np.ones((512, 512), np.float32)
+STATE = np.ones((1024, 1024), np.float32)  # a step takes longer than the host takes to call it
 
 
 def training(*, read_every: int, donated: bool = True) -> Callable[[], Any]:
@@ -48,3 +49,34 @@ def test_a_state_that_is_read_once_is_not_told_of() -> None:
 
 def test_results_that_stream_out_anyway_cost_no_read() -> None:
     assert of_kind(profiled(training(read_every=4, donated=False)), "reads") == []
+
+
+def test_reads_are_told_by_their_sizes_and_not_where_a_function_needs_them() -> None:
+    """The state goes to the host for a function of the user's, as for an evaluation on the CPU; a counter is looked at."""
+
+    def step(state: Any, seen: Any) -> Any:
+        return state + 1e-3 * jnp.tanh(state @ state), seen + 1
+
+    def program() -> Any:
+        jitted = jax.jit(step, donate_argnums=(0, 1))
+        state: Any = jax.device_put(STATE, jax.devices("ipu")[0])
+        seen: Any = np.zeros(1, np.float32)
+        for number in range(STEPS):
+            state, seen = jitted(state, seen)
+            if number % 10 == 0:
+                evaluated(state)
+            elif number % 2:
+                print(np.asarray(seen))
+        return state
+
+    assert of_kind(profiled(training(read_every=4)), "reads")[0].text.startswith(
+        "The host reads results of jit_step out of the tiles after 10 runs (4.00 MiB 10 times): read them rarely"
+    )
+    [found] = of_kind(profiled(program), "reads")
+    assert "after 20 runs (4 B 20 times)" in found.text
+    assert found.line is not None
+    assert "print(" in linecache.getline(found.line.file, found.line.number)
+
+
+def evaluated(state: Any) -> float:
+    return float(np.abs(np.asarray(state)).mean())

@@ -267,7 +267,7 @@ def test_one_function_that_was_called_with_other_shapes_is_told_so(shapes: list[
     profile = called_by_turns(*(shaped("f", *of_program) for of_program in shapes))
     [text] = told(profile, "loads")
     assert text.endswith(f"f is {len(shapes)} programs, because its argument a1 was {was}: {way_out}")
-    assert "Run short functions" not in text  # they are one jitted function
+    assert "Put them into" not in text  # they are one jitted function
     [function] = profile.reshaped
     assert function.shapes[0] == shapes[0][0]
     assert set(function.keys) == {found.key for found in profile.programs}
@@ -289,12 +289,12 @@ def test_functions_that_only_look_alike_are_not_one(other: Program) -> None:
     assert profile.reshaped == ()
     [text] = told(profile, "loads")
     assert "programs, because" not in text
-    assert text.endswith("or put them into one jitted function.")
+    assert text.endswith("Put them into one jitted function.")
 
 
 def test_other_shapes_and_other_functions_have_a_sentence_each() -> None:
     [text] = told(called_by_turns(shaped("f", "f32[128]"), shaped("f", "f32[30]"), shaped("g", "f32[128]")), "loads")
-    assert "what would be padded) or drop the smaller batch. Run short functions under jax.default_device(" in text
+    assert "what would be padded) or drop the smaller batch. Put them into one jitted function." in text
 
 
 def test_single_operations_are_told_apart_from_the_user_s_programs() -> None:

@@ -526,8 +526,11 @@ def test_values_are_kept_in_the_tiles_only_where_there_is_room() -> None:
     assert "would be 80 % full" in finding.text
     assert [finding for finding in kept_away(800).findings if finding.kind == "offload"] == []
     [finding] = [finding for finding in kept_away(700, group="pipeline 1").findings if finding.kind == "offload"]
-    assert finding.text.endswith("keep it on the IPU.")  # the pipeline donates it
-    assert finding.edit == "keep a0 on the IPU (offload_optimizer_state=False)"
+    assert finding.text == (
+        "The optimiser's state of program group 'pipeline 1' (400 B) is offloaded, the default on platform ipu. It fits: the fullest tile "
+        "would be 80 % full with it."
+    )
+    assert finding.edit == "keep the optimiser's state on the IPUs (offload_optimizer_state=False)"
 
 
 def test_a_line_of_a_notebook_is_said_to_be_of_a_cell() -> None:

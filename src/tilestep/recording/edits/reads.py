@@ -8,11 +8,14 @@ from typing import NamedTuple
 
 from tilestep.plan.steps import Program
 from tilestep.recording.edits.script import Change, Script, made, with_changed
-from tilestep.sim.calls import Call, Dispatch, Forget, Read, Wait
+from tilestep.sim.calls import Call, Dispatch, Forget, HostLine, Read, Wait
 
 
-def read_at_the_end(script: Script) -> Script:
-    """The edit that waits and reads after the last dispatch only. Values that a program takes over are read before."""
+def read_at_the_end(script: Script, *, keeping: Collection[HostLine] = ()) -> Script:
+    """The edit that waits and reads after the last dispatch only. Values that a program takes over are read before.
+
+    Args: keeping: lines at which the host goes on to wait and read.
+    """
     ends = max((index for index, call in enumerate(script.calls) if isinstance(call, Dispatch)), default=-1)
     taken = _taken_over(script)
     calls: list[Call] = []
@@ -20,7 +23,7 @@ def read_at_the_end(script: Script) -> Script:
     waiting: set[int] = set()
     for call in script.calls[: ends + 1]:
         match call:
-            case Wait() | Read() if call.value not in taken:
+            case Wait() | Read() if call.value not in taken and call.line not in keeping:
                 later.append(call)
                 waiting.add(call.value)
             case Forget() if call.value in waiting:
@@ -50,13 +53,16 @@ def _taken_over(script: Script) -> set[int]:
     return {row[index] for call in script.calls if isinstance(call, Dispatch) for row in call.arguments for index in positions[call.key]}
 
 
-def read_of_last_run(key: int) -> Change:
-    """The edit that waits for and reads results of a program only after the last run of which results were read before."""
+def read_of_last_run(key: int, *, keeping: Collection[HostLine] = ()) -> Change:
+    """The edit that waits for and reads results of a program only after the last run of which results were read before.
+
+    Args: keeping: lines at which the host goes on to wait and read.
+    """
 
     def change(script: Script) -> Script:
-        reads = list(_reads_of(script, key))
-        last = max((run for _, run in reads), default=-1)
-        dropped = {position for position, run in reads if run != last}
+        asked = [found for found in asked_of(script, key) if found.line not in keeping]
+        last = max((found.run for found in asked), default=-1)
+        dropped = {found.position for found in asked if found.run != last}
         return replace(script, calls=tuple(call for position, call in enumerate(script.calls) if position not in dropped))
 
     return change
@@ -66,7 +72,7 @@ def leaving_seldom(key: int, results: Collection[int], *, every: int) -> Change:
     """The edit with which some results of a program leave the IPU after each so many runs only. Args: results: their numbers."""
 
     def change(script: Script) -> Script:
-        dropped = {position for position, run in _reads_of(script, key, results) if (run + 1) % every}
+        dropped = {found.position for found in asked_of(script, key, results) if (found.run + 1) % every}
         other, run = max(script.programs) + 1, -1  # the same program without these results
         calls: list[Call] = []
         for position, call in enumerate(script.calls):
@@ -82,21 +88,31 @@ def leaving_seldom(key: int, results: Collection[int], *, every: int) -> Change:
 
 def runs_read(script: Script, key: int) -> int:
     """After how many runs of a program the host reads results of it."""
-    return len({run for position, run in _reads_of(script, key) if isinstance(script.calls[position], Read)})
+    return len({found.run for found in asked_of(script, key) if found.is_read})
 
 
-def _reads_of(script: Script, key: int, results: Collection[int] | None = None) -> Iterator[tuple[int, int]]:
-    """(position among the calls, number of the run) of each wait and read of a result of a program. Args: results: None: of any."""
-    makers: dict[int, int] = {}
+class Asked(NamedTuple):
+    """The host waits for a result of a program, or reads it."""
+
+    position: int  # among the calls
+    run: int  # of the program, that gave it
+    size_bytes: int
+    line: HostLine | None
+    is_read: bool
+
+
+def asked_of(script: Script, key: int, results: Collection[int] | None = None) -> Iterator[Asked]:
+    """Each wait for and each read of a result of a program. Args: results: None: of any."""
+    makers: dict[int, tuple[int, int]] = {}
+    sizes = [(r.index, r.size_bytes) for r in script.programs[key].results if results is None or r.index in results]
     run = -1
     for position, call in enumerate(script.calls):
         match call:
             case Wait() | Read() if call.value in makers:
-                yield position, makers[call.value]
+                yield Asked(position, *makers[call.value], call.line, isinstance(call, Read))
             case Dispatch() if call.key == key:
                 run += 1
-                values = made(call) if results is None else [row[index] for row in call.results for index in results]
-                makers.update(dict.fromkeys(values, run))
+                makers.update((row[index], (run, size)) for row in call.results for index, size in sizes)
             case _:
                 for value in made(call):  # its number is given again
                     makers.pop(value, None)

@@ -105,13 +105,13 @@ def _checked_leaf(path: tuple[Any, ...], old: jax.Array, new: object, body: Body
         raise TypeError(f"{where}: body {name_of(body)} returned a {type(new).__name__}, no array or number: {error}") from error
     if (array.shape, array.dtype) != (old.shape, old.dtype):
         raise TypeError(
-            f"{where}: body {name_of(body)} must keep shape and dtype: expected {_spec(old)}, found {_spec(array)}; give the loop a carry "
-            f"of the latter shape and dtype, or convert in the body (.astype, .reshape)"
+            f"{where}: the loop's body, {name_of(body)}, must keep shape and dtype: expected {_spec(old)}, found {_spec(array)}; give the "
+            f"loop a carry of the latter shape and dtype, or convert in the body (.astype, .reshape)"
         )
     if is_on_host(array) != is_on_host(old):
         old_memory, new_memory = ("the host's", "the device's") if is_on_host(old) else ("the device's", "the host's")
         raise TypeError(
-            f"{where}: body {name_of(body)} must keep it in {old_memory} memory: found in {new_memory}; "
+            f"{where}: the loop's body, {name_of(body)}, must keep it in {old_memory} memory: found in {new_memory}; "
             "tilestep.train.placed_like(new, old) moves it"
         )
     return _jax.lax.convert_element_type(array, array.dtype) if getattr(array, "weak_type", False) else array

@@ -125,7 +125,7 @@ def test_a_bad_condition_is_told_what_is_wrong(condition: Any, message: str) -> 
 def test_bad_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="maximum_iterations is -1: it must be 0 or more"):
         while_loop(lambda c: True, lambda c: c, 0, maximum_iterations=-1)
-    with pytest.raises(TypeError, match=r"carry\['total'\]: body lambda must keep shape and dtype"):
+    with pytest.raises(TypeError, match=r"carry\['total'\]: the loop's body, lambda, must keep shape and dtype"):
         while_loop(lambda c: True, lambda c: {"steps": 1, "total": 1}, start())
     with pytest.raises(TypeError, match="infeed is a list: it must be an InfeedQueue, or None"):
         while_loop(lambda c: True, lambda c: c, 0, [1, 2])  # pyright: ignore[reportArgumentType]

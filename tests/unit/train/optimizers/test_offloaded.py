@@ -207,7 +207,9 @@ def test_elements_go_to_the_device_of_a_carry_that_begins_in_the_hosts_memory() 
 
 
 def test_a_body_that_moves_its_carry_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"carry\['h'\]: body .*lambda.* must keep it in the host's memory: found in the device's"):
+    with pytest.raises(
+        TypeError, match=r"carry\['h'\]: the loop's body, .*lambda.*, must keep it in the host's memory: found in the device's"
+    ):
         repeat(2, lambda carry: on_device(carry), placed({"h": jnp.ones(3)}, True))
 
 
