@@ -56,7 +56,7 @@ class Answer:
         update: one update, of training.
         measured: what it is compared with in place of the row's value: a steady rate from the run's log.
         unit: of `predicted` and `measured` in place of the row's.
-        kinds: of work that take the predicted time, and their parts, of a row that is neither a call nor an update.
+        kinds: of work that take the predicted time, and their parts, of a row that is neither an update nor a call as it was emulated.
         with_host: whether the figure is of a call with what its IPU gets from the host and gives back; else of what it does itself.
     """
 
@@ -75,7 +75,7 @@ class Answer:
         if self.update is not None:
             return self.update.shares
         if self.prediction is None or self.with_host:
-            return self.kinds if self.prediction is None else self.prediction.shares
+            return self.kinds or (self.prediction.shares if self.prediction else {})
         own = {kind: share for kind, share in self.prediction.shares.items() if kind not in _OF_HOST}
         return {kind: share / sum(own.values()) for kind, share in own.items()}
 

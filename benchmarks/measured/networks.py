@@ -24,10 +24,10 @@ from benchmarks.measured.answer import (
     rate,
     verdict_of,
 )
-from benchmarks.measured.host import COPY_BYTES_PER_SECOND
 from benchmarks.measured.predict import Prediction, Step, predict
 from benchmarks.measured.rows import Packing, Row
 from benchmarks.models import resnet50, transformer
+from tilestep.machine import load_machine, waited_seconds
 
 _DRAWN = 1000  # sequences of the published runs with packing
 _UNKNOWN_LAYERS = "a network in 8-bit floats of which nobody knows what stayed in halves"
@@ -96,10 +96,27 @@ def throughput(row: Row, batch: float, prediction: Prediction) -> Answer:
         return Answer(prediction=prediction, verdicts=(verdict_of(f"bs {batch}", prediction, measured=fitted),))
     host_io = row.conditions.host_io if row.conditions else "none"
     seconds = prediction.seconds if host_io == "none" else prediction.call_seconds
-    if host_io == "serial" and loop_of(row) == 1:
-        seconds += prediction.host_bytes / COPY_BYTES_PER_SECOND
-    verdicts = measured_verdicts(row, prediction)
-    return Answer(predicted=rate(row, batch, seconds), prediction=prediction, verdicts=verdicts, with_host=host_io != "none")
+    waited = _waited(row, prediction) if host_io == "serial" else 0.0
+    part = waited / (seconds + waited)
+    kinds = {**{kind: share * (1 - part) for kind, share in prediction.shares.items()}, "call": part} if waited else {}
+    return Answer(
+        predicted=rate(row, batch, seconds + waited),
+        prediction=prediction,
+        verdicts=measured_verdicts(row, prediction),
+        kinds=kinds,
+        with_host=host_io != "none",
+    )
+
+
+def _waited(row: Row, prediction: Prediction) -> float:
+    """Seconds of a batch that PopART's host adds."""
+    return waited_seconds(
+        load_machine(machine_of(row)),
+        streams=prediction.streams,
+        to_ipus=prediction.to_ipus_bytes,
+        to_host=prediction.to_host_bytes,
+        prefetched=loop_of(row) > 1,
+    )
 
 
 def _resnet50(row: Row, batch: int) -> Prediction:

@@ -62,7 +62,8 @@ def resnext50(row: Row) -> Answer | LeftOut | None:
     if not row.workload.startswith("ResNeXt-50 inference") or batch is None:
         return None
     dtype, sizes = dtype_of(row), {"stages": resnet50.RESNEXT_STAGES, "expansion": resnet50.RESNEXT_EXPANSION}
-    params = resnet50.shapes(dtype, groups=resnet50.RESNEXT_GROUPS, **sizes)
+    kept = row.conditions is not None and row.conditions.named_ops.get("norm") == "kept"
+    params = resnet50.shapes(dtype, groups=resnet50.RESNEXT_GROUPS, statistics=kept, **sizes)
     images = jax.ShapeDtypeStruct((*batch, resnet50.IMAGE, resnet50.IMAGE, 3), dtype)
     return _answer(row, batch[0], functools.partial(resnet50.forward, stages=resnet50.RESNEXT_STAGES), params, [images])
 

@@ -34,7 +34,9 @@ class Prediction:
     exchange_cycles: int  # between tiles and between IPUs
     sync_cycles: int
     call_seconds: float  # from one call to the next in steady state, transfers from and to the host included
-    host_bytes: int  # to and from the host
+    to_ipus_bytes: int  # from the host, in one call
+    to_host_bytes: int
+    streams: int  # arrays to and from the host
     clock_hz: float
     num_tiles: int
     peak_tile_bytes: int
@@ -94,12 +96,12 @@ def predict(
         state = _made(state, placed)
         fresh = [np.zeros(shape.shape, shape.dtype) for shape in inputs]
         for _ in range(WARM_UP):
-            state, _ = jitted(state, *fresh)
+            state, outputs = jitted(state, *fresh)
         with tilestep.profile() as profile:
             for _ in range(CALLS):
                 state, _ = jitted(state, *fresh)
             jax.block_until_ready(state)
-    return _of(profile.profile)
+    return _of(profile.profile, len(jax.tree.leaves((fresh, outputs))))
 
 
 def use_machine(name: str, num_ipus: int) -> None:
@@ -119,7 +121,7 @@ def _made(shapes: Any, sharding: jax.sharding.Sharding | None) -> Any:
     return make()
 
 
-def _of(profile: tilestep.Profile) -> Prediction:
+def _of(profile: tilestep.Profile, streams: int) -> Prediction:
     (program,) = profile.programs
     if program.fallback_ops:
         raise ValueError(f"{program.name} has operations without an estimator: {', '.join(program.fallback_ops)}")
@@ -138,7 +140,9 @@ def _of(profile: tilestep.Profile) -> Prediction:
         exchange_cycles=program.cycles.exchange // CALLS,
         sync_cycles=program.cycles.sync // CALLS,
         call_seconds=profile.emulated_s / CALLS,
-        host_bytes=program.host_bytes_in + program.host_bytes_out,
+        to_ipus_bytes=program.host_bytes_in,
+        to_host_bytes=program.host_bytes_out,
+        streams=streams,
         clock_hz=profile.machine.clock_hz,
         num_tiles=profile.machine.num_tiles,
         peak_tile_bytes=program.peak_tile_bytes,

@@ -1,6 +1,6 @@
 """ResNet-50 v1.5 for images of 224 x 224 (He et al. 2015; the stride stands in the 3x3 convolutions, as in torchvision).
 
-For inference batch norm is folded into the convolutions, as every deployment does; for training it is computed. With 8-bit kernels
+For inference batch norm is folded into the convolutions, or takes kept statistics; for training it is computed. With 8-bit kernels
 everything between the convolutions stays in halves, as in PopRT: each convolution's input is cast, its result is halves.
 """
 
@@ -30,6 +30,7 @@ def shapes(
     dtype: Any,
     *,
     normalised: bool = False,
+    statistics: bool = False,
     kernels: Any = None,
     kept: Collection[str] = (),
     stages: Sequence[Stage] = STAGES,
@@ -40,6 +41,7 @@ def shapes(
 
     Args:
         normalised: batch norm has a scale and an offset of its own (training).
+        statistics: and a mean and a variance that were kept (inference).
         kernels: dtype of the kernels, where it is another one than the biases' `dtype`.
         kept: kernels that are of `dtype` all the same, out of `LAYERS`.
         stages: of another network.
@@ -57,7 +59,7 @@ def shapes(
         return jax.ShapeDtypeStruct(dims, dtype if kernels is None or name in kept else kernels)
 
     def conv(size: int, inputs: int, outputs: int, name: str = "") -> Params:
-        norm = {"scale": array(outputs)} if normalised else {}
+        norm = {name: array(outputs) for name in (("scale", "mean", "variance") if statistics else ("scale",) if normalised else ())}
         return {"kernel": kernel(name, size, size, inputs, outputs), "bias": array(outputs), **norm}
 
     blocks: list[Params] = []
@@ -113,6 +115,9 @@ def _conv(params: Params, x: jax.Array, stride: int) -> jax.Array:
         )
     if "scale" not in params:
         return y + params["bias"]
+    if "mean" in params:
+        scale = params["scale"] * jax.lax.rsqrt(params["variance"] + jnp.asarray(1e-5, y.dtype))
+        return y * scale + (params["bias"] - params["mean"] * scale)
     mean = y.mean((0, 1, 2), dtype=jnp.float32)
     variance = jnp.square(y.astype(jnp.float32)).mean((0, 1, 2)) - jnp.square(mean)
     scale = params["scale"] * jax.lax.rsqrt(variance + 1e-5).astype(y.dtype)

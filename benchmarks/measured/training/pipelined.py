@@ -12,11 +12,11 @@ import numpy as np
 
 import tilestep
 from benchmarks.measured.front_ends import fusion_of
-from benchmarks.measured.host import CALL_SECONDS
 from benchmarks.measured.predict import use_machine
 from benchmarks.measured.training.conditions import TrainingConditions
 from benchmarks.measured.training.optimizers import accumulators_of, group_size_of, is_off_chip, is_sharded, optimizer_of
 from benchmarks.measured.training.update import Update, peaks_of, shares_of
+from tilestep.machine.host_call import UPDATE_SECONDS
 from tilestep.train import Pipeline
 from tilestep.train.schedules import Task, traced
 from tilestep.train.schedules.schedule import Kind
@@ -58,7 +58,7 @@ def pipelined_update(program: Pipelined, conditions: TrainingConditions, *, mach
     count = min(published, 2 * len(program.stages) + MORE)
     seconds, pitch_cycles, profile = _update(program, conditions, count)
     more = (published - count) * seconds_from_cycles(pitch_cycles, profile.machine.clock_hz)
-    call = CALL_SECONDS / conditions.updates_per_call
+    call = UPDATE_SECONDS / conditions.updates_per_call
     repeated = [(program, published / count if program.runs >= count else 1) for program in profile.programs]
     return Update(
         seconds=seconds + more + call,

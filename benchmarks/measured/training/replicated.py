@@ -12,12 +12,12 @@ import numpy as np
 import optax
 
 import tilestep
-from benchmarks.measured.host import CALL_SECONDS
 from benchmarks.measured.predict import use_machine
 from benchmarks.measured.training.conditions import TrainingConditions
 from benchmarks.measured.training.optimizers import optimizer_of
 from benchmarks.measured.training.pipelined import plan_options
 from benchmarks.measured.training.update import Update, peaks_of, shares_of
+from tilestep.machine.host_call import UPDATE_SECONDS
 from tilestep.train import Replicas, accumulate_gradients, cross_replica, infeed, repeat
 
 
@@ -60,7 +60,7 @@ def replicated_update(program: Replicated, conditions: TrainingConditions, *, ma
         with tilestep.profile() as profile:
             jax.block_until_ready(repeat(1, update, carry, replicas=replicas, plan_options=options))
     found = profile.profile
-    call = CALL_SECONDS / conditions.updates_per_call
+    call = UPDATE_SECONDS / conditions.updates_per_call
     return Update(
         seconds=found.emulated_s + call,
         sram_bytes=found.machine.tile_sram_bytes,

@@ -8,6 +8,7 @@ from tilestep.machine.catalog import machine_names as machine_names
 from tilestep.machine.fields import SYNC_PATTERNS as SYNC_PATTERNS
 from tilestep.machine.fields import FieldSource as FieldSource
 from tilestep.machine.fields import SyncPattern as SyncPattern
+from tilestep.machine.host_call import waited_seconds as waited_seconds
 from tilestep.machine.spec import HostSpec as HostSpec
 from tilestep.machine.spec import IpuSpec as IpuSpec
 from tilestep.machine.spec import LinkSpec as LinkSpec

@@ -241,6 +241,34 @@ _MACHINE_2000 = figures(
     ("host.remote_buffer_bytes_per_second", 6e9, "derived", _REMOTE_BUFFER_FIT, 0.3, "one number for three runs, of one program"),
 )
 
+_COPY = (
+    "ResNet-50 in fp16 at batch 1 on a C600-class card: 320.6 us a call that waits for its host (3,118.8 images/s, graphcore/PopRT "
+    "benchmarks/resnet50/README.md), 273.7 us without host data (3,653, examples/resnet50/README.md). Of the 46.9 us between, a transfer "
+    "each way waits 10, and the link takes 10.7: the host copies 152.5 KB in 16.2. With the rate below, 8.8 MB go from an IPU-M2000 to "
+    "the host in 2.9 ms, where graphcore/examples@3cc8f81 vision/efficientdet/tensorflow2/README.md has 3.1"
+)
+_GATEWAY_MEMORY = (
+    "docs.graphcore.ai, command line tools, gc-hosttraffictest: 'on IPU-M2000 systems, host transfers to and from the IPU are remotely "
+    "buffered'; its example has 56.49 Gbit/s from the host to that buffer. The 14.55 GB/s of host.to_ipus_bytes_per_second, more than a "
+    "network of 100 GbE carries, are those of the buffer and the IPU"
+)
+_UPDATE_CALL = (
+    "one number fitted to MLPerf's BERT-Large whose state is on chip, on 64 and 128 IPUs with one update a call: the next call's data are "
+    "stacked, the learning rate is set, the loss is read"
+)
+
+HOST_CALL: Figures = MappingProxyType(
+    {
+        path: FieldSource(path=path, value=value, unit=unit, source=source, basis=basis, uncertainty=uncertainty, doubt=doubt)
+        for path, value, unit, basis, source, uncertainty, doubt in (
+            ("copy_bytes_per_second", 9.4e9, "B/s", "derived", _COPY, 0.3, "a difference of two runs, by one of many programs"),
+            ("gateway_bytes_per_second", 56.49e9 / 8, "B/s", "measured", _GATEWAY_MEMORY, 0.3, "an example of a tool's output"),
+            ("update_seconds", 0.1, "s", "derived", _UPDATE_CALL, 0.5, "one number for two runs of one program"),
+        )
+    }
+)
+"""What a call of PopART, PopTorch or PopRT waits for on any machine. `tilestep.machine.host_call` says how."""
+
 GC200: Figures = MappingProxyType(
     {
         **_LINKS_AND_HOST,

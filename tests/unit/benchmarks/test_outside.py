@@ -56,9 +56,14 @@ def test_a_network_has_its_parameters(asked: Asked, workload: str, shape: str, p
     assert asked.how["machine"] == "c600"
 
 
+def test_norms_that_nobody_folds_keep_their_statistics(asked: Asked) -> None:
+    judge(row("ResNeXt-50 inference, memory proportion 0.8", "bs 3", conditions=replace(SERIAL, ops="norm=kept")))
+    assert asked.parameters == 25_028_904 + 2 * 34_112  # torchvision's, and a mean and a variance of each channel
+
+
 def test_a_latency_is_that_of_a_call_with_its_transfers(asked: Asked) -> None:
     outcome = judge(row("YOLOv4-P5 inference", "320 px b1", "fp32", value="2", unit="ms", conditions=SERIAL))
-    assert outcome.answer.predicted == pytest.approx(5e-3)
+    assert outcome.answer.predicted == pytest.approx(5e-3 + 2 * 10e-3)  # two streams wait, as none of them moves anything here
     assert [(image.shape, str(image.dtype)) for image in asked.inputs] == [((1, 320, 320, 3), "float32")]
 
 

@@ -15,7 +15,6 @@ import numpy as np
 import optax
 import pytest
 
-from benchmarks.measured.host import CALL_SECONDS
 from benchmarks.measured.judge import judge
 from benchmarks.measured.row_error import RowError
 from benchmarks.measured.rows import MEASUREMENTS, OUTSIDE, read_rows
@@ -29,6 +28,7 @@ from benchmarks.models import pretraining
 from benchmarks.models.pretraining import Part, Pretraining
 from benchmarks.models.transformer import Encoder
 from tests.unit.benchmarks.test_answers import row
+from tilestep.machine.host_call import UPDATE_SECONDS
 
 CONDITIONS = read_conditions()
 SMALL = Pretraining(encoder=Encoder(width=32, layers=1, heads=2), vocabulary=50, tokens=16, masked=3)
@@ -151,7 +151,7 @@ def test_updates_of_a_call_from_the_host_are_read(text: str, updates: float) -> 
 
 
 def test_the_host_s_time_is_divided_among_the_updates_of_a_call(updates: dict[str, Update]) -> None:
-    assert updates["two updates of a call"].seconds - updates["alone"].seconds == pytest.approx(CALL_SECONDS / 2)
+    assert updates["two updates of a call"].seconds - updates["alone"].seconds == pytest.approx(UPDATE_SECONDS / 2)
 
 
 @pytest.mark.parametrize(
