@@ -1,7 +1,8 @@
 """How sure predictions are: errors of kinds of work from a record's judged rows, and whether the intervals of these hold the measurements.
 
 A row's error is |ln(predicted / measured)|, and its half-width the sum of the errors of kinds of work by their shares of its time. The
-errors of kinds are those with the smallest mean interval score (Gneiting and Raftery 2007), so that eight of ten rows lie within theirs. A
+errors of kinds are those with the smallest mean interval score (Gneiting and Raftery 2007), so that eight of ten rows lie within theirs. Rows
+of networks outside the fit have a kind more, which tells how much worse those are. A
 family counts by the root of its number of rows, because its rows err alike. Errors are drawn towards `PRIOR`: a kind that few rows spend
 time on has about that.
 """
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from benchmarks.measured.bars import MAIN, OUTSIDE, TRAINING
-from tilestep.figures.intervals import ModelErrors
+from tilestep.figures.intervals import UNSEEN, ModelErrors
 from tilestep.machine import load_machine
 
 Row = Mapping[str, Any]
@@ -66,8 +67,9 @@ def derive(rows: Sequence[Row], tile: tuple[float, float] = (1.0, 1.0)) -> Model
     """Errors of kinds of work. Args: tile: bounds of the fullest tile, which rows do not tell."""
     families = Counter(row["family"] for row in rows)
     weights = np.array([families[row["family"]] ** -0.5 for row in rows])
-    kinds = sorted({kind for row in rows for kind in row["shares"]})
-    shares = np.array([[row["shares"].get(kind, 0.0) for kind in kinds] for row in rows])
+    spent = [shares_of(row) for row in rows]
+    kinds = sorted({kind for each in spent for kind in each})
+    shares = np.array([[each.get(kind, 0.0) for kind in kinds] for each in spent])
     errors = np.array([error_of(row) for row in rows])
 
     def loss(of_kinds: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -148,7 +150,12 @@ def error_of(row: Row) -> float:
 
 def half_width(errors: ModelErrors, row: Row) -> float:
     """Of a row's interval, as a logarithm."""
-    return math.log1p(errors.of_time(row["shares"], load_machine(row["machine"]))[0])
+    return math.log1p(errors.of_time(shares_of(row), load_machine(row["machine"]))[0])
+
+
+def shares_of(row: Row) -> dict[str, float]:
+    """Of kinds of work in a row's time; a network outside the fit has the error of one that nobody fitted besides."""
+    return {**row["shares"], **({UNSEEN: 1.0} if row["group"] == OUTSIDE.name else {})}
 
 
 def _calibration(own: Sequence[Row], widths: Mapping[str, float], same: Mapping[str, float]) -> Calibration:

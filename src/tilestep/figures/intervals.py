@@ -3,7 +3,7 @@
 An error is that of a kind of work: of a family of operations for what computes, and of what else takes time. The errors of kinds come from
 measurements (`model_errors.json`), unless a figure of the machine is less sure than that. Without errors of kinds nobody says how sure a
 figure is. The error of a time is that of the kinds of work by their shares of it: those of one program err in the same direction, so
-nothing cancels out.
+nothing cancels out. A network to which no number of the cost model was fitted has an error of its own beside them, and all of users are.
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ _FIGURES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(  # kind of wo
         "host": ("host.to_ipus_bytes_per_second", "host.to_host_bytes_per_second"),
         "load": ("host.load_seconds",),
         "dispatch": ("host.dispatch_seconds",),
+        "call": (),
+        "unseen": (),
     }
 )
+UNSEEN: Final = "unseen"  # a kind of which a network outside the fit has a share of 1
 _RATES: Final = ("ipu.tile.load_store_bytes_per_cycle",)  # of all other families
 _NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -43,6 +46,8 @@ _NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "host": "the host's link",
         "load": "loading of programs",
         "dispatch": "the host's dispatches",
+        "call": "what else a call waits for",
+        "unseen": "a network that nothing was fitted to",
     }
 )
 
@@ -65,7 +70,7 @@ class ModelErrors:
         """The error of a time that kinds of work have these shares of, and the kind that has most of it; '' of no time."""
         doubts = {source.path: source.uncertainty for source in describe(machine)}
         parts = {
-            kind: share * max(self.kinds.get(kind, self.other), *(doubts[path] for path in _FIGURES.get(kind, _RATES)))
+            kind: share * max([self.kinds.get(kind, self.other), *(doubts[path] for path in _FIGURES.get(kind, _RATES))])
             for kind, share in shares.items()
         }
         return max(sum(parts.values()), doubts["ipu.clock_hz"]), max(parts, key=parts.__getitem__, default="")
@@ -86,7 +91,8 @@ def interval_of(programs: Iterable[ProgramProfile], emulated_s: float, machine: 
     ran, errors = [program for program in programs if program.runs], model_errors()
     if not ran or not errors.kinds:
         return None
-    error, widest = errors.of_time(shares(((program, 1) for program in ran), waited_cycles=waited_cycles), machine)
+    spent = shares(((program, 1) for program in ran), waited_cycles=waited_cycles)
+    error, widest = errors.of_time({**spent, UNSEEN: 1.0}, machine)
     full = max(program.peak_tile_bytes for program in ran) / machine.ipu.tile.sram_bytes
     less, more = errors.tile
     return Interval(

@@ -20,6 +20,7 @@ from benchmarks.measured.sureness import (
     tile_bounds,
 )
 from benchmarks.model_errors import main
+from tilestep.figures.intervals import UNSEEN
 
 
 def row(name: str, ratio: float, shares: dict[str, float], **more: Any) -> dict[str, Any]:
@@ -43,6 +44,13 @@ def test_a_kind_of_few_rows_is_drawn_towards_what_nobody_has_measured() -> None:
 def test_eight_of_ten_rows_lie_within_their_interval() -> None:
     rows = [row(f"{chr(65 + k)}A1", math.exp(0.01 * k), {"matmul": 1.0}) for k in range(1, 11)]
     assert derive(rows).kinds["matmul"] == pytest.approx(0.085, abs=0.007)
+
+
+def test_networks_outside_the_fit_are_less_sure_by_what_they_were_worse() -> None:
+    fitted = [row(f"{chr(65 + k)}A1", math.exp(0.02), {"matmul": 1.0}) for k in range(20)]
+    outside = [row(f"{chr(65 + k)}B1", math.exp(0.1), {"matmul": 1.0}, group=OUTSIDE.name) for k in range(20)]
+    found = derive([*fitted, *outside]).kinds
+    assert (found["matmul"], found["matmul"] + found[UNSEEN]) == pytest.approx((0.02, 0.1), abs=0.01)
 
 
 def test_no_row_helps_to_make_its_own_interval() -> None:
@@ -75,5 +83,5 @@ def test_a_missed_bar_is_told() -> None:
 
 def test_errors_are_not_written_while_their_intervals_miss_a_bar(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--out", str(tmp_path / "errors.json")]) == 1
-    assert "missed: networks outside the fit: " in capsys.readouterr().out
+    assert "missed: 49% of the verdicts are certain, 60% wanted" in capsys.readouterr().out
     assert not list(tmp_path.iterdir())

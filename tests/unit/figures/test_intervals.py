@@ -25,6 +25,10 @@ def test_a_figure_of_the_machine_that_is_less_sure_than_the_model_counts_instead
     assert error == pytest.approx(0.3)  # of the link to the host
 
 
+def test_what_no_figure_of_the_machine_says_has_the_error_of_measurements_alone() -> None:
+    assert replace(ERRORS, kinds={"unseen": 0.03}).of_time({"unseen": 1.0}, load_machine("bow-2000"))[0] == pytest.approx(0.03)
+
+
 def test_an_interval_reads_as_a_sentence() -> None:
     assert SURE.text == "24.4 ms (21.9 to 27.8); widest: elementwise rates. Memory: 82 % of a tile (78 to 96): fits."
 
