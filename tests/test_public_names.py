@@ -103,6 +103,7 @@ PUBLIC_NAMES = [
     "tilestep.machine.describe",
     "tilestep.machine.load_machine",
     "tilestep.machine.machine_names",
+    "tilestep.machine.waited_seconds",
     "tilestep.onnx.DynamicShapeError",
     "tilestep.onnx.NodeError",
     "tilestep.onnx.OnnxError",

@@ -1,10 +1,9 @@
 """How sure predictions are: errors of kinds of work from a record's judged rows, and whether the intervals of these hold the measurements.
 
 A row's error is |ln(predicted / measured)|, and its half-width the sum of the errors of kinds of work by their shares of its time. The
-errors of kinds are those with the smallest mean interval score (Gneiting and Raftery 2007), so that eight of ten rows lie within theirs. Networks
-outside the fit have a kind more, which tells how much worse they are. A
-family counts by the root of its number of rows, because its rows err alike. Errors are drawn towards `PRIOR`: a kind that few rows spend
-time on has about that.
+errors of kinds are those with the smallest mean interval score (Gneiting and Raftery 2007), so that eight of ten rows lie within theirs.
+Networks outside the fit have a kind more, which tells how much worse they are. A family counts by the root of its number of rows, because
+its rows err alike. Errors are drawn towards `PRIOR`: a kind that few rows spend time on has about that.
 """
 
 from __future__ import annotations

@@ -257,14 +257,15 @@ _UPDATE_CALL = (
     "stacked, the learning rate is set, the loss is read"
 )
 
+_CALL: tuple[tuple[str, float, str, Basis, str, float, str], ...] = (
+    ("copy_bytes_per_second", 9.4e9, "B/s", "derived", _COPY, 0.3, "a difference of two runs of one program"),
+    ("gateway_bytes_per_second", 56.49e9 / 8, "B/s", "measured", _GATEWAY_MEMORY, 0.3, "an example of a tool's output"),
+    ("update_seconds", 0.1, "s", "derived", _UPDATE_CALL, 0.5, "one number for two runs of one program"),
+)
 HOST_CALL: Figures = MappingProxyType(
     {
         path: FieldSource(path=path, value=value, unit=unit, source=source, basis=basis, uncertainty=uncertainty, doubt=doubt)
-        for path, value, unit, basis, source, uncertainty, doubt in (
-            ("copy_bytes_per_second", 9.4e9, "B/s", "derived", _COPY, 0.3, "a difference of two runs, by one of many programs"),
-            ("gateway_bytes_per_second", 56.49e9 / 8, "B/s", "measured", _GATEWAY_MEMORY, 0.3, "an example of a tool's output"),
-            ("update_seconds", 0.1, "s", "derived", _UPDATE_CALL, 0.5, "one number for two runs of one program"),
-        )
+        for path, value, unit, basis, source, uncertainty, doubt in _CALL
     }
 )
 """What a call of PopART, PopTorch or PopRT waits for on any machine. `tilestep.machine.host_call` says how."""
