@@ -32,6 +32,7 @@ MOST_PLAYED: Final = 2_000_000  # work of the calls that are played for all find
 PATTERN_PLAYS: Final = 2  # replays that one with another sync pattern takes, because entries are played in two orders
 _CALL_WORK: Final = 12  # numbers that take as long as a call does beside its own
 _FORGET_WORK: Final = 3  # of a call that forgets a value
+_LEAST_CALLS: Final = 3  # of which the last two are taken to be warm
 LEAST_TURNS: Final = 4  # of which half are taken to be warm
 _WARM: Final = 0.25  # of the runs that are looked at: those before are the way to a warm system, if not all are looked at
 _MOST_WARM: Final = 64  # turns of which a warm step is the mean; a quarter as many go before them, in which an edit warms up
@@ -75,6 +76,23 @@ class Played:
             return None
         return changed, system.end_cycle - begin_of(self.history.snapshot)
 
+    def step_after(self, change: Change, key: int) -> float | None:
+        """Cycles of a warm step with an edit by which one call of a program may do what several did; None if too few are left.
+
+        Args: key: of the program whose calls are steps.
+        """
+        try:
+            changed = change(self.script)
+            places, before = (_calls_of(script, key) for script in (changed, self.script))
+            half = len(places) // 2
+            if len(places) < _LEAST_CALLS:
+                return None
+            history = replace(self.history, machine=changed.machine or self.history.machine)
+            first, last = noted_at(history, changed.calls, (places[half], places[-1]), _end_cycle, {**history.programs, **changed.programs})
+        except (ValueError, LookupError):  # as above
+            return None
+        return (last - first) / (len(places) - 1 - half) * len(places) / len(before)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Warm:
@@ -88,6 +106,7 @@ class Warm:
         last: up to the end of the last one.
         steps: how many lie between.
         all_steps: of the part that is played for each finding.
+        key: of the program that begins them.
         step_cycles: of one of them, from the end of all work before to that behind.
         told_cycles: of a step as it is told: of all of the second half, with what the host waits for.
     """
@@ -97,6 +116,7 @@ class Warm:
     last: Script
     steps: float
     all_steps: float
+    key: int
     step_cycles: float
     told_cycles: float = 0.0
 
@@ -229,12 +249,13 @@ class Evidence:
 
         Args: played: the part that is played; this takes no longer. starts: of turns, to the steps of each.
         """
-        places, end = list(starts), played.offset + len(played.script.calls)
+        places, end = list(self._within(tuple(starts), MOST_PLAYED // 4)), played.offset + len(played.script.calls)
         all_steps = sum(steps for start, steps in starts.items() if played.offset <= start < end)
         if len(places) < LEAST_TURNS or not all_steps:
             return None
-        half, allowed, most = min(len(places) // 2, 4 * _MOST_WARM), work_of(played.script.calls), _MOST_WARM
-        while True:
+        allowed, most = work_of(played.script.calls), _MOST_WARM
+        while True:  # the last of them, because the host is ahead for long where a load takes long
+            half = max(len(places) // 2, len(places) - 1 - most)
             middle, last = self._alike(places, half, min(half + most, len(places) - 1))
             begin = places[middle - most // 4] if middle > most // 4 else 0
             calls = self.calls[begin : places[last]]
@@ -249,7 +270,9 @@ class Evidence:
         window = _played(history, calls, begin_of(history.snapshot))
         first = replace(window.script, calls=calls[: places[middle] - begin])
         steps = sum(starts[at] for at in places[middle:last])
-        warm = Warm(played=window, first=first, last=window.script, steps=steps, all_steps=all_steps, step_cycles=0.0)
+        start = self.calls[places[middle]]
+        key = start.key if isinstance(start, Dispatch) else -1
+        warm = Warm(played=window, first=first, last=window.script, steps=steps, all_steps=all_steps, key=key, step_cycles=0.0)
         found = warm.after(lambda script: script)
         return found if found is not None and found.step_cycles > 0 else None
 
@@ -353,14 +376,18 @@ class Evidence:
             self._turns[known] = self._second_half(starts, sums=sums)
         return self._turns[known]
 
-    def _second_half(self, starts: Sequence[int], *, sums: bool) -> Turns | None:
+    def _within(self, starts: Sequence[int], most: int) -> Iterator[int]:
+        """Those positions in the calls up to which there is no more than so much work."""
         work, ends = 0, 0
         for index, call in enumerate(self.calls):
             work += _work(call)
-            if work > MOST_PLAYED // 4:
+            if work > most:
                 break
             ends = index
-        starts = [start for start in starts if start <= ends]
+        return (start for start in starts if start <= ends)
+
+    def _second_half(self, starts: Sequence[int], *, sums: bool) -> Turns | None:
+        starts = list(self._within(starts, MOST_PLAYED // 4))
         if len(starts) < LEAST_TURNS:
             return None
         half, end = self._alike(starts, len(starts) // 2, len(starts) - 1)
@@ -379,10 +406,10 @@ class Evidence:
 
         Args: starts: positions in the calls at which turns begin. first, last: the numbers of turns that are meant.
         """
-        made = [frozenset(Counter(map(_what, self.calls[starts[turn - 1] : starts[turn]])).items()) for turn in range(first, last + 1)]
-        often = Counter(made)
-        rare = min((found for found in often.items() if found[1] > 1), key=lambda found: found[1], default=(frozenset(), 0))[0]
-        places = [turn for turn, of_turn in enumerate(made, first) if of_turn == rare]
+        kinds = [frozenset(Counter(map(_what, self.calls[starts[turn - 1] : starts[turn]])).items()) for turn in range(first, last + 1)]
+        often = Counter(kinds)
+        rare = min((kind for kind in often if often[kind] > 1), key=lambda kind: often[kind], default=None)
+        places = [turn for turn, kind in enumerate(kinds, first) if kind == rare]
         return (places[0], places[-1]) if len(places) > 1 and 2 * (places[-1] - places[0]) >= last - first else (first, last)
 
     def without_loads(self, begin: int, end: int) -> int:
@@ -396,18 +423,7 @@ class Evidence:
         self, begin: int, end: int, noted: Callable[[System], _Noted], machine: MachineSpec, programs: Mapping[int, Program]
     ) -> tuple[_Noted, _Noted]:
         """What is noted of a system at two positions in the calls."""
-        system = System.restored(self.history.snapshot, machine, programs, record=False)
-        found: list[_Noted] = []
-
-        def watched() -> Iterator[Call]:
-            for index, call in enumerate(self.calls[: end + 1]):
-                if index in (begin, end):
-                    found.append(noted(system))
-                if index < end:
-                    yield call
-
-        play(system, watched(), programs)
-        first, last = found
+        first, last = noted_at(replace(self.history, machine=machine), self.calls, (begin, end), noted, programs)
         return first, last
 
     def until(self, start: int) -> int | None:
@@ -420,6 +436,28 @@ class Evidence:
     def seconds(self, cycles: float) -> float:
         """Of emulated time."""
         return seconds_from_cycles(round(cycles), self.machine.ipu.clock_hz)
+
+
+def noted_at(
+    history: History, calls: Sequence[Call], places: Sequence[int], noted: Callable[[System], _Noted], programs: Mapping[int, Program]
+) -> list[_Noted]:
+    """What is noted of a system at some positions in calls. Raises: ValueError, LookupError as a replay."""
+    system = System.restored(history.snapshot, history.machine, programs, record=False)
+    found: list[_Noted] = []
+
+    def watched() -> Iterator[Call]:
+        for index, call in enumerate(calls[: places[-1] + 1]):
+            if index in places:
+                found.append(noted(system))
+            if index < places[-1]:
+                yield call
+
+    play(system, watched(), programs)
+    return found
+
+
+def _calls_of(script: Script, key: int) -> list[int]:
+    return [index for index, call in enumerate(script.calls) if isinstance(call, Dispatch) and call.key == key and call.group is None]
 
 
 def _what(call: Call) -> tuple[object, ...]:

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
+from functools import partial
 from typing import Final, NamedTuple
 
+from tilestep.advice.batch import batches, scales
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Gain, How, Line
 from tilestep.errors import TilestepError
 from tilestep.figures.gradients import goes_backward, of_gradient
 from tilestep.figures.quantities import bytes_text, names_text, time_text
 from tilestep.figures.records import Figures, ProgramProfile
+from tilestep.figures.replaceable import may_be_states
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.frames import user_frame
 from tilestep.plan.liveness import Life, Liveness
 from tilestep.plan.lower import lower_in_detail
 from tilestep.plan.steps import Argument, Branch, HostCall, Loop, Node, Program, Series, leaves
 from tilestep.program.hlo import HloModule, Instruction, parse_hlo, users_of
+from tilestep.program.shapes import array_of
 from tilestep.recording.edits.donation import pairs_of
+from tilestep.recording.edits.larger import enlarged
+from tilestep.recording.edits.script import ImpossibleEditError
 from tilestep.recording.sources import MOST_TEXT, Source, planned_again
 from tilestep.sim.body import body_cost
 from tilestep.units import ceil_div, seconds_from_cycles
@@ -36,19 +43,19 @@ class Freed(NamedTuple):
     tile_bytes: int
     how: How
     line: Line | None = None
-    at_most: bool = False  # whether another need may grow, such as that of an exchange between IPUs
+    alone: bool = False  # whether what is computed of the values may get smaller as well, or be gathered
     price: str = ""  # in time; '' if that is small or unknown
 
     def __str__(self) -> str:
         """'jax.checkpoint (-12 KiB a tile)', 'm in pinned_host (-12 KiB a tile, for transfers of 3 ms a run)'."""
         price = f", for {self.price}" if self.price else ""
-        return f"{self.way} ({'at most ' if self.at_most else ''}-{bytes_text(self.tile_bytes)} a tile{price})"
+        return f"{self.way} (-{bytes_text(self.tile_bytes)} a tile{', their own bytes alone' if self.alone else ''}{price})"
 
     @property
     def gain(self) -> Gain:
         """What it frees, and how that is known."""
         basis = "planned again" if self.how == "within 2 %" else "added up from the sizes of the values that go"
-        basis += ", at most: another need may grow" if self.at_most else ""
+        basis += ", alone: what is computed of them may be divided as well" if self.alone else ""
         basis += f"; for {self.price}" if self.price else ""
         return Gain(tile_bytes=self.tile_bytes, how=self.how, basis=basis)
 
@@ -83,7 +90,7 @@ def freed_of(
         found = [
             *_donated(program, source, machine, not_donated),
             *(_recomputed(machine, program, detail) if could_recompute else ()),
-            *_divided(machine, program, detail),
+            *_divided(machine, program, source, detail),
             *_offloaded(machine, program, module, detail),
         ]
     except TilestepError:  # a text of another version
@@ -120,13 +127,48 @@ def _recomputed(machine: MachineSpec, program: Program, detail: Liveness) -> Ite
         yield Freed("jax.checkpoint", edit, sum(sizes) - max(sizes), "about", _line(program, waiting), price=price)
 
 
-def _divided(machine: MachineSpec, program: Program, detail: Liveness) -> Iterator[Freed]:
-    others = machine.num_ipus // max(program.num_ipus, 1)
-    if others < 2:
+def _divided(machine: MachineSpec, program: Program, source: Source, detail: Liveness) -> Iterator[Freed]:
+    """The batch of a program of one IPU over several, which is planned as a part of it; and parameters, or what else may be states."""
+    count, states = machine.num_ipus, may_be_states(program)
+    if count < 2 or program.num_ipus > 1:
         return
-    values = ceil_div(program.memory.values_bytes, detail.num_tiles)
-    way = f"arrays divided over the machine's {machine.num_ipus} IPUs (shardings)"
-    yield Freed(way, f"divide arrays over {machine.num_ipus} IPUs", values - ceil_div(values, others), "about", at_most=True)
+    for batch, dims in batches(program, states) if len(program.arguments) > 1 else ():
+        planned = None if batch % count else _part(program, source, machine, dims, count)
+        if planned is not None:
+            named = [f"{a.name} along axis {dims[a.index]}" for a in program.arguments if a.index in dims]
+            way = f"{names_text(named, most=_NAMED)} over {count} IPUs"
+            yield Freed(f"the batch divided: {way}", f"divide {way}", program.memory.peak_bytes - planned.memory.peak_bytes, "within 2 %")
+            break
+    axes = {
+        a.name: axis
+        for a in program.arguments
+        if (axis := _axis(a, count)) is not None and (a.index in states or len(program.arguments) == 1)
+    }
+    peak = _peak(program, detail)
+    lives = [life for life in detail.lives if life.name in axes and life.category in ("argument", "resident")]
+    lives = [life for life in _on_tile(lives, program.memory.tile, detail.num_tiles) if life.first <= peak <= life.last]
+    lives.sort(key=lambda life: -life.tile_bytes)
+    size = sum(life.tile_bytes - ceil_div(life.tile_bytes, count) for life in lives)
+    named = [f"{life.name} along axis {axes[life.name]}" for life in lives]
+    way = f"{names_text(named, most=_NAMED)} over {count} IPUs"
+    yield Freed(f"divided: {way}", f"divide {way}", size, "about", alone=True)
+
+
+def _part(program: Program, source: Source, machine: MachineSpec, dims: Mapping[int, int], count: int) -> Program | None:
+    """The program with a part of its batch, as each of so many IPUs has it; None if the dimension is something else."""
+    try:
+        planned = planned_again(source, program, machine, edit=partial(enlarged, dims=dims, factor=Fraction(1, count)))
+    except (TilestepError, ImpossibleEditError):
+        return None
+    return planned if scales(program, planned, count) else None
+
+
+def _axis(argument: Argument, count: int) -> int | None:
+    """The longest axis of an array that so many IPUs can divide evenly, the last of equal ones; None: there is none."""
+    shape = array_of(argument.shape)
+    dims = () if shape is None else shape.dims
+    axes = [axis for axis, size in enumerate(dims) if size and size % count == 0]
+    return max(axes, key=lambda axis: (dims[axis], axis), default=None)
 
 
 def _offloaded(machine: MachineSpec, program: Program, module: HloModule, detail: Liveness) -> Iterator[Freed]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import Final
 
 from tilestep.advice.batch import smaller
 from tilestep.advice.freeing import Freed, freed_of
+from tilestep.figures.quantities import bytes_text
 from tilestep.figures.replaceable import may_be_states
+from tilestep.machine.catalog import machine_names, named_machine
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Program
 from tilestep.recording.sources import Source
@@ -64,7 +67,23 @@ def remedies(
     best = enough[0] if enough else max(ways, key=lambda way: way.tile_bytes)
     text = f"What frees some: {', '.join(f'{way}, enough' if way in enough and 'it fits' not in way.way else str(way) for way in ways)}."
     if would_do and not enough:
-        text += f" Whether it is enough to {best.edit} is not planned: another need may grow."
+        text += f" Whether it is enough to {best.edit} is not planned."
     elif not enough:
-        text += " None of them is enough by itself: join them, make the arrays smaller, or use a smaller dtype."
+        left = memory.peak_bytes - best.tile_bytes
+        text += (
+            f" None of them is enough by itself: the first leaves {bytes_text(left)} of {bytes_text(tile.sram_bytes)}."
+            if best is ways[0] or len(ways) == 1
+            else f" None of them is enough by itself: to {best.edit} leaves {bytes_text(left)} of {bytes_text(tile.sram_bytes)}."
+        )
+        together = sum(way.tile_bytes for way in ways)
+        text += f" {_out_of_reach(program, machine)}" if together < over else " Join them, make the arrays smaller, or use a smaller dtype."
     return Remedies(text=text, best=best)
+
+
+def _out_of_reach(program: Program, machine: MachineSpec) -> str:
+    """Where nothing on this machine makes a program fit: what would."""
+    count = ceil(program.memory.peak_bytes / machine.ipu.tile.sram_bytes) * program.num_ipus
+    large = (named_machine(name) for name in machine_names() if name.startswith(machine.name.partition("-")[0]))
+    found = next((each for each in large if count <= each.num_ipus), None)
+    where = f"all of it divided needs {count:,} IPUs or more ({found.name})" if found is not None else "no machine of its kind holds it"
+    return f"All together neither: {where}; or a Pipeline of tilestep.train, with a part of the layers on each IPU, or smaller arrays."

@@ -118,7 +118,7 @@ def _by_gain(ways: Iterable[Way], played: Played, warm: Warm | None, evidence: E
     for way in ways:
         after = played.after(way.change, played.script)
         saved = 0.0 if after is None else played.cycles - _needed(after[1], _fixed(way, played, evidence), way.times)
-        of_step = None if after is None or warm is None else _of_step(way, saved, warm)
+        of_step = None if after is None or warm is None else _of_step(way, saved, played, warm)
         if max(saved, of_step or 0) > 0:
             gains.append((way, _gain(way, saved, of_step, played, warm, evidence)))
     of_steps = any(gain.weight >= LEAST_SHARE for _, gain in gains)  # else what they save of set-up decides
@@ -132,10 +132,11 @@ def _by_gain(ways: Iterable[Way], played: Played, warm: Warm | None, evidence: E
     return [*found[:1], *sorted(found[1:], key=lambda each: (-each[1].weight if of_steps else 0, -each[1].share))]
 
 
-def _of_step(way: Way, saved: float, warm: Warm) -> float | None:
+def _of_step(way: Way, saved: float, played: Played, warm: Warm) -> float | None:
     """Cycles that a way saves of a warm step; None if nobody knows. Args: saved: of all that is played."""
     if way.fewer_calls:
-        return saved / warm.all_steps
+        step = played.step_after(way.change, warm.key)
+        return saved / warm.all_steps if step is None else warm.step_cycles - step
     after = warm.after(way.change)
     return None if after is None else warm.step_cycles - after.step_cycles / way.times
 
@@ -165,7 +166,7 @@ def _gain_of(saved: float, of_step: float | None, played: Played, warm: Warm | N
     gain = Gain(cycles=cycles, share=cycles / evidence.emulated_cycles, seconds=evidence.seconds(cycles), how="about", basis=played.basis)
     if of_step is None or warm is None:
         return gain
-    step = round(min(of_step, warm.told_cycles))
+    step = round(min(of_step / max(warm.step_cycles, warm.told_cycles), 1.0) * warm.told_cycles)
     return replace(gain, step_cycles=step, step_share=step / warm.told_cycles, step_seconds=evidence.seconds(step))
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 
 import pytest
 
-from tilestep.advice import remedies
 from tilestep.advice.batch import MOST_PLANS, batches, room, smaller
 from tilestep.advice.refused import did_not_fit
 from tilestep.errors import RecordingError
+from tilestep.figures.quantities import bytes_text
 from tilestep.machine import MachineSpec, load_machine
 from tilestep.options import PlanOptions
 from tilestep.plan.lower import lower
@@ -144,16 +145,15 @@ def test_what_did_not_fit_says_by_how_much_and_what_would_make_it_fit() -> None:
     assert did_not_fit(program, source, BOW) is None
 
 
-def test_no_division_that_was_not_planned_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_smaller(*_: object, **__: object) -> None: ...
-
-    monkeypatch.setattr(remedies, "smaller", no_smaller)
+def test_a_division_names_its_arrays_and_axes_and_what_it_leaves() -> None:
+    """A batch is planned in parts; where nothing is enough, the least machine that would hold all of it is named."""
     program, source = planned()
     found = did_not_fit(program, source, with_tiles_of(program.memory.peak_bytes - 8))
     assert found is not None
-    assert found.edit == "divide arrays over 4 IPUs"
-    assert "(shardings) (at most -" in found.text
-    assert ", enough" not in found.text
-    assert found.text.endswith("Whether it is enough to divide arrays over 4 IPUs is not planned: another need may grow.")
-    assert found.gain is not None
-    assert found.gain.basis.endswith("at most: another need may grow")
+    assert "the batch divided: arg0 along axis 0 over 4 IPUs (-" in found.text
+    quarter = planned_again(source, program, BOW, edit=partial(enlarged, dims={0: 0}, factor=Fraction(1, 4))).memory.peak_bytes
+    assert f"(-{bytes_text(program.memory.peak_bytes - quarter)} a tile), enough" in found.text
+    never = did_not_fit(program, source, with_tiles_of(1000))
+    assert never is not None
+    assert re.search(r"None of them is enough by itself: .* leaves [\d.]+ KiB of 1000 B\.", never.text), never.text
+    assert "or a Pipeline of tilestep.train, with a part of the layers on each IPU" in never.text

@@ -1,0 +1,145 @@
+"""Do findings save what they promise?
+
+    benchmarks/advice.py                                            a table
+    benchmarks/advice.py --only donation reads                      some kinds
+    benchmarks/advice.py --json benchmarks/results/advice.json      the record, and the table of docs/explanation/advice.md anew
+
+Each program has a version in which the finding is followed by hand. The finding promises a share of a warm step. Measured is what a step
+takes in the long run, of both: what twice as many steps take more than those, over their number. So loads and first transfers cancel out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script, this file is in no package
+os.environ.setdefault("TILESTEP_MACHINE", "bow-2000")
+
+import jax
+import numpy as np
+
+import tilestep
+from benchmarks.advice_programs import CASES, Case, ipu
+from benchmarks.commit import commit
+from tilestep.advice import Gain
+from tilestep.views.profile import Profile
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "explanation" / "advice.md"
+START, END = "<!-- table -->\n", "<!-- end -->"
+MEDIAN, WORST = 2.0, 10.0  # points, at most
+
+
+def profiled(program: Callable[[], Any], *, dry: bool) -> tuple[Profile, Any]:
+    """A program's profile, and its values; of a dry run these are none."""
+    with tilestep.profile() as recording, jax.default_device(ipu()):
+        if dry:
+            with tilestep.dry_run(values="zeros"):
+                values = jax.block_until_ready(program())
+        else:
+            values = jax.block_until_ready(program())
+    return recording.profile, values
+
+
+def promise(profile: Profile, case: Case) -> tuple[str, Gain] | None:
+    """The edit of the case's kind, and its gain."""
+    advice = profile.findings
+    told = [(found.edit, found.gain) for found in advice if found.kind == case.kind]
+    told += [(other.edit, other.gain) for found in advice if found.kind == case.kind for other in found.others]
+    return next(((edit, gain) for edit, gain in told if gain is not None and re.search(case.edit, edit)), None)
+
+
+def followed(case: Case, edit: str) -> Callable[[int], Any]:
+    """The program after an edit that says a number: a batch, or steps between two exchanges."""
+    number = re.search(case.edit, edit)
+    after: Any = case.after
+    if number is None or not number.groups():
+        return after
+    if case.kind == "collectives":
+        return lambda steps: after(steps, every=int(number[1]))
+    return lambda steps: after(steps, times=int(number[1]) // 16)
+
+
+def per_step(program: Callable[[int], Any], steps: int, *, dry: bool) -> float:
+    """Cycles of a step in the long run."""
+    once, twice = (profiled(lambda count=count: program(count), dry=dry)[0].emulated_cycles for count in (steps, 2 * steps))
+    return (twice - once) / steps
+
+
+def row_of(case: Case) -> dict[str, Any]:
+    """What was promised and what came of it."""
+    row: dict[str, Any] = {"kind": case.kind, "program": case.name, "public": case.public}
+    found, values = profiled(lambda: case.before(case.steps), dry=case.dry)
+    told = promise(found, case)
+    if told is None:
+        return {**row, "edit": "", "headlines": [finding.headline for finding in found.findings if finding.part == "first"]}
+    edit, gain = told
+    program = followed(case, edit)
+    before, after = (per_step(each, case.steps, dry=case.dry) for each in (case.before, program))
+    promised = gain.share if gain.step_share is None else gain.step_share
+    whole, later = profiled(lambda: program(case.steps), dry=case.dry)
+    if gain.step_share is None or gain.weight < 0.01:  # once: of all
+        promised, made = gain.share, 1 - whole.emulated_cycles / found.emulated_cycles
+    else:
+        made = 1 - after / before
+    same = None
+    if not case.dry and case.alike:
+        pairs = zip(jax.tree.leaves(values), jax.tree.leaves(later), strict=True)
+        same = all(np.allclose(np.asarray(one), np.asarray(other), rtol=1e-4, atol=1e-5) for one, other in pairs)
+    left = sum(p.runs > 0 and p.origin == "user" for p in found.programs) > 0 == sum(p.runs > 0 for p in whole.programs)
+    return {**row, "edit": edit, "how": gain.how, "promised": promised, "made": made, "same": same, "left_ipu": left}
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Rows of Markdown."""
+    lines = ["| finding | program | the edit | promised of a warm step | made | values |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        values = {True: "equal", False: "differ", None: "not compared"}[row["same"]]
+        shares = f"{row['promised']:.1%} | {row['made']:.1%}"
+        lines.append(f"| `{row['kind']}` | {row['program']} | {row['edit'].replace('|', ' ')} | {shares} | {values} |")
+    return lines
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> str:
+    """How far promises are from what was made."""
+    errors = sorted(abs(row["promised"] - row["made"]) * 100 for row in rows)
+    return f"Median error {statistics.median(errors):.1f} points, worst {errors[-1]:.1f}, of {len(rows)} programs."
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", default=[], metavar="KIND", help="these kinds of findings")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the record to FILE, and the table of the page from it")
+    options = parser.parse_args(arguments)
+    rows: list[dict[str, Any]] = []
+    for case in CASES:
+        if options.only and case.kind not in options.only:
+            continue
+        row = row_of(case)
+        if not row["edit"]:
+            print(f"{case.kind}, {case.name}: no such finding in {row['headlines']}", file=sys.stderr)
+            continue
+        rows.append(row)
+        print(*table(rows)[-1:], sep="\n", flush=True)
+    print(summary(rows))
+    if options.json:
+        record = {"question": "do findings save what they promise?", "commit": commit(), "answers": rows}
+        options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        page = PAGE.read_text(encoding="utf-8")
+        before, _, rest = page.partition(START)
+        after = rest.partition(END)[2]
+        PAGE.write_text(f"{before}{START}\n" + "\n".join([*table(rows), "", summary(rows)]) + f"\n\n{END}{after}", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
