@@ -29,7 +29,9 @@ import numpy as np
 import tilestep
 from benchmarks.advice_programs import CASES, Case, ipu
 from benchmarks.commit import commit
-from tilestep.advice import Gain
+from tilestep.advice import Gain, evidence_of
+from tilestep.advice.freeing import freed_of
+from tilestep.advice.remedies import remedies
 from tilestep.views.profile import Profile
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -74,9 +76,35 @@ def per_step(program: Callable[[int], Any], steps: int, *, dry: bool) -> float:
     return (twice - once) / steps
 
 
+def fuller(profile: Profile) -> int:
+    """Bytes of the fullest tile of any program."""
+    return max(program.peak_tile_bytes for program in profile.programs)
+
+
+def memory_row(case: Case, row: dict[str, Any]) -> dict[str, Any]:
+    """The same of memory: shares of the fullest tile."""
+    found, _ = profiled(lambda: case.before(case.steps), dry=True)
+    evidence = evidence_of(found)
+    assert evidence is not None
+    [program] = [program for program in found.programs if program.peak_tile_bytes == fuller(found)]
+    given = (evidence.programs[program.key], evidence.sources[program.key], evidence.machine)
+    known: dict[str, Any] = {"not_donated": program.not_donated, "could_recompute": program.could_recompute}
+    ways = {way.edit: way.tile_bytes for way in freed_of(*given, **known)}
+    best = remedies(*given, **known).best
+    ways.update({} if best is None else {best.edit: best.tile_bytes})
+    edit = next((edit for edit in ways if re.search(case.edit, edit)), "")
+    if not edit:
+        return {**row, "edit": "", "headlines": list(ways)}
+    after, _ = profiled(lambda: case.after(case.steps), dry=True)
+    shares = {"promised": ways[edit] / fuller(found), "made": 1 - fuller(after) / fuller(found)}
+    return {**row, "edit": edit, "how": "", **shares, "same": None, "left_ipu": False}
+
+
 def row_of(case: Case) -> dict[str, Any]:
     """What was promised and what came of it."""
     row: dict[str, Any] = {"kind": case.kind, "program": case.name, "public": case.public}
+    if case.kind == "memory":
+        return memory_row(case, row)
     found, values = profiled(lambda: case.before(case.steps), dry=case.dry)
     told = promise(found, case)
     if told is None:

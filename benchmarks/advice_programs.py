@@ -142,13 +142,19 @@ def equinox(
     last: int = 0,
     padded: bool = False,
     loop: int = 1,
+    unused: bool = False,
+    io_tiles: int = 0,
+    dtype: Any = F32,
 ) -> Any:
     def make_step(model: Any, x: Any, rate: Any) -> Any:
+        x = x.astype(F32)
         gradients = jax.grad(lambda model: (jax.vmap(model)(x) ** 2).sum())(model)
-        return jax.tree.map(lambda w, g: w - rate * g, model, gradients)
+        after = jax.tree.map(lambda w, g: w - rate * g, model, gradients)
+        return (after, jax.vmap(model)(x)) if unused else after
 
     kept = (0,) if donated else ()
-    step = jax.jit(make_step, donate_argnums=kept, static_argnums=2 if rate == "static" else ())
+    options = {"ipu_num_io_tiles": io_tiles} if io_tiles else None
+    step = jax.jit(make_step, donate_argnums=kept, static_argnums=2 if rate == "static" else (), compiler_options=options)
     looped = jax.jit(lambda model, xs: jax.lax.scan(lambda model, x: (make_step(model, x, 1e-3), None), model, xs)[0], donate_argnums=kept)
     model: Any = Network(Linear(drawn(width, width), np.zeros(width, F32)), Linear(drawn(width, width, seed=1), np.zeros(width, F32)))
     model = jax.device_put(model, ipu())
@@ -163,14 +169,15 @@ def equinox(
                 np.where(np.arange(batch)[:, None] < last, x, 0).astype(F32) if padded else x[:last]
             )  # of zeros comes no gradient but of biases
         at = 1e-3 * (1 + begin % 2 * (rate != "fixed"))
-        model = step(model, x, at if rate == "static" else np.float32(at))
+        model = step(model, x.astype(dtype), at if rate == "static" else np.float32(at))
+        model = model[0] if unused else model
     return model
 
 
 # A graph network: the graph stays, the parameters are trained or only used.
 def graph(
     steps: int, *, training: bool = True, donated: bool = True, kept: bool = True, read: str = "late", nodes: int = 512, width: int = 64,
-    dtype: Any = F32, partials: str = "float",
+    dtype: Any = F32, unused: bool = False, partials: str = "float",
 ) -> Any:  # fmt: skip
     senders, receivers = np.random.default_rng(3).integers(0, nodes, (2, 4 * nodes)).astype(np.int32)
 
@@ -182,7 +189,8 @@ def graph(
 
     def update(params: Any, x: Any) -> Any:
         loss, gradients = jax.value_and_grad(lambda params: (passed(params, x) ** 2).mean())(params)
-        return jax.tree.map(lambda w, g: w - 1e-2 * g, params, gradients), loss
+        after = jax.tree.map(lambda w, g: w - 1e-2 * g, params, gradients)
+        return (after, loss, passed(params, x)) if unused else (after, loss)
 
     def predict(params: Any, x: Any) -> Any:
         answer = passed(params, x).sum(0)
@@ -195,10 +203,12 @@ def graph(
     for x in batches(steps, nodes, width):
         given = jitted(params, x.astype(dtype))
         if training or kept:
-            params, value = given
+            params, value, *_ = given
         else:
             value = given
         found.append(float(value) if read == "at once" else value)
+        if read == "state" and len(found) % 10 == 0:
+            np.asarray(params[0])
     return params, [np.asarray(value) for value in found]
 
 
@@ -221,6 +231,8 @@ def sampler(steps: int, *, loop: int = 1, read: str = "late", width: int = 64, r
     for _ in range(0, steps, loop):
         state, mean = (many if loop > 1 else one)(state)
         found.append(np.asarray(mean) if read == "at once" else mean)
+        if read == "state" and len(found) % 20 == 0:
+            np.asarray(state[0])
     return np.asarray(state[0]), np.concatenate([np.atleast_1d(np.asarray(each)) for each in found])
 
 
@@ -260,6 +272,50 @@ def leapfrog(steps: int, *, loop: int = 1) -> Any:
     for _ in range(0, steps, loop):
         state = (many if loop > 1 else one)(state)
     return state
+
+
+def decoding(steps: int, *, loop: int = 1, width: int = 64) -> Any:
+    """A recurrent network that writes one token after the other."""
+    table, inner, outer = drawn(width, width), drawn(width, width, seed=1), drawn(width, width, seed=2)
+
+    def step(state: Any, _: Any) -> tuple[Any, Any]:
+        (table, inner, outer), hidden, token = state
+        hidden = jnp.tanh(table[token] + hidden @ inner)
+        token = jnp.argmax(hidden @ outer, -1).astype(jnp.int32)
+        return ((table, inner, outer), hidden, token), token
+
+    one, many = (
+        jax.jit(lambda state: step(state, None), donate_argnums=0),
+        jax.jit(lambda state: jax.lax.scan(step, state, None, length=loop), donate_argnums=0),
+    )
+    state: Any = jax.device_put(((table, inner, outer), np.zeros((4, width), F32), np.arange(4, dtype=np.int32)), ipu())
+    tokens: list[Any] = []
+    for _ in range(0, steps, loop):
+        state, token = (many if loop > 1 else one)(state)
+        tokens.append(token)
+    return state[1], np.concatenate([np.asarray(token).reshape(-1, 4) for token in tokens])
+
+
+def descending(steps: int, *, way: str = "", batch: int = 4096, depth: int = 8, width: int = 1024) -> Any:
+    """A step with momentum that fills a tile, in a dry run, with one of the ways to need less memory."""
+
+    def layer(x: Any, w: Any) -> tuple[Any, None]:
+        return jnp.tanh(jnp.tanh(x @ w) * 2), None
+
+    def step(params: Any, momentum: Any, x: Any) -> Any:
+        used = jax.checkpoint(layer) if way == "recompute" else layer  # pyright: ignore[reportPrivateImportUsage]
+        gradients = jax.grad(lambda params: (jax.lax.scan(used, x, params)[0] ** 2).sum())(params)
+        inside = jax.device_put(momentum, jax.memory.Space.Device) if way == "offload" else momentum
+        inside = 0.9 * inside + gradients
+        after = jax.device_put(inside, jax.memory.Space.Host) if way == "offload" else inside
+        return params - 1e-3 * inside, after
+
+    mesh = Mesh(np.array(jax.devices("ipu")[: 4 if way == "spread" else 1]), ("x",))
+    chip, away = NamedSharding(mesh, P()), NamedSharding(mesh, P(), memory_kind="pinned_host" if way == "offload" else "device")
+    params, momentum = (jax.device_put(np.ones((depth, width, width), F32), where) for where in (chip, away))
+    x = jax.device_put(np.ones((batch // (2 if way == "smaller" else 1), width), F32), NamedSharding(mesh, P("x")))
+    jitted = jax.jit(step, donate_argnums=(0, 1) if way == "donate" else (), out_shardings=(chip, away))
+    return [jitted(params, momentum, x) for _ in range(steps)]
 
 
 def alternating(steps: int, *, together: bool, width: int = 256) -> Any:
@@ -382,21 +438,167 @@ def precise(steps: int, *, dtype: Any, sums: str = "float", width: int = 512, ba
 
 
 def divided(steps: int, *, every: int = 1, dtype: Any = F32, width: int = 512) -> Any:
-    """Data-parallel steps whose gradients are added up after each, or after several."""
+    """Data-parallel steps whose gradients are added up over IPUs after each, or after several, as optax.MultiSteps does."""
 
-    def body(params: Any, xs: Any) -> Any:
-        gradients = jax.grad(lambda params: jnp.mean(jax.vmap(partial(loss_of, params))(xs)))(params)
+    def exchanged(params: Any, gradients: Any) -> Any:
         return jax.tree.map(lambda w, g: w - 1e-3 * jax.lax.pmean(g.astype(dtype), "data").astype(F32), params, gradients)
 
+    def body(params: Any, kept: Any, count: Any, x: Any) -> Any:
+        gradients = jax.grad(loss_of)(params, x)
+        if every == 1:
+            return exchanged(params, gradients), kept, count
+        kept = jax.tree.map(jnp.add, kept, gradients)
+        now = count % every == every - 1
+        params = jax.lax.cond(now, lambda: exchanged(params, kept), lambda: params)
+        return params, jax.tree.map(lambda each: jnp.where(now, 0, each), kept), count + 1
+
     mesh = Mesh(np.array(jax.devices("ipu")), ("data",))
-    step = jax.jit(jax.shard_map(body, mesh=mesh, in_specs=(P(), P(None, "data")), out_specs=P(), check_vma=False), donate_argnums=0)
-    params: Any = jax.device_put(weights(width, 2), NamedSharding(mesh, P()))
-    for _ in range(steps // every):
-        params = step(params, jax.device_put(np.ones((every, 64, width), F32), NamedSharding(mesh, P(None, "data"))))
+    whole = NamedSharding(mesh, P())
+    step = jax.jit(
+        jax.shard_map(body, mesh=mesh, in_specs=(P(), P(), P(), P("data")), out_specs=P(), check_vma=False), donate_argnums=(0, 1, 2)
+    )
+    params: Any = jax.device_put(weights(width, 2), whole)
+    kept: Any = jax.device_put([np.zeros((width, width), F32)] * (2 if every > 1 else 0), whole)
+    count: Any = jax.device_put(np.int32(0), whole)
+    for _ in range(steps):
+        params, kept, count = step(params, kept, count, jax.device_put(np.ones((64, width), F32), NamedSharding(mesh, P("data"))))
     return params
 
 
 CASES: tuple[Case, ...] = (
+    Case("calls", "^loop over", "a recurrent network that decodes", decoding, partial(decoding, loop=100), steps=600, public=True),
+    Case("reads", "^read results of", "graph network each tenth step", partial(graph, read="state"), graph, steps=240, public=True),
+    Case("reads", "^read results of", "a chain each 20th step", partial(sampler, read="state"), sampler, steps=600, public=True),
+    Case("results", "^do not return", "graph network's nodes", partial(graph, unused=True), graph, public=True),
+    Case("results", "^do not return", "module's outputs", partial(equinox, unused=True), equinox, public=True),
+    Case(
+        "streaming",
+        "ipu_num_io_tiles",
+        "module, as in equinox",
+        partial(equinox, batch=2048),
+        partial(equinox, batch=2048, io_tiles=32),
+        public=True,
+    ),
+    Case(
+        "streaming",
+        "^send x as float16",
+        "module, as in equinox",
+        partial(equinox, batch=2048),
+        partial(equinox, batch=2048, dtype=np.float16),
+        public=True,
+        alike=False,
+    ),
+    Case(
+        "pipeline",
+        "^cut .* into stages of 3, 3 ",
+        "two stages that differ",
+        partial(pipelined, layers_of=(1, 5), width=512, batch=512),
+        partial(pipelined, layers_of=(3, 3), width=512, batch=512),
+        steps=64,
+        dry=True,
+        alike=False,
+    ),
+    Case(
+        "pipeline",
+        "^cut .* into stages of 2, 2, 2 ",
+        "a first stage that is long",
+        partial(pipelined, layers_of=(4, 1, 1), microbatches=6, width=512, batch=256),
+        partial(pipelined, layers_of=(2, 2, 2), microbatches=6, width=512, batch=256),
+        steps=60,
+        dry=True,
+        alike=False,
+    ),
+    Case(
+        "bubbles",
+        "^use 32 microbatches",
+        "two stages",
+        partial(pipelined, layers_of=(2, 2, 2, 2), deep=32),
+        partial(pipelined, layers_of=(2, 2, 2, 2), deep=32, microbatches=32),
+        steps=256,
+        dry=True,
+        alike=False,
+    ),
+    Case(
+        "doubles",
+        "^compute in float32",
+        "convolutions",
+        partial(precise, dtype=np.float64, conv=True),
+        partial(precise, dtype=F32, conv=True),
+        steps=20,
+        dry=True,
+        alike=False,
+    ),
+    Case(
+        "doubles",
+        "^compute in float32",
+        "narrow layers",
+        partial(precise, dtype=np.float64, width=288),
+        partial(precise, dtype=F32, width=288),
+        steps=20,
+        dry=True,
+        alike=False,
+    ),
+    Case(
+        "halves",
+        "^compute in float16",
+        "wide layers",
+        partial(precise, dtype=F32, width=1024),
+        partial(precise, dtype=np.float16, width=1024),
+        steps=20,
+        dry=True,
+        alike=False,
+    ),
+    Case(
+        "partials",
+        "ipu_partials_type",
+        "convolutions",
+        partial(precise, dtype=np.float16, conv=True),
+        partial(precise, dtype=np.float16, conv=True, sums="half"),
+        steps=20,
+        dry=True,
+        alike=False,
+    ),
+    Case(
+        "partials",
+        "ipu_partials_type",
+        "wide layers",
+        partial(precise, dtype=np.float16, width=1024),
+        partial(precise, dtype=np.float16, width=1024, sums="half"),
+        steps=20,
+        dry=True,
+        alike=False,
+    ),
+    Case(
+        "collectives",
+        "^exchange float16",
+        "wide layers",
+        partial(divided, width=1024),
+        partial(divided, width=1024, dtype=np.float16),
+        steps=20,
+        dry=True,
+        alike=False,
+    ),
+    Case("memory", "^recompute", "layers in a scan", descending, partial(descending, way="recompute"), steps=1, dry=True),
+    Case(
+        "memory",
+        "^keep momentum in pinned_host",
+        "layers in a scan",
+        partial(descending, batch=256, depth=40),
+        partial(descending, batch=256, depth=40, way="offload"),
+        steps=1,
+        dry=True,
+    ),
+    Case("memory", "^divide x along axis 0", "layers in a scan", descending, partial(descending, way="spread"), steps=1, dry=True),
+    Case("memory", "^make the batch 2,048", "layers in a scan", descending, partial(descending, way="smaller"), steps=1, dry=True),
+    Case(
+        "memory",
+        "^donate ",
+        "many layers",
+        partial(descending, batch=256, depth=40),
+        partial(descending, batch=256, depth=40, way="donate"),
+        steps=1,
+        dry=True,
+    ),
     Case("donation", "^donate state$", "train state, as in flax", partial(flax, donated=False), flax, public=True),
     Case("donation", "^donate model$", "module, as in equinox", partial(equinox, donated=False), equinox, public=True),
     Case("donation", "^donate state$", "a chain of samples", partial(sampler, donated=False), sampler, public=True),
@@ -409,7 +611,7 @@ CASES: tuple[Case, ...] = (
         public=True,
     ),
     Case("calls", "^loop over", "linear regression", regression, partial(regression, loop=100), steps=600, public=True),
-    Case("calls", "^loop over", "particles", leapfrog, partial(leapfrog, loop=100), steps=600, public=True),
+    Case("idle", "^loop over", "particles", leapfrog, partial(leapfrog, loop=100), steps=600, public=True),
     Case(
         "calls", "^loop over", "module, as in equinox", partial(equinox, rate="fixed"), partial(equinox, rate="fixed", loop=100), steps=600
     ),
@@ -582,7 +784,7 @@ CASES: tuple[Case, ...] = (
         divided,
         partial(divided, every=0),
         steps=128,
-        dry=True,
+        dry=False,
         alike=False,
     ),
     Case(

@@ -13,7 +13,6 @@ FindingKind = Literal[
     "memory",  # tiles that are too full, or nearly full
     "loads",  # of programs
     "fixed",  # costs that are paid once, such as the first load of a program
-    "save",  # of values in the SRAM of programs that are evicted
     "donation",  # of arguments that stream in again
     "streaming",  # of arguments that are new at each call
     "results",  # that leave the IPU and nobody uses

@@ -21,7 +21,6 @@ from tilestep.advice.proposal import Rule
 from tilestep.advice.reads import reads
 from tilestep.advice.repeated import repeated
 from tilestep.advice.results import results
-from tilestep.advice.save import save
 from tilestep.advice.set_up import set_up, steady_state
 from tilestep.advice.short_calls import short_calls
 from tilestep.advice.small import small
@@ -35,7 +34,6 @@ RULES: Final[tuple[Rule, ...]] = (
     memory,
     idle,
     short_calls,
-    save,
     loads,
     donation,
     repeated,

@@ -153,7 +153,7 @@ FAULTS = {
         0.25,
         says=r"switching reloads.*Put them into one jitted function",
     ),
-    "an evaluation by turns": Fault("save", "into one jitted function", evaluating(where="ipu"), evaluating(where="step"), 0.25),
+    "an evaluation by turns": Fault("loads", "into one jitted function", evaluating(where="ipu"), evaluating(where="step"), 0.25),
     "a smaller last batch": Fault(
         "loads",
         "^pad x of jit__lambda$",
@@ -197,7 +197,7 @@ def test_a_fault_is_found_first_and_worth_what_was_promised(name: str) -> None:
 
 
 def test_an_evaluation_on_the_cpu_is_another_way_out() -> None:
-    assert of_kind(profiled(evaluating(where="cpu")), "save") == []
+    assert of_kind(profiled(evaluating(where="cpu")), "loads") == []
 
 
 def test_operations_outside_of_jit_are_told_by_the_user_s_lines() -> None:

@@ -64,7 +64,6 @@ _EVENTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(  # kind of a f
         "set-up": ("load",),
         "fixed": ("load",),
         "loads": ("load",),
-        "save": ("save",),
         "donation": ("stream-in",),
         "streaming": ("stream-in",),
         "results": ("stream-out",),
