@@ -121,7 +121,7 @@ def row_of(case: Case) -> dict[str, Any]:
     same = None
     if not case.dry and case.alike:
         pairs = zip(jax.tree.leaves(values), jax.tree.leaves(later), strict=True)
-        same = all(np.allclose(np.asarray(one), np.asarray(other), rtol=1e-4, atol=1e-5) for one, other in pairs)
+        same = all(np.allclose(np.asarray(one), np.asarray(other), rtol=1e-3, atol=1e-4, equal_nan=True) for one, other in pairs)
     left = sum(p.runs > 0 and p.origin == "user" for p in found.programs) > 0 == sum(p.runs > 0 for p in whole.programs)
     return {**row, "edit": edit, "how": gain.how, "promised": promised, "made": made, "same": same, "left_ipu": left}
 

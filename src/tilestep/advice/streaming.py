@@ -21,6 +21,7 @@ from tilestep.recording.edits.script import Change, with_changed
 
 IO_TILES: Final = 32  # that Graphcore's examples give to transfers
 _LOOPS: Final = frozenset({"repeat", "Loop", "training_loop"})
+_SMALL: Final = 100  # times smaller than the largest: half of its bytes is nothing, as of a rate
 LEAST_SHARE: Final = 0.05  # of emulated time that the bytes need, latency aside
 
 
@@ -105,7 +106,8 @@ def _proposal(
         edit, line = io_tiles
         basis = "the other tiles computing as much longer as they are fewer"
         ways.append(Way(edit=edit, change=change, how="about", basis=basis, line=line))
-    wide = [argument for argument in fresh if argument.shape.startswith("f32")]
+    least = max((argument.size_bytes for argument in fresh), default=0) // _SMALL
+    wide = [argument for argument in fresh if argument.shape.startswith("f32") and argument.size_bytes > least]
     if wide:
         edit = f"send {names_text([argument.name for argument in _by_size(wide)], most=3)} as float16 or 8-bit numbers"
         change = halved_arguments(profile.key, [argument.index for argument in wide])
