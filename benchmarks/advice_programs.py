@@ -627,7 +627,7 @@ CASES: tuple[Case, ...] = (
         "idle",
         "^read results after",
         "means of samples",
-        partial(sampler, rows=8192, read="at once"),
+        partial(sampler, rows=1024, read="at once"),
         partial(sampler, rows=8192),
         steps=600,
         public=True,

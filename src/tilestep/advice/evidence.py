@@ -257,7 +257,7 @@ class Evidence:
         while True:  # the last of them, because the host is ahead for long where a load takes long
             half = max(len(places) // 2, len(places) - 1 - most)
             middle, last = self._alike(places, half, min(half + most, len(places) - 1))
-            begin = places[middle - most // 4] if middle > most // 4 else 0
+            begin = self._behind(places, middle - most // 4)
             calls = self.calls[begin : places[last]]
             if most == 1 or work_of(calls) <= allowed:
                 break
@@ -375,6 +375,13 @@ class Evidence:
         if known not in self._turns or (sums and (found := self._turns[known]) is not None and found.sums is None):
             self._turns[known] = self._second_half(starts, sums=sums)
         return self._turns[known]
+
+    def _behind(self, places: Sequence[int], turn: int) -> int:
+        """Where a turn begins with what the host puts for it: behind the call before; an entry into a group where its first call is."""
+        if turn <= 0:
+            return 0
+        start = self.calls[places[turn]]
+        return places[turn - 1] + 1 if isinstance(start, Dispatch) and start.group is None else places[turn]
 
     def _within(self, starts: Sequence[int], most: int) -> Iterator[int]:
         """Those positions in the calls up to which there is no more than so much work."""
