@@ -16,7 +16,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from tilestep.train import Pipeline
+from tilestep.train import InfeedQueue, Pipeline, repeat
 
 F32 = np.float32
 
@@ -383,6 +383,28 @@ def batched(steps: int, *, times: int, training: bool, width: int = 512, batch: 
     return params
 
 
+def scaling(steps: int, *, times: int, width: int = 64, batch: int = 16) -> Any:
+    """Operations on each element of a batch, and no products."""
+
+    def step(w: Any, x: Any) -> Any:
+        return jax.lax.fori_loop(0, 100, lambda _, w: w + 1e-3 * jnp.tanh(x * w).mean(), w)
+
+    jitted, w = jax.jit(step, donate_argnums=0), jax.device_put(np.ones(width, F32), ipu())
+    for x in batches(steps // times, batch * times, width):
+        w = jitted(w, x)
+    return w
+
+
+def fed(steps: int, *, io_tiles: int, width: int = 512, batch: int = 512) -> Any:
+    """A loop on the device with an infeed."""
+
+    def body(w: Any, x: Any) -> Any:
+        return jax.lax.fori_loop(0, 10, lambda _, w: w + 1e-3 * jnp.tanh(x @ w).mean(0), w)
+
+    with InfeedQueue(list(batches(steps, batch, width))) as queue:
+        return repeat(steps, body, drawn(width, width), queue, chunk=4, plan_options={"num_io_tiles": io_tiles})
+
+
 def pipelined(
     steps: int, *, layers_of: tuple[int, ...], microbatches: int = 8, schedule: str = "grouped", width: int = 256, batch: int = 64,
     offloaded: bool | None = False, optimizer: Any = None, deep: int = 1,
@@ -465,6 +487,17 @@ def divided(steps: int, *, every: int = 1, dtype: Any = F32, width: int = 512) -
 
 
 CASES: tuple[Case, ...] = (
+    Case(
+        "steps",
+        "^make the batch of .* (\\d+)$",
+        "operations on elements",
+        partial(scaling, times=1),
+        partial(scaling, times=0),
+        steps=320,
+        dry=True,
+        alike=False,
+    ),
+    Case("feeds", "num_io_tiles", "a loop with an infeed", partial(fed, io_tiles=0), partial(fed, io_tiles=32), steps=60, dry=True),
     Case("calls", "^loop over", "a recurrent network that decodes", decoding, partial(decoding, loop=100), steps=600, public=True),
     Case("reads", "^read results of", "graph network each tenth step", partial(graph, read="state"), graph, steps=240, public=True),
     Case(
@@ -628,7 +661,7 @@ CASES: tuple[Case, ...] = (
         "^read results after",
         "means of samples",
         partial(sampler, rows=1024, read="at once"),
-        partial(sampler, rows=8192),
+        partial(sampler, rows=1024),
         steps=600,
         public=True,
     ),
