@@ -84,7 +84,9 @@ def _on_busiest(figures: Figures, evidence: Evidence | None, spent: int, saving:
             yield _proposal(f"{head}: {text}" if what == _JITTED else f"{head}, all of {what}: {text}", part, shares, ways, evidence)
         elif cycles == max(of for _, _, of in parts):
             yield _proposal(f"{head}; {count:,} of them {are} of {what}: {text}", part, shares, ways, evidence)
-        elif cycles > LOADS_DOMINATE * figures.emulated_cycles and (what != _JITTED or len({unit.function for unit in part}) < count):
+        elif ways or (
+            cycles > LOADS_DOMINATE * figures.emulated_cycles and (what != _JITTED or len({unit.function for unit in part}) < count)
+        ):
             yield _proposal(f"{count:,} of the {total:,} program loads {are} of {what}: {text}", part, shares, ways, evidence)
 
 
