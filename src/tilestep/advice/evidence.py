@@ -433,13 +433,6 @@ class Evidence:
         first, last = noted_at(replace(self.history, machine=machine), self.calls, (begin, end), noted, programs)
         return first, last
 
-    def until(self, start: int) -> int | None:
-        """Cycles until all that was called before a position has ended; None if that is long to play, or not kept."""
-        calls = self.calls[:start]
-        if not self.is_whole or work_of(calls) > MOST_PLAYED // 4:
-            return None
-        return replay(self.history, calls=calls).end_cycle - begin_of(self.history.snapshot)
-
     def seconds(self, cycles: float) -> float:
         """Of emulated time."""
         return seconds_from_cycles(round(cycles), self.machine.ipu.clock_hz)

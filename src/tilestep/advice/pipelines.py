@@ -19,8 +19,6 @@ from tilestep.recording.edits.programs import Leaf, shorter, with_leaves
 from tilestep.recording.edits.script import Change, Script
 
 _BETTER: Final = 0.9  # of the longest stage: a cut that is not as much better is not worth a sentence
-_UNEQUAL: Final = 1.1  # times the mean: stages that differ less are equally long
-_MOST_STAGES: Final = 16  # that are named
 _EMPTY: Final = 0.25  # of a step's time, that is not the longest stage's work
 _LEFT: Final = 0.1  # of a step's time, that more microbatches leave of that
 _DENSE: Final = 1.2  # times as long as stages that only wait for the first and the last microbatch: others wait in between as well
@@ -53,10 +51,10 @@ TRAIN: Final = PipelineWords(
 
 
 def unbalanced(figures: Figures, evidence: Evidence | None, words: PipelineWords = TRAIN) -> Iterator[Proposal]:
-    """Stages that another cut would make more alike, or that differ though no other cut of their products is better."""
+    """Stages that another cut would make more alike."""
     for pipeline in () if evidence is None or words.cut is None else pipelines(figures, evidence):
         assert evidence is not None  # else there would be no pipeline
-        found = _cut(pipeline, evidence, words) or _differing(pipeline, evidence, words)
+        found = _cut(pipeline, evidence, words)
         if found is not None:
             yield found
 
@@ -85,30 +83,6 @@ def _cut(pipeline: Stages, evidence: Evidence, words: PipelineWords) -> Proposal
     )
     finding = Finding(kind="pipeline", text=f"{text}{words.cut.format(count=len(counts))}.", line=pipeline.line)
     return Proposal(finding=finding, ways=(way,), only_with_gain=True)
-
-
-def _differing(pipeline: Stages, evidence: Evidence, words: PipelineWords) -> Proposal | None:
-    """What equal stages would save at most: nobody can cut all programs so."""
-    costs, turn = pipeline.costs, evidence.turn(pipeline.starts)
-    mean = sum(costs) / len(costs)
-    if words.cut is None or turn is None or not mean or max(costs) <= _UNEQUAL * mean or not all(costs):
-        return None
-    step = turn / pipeline.steps_each
-    shares = ", ".join(
-        f"stage {stage} for {share_text(pipeline.microbatches * cycles, step)}" for stage, cycles in enumerate(costs[:_MOST_STAGES])
-    )
-    more = f" and {len(costs) - _MOST_STAGES} more" if len(costs) > _MOST_STAGES else ""
-    text = (
-        f"{_longest(evidence, pipeline)}. Of a step, {shares}{more} works: move layers from the longest stages to the others, as "
-        f"{words.cut.format(count=len(costs))}."
-    )
-    way = Way(
-        edit=f"make the stages of {pipeline.group} equally long",
-        change=_scaled(pipeline, [mean] * len(costs)),
-        how="about",
-        basis="at most, with supersteps of equal time in all stages",
-    )
-    return Proposal(finding=Finding(kind="pipeline", text=text, line=pipeline.line), ways=(way,), only_with_gain=True)
 
 
 def bubbles(figures: Figures, evidence: Evidence | None, words: PipelineWords = TRAIN) -> Iterator[Proposal]:

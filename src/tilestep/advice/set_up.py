@@ -189,10 +189,7 @@ def set_up(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     if evidence is None:
         return
     steady = steady_state(figures, evidence)
-    if steady is None:
-        yield from _first_turn(figures, evidence)
-        return
-    if steady.set_up_cycles < _DOMINATES * figures.emulated_cycles:
+    if steady is None or steady.set_up_cycles < _DOMINATES * figures.emulated_cycles:
         return
     work, factor = steady.steps * steady.step_cycles, 2
     while factor < _MOST and steady.set_up_cycles / factor > _LEFT * (work + steady.set_up_cycles / factor):
@@ -225,24 +222,3 @@ def _left(figures: Figures, steady: Steady, edited: Evidence) -> str:
         return ""
     left = max(edited.emulated_cycles - round(sum(after.starts.values()) * after.step_cycles), 0)
     return "" if left > _NOTICED * steady.set_up_cycles else f" With the edits above, set-up takes about {time_text(edited.seconds(left))}."
-
-
-def _first_turn(figures: Figures, evidence: Evidence) -> Iterator[Proposal]:
-    """Too few turns to tell what one takes once warm, and the first has most of the time."""
-    turns = _turns(figures, evidence)
-    if turns is None or not 1 < len(turns.starts) < LEAST_TURNS:
-        return
-    first = evidence.until(list(turns.starts)[1])
-    if first is None:
-        return
-    rest = max(figures.emulated_cycles - first, 0)
-    if first - rest / (turns.count - 1) < _DOMINATES * figures.emulated_cycles:
-        return
-    until, after = (time_text(evidence.seconds(cycles)) for cycles in (first, rest))
-    others = "the other" if turns.count == 2 else f"the other {turns.count - 1}"
-    text = (
-        f"The first of {turns.count} runs of {turns.label}, with all before it, takes {until}, "
-        f"{share_text(first, figures.emulated_cycles)} of emulated time: {others} with all behind it {after}. "
-        f"With {LEAST_TURNS} runs or more a profile says what one takes once warm."
-    )
-    yield Proposal(finding=Finding(kind="set-up", text=text, line=evidence.line_of_call(turns.key)))

@@ -15,7 +15,8 @@ from tilestep.recording.edits.script import Script
 
 _CLEARLY: Final = 1.1  # times as much
 _OTHERWISE: Final = 0.5  # of its gain is what an edit counts that changes what a step learns
-_UNEVEN: Final = 0.2  # of what an edit saves, that its steps save more or less: the host got ahead in a load, perhaps
+_UNEVEN: Final = 0.2  # of what an edit saves
+_WAITS: Final[tuple[FindingKind, ...]] = ("reads", "idle")  # what the host waits for depends on how far it is ahead
 _MOST_OTHERS: Final = 3  # edits beside the best one
 _MOST_BEHIND: Final = 3  # findings that are worth a sentence only after others are followed
 _NONE: Final[Mapping[int, float]] = MappingProxyType({})
@@ -70,7 +71,7 @@ def ranked(
         if proposal.only_with_gain and not proposal.ways:
             continue
         if proposal.ways and played is not None:
-            ways = _by_gain(proposal.ways, played, warm, evidence)
+            ways = _by_gain(finding.kind, proposal.ways, played, warm, evidence)
             if not ways:
                 continue
             (chosen, gain), *rest = ways
@@ -82,8 +83,6 @@ def ranked(
             small.append((finding, chosen, proposal.least_share))
     if any(finding.kind == "set-up" and finding.gain is not None for finding, _ in found):  # it says the same of first loads, with a figure
         found = [each for each in found if each[0].kind != "fixed"]
-    elif any(finding.kind == "fixed" for finding, _ in found):  # it says more than that the first of a few runs takes longest
-        found = [each for each in found if each[0].kind != "set-up"]
     empty = any(
         finding.kind == "bubbles" and finding.gain is not None for finding, _ in found
     )  # a pipeline is filled before its microbatches grow
@@ -109,7 +108,7 @@ def _plays(proposals: Sequence[Proposal]) -> int:
     return sum(plays) + max(plays, default=0) * sum(bool(proposal.ways) for proposal in proposals)
 
 
-def _by_gain(ways: Iterable[Way], played: Played, warm: Warm | None, evidence: Evidence) -> list[tuple[Way, Gain]]:
+def _by_gain(kind: FindingKind, ways: Iterable[Way], played: Played, warm: Warm | None, evidence: Evidence) -> list[tuple[Way, Gain]]:
     """The ways that are possible and save something, the best first.
 
     One that comes later has to save clearly more to be the best: rules give those first that they prefer.
@@ -120,7 +119,10 @@ def _by_gain(ways: Iterable[Way], played: Played, warm: Warm | None, evidence: E
         saved = 0.0 if after is None else played.cycles - _needed(after[1], _fixed(way, played, evidence), way.times)
         of_step = None if after is None or warm is None else _of_step(way, saved, played, warm)
         if max(saved, of_step or 0) > 0:
-            gains.append((way, _gain(way, saved, of_step, played, warm, evidence)))
+            gain = _gain(way, saved, of_step, played, warm, evidence)
+            if kind in _WAITS and warm is not None and _is_uneven(gain, saved, of_step, warm):
+                gain = replace(gain, how="about")
+            gains.append((way, gain))
     of_steps = any(gain.weight >= LEAST_SHARE for _, gain in gains)  # else what they save of set-up decides
     found: list[tuple[Way, Gain]] = []
     best = 0.0
@@ -156,9 +158,13 @@ def _fixed(way: Way, played: Played, evidence: Evidence) -> float:
 def _gain(way: Way, saved: float, of_step: float | None, played: Played, warm: Warm | None, evidence: Evidence) -> Gain:
     basis = "; ".join(words for words in (way.basis, played.basis) if words)
     gain = _gain_of(way.part * saved, None if of_step is None else way.part * of_step, played, warm, evidence)
-    of_steps = saved if of_step is None or warm is None or gain.weight < LEAST_SHARE else of_step * warm.all_steps
-    uneven = way.how == "replayed" and abs(of_steps - saved) > _UNEVEN * abs(saved)
-    return replace(gain, how="about" if uneven else way.how, basis=basis)
+    return replace(gain, how=way.how, basis=basis)
+
+
+def _is_uneven(gain: Gain, saved: float, of_step: float | None, warm: Warm) -> bool:
+    """Whether all steps together save clearly more or less than the whole, as where the host got ahead in a load."""
+    of_steps = saved if of_step is None or gain.weight < LEAST_SHARE else of_step * warm.all_steps
+    return abs(of_steps - saved) > _UNEVEN * abs(saved)
 
 
 def _gain_of(saved: float, of_step: float | None, played: Played, warm: Warm | None, evidence: Evidence) -> Gain:

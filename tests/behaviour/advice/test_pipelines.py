@@ -170,33 +170,12 @@ def test_a_program_on_one_ipu_is_told_of_no_sync_pattern() -> None:
     assert of_kind(dry(lambda: [jax.jit(jnp.sin)(np.full(512, n, np.float32)) for n in range(20)]), "sync") == []
 
 
-def test_stages_that_no_cut_makes_alike_are_told_with_what_they_work_and_a_bound() -> None:
-    """One product in each stage, behind which the last has more to do."""
-
-    def last(params: Any, x: Any) -> Any:
-        def more(_: Any, x: Any) -> Any:
-            return x * 1.01
-
-        return jax.lax.fori_loop(0, 1000, more, stage(params, x))
-
-    profile = dry(trained(stage, ALIKE, microbatches=8, batch=256, samples=12_288, last=last))
-    [found] = of_kind(profile, "pipeline")
-    assert re.fullmatch(r"make the stages of pipeline \d+ equally long", found.edit)
-    assert re.search(
-        r"The supersteps of stage 3 of pipeline \d+ take .* Of a step, stage 0 for .* %, stage 1 for .* %, .*stage 3 for \d+ % works",
-        found.text,
-    )
-    assert found.gain is not None
-    assert found.gain.basis.startswith("at most")
-    assert all(int(share) <= 100 for share in re.findall(r"stage \d for (\d+) %", found.text))
-
-
 def test_the_first_transfers_of_parameters_are_no_work_of_the_stages() -> None:
     """In a short run they hide that the pipeline is empty. With more microbatches in the first step more of them come."""
     before, after = (dry(trained(repeated, ALIKE, microbatches=microbatches, width=1024, samples=4 * 8 * 16)) for microbatches in (8, 32))
     [found] = of_kind(before, "bubbles")
     assert found.edit.startswith("use 32 microbatches in place of 8 in pipeline ")
-    assert found.text.endswith(": that pays off after about 44 steps of 8.")  # as long training has it: 16 lose, and 64 save 6 %
+    assert found.text.endswith(": that pays off after about 22 steps of 8.")  # as long training has it: 16 lose, and 32 save 6 %
     assert found.gain is None
     assert found.unknown == "it depends on how many steps follow"
     assert after.emulated_cycles > before.emulated_cycles

@@ -257,23 +257,6 @@ def test_set_up_that_edits_spare_is_told_with_what_they_leave(by_turns: bool) ->
         assert finding.text.endswith(f" With the edits above, set-up takes about {time_text(left * 1e-6)}.")
 
 
-@pytest.mark.parametrize(("count", "others"), [(2, "the other"), (3, "the other 2")])
-def test_a_first_run_that_takes_most_is_told_where_runs_are_too_few_for_a_steady_state(count: int, others: str) -> None:
-    """Unless its load is what takes long, which is told as such."""
-    called = program(superstep(30), name="jit_step", takes=(BIG, 30), gives=(BIG, 4), donates={0: 0})
-    one, few = trained(called, 1), trained(called, count)
-    [finding] = [finding for finding in few.findings if finding.kind == "set-up"]
-    assert finding.part == "fixed"
-    share = share_text(one.emulated_cycles, few.emulated_cycles)
-    assert finding.text.startswith(
-        f"The first of {count} runs of jit_step, with all before it, takes {time_text(one.emulated_s)}, {share} of emulated time: "
-        f"{others} with all behind it {time_text(few.emulated_s - one.emulated_s)}."
-    )
-    assert (finding.gain, finding.edit, finding.unknown) == (None, "", "")
-    long = program(superstep(300_000), name="jit_step", takes=(BIG, 30), gives=(BIG, 4), donates={0: 0})
-    assert all(finding.kind != "set-up" for run in (one, trained(long, count)) for finding in run.findings)
-
-
 def test_what_does_not_fit_comes_first() -> None:
     profile = trained(replace(STEP, memory=replace(STEP.memory, peak_bytes=1200, resident_bytes=1190)), 20)
     assert (profile.findings[0].kind, profile.findings[0].urgent) == ("memory", True)

@@ -157,7 +157,6 @@ def test_set_up_stands_apart_from_what_a_run_takes_once_warm() -> None:
     large = Chain(ipus=range(2), width=1024)
     session = emulated(large, options(accumulation=4), tiles=256, calls=3)
     few = session.summary()
-    assert "The first of 3 runs of program group 'session', with all before it, takes" in " ".join(few.split())
     assert "A step takes" not in few
     session.ran(name="a step")
     assert "A step is a step of program group 'session'" in session.summary().replace("\n", " ")
