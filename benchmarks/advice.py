@@ -97,7 +97,7 @@ def memory_row(case: Case, row: dict[str, Any]) -> dict[str, Any]:
         return {**row, "edit": "", "headlines": list(ways)}
     after, _ = profiled(lambda: case.after(case.steps), dry=True)
     shares = {"promised": ways[edit] / fuller(found), "made": 1 - fuller(after) / fuller(found)}
-    return {**row, "edit": edit, "how": "", **shares, "same": None, "left_ipu": False}
+    return {**row, "edit": edit, "how": "", **shares, "of": "a tile", "same": None, "left_ipu": False}
 
 
 def row_of(case: Case) -> dict[str, Any]:
@@ -115,9 +115,9 @@ def row_of(case: Case) -> dict[str, Any]:
     promised = gain.share if gain.step_share is None else gain.step_share
     whole, later = profiled(lambda: program(case.steps), dry=case.dry)
     if gain.step_share is None or gain.weight < 0.01:  # once: of all
-        promised, made = gain.share, 1 - whole.emulated_cycles / found.emulated_cycles
+        row["of"], promised, made = "all", gain.share, 1 - whole.emulated_cycles / found.emulated_cycles
     else:
-        made = 1 - after / before
+        row["of"], made = "a warm step", 1 - after / before
     same = None
     if not case.dry and case.alike:
         pairs = zip(jax.tree.leaves(values), jax.tree.leaves(later), strict=True)
@@ -127,12 +127,14 @@ def row_of(case: Case) -> dict[str, Any]:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Rows of Markdown."""
-    lines = ["| finding | program | the edit | promised of a warm step | made | values |", "|---|---|---|---|---|---|"]
-    for row in rows:
+    """Rows of Markdown, by kind."""
+    lines = ["| finding | program | the edit | of | promised | made | values |", "|---|---|---|---|---|---|---|"]
+    for row in sorted(rows, key=lambda row: row["kind"]):
         values = {True: "equal", False: "differ", None: "not compared"}[row["same"]]
-        shares = f"{row['promised']:.1%} | {row['made']:.1%}"
-        lines.append(f"| `{row['kind']}` | {row['program']} | {row['edit'].replace('|', ' ')} | {shares} | {values} |")
+        edit = re.sub(r"pipeline \d+", "a pipeline", row["edit"]).replace("|", " ")
+        lines.append(
+            f"| `{row['kind']}` | {row['program']} | {edit} | {row['of']} | {row['promised']:.1%} | {row['made']:.1%} | {values} |"
+        )
     return lines
 
 

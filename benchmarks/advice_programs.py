@@ -1,6 +1,6 @@
 """Programs that waste time, each with the version that a finding asks for, written by hand: what `advice.py` measures.
 
-Half of them are of styles that are common in public code: a train state as in flax, a module as in equinox, a graph network, a sampler.
+Twenty are of styles that are common in public code: a train state as in flax, a module as in equinox, a graph network, a sampler.
 """
 
 from __future__ import annotations
@@ -631,15 +631,6 @@ CASES: tuple[Case, ...] = (
     ),
     Case("memory", "^divide x along axis 0", "layers in a scan", descending, partial(descending, way="spread"), steps=1, dry=True),
     Case("memory", "^make the batch 2,048", "layers in a scan", descending, partial(descending, way="smaller"), steps=1, dry=True),
-    Case(
-        "memory",
-        "^donate ",
-        "many layers",
-        partial(descending, batch=256, depth=40),
-        partial(descending, batch=256, depth=40, way="donate"),
-        steps=1,
-        dry=True,
-    ),
     Case("donation", "^donate state$", "train state, as in flax", partial(flax, donated=False), flax, public=True),
     Case("donation", "^donate model$", "module, as in equinox", partial(equinox, donated=False), equinox, public=True),
     Case("donation", "^donate state$", "a chain of samples", partial(sampler, donated=False), sampler, public=True),
