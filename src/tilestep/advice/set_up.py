@@ -166,7 +166,10 @@ def _turns(figures: Figures, evidence: Evidence) -> _Turns | None:
 def _of_loop(evidence: Evidence, group: str, members: Sequence[ProgramProfile]) -> _Turns | None:
     """The turns of a loop of this package: its chunks, of which the last of a call may be shorter."""
     chunk, rest = chunks_of(group)
-    calls = [(at, call) for at, call in enumerate(evidence.calls) if isinstance(call, Dispatch) and call.group is not None]
+    longest = max(members, key=_work)
+    members = [program for program in members if program.name == longest.name]  # without a helper that is loaded first
+    own = {program.key for program in members}
+    calls = [(at, call) for at, call in enumerate(evidence.calls) if isinstance(call, Dispatch) and call.key in own]
     calls = [(at, call) for at, call in calls if call.group is not None and call.group[0] == group]
     if not calls:
         return None
@@ -174,9 +177,9 @@ def _of_loop(evidence: Evidence, group: str, members: Sequence[ProgramProfile]) 
     steps = {at: float(rest if rest and at == last[call.group] else chunk) for at, call in calls}
     count = sum(program.runs for program in members)
     each = sum(steps.values()) / len(steps)
-    key = max(members, key=_work).key
-    keys = tuple(program.key for program in members)
-    return _Turns(label=group_text(group), unit="step", key=key, members=keys, count=count, steps=round(count * each), starts=steps)
+    return _Turns(
+        label=group_text(group), unit="step", key=longest.key, members=tuple(own), count=count, steps=round(count * each), starts=steps
+    )
 
 
 def _work(program: ProgramProfile) -> int:
