@@ -75,5 +75,7 @@ def idle(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     ways = [Way(edit="read results after the last call", change=later, how="replayed", line=read_at)]
     if mostly and often.runs > 1:
         loop = _loop(often, name, evidence)
-        ways += [loop, replace(loop, edit=f"{loop.edit}, and read results after it", change=in_turn(later, loop.change))]
+        ways += [loop]
+        if read_at is not None:
+            ways += [replace(loop, edit=f"{loop.edit}, and read results after it", change=in_turn(later, loop.change))]
     yield Proposal(finding=replace(finding, line=line), ways=tuple(ways), only_with_gain=not mostly)

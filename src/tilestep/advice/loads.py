@@ -13,7 +13,7 @@ from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding, Line
 from tilestep.advice.jits import jit_of
 from tilestep.advice.loaded import Loaded, loaded
-from tilestep.advice.phrases import AS_ONE, times_text
+from tilestep.advice.phrases import AS_ONE, CPU_DEFAULT, times_text
 from tilestep.advice.proposal import Proposal, Way
 from tilestep.advice.single import Shares, shares_of, single_text, single_ways, staged, staged_text, staged_ways
 from tilestep.advice.written import in_loop
@@ -105,7 +105,9 @@ def _said(figures: Figures, part: list[Loaded], what: str, evidence: Evidence | 
     shares = shares_of(part, evidence)
     if what == _COPIES:
         return staged_text(part, shares), shares, staged_ways(part)
-    return single_text(part, shares), shares, single_ways(part, evidence) if evidence else ()
+    ways = single_ways(figures, part, evidence) if evidence else ()
+    alone = evidence is not None and not any(CPU_DEFAULT in way.edit for way in ways)
+    return single_text(part, shares, on_cpu=not alone), shares, ways
 
 
 def _proposal(text: str, units: Sequence[Loaded], shares: Shares, ways: tuple[Way, ...], evidence: Evidence | None) -> Proposal:

@@ -10,6 +10,7 @@ from tilestep.advice.finding import Line
 from tilestep.advice.loaded import Loaded
 from tilestep.advice.phrases import AS_ONE, CPU_DEFAULT, CPU_FREE, STAGE, STAGE_MAKERS, shares_text
 from tilestep.advice.proposal import Way
+from tilestep.advice.written import yields_at
 from tilestep.figures.quantities import names_text
 from tilestep.figures.records import Figures
 from tilestep.recording.edits.moved import merged, on_cpu, passed_straight
@@ -50,13 +51,14 @@ def staged_ways(units: Sequence[Loaded]) -> tuple[Way, ...]:
     return (Way(edit=edit, change=passed_straight(keys), how="about", basis="the array put at each call"),)
 
 
-def single_text(units: Sequence[Loaded], shares: Shares) -> str:
-    """What a sentence goes on with about single operations."""
+def single_text(units: Sequence[Loaded], shares: Shares, *, on_cpu: bool) -> str:
+    """What a sentence goes on with about single operations. Args: on_cpu: whether they can run there."""
+    elsewhere = f", or run {'it' if len(units) == 1 else 'them'} under {CPU_DEFAULT}" if on_cpu else ""
     where = f" They are made by {shares_text(shares)}." if shares else ""
     copies = f" {STAGE} is what {STAGE_MAKERS} run: {_STRAIGHT}." if any(unit.name == STAGE for unit in units) else ""
     if len(units) == 1:
         return (
-            f"{units[0].label} is a program of its own. Put it into a jitted function with its neighbours, or run it under {CPU_DEFAULT}."
+            f"{units[0].label} is a program of its own. Put it into a jitted function with its neighbours{elsewhere}."
             + copies
             + where.replace("They are", "It is")
         )
@@ -64,19 +66,26 @@ def single_text(units: Sequence[Loaded], shares: Shares) -> str:
     count = f"{len(units):,} programs in {sum(unit.runs for unit in units):,} calls"
     return (
         f"each is a program of its own, {count} ({names}). Put those that belong together, such as a model's initialisation, into one "
-        f"jitted function, or run them under {CPU_DEFAULT}.{copies}{where}"
+        f"jitted function{elsewhere}.{copies}{where}"
     )
 
 
-def single_ways(units: Sequence[Loaded], evidence: Evidence) -> tuple[Way, ...]:
-    """The edits that spare loads of single operations: one program in place of several, or none on the IPU."""
+def single_ways(figures: Figures, units: Sequence[Loaded], evidence: Evidence) -> tuple[Way, ...]:
+    """The edits that spare loads of single operations: one program in place of several, or none on the IPU.
+
+    A line that also runs a function that the user jits, or yields to who may, stays there: its statement would take that along.
+    """
     keys = [key for unit in units for key in unit.keys]
     count = f"{len(keys):,} programs of single operations" if len(keys) > 1 else units[0].label
     on_one, elsewhere = f"put {count} into one jitted function", f"run {count} under {CPU_DEFAULT}"
     ways: list[Way] = []
     if len(keys) > 1:
         ways.append(Way(edit=on_one, change=merged(keys), how="about", basis=AS_ONE))
-    if all(evidence.programs[key].num_ipus == 1 for key in keys):  # what runs on several devices goes where its arrays are
+    runs = evidence.host_lines.runs
+    own = {line for program in figures.programs if program.origin != "jax" for line in runs.get(program.key, ())}
+    lines = {line for key in keys for line in runs.get(key, ())}
+    stays = not own.isdisjoint(lines) or any(map(yields_at, lines))
+    if not stays and all(evidence.programs[key].num_ipus == 1 for key in keys):  # what runs on several devices goes where its arrays are
         ways.append(Way(edit=elsewhere, change=on_cpu(keys), how="about", basis=CPU_FREE))
     return tuple(ways)
 

@@ -60,6 +60,14 @@ def needed_at(lines: Iterable[Line], *functions: str) -> set[tuple[str, int]]:
     return {(line.file, line.number) for line in lines if not called_at(line) <= _FETCHES | {*functions}}
 
 
+def yields_at(line: Line) -> bool:
+    """Whether a line yields, so that a context around it stays while others run."""
+    nodes = nodes_of(source_text(line.file) or "")
+    return any(
+        isinstance(node, ast.Yield | ast.YieldFrom) and node.lineno <= line.number <= (node.end_lineno or node.lineno) for node in nodes
+    )
+
+
 def called_at(line: Line) -> frozenset[str]:
     """The names of what is called on a line, or by calls that go over it."""
     nodes = nodes_of(source_text(line.file) or "")
