@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -11,7 +12,7 @@ from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding, Line
 from tilestep.advice.lines import line_of
 from tilestep.advice.longest import PRODUCTS, longest_program, superstep_cycles
-from tilestep.advice.phrases import group_text, is_loop
+from tilestep.advice.phrases import chunks_of, group_text, is_loop
 from tilestep.advice.proposal import Proposal, Way
 from tilestep.advice.repeated import never_new
 from tilestep.advice.set_up import steady_state
@@ -21,12 +22,13 @@ from tilestep.figures.gradients import goes_backward
 from tilestep.figures.quantities import share_text
 from tilestep.figures.records import Figures, ProgramProfile
 from tilestep.plan.frames import own_frames
-from tilestep.plan.steps import Program, Superstep, leaves
+from tilestep.plan.steps import Loop, Program, Series, Superstep, leaves
 from tilestep.recording.edits.fewer import in_fewer_calls
 from tilestep.recording.edits.larger import enlarged
 from tilestep.recording.edits.reads import runs_read
 from tilestep.recording.edits.script import Change, ImpossibleEditError, Script
 from tilestep.recording.sources import MOST_TEXT, Source, planned_again
+from tilestep.units import ceil_div
 
 _FILLED: Final = 0.3  # of the matrix units' products: below that they are thin
 _SYNC: Final = 0.3  # of the supersteps: above that they are small
@@ -77,6 +79,10 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         what = f"the batch of {group_text(profile.group)}" if is_loop(profile.group) else f"microbatches of {profile.group} of"
         edit = f"make {what} {batch * factor:,} samples in place of {batch:,}, in fewer steps"
         change, times = _all_larger(changed), factor
+        if is_loop(profile.group):  # as many calls, each of fewer trips: what a call takes beside its trips stays
+            trips = chunks_of(profile.group)
+            shorter = {key: _in_fewer_trips(larger, evidence.programs[key], trips, factor) for key, larger in changed.items()}
+            change, times = _all_larger(shorter), 1
     runs = evidence.runs_of(profile.key)
     read = 0 if profile.group else runs_read(Script(calls=evidence.calls, programs=evidence.programs), profile.key)
     fewer = "steps" if profile.group else "calls and as many reads" if 1 < read <= len(runs) // factor else "calls"
@@ -96,6 +102,15 @@ def small(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     line = evidence.line_of_call(profile.key) or (None if largest is None else line_of(program, largest.frame))
     finding = Finding(kind="products" if thin else "steps", text=text, line=line)
     yield Proposal(finding=finding, ways=(way,), only_with_gain=True, least_share=_LEAST_SHARE)
+
+
+def _in_fewer_trips(larger: Program, program: Program, trips: tuple[int, ...], factor: int) -> Program:
+    """A larger program of a loop's chunk for as many samples: fewer trips, and as many bytes. Args: trips: of chunks."""
+    nodes = tuple(
+        replace(node, trips=ceil_div(node.trips, factor)) if isinstance(node, Loop) and node.trips in trips and node.trips else node
+        for node in larger.body.nodes
+    )
+    return replace(larger, body=Series(nodes=nodes), arguments=program.arguments, results=program.results)
 
 
 def _price(evidence: Evidence, profile: ProgramProfile, program: Program) -> str:

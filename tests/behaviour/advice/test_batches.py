@@ -17,6 +17,7 @@ from tilestep.plan.steps import Program, Superstep, leaves
 from tilestep.recording.edits.larger import enlarged
 from tilestep.recording.edits.script import ImpossibleEditError
 from tilestep.recording.sources import planned_again
+from tilestep.train import InfeedQueue, repeat
 
 V, H, T = 128, 64, 64
 F32, S32 = np.float32, np.int32
@@ -189,3 +190,40 @@ def test_arguments_without_a_batch_are_not_told_to_have_a_larger_one() -> None:
         return weights
 
     assert told(program) == []
+
+
+def epochs(size: int, *, samples: int = 1024, calls: int = 12) -> Callable[[], Any]:
+    """A loop on the device that is called once an epoch."""
+
+    def body(params: Any, x: Any, y: Any) -> Any:
+        def loss(params: Any) -> Any:
+            hidden = x
+            for w in params:
+                hidden = jnp.tanh(hidden @ w)
+            return ((hidden.sum(-1) - y) ** 2).mean()
+
+        return jax.tree.map(lambda w, g: w - 1e-3 * g, params, jax.grad(loss)(params))
+
+    def program() -> Any:
+        params: Any = [np.ones((512, 512), F32)] * 3
+        for call in range(calls):
+            data = [(np.full((size, 512), call, F32), np.full(size, call, F32))] * (samples // size)
+            with InfeedQueue(data) as queue:
+                params = repeat(samples // size, body, params, queue)
+        return params
+
+    return program
+
+
+def test_a_larger_batch_of_a_loop_spares_no_calls() -> None:
+    """Each call goes on to bring as many bytes; only its trips become fewer."""
+    before = dry(epochs(64))
+    [found] = [finding for finding in before.findings if "the batch of the loop over body" in finding.edit]
+    size = int(found.edit.split("body ")[1].split(" samples")[0].replace(",", ""))
+    after = dry(epochs(size))
+    assert found.gain is not None
+    assert found.gain.step_share is not None
+    assert before.steady is not None
+    assert after.steady is not None
+    made = 1 - after.steady.step_cycles * after.steady.steps / before.steady.steps / before.steady.step_cycles
+    assert found.gain.step_share == pytest.approx(made, abs=0.05)
