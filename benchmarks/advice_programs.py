@@ -395,6 +395,19 @@ def scaling(steps: int, *, times: int, width: int = 64, batch: int = 16) -> Any:
     return w
 
 
+def epochs(steps: int, *, times: int, width: int = 512, batch: int = 16, length: int = 32) -> Any:
+    """A loop on the device that is called once an epoch, which has so many batches."""
+
+    def body(params: Any, x: Any) -> Any:
+        return jax.tree.map(lambda w, g: w - 1e-3 * g, params, jax.grad(loss_of)(params, x))
+
+    params: Any = weights(width)
+    for epoch in range(steps // length):
+        with InfeedQueue([drawn(batch * times, width, seed=epoch)] * (length // times)) as queue:
+            params = repeat(length // times, body, params, queue)
+    return params
+
+
 def fed(steps: int, *, io_tiles: int, width: int = 512, batch: int = 512) -> Any:
     """A loop on the device with an infeed."""
 
@@ -487,6 +500,16 @@ def divided(steps: int, *, every: int = 1, dtype: Any = F32, width: int = 512) -
 
 
 CASES: tuple[Case, ...] = (
+    Case(
+        "products",
+        "^make the batch of .* (\\d+) samples",
+        "a loop that is called each epoch",
+        partial(epochs, times=1),
+        partial(epochs, times=0),
+        steps=320,
+        dry=True,
+        alike=False,
+    ),
     Case(
         "steps",
         "^make the batch of .* (\\d+)$",
