@@ -366,5 +366,5 @@ def test_names_in_a_summary_move_no_cursor_and_are_shown_in_part() -> None:
         assert "\\\\x1b" not in text  # escaped once
         assert "hhh...hhh" in "".join(text.split())
         assert "h" * 101 not in "".join(text.split())
-        assert "A\\x1b[31mRED\\x1b[2J\\u202e()" in text
+        assert "A\\x1b[31mRED\\x1b[2J\\u202e, the fullest" in text
     assert red in json.loads(profile.to_json())["programs"][0]["name"]
