@@ -25,6 +25,13 @@ _held: Final[dict[Path, object]] = {}  # by this process: the system keeps proce
 _guard: Final = threading.Lock()
 
 
+def require_no_link(*paths: Path) -> None:
+    """Raises: OSError for a file or folder that may be elsewhere."""
+    for path in paths:
+        if path.is_symlink():
+            raise OSError(errno.ELOOP, f"{plain(path.name)} is a link, which no checkpoint has")
+
+
 @contextlib.contextmanager
 def locked(part: Path, owner: object) -> Iterator[None]:
     """Holds the lock of a process's part of a directory. Who holds it already goes on.
@@ -52,8 +59,9 @@ def locked(part: Path, owner: object) -> Iterator[None]:
 def _lock(part: Path) -> int:
     """The descriptor of the locked file."""
     try:
+        require_no_link(part, part / _FILE)
         part.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(part / _FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(part / _FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
         raise CheckpointError(f"checkpoints cannot be saved in {plain(part)}: {error.strerror or error}") from None
     try:

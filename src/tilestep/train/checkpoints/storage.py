@@ -4,13 +4,12 @@ Each process saves its own arrays, because Orbax's own handlers refuse arrays th
 stages are such. Orbax writes a part beside its place and moves it there when it is whole.
 So DIRECTORY/process-K/STEP is what process K has saved: metadata.json, and a file in NumPy's format for each array. A step is there when
 all of its processes have it. Files may come from anywhere: nothing is unpickled, and nothing larger than the metadata say is read.
-A file that is a link is refused: it could lead elsewhere.
+A file or folder that is a link is refused: it could lead elsewhere.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import hashlib
 import importlib
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 
 from tilestep.errors import CheckpointError, UnsupportedError
 from tilestep.files import read_file
+from tilestep.train.checkpoints.lock import require_no_link
 from tilestep.train.checkpoints.metadata import Metadata, Stored, as_json, dtype_of, read, size_bytes
 
 _METADATA: Final = "metadata.json"
@@ -170,7 +170,7 @@ class Storage:
         """What a process has saved at a step. Raises: CheckpointError if that is damaged."""
         where = self.folder(process, step)
         with _told(f"{where} cannot be read"):
-            _require_no_link(where / _METADATA)
+            require_no_link(where.parent, where, where / _METADATA)
             value = json.loads(read_file(where / _METADATA, most_bytes=_MOST_METADATA_BYTES))
         metadata = read(value, str(where))
         if (metadata.step, metadata.process) != (step, process):
@@ -225,16 +225,10 @@ def _saved(array: NDArray[Any]) -> NDArray[Any]:
     return array if array.dtype.kind in _PLAIN_KINDS and array.dtype.isbuiltin == 1 else array.reshape(-1).view(np.uint8)
 
 
-def _require_no_link(path: Path) -> None:
-    """Raises: OSError for a file that may be elsewhere."""
-    if path.is_symlink():
-        raise OSError(errno.ELOOP, "It is a link, which no checkpoint has")
-
-
 def _read(path: Path, wanted: Stored) -> NDArray[Any] | None:
     """The array that was saved; None if the file has another size."""
     size = size_bytes(wanted)
-    _require_no_link(path)
+    require_no_link(path)
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or not size <= status.st_size <= size + _MOST_HEADER_BYTES:

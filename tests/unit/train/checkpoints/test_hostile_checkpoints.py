@@ -316,8 +316,35 @@ def test_files_that_are_none_are_errors_of_checkpoints(saved: Path) -> None:
     restored(saved)
     metadata.rename(elsewhere)
     metadata.symlink_to(elsewhere)
-    with pytest.raises(CheckpointError, match="process-0/1 cannot be read: It is a link, which no checkpoint has"):
+    with pytest.raises(CheckpointError, match=r"process-0/1 cannot be read: metadata\.json is a link, which no checkpoint has"):
         restored(saved)
+
+
+def test_folders_that_are_links_are_refused_for_reading_and_for_saving(saved: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    part, step = saved / "process-0", saved / "process-0" / "1"
+    for folder in (step, part):
+        moved = folder.rename(elsewhere / folder.name)
+        folder.symlink_to(moved)
+        with pytest.raises(CheckpointError, match=f"process-0/1 cannot be read: {folder.name} is a link, which no checkpoint has"):
+            restored(saved)
+        if folder == part:
+            with pytest.raises(CheckpointError, match=r"checkpoints cannot be saved in .*process-0: process-0 is a link"):
+                train.Checkpoints(saved, background=False).save(2, 0)
+        folder.unlink()
+        moved.rename(folder)
+    lock, letter = part / "lock", elsewhere / "letter"
+    letter.write_text("dear")
+    lock.unlink()
+    lock.symlink_to(letter)
+    with pytest.raises(CheckpointError, match=r"checkpoints cannot be saved in .*process-0: lock is a link, which no checkpoint has"):
+        train.Checkpoints(saved, background=False).save(2, 0)
+    assert letter.read_text() == "dear"  # a lock says who holds it
+    lock.unlink()
+    train.Checkpoints(saved, background=False).save(2, 0)
+    whole = saved.rename(elsewhere / "whole")  # the directory is the user's: a link to it is no error
+    saved.symlink_to(whole)
+    assert restored(saved)["w"].tolist() == [0, 1, 2]
 
 
 def test_other_feeds_are_named_before_an_array_is_read(saved: Path) -> None:
