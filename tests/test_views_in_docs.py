@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from tests.processes import ROOT
-from tilestep.views.page.assets import VIEWS, asset
+from tests.view_names import VIEWS
+from tilestep.views.page.assets import asset
 
 TITLE_AND_QUESTION = re.compile(r'^  title: "(.+)",\n  question: "(.+)",$', re.MULTILINE)
 

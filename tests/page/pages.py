@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 
 from playwright.sync_api import ConsoleMessage, Error, Page, Request
 
-from tilestep.views.page.assets import VIEWS as FILES
+from tests.view_names import VIEWS as FILES
 
 VIEWS = tuple(name.replace("_", "-") for name in FILES)  # as URLs name them
 READY_WALL_MS = 60_000

@@ -83,7 +83,7 @@ def remedies(
 def _out_of_reach(program: Program, machine: MachineSpec) -> str:
     """Where nothing on this machine makes a program fit: what would."""
     count = ceil(program.memory.peak_bytes / machine.ipu.tile.sram_bytes) * program.num_ipus
-    large = (named_machine(name) for name in machine_names() if name.startswith(machine.name.partition("-")[0]))
-    found = next((each for each in large if count <= each.num_ipus), None)
-    where = f"all of it divided needs {count:,} IPUs or more ({found.name})" if found is not None else "no machine of its kind holds it"
+    alike = (named for name in machine_names() if (named := named_machine(name)).ipu == machine.ipu)
+    found = next((each for each in alike if count <= each.num_ipus), None)
+    where = f"all of it divided needs {count:,} IPUs or more ({'no listed machine has them' if found is None else found.name})"
     return f"All together neither: {where}; or a Pipeline of tilestep.train, with a part of the layers on each IPU, or smaller arrays."

@@ -63,16 +63,18 @@ def needed_at(lines: Iterable[Line], *functions: str) -> set[tuple[str, int]]:
 def yields_at(line: Line) -> bool:
     """Whether a line yields, so that a context around it stays while others run."""
     nodes = nodes_of(source_text(line.file) or "")
-    return any(
-        isinstance(node, ast.Yield | ast.YieldFrom) and node.lineno <= line.number <= (node.end_lineno or node.lineno) for node in nodes
-    )
+    return any(isinstance(node, ast.Yield | ast.YieldFrom) and _is_on(node, line) for node in nodes)
 
 
 def called_at(line: Line) -> frozenset[str]:
     """The names of what is called on a line, or by calls that go over it."""
     nodes = nodes_of(source_text(line.file) or "")
-    calls = (node for node in nodes if isinstance(node, ast.Call) and node.lineno <= line.number <= (node.end_lineno or node.lineno))
+    calls = (node for node in nodes if isinstance(node, ast.Call) and _is_on(node, line))
     return frozenset(name for call in calls if (name := last_name(call.func)))
+
+
+def _is_on(node: ast.expr | ast.stmt, line: Line) -> bool:
+    return node.lineno <= line.number <= (node.end_lineno or node.lineno)
 
 
 def last_name(node: ast.expr) -> str:

@@ -8,19 +8,6 @@ from typing import Final
 
 from tilestep.views.page.modules import SCRIPT, STYLE, joined, joined_style
 
-VIEWS: Final = (
-    "findings",
-    "what_if",
-    "source",
-    "memory",
-    "liveness",
-    "program",
-    "operations",
-    "execution",
-    "pipeline",
-    "system",
-    "compare",
-)
 _FOLDER: Final = files("tilestep.views") / "assets"
 
 

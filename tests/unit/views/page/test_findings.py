@@ -7,11 +7,12 @@ from typing import Any
 from tests.unit.advice.test_gains import STEP, trained
 from tests.unit.figures.reader.recorded import journaled, larger, recorded, two_stages
 from tests.unit.sim.toy import Host
+from tests.view_names import VIEWS
 from tilestep.advice import Finding, Gain, Line
 from tilestep.advice.finding import ASIDE
 from tilestep.figures.reader import Report
 from tilestep.recording.schema import EVENT_KINDS
-from tilestep.views.page.assets import VIEWS, asset
+from tilestep.views.page.assets import asset
 from tilestep.views.page.block import Block, packed
 from tilestep.views.page.sections.findings import ORIGINS, findings
 

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from tilestep.views.page.assets import VIEWS, asset, script, style
+from tests.view_names import VIEWS
+from tilestep.views.page.assets import asset, script, style
 from tilestep.views.page.modules import joined, joined_style
 
 
