@@ -321,7 +321,11 @@ def _together(
     of_step = None if steps is None else steps.saved
     if steps is None and warm is not None and all(_is_of_steps(found[number - 1][0]) for number in numbers):  # calls become fewer
         of_step = chain.saved / warm.all_steps
-    gain = replace(_gain_of(chain.saved, of_step, played, warm, evidence), how="within 2 %" if sure else "about")
+    gain = _gain_of(chain.saved, of_step, played, warm, evidence)
+    alone = [found[number - 1][0].gain for number in numbers]
+    if (gain.step_cycles or 0) < max(each.step_cycles or 0 for each in alone if each is not None):
+        gain = _gain_of(chain.saved, None, played, warm, evidence)  # with so few calls left, nobody knows a step
+    gain = replace(gain, how="within 2 %" if sure else "about")
     return Together(gain=gain, numbers=tuple(sorted(numbers)), left=tuple(sorted(left)), why=tuple(left[number] for number in sorted(left)))
 
 

@@ -72,12 +72,12 @@ MODELS = {
 }
 
 
-def program_of(model: Model, size: int, *, calls: int = 4) -> Callable[[], Any]:
+def program_of(model: Model, size: int, *, calls: int = 4, donated: bool = True) -> Callable[[], Any]:
     def step(params: Any, *batch: Any) -> Any:
         return jax.tree.map(lambda w, g: w - 1e-3 * g, params, jax.grad(model.loss)(params, *batch))
 
     def program() -> Any:
-        jitted = jax.jit(step, donate_argnums=0)
+        jitted = jax.jit(step, donate_argnums=0 if donated else ())
         params: Any = [np.ones(shape, F32) for shape in model.params]
         for number in range(calls):
             params = jitted(params, *(np.full(shape, number, dtype) for shape, dtype in model.batch(size)))
@@ -174,6 +174,18 @@ def test_reads_that_stay_with_a_larger_batch_are_told_of(every: int) -> None:
     [gain] = [finding.gain for finding in recording.profile.findings if "the batch of" in finding.edit]
     assert gain is not None
     assert gain.basis.startswith(f"for as many samples in fewer calls{' and as many reads' if every == 20 else ''}, planned")
+
+
+@pytest.mark.parametrize("calls", [11, 100])
+def test_all_together_save_no_less_of_a_step_than_one_of_them(calls: int) -> None:
+    """Parameters that could be donated, and a thin batch: of 11 calls a larger one leaves too few to tell a step."""
+    model = Model(layers, ((64, 512), (512, 512), (512, 10)), lambda size: (((size, 64), F32),))
+    found = dry(program_of(model, 128, calls=calls, donated=False))
+    assert found.together is not None
+    alone = [found.findings[number - 1].gain for number in found.together.numbers]
+    assert {finding.kind for finding in found.findings} >= {"donation", "products"}
+    assert (found.together.gain.step_share is None) == (calls == 11)
+    assert (found.together.gain.step_share or 1) >= max(gain.step_share or 0 for gain in alone if gain is not None)
 
 
 def test_arguments_without_a_batch_are_not_told_to_have_a_larger_one() -> None:
