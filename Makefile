@@ -9,7 +9,8 @@ SHELL := bash
 
 PYTHON ?= python3
 VENV := $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
-NATIVE := $(wildcard src/tilestep/*/native/*.[ch])
+# What the build compiles, and what it generates from; pjrt_layout.h is generated, and may not be there yet.
+NATIVE := $(wildcard src/tilestep/*/native/*.[ch]) src/tilestep/pjrt/native/pjrt_layout.txt scripts/generate_capi.py
 # A Python newer than the oldest supported one, for what a newer JAX asks; empty if this machine has none.
 PYTHON_NEWEST ?= $(shell $(PYTHON) scripts/newest_python.py)
 NEWEST := $(if $(PYTHON_NEWEST),.venv-newest)
@@ -63,6 +64,7 @@ clean: ## remove environments, builds and caches
 	rm -rf .venv .venv-* build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis
 	find src tests examples scripts -name '__pycache__' -prune -exec rm -rf {} +
 	find src -name '*.so' -delete
+	rm -f src/tilestep/pjrt/table/capi.py src/tilestep/pjrt/native/pjrt_layout.h
 
 $(VENV)/.created:
 	@$(PYTHON) scripts/prerequisites.py

@@ -1,4 +1,4 @@
-"""The C extensions, and the page's script and style in one file each; everything else about the package stands in pyproject.toml."""
+"""The C extensions, PJRT's layout, the page's script and style; everything else about the package stands in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -62,6 +62,7 @@ def extension(name: str, folder: Path) -> Extension:
     )
 
 
+runpy.run_path("scripts/generate_capi.py")["write"]()  # before any command looks for sources, and before `depends` lists headers
 setup(
     ext_modules=[
         extension("tilestep.pjrt._native", Path("src/tilestep/pjrt/native")),

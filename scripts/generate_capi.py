@@ -1,13 +1,13 @@
 """Makes the ctypes and the C side of PJRT's layout from one description.
 
-python scripts/generate_capi.py            writes src/tilestep/pjrt/table/capi.py and src/tilestep/pjrt/native/pjrt_layout.h
-python scripts/generate_capi.py --check    exits 1 if they are not what the description gives
+python scripts/generate_capi.py    writes src/tilestep/pjrt/table/capi.py and src/tilestep/pjrt/native/pjrt_layout.h
+
+The build does the same (setup.py), before any of its commands looks for them.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -140,20 +140,18 @@ def c_text(layout: Layout) -> str:
     return "\n".join([*out, "#endif"]) + "\n"
 
 
-def main() -> int:
-    """Writes or checks both files; returns the exit code."""
-    layout = read(SOURCE.read_text())
-    stale = []
-    for path, text in ((PJRT / "table" / "capi.py", ctypes_text(layout)), (PJRT / "native" / "pjrt_layout.h", c_text(layout))):
-        if "--check" in sys.argv[1:]:
-            if not path.exists() or path.read_text() != text:
-                stale.append(path.name)
-        else:
-            path.write_text(text)
-    if stale:
-        print(f"not what {SOURCE.name} gives: {', '.join(stale)}; run python scripts/generate_capi.py", file=sys.stderr)
-    return 1 if stale else 0
+def stale() -> dict[Path, str]:
+    """The generated files that are missing or differ from what the description gives, with the text that they should have."""
+    layout = read(SOURCE.read_text(encoding="utf-8"))
+    texts = {PJRT / "table" / "capi.py": ctypes_text(layout), PJRT / "native" / "pjrt_layout.h": c_text(layout)}
+    return {path: text for path, text in texts.items() if not path.exists() or path.read_text(encoding="utf-8") != text}
+
+
+def write() -> None:
+    """Writes what is stale. A file that is up to date keeps its time, so nothing is compiled again because of it."""
+    for path, text in stale().items():
+        path.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    write()

@@ -20,7 +20,10 @@ from tests.processes import ROOT, run_python
 from tilestep.pjrt.jax_private import versions
 from tilestep.views.page.assets import script, style
 
-NOT_SOURCES = shutil.ignore_patterns(".git", ".venv*", "build", "dist", "*.egg-info", "*.so", "__pycache__", ".*_cache", ".hypothesis")
+GENERATED = ("capi.py", "pjrt_layout.h")  # by the build
+NOT_SOURCES = shutil.ignore_patterns(
+    ".git", ".venv*", "build", "dist", "*.egg-info", "*.so", "__pycache__", ".*_cache", ".hypothesis", *GENERATED
+)
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 prerequisites = runpy.run_path(str(ROOT / "scripts" / "prerequisites.py"))
 
