@@ -19,8 +19,9 @@ import { at, called, lowerBound, rowAt } from "./model.js";
 
 const FONT = '11px system-ui, "DejaVu Sans", sans-serif';
 const LEAST_TEXT = 30; // pixels: narrower bars have no words
-const LEAST_OUTLINE = 6; // pixels: narrower pieces of the critical path have a line above
+const LEAST_OUTLINE = 24; // pixels: narrower pieces of the critical path have a line above
 const LEAST_BETWEEN_ARROWS = 12; // pixels
+const BESIDE = 1.5; // pixels from a lane: the path stands in the gap beside it, so that it covers no bar
 const MOST_WORDS = 400; // in one drawing
 
 /** Words in bars that have room: programs in the bars of runs, names of steps in steps. @param {CanvasRenderingContext2D} context @param {Model} model @param {import("./bars.js").Bars} bars @param {Row[]} rows @param {Area} area */
@@ -128,7 +129,7 @@ export function drawRuns(context, model, rows, area, height) {
   }
 }
 
-/** The critical path: its events outlined, and lines where it goes from one lane to another. @param {CanvasRenderingContext2D} context @param {Model} model @param {Map<number, {top: number, bottom: number}>} places of lanes in the area, beyond its edges if they are not seen @param {Area} area */
+/** The critical path: around its events, or above them where they are narrow, and lines where it goes from one lane to another. @param {CanvasRenderingContext2D} context @param {Model} model @param {Map<number, {top: number, bottom: number}>} places of lanes in the area, beyond its edges if they are not seen @param {Area} area */
 export function drawPath(context, model, places, area) {
   const { path } = model;
   if (!path.length) return;
@@ -137,15 +138,7 @@ export function drawPath(context, model, places, area) {
   const x = (cycle) => area.left + (cycle - area.from) * zoom;
   const ends = path.length > 4096 ? pathEnds(model) : null;
   let place = ends ? lowerBound(ends, 0, ends.length, area.from) : 0;
-  context.save();
-  context.beginPath();
-  context.rect(area.left, area.top, area.width, area.height);
-  context.clip();
-  context.strokeStyle = themeColor("mark");
-  context.fillStyle = themeColor("mark");
-  const [thinnest] = [...places.values()].map(({ top, bottom }) => bottom - top).sort((a, b) => a - b);
-  context.lineWidth = (thinnest ?? 0) < 8 ? 1.25 : 2.5; // lanes that are thin stay visible
-  context.beginPath();
+  const [around, between] = [new Path2D(), new Path2D()];
   let drawnTo = -Infinity;
   let drawnLane = -1;
   let lastArrow = -Infinity;
@@ -161,17 +154,28 @@ export function drawPath(context, model, places, area) {
     if (!box || (x(end) - drawnTo < 1 && lane === drawnLane)) continue;
     [drawnTo, drawnLane] = [x(end), lane];
     const [x0, x1] = [Math.max(area.left - 3, x(begin)), Math.min(area.left + area.width + 3, x(end))];
-    if (x1 - x0 >= LEAST_OUTLINE) context.rect(x0, box.top, x1 - x0, box.bottom - box.top);
+    const [top, bottom] = [box.top - BESIDE, box.bottom + BESIDE];
+    if (x1 - x0 >= LEAST_OUTLINE) around.rect(x0, top, x1 - x0, bottom - top);
     else {
-      context.moveTo(x0, box.top); // outlines so close would hide what they surround
-      context.lineTo(Math.max(x1, x0 + 1), box.top);
+      around.moveTo(x0, top); // outlines so close would hide what they surround
+      around.lineTo(Math.max(x1, x0 + 1), top);
     }
     if (before && before !== box && x(begin) - lastArrow >= LEAST_BETWEEN_ARROWS) {
       lastArrow = x(begin);
-      arrow(context, lastArrow, before.top < box.top ? before.bottom : before.top, before.top < box.top ? box.top : box.bottom);
+      arrow(between, lastArrow, before.top < box.top ? before.bottom : before.top, before.top < box.top ? top : bottom);
     }
   }
-  context.stroke();
+  const [thinnest] = [...places.values()].map(({ top, bottom }) => bottom - top).sort((a, b) => a - b);
+  context.save();
+  context.beginPath();
+  context.rect(area.left, area.top, area.width, area.height);
+  context.clip();
+  context.strokeStyle = context.fillStyle = themeColor("mark");
+  context.lineWidth = (thinnest ?? 0) < 8 ? 1 : 2; // lanes that are thin stay visible
+  context.stroke(around);
+  context.lineWidth = 1;
+  context.stroke(between);
+  context.fill(between);
   context.restore();
 }
 
@@ -185,14 +189,15 @@ function pathEnds(model) {
   return found;
 }
 
-/** @param {CanvasRenderingContext2D} context @param {number} x @param {number} y0 @param {number} y1 */
-function arrow(context, x, y0, y1) {
+/** @param {Path2D} path @param {number} x @param {number} y0 @param {number} y1 */
+function arrow(path, x, y0, y1) {
   const way = Math.sign(y1 - y0) || 1;
-  context.moveTo(x, y0);
-  context.lineTo(x, y1);
-  context.moveTo(x - 4, y1 - 6 * way);
-  context.lineTo(x, y1);
-  context.lineTo(x + 4, y1 - 6 * way);
+  path.moveTo(x, y0);
+  path.lineTo(x, y1);
+  path.moveTo(x - 3, y1 - 4 * way);
+  path.lineTo(x, y1);
+  path.lineTo(x + 3, y1 - 4 * way);
+  path.closePath();
 }
 
 /** A stretch of time between two lines, with its length in words. @param {CanvasRenderingContext2D} context @param {[number, number]} range cycles @param {string} words @param {Area} area */
