@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.page.conftest import OpenPage
-from tests.page.pages import address, go, rows, text, values
+from tests.page.pages import address, go, rows, text, values, wait_for
 from tests.unit.figures.reader.recorded import report_of, step, two_stages
 from tests.unit.sim.toy import collective, program
 from tilestep.figures.overview import overview
@@ -55,7 +55,7 @@ def test_a_row_is_a_step_with_the_readers_figures(open_page: OpenPage, mnist_pla
             moved * total.executions,
             rate,
         )
-    shown = table(open_page(mnist_plain, "operations"))
+    shown = table(open_page(mnist_plain, "operations", group="none"))
     names = ("time", "compute", "exchange", "sync", "executions", "flop", "exchange bytes", "flop/s")
     mine = {row["step"]: tuple(row[name] for name in names) for row in shown}
     assert mine.keys() == theirs.keys()
@@ -67,7 +67,7 @@ def test_a_row_is_a_step_with_the_readers_figures(open_page: OpenPage, mnist_pla
 def test_part_of_the_peak_is_of_the_machines_field(open_page: OpenPage, mnist_plain: Path) -> None:
     ipu = open_report(mnist_plain).target.machine.ipu
     peak = 2 * ipu.macs_per_cycle_float * ipu.num_tiles * ipu.clock_hz
-    for row in table(open_page(mnist_plain, "operations")):
+    for row in table(open_page(mnist_plain, "operations", group="none")):
         if row["family"] == "matmul":
             assert row["of peak"] == pytest.approx(float(str(row["flop/s"])) / peak, rel=1e-12)
 
@@ -79,6 +79,27 @@ def test_groups_add_up_as_in_the_overview(open_page: OpenPage, mnist_plain: Path
     shown = table(open_page(mnist_plain, "operations", group=group))
     assert {row[column]: row["time"] for row in shown} == dict(of_kind(open_report(mnist_plain), group))
     assert sum(float(str(row["share"])) for row in shown) == pytest.approx(1)
+
+
+def test_rows_are_lines_at_first_and_a_line_leads_to_its_steps_and_its_source(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "operations", width=1366, height=768)
+    lines = of_kind(open_report(mnist_plain), "line")
+    assert {row["line"]: row["time"] for row in table(page)} == dict(lines)
+    seen = page.locator("[role=region][aria-label=operations]").bounding_box()
+    flop = page.get_by_role("columnheader", name="flop", exact=True).bounding_box()
+    assert seen is not None
+    assert flop is not None
+    assert flop["x"] + flop["width"] <= seen["x"] + seen["width"]
+    [(line, cycles)] = lines.most_common(1)
+    verdict = page.locator(".verdict")
+    assert verdict.inner_text().startswith(line)
+    assert verdict.get_by_role("link", name="in the source").count() == 1
+    verdict.get_by_role("link", name=re.compile(r"^see its \d+ steps$")).click()
+    wait_for(page, "operations")
+    expect(page.get_by_label("grouped by")).to_have_value("none")
+    steps = table(page)
+    assert len(steps) > 1
+    assert sum(float(str(row["time"])) for row in steps) == cycles
 
 
 def test_its_first_line_says_where_the_time_goes(open_page: OpenPage, mnist_plain: Path) -> None:
@@ -100,7 +121,7 @@ LIMITS = {
 
 @pytest.mark.parametrize("limit", list(LIMITS))
 def test_the_sentence_names_what_takes_most_cycles(open_page: OpenPage, limit: str) -> None:
-    page = open_page(report_of(program(LIMITS[limit])), "operations")
+    page = open_page(report_of(program(LIMITS[limit])), "operations", group="none")
     sentence = page.locator(".verdict")
     found = sentence.get_attribute("data-limit")
     assert found == limit or (limit == "sync" and found in ("sync", "overhead"))
@@ -112,12 +133,12 @@ def test_the_sentence_names_what_takes_most_cycles(open_page: OpenPage, limit: s
 def test_the_sentence_is_true_by_the_cycles_of_each_step(open_page: OpenPage, mnist_plain: Path) -> None:
     report = open_report(mnist_plain)
     [compiled] = report.compilation.programs
-    page = open_page(mnist_plain, "operations")
+    page = open_page(mnist_plain, "operations", group="none")
     overhead, sync = report.target.machine.ipu.superstep_overhead_cycles, report.target.machine.ipu.sync_cycles
     of_each = {re.sub(r"[.\d]+$", "", total.leaf.name): total for total in leaf_totals(report.tables, compiled)}  # of each operation, one
     assert len(of_each) > 5
     for total in of_each.values():
-        go(page, "operations", operation=f"a 0 {total.leaf.leaf}")
+        go(page, "operations", group="none", operation=f"a 0 {total.leaf.leaf}")
         said = page.locator(".verdict")
         limit, cycles = said.get_attribute("data-limit"), int(said.get_attribute("data-cycles") or 0)
         of_one = cycles // total.executions
@@ -137,7 +158,12 @@ def test_the_sentence_is_true_by_the_cycles_of_each_step(open_page: OpenPage, mn
         else:
             assert of_one == getattr(total.leaf.cycles, limit or "")
         assert of_one >= max(total.leaf.cycles.compute, total.leaf.cycles.exchange, total.leaf.cycles.sync - of_one)
-    go(page, "operations", operation=f"a 0 {max(leaf_totals(report.tables, compiled), key=lambda total: total.cycles.total).leaf.leaf}")
+    go(
+        page,
+        "operations",
+        group="none",
+        operation=f"a 0 {max(leaf_totals(report.tables, compiled), key=lambda total: total.cycles.total).leaf.leaf}",
+    )
     assert ", the rest of sync " in page.inner_text(".verdict")
 
 
@@ -145,23 +171,23 @@ def test_exchange_between_ipus_and_transfers_are_named(open_page: OpenPage) -> N
     reduce = collective("all-reduce", 40_000, ((0, 1),))
     call = HostCall(name="call", scope="jit(f)/callback", bytes_to_host=70_000, bytes_from_host=3)
     report = report_of(program(reduce, call, num_ipus=2))
-    page = open_page(report, "operations", family="all-reduce")
+    page = open_page(report, "operations", group="none", family="all-reduce")
     assert page.locator(".verdict").get_attribute("data-limit") == "collective"
     assert page.locator(".verdict").inner_text().startswith("all-reduce")
     assert "Exchange between IPUs limits it: " in page.locator(".verdict").inner_text()
-    page = open_page(report, "operations", family="host call")
+    page = open_page(report, "operations", group="none", family="host call")
     assert "Transfers to and from the host limit it: " in page.locator(".verdict").inner_text()
 
 
 def test_the_sentence_follows_the_row_that_is_chosen(open_page: OpenPage, mnist_plain: Path) -> None:
-    page = open_page(mnist_plain, "operations")
+    page = open_page(mnist_plain, "operations", group="none")
     page.get_by_role("region", name="operations").get_by_role("button", name="reduce_sum").first.click()
     expect(page.locator(".verdict")).to_contain_text("reduce_sum")
     assert "operation=" in address(page)
 
 
 def test_filters_leave_the_rows_that_match(open_page: OpenPage, mnist_plain: Path) -> None:
-    page = open_page(mnist_plain, "operations", family="matmul")
+    page = open_page(mnist_plain, "operations", group="none", family="matmul")
     assert {row["family"] for row in table(page)} == {"matmul"}
     page.get_by_label("search in the operations").fill("transpose dot")
     assert table(page)
@@ -171,7 +197,7 @@ def test_filters_leave_the_rows_that_match(open_page: OpenPage, mnist_plain: Pat
 
 
 def test_the_roofline_is_read_by_keys(open_page: OpenPage, mnist_plain: Path) -> None:
-    page = open_page(mnist_plain, "operations")
+    page = open_page(mnist_plain, "operations", group="none")
     canvas = page.locator("figure canvas")
     canvas.focus()
     page.keyboard.press("Home")
@@ -190,7 +216,7 @@ def test_the_roofline_is_read_by_keys(open_page: OpenPage, mnist_plain: Path) ->
 
 
 def test_a_chosen_program_has_the_points_and_the_families_of_its_own(open_page: OpenPage, mnist_plain: Path, pipeline: Path) -> None:
-    page = open_page((mnist_plain, pipeline), "operations")
+    page = open_page((mnist_plain, pipeline), "operations", group="none")
     families = page.locator("ul.legend li")
     assert "A's points are hollow" in text(page)
     page.get_by_label("program").select_option("jit_update")  # which A alone has
@@ -205,7 +231,7 @@ def test_a_chosen_program_has_the_points_and_the_families_of_its_own(open_page: 
 
 
 def test_roofs_name_their_field_and_source(open_page: OpenPage, mnist_plain: Path) -> None:
-    page = open_page(mnist_plain, "operations")
+    page = open_page(mnist_plain, "operations", group="none")
     page.locator("details.roofs summary").click()
     words = page.inner_text("details.roofs")
     fields = {field.path: field for field in describe(open_report(mnist_plain).target.machine)}
@@ -215,7 +241,7 @@ def test_roofs_name_their_field_and_source(open_page: OpenPage, mnist_plain: Pat
 
 def test_rows_of_two_recordings_are_joined(open_page: OpenPage) -> None:
     a, b = report_of(two_stages(trips=5)), report_of(two_stages(trips=7))
-    shown = table(open_page((a, b), "operations"))
+    shown = table(open_page((a, b), "operations", group="none"))
     theirs = [{row.scope: row.cycles for row in overview(report).steps} for report in (a, b)]
     assert {row["operation"]: (row["time, A"], row["time, B"]) for row in shown} == {
         scope: (theirs[0][scope], theirs[1][scope]) for scope in theirs[0]

@@ -107,7 +107,7 @@ def test_operations_are_found_by_a_line_that_has_one() -> None:
     here, elsewhere = [
         Finding(kind="products", text="t", line=Line(file="/home/me/train.py", number=number)).as_document() for number in (3, 77)
     ]
-    assert [each["see"] for each in found_in(here, elsewhere)] == [{"q": "train.py:3"}, {}]
+    assert [each["see"] for each in found_in(here, elsewhere)] == [{"q": "train.py:3", "group": "none"}, {}]
 
 
 HOSTILE: tuple[Any, ...] = (

@@ -33,6 +33,14 @@ export function count(value) {
   return fixed(value, 0).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
+/** A path without its first folders, if it is long: '…/models/train.py'. @param {string} path @param {number} most characters @returns {string} */
+export function shortPath(path, most) {
+  if (path.length <= most) return path;
+  const end = path.slice(1 - most);
+  const folder = end.indexOf("/");
+  return `…${folder < 0 ? end : end.slice(folder)}`;
+}
+
 /** '1 row', '2 rows', '1 is', '0 are'. @param {number} number @param {string} one @param {string} [many] @returns {string} */
 export function plural(number, one, many = `${one}s`) {
   return `${count(number)} ${number === 1 ? one : many}`;

@@ -2,7 +2,7 @@
 
 import { themeColor } from "../core/colors.js";
 import { h, replace } from "../core/dom.js";
-import { count, plural } from "../core/format.js";
+import { count, plural, shortPath } from "../core/format.js";
 import { columnsOf, either } from "../core/pairs.js";
 import { get, set } from "../core/state.js";
 import { table } from "../core/table.js";
@@ -22,6 +22,9 @@ import { CYCLE_KINDS, NAMES, programPairs, shortScope, stepsOf } from "./steps/r
 /** @typedef {import("./steps/read.js").Leaf} Leaf */
 
 const MOST_FAMILIES = 4; // that are named first
+const MOST_OF_LINE = 32; // characters, in a column
+/** A large program has hundreds of steps that are alike, of a few lines. @type {Grouping} */
+const FIRST_GROUPING = "line";
 
 /** @type {import("../core/page.js").View} */
 export const operations = {
@@ -46,7 +49,7 @@ export const operations = {
     const note = h("span", { class: "note", role: "status" });
 
     function draw() {
-      const grouping = groupingOf(get("group", "none"));
+      const grouping = groupingOf(get("group"));
       const [family, program, words] = [get("family"), get("program"), get("q").toLowerCase().split(/\s+/).filter(Boolean)];
       const wanted = (/** @type {Steps} */ steps) => (/** @type {Leaf} */ leaf) => {
         if (family && leaf.family !== family) return false;
@@ -87,7 +90,7 @@ export const operations = {
       h(
         "div",
         { class: "controls" },
-        choice("grouped by", GROUPINGS, groupingOf(get("group", "none")), change("group", "none")),
+        choice("grouped by", GROUPINGS, groupingOf(get("group")), change("group", FIRST_GROUPING)),
         choice("family", [["", "all"], ...families], get("family"), change("family", "")),
         programs.length > 1 ? choice("program", [["", "all"], ...names], get("program"), change("program", "")) : null,
         searchField("search in the operations", get("q"), change("q", "")),
@@ -111,7 +114,7 @@ function answer(steps, two) {
 
 /** @param {string} value @returns {Grouping} */
 function groupingOf(value) {
-  return GROUPINGS.find(([name]) => name === value)?.[0] ?? "none";
+  return GROUPINGS.find(([name]) => name === value)?.[0] ?? FIRST_GROUPING;
 }
 
 /** @param {OperationPair} pair @returns {number} */
@@ -168,27 +171,39 @@ function operationTable(all, pairs, grouping, choose) {
     { name: "program", of: either((/** @type {Operation} */ row) => row.program), cell: either((/** @type {Operation} */ row) => tipped(row.program)) },
     { name: "operation", of: either((/** @type {Operation} */ row) => row.scope), cell: either((/** @type {Operation} */ row) => tipped(row.scope, shortScope(row.scope))) },
     { name: "family", of: either((/** @type {Operation} */ row) => row.family), cell: either((/** @type {Operation} */ row) => tipped(row.family)) },
-    { name: "line", of: either((/** @type {Operation} */ row) => row.line), cell: either((/** @type {Operation} */ row) => tipped(row.line, row.line.split("/").pop())) },
+    { name: "line", of: either((/** @type {Operation} */ row) => row.line), cell: either((/** @type {Operation} */ row) => tipped(row.line, shortPath(row.line, MOST_OF_LINE))) },
   ];
   const lead = grouping === "none" ? 0 : words.findIndex(({ name }) => name === (grouping === "scope" ? "operation" : grouping));
-  const [first] = words.splice(lead, 1);
-  /** @type {{name: string, unit: import("../core/value.js").Unit, origin: string, of: (row: Operation) => number | null}[]} */
-  const figures = [{ name: NAMES.time, unit: "cycles", origin: "steps.cycles", of: (row) => row.cycles }];
-  if (!two) {
-    figures.push({ name: "share", unit: "share", origin: "steps.share", of: share });
-    for (const [kind, name] of CYCLE_KINDS) if (any((row) => row[kind])) figures.push({ name, unit: "cycles", origin: "steps.cycles", of: (row) => row[kind] });
-  }
-  figures.push({ name: NAMES.executions, unit: "count", origin: "steps.executions", of: (row) => row.executions });
-  if (!two) figures.push({ name: NAMES.flop, unit: "flops", origin: "steps.flops", of: (row) => row.flops });
-  figures.push({ name: "flop/s", unit: "flop/s", origin: "steps.rate", of: rateOf });
-  if (!two) {
-    figures.push({ name: "of peak", unit: "share", origin: "steps.peak", of: peakOf });
-    figures.push({ name: NAMES.exchanged, unit: "bytes", origin: "steps.exchange_bytes", of: (row) => row.exchangeBytes });
-    figures.push({ name: "bytes/cycle", unit: "B/cycle", origin: "steps.per_cycle", of: bytesPerCycle });
-  }
-  const [cycles, ...rest] = figures.map((figure) => columnsOf(sides, figure));
-  const part = two ? [] : (rest.shift() ?? []); // the share of the time stands beside them
-  const columns = [first, ...(cycles ?? []), ...part, ...words, ...rest.flat()].filter((column) => column !== undefined);
+  const leading = words.splice(lead, 1);
+  /** @typedef {{name: string, unit: import("../core/value.js").Unit, origin: string, of: (row: Operation) => number | null}} Figure */
+  /** @type {Figure} */
+  const time = { name: NAMES.time, unit: "cycles", origin: "steps.cycles", of: (row) => row.cycles };
+  /** @type {Figure} */
+  const executions = { name: NAMES.executions, unit: "count", origin: "steps.executions", of: (row) => row.executions };
+  /** @type {Figure} */
+  const rate = { name: "flop/s", unit: "flop/s", origin: "steps.rate", of: rateOf };
+  /** @type {Figure[]} */
+  const kinds = CYCLE_KINDS.filter(([kind]) => any((row) => row[kind])).map(([kind, name]) => ({ ...time, name, of: (row) => row[kind] }));
+  // What says how good an operation is stands first, so that a narrow window shows it; what its time is made of is last.
+  /** @type {[Figure[], Figure[]]} */
+  const [first, last] = two
+    ? [[time], [executions, rate]]
+    : [
+        [
+          time,
+          { name: "share", unit: "share", origin: "steps.share", of: share },
+          { name: NAMES.flop, unit: "flops", origin: "steps.flops", of: (row) => row.flops },
+          { name: "of peak", unit: "share", origin: "steps.peak", of: peakOf },
+        ],
+        [
+          ...kinds,
+          executions,
+          rate,
+          { name: NAMES.exchanged, unit: "bytes", origin: "steps.exchange_bytes", of: (row) => row.exchangeBytes },
+          { name: "bytes/cycle", unit: "B/cycle", origin: "steps.per_cycle", of: bytesPerCycle },
+        ],
+      ];
+  const columns = [...leading, ...first.flatMap((figure) => columnsOf(sides, figure)), ...words, ...last.flatMap((figure) => columnsOf(sides, figure))];
   const list = table({ label: "operations", columns, rows: pairs, sortBy: two ? 3 : 1, open: choose, empty: "nothing ran" });
   list.classList.add("operation-table");
   return list;

@@ -163,7 +163,7 @@ class _Findings:
             named = {"find": program.name} if program and kind not in ("idle", "set-up") else {}
             return {"kinds": ",".join(event for event in EVENT_KINDS if event not in _EVENTS[kind]), **named}
         if _PROOFS.get(kind) == "operations" and line and (line["file"], line["number"]) in self.priced:
-            return {"q": f"{line['file']}:{line['number']}"}
+            return {"q": f"{line['file']}:{line['number']}", "group": "none"}
         return {}
 
     @cached_property

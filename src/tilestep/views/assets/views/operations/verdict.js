@@ -1,7 +1,7 @@
 /** Sentences: what limits an operation, and how far it is from what the machine can do. */
 
 import { h } from "../../core/dom.js";
-import { share } from "../../core/format.js";
+import { count, share } from "../../core/format.js";
 import { link } from "../../core/state.js";
 import { valueOf } from "../../core/value.js";
 import { bytesPerCycle, limitsOf, peakOf, rateOf, titleOf } from "./rows.js";
@@ -50,7 +50,7 @@ export function verdict(operation, grouping, two) {
     others.length ? ` The rest is ${others.join(", ")}.` : null,
     reached(operation),
     " ",
-    links(operation),
+    links(operation, grouping),
   );
 }
 
@@ -67,13 +67,16 @@ function reached(operation) {
   ].flat();
 }
 
-/** @param {Operation} operation @returns {import("../../core/dom.js").Children} */
-function links(operation) {
-  const [leaf] = operation.leaves;
-  if (operation.leaves.length !== 1 || !leaf) return null;
-  const program = operation.steps.programs[leaf.program];
+/** Where to go on: of a step its places, of a group its steps. @param {Operation} operation @param {import("./rows.js").Grouping} grouping @returns {import("../../core/dom.js").Children} */
+function links({ leaves, steps, id }, grouping) {
+  const [leaf] = leaves;
+  if (!leaf) return null;
+  const program = steps.programs[leaf.program];
+  const one = leaves.length === 1;
+  const line = one || grouping === "line" ? leaf.line : null;
   return [
-    h("a", { href: link("program", { program: `${operation.steps.side.name}${program?.row ?? 0}`, leaf: leaf.number }) }, "see it in the program"),
-    leaf.line ? [", ", h("a", { href: link("source", { file: leaf.line.file, line: leaf.line.line }) }, `in the source (${leaf.line.name})`)] : null,
+    one ? h("a", { href: link("program", { program: `${steps.side.name}${program?.row ?? 0}`, leaf: leaf.number }) }, "see it in the program") : null,
+    !one && id ? h("a", { href: link("operations", { group: "none", ...(grouping === "family" ? { family: id } : { q: id }) }) }, `see its ${count(leaves.length)} steps`) : null,
+    line ? [one || id ? ", " : null, h("a", { href: link("source", { file: line.file, line: line.line }) }, `in the source (${line.name})`)] : null,
   ].flat();
 }

@@ -91,6 +91,6 @@ export function nodePanel(node, pair) {
         rows,
       ),
     ),
-    leaf ? h("p", {}, h("a", { href: link("operations", { operation: `${node.b ? "b" : "a"} ${leaf.program} ${leaf.number}` }) }, "What limits it?")) : null,
+    leaf ? h("p", {}, h("a", { href: link("operations", { group: "none", operation: `${node.b ? "b" : "a"} ${leaf.program} ${leaf.number}` }) }, "What limits it?")) : null,
   ].filter((part) => part !== null);
 }

@@ -1,7 +1,7 @@
 /** A tree of which only the seen rows are in the document, with the keys of the ARIA pattern for trees. */
 
 import { h } from "../../core/dom.js";
-import { count, plural } from "../../core/format.js";
+import { count, plural, shortPath } from "../../core/format.js";
 import { changeOf } from "../../core/pairs.js";
 import { link } from "../../core/state.js";
 import { differenceOf, explained, ofSide, text } from "../../core/value.js";
@@ -16,7 +16,7 @@ import { allOf, cyclesOf, either, kindWords } from "./pairs.js";
 /** @typedef {{node: Both, depth: number, place: number}} Row */
 
 const ROW_HEIGHT = 26; // px, as program.css has it
-const MOST_OF_LINE = 17; // characters of a line that have room
+const MOST_OF_LINE = 20; // characters of a line that have room
 const MOST_OPENED = 2000; // matches to which a search opens the way
 const TYPING_MS = 700; // after which a letter begins a new word
 
@@ -117,7 +117,7 @@ export function programTree({ root, pair, open, choose }) {
       number(timesOf(node, ran) / runs, "number", "steps.executions_of_run"),
       number(node.flops / runs, "flops", "steps.flops"),
       number(node.exchangeBytes / runs, "bytes", "steps.exchange_bytes"),
-      h("span", { class: "n" }, node.line ? h("a", { href: link("source", { file: node.line.file, line: node.line.line }), tabindex: "-1", "data-tip": node.line.name }, shortLine(node.line)) : ""),
+      h("span", { class: "n" }, node.line ? h("a", { href: link("source", { file: node.line.file, line: node.line.line }), tabindex: "-1", "data-tip": node.line.name }, shortPath(node.line.name, MOST_OF_LINE)) : ""),
     ];
   }
 
@@ -228,12 +228,6 @@ export function programTree({ root, pair, open, choose }) {
       list.draw(true);
     },
   };
-}
-
-/** The end of a line's name, because its number must not be cut. @param {import("../steps/read.js").Line} line @returns {string} */
-function shortLine({ file, line }) {
-  const name = `${file.split("/").pop()}:${line}`;
-  return name.length > MOST_OF_LINE ? `…${name.slice(1 - MOST_OF_LINE)}` : name;
 }
 
 /** @param {Both} node @returns {string} */
