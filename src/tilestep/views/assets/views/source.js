@@ -2,7 +2,7 @@
 
 import { h, replace } from "../core/dom.js";
 import { edged } from "../core/edges.js";
-import { plural } from "../core/format.js";
+import { plural, shortPath } from "../core/format.js";
 import { columnsOf, either } from "../core/pairs.js";
 import { get, link, number, set } from "../core/state.js";
 import { table } from "../core/table.js";
@@ -55,7 +55,7 @@ export const source = {
     const start = files.some(({ file }) => file === wanted) ? wanted : /** @type {{file: string}} */ (files[0]).file;
     show(start, number("line", 0));
     const most = Math.max(...sources.map(({ cycles }) => cycles), 1);
-    const names = files.map(({ file, cycles }) => /** @type {[string, string]} */ ([file, `${shortPath(file)} (${text(cycles / most, "share")})`]));
+    const names = files.map(({ file, cycles }) => /** @type {[string, string]} */ ([file, `${shortPath(file, LONGEST_PATH)} (${text(cycles / most, "share")})`]));
     const chooser = choice("file", names, start, (file) => {
       set({ file, line: null });
       show(file, 0);
@@ -63,11 +63,6 @@ export const source = {
     return [...sources.flatMap((each) => answer(each, sources.length > 1)), h("div", { class: "controls" }, chooser, ...sources.map((each) => summary(each, sources.length > 1))), code, panel, ...flames(all)];
   },
 };
-
-/** A path without its first folders, if it is long. @param {string} file @returns {string} */
-function shortPath(file) {
-  return file.length > LONGEST_PATH ? `…${file.slice(1 - LONGEST_PATH)}` : file;
-}
 
 /** Which file of A stands beside one of B, where that is not plain. @param {Source[]} sources @param {string} file @returns {HTMLElement | null} */
 function pairing(sources, file) {
@@ -139,7 +134,7 @@ function listing(sources, file, lines, line, choose) {
   return [
     h("div", { class: "controls" }, field, h("button", { type: "button", onclick: () => costly && list.show(costly.number) }, "To the most costly line"), note),
     edged(list.element),
-    sources.length > 1 ? null : h("p", { class: "note no-room code-figures" }, "There is no room here for flop, bytes and executions: the figures of the chosen line have them."),
+    sources.length > 1 ? null : h("p", { class: "note no-room code-figures" }, "A wider window has flop, bytes and executions beside the code; the figures of the chosen line have them in any."),
     h("p", { class: "keys" }, `${whose}Keys: arrows move, n and p go to the next and the previous line with a cost, Enter shows its steps.`),
   ].filter((part) => part !== null);
 }

@@ -1,4 +1,4 @@
-/** The code of a file, with what each line costs in its margin. */
+/** The code of a file, with what each line costs behind it. */
 
 import { h } from "../../core/dom.js";
 import { plural } from "../../core/format.js";
@@ -63,14 +63,16 @@ export function codeList({ sources, file, lines, chosen, choose }) {
   const head = h(
     "div",
     { role: "row", class: "code-row head" },
-    h("span", { role: "columnheader", class: "n" }, "line"),
-    columns.flatMap((name, place) => {
-      const cell = h("span", { role: "columnheader", class: place && !two ? "n extra" : "n" }, name);
-      return place === 0 && !two ? [cell, h("span", { role: "columnheader", class: "part" }, "share")] : [cell];
-    }),
+    h("span", { role: "columnheader", class: "n number" }, "line"),
     h("span", { role: "columnheader", class: "text" }, "code"),
+    costs(
+      columns.flatMap((name, place) => {
+        const cell = h("span", { role: "columnheader", class: place && !two ? "n extra" : "n" }, name);
+        return place === 0 && !two ? [cell, h("span", { role: "columnheader", class: "part" }, "share")] : [cell];
+      }),
+    ),
   );
-  const grid = h("div", { role: "grid", class: `code-grid ${two ? "two" : `of-${figures.length}`}${figures.includes(MOVED) ? " moved" : ""}`, "aria-label": `the lines of ${file} with their costs`, "aria-rowcount": lines.length + 1 }, head, body);
+  const grid = h("div", { role: "grid", class: `code-grid${two ? " two" : ""}`, "aria-label": `the lines of ${file} with their costs`, "aria-rowcount": lines.length + 1 }, head, body);
   scroller.append(grid);
 
   /** @param {Cost | undefined} cost @param {Figure} figure @param {"a" | "b"} side @returns {HTMLElement} */
@@ -101,7 +103,7 @@ export function codeList({ sources, file, lines, chosen, choose }) {
   };
   // As tables have it, for tests: the figures of A, then those of B, by line.
   /** @type {any} */ (scroller).allRows = () => lines.map((line) => [line.number, ...sources.flatMap(({ side }) => figures.map(({ of }) => (line[side.name] ? of(/** @type {Cost} */ (line[side.name])) : null)))]);
-  const costs = lines.map(({ a, b }) => Boolean(a || b));
+  const costly = lines.map(({ a, b }) => Boolean(a || b));
   const rows = new RowWindow({
     scroller,
     body,
@@ -111,16 +113,16 @@ export function codeList({ sources, file, lines, chosen, choose }) {
       const line = /** @type {CodeLine} */ (lines[place]);
       return h(
         "div",
-        { role: "row", class: `code-row${costs[place] ? " costs" : ""}`, "aria-rowindex": place + 2, "aria-selected": String(line.number === chosen) },
+        { role: "row", class: `code-row${costly[place] ? " costs" : ""}`, "aria-rowindex": place + 2, "aria-selected": String(line.number === chosen) },
         h("span", { role: "rowheader", class: "n number" }, line.number),
-        margin(line),
         h("span", { role: "gridcell", class: "text" }, marked(line.text ?? "", query)),
+        costs(margin(line)),
       );
     },
     onKey(event, place) {
       if (event.key === "Enter" || event.key === " ") return pick(place);
       if (event.key !== "n" && event.key !== "p") return undefined;
-      const next = event.key === "n" ? costs.indexOf(true, place + 1) : place ? costs.lastIndexOf(true, place - 1) : -1;
+      const next = event.key === "n" ? costly.indexOf(true, place + 1) : place ? costly.lastIndexOf(true, place - 1) : -1;
       return next < 0 ? null : next;
     },
     onPress: (_, place) => pick(place),
@@ -129,7 +131,7 @@ export function codeList({ sources, file, lines, chosen, choose }) {
   /** @param {number} place @returns {null} */
   function pick(place) {
     const line = lines[place];
-    if (line && costs[place]) {
+    if (line && costly[place]) {
       chosen = line.number;
       choose(line);
       rows.draw(true);
@@ -161,6 +163,11 @@ export function codeList({ sources, file, lines, chosen, choose }) {
       if (place >= 0) rows.go(place, false, true);
     },
   };
+}
+
+/** What stands behind the code, and keeps its place while long lines go below it. @param {HTMLElement[]} cells @returns {HTMLElement} */
+function costs(cells) {
+  return h("span", { role: "none", class: "behind" }, cells);
 }
 
 /** A text whose matches are marked. @param {string} line @param {string} query @returns {import("../../core/dom.js").Child[]} */
