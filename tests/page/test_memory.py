@@ -17,6 +17,7 @@ from tests.page.pages import address, rows, values, wait_for
 from tests.unit.figures.reader.recorded import liveness, report_of, two_stages
 from tilestep.figures.reader import Report, open_report
 from tilestep.figures.reader.memory import MemoryReport
+from tilestep.plan.liveness import Life
 from tilestep.recording.memory import ProgramMemory, alive, by_category, difference, over_time, peak, tile_bytes
 from tilestep.recording.schema import CATEGORIES
 from tilestep.views.page.assets import asset
@@ -229,7 +230,47 @@ def test_values_and_what_frees_the_fullest_tile(open_page: Any) -> None:
     for row in freed:
         left = peak(without(memory.columns, next(each.index for each in memory.variables if each.name == row[0])))
         assert (row[1], row[2]) == (memory.peak.total_bytes - left.total_bytes, left.total_bytes)
-        assert f"({left.tick})" in row[7]
+        assert f"({left.tick})" in row[8]
+
+
+def test_values_that_differ_by_a_layer_are_one_row_and_the_first_line_says_what_to_do(open_page: Any) -> None:
+    kept = liveness()
+    activations = tuple(
+        Life(
+            name=f"jit(f)/jvp(LM)/Block_{layer}/Dense_0/max",
+            category="temporary",
+            size_bytes=640,
+            first=1,
+            last=5,
+            tile_bytes=40 + layer,
+            tiles=16,
+            start_tile=0,
+            frame=3,
+        )
+        for layer in (0, 1, 2)
+    )
+    gradient = Life(
+        name="jit(f)/transpose(jvp(LM))/Block_0/mul",
+        category="temporary",
+        size_bytes=16,
+        first=4,
+        last=4,
+        tile_bytes=1,
+        tiles=16,
+        start_tile=0,
+        frame=3,
+    )
+    report = report_of(two_stages(), detail=replace(kept, lives=(*kept.lives, *activations, gradient)))
+    memory = report.compilation.main.memory
+    page = open_page(report, "memory")
+    [row] = [row for row in rows(page, "who would free the fullest tile") if "Block_0" in row[0]]
+    left = peak(without(memory.columns, [each.index for each in memory.variables if each.name in {life.name for life in activations}]))
+    assert row[:5] == ["jit(f)/jvp(LM)/Block_0..2/Dense_0/max", memory.peak.total_bytes - left.total_bytes, left.total_bytes, 123, 3]
+    said = page.inner_text(".frees")
+    assert said.startswith("It fits: nothing has to be freed, ")
+    assert "recompute the activations jit(f)/jvp(LM)/Block_0..2/Dense_0/max in the backward pass (jax.checkpoint)" in said
+    assert "Without these 3 values the peak falls by " in said
+    assert [each["value"] for each in values(page, ".frees")] == row[1:3]
 
 
 def test_keys_choose_any_tile_and_step_and_the_url_keeps_them(open_page: Any) -> None:

@@ -2,12 +2,13 @@
 
 import { h, replace } from "../core/dom.js";
 import { get, link, number, set } from "../core/state.js";
+import { freeing } from "./memory/freeing.js";
 import { fullestTile, whyNotMore } from "./memory/fullest.js";
 import { heatMap, scaleLegend, scaleOf } from "./memory/heatmap.js";
 import { detailed, members, pairsOf } from "./memory/model.js";
 import { chooser, numberField, Selection } from "./memory/select.js";
 import { chosenTiles, tileMap } from "./memory/tilemap.js";
-import { freeing, hostMemory, roomFor, valuesTable } from "./memory/values.js";
+import { hostMemory, roomFor, valuesTable } from "./memory/values.js";
 
 /** @typedef {import("./memory/model.js").Pair} Pair */
 /** @typedef {import("./memory/model.js").Program} Program */

@@ -1,14 +1,12 @@
-/** The values in the tiles: all of them, those that fill the fullest tile, and how much larger a batch can be. */
+/** The values in the tiles and in the host's memory, and how much larger a batch can be. */
 
 import { h } from "../../core/dom.js";
-import { bytes, count, plural } from "../../core/format.js";
+import { count, plural } from "../../core/format.js";
 import { columnsOf, either, joined } from "../../core/pairs.js";
 import { link } from "../../core/state.js";
 import { table } from "../../core/table.js";
-import { valueOf } from "../../core/value.js";
 import { at, CATEGORIES, holds, lives } from "./lives.js";
 import { prefix } from "./model.js";
-import { without } from "./peaks.js";
 
 /** @typedef {import("./model.js").Pair} Pair */
 /** @typedef {import("./model.js").Program} Program */
@@ -18,9 +16,6 @@ import { without } from "./peaks.js";
 /** A value of a program. @typedef {{program: Known, life: number}} Value */
 /** @typedef {import("../../core/pairs.js").Pair<Value>} ValuePair */
 /** @typedef {import("../../core/table.js").Column<ValuePair>} ValueColumn */
-
-const MOST_WITHOUT = 200; // values that the peak is worked out without
-const MOST_LINES = 50; // likewise
 
 /** @param {Value} value @returns {string} */
 export function nameOf({ program, life }) {
@@ -102,86 +97,6 @@ function steps() {
 function step(name, of) {
   const words = either((/** @type {Value} */ value) => stepName(value.program.detail, of(value)));
   return { name, unit: "count", origin: "memory.value", of: either(of), cell: (pair) => long(words(pair)) };
-}
-
-/**
- * The values on the fullest tile at the peak, with the peak that is left without each.
- * @param {Known} program @param {Pair} pair @param {(pair: ValuePair) => void} open
- * @returns {HTMLElement[]}
- */
-export function freeing(program, pair, open) {
-  const { detail } = program;
-  const { memory, peak } = detail;
-  const here = Array.from(memory.first, (_, life) => life)
-    .filter((life) => lives(memory, life, peak.tick) && holds(memory, life, peak.tile) && at(memory.tileBytes, life) > 0)
-    .sort((one, other) => at(memory.tileBytes, other) - at(memory.tileBytes, one) || one - other);
-  const looked = here.slice(0, MOST_WITHOUT);
-  const left = new Map(without(memory, detail.runs, detail.fullest, looked.map((life) => [life])).map((found, index) => [at(looked, index), found]));
-  const rows = looked.map((life) => ({ [program.side]: { program, life } }));
-  const then = (/** @type {ValuePair} */ row) => /** @type {import("./peaks.js").Peak} */ (left.get(either((/** @type {Value} */ value) => value.life)(row)));
-  const lessOf = (/** @type {ValuePair} */ row) => peak.bytes - then(row).bytes;
-  const where = (/** @type {ValuePair} */ row) => `tile ${count(then(row).tile)}, ${stepName(detail, then(row).tick)}`;
-  const [best] = [...rows].sort((one, other) => lessOf(other) - lessOf(one));
-  const temporary = at(memory.temporary, peak.tick);
-  /** @type {ValueColumn[]} */
-  const columns = [
-    ...wordColumns([["value", nameOf]]),
-    { name: "less", unit: "bytes", origin: "memory.without", of: lessOf, cell: (row) => less(lessOf(row)) },
-    { name: "the peak without it", unit: "bytes", origin: "memory.without", of: (row) => then(row).bytes },
-    { name: "on a tile", unit: "bytes", origin: "memory.value", of: either(({ life }) => at(memory.tileBytes, life)) },
-    ...wordColumns([["category", categoryOf], ["line", lineOf]]),
-    step("last used in", ({ life }) => at(memory.last, life)),
-    { name: "then the fullest", of: where, cell: (row) => long(where(row)) },
-  ];
-  const sentence = temporary
-    ? `The step itself needs ${bytes(temporary)} on each tile, for operands from other tiles, partial sums and the like: no value's end frees that.`
-    : "The step itself needs nothing beside its values.";
-  return [
-    best && lessOf(best) > 0 ? h("p", { class: "answer frees" }, `${prefix(program, pair)}Without `, h("span", { class: "mono" }, either(nameOf)(best)), " the peak falls by ", valueOf(lessOf(best), "bytes", "memory.without"), " to ", valueOf(then(best).bytes, "bytes", "memory.without"), ". No other value below frees more.") : null,
-    h("p", { class: "note" }, `${prefix(program, pair)}On tile ${count(peak.tile)} at the peak: ${plural(here.length, "value")}. Without one of them another step or tile may be the fullest, so the peak falls by less than the value has. ${sentence}`),
-    here.length > looked.length ? h("p", { class: "note" }, `The largest ${count(looked.length)} are here: the peak is worked out anew for each.`) : null,
-    table({ label: `${prefix(program, pair)}who would free the fullest tile`, columns, rows, sortBy: 1, filter: true, open, empty: "No value is there: code and the step itself fill the tile." }),
-    ...lines(program, pair, here),
-  ].filter((part) => part !== null);
-}
-
-/** The peak that is left without all values that a line makes, of the lines whose values are there. @param {Known} program @param {Pair} pair @param {number[]} here values on the fullest tile at the peak @returns {HTMLElement[]} */
-function lines(program, pair, here) {
-  const { detail } = program;
-  const { memory, peak } = detail;
-  const named = [...new Set(here.map((life) => detail.lines[life] ?? ""))].filter(Boolean).slice(0, MOST_LINES);
-  if (!named.length) return [];
-  /** @type {Map<string, number[]>} */
-  const groups = new Map(named.map((name) => [name, []]));
-  detail.lines.forEach((name, life) => groups.get(name)?.push(life));
-  const left = without(memory, detail.runs, detail.fullest, named.map((name) => groups.get(name) ?? []));
-  const rows = named.map((name, index) => {
-    const then = /** @type {import("./peaks.js").Peak} */ (left[index]);
-    const there = here.filter((life) => detail.lines[life] === name);
-    return { name, values: groups.get(name)?.length ?? 0, there: there.reduce((sum, life) => sum + at(memory.tileBytes, life), 0), then };
-  });
-  const where = (/** @type {any} */ row) => `tile ${count(row.then.tile)}, ${stepName(detail, row.then.tick)}`;
-  return [
-    h("p", { class: "note" }, `${prefix(program, pair)}All values of a line together: an unrolled loop makes many, and without one of them the next has the peak.`),
-    table({
-      label: `${prefix(program, pair)}lines that would free the fullest tile`,
-      columns: [
-        { name: "line", of: (row) => row.name, cell: (row) => lineLink(row.name) },
-        { name: "less", unit: "bytes", origin: "memory.without", of: (row) => peak.bytes - row.then.bytes, cell: (row) => less(peak.bytes - row.then.bytes) },
-        { name: "the peak without them", unit: "bytes", origin: "memory.without", of: (row) => row.then.bytes },
-        { name: "on the tile at the peak", unit: "bytes", origin: "memory.value", of: (row) => row.there },
-        { name: "values that it makes", unit: "count", origin: "memory.value", of: (row) => row.values },
-        { name: "then the fullest", of: where, cell: (row) => long(where(row)) },
-      ],
-      rows,
-      sortBy: 1,
-    }),
-  ];
-}
-
-/** @param {number} size @returns {string} */
-function less(size) {
-  return size ? bytes(size) : "nothing";
 }
 
 /** How much larger the batch can be. @param {Program} program @param {Pair} pair @returns {HTMLElement[]} */
