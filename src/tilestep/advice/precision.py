@@ -114,15 +114,13 @@ def doubles(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     wide = [p for p in figures.programs if p.key in evidence.programs and "f64[" in _text_of(evidence, p.key)]
     if not wide:
         return
-    machine, names = evidence.machine, names_text([figures.label(p.key) for p in wide], most=3)
+    machine, sources, names = evidence.machine, evidence.sources, names_text([figures.label(p.key) for p in wide], most=3)
     are = "computes" if len(wide) == 1 else "compute"
     text = f"{names} {are} in float64, which an IPU has no unit for: each operation on it is software, and its values take twice the bytes."
 
     def change(script: Script) -> Script:
         keys = [p.key for p in wide]
-        return script.with_programs(
-            {key: planned_again(evidence.sources[key], script.programs[key], machine, singles=True) for key in keys}
-        )
+        return script.with_programs({key: planned_again(sources[key], script.programs[key], machine, singles=True) for key in keys})
 
     way = Way(
         edit=f"compute in float32 in {names}",

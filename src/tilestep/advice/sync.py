@@ -25,7 +25,7 @@ def sync(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     ways = tuple(
         Way(
             edit=f"run with --sync-pattern {pattern}",
-            change=on_machine(replace(machine, sync_pattern=pattern)),
+            change=on_machine(replace(machine, sync_pattern=pattern)),  # pyrefly: ignore[bad-argument-type]
             how="replayed",
             plays=PATTERN_PLAYS,
         )

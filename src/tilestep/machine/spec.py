@@ -12,7 +12,7 @@ from tilestep.units import ceil_div, cycles_from_bytes
 
 
 def _require_positive(owner: object, *, zero_allowed: tuple[str, ...] = ()) -> None:
-    for spec_field in fields(owner):  # type: ignore[arg-type]  # every caller is a dataclass
+    for spec_field in fields(owner):  # pyrefly: ignore[bad-argument-type]  # every caller is a dataclass
         value = getattr(owner, spec_field.name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue

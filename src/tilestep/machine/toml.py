@@ -120,7 +120,7 @@ def _flat(file: str, table: Mapping[str, Any], prefix: str = "") -> Iterator[tup
         field_path = prefix + key
         is_table = any(known.startswith(field_path + ".") for known in FIELD_KINDS)
         if is_table and isinstance(value, dict):
-            yield from _flat(file, value, field_path + ".")  # pyright: ignore[reportUnknownArgumentType]  # TOML's tables have string keys
+            yield from _flat(file, value, field_path + ".")  # TOML's tables have string keys
         elif is_table:
             raise SpecError(f"{file}: {field_path} is {shown(value)}: it must be a table, [{field_path}]")
         elif field_path not in FIELD_KINDS:
@@ -155,7 +155,7 @@ def checked_field(field_path: str, value: object, *, where: str, source: str) ->
             raise SpecError(
                 f"{where} {field_path} is {shown(value)}: it must be a name of at most {_LONGEST_TEXT:,} characters that can be printed"
             )
-    elif not quantity.lowest <= value <= quantity.highest:  # nor is a NaN
+    elif not quantity.lowest <= value <= quantity.highest:  # pyrefly: ignore[unsupported-operation]  # nor is a NaN
         raise SpecError(
             f"{where} {field_path} is {shown(value)}: it must be {_number(quantity.lowest)} to {_number(quantity.highest)} {quantity.unit}"
         )

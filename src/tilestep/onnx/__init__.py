@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 try:
-    import onnx as _onnx  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    import onnx as _onnx  # noqa: F401
 except ImportError as error:
     raise ImportError("tilestep.onnx needs the package onnx: pip install 'tilestep[onnx]'") from error
 

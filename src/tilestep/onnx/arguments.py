@@ -47,7 +47,7 @@ def chooser(trainable: Trainable | None, initializers: Collection[str], excluded
 
 def require_names(what: str, given: Mapping[str, Any], own: Mapping[str, Any]) -> None:
     """Raises: OnnxError unless `given` has the names of `own`. Args: what: "params" or "state"."""
-    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
+    if not isinstance(given, Mapping):  # a caller's mistake
         raise OnnxError(f"{what} is a {type(given).__name__}: it must be a mapping of names to arrays, such as model.{what}")
     if given.keys() != own.keys():
         lacking, unknown = sorted(own.keys() - given.keys()), sorted(given.keys() - own.keys())
@@ -57,11 +57,11 @@ def require_names(what: str, given: Mapping[str, Any], own: Mapping[str, Any]) -
 
 def require_bounds(bounds: Mapping[str, int] | None, graph: Graph) -> dict[str, int]:
     """The bounds by name. Raises: TypeError; OnnxError for a bound that is no size, or of a node that the model does not have."""
-    if bounds is not None and not isinstance(bounds, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
+    if bounds is not None and not isinstance(bounds, Mapping):  # a caller's mistake
         raise TypeError(f"bounds is a {type(bounds).__name__}: it must be a mapping of names to numbers of elements")
     names = set(_names_of(graph)) if bounds else set[str]()
     for name, bound in (bounds or {}).items():
-        if isinstance(bound, bool) or not isinstance(bound, int) or bound < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        if isinstance(bound, bool) or not isinstance(bound, int) or bound < 0:
             raise OnnxError(f"bounds['{name}'] is {bound!r}: it must be a whole number of elements")
         if name not in names:
             raise OnnxError(f"bounds names '{name}', and the model has no such node or value")

@@ -102,7 +102,7 @@ class _Child:
     def running(cls) -> _Child:
         """The process of this one; a fork of this one starts its own."""
         if cls._only is None or cls._only._owner != os.getpid() or cls._only._process.poll() is not None:
-            cls._only = cls()
+            cls._only = cls()  # pyrefly: ignore[instance-var-assign]
         return cls._only
 
     @classmethod

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from onnx import defs
 
-from tilestep.onnx import ops as _ops  # registers the operators  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from tilestep.onnx import ops as _ops  # registers the operators  # noqa: F401
 from tilestep.onnx.graph import has_body
 from tilestep.onnx.registry import all_operators, find, plain_domain
 

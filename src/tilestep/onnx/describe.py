@@ -23,7 +23,7 @@ def summary_of(model: OnnxModel, *, width: int) -> str:
     """Tables of a model. Args: width: columns."""
     console = Console(file=io.StringIO(), width=width, highlight=False, markup=False, emoji=False, color_system=None)
     console.print(Group(title_of(model), values_table(model), operators_table(model.graph)))
-    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()).rstrip("\n")  # pyright: ignore[reportAttributeAccessIssue]
+    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()).rstrip("\n")  # pyrefly: ignore[missing-attribute]
 
 
 def title_of(model: OnnxModel) -> str:

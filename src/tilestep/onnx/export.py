@@ -51,7 +51,7 @@ def export_onnx(
         OnnxError: for names that are missing or unknown, and for other shapes or dtypes.
         OSError: if the files cannot be written.
     """
-    if not isinstance(model, OnnxModel):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
+    if not isinstance(model, OnnxModel):  # a caller's mistake
         raise TypeError(f"model is a {type(model).__name__}: it must be a model of import_onnx")
     require_names("params", params, model.params)
     if model.state and state is None:

@@ -219,9 +219,9 @@ def _kind(value: Any) -> str:
     if value is None:
         return "nothing"
     if isinstance(value, tuple):
-        return f"a sequence of {len(value)}"  # pyright: ignore[reportUnknownArgumentType]
+        return f"a sequence of {len(value)}"
     if isinstance(value, dict):
-        return f"a map of {len(value)}"  # pyright: ignore[reportUnknownArgumentType]
+        return f"a map of {len(value)}"
     return f"{value.dtype}{list(value.shape)}"
 
 

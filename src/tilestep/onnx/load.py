@@ -73,7 +73,7 @@ def load(source: Source, *, dialect: str = "", lifting: bool = False) -> Loaded:
         model = source
     elif isinstance(source, bytes | bytearray | memoryview):
         model = _parsed(bytes(source), "the model")
-    elif isinstance(source, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
+    elif isinstance(source, str | os.PathLike):  # a caller's mistake
         path = Path(source)
         model = _parsed(_read(path), f"'{path.name}'")
     else:

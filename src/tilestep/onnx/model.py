@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tilestep.messages import plain
-from tilestep.onnx import ops as _ops  # registers the operators  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from tilestep.onnx import ops as _ops  # registers the operators  # noqa: F401
 from tilestep.onnx.arguments import Trainable, chooser, fixed_values, require_bounds, require_names
 from tilestep.onnx.demand import demanded, draws, ratios, statistics
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
@@ -63,7 +63,7 @@ def import_onnx(
         OnnxError: for a damaged model, or a name that it does not have; UnsupportedOpError for operators without an implementation, all
             at once; UnsafeModelError for a model beyond bounds, or one that reads other files.
     """
-    if not isinstance(training, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
+    if not isinstance(training, bool):  # a caller's mistake
         raise TypeError(f"training is {training!r}: it must be True or False")
     loaded = load(source, lifting=True)
     return OnnxModel(loaded, training=training, static=static, bounds=require_bounds(bounds, loaded.graph), trainable=trainable)
@@ -313,7 +313,7 @@ class OnnxModel:
 
     def _weights(self) -> list[Any]:
         """Its own parameters and state on the default device, where they stay. 64-bit types are on."""
-        device = jax.config.jax_default_device  # pyright: ignore[reportAttributeAccessIssue]
+        device = jax.config.jax_default_device  # pyrefly: ignore[missing-attribute]
         if self._on_device is None or self._on_device[0] != device:
             with jax.ensure_compile_time_eval():  # a program may be traced around this
                 self._on_device = (

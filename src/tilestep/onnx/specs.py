@@ -71,7 +71,7 @@ class ValueSpec:
         if self.kind == "map":
             if not isinstance(value, Mapping):
                 raise self._wrong(f"is a {type(value).__name__}")
-            return dict(value)  # pyright: ignore[reportUnknownArgumentType]
+            return dict(value)
         if isinstance(value, list | tuple):
             return SequenceValue(self._tensor(element, known=known) for element in value)
         if self.kind == "sequence":
@@ -135,7 +135,7 @@ def narrowed(what: str, value: Any) -> Any:
     if not isinstance(value, np.ndarray) or value.dtype == TEXT:
         return value
     half = _HALVES.get(value.dtype)
-    if half is not None and not jax.config.jax_enable_x64 and value.size:  # pyright: ignore[reportAttributeAccessIssue]
+    if half is not None and not jax.config.jax_enable_x64 and value.size:  # pyrefly: ignore[missing-attribute]
         bounds = np.iinfo(half)
         least, most = value.min(), value.max()
         if least < bounds.min or most > bounds.max:

@@ -56,13 +56,13 @@ class NoRoomError(Exception):
 def is_known(x: object) -> bool:
     """Whether a value is known when the program is made. Absent inputs are; a sequence or a map is, if all its elements are."""
     if isinstance(x, tuple | dict):
-        return all(is_known(element) for element in (x.values() if isinstance(x, dict) else x))  # pyright: ignore[reportUnknownVariableType]
+        return all(is_known(element) for element in (x.values() if isinstance(x, dict) else x))
     return x is None or isinstance(x, np.ndarray | np.generic)
 
 
 def is_traced(x: object) -> bool:
     """Whether a value is known only when the program runs. JAX's arrays in an eager run are neither known nor traced."""
-    return isinstance(x, jax.core.Tracer)  # pyright: ignore[reportAttributeAccessIssue]
+    return isinstance(x, jax.core.Tracer)
 
 
 def module_of(*values: object) -> ModuleType:

@@ -309,7 +309,7 @@ def _beam(tasks: Tasks, before: Sequence[int], window: Sequence[int], bound: int
     ((_, _, path),) = states.values()
     order: list[int] = []
     while path is not None:
-        path, place = path
+        path, place = path  # pyrefly: ignore[not-iterable]
         order.append(window[place])
     order.reverse()
     return order

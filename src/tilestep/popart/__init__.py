@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 try:
-    import onnx as _onnx  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    import onnx as _onnx  # noqa: F401
 except ImportError as error:
     raise ImportError("tilestep.popart needs the package onnx: pip install 'tilestep[onnx]'") from error
 
@@ -23,7 +23,7 @@ from tilestep.popart.builder import GraphTransformer as GraphTransformer
 from tilestep.popart.builder import OpDefinition as OpDefinition
 from tilestep.popart.builder import OperatorIdentifier as OperatorIdentifier
 from tilestep.popart.builder import Opset as Opset
-from tilestep.popart.builder import _BuilderCore as _BuilderCore  # pyright: ignore[reportPrivateUsage]  # the original's name
+from tilestep.popart.builder import _BuilderCore as _BuilderCore  # the original's name
 from tilestep.popart.builder import defaultAiGraphcoreOpset as defaultAiGraphcoreOpset
 from tilestep.popart.builder import defaultAiOnnxMlOpset as defaultAiOnnxMlOpset
 from tilestep.popart.builder import defaultAiOnnxOpset as defaultAiOnnxOpset

@@ -100,7 +100,7 @@ class DataFlow:
     @overload
     def __init__(self, batchesPerStep: int, anchorTensors: Mapping[str, AnchorReturnType], /) -> None: ...
     @overload
-    def __init__(self, batchesPerStep: int, anchorIds: Sequence[str], anchorReturnType: AnchorReturnType = ..., /) -> None: ...
+    def __init__(self, batchesPerStep: int, anchorIds: Sequence[str], anchorReturnType: AnchorReturnType = ..., /) -> None: ...  # pyrefly: ignore[inconsistent-overload-default]
     @overload
     def __init__(
         self,

@@ -107,7 +107,7 @@ class DebugContext:
         debug_info, name, location = _arguments(args, named)
         self.name = name
         self.parent = None if debug_info is None else debug_info.getId()
-        frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  # inspect.stack() reads all files of the stack
+        frame = sys._getframe(1)  # inspect.stack() reads all files of the stack
         here = _Place(function=frame.f_code.co_name, file=frame.f_code.co_filename, line=frame.f_lineno)
         self.place = here if location is None else location.place
         around = "" if debug_info is None else debug_info.getPathName()

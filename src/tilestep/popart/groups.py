@@ -9,6 +9,7 @@ from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.whole import whole
 
 _NAME: Final = "popart::ReplicaGrouping"
+_Text = str  # the class has a method of this name
 
 
 @final
@@ -83,11 +84,11 @@ class ReplicaGrouping:
             return ReplicaGrouping(self._replicas, 1, self._stride)
         raise popart_exception(f"The transpose of '{self}' cannot be represented as a `{_NAME}`.")
 
-    def str(self) -> str:
+    def str(self) -> _Text:
         """The grouping as a text."""
         return f"ReplicaGrouping(numReplicas={self._replicas}, stride={self._stride}, groupSize={self._size})"
 
-    def _check(self, index: int, count: int, what: str) -> None:
+    def _check(self, index: int, count: int, what: _Text) -> None:
         if not 0 <= index < count:
             raise popart_exception(f"The requested {what} is outside the valid range for '{self}': {index} is not from 0 to {count - 1}.")
 
@@ -97,7 +98,7 @@ class ReplicaGrouping:
     def __hash__(self) -> int:
         return hash(self._key)
 
-    def __repr__(self) -> str:
+    def __repr__(self) -> _Text:
         return self.str()
 
     @property
@@ -134,7 +135,7 @@ class CommGroup:
         given = grouping if grouping is not None else type
         if isinstance(given, ReplicaGrouping):
             given, replicaGroupSize = _kind(given)
-        if not isinstance(given, CommGroupType):  # pyright: ignore[reportUnnecessaryIsInstance]  # a user may give anything
+        if not isinstance(given, CommGroupType):  # a user may give anything
             raise TypeError(f"CommGroup: type must be a member of CommGroupType or a ReplicaGrouping, not {given!r}")
         self.type, self.replicaGroupSize = given, replicaGroupSize
 

@@ -117,7 +117,7 @@ def store(name: str, value: Array, target: Array) -> None:
 def _contiguous(name: str, given: Any, what: str, owner: str = "PyStepIO") -> Array:
     if not isinstance(given, np.ndarray | np.generic | int | float | list):
         raise TypeError(f"{owner}: the {what} of tensor '{name}' is a {type(given).__name__}: it must be a NumPy array")
-    array: Array = np.asarray(given)  # pyright: ignore[reportUnknownArgumentType]  # of any elements
+    array: Array = np.asarray(given)  # of any elements
     if not array.flags.c_contiguous:
         raise popart_exception(
             f"{owner} is unable to use the numpy {what} array for tensor '{name}' as it is not c-contiguous (a conversion would cost time "

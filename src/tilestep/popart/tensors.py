@@ -180,7 +180,7 @@ class TensorInfo:
             return NotImplemented
         return (self._kind, self._shape, self._meta_shape) == (other._kind, other._shape, other._meta_shape)
 
-    __hash__ = None  # type: ignore[assignment]  # `set` changes it
+    __hash__: None = None  # `set` changes it
 
     def __repr__(self) -> str:
         return f"TensorInfo({self._kind.name!r}, {list(self._shape)})"

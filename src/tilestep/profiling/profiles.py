@@ -67,7 +67,7 @@ class Recording:
         from tilestep.views.page import page_html
         from tilestep.views.page.frame import PageFrame
 
-        if isinstance(height, bool) or not isinstance(height, int) or height < 1:  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
+        if isinstance(height, bool) or not isinstance(height, int) or height < 1:  # a caller's mistake
             raise ValueError(f"height is {shown(height)}: it must be a whole number of pixels, 1 or more")
         profile = self.profile
         if self._tables is None:
@@ -79,8 +79,8 @@ class Recording:
             raise AttributeError(name)
         return getattr(self.profile, name)
 
-    def _repr_html_(self) -> str | None:  # pyright: ignore[reportUnusedFunction]  # IPython calls it
-        return None if self._profile is None else self._profile._repr_html_()  # pyright: ignore[reportPrivateUsage]  # IPython's name
+    def _repr_html_(self) -> str | None:  # IPython calls it
+        return None if self._profile is None else self._profile._repr_html_()  # IPython's name
 
     def __repr__(self) -> str:
         return "<tilestep profile, still running>" if self._profile is None else repr(self._profile)
@@ -189,9 +189,9 @@ def dry_run(values: Literal["error", "zeros"] = "error", *, trip_count: int | No
     from tilestep.pjrt.running.dry import DryMode, dry_mode
     from tilestep.pjrt.table.client import require_same_settings
 
-    if not isinstance(values, str) or values not in ("error", "zeros"):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
+    if not isinstance(values, str) or values not in ("error", "zeros"):  # a caller's mistake
         raise ValueError(f"values is {shown(values)}: it must be 'error' or 'zeros'")
-    if trip_count is not None and (isinstance(trip_count, bool) or not isinstance(trip_count, int) or trip_count < 0):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
+    if trip_count is not None and (isinstance(trip_count, bool) or not isinstance(trip_count, int) or trip_count < 0):  # a caller's mistake
         raise ValueError(f"trip_count is {shown(trip_count)}: it must be a whole number, 0 or more")
     require_same_settings()
     with dry_mode(DryMode(values=values, trip_count=trip_count)), nothing_computed("ipu", values):

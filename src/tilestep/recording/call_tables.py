@@ -115,10 +115,10 @@ def programs_of(tables: Tables) -> dict[int, Program]:
     """The programs of a recording by key, without those whose tree was not kept. Raises: RecordingError if one is damaged."""
     keys: list[int] = tables.column("programs", "key").tolist()
     trees: Any = json_text(tables, "trees") or []
-    if not isinstance(trees, list) or len(trees) != len(keys):  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(trees, list) or len(trees) != len(keys):
         raise RecordingError(f"text 'trees' of the recording must be a list of {len(keys)} programs")
     try:
-        return {key: program_of(tree) for key, tree in zip(keys, trees, strict=True) if tree is not None}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return {key: program_of(tree) for key, tree in zip(keys, trees, strict=True) if tree is not None}
     except StoredError as error:
         raise RecordingError(f"text 'trees' of the recording: {error}") from None
 

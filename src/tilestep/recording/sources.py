@@ -106,6 +106,6 @@ def _of_programs(tables: Tables, name: str, what: str) -> dict[int, Any]:
     entries: Any = json_text(tables, name)
     if entries is None:
         return {}
-    if not isinstance(entries, list) or len(entries) != len(keys):  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(entries, list) or len(entries) != len(keys):
         raise RecordingError(f"text '{name}' of the recording must be a list of {len(keys)} {what}")
     return dict(zip(keys, cast("list[Any]", entries), strict=True))

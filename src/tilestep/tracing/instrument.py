@@ -54,7 +54,7 @@ def _wrap(owner: Any, members: dict[str, Any], channel: Channel | str | None) ->
         if name.startswith("__") and name.endswith("__"):
             continue
         if isinstance(value, staticmethod | classmethod):
-            inner: Any = value.__func__  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  # of a method with any parameters
-            setattr(owner, name, type(value)(tracepoint(inner, channel=channel)))  # pyright: ignore[reportUnknownArgumentType]
+            inner: Any = value.__func__  # of a method with any parameters
+            setattr(owner, name, type(value)(tracepoint(inner, channel=channel)))
         elif inspect.isfunction(value) or inspect.ismethod(value):
             setattr(owner, name, tracepoint(value, channel=channel))

@@ -177,7 +177,7 @@ class _Recorded:
 
     def __call__(self, function: F) -> F:
         if isinstance(function, staticmethod | classmethod):
-            return type(function)(self(function.__func__))  # pyright: ignore[reportReturnType, reportUnknownMemberType, reportUnknownArgumentType, reportUnknownVariableType]
+            return type(function)(self(function.__func__))
         if not _is_function(function):
             raise TypeError(f"a tracepoint is above {shown(function)}: it must be above a function")
         if inspect.iscoroutinefunction(function):
@@ -187,14 +187,14 @@ class _Recorded:
                 with self:
                     return await function(*args, **kwargs)
 
-            return awaited  # pyright: ignore[reportReturnType]  # it has the function's parameters
+            return awaited  # pyrefly: ignore[bad-return]  # it has the function's parameters
 
         @functools.wraps(function)
         def called(*args: Any, **kwargs: Any) -> Any:
             with self:
                 return function(*args, **kwargs)
 
-        return called  # pyright: ignore[reportReturnType]  # it has the function's parameters
+        return called  # pyrefly: ignore[bad-return]  # it has the function's parameters
 
 
 @final

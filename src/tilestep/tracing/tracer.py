@@ -228,7 +228,7 @@ class Tracer:
 
 def tell(line: str) -> None:
     """Prints a line to stderr, if there is one."""
-    if sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]  # of a process without it
+    if sys.stderr is not None:  # of a process without it
         with contextlib.suppress(OSError, ValueError):  # nobody reads it, or the program has closed it
             print(f"tilestep: {line}", file=sys.stderr)
 

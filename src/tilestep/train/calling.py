@@ -19,7 +19,7 @@ def name_of(function: Any) -> str:
 def arguments_of(element: Pytree) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """An element as arguments: a tuple's or list's items, a mapping with string keys as keywords, anything else as it is."""
     if isinstance(element, tuple | list):
-        return tuple(element), {}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    if isinstance(element, Mapping) and all(isinstance(key, str) for key in element):  # pyright: ignore[reportUnknownVariableType]
-        return (), dict(element)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return tuple(element), {}
+    if isinstance(element, Mapping) and all(isinstance(key, str) for key in element):
+        return (), dict(element)
     return (element,), {}

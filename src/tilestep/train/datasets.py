@@ -43,7 +43,7 @@ def go_to(iterator: object, place: Any) -> None:
 def iterator_maker(dataset: object) -> Callable[[], Iterator[Pytree]]:
     """What begins a pass over a dataset. Raises: TypeError if this is none."""
     if isinstance(dataset, Mapping | str | bytes):
-        raise TypeError(f"dataset is a {type(dataset).__name__}: that is one element, not an iterable of them; put it into a list")  # pyright: ignore[reportUnknownArgumentType]
+        raise TypeError(f"dataset is a {type(dataset).__name__}: that is one element, not an iterable of them; put it into a list")
     if isinstance(dataset, np.ndarray | np.generic | jax.Array) and dataset.ndim == 0:
         raise TypeError(f"dataset is {shown(dataset)}, one number: it must be an iterable of pytrees of arrays; put it into a list")
     if _is_iterable(dataset):

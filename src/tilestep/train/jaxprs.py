@@ -75,7 +75,7 @@ def called(equation: JaxprEqn) -> Jaxpr | None:
 def programs_of(equation: JaxprEqn) -> Iterator[Any]:
     """The programs among an equation's parameters, such as a loop's body: open or closed, which both have `eqns`."""
     for value in equation.params.values():
-        parts: Sequence[Any] = value if isinstance(value, tuple | list) else (value,)  # pyright: ignore[reportUnknownVariableType]
+        parts: Sequence[Any] = value if isinstance(value, tuple | list) else (value,)
         yield from (part for part in parts if hasattr(getattr(part, "jaxpr", part), "eqns"))
 
 

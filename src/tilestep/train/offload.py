@@ -274,7 +274,7 @@ def _sharding_in(leaf: Any, kind: str) -> Any:
 
 def _level_of_caller() -> int:
     """The `stacklevel` of a warning that names the first caller outside of this package and JAX."""
-    level, frame = 1, sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_INNER):
         level, frame = level + 1, frame.f_back
     return level

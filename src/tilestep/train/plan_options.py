@@ -27,11 +27,11 @@ def plan_options_of(given: GivenOptions | None, name: str = "plan_options") -> C
     """
     if given is None:
         return ()
-    if not isinstance(given, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
+    if not isinstance(given, Mapping):  # a caller's mistake
         raise TypeError(f"{name} is {shown(given)}: it must be {_FORM}")
     full: dict[str, object] = {}
     for key, value in given.items():
-        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(key, str):
             raise TypeError(f"{name} has the name {shown(key)}: it must be {_FORM}")
         option = key if key.startswith(PREFIX) else PREFIX + key
         if option in full:

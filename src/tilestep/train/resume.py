@@ -39,6 +39,6 @@ def loop_state(error: BaseException) -> LoopState | None:
 def tell_loop_state(error: BaseException, *, carry: Pytree, steps: int, note: str | None = None) -> None:
     """From now on `loop_state(error)` says this. Not of an exception that has no place for it, or lets nobody write to it."""
     with contextlib.suppress(Exception):
-        error.tilestep_loop_state = LoopState(carry=carry, steps=steps)  # pyright: ignore[reportAttributeAccessIssue]
+        error.tilestep_loop_state = LoopState(carry=carry, steps=steps)  # pyrefly: ignore[missing-attribute]
         if note is not None:
             error.add_note(note)

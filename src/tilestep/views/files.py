@@ -88,7 +88,7 @@ def tell_unwritten(what: str) -> None:
 
     Args: what: a sentence; '' says nothing.
     """
-    if what and sys.stderr is not None:  # pyright: ignore[reportUnnecessaryComparison]  # of a process without it
+    if what and sys.stderr is not None:  # of a process without it
         with contextlib.suppress(OSError, ValueError):  # nobody reads it
             print(f"tilestep: POPLAR_ENGINE_OPTIONS: autoReport.directory: {what}", file=sys.stderr)
 

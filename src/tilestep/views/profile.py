@@ -92,7 +92,7 @@ class Profile(Figures):
         found = advice(self, all=True, evidence=self._evidence) if all and self.given is None else self._advice
         return render(self, found.findings, self.steady, before=before, together=found.together, width=width, color=color)
 
-    def _repr_html_(self) -> str:  # pyright: ignore[reportUnusedFunction]  # IPython calls it
+    def _repr_html_(self) -> str:  # IPython calls it
         """The profile for notebooks, without scripts."""
         from tilestep.views.notebook import html_of  # imports the summary's tables
 

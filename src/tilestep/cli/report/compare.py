@@ -82,9 +82,9 @@ def _with_relative(value: Any) -> Any:
             relative = Change(a=a, b=b).relative
             return {"a": a, "b": b, "relative": relative if relative is not None and math.isfinite(relative) else None}
         case dict():
-            return {name: _with_relative(inner) for name, inner in value.items()}  # pyright: ignore[reportUnknownVariableType]
+            return {name: _with_relative(inner) for name, inner in value.items()}
         case list() | tuple():
-            return [_with_relative(inner) for inner in value]  # pyright: ignore[reportUnknownVariableType]
+            return [_with_relative(inner) for inner in value]
         case _:
             return value
 

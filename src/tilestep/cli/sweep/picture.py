@@ -41,7 +41,7 @@ def front(points: Iterable[Point]) -> list[Point]:
 def require_matplotlib() -> None:
     """Raises: ImportError that says how to get it."""
     try:
-        import matplotlib  # pyright: ignore[reportMissingImports, reportUnusedImport]  # noqa: F401
+        import matplotlib  # noqa: F401
     except ImportError as error:
         raise ImportError("drawing a sweep needs Matplotlib: pip install 'tilestep[plots]'; --csv has its figures without") from error
 
@@ -49,9 +49,9 @@ def require_matplotlib() -> None:
 def plot(rows: Sequence[Row], path: Path) -> None:
     """Draws the sweep to a file of one of `FORMS`, by its suffix. Raises: OSError naming the file; ImportError without Matplotlib."""
     require_matplotlib()
-    import matplotlib  # pyright: ignore[reportMissingImports]
-    from matplotlib.figure import Figure  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
-    from matplotlib.ticker import LogLocator  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+    import matplotlib
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator
 
     rate, figure_name = rate_of(rows)
     timed = [(1 / rate(row), row) for row in rows if rate(row) > 0 and row.found.full is not None]

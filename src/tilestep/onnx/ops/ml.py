@@ -278,7 +278,7 @@ def _elements(x: Any) -> dict[Any, Any]:
     """The arrays of a map, by key. Raises: ValueError if it is none."""
     if not isinstance(x, Mapping):
         raise ValueError("its input is not a map")
-    entries: dict[Any, Any] = dict(x)  # pyright: ignore[reportUnknownArgumentType]
+    entries: dict[Any, Any] = dict(x)
     return {
         key: np.asarray(value, object if isinstance(value, str) else None) if isinstance(value, str | int | float) else value
         for key, value in entries.items()

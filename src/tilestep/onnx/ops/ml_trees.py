@@ -185,7 +185,7 @@ def _leaf_weights(nodes: Array, targets: Array, values: Array, num_nodes: int, n
     if num_nodes * num_targets * values.itemsize > max(MOST_KNOWN_BYTES, _MOST_TIMES * values.nbytes):
         raise ValueError(f"{num_nodes:,} nodes with {num_targets:,} targets are too many for {len(values):,} weights")
     weights, has = np.zeros((num_nodes, num_targets), values.dtype), np.zeros((num_nodes, num_targets), bool)
-    np.add.at(weights, (nodes, targets), values)  # pyright: ignore[reportArgumentType]
+    np.add.at(weights, (nodes, targets), values)
     has[nodes, targets] = True
     return weights, has
 

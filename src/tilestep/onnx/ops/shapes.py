@@ -255,7 +255,7 @@ def constant(
         return np.asarray(call.node.attributes[given[0]], _CONSTANT_TYPES[given[0]])
     if not isinstance(value, np.ndarray):
         raise TypeError(f"value is a {type(value).__name__}: it must be a tensor")
-    return value  # pyright: ignore[reportUnknownVariableType]
+    return value
 
 
 def _dense(sparse: onnx.SparseTensorProto) -> Any:

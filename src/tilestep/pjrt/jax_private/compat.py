@@ -27,7 +27,7 @@ from jax._src.interpreters import mlir, pxla
 from jax._src.lax import linalg
 from jax._src.lib import _jax, xla_client
 from jax._src.lib.mlir import ir
-from jaxlib import _profiler, _xla  # pyright: ignore[reportAttributeAccessIssue]  # a C extension without stubs
+from jaxlib import _profiler, _xla  # a C extension without stubs
 from jaxlib.mlir.dialects import stablehlo
 
 from tilestep.pjrt.jax_private.versions import PROFILED, parse
@@ -146,7 +146,7 @@ def intercept_callbacks(name: str, keep: Callable[[Callable[..., Any]], int]) ->
     def without_callbacks(backend: Any, module: Any, devices: Any, options: Any, host_callbacks: Sequence[Any]) -> Any:
         return compile_and_load(backend, module, devices, options, () if backend.platform == name else host_callbacks)
 
-    compiler.backend_compile_and_load = without_callbacks
+    compiler.backend_compile_and_load = without_callbacks  # pyrefly: ignore[bad-assignment]
 
 
 def look_before_compiling(name: str, look: Callable[[Any, int], None]) -> None:
@@ -159,7 +159,7 @@ def look_before_compiling(name: str, look: Callable[[Any, int], None]) -> None:
             look(module, len(devices))
         return compile_and_load(backend, module, devices, options, host_callbacks)
 
-    compiler.backend_compile_and_load = looked_at
+    compiler.backend_compile_and_load = looked_at  # pyrefly: ignore[bad-assignment]
 
 
 def has_started() -> bool:
@@ -178,7 +178,7 @@ def look_before_devices(name: str, look: Callable[[], None]) -> None:
             look()
         return found
 
-    looked_at.cache_clear = get_backend.cache_clear  # pyright: ignore[reportAttributeAccessIssue]  # of JAX's cached function
+    looked_at.cache_clear = get_backend.cache_clear  # pyrefly: ignore[missing-attribute]  # of JAX's cached function
     xla_bridge.get_backend = looked_at
 
 
@@ -206,7 +206,7 @@ def cache_like_cpu(name: str) -> None:
         compiler.logger.log(priority, "Not writing persistent cache entry for '%s' because it uses host callbacks", module_name)
         return compiler.backend_compile_and_load(backend, module, devices, options, host_callbacks)
 
-    compiler._compile_and_write_cache = leaving_callbacks_out
+    compiler._compile_and_write_cache = leaving_callbacks_out  # pyrefly: ignore[bad-assignment]
 
 
 def analyse_like_cpu(name: str, host_client: Callable[[], HostClient]) -> None:
@@ -219,7 +219,7 @@ def analyse_like_cpu(name: str, host_client: Callable[[], HostClient]) -> None:
             return original(self)
         return _jax.hlo_module_cost_analysis(host_client(), self.hlo().as_hlo_module())
 
-    pxla.MeshComputation.cost_analysis = cost_analysis
+    pxla.MeshComputation.cost_analysis = cost_analysis  # pyrefly: ignore[method-assign]
 
 
 def share_like_cpu(name: str, on_host: Callable[[np.ndarray[Any, Any]], Any]) -> None:
@@ -244,8 +244,8 @@ def share_like_cpu(name: str, on_host: Callable[[np.ndarray[Any, Any]], Any]) ->
         values = np.asarray(self)
         return capsule_of(on_host(values.copy() if copy else values), **options)
 
-    ArrayImpl.__dlpack_device__ = device
-    ArrayImpl.__dlpack__ = capsule
+    ArrayImpl.__dlpack_device__ = device  # pyrefly: ignore[method-assign]
+    ArrayImpl.__dlpack__ = capsule  # pyrefly: ignore[method-assign]
 
 
 def compile_ahead_alone(name: str) -> None:
@@ -259,7 +259,7 @@ def compile_ahead_alone(name: str) -> None:
     def helper(backend: Any) -> Any:
         return None if backend.platform == name else original(backend)
 
-    compiler._get_cross_compile_backend = helper
+    compiler._get_cross_compile_backend = helper  # pyrefly: ignore[bad-assignment]
 
 
 @functools.cache
@@ -272,7 +272,7 @@ def wait_in_the_callers_thread(
     """
     implementation: Any = ArrayImpl
     implementation.is_ready = answers(implementation.is_ready)
-    ArrayImpl.block_until_ready = waits(ArrayImpl.block_until_ready)
+    ArrayImpl.block_until_ready = waits(ArrayImpl.block_until_ready)  # pyrefly: ignore[method-assign]
     xla_client.batched_block_until_ready = waits(xla_client.batched_block_until_ready)
 
 

@@ -258,7 +258,7 @@ def executable_cost(args: capi.PJRT_Executable_GetCostAnalysis_Args) -> None:
 @entry_point("PJRT_Executable_GetCompiledMemoryStats")
 def executable_memory(args: capi.PJRT_Executable_GetCompiledMemoryStats_Args) -> None:
     stats = _executable(args.executable).host_program.executable.get_compiled_memory_stats()
-    for name, _ in args._fields_[3:]:  # type: ignore[misc]  # after struct_size, extension_start and executable
+    for name, *_ in args._fields_[3:]:  # after struct_size, extension_start and executable
         setattr(args, name, getattr(stats, name, 0))
 
 

@@ -86,7 +86,7 @@ class DryArray:
             self._parts = parts
 
     @property
-    def _arrays(self) -> list[DryArray]:  # pyright: ignore[reportUnusedFunction]  # C asks for it, as for that of JAX's arrays
+    def _arrays(self) -> list[DryArray]:  # C asks for it, as for that of JAX's arrays
         if self._parts is None:
             self._parts = [DryArray(self.form) for _ in range(self.num_devices)]
         return self._parts
@@ -264,14 +264,14 @@ def without_counters(program: Program, mode: DryMode, site_locations: Sequence[s
                         "has no data: say how often such loops run, tilestep.dry_run(trip_count=...)"
                     )
                 assumptions.add(f"loops that end when their data say so run {mode.trip_count} times (trip_count)")
-                return replace(node, body=fixed(node.body), trips=mode.trip_count, site=None)
+                return replace(node, body=fixed(node.body), trips=mode.trip_count, site=None)  # pyrefly: ignore[bad-argument-type]
             case Loop():
-                return replace(node, body=fixed(node.body))
+                return replace(node, body=fixed(node.body))  # pyrefly: ignore[bad-argument-type]
             case Branch():
                 assumptions.add("of a branch that depends on data, the dearest arm runs")
-                return replace(node, arms=tuple(fixed(arm) for arm in node.arms), site=None)
+                return replace(node, arms=tuple(fixed(arm) for arm in node.arms), site=None)  # pyrefly: ignore[bad-argument-type]
             case _:
                 return node
 
     body = fixed(program.body)
-    return replace(program, body=body, assumptions=tuple(sorted(assumptions)))
+    return replace(program, body=body, assumptions=tuple(sorted(assumptions)))  # pyrefly: ignore[bad-argument-type]

@@ -26,7 +26,7 @@ def current_line() -> HostLine | None:
     If all are in installed packages, the innermost one outside of JAX and of this package; None if there is none. Python's own modules
     don't count, because every thread begins in one.
     """
-    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]: traceback and inspect read whole files
+    frame = sys._getframe(1)  # traceback and inspect read whole files
     beside: HostLine | None = None
     while frame is not None:
         code = frame.f_code

@@ -265,7 +265,7 @@ def client_default_assignment(args: capi.PJRT_Client_DefaultDeviceAssignment_Arg
             f"{args.num_replicas} replicas x {args.num_partitions} partitions need {num_ipus} IPUs; "
             f"{client.machine.name} has {len(client.devices)}"
         )
-    (c_int32 * num_ipus).from_address(args.default_assignment)[:] = range(num_ipus)  # type: ignore[index]  # a C array of that length
+    (c_int32 * num_ipus).from_address(args.default_assignment)[:] = range(num_ipus)  # pyrefly: ignore[bad-argument-type]  # a C array of that length
 
 
 _TOPOLOGY_OPTIONS = ("num_ipus", "num_tiles", "sync_pattern")

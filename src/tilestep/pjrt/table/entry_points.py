@@ -143,6 +143,6 @@ def function_address(function: Any) -> int | None:
 
 def clear_flags(args: Structure) -> None:
     """Sets every bool of a struct to False, because JAX does not."""
-    for name, kind in args._fields_:  # type: ignore[misc]  # always pairs here
+    for name, kind, *_ in args._fields_:
         if kind is c_bool:
             setattr(args, name, False)

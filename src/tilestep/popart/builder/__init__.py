@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilestep.popart.builder.building import _BuilderCore as _BuilderCore  # pyright: ignore[reportPrivateUsage]  # the original's name
+from tilestep.popart.builder.building import _BuilderCore as _BuilderCore  # the original's name
 from tilestep.popart.builder.facade import AiGraphcore as AiGraphcore
 from tilestep.popart.builder.facade import AiOnnx as AiOnnx
 from tilestep.popart.builder.facade import AiOnnxMl as AiOnnxMl

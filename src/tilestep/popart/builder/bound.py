@@ -26,8 +26,8 @@ def overloaded(*overloads: tuple[Parameter, ...], returns: str = "None") -> Call
 
         call.__name__, call.__qualname__, call.__doc__ = name, run.__qualname__, run.__doc__
         call.__module__ = run.__module__
-        call.__signature__ = made[0].signature()  # type: ignore[attr-defined]  # inspect reads it
-        call.overloads = made  # type: ignore[attr-defined]
+        call.__signature__ = made[0].signature()  # pyrefly: ignore[missing-attribute]  # inspect reads it
+        call.overloads = made  # pyrefly: ignore[missing-attribute]
         return call
 
     return decorator

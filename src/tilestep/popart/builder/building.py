@@ -32,7 +32,7 @@ from tilestep.popart.exceptions import popart_exception
 def _attribute_dict(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise Mismatch
-    return {str(name): _custom_value(str(name), one) for name, one in value.items()}  # type: ignore[misc]  # of any types
+    return {str(name): _custom_value(str(name), one) for name, one in value.items()}  # of any types
 
 
 def _custom_value(name: str, value: object) -> object:
@@ -65,7 +65,7 @@ def _operators(kind: Callable[[GraphModel], Any], what: str) -> Any:
 
 
 @final
-class _BuilderCore(TensorsOfGraph, Placement, Tuning):  # pyright: ignore[reportUnusedClass]  # the original's name
+class _BuilderCore(TensorsOfGraph, Placement, Tuning):  # the original's name
     """A graph under construction.
 
     Args: modelProtoOrFilename: a model to go on with, in bytes or the name of its file; None for an empty graph.
@@ -79,7 +79,7 @@ class _BuilderCore(TensorsOfGraph, Placement, Tuning):  # pyright: ignore[report
             check_opsets(proto)
         super().__init__(GraphModel(parent, proto))
 
-    def _createSubgraphBuilder(self) -> _BuilderCore:  # pyright: ignore[reportUnusedFunction]  # the original's name
+    def _createSubgraphBuilder(self) -> _BuilderCore:  # the original's name
         """The core of a builder for a graph inside this one."""
         return _BuilderCore(parent=self._model)
 

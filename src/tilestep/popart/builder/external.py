@@ -108,7 +108,7 @@ def _saveable(initializers: dict[str, onnx.TensorProto], id: str, *, again: bool
 
 def _point(tensor: onnx.TensorProto, location: str, offset: int, length: int) -> None:
     for field in _DATA_FIELDS:
-        tensor.ClearField(field)  # type: ignore[arg-type]  # names of its fields
+        tensor.ClearField(field)  # names of its fields
     del tensor.external_data[:]
     tensor.data_location = onnx.TensorProto.EXTERNAL
     for key, value in (("location", location), ("length", str(length)), ("offset", str(offset))):

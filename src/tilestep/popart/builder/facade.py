@@ -7,7 +7,7 @@ from typing import Any, Final, Union
 
 import numpy as np
 
-from tilestep.popart.builder.building import _BuilderCore  # pyright: ignore[reportPrivateUsage]  # the original's name
+from tilestep.popart.builder.building import _BuilderCore  # the original's name
 from tilestep.popart.builder.graphcore_opset import AiGraphcoreOpset1 as _GraphcoreOpset1
 from tilestep.popart.builder.onnx_opsets import (
     DEFAULT_VERSION,
@@ -127,13 +127,13 @@ class Builder:
     @takes_former_names
     def reshape_const(self, aiOnnx: AiOnnx, args: list[str], shape: Iterable[int], debugContext: str = "") -> str:
         """Reshapes the first of `args`. Args: aiOnnx: operators of ONNX, such as `builder.aiOnnx`. Returns: the id."""
-        name = f"{debugContext}_const" if isinstance(debugContext, str) else debugContext  # pyright: ignore[reportUnnecessaryIsInstance]
+        name = f"{debugContext}_const" if isinstance(debugContext, str) else debugContext
         new_shape = aiOnnx.constant(np.array(list(shape), np.int64), name)
         return aiOnnx.reshape([args[0], new_shape], debugContext)
 
     def createSubgraphBuilder(self) -> Builder:
         """A builder for a graph inside this one, which operators such as If, Loop and Call take."""
-        return Builder(builderCore=self._impl._createSubgraphBuilder())  # pyright: ignore[reportPrivateUsage]  # the original's name
+        return Builder(builderCore=self._impl._createSubgraphBuilder())  # the original's name
 
 
 # What the original's stubs say; a runtime annotation, because it is read from there.

@@ -108,7 +108,7 @@ def _by_handler(model: GraphModel, node: onnx.NodeProto, opset: int, inputs: Typ
             graph.input.add(name=id).type.CopyFrom(type)
     graph.output.extend(onnx.ValueInfoProto(name=id) for id in node.output if id)
     imports = [onnx.OperatorSetIdProto(domain=node.domain, version=opset)]
-    arrays: list[Any] = [jax.ShapeDtypeStruct(spec.shape, spec.dtype) for spec in specs_of(graph.input)]  # pyright: ignore[reportArgumentType]
+    arrays: list[Any] = [jax.ShapeDtypeStruct(spec.shape, spec.dtype) for spec in specs_of(graph.input)]
     try:
         loaded = load(onnx.ModelProto(ir_version=_LATEST_IR, graph=graph, opset_import=imports))
         ready = replace(loaded.graph, initializers=loaded.initializers)

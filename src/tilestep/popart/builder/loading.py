@@ -83,7 +83,7 @@ def check_model(model: onnx.ModelProto) -> None:
     if not any(imported.domain in ("", "ai.onnx") for imported in model.opset_import):
         checkable.opset_import.add(domain="", version=DEFAULT_VERSION)  # a model must name it even if it has none of its operators
     try:
-        checker.check_model(checkable)  # pyright: ignore[reportUnknownMemberType]  # a parameter of it has a type without arguments
+        checker.check_model(checkable)  # a parameter of it has a type without arguments
     except checker.ValidationError as error:
         raise ModelCheckError(str(error)) from error
 

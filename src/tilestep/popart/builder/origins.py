@@ -16,13 +16,13 @@ from tilestep.popart.builder.walk import nodes_of
 Origin = Any  # a traceback as JAX has them, whose classes have no public name
 
 # JAX traces a function such as `jnp.where` once, and would give all operators that call it the line of the first
-_told_apart: Final[Any] = jax.make_user_context(None)  # pyright: ignore[reportUnknownMemberType]
+_told_apart: Final[Any] = jax.make_user_context(None)
 _origins: Final[dict[tuple[int, tuple[str, ...]], Origin]] = {}  # process-wide, as models go from the builder to a session as bytes
 
 
 def note_origin(number: int, outputs: list[str]) -> None:
     """Notes that an operator is being made. Args: number: of its debug information. outputs: their ids."""
-    _origins[number, tuple(outputs)] = source_info_util.current().traceback  # pyright: ignore[reportUnknownMemberType]
+    _origins[number, tuple(outputs)] = source_info_util.current().traceback
 
 
 def origins_of(graph: onnx.GraphProto) -> dict[str, Origin]:

@@ -24,7 +24,7 @@ _CHECKPOINT_EXCLUDES: Final = ("PreUniRepl", "PostNRepl")  # patterns that would
 def _texts(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         raise Mismatch
-    return {str(key): str(one) for key, one in value.items()}  # type: ignore[misc]  # of any types
+    return {str(key): str(one) for key, one in value.items()}  # of any types
 
 
 def _outputs(kind: Kind, name: str = "nodeOutputNames") -> Parameter:

@@ -121,5 +121,5 @@ def method(
     call.__name__ = name
     call.__qualname__ = f"{owner}.{name}"
     call.__doc__ = doc
-    call.__signature__ = fixed[0].signature()  # type: ignore[attr-defined]  # inspect reads it
+    call.__signature__ = fixed[0].signature()  # pyrefly: ignore[missing-attribute]  # inspect reads it
     return call

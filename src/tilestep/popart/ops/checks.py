@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import onnx
 
-import tilestep.onnx.ops as _onnx_ops  # registers ONNX's operators  # noqa: F401  # pyright: ignore[reportUnusedImport]
+import tilestep.onnx.ops as _onnx_ops  # registers ONNX's operators  # noqa: F401
 from tilestep.onnx.convert import operands
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.ops.windows import windows

@@ -126,4 +126,4 @@ def changed(state: OptimizerState, *, hyper: Arrays | None = None, tensors: Arra
 
 def as_arrays(params: Mapping[str, object]) -> Arrays:
     """The parameters as JAX's arrays."""
-    return {id: jnp.asarray(param) for id, param in params.items()}  # pyright: ignore[reportArgumentType] (what asarray takes)
+    return {id: jnp.asarray(param) for id, param in params.items()}  # what asarray takes

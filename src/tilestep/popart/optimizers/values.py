@@ -142,7 +142,7 @@ def read_values(values: object) -> dict[str, OptimizerValue]:
     if not isinstance(values, Mapping):
         raise popart_exception(f"An optimizer's values are a dictionary of (value, whether it is constant), not {type(values).__name__}")
     read: dict[str, OptimizerValue] = {}
-    for key, pair in values.items():  # pyright: ignore[reportUnknownVariableType] (a program's own object)
+    for key, pair in values.items():  # a program's own object
         if not isinstance(key, str):
             raise popart_exception(f"A key in the optimizer map input must be a py::str, not {key!r}")
         read[key] = _pair(key, pair)
@@ -153,8 +153,8 @@ def _pair(key: str, pair: Any) -> OptimizerValue:
     if not isinstance(pair, tuple):
         raise popart_exception(f"A value in the optimizer map must be a py::tuple, (value, whether it is constant), not {pair!r} for {key}")
     try:
-        value, const = pair  # pyright: ignore[reportUnknownVariableType]
-        return OptimizerValue(float(value), bool(const))  # pyright: ignore[reportUnknownArgumentType]
+        value, const = pair
+        return OptimizerValue(float(value), bool(const))
     except (TypeError, ValueError) as error:
         raise popart_exception(f"The optimizer's value {key} is (a number, whether it is constant), not {pair!r}") from error
 

@@ -89,11 +89,11 @@ class Field(Generic[T]):
     @overload
     def __get__(self, record: Record, owner: type) -> T: ...
     def __get__(self, record: Record | None, owner: type) -> Self | T:
-        return self if record is None else cast("T", record._values[self.name])  # pyright: ignore[reportPrivateUsage]
+        return self if record is None else cast("T", record._values[self.name])
 
     def __set__(self, record: Record, value: T) -> None:
         try:
-            record._values[self.name] = self.convert(value)  # pyright: ignore[reportPrivateUsage]
+            record._values[self.name] = self.convert(value)
         except Refused as error:
             where = f"{type(record).__name__}.{self.name}"
             raise TypeError(f"{where} must be {error}, not {shown(value)} ({type(value).__name__})") from None
@@ -202,13 +202,13 @@ class Table(dict[str, T]):
         for key, value in dict(*others, **named).items():
             self[key] = value
 
-    def setdefault(self, key: str, default: T = None) -> T:  # pyright: ignore[reportIncompatibleMethodOverride, reportArgumentType]
+    def setdefault(self, key: str, default: T = None) -> T:
         """As dict's, with the checks."""
         if key not in self:
             self[key] = default
         return self[key]
 
-    def __ior__(self, others: Any) -> Self:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def __ior__(self, others: Any) -> Self:
         self.update(others)
         return self
 

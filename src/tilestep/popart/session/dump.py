@@ -111,4 +111,4 @@ def _plain(value: Any) -> Any:
         return {"type": onnx.TensorProto.DataType.Name(value.data_type), "shape": list(value.dims)}
     if isinstance(value, int | float | str):
         return value
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else str(value)  # pyright: ignore[reportUnknownVariableType]
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else str(value)

@@ -13,7 +13,7 @@ import jax
 
 from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.enums import DeviceType, SyncPattern
-from tilestep.popart.exceptions import popart_exception, popart_runtime_error, poplar_runtime_error
+from tilestep.popart.exceptions import popart_exception, poplar_runtime_error
 from tilestep.popart.log import Level, log
 from tilestep.popart.ops.host import aborted
 from tilestep.popart.options import SessionOptions
@@ -42,9 +42,9 @@ _KINDS: Final = {DeviceType.IpuModel: "ipu-model", DeviceType.Cpu: "cpu", Device
 def described(thing: object) -> str:
     """An object and all that it holds as text, the same in each process."""
     if isinstance(thing, Mapping):
-        return "{" + ", ".join(f"{described(key)}: {described(value)}" for key, value in sorted(thing.items(), key=repr)) + "}"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType, reportUnknownLambdaType]
+        return "{" + ", ".join(f"{described(key)}: {described(value)}" for key, value in sorted(thing.items(), key=repr)) + "}"
     if isinstance(thing, list | tuple):
-        return "[" + ", ".join(map(described, thing)) + "]"  # pyright: ignore[reportUnknownArgumentType]
+        return "[" + ", ".join(map(described, thing)) + "]"
     fields = getattr(thing, "__dict__", None)
     if fields is None or isinstance(thing, type | Enum):
         return repr(thing)
@@ -158,7 +158,7 @@ class Engine:
     def _read_cached(self, path: Path, carry: Any) -> None:
         try:
             self.load(path, carry)
-        except (popart_exception, popart_runtime_error) as error:
+        except popart_exception as error:
             log("session", Level.WARN, f"Failed to load cached PopART executable from {path}: {error}")
 
     def _write_cached(self, path: Path, arguments: Any) -> None:

@@ -80,7 +80,7 @@ def fingerprint(model: onnx.ModelProto, variables: Mapping[str, Array], *others:
     for tensor in bare.graph.initializer:
         if tensor.name in variables:
             for part in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
-                tensor.ClearField(part)  # pyright: ignore[reportArgumentType]  # names of fields
+                tensor.ClearField(part)  # names of fields
     _drop_numbers(bare.graph)
     facts = [entry for entry in bare.metadata_props if not entry.key.startswith(DEBUG_INPUT)]
     del bare.metadata_props[:]

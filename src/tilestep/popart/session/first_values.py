@@ -62,7 +62,7 @@ def first_values(graph: SessionGraph, rule: UpdateRule | None, trained: Sequence
 def _first_state(graph: SessionGraph, rule: UpdateRule, trained: Sequence[str], replication: Replication) -> dict[str, Array]:
     """The optimiser's state as the host gives it."""
     if not replication.own.intersection(trained):
-        state = rule.init({name: graph.variables[name] for name in trained})  # pyright: ignore[reportArgumentType]
+        state = rule.init({name: graph.variables[name] for name in trained})  # pyrefly: ignore[bad-argument-type]
         return {name: np.asarray(value) for name, value in state.tensors.items()}
     each: Any = {
         name: np.broadcast_to(replication.on_device(name, graph.given[name]), _shape(graph, name, replication)) for name in trained

@@ -13,13 +13,13 @@ import numpy as np
 import onnx
 
 from tilestep.onnx import OnnxError
-from tilestep.onnx import ops as _ops  # registers ONNX's operators  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from tilestep.onnx import ops as _ops  # registers ONNX's operators  # noqa: F401
 from tilestep.onnx.demand import demanded, draws, statistics
 from tilestep.onnx.graph import Graph, schema_of, with_ends
 from tilestep.onnx.interpret import Run, run_graph
 from tilestep.onnx.load import Loaded, load
 from tilestep.onnx.specs import ValueSpec, specs_of
-from tilestep.popart import ops as _graphcore_ops  # registers Graphcore's  # noqa: F401  # pyright: ignore[reportUnusedImport]
+from tilestep.popart import ops as _graphcore_ops  # registers Graphcore's  # noqa: F401
 from tilestep.popart.builder import external
 from tilestep.popart.builder.origins import Origin, origins_of
 from tilestep.popart.builder.walk import nodes_of, tensors_of

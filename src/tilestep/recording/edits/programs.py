@@ -28,8 +28,12 @@ def scaled(program: Program, family: str, numerator: int, denominator: int) -> P
 
 def shorter(step: Superstep, numerator: int, denominator: int, *, sync: bool = True) -> Superstep:
     """A superstep that takes a part of its cycles, with its syncs or without."""
-    kinds = ("compute_cycles", "exchange_cycles", *(("sync_cycles", "overhead_cycles") if sync else ()))
-    return replace(step, **{kind: ceil_div(getattr(step, kind) * numerator, denominator) for kind in kinds})
+
+    def part(cycles: int) -> int:
+        return ceil_div(cycles * numerator, denominator)
+
+    step = replace(step, compute_cycles=part(step.compute_cycles), exchange_cycles=part(step.exchange_cycles))
+    return replace(step, sync_cycles=part(step.sync_cycles), overhead_cycles=part(step.overhead_cycles)) if sync else step
 
 
 def _changed(node: Node, change: Callable[[Leaf], Leaf | None]) -> Node | None:

@@ -13,7 +13,7 @@ from typing import Any, Final, final
 
 import jax
 from jax._src import xla_bridge
-from jax._src.lib import _profiler  # pyright: ignore[reportAttributeAccessIssue]  # a C extension without stubs
+from jax._src.lib import _profiler  # a C extension without stubs
 
 from tilestep.hints import WALL_TIME_SESSION
 

@@ -482,9 +482,9 @@ def _named(what: str, queues: Any, kind: type[Any]) -> dict[str, Any]:
     if isinstance(queues, kind):
         own = {_ONE[kind]: queues}
     elif isinstance(queues, Mapping):
-        own = {str(name): queue for name, queue in queues.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        own = {str(name): queue for name, queue in queues.items()}
     elif isinstance(queues, list | tuple):
-        own = {str(index): queue for index, queue in enumerate(queues)}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        own = {str(index): queue for index, queue in enumerate(queues)}
     else:
         raise TypeError(f"{what} is {shown(queues)}: it must be an {kind.__name__}, a list of them, or a mapping")
     for name, queue in own.items():
@@ -517,9 +517,9 @@ def _wait_at_exit() -> None:
 def _states_of_these(what: str, queues: Mapping[str, Any], text: str, where: str) -> dict[str, Any]:
     """The saved states of these queues, as JSON. Raises: CheckpointError if others were saved."""
     saved = states_of(text, what)
-    if set(saved) != set(queues):  # pyright: ignore[reportUnknownArgumentType]
+    if set(saved) != set(queues):
         raise CheckpointError(
-            f"{where} was saved with {what} {sorted(saved) or 'none'}, and here are {sorted(queues) or 'none'}: give the same ones"  # pyright: ignore[reportUnknownArgumentType]
+            f"{where} was saved with {what} {sorted(saved) or 'none'}, and here are {sorted(queues) or 'none'}: give the same ones"
         )
     return saved
 

@@ -143,7 +143,7 @@ def as_json(metadata: Metadata) -> dict[str, Any]:
 
 def read(value: Any, where: str) -> Metadata:
     """The metadata that were written. Raises: CheckpointError, which names the file, for anything else."""
-    if not isinstance(value, dict) or not isinstance(value.get("tilestep_checkpoint"), int):  # pyright: ignore[reportUnknownMemberType]
+    if not isinstance(value, dict) or not isinstance(value.get("tilestep_checkpoint"), int):
         raise CheckpointError(f"{where} is no checkpoint of tilestep.train: its metadata do not say so")
     if value["tilestep_checkpoint"] != FORMAT:
         raise CheckpointError(
@@ -151,7 +151,7 @@ def read(value: Any, where: str) -> Metadata:
             "that wrote it"
         )
     try:
-        metadata = checked(value.get("record"), Metadata, _CLASSES, where)  # pyright: ignore[reportUnknownMemberType]
+        metadata = checked(value.get("record"), Metadata, _CLASSES, where)
     except StoredError as error:
         raise CheckpointError(str(error)) from None
     try:
@@ -195,7 +195,7 @@ def states_of(text: str, what: str) -> dict[str, Any]:
         states = None
     if not isinstance(states, dict):
         raise CheckpointError(f"its {what} are no JSON of states")
-    return states  # pyright: ignore[reportUnknownVariableType]
+    return states
 
 
 # A feed's state is JSON: lists and mappings as they are, and what JSON lacks as a mapping with one of these keys.
@@ -236,7 +236,7 @@ def unpacked(value: Any, where: str, arrays: Any, depth: int = 0) -> Any:
     if depth > _DEEPEST:
         raise CheckpointError(f"{where} has more than {_DEEPEST} containers in each other")
     if isinstance(value, list):
-        return [unpacked(item, where, arrays, depth + 1) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        return [unpacked(item, where, arrays, depth + 1) for item in value]
     if not isinstance(value, dict):
         return value
     match value:

@@ -49,7 +49,7 @@ def _orbax() -> tuple[Any, Any]:
     except ImportError as error:
         raise UnsupportedError(f"checkpoints need Orbax ({error}): pip install 'tilestep[checkpoints]'") from None
 
-    class FilesHandler(ocp.CheckpointHandler):  # type: ignore[misc]
+    class FilesHandler(ocp.CheckpointHandler):
         """Writes files; a part is read without Orbax."""
 
         def save(self, directory: Any, args: Any) -> None:
@@ -69,7 +69,7 @@ def _orbax() -> tuple[Any, Any]:
 
     @ocp.args.register_with_handler(FilesHandler, for_save=True, for_restore=True)
     @dataclass
-    class Files(ocp.args.CheckpointArgs):  # type: ignore[misc]
+    class Files(ocp.args.CheckpointArgs):
         files: Mapping[str, Any]
 
     def checkpointer(process: int) -> Any:
@@ -89,7 +89,7 @@ def require_installed() -> None:
 
 def digest(array: NDArray[Any]) -> str:
     """SHA-256 of an array's bytes, row by row."""
-    return hashlib.sha256(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))).hexdigest()  # pyright: ignore[reportArgumentType]
+    return hashlib.sha256(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))).hexdigest()  # pyrefly: ignore[bad-argument-type]
 
 
 @final

@@ -92,7 +92,7 @@ def infeed_benchmark(queue: InfeedQueue, number_of_epochs: int, elements_per_epo
         QueueError: when the queue is closed or in use.
         DatasetError: when the dataset ends early, or its elements cannot be fed. What the dataset raises comes through as it is.
     """
-    if not isinstance(queue, InfeedQueue):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
+    if not isinstance(queue, InfeedQueue):  # a caller's mistake
         raise TypeError(f"queue is a {type(queue).__name__}: it must be an InfeedQueue; dataset_benchmark takes a dataset")
     epochs = whole_number("number_of_epochs", number_of_epochs, least=1, most=_MOST)
     elements = whole_number("elements_per_epoch", elements_per_epoch, least=1, most=_MOST)

@@ -149,8 +149,8 @@ def _put(elements: Pytree, sharding: Pytree) -> Pytree:
 def _thread_settings(plan: Plan) -> AbstractContextManager[object]:
     """Gives this thread JAX's settings of the loop's thread."""
     stack = contextlib.ExitStack()
-    if jax.config.jax_enable_x64 != plan.x64:  # pyright: ignore[reportAttributeAccessIssue]
+    if jax.config.jax_enable_x64 != plan.x64:  # pyrefly: ignore[missing-attribute]
         stack.enter_context(jax.enable_x64(plan.x64))
-    if jax.config.jax_default_device != plan.default_device:  # pyright: ignore[reportAttributeAccessIssue]
+    if jax.config.jax_default_device != plan.default_device:  # pyrefly: ignore[missing-attribute]
         stack.enter_context(jax.default_device(plan.default_device))
     return stack

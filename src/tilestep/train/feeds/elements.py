@@ -149,7 +149,7 @@ def _skeleton(structure: Structure, number: Iterator[int]) -> Any:
 def _formats(dtypes: Iterable[np.dtype[Any]]) -> tuple[str, ...] | None:
     """The dtypes' names as buffers give them; None if there is one without."""
     try:
-        return tuple(memoryview(np.empty(0, dtype)).format for dtype in dtypes)  # pyright: ignore[reportArgumentType] (of Python 3.12 on)
+        return tuple(memoryview(np.empty(0, dtype)).format for dtype in dtypes)  # pyrefly: ignore[bad-argument-type]  # of Python 3.12 on
     except ValueError:  # of ml_dtypes' numbers
         return None
 

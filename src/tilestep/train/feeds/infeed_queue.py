@@ -346,7 +346,7 @@ def _close(feeder: weakref.ref[Feeder]) -> None:
 
 
 def _start_of(state: Mapping[str, Any]) -> Start:
-    if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
+    if not isinstance(state, Mapping):  # a caller's mistake
         raise TypeError(f"state is a {type(state).__name__}: it must be a mapping as InfeedQueue.state() returns it")
     elements, skip = state.get("elements"), state.get("skip", 0)
     if not _is_count(elements) or not _is_count(skip) or set(state) - {"elements", "skip", "dataset"}:

@@ -269,7 +269,7 @@ class OutfeedQueue:
         self.require_empty()
         if unread is None:
             return
-        if not isinstance(unread, Mapping) or set(unread) - {"keys"} != {"steps", "values"} or type(unread["steps"]) is not int:  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(unread, Mapping) or set(unread) - {"keys"} != {"steps", "values"} or type(unread["steps"]) is not int:
             raise ValueError("what was not read of an OutfeedQueue is another thing")
         leaves, structure = _jax.tree.flatten(unread["values"])
         steps, generators = unread["steps"], unread.get("keys", [""] * len(leaves))

@@ -91,7 +91,7 @@ def _frozen(array: Any) -> NDArray[Any]:
     base: Any = made
     while isinstance(base, np.ndarray):
         base.flags.writeable = False
-        base = base.base  # pyright: ignore[reportUnknownMemberType]
+        base = base.base
     return made
 
 
@@ -183,8 +183,8 @@ def has_layout(array: NDArray[Any], dtype: np.dtype[Any], *, trusted: bool) -> b
 def owner(array: NDArray[Any]) -> object:
     """The object that owns an array's memory."""
     base: Any = array
-    while isinstance(base, np.ndarray) and base.base is not None:  # pyright: ignore[reportUnknownMemberType]
-        base = base.base  # pyright: ignore[reportUnknownMemberType]
+    while isinstance(base, np.ndarray) and base.base is not None:
+        base = base.base
     return base
 
 
@@ -193,7 +193,7 @@ def _is_read_only(array: NDArray[Any]) -> bool:
     while isinstance(base, np.ndarray):
         if base.flags.writeable:
             return False
-        base = base.base  # pyright: ignore[reportUnknownMemberType]
+        base = base.base
     return not isinstance(base, memoryview) or base.readonly
 
 

@@ -201,7 +201,7 @@ def gradient_accumulation(
             known=None if state.known is None else "done",
         )
 
-    return GradientTransformationExtraArgs(init, update)
+    return GradientTransformationExtraArgs(init, update)  # pyrefly: ignore[bad-argument-type]
 
 
 def _scheduled(schedule: Callable[[jax.Array], Any], updates: jax.Array | None) -> jax.Array:

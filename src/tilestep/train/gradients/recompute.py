@@ -53,7 +53,7 @@ def recomputed(function: F, recompute: Recompute | Literal["as the loop says"] =
     if not callable(function):
         raise TypeError(f"function is {shown(function)}: it must be a function, whose values recomputed() keeps")
     if not (isinstance(recompute, str) and recompute == _AS_THE_LOOP_SAYS):
-        return checkpointed(function, cast("Recompute", recompute))
+        return checkpointed(function, recompute)
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Pytree:

@@ -12,7 +12,7 @@ def weak(array: jax.Array) -> jax.Array:
     try:
         from jax._src.lax import lax
 
-        convert: Any = lax._convert_element_type  # pyright: ignore[reportPrivateUsage]
+        convert: Any = lax._convert_element_type
         return convert(array, array.dtype, weak_type=True)
     except (ImportError, AttributeError, TypeError):
         return array

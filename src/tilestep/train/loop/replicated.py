@@ -104,7 +104,7 @@ def replicated_loop(replicas: Replicas | None, infeed: InfeedQueue | None, outfe
     """
     if replicas is None:
         return None
-    if not isinstance(replicas, Replicas):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(replicas, Replicas):
         argument = f"devices={shown(replicas)}" if isinstance(replicas, list | tuple) else shown(replicas)
         raise TypeError(f"replicas is {shown(replicas)}: it must be Replicas, such as Replicas({argument})")
     if outfeed is not None and outfeed.replicas is not None:

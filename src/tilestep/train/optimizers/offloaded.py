@@ -60,7 +60,7 @@ def offloaded(
         result, new = inner.update(on_device(updates), on_device(state), on_device(params), **extra)
         return result, in_memories_of(new, state)
 
-    return optax.GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
+    return optax.GradientTransformationExtraArgs(init, update)
 
 
 def apply_updates(params: Pytree, updates: Pytree) -> Pytree:

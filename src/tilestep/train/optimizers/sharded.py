@@ -98,7 +98,7 @@ def sharded(
         kept = _jax.tree.map(_kept, state, new, is_leaf=is_shard)
         return _jax.tree.map(lambda result: result.whole(), changes), kept
 
-    return GradientTransformationExtraArgs(init, update)  # pyright: ignore[reportArgumentType]
+    return GradientTransformationExtraArgs(init, update)
 
 
 def unsharded(tree: Pytree) -> Pytree:

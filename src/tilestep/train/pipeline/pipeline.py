@@ -249,13 +249,13 @@ class Pipeline:
             dtype=accumulate_outfeed_dtype,
         )
         watching = watch_list(watch, training=self._training)
-        self._watched = None
+        self._watched: WatchedResults | None = None
         if watching is not None:
             require_stages(watching, self._levels)
             prepare_to_watch()
             self._watched = WatchedResults(watching, self._schedule)
         self._outlets = Outlets(self._results, self._watched)
-        self._processes = None
+        self._processes: Processes | None = None
         if several:
             first, last = len(self._levels[0]), len(self._levels[-1])
             self._processes = Processes(placements, first=first, last=last, commits_last=self._schedule.weights != "same")

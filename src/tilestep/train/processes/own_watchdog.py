@@ -80,7 +80,7 @@ def _obey(watchdog: subprocess.Popen[bytes], process: int, timeout_s: float) -> 
         else:  # counted, because the clock goes on while the whole machine stands still
             silent += 1
             how = f"has given no sign of life for {timeout_s * most / BEATS:g} s" if silent > most else ""
-    if how:
+    if how:  # pyrefly: ignore[redundant-condition]
         watchdog.kill()  # one that is stopped would stay
         print(
             f"tilestep: the watchdog of process {process} (pid {watchdog.pid}) {how}; process {process} ends, too",

@@ -84,10 +84,10 @@ def start_processes(
         if not _LEAST_TIMEOUT_S <= wall_s <= _MOST_TIMEOUT_S:
             raise ValueError(f"{name} is {shown(wall_s)}: {must}")
     for name, text in (("coordinator_address", coordinator_address), ("listen_host", listen_host)):
-        if text is not None and not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if text is not None and not isinstance(text, str):
             raise TypeError(f"{name} is {shown(text)}: it must be text, an address")
     for name, number in (("num_processes", num_processes), ("process_id", process_id)):
-        if number is not None and (isinstance(number, bool) or not isinstance(number, int)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
             raise TypeError(f"{name} is {shown(number)}: it must be a whole number")
     _require_first()
     until = time.monotonic() + initialization_timeout_s

@@ -228,7 +228,7 @@ def element_key(key: jax.Array, step: jax.Array) -> jax.Array:
         ValueError: for a number that is below 0 or too large.
     """
     key, count = _random_key(key), replica_count()
-    if not isinstance(step, jax.Array):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller may give a number
+    if not isinstance(step, jax.Array):  # a caller may give a number
         first = whole_number("step", step, least=0, most=(1 << 32) // count - 1) * count
         return _jax.random.fold_in(key, _jnp.uint32(first) + replica_index().astype(np.uint32))
     if step.shape or not _jnp.issubdtype(step.dtype, _jnp.integer):
@@ -278,7 +278,7 @@ def cross_replica(
     def update(updates: Pytree, state: Pytree, params: Pytree = None, **extra: Any) -> tuple[Pytree, Pytree]:
         return inner.update(reduced_gradients(updates, replica_reduction), state, params, **extra)
 
-    return GradientTransformationExtraArgs(inner.init, update)  # pyright: ignore[reportArgumentType]
+    return GradientTransformationExtraArgs(inner.init, update)
 
 
 def require_replica_reduction(replica_reduction: Any) -> None:

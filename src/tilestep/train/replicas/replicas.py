@@ -81,7 +81,7 @@ class Replicas:
         mesh: Mesh | None = None,
         axis: str = AXIS,
     ) -> None:
-        if not isinstance(axis, str) or not axis:  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(axis, str) or not axis:
             raise TypeError(f"axis is {shown(axis)}: it must be the name of a mesh axis, a string that is not empty")
         if mesh is None:
             mesh = _mesh_of(count, devices, 1 if shards is None else whole_number("shards", shards, least=1), axis)
@@ -290,7 +290,7 @@ def _next(devices: int, shards: int) -> str:
 
 
 def _require_mesh(mesh: Mesh, axis: str, count: int | None, shards: int | None, devices: object) -> None:
-    if not isinstance(mesh, Mesh):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(mesh, Mesh):
         raise TypeError(f"mesh is {shown(mesh)}: it must be a jax.sharding.Mesh{belongs_to(mesh, 'devices')}")
     if devices is not None:
         raise ValueError("mesh and devices are given: the mesh has its devices, leave the others away")

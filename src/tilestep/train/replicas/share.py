@@ -65,7 +65,7 @@ class _SavingPass(_Pass):
 
     def set_state(self, state: Pytree) -> None:
         """Goes there. Raises: ValueError for the state of a dataset that was not shared, or was over other replicas."""
-        if not isinstance(state, Mapping) or set(state) != {"dataset", "next"} or state["next"] not in range(self._count):  # pyright: ignore[reportUnknownArgumentType]
+        if not isinstance(state, Mapping) or set(state) != {"dataset", "next"} or state["next"] not in range(self._count):
             raise ValueError(
                 f"{shown(state)} is no state of a dataset that {self._count} replicas share: restore what was saved with as many processes"
             )

@@ -92,7 +92,7 @@ def read(text: str) -> tuple[Header | None, tuple[tuple[Task, ...], ...], int]:
 
     Raises: TypeError for what is no text, ValueError that names line and value for text that is no schedule.
     """
-    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(text, str):
         raise TypeError(f"text is a {type(text).__name__}: it must be a CSV file's text, such as Path(...).read_text()")
     lines = io.StringIO(text.removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}"), newline=None).readlines()  # any kind of line ends
     if not lines:

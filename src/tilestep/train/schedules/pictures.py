@@ -107,8 +107,8 @@ def to_scale(schedule: Schedule, timeline: Timeline, width: int) -> str:
 def plot(schedule: Schedule, path: str | Path, timeline: Timeline) -> None:
     """Draws the schedule to a file. Raises: as `Schedule.plot`."""
     try:
-        import matplotlib  # pyright: ignore[reportMissingImports]
-        from matplotlib.figure import Figure  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
+        import matplotlib
+        from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError("drawing a schedule needs Matplotlib: pip install 'tilestep[plots]'; show() draws it as text without") from error
     figure: Any = Figure(figsize=(11, 1.4 + 0.42 * len(schedule.tasks)), layout="constrained")

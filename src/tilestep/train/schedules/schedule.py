@@ -320,7 +320,7 @@ class Schedule:
         from tilestep.train.schedules.pictures import plot
 
         self._require_own(timeline)
-        if not isinstance(path, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(path, str | os.PathLike):
             raise TypeError(f"path is {shown(path)}: it must be a file's path, such as 'schedule.svg'")
         plot(self, path, self.simulate(costs) if timeline is None else timeline)
 
@@ -369,7 +369,7 @@ def from_table(
 def _parsed(device: int, row: Iterable[str]) -> tuple[Task, ...]:
     must = 'a list of tasks, such as ["0F0", "0B0"]; from_csv reads text'
     try:
-        return tuple(Task.parse(cell) for cell in items_of(f"row {device}", row, must) if not isinstance(cell, str) or cell.strip())  # pyright: ignore[reportUnnecessaryIsInstance]
+        return tuple(Task.parse(cell) for cell in items_of(f"row {device}", row, must) if not isinstance(cell, str) or cell.strip())
     except (TypeError, ValueError) as error:
         raise type(error)(f"{'' if str(error).startswith('row ') else f'row {device}: '}{error}") from None
 
@@ -395,7 +395,7 @@ def _of_tasks(
         device_mapping = [where[stage] for stage in range(len(where))]
     device_mapping = items_of("device_mapping", device_mapping, _HOW_MAPPING)
     levels = None if levels is None else list(items_of("levels", levels, f"a list of lists of stages; {HOW_LEVELS}"))
-    if levels is not None and any(not isinstance(stages, Sequence) or isinstance(stages, str) for stages in levels):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if levels is not None and any(not isinstance(stages, Sequence) or isinstance(stages, str) for stages in levels):
         raise TypeError(f"levels is {shown(levels)}: it must be a list of lists of stages; {HOW_LEVELS}")
     return Schedule(
         name=name,

@@ -64,7 +64,7 @@ class Task(NamedTuple):
             TypeError: if `text` is no text.
             ValueError: for any other text.
         """
-        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(text, str):
             raise TypeError(f"{shown(text)} is a {type(text).__name__}: it must be text such as 2F3, which str() makes of a Task")
         match = _TASK.fullmatch(text.strip())
         if match is None or (match[3] == "" and match[2] != Kind.UPDATE):

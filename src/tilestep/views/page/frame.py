@@ -23,7 +23,7 @@ class PageFrame:
     def __repr__(self) -> str:
         return f"<tilestep page, {len(self.html):,} characters: a notebook shows it>"
 
-    def _repr_html_(self) -> str:  # pyright: ignore[reportUnusedFunction]  # IPython calls it
+    def _repr_html_(self) -> str:  # IPython calls it
         style = f"width: 100%; height: {self.height}px; border: 1px solid #8a939e"
         page = escape(self.html, quote=True)
         return f'<iframe title="tilestep report" sandbox="allow-scripts allow-downloads" style="{style}" srcdoc="{page}"></iframe>'

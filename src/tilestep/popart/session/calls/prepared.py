@@ -59,7 +59,7 @@ class Prepared:
         loss: str | None = None,
         optimizer: Optimizer | None = None,
     ) -> None:
-        if not isinstance(device, DeviceInfo):  # pyright: ignore[reportUnnecessaryIsInstance]  # a caller's mistake
+        if not isinstance(device, DeviceInfo):  # a caller's mistake
             raise popart_exception(f"Must pass a valid deviceInfo to a session, and it is {device!r}: DeviceManager gives one")
         _require_kind("inputShapeInfo", shapes, InputShapeInfo)
         _require_kind("patterns", patterns, Patterns)
@@ -190,8 +190,8 @@ class Prepared:
         optimizer = None
         if rule is not None:
             one = {name: self._plan.graph.variables[name] for name in self._plan.names.trained}
-            state = rule.init(one)  # pyright: ignore[reportArgumentType]
-            optimizer = replace(state, tensors={name: values[name] for name in state.tensors})
+            state = rule.init(one)  # pyrefly: ignore[bad-argument-type]
+            optimizer = replace(state, tensors={name: values[name] for name in state.tensors})  # pyrefly: ignore[bad-argument-type]
             if self._carry is not None:
                 optimizer = replace(optimizer, hyper=self._carry.optimizer.hyper)
         variables = {name: values[name] for name in self._plan.graph.variables}

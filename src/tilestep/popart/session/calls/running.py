@@ -41,7 +41,7 @@ class RunCalls(WeightCalls):
         given = arguments if stepio is None else (stepio, *arguments)
         if not given or not isinstance(given[0], IStepIO):
             raise TypeError("run(stepio, debugName=''): stepio must be a PyStepIO or a PyStepIOCallback")
-        io, debugName = given[0], given[1] if len(given) > 1 else debugName
+        io, debugName = given[0], given[1] if len(given) > 1 else debugName  # pyrefly: ignore[bad-assignment]
         if self._device.connectionType == DeviceConnectionType.Never:
             raise popart_runtime_error("Offline IPU device is not configured for execution")
         if self._training and not self._weights_sent and self._plan.first:

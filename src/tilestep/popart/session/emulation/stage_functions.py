@@ -78,9 +78,8 @@ def stage_functions(
     if plan.synthetic:  # each stage has the inputs that it reads
         resident = [[name for name in stage.reads if name in graph.inputs] for stage in staging.stages]
         incoming = tuple(tuple(name for name in names if name not in graph.inputs) for names in relays.incoming)
-        place = "params" if loss is None else "aux"
-        kept = tuple((*own, *more) for own, more in zip(getattr(relays, place), resident, strict=True))
-        relays = replace(relays, **{"incoming": incoming, place: kept})
+        kept = tuple((*own, *more) for own, more in zip(relays.params if loss is None else relays.aux, resident, strict=True))
+        relays = replace(relays, incoming=incoming, params=kept) if loss is None else replace(relays, incoming=incoming, aux=kept)
         made |= {name: number for number, names in reversed([*enumerate(resident)]) for name in names}
     watch = watch_of(plan, relays, made)
     spec = {**{name: _spec(kind) for name, kind in kinds.items()}, **{name: _spec(value) for name, value in graph.variables.items()}}

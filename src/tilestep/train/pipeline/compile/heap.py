@@ -30,7 +30,7 @@ def _trim() -> Callable[[int], int] | None:
     except (OSError, AttributeError, TypeError):  # TypeError: Windows has no library without a name
         return None
     trim.argtypes, trim.restype = [ctypes.c_size_t], ctypes.c_int
-    return trim  # pyright: ignore[reportReturnType]
+    return trim
 
 
 def give_back() -> bool:
@@ -97,7 +97,7 @@ def _functions() -> tuple[Callable[[int], int | None], Callable[[int], None]] | 
         return None
     own.malloc.restype, own.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
     own.free.restype, own.free.argtypes = None, [ctypes.c_void_p]
-    return own.malloc, own.free  # pyright: ignore[reportReturnType]
+    return own.malloc, own.free
 
 
 def _address(function: Any) -> int | None:

@@ -52,7 +52,7 @@ def watched(x: Any, name: str) -> Any:
         TypeError: if `x` is no array of numbers, or the name no text.
         ValueError: if the name is empty.
     """
-    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(name, str):
         raise TypeError(f'name is {shown(name)}: it must be a text, as in watched(x, "hidden")')
     if not name:
         raise ValueError('name is empty: give the value one, as in watched(x, "hidden")')
@@ -166,7 +166,7 @@ def _tapped(x: jax.Array, slot: jax.Array) -> jax.Array:
 
 
 @_tapped.defjvp
-def _tapped_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:  # pyright: ignore[reportUnusedFunction]
+def _tapped_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
     return primals[0], tangents[0] + tangents[1]
 
 

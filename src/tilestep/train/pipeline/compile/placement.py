@@ -171,7 +171,7 @@ def placements_of(
 
 
 def _listed(entry: Any) -> list[int]:
-    return list(entry) if isinstance(entry, list | tuple) else [entry]  # pyright: ignore[reportUnknownArgumentType]
+    return list(entry) if isinstance(entry, list | tuple) else [entry]
 
 
 def _plan_options(entry: Any, plans: Sequence[CompilerOptions]) -> CompilerOptions:

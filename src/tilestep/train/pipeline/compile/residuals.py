@@ -182,9 +182,9 @@ def _least(jaxpr: Jaxpr, args: Sequence[Var], wanted: Sequence[Var], again: Coll
     wanted = [variable for variable in wanted if variable in numbers]
     if sources.keys().isdisjoint(wanted):
         return wanted
-    from scipy import sparse  # what trains without a pipeline does not need it, and it takes 16 MiB
+    from scipy.sparse import csgraph, csr_array  # what trains without a pipeline does not need it, and it takes 16 MiB
 
-    graphs: Any = sparse.csgraph  # whose types say nothing
+    graphs: Any = csgraph  # whose types say nothing
     # Each variable is an edge of its weight, from where it is made to where it is read; an argument, which need not be written, weighs a
     # little less than another of its size.
     weights = [2 * _weight(variable) - (variable in args) for variable in numbers]
@@ -197,7 +197,7 @@ def _least(jaxpr: Jaxpr, args: Sequence[Var], wanted: Sequence[Var], again: Coll
     rows += [(read[numbers[variable]], _END, _ENDLESS) for variable in dict.fromkeys(wanted)]
     starts, ends, capacities = (np.array(column, np.int32) for column in zip(*rows, strict=True))
     size = 2 * len(numbers) + 2
-    graph: Any = sparse.csr_array((capacities, (starts, ends)), shape=(size, size))
+    graph: Any = csr_array((capacities, (starts, ends)), shape=(size, size))
     left = graph - graphs.maximum_flow(graph, _START, _END).flow
     left.data = np.maximum(left.data, 0)
     left.eliminate_zeros()

@@ -257,9 +257,9 @@ def _less(spec: Spec, placement: Placement) -> Any:
 
 
 def _with_aux(function: Function, number: int, result: Pytree) -> tuple[Any, Any]:
-    if not isinstance(result, tuple) or len(result) != 2:  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(result, tuple) or len(result) != 2:
         raise TypeError(f"stage {number} ({function.name}) has auxiliary state: it must return (outputs, the new state)")
-    return result  # pyright: ignore[reportUnknownVariableType]
+    return result
 
 
 def _require_alike(function: Function, number: int, old: Pytree, new: Pytree) -> Any:
@@ -304,7 +304,7 @@ def _outputs(
 def _spread(result: Pytree) -> tuple[Any, ...]:
     """A stage's result as arguments of the next one: a tuple's items, anything else as it is."""
     result = _jax.tree.map(_strong, result)
-    return tuple(result) if isinstance(result, tuple) else (result,)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return tuple(result) if isinstance(result, tuple) else (result,)
 
 
 def _strong(leaf: jax.Array) -> Any:

@@ -94,9 +94,9 @@ class OptimizerPlan:
 
 def _loss(plan: OptimizerPlan, outputs: tuple[Any, ...]) -> Any:
     result = plan.optimizer(*outputs)
-    if not isinstance(result, tuple) or len(result) != 2 or not hasattr(result[0], "update"):  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(result, tuple) or len(result) != 2 or not hasattr(result[0], "update"):
         raise TypeError(f"the optimizer's function returned {shown(result)}: it must return (a transformation of optax, the loss)")
-    return result[1]  # pyright: ignore[reportUnknownVariableType]
+    return result[1]
 
 
 @dataclass(frozen=True, kw_only=True)

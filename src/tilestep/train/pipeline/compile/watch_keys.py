@@ -75,7 +75,7 @@ def gradient(name: str) -> Gradient:
     Raises:
         TypeError: if it is no text.
     """
-    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(name, str):
         raise TypeError(f'name is {shown(name)}: it must be that of a value, as in gradient("hidden") with watched(x, "hidden")')
     return Gradient(name)
 

@@ -141,7 +141,7 @@ class Progress:
         if not is_lost:
             tell_loop_state(raised, carry=self.state, steps=self._before + self.updates, note=note)
         with contextlib.suppress(Exception):  # of an exception that has no place for it, or lets nobody write to it
-            raised.state = None if is_lost else self.state  # pyright: ignore[reportAttributeAccessIssue]
+            raised.state = None if is_lost else self.state  # pyrefly: ignore[missing-attribute]
         return raised
 
     @whole

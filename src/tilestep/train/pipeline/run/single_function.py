@@ -159,7 +159,7 @@ class SingleFunction:
             (value, (outputs, new, values)), (gradients, of_slots) = _jax.value_and_grad(loss, has_aux=True)(
                 (real, slots), aux, element, microbatch
             )
-            sums = [accumulated(acc, own, microbatch, plan.reduction) for acc, own in zip(accumulators, gradients, strict=True)]
+            sums = [accumulated(acc, own, microbatch, plan.reduction) for acc, own in zip(accumulators, gradients, strict=True)]  # pyrefly: ignore[missing-attribute]
             rows, reduced = watch.given(values, of_slots, reduced)
             return (sums, new, reduced), (*self._visible([outputs]), [value] if gives_loss else [], rows)
 
