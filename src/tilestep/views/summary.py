@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -24,6 +25,7 @@ from tilestep.units import seconds_from_cycles
 MOST_PROGRAMS: Final = 12
 MOST_STEPS: Final = 8
 MOST_ALIVE: Final = 8  # values at the peak of a program's memory
+_LAYER: Final = re.compile(r"(?:(?<=[A-Za-z]_)|(?<=\[)|(?<=/))[0-9]+(?=[\]/).]|$)")  # the number of a layer, as in Block_3/Dense_0/dot
 LEAST_WIDTH: Final = 90  # columns that the tables need; a narrower terminal wraps
 
 
@@ -122,7 +124,7 @@ def _parts(figures: Figures, advice: Sequence[Finding], steady: Steady | None, t
         where = f"tile {fullest.peak_tile:,} in superstep '{fullest.peak_step}'"
         parts += _section(f"{_MEMORY.title} of {figures.label(fullest.key)}, the fullest: {where}", _memory_table(fullest))
     if figures.supersteps:
-        parts += _section(_STEPS.title, _steps_table(figures, figures.supersteps[:MOST_STEPS]))
+        parts += _section(_STEPS.title, _steps_table(figures))
     notes = [*figures.assumptions]
     notes += [
         f"Priced roughly, without an estimator of its own (~): {op}."
@@ -247,19 +249,38 @@ def _memory_table(program: ProgramProfile) -> Table:
     return table_of(_MEMORY, [(what, bytes_text(size), share_text(size, program.peak_tile_bytes)) for what, size in parts])
 
 
-def _steps_table(figures: Figures, steps: Sequence[StepProfile]) -> Table:
-    def row(step: StepProfile) -> list[str]:
+def _steps_table(figures: Figures) -> Table:
+    """Steps of one program that are alike but for the number of a layer, and take equal cycles, are one row."""
+    alike: dict[tuple[object, ...], list[StepProfile]] = {}
+    for step in figures.supersteps:
+        operation = _LAYER.sub("#", _operation(figures, step), count=1)
+        alike.setdefault(
+            (step.key, operation, step.family, step.executions, step.compute, step.exchange, step.sync, step.host, step.fallback), []
+        ).append(step)
+
+    def row(steps: Sequence[StepProfile]) -> list[str]:
+        step, count = steps[0], len(steps)
+        layers = sorted({int(found[0]) for each in steps if (found := _LAYER.search(_operation(figures, each)))})
+        operation = _operation(figures, step)
+        if len(layers) > 1:
+            between = f"{layers[0]}..{layers[-1]}" if layers[-1] - layers[0] + 1 == len(layers) else ",".join(map(str, layers))
+            operation = _LAYER.sub(between, operation, count=1)
         return [
-            ("~" if step.fallback else "") + step.name,
-            figures.operation_of(step.scope) or step.family,
+            ("~" if step.fallback else "") + step.name + (f" and {count - 1:,} equal" if count > 1 else ""),
+            operation,
             figures.label(step.key),
-            f"{step.executions:,}",
-            _time(figures, step.total),
-            share_text(step.total, figures.emulated_cycles),
+            f"{step.executions * count:,}",
+            _time(figures, step.total * count),
+            share_text(step.total * count, figures.emulated_cycles),
             *(share_text(part, step.total) for part in (step.compute, step.exchange, step.sync)),
         ]
 
-    return table_of(_STEPS, [row(step) for step in steps])
+    largest = sorted(alike.values(), key=lambda steps: -steps[0].total * len(steps))
+    return table_of(_STEPS, [row(steps) for steps in largest[:MOST_STEPS]])
+
+
+def _operation(figures: Figures, step: StepProfile) -> str:
+    return figures.operation_of(step.scope) or step.family
 
 
 def _text(text: str, style: str = "") -> Text:

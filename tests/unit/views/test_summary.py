@@ -258,6 +258,19 @@ def test_what_a_summary_prints_are_those_tables(monkeypatch: pytest.MonkeyPatch)
     assert all(re.search(rf"^{columns.title}", text, re.MULTILINE) for columns in TABLES)
 
 
+def test_equal_steps_of_layers_are_one_row_with_their_count() -> None:
+    host = Host()
+    layers = [replace(superstep(1000, name=f"dot.{layer}"), scope=f"jit(f)/LM/Block_{layer}/dot") for layer in range(3)]
+    others = [replace(superstep(cycles, name=f"add.{cycles}"), scope=f"jit(f)/LM/Block_{cycles % 3}/add") for cycles in (301, 302)]
+    host.run(program(*layers, *others, name="f"))
+    profile = profile_of(host)
+    lines = profile.summary().splitlines()
+    first, *rest = [line.split() for line in lines[lines.index("Largest supersteps") + 2 :]][:3]
+    assert " ".join(first).startswith("dot.0 and 2 equal Block_0..2/dot f 3 3")
+    assert [row[0] for row in rest] == ["add.302", "add.301"]
+    assert len(profile.supersteps) == 5  # each, in the JSON
+
+
 def test_every_row_of_the_time_table_is_defined() -> None:
     [section] = re.findall(r"^### Time\n(.*?)^### ", PROFILE_PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     beside = {"io-in", "io-out", "dispatch", "wait", "transfer"}  # one row for both of the I/O tiles; the others are of other lanes
