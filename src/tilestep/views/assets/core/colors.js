@@ -1,7 +1,8 @@
 /** Colours of Okabe and Ito's palette, each with a hatch, so that neither colour vision nor a printer decides what is seen. */
 
 /** @typedef {"plain" | "up" | "down" | "cross" | "dots" | "bars" | "lines"} Hatch */
-/** `dark` is the colour on a dark ground, if it is another. @typedef {{color: string, dark?: string, hatch: Hatch, words: string}} Look */
+/** `dark` is the colour on a dark ground, and `ink` that of the hatch, if they are others. @typedef {{color: string, dark?: string, ink?: string, hatch: Hatch}} Fill */
+/** @typedef {Fill & {words: string}} Look */
 
 /** What each kind of event looks like: those of one hatch differ in every deficiency of colour vision. Words are those of the command line. @type {Readonly<Record<string, Look>>} */
 export const KINDS = Object.freeze({
@@ -79,13 +80,14 @@ const patterns = new Map();
 /**
  * A fill for a canvas: a colour, hatched.
  * @param {CanvasRenderingContext2D} context
- * @param {{color: string, dark?: string, hatch: Hatch}} look
+ * @param {Fill} look
  * @returns {CanvasPattern | string}
  */
 export function fillOf(context, look) {
   const color = look.dark && isDarkTheme() ? look.dark : look.color;
   if (look.hatch === "plain") return color;
-  const key = `${color} ${look.hatch}`;
+  const ink = look.ink ?? hatchInk(color);
+  const key = `${color} ${look.hatch} ${ink}`;
   let found = patterns.get(key);
   if (!found) {
     const tile = document.createElement("canvas");
@@ -93,7 +95,7 @@ export function fillOf(context, look) {
     const pen = /** @type {CanvasRenderingContext2D} */ (tile.getContext("2d"));
     pen.fillStyle = color;
     pen.fillRect(0, 0, 8, 8);
-    pen.strokeStyle = pen.fillStyle = hatchInk(color);
+    pen.strokeStyle = pen.fillStyle = ink;
     pen.lineWidth = 1.5;
     hatch(pen, look.hatch);
     found = context.createPattern(tile, "repeat") ?? color;

@@ -1,11 +1,11 @@
-/** Bars in rows over an axis, as of threads or of devices: drawn by pixels however many there are, and read by keys. */
+/** Bars in rows over an axis, as of threads or of devices: read by keys. */
 
-import { fillOf, isDark, themeColor } from "./colors.js";
+import { themeColor } from "./colors.js";
 import { figure } from "./figure.js";
+import { at, AXIS, cut, drawAxis, gutter, label, lowerBound, nearest, Painter, widest, windowKey, windowWheel } from "./lanes.js";
 
 /** @typedef {import("./window.js").Window} Window */
-/** @typedef {import("./colors.js").Hatch} Hatch */
-/** @typedef {{color: string, dark?: string, hatch: Hatch}} Look */
+/** @typedef {import("./colors.js").Fill} Look */
 /**
  * A row. Its bars do not overlap, and are in order.
  * @typedef {object} Row
@@ -32,8 +32,6 @@ import { figure } from "./figure.js";
  * @property {number} [most] CSS pixels of all rows
  */
 
-export const AXIS = 22; // CSS pixels
-const FONT = '11px system-ui, "DejaVu Sans", sans-serif';
 const ROOM = { least: 3, most: 26 };
 const NEAR = 3; // pixels: as far beside a bar the pointer still means it
 const KEYS = "← → bars, ↑ ↓ rows, + − or W S zoom, A D move, F or Enter fit the bar, Home whole, End the last part. Drag to move; wheel with Ctrl zooms, with Shift moves";
@@ -45,6 +43,13 @@ const KEYS = "← → bars, ↑ ↓ rows, + − or W S zoom, A D move, F or Ente
 export function rowsFigure(options) {
   const { rows, window: shown } = options;
   const height = Math.max(ROOM.least, Math.min(ROOM.most, Math.floor((options.most ?? 480) / Math.max(1, rows.length))));
+  const gap = height > 8 ? 2 : height > 4 ? 1 : 0;
+  // Waits are thin: they have bands of their own.
+  const bands = rows.flatMap((row, index) => [
+    { row, index, thin: false, top: index * height + gap / 2, height: height - gap },
+    ...(row.thin ? [{ row, index, thin: true, top: index * height + height * 0.32, height: Math.max(1, height * 0.36) }] : []),
+  ]);
+  const painter = new Painter();
   shown.names = Math.max(shown.names, widest(rows.map(({ name }) => name)));
   let area = { left: 0, width: 1 };
   let cursor = { row: -1, bar: -1 };
@@ -52,6 +57,7 @@ export function rowsFigure(options) {
   let pressed = null;
   const xOf = (/** @type {number} */ value) => area.left + ((value - shown.from) / shown.length) * area.width;
   const valueAt = (/** @type {number} */ x) => shown.from + ((x - area.left) / area.width) * shown.length;
+  const middleOf = (/** @type {Row} */ { from, to }) => (at(from, cursor.bar) + at(to, cursor.bar)) / 2;
 
   /** @param {number} row @param {number} bar @returns {string} */
   function go(row, bar) {
@@ -64,31 +70,21 @@ export function rowsFigure(options) {
     return found.words(bar);
   }
 
-  /** The bar at a place of a row, or near it. @param {Row} row @param {number} value @param {number} near */
-  function barAt(row, value, near) {
-    const next = lowerBound(row.to, value);
-    let [best, distance] = [-1, near];
-    for (const bar of [next, next - 1]) {
-      if (bar < 0 || bar >= row.from.length) continue;
-      const apart = Math.max(at(row.from, bar) - value, value - at(row.to, bar), 0);
-      if (apart < distance || (apart === 0 && best < 0)) [best, distance] = [bar, apart];
-    }
-    return best;
-  }
-
   /** @param {number} x @param {number} y @returns {[number, number]} */
   function hit(x, y) {
     const row = Math.floor((y - AXIS) / height);
     const found = rows[row];
     if (!found || x < area.left || y < AXIS) return [-1, -1];
-    return [row, barAt(found, valueAt(x), (NEAR * shown.length) / area.width)];
+    return [row, nearest(found.from, found.to, valueAt(x), (NEAR * shown.length) / area.width)];
   }
 
   /** @param {number} way @returns {string} */
   function changeRow(way) {
-    const from = cursor.row < 0 ? shown.from : (at(rows[cursor.row]?.from ?? [], cursor.bar) + at(rows[cursor.row]?.to ?? [], cursor.bar)) / 2;
+    const here = rows[cursor.row];
+    const from = here ? middleOf(here) : shown.from;
     for (let row = cursor.row + way; row >= 0 && row < rows.length; row += way) {
-      const bar = barAt(/** @type {Row} */ (rows[row]), from, Infinity);
+      const { from: begins, to: ends } = /** @type {Row} */ (rows[row]);
+      const bar = nearest(begins, ends, from, Infinity);
       if (bar >= 0) return go(row, bar);
     }
     return way > 0 ? "this is the last row" : "this is the first row";
@@ -97,50 +93,17 @@ export function rowsFigure(options) {
   /** @param {string} key @returns {string | null | undefined} */
   function press(key) {
     const row = rows[cursor.row];
-    const around = row ? Math.max(shown.from, Math.min(shown.to, (at(row.from, cursor.bar) + at(row.to, cursor.bar)) / 2)) : (shown.from + shown.to) / 2;
-    switch (key.length === 1 ? key.toLowerCase() : key) {
-      case "ArrowRight":
-      case "ArrowLeft": {
-        if (!row) return changeRow(1);
-        const bar = cursor.bar + (key === "ArrowRight" ? 1 : -1);
-        return bar < 0 || bar >= row.from.length ? `no bar ${key === "ArrowRight" ? "behind" : "before"} it in ${row.name}` : go(cursor.row, bar);
-      }
-      case "ArrowDown":
-        return changeRow(1);
-      case "ArrowUp":
-        return changeRow(-1);
-      case "w":
-      case "+":
-      case "=":
-        shown.zoom(0.6, around);
-        return range();
-      case "s":
-      case "-":
-        shown.zoom(1 / 0.6, around);
-        return range();
-      case "a":
-        shown.pan(-0.15);
-        return range();
-      case "d":
-        shown.pan(0.15);
-        return range();
-      case "Home":
-        shown.show(shown.whole.from, shown.whole.to);
-        return range();
-      case "End":
-        shown.show(shown.whole.to - shown.length, shown.whole.to);
-        return range();
-      case "f":
-      case "Enter": {
-        if (!row) return "no bar is selected";
-        const [from, to] = [at(row.from, cursor.bar), at(row.to, cursor.bar)];
-        const room = Math.max(shown.least / 2, (to - from) * 0.25);
-        shown.show(from - room, to + room);
-        return range();
-      }
-      default:
-        return options.onKey?.(key);
+    const around = row ? Math.max(shown.from, Math.min(shown.to, middleOf(row))) : (shown.from + shown.to) / 2;
+    if (windowKey(shown, key, around)) return range();
+    if (key === "ArrowDown" || key === "ArrowUp" || (key.startsWith("Arrow") && !row)) return changeRow(key === "ArrowUp" ? -1 : 1);
+    if (row && key.startsWith("Arrow")) {
+      const bar = cursor.bar + (key === "ArrowRight" ? 1 : -1);
+      return bar < 0 || bar >= row.from.length ? `no bar ${key === "ArrowRight" ? "behind" : "before"} it in ${row.name}` : go(cursor.row, bar);
     }
+    if (key.toLowerCase() !== "f" && key !== "Enter") return options.onKey?.(key);
+    if (!row) return "no bar is selected";
+    shown.fit(at(row.from, cursor.bar), at(row.to, cursor.bar));
+    return range();
   }
 
   const range = () => {
@@ -149,75 +112,47 @@ export function rowsFigure(options) {
   };
 
   /** @param {import("./figure.js").Drawing} drawing */
-  function draw({ context, width }) {
+  function draw({ context, width, scale }) {
     const left = gutter(shown.names, width);
     area = { left, width: width - left - 8 };
-    context.font = FONT;
-    context.textBaseline = "middle";
-    axis(context);
-    rows.forEach((row, index) => {
-      const top = AXIS + index * height;
-      if (height >= 11) {
-        context.fillStyle = themeColor("ink");
-        context.fillText(cut(context, row.name, left - 10), 4, top + height / 2);
-      }
-      bars(context, row, index, top);
-    });
-    if (height < 11) {
-      context.fillStyle = themeColor("faint");
-      context.fillText(cut(context, `${rows.length} rows`, left - 10), 4, AXIS + 8);
-    }
+    drawAxis(context, options.ticks(shown.from, shown.to, Math.floor(area.width / 90)), xOf, area, AXIS, AXIS + rows.length * height);
+    /** @type {(() => void)[]} */
+    const over = [];
+    painter.renew();
+    painter.paint(context, bands, { ...area, top: AXIS, height: rows.length * height, scroll: 0, scale }, ({ row, index, thin }, codes) => encode(context, row, index, thin, codes, over));
+    for (const each of over) each();
+    context.fillStyle = themeColor("ink");
+    if (height >= 11) rows.forEach(({ name }, index) => context.fillText(cut(context, name, left - 10), 4, AXIS + (index + 0.5) * height));
+    else context.fillText(cut(context, `${rows.length} rows`, left - 10), 4, AXIS + 8);
   }
 
-  /** @param {CanvasRenderingContext2D} context */
-  function axis(context) {
-    const bottom = AXIS + rows.length * height;
-    let free = area.left - 6;
-    for (const { at: value, words } of options.ticks(shown.from, shown.to, Math.floor(area.width / 90))) {
-      const x = xOf(value);
-      context.fillStyle = themeColor("grid");
-      context.fillRect(x, AXIS - 5, 1, bottom - AXIS + 5);
-      const wide = context.measureText(words).width;
-      const begin = Math.max(x - wide / 2, area.left);
-      if (begin < free || begin + wide > area.left + area.width + 8) continue;
-      context.fillStyle = themeColor("ink");
-      context.fillText(words, begin, AXIS / 2 - 1);
-      free = begin + wide + 8;
-    }
-  }
-
-  /** @param {CanvasRenderingContext2D} context @param {Row} row @param {number} index @param {number} top */
-  function bars(context, row, index, top) {
+  /** What each column of pixels of a row shows; over: what stands over the pixels. @param {CanvasRenderingContext2D} context @param {Row} row @param {number} index @param {boolean} thin @param {Uint16Array} codes @param {(() => void)[]} over */
+  function encode(context, row, index, thin, codes, over) {
     const { from, to } = row;
-    const gap = height > 8 ? 2 : height > 4 ? 1 : 0;
-    const selected = options.selected;
-    let bar = lowerBound(to, shown.from);
-    /** @type {[number, number][]} */
-    const marked = [];
+    const [zoom, top] = [codes.length / shown.length, AXIS + index * height];
+    const edge = painter.code({ color: themeColor("ground"), hatch: "plain" });
+    let bar = lowerBound(to, 0, to.length, shown.from);
     while (bar < from.length && at(from, bar) <= shown.to) {
-      const x0 = Math.max(area.left, xOf(at(from, bar)));
-      const x1 = Math.max(x0 + 1, Math.min(area.left + area.width, xOf(at(to, bar))));
-      const thin = row.thin?.(bar) ?? false;
-      const [y, tall] = thin ? [top + height * 0.32, Math.max(1, height * 0.36)] : [top + gap / 2, height - gap];
-      context.globalAlpha = row.faint?.(bar) ? 0.25 : 1;
-      context.fillStyle = fillOf(context, row.look(bar));
-      context.fillRect(x0, y, x1 - x0, tall);
-      if (x1 - x0 > 4 && !thin) {
-        context.strokeStyle = themeColor("ground");
-        context.lineWidth = 1;
-        context.strokeRect(x0 + 0.5, y + 0.5, x1 - x0 - 1, tall - 1);
+      const x0 = Math.max(0, (at(from, bar) - shown.from) * zoom);
+      const x1 = Math.max(x0 + 1, Math.min(codes.length, (at(to, bar) - shown.from) * zoom));
+      if ((row.thin?.(bar) ?? false) === thin) {
+        const here = bar;
+        const look = row.look(bar);
+        const faint = row.faint?.(bar) ?? false;
+        codes.fill(painter.code({ ...look, faint }), Math.round(x0), Math.max(Math.round(x0) + 1, Math.round(x1)));
+        if (x1 - x0 > 4 && !thin) codes[Math.round(x0)] = edge;
+        const [left, right] = [area.left + (x0 / codes.length) * area.width, area.left + (x1 / codes.length) * area.width];
+        if (!thin && height >= 13 && right - left > 14) over.push(() => label(context, row.text(here), left, right, top + height / 2, faint ? themeColor("ground") : look.color, true));
+        if (options.selected?.(index, bar) || (cursor.row === index && cursor.bar === bar)) {
+          over.push(() => {
+            context.lineWidth = 2;
+            context.strokeStyle = themeColor("ink");
+            context.strokeRect(left, top + 1, Math.max(2, right - left), height - 2);
+          });
+        }
       }
-      context.globalAlpha = 1;
-      if (selected?.(index, bar) || (cursor.row === index && cursor.bar === bar)) marked.push([x0, x1]);
-      if (!thin && height >= 13 && x1 - x0 > 14) label(context, row.text(bar), x0, x1, top + height / 2, row.faint?.(bar) ? themeColor("ground") : row.look(bar).color);
       // Of bars narrower than a pixel one is drawn for all that end in it.
-      bar = x1 - x0 > 1 ? bar + 1 : Math.max(bar + 1, lowerBound(to, shown.from + ((x0 + 1 - area.left) / area.width) * shown.length));
-    }
-    for (const [x0, x1] of marked) {
-      context.lineWidth = 2;
-      context.strokeStyle = themeColor("ink");
-      context.strokeRect(x0, top + 1, Math.max(2, x1 - x0), height - 2);
-      context.lineWidth = 1;
+      bar = x1 - x0 > 1 ? bar + 1 : Math.max(bar + 1, lowerBound(to, 0, to.length, shown.from + (x0 + 1) / zoom));
     }
   }
 
@@ -246,67 +181,11 @@ export function rowsFigure(options) {
         if (pressed.moved) shown.show(pressed.from + by, pressed.to + by);
       },
       onWheel(x, _, delta, event) {
-        if (event.ctrlKey || event.metaKey) shown.zoom(Math.exp(Math.max(-200, Math.min(200, delta)) * 0.004), valueAt(x));
-        else if (event.shiftKey || event.deltaX) shown.pan((event.deltaX || delta) / 1000);
-        else return false;
-        return true;
+        return windowWheel(shown, valueAt(x), delta, event);
       },
     })
   );
   handle.go = go;
   shown.listeners.add(handle.redraw);
   return handle;
-}
-
-/** How many pixels the widest of some names takes. @param {string[]} names @returns {number} */
-export function widest(names) {
-  const context = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
-  context.font = FONT;
-  return names.reduce((most, name) => Math.max(most, context.measureText(name.slice(0, 100)).width), 80);
-}
-
-/** The room to the left of a picture: pictures on one axis have the same. @param {number} names pixels of the widest @param {number} width of the picture */
-export function gutter(names, width) {
-  return Math.ceil(Math.min(names + 14, width * 0.34, 260));
-}
-
-/** Words in a bar, on a plate of its colour, so that no hatch goes through them. @param {CanvasRenderingContext2D} context @param {string} text @param {number} x0 @param {number} x1 @param {number} y @param {string} color */
-function label(context, text, x0, x1, y, color) {
-  const words = cut(context, text, x1 - x0 - 4);
-  if (!words || (words.length < 3 && words !== text)) return;
-  const width = context.measureText(words).width;
-  const left = (x0 + x1 - width) / 2;
-  context.fillStyle = color;
-  context.fillRect(left - 2, y - 7, width + 4, 14);
-  context.fillStyle = isDark(color) ? "#ffffff" : "#000000";
-  context.fillText(words, left, y + 0.5);
-}
-
-/** Text with an ellipsis where it is too wide; '' if nothing has room. @param {CanvasRenderingContext2D} context @param {string} text @param {number} width */
-export function cut(context, text, width) {
-  const short = text.length > 200 ? text.slice(0, 200) : text;
-  if (short === text && context.measureText(text).width <= width) return text;
-  let [low, high] = [0, short.length];
-  while (low < high) {
-    const middle = (low + high + 1) >> 1;
-    if (context.measureText(`${short.slice(0, middle)}…`).width <= width) low = middle;
-    else high = middle - 1;
-  }
-  return low ? `${short.slice(0, low)}…` : "";
-}
-
-/** @param {ArrayLike<number>} array @param {number} index @returns {number} */
-export function at(array, index) {
-  return /** @type {number} */ (array[index]);
-}
-
-/** The first index whose value is at least `value`. @param {ArrayLike<number>} array ascending @param {number} value */
-export function lowerBound(array, value) {
-  let [low, high] = [0, array.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (at(array, middle) < value) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }

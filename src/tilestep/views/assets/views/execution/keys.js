@@ -1,8 +1,9 @@
 /** The keys of a timeline: those of trace viewers, and a cursor that goes from event to event and from lane to lane. */
 
 import { count } from "../../core/format.js";
+import { at, nearest, windowKey } from "../../core/lanes.js";
 import { text } from "../../core/value.js";
-import { at, lowerBound, rowAt } from "./model.js";
+import { rowAt } from "./model.js";
 import { eventWords } from "./words.js";
 
 /** @typedef {import("./timeline.js").Timeline} Timeline */
@@ -10,13 +11,11 @@ import { eventWords } from "./words.js";
 export const KEYS = "← → events, ↑ ↓ lanes, W S or + − zoom, A D move, Home whole, End the last part, F or Enter fit the event, C its cause, E its effect, "
   + "[ ] along the critical path, P path, M measure, PageUp PageDown scroll, Escape clear. Wheel: scroll; with Ctrl zoom, with Shift move";
 
-const ZOOM = 0.6;
-const STEP = 0.15; // of the window
-
 /** @param {Timeline} timeline @param {string} key @param {KeyboardEvent} event @returns {string | null | undefined} */
 export function press(timeline, key, event) {
   const { scene, model } = timeline;
   const selected = scene.selected?.model === model ? scene.selected.row : -1;
+  if (windowKey(scene, key, middle(timeline, selected))) return shown(timeline);
   switch (key.length === 1 ? key.toLowerCase() : key) {
     case "ArrowRight":
     case "ArrowLeft":
@@ -25,29 +24,10 @@ export function press(timeline, key, event) {
     case "ArrowUp":
       event.preventDefault();
       return changeLane(timeline, selected, key === "ArrowDown" ? 1 : -1);
-    case "w":
-    case "+":
-    case "=":
-      scene.zoom(ZOOM, middle(timeline, selected));
-      return shown(timeline);
-    case "s":
-    case "-":
-      scene.zoom(1 / ZOOM, middle(timeline, selected));
-      return shown(timeline);
-    case "a":
-    case "d":
-      scene.pan(key.toLowerCase() === "d" ? STEP : -STEP);
-      return shown(timeline);
-    case "Home":
-      scene.show(scene.whole.from, scene.whole.to);
-      return shown(timeline);
-    case "End":
-      scene.show(scene.whole.to - (scene.to - scene.from), scene.whole.to);
-      return shown(timeline);
     case "f":
     case "Enter":
       if (selected < 0) return "no event is selected";
-      scene.fit(model, selected);
+      scene.fit(...scene.timesOf(model, selected));
       return shown(timeline);
     case "c": {
       if (selected < 0) return "no event is selected";
@@ -111,15 +91,9 @@ function shown({ scene, model }) {
 function eventAt({ bars }, lane, cycle) {
   let [best, distance] = [-1, Infinity];
   for (const track of lane.tracks) {
-    const size = track.start.length;
-    const behind = lowerBound(track.end, 0, size, cycle + 1e-9);
-    for (const way of [1, -1]) {
-      let place = way > 0 ? behind : behind - 1;
-      while (place >= 0 && place < size && bars.hidden[at(track.kind, place)]) place += way;
-      if (place < 0 || place >= size) continue;
-      const apart = Math.max(at(track.start, place) - cycle, cycle - at(track.end, place), 0);
-      if (apart < distance) [best, distance] = [rowAt(track, place), apart];
-    }
+    if (!distance) break;
+    const place = nearest(track.start, track.end, cycle, distance, (each) => bars.hidden[at(track.kind, each)] ?? false);
+    if (place >= 0) [best, distance] = [rowAt(track, place), Math.max(at(track.start, place) - cycle, cycle - at(track.end, place), 0)];
   }
   return best;
 }

@@ -2,10 +2,11 @@
 
 import { h, replace } from "../../core/dom.js";
 import { count } from "../../core/format.js";
+import { at, lowerBound } from "../../core/lanes.js";
 import { columnsOf, either, joined } from "../../core/pairs.js";
 import { table } from "../../core/table.js";
 import { text } from "../../core/value.js";
-import { at, kindWords, lowerBound, unkeptIn } from "./model.js";
+import { kindWords, unkeptIn } from "./model.js";
 import { whenSettled } from "./window_table.js";
 
 /** @typedef {import("./model.js").Model} Model */

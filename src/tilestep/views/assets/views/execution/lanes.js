@@ -1,6 +1,6 @@
 /** Where lanes stand in a timeline: rows of bars one below the other, without those that are filtered away. */
 
-import { at, lowerBound } from "./model.js";
+import { at, lowerBound } from "../../core/lanes.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./bars.js").Row} Row */

@@ -2,6 +2,7 @@
 
 import { count, plural } from "../../core/format.js";
 import { lookOf } from "../../core/colors.js";
+import { at, lowerBound } from "../../core/lanes.js";
 import { paceOf } from "../../core/value.js";
 
 /** @typedef {import("../../core/page.js").Side} Side */
@@ -296,21 +297,6 @@ export function isUnkept({ holes }, from, to) {
   if (!holes.start.length) return false;
   const place = lowerBound(holes.end, 0, holes.end.length, from + 1e-9);
   return place < holes.end.length && at(holes.start, place) < to;
-}
-
-/** An element of an array that has it. @param {ArrayLike<number>} array @param {number} index @returns {number} */
-export function at(array, index) {
-  return /** @type {number} */ (array[index]);
-}
-
-/** The first index in [low, high) whose value is at least `value`; high if there is none. @param {ArrayLike<number>} array @param {number} low @param {number} high @param {number} value */
-export function lowerBound(array, low, high, value) {
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (at(array, middle) < value) low = middle + 1;
-    else high = middle;
-  }
-  return low;
 }
 
 /** The row of a place in a track. @param {Track} track @param {number} place @returns {number} */

@@ -1,8 +1,9 @@
 /** What is drawn over the bars: words in them, the critical path, the selection and the measured range. */
 
-import { fillOf, isDark, isDarkTheme, lookOf, programLook, themeColor } from "../../core/colors.js";
+import { fillOf, isDarkTheme, lookOf, programLook, themeColor } from "../../core/colors.js";
+import { at, FONT, label, lowerBound } from "../../core/lanes.js";
 import { partsOf } from "../steps/read.js";
-import { at, called, lowerBound, rowAt } from "./model.js";
+import { called, rowAt } from "./model.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./bars.js").Row} Row */
@@ -17,7 +18,6 @@ import { at, called, lowerBound, rowAt } from "./model.js";
  * @property {number} to cycle
  */
 
-const FONT = '11px system-ui, "DejaVu Sans", sans-serif';
 const LEAST_TEXT = 30; // pixels: narrower bars have no words
 const LEAST_OUTLINE = 24; // pixels: narrower pieces of the critical path have a line above
 const LEAST_BETWEEN_ARROWS = 12; // pixels
@@ -239,32 +239,4 @@ export function drawSelected(context, from, to, box, area) {
     context.strokeRect(x0 - 1, box.top - 1, Math.max(2, x1 - x0 + 1), box.bottom - box.top + 2);
   }
   context.restore();
-}
-
-/** Words in a bar, cut to its width. @param {CanvasRenderingContext2D} context @param {string} words @param {number} x0 @param {number} x1 @param {number} y @param {string} color of the bar: a hatch may lie behind them */
-function label(context, words, x0, x1, y, color) {
-  const text = cut(context, words, x1 - x0 - 8);
-  if (!text) return;
-  context.fillStyle = color;
-  context.fillRect(x0 + 2, y - 6, Math.min(x1 - x0 - 4, context.measureText(text).width + 5), 12);
-  context.fillStyle = isDark(color) ? "#ffffff" : "#000000";
-  context.fillText(text, x0 + 4, y + 0.5);
-}
-
-/** The begin of a text that has room, with an ellipsis. @param {CanvasRenderingContext2D} context @param {string} words @param {number} width @returns {string} */
-export function cut(context, words, width) {
-  const text = words.length > 300 ? words.slice(0, 300) : words;
-  if (context.measureText(text).width <= width) return isolated(text);
-  let [low, high] = [0, text.length];
-  while (low < high) {
-    const middle = (low + high + 1) >> 1;
-    if (context.measureText(`${text.slice(0, middle)}…`).width <= width) low = middle;
-    else high = middle - 1;
-  }
-  return low < 3 ? "" : isolated(`${text.slice(0, low)}…`);
-}
-
-/** Keeps a name that is written from right to left from turning what stands around it. @param {string} text */
-function isolated(text) {
-  return `\u2068${text}\u2069`;
 }

@@ -2,9 +2,10 @@
 
 import { h, replace } from "../../core/dom.js";
 import { count, plural } from "../../core/format.js";
+import { at } from "../../core/lanes.js";
 import { table } from "../../core/table.js";
 import { valueOf } from "../../core/value.js";
-import { at, kindWords } from "./model.js";
+import { kindWords } from "./model.js";
 import { spansOfRun } from "./spans.js";
 
 /** @typedef {import("./model.js").Model} Model */

@@ -2,10 +2,11 @@
 
 import { h } from "../../core/dom.js";
 import { count } from "../../core/format.js";
+import { at } from "../../core/lanes.js";
 import { columnsOf, either, joined } from "../../core/pairs.js";
 import { table } from "../../core/table.js";
 import { valueOf } from "../../core/value.js";
-import { LANE_KINDS, at, kindWords } from "./model.js";
+import { LANE_KINDS, kindWords } from "./model.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {{row: number, from: number, to: number}} Piece */

@@ -1,6 +1,6 @@
 /** Levels of a track for drawing: each node of a level stands for four of the level below, with the kind that takes most of its time. */
 
-import { at } from "./model.js";
+import { at } from "../../core/lanes.js";
 
 /** @typedef {import("./model.js").Track} Track */
 /**

@@ -1,27 +1,25 @@
 /** What all timelines of the view share: the window in time (in cycles of A), the selection, what is shown. It stands in the URL. */
 
-import { widest } from "../../core/rows.js";
-import { get, setLater } from "../../core/state.js";
+import { widest } from "../../core/lanes.js";
+import { get } from "../../core/state.js";
+import { Window } from "../../core/window.js";
 import { HEIGHTS } from "./lanes.js";
 
 /** @typedef {import("./model.js").Model} Model */
-/** @typedef {"window" | "selection" | "shown"} Change */
+/** @typedef {import("../../core/window.js").Change} Change */
 
 const LEAST_WINDOW = 16; // cycles
 const AROUND = 0.01; // of the whole, left free at both ends
-const SETTLED_MS = 150;
 
-export class Scene {
+export class Scene extends Window {
   /** @param {Model[]} models */
   constructor(models) {
-    this.models = models;
     const [from, to] = [Math.min(...models.map((model) => model.from / model.pace)), Math.max(...models.map((model) => model.to / model.pace))];
     const room = Math.max(1, (to - from) * AROUND);
+    super(from - room, Math.max(to, from + LEAST_WINDOW) + room, LEAST_WINDOW);
+    this.models = models;
     this.last = to; // cycle of the latest event
-    /** The whole. */
-    this.whole = { from: from - room, to: Math.max(to, from + LEAST_WINDOW) + room };
-    this.from = this.whole.from;
-    this.to = this.whole.to;
+    this.state = () => this.values();
     this.names = widest(models.flatMap(({ lanes }) => lanes.map(({ name }) => name)));
     /** @type {{model: Model, row: number} | null} */
     this.selected = null;
@@ -34,9 +32,6 @@ export class Scene {
     this.hiddenKinds = new Set(get("kinds").split(",").filter(Boolean));
     /** @type {Set<string>} */
     this.hiddenLanes = new Set(get("lanes").split(",").filter(Boolean));
-    /** @type {Set<(change: Change) => void>} */
-    this.listeners = new Set();
-    this.timer = 0;
     this.read();
   }
 
@@ -67,47 +62,12 @@ export class Scene {
     return this.range && [Math.round(this.range[0] * pace), Math.round(this.range[1] * pace)];
   }
 
-  /** @param {number} from @param {number} to */
-  place(from, to) {
-    const length = Math.min(Math.max(LEAST_WINDOW, to - from), this.whole.to - this.whole.from);
-    const middle = (from + to) / 2;
-    this.from = Math.max(this.whole.from, Math.min(this.whole.to - length, middle - length / 2));
-    this.to = this.from + length;
-  }
-
-  /** @param {number} from @param {number} to */
-  show(from, to) {
-    this.place(from, to);
-    this.changed("window");
-  }
-
-  /** Makes the window smaller or larger. @param {number} times of its length @param {number} around cycle that keeps its place */
-  zoom(times, around) {
-    const length = Math.min(Math.max(LEAST_WINDOW, (this.to - this.from) * times), this.whole.to - this.whole.from);
-    const share = (around - this.from) / (this.to - this.from);
-    this.show(around - share * length, around + (1 - share) * length);
-  }
-
-  /** @param {number} share of the window's length */
-  pan(share) {
-    const by = share * (this.to - this.from);
-    this.show(this.from + by, this.to + by);
-  }
-
   /** Selects an event, and moves the window to it if it is outside. @param {Model} model @param {number} row */
   select(model, row) {
     this.selected = { model, row };
     const [from, to] = this.timesOf(model, row);
-    const length = this.to - this.from;
-    if (to < this.from || from > this.to) this.place((from + to - length) / 2, (from + to + length) / 2);
+    if (to < this.from || from > this.to) this.place((from + to - this.length) / 2, (from + to + this.length) / 2);
     this.changed("selection");
-  }
-
-  /** Shows an event large. @param {Model} model @param {number} row */
-  fit(model, row) {
-    const [from, to] = this.timesOf(model, row);
-    const room = Math.max(8, (to - from) * 0.25);
-    this.show(from - room, to + room);
   }
 
   /** When an event begins and ends. @param {Model} model @param {number} row @returns {[number, number]} */
@@ -134,16 +94,9 @@ export class Scene {
     this.changed("shown");
   }
 
-  /** @param {Change} change */
-  changed(change) {
-    this.listeners.forEach((listener) => listener(change));
-    clearTimeout(this.timer);
-    this.timer = setLater(() => this.values(), SETTLED_MS);
-  }
-
   /** What the URL has of it. */
   values() {
-    const isWhole = this.from <= this.whole.from && this.to >= this.whole.to;
+    const { isWhole } = this;
     return {
       from: isWhole ? null : Math.floor(this.from),
       to: isWhole ? null : Math.ceil(this.to),

@@ -2,8 +2,9 @@
 
 import { h } from "../../core/dom.js";
 import { count } from "../../core/format.js";
+import { at } from "../../core/lanes.js";
 import { get, set } from "../../core/state.js";
-import { LANE_KINDS, at, kindWords } from "./model.js";
+import { LANE_KINDS, kindWords } from "./model.js";
 import { eventWords } from "./words.js";
 
 /** @typedef {import("./model.js").Model} Model */

@@ -1,6 +1,6 @@
 /** What runs did inside: the spans of their leaves, exact to the cycle, laid where the run is. */
 
-import { at, lowerBound } from "./model.js";
+import { at, lowerBound } from "../../core/lanes.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /**

@@ -3,15 +3,15 @@
 import { themeColor } from "../../core/colors.js";
 import { figure } from "../../core/figure.js";
 import { count, plural } from "../../core/format.js";
-import { gutter } from "../../core/rows.js";
 import { exact, text } from "../../core/value.js";
 import { ticks } from "../../core/axis.js";
+import { at, AXIS, cut, drawAxis, FONT, gutter, lowerBound, nearest, windowWheel } from "../../core/lanes.js";
 import { Bars } from "./bars.js";
 import { KEYS, press } from "./keys.js";
 import { arrange, named } from "./lanes.js";
-import { at, called, lowerBound, rowAt } from "./model.js";
+import { called, rowAt } from "./model.js";
 import { eventWords, waitWords } from "./words.js";
-import { cut, drawPath, drawRange, drawRuns, drawSelected, drawWords } from "./overlay.js";
+import { drawPath, drawRange, drawRuns, drawSelected, drawWords } from "./overlay.js";
 import { layoutOver } from "./spans.js";
 import { windowTable } from "./window_table.js";
 
@@ -19,10 +19,8 @@ import { windowTable } from "./window_table.js";
 /** @typedef {import("./overlay.js").Area} Area */
 
 const MINI = 30; // CSS pixels: the whole
-const AXIS = 22;
 const MOST_HEIGHT = 560;
 const NEAR = 4; // pixels: as far beside an event the pointer still means it
-const FONT = '11px system-ui, "DejaVu Sans", sans-serif';
 
 export class Timeline {
   /**
@@ -63,7 +61,7 @@ export class Timeline {
     canvas.addEventListener("pointerup", (event) => this.release(event.offsetX, event.offsetY));
     canvas.addEventListener("dblclick", (event) => {
       const found = this.hit(event.offsetX, event.offsetY);
-      if (found && found.row >= 0) scene.fit(model, found.row);
+      if (found && found.row >= 0) scene.fit(...scene.timesOf(model, found.row));
     });
     scene.listeners.add((change) => this.changed(change));
   }
@@ -157,20 +155,9 @@ export class Timeline {
   drawAxis(context, area) {
     const zoom = area.width / (area.to - area.from);
     const bottom = MINI + AXIS;
-    context.font = FONT;
-    context.textBaseline = "middle";
-    context.fillStyle = themeColor("ink");
     const [from, to] = this.scene.seenBy(this.model);
     const marks = ticks(Math.max(0, area.from), area.to, Math.floor(area.width / 110), this.model.side.head.clock_hz);
-    for (const { at: cycle, words } of marks) {
-      const x = area.left + (cycle - area.from) * zoom;
-      context.fillStyle = themeColor("edge");
-      context.fillRect(x, bottom - 6, 1, 6);
-      context.fillStyle = themeColor("ink");
-      const width = context.measureText(words).width;
-      const begin = Math.max(x - width / 2, area.left - 4);
-      if (begin + width <= area.left + area.width + 6) context.fillText(words, begin, bottom - 13);
-    }
+    drawAxis(context, marks, (cycle) => area.left + (cycle - area.from) * zoom, area, bottom, bottom);
     context.fillStyle = themeColor("faint");
     context.fillText(cut(context, `${text(to - from, this.model.side.cycles)} shown`, area.left - 10), 4, bottom - 12);
     context.fillStyle = themeColor("grid");
@@ -232,16 +219,9 @@ export class Timeline {
     const track = row?.lane.tracks[row.place];
     if (!row || !track) return null;
     const cycle = this.cycleAt(x);
-    const near = ((area.to - area.from) / area.width) * NEAR;
     const size = track.start.length;
     const place = lowerBound(track.end, 0, size, cycle + 1e-9);
-    let best = -1;
-    let distance = near;
-    for (const candidate of [place, place - 1]) {
-      if (candidate < 0 || candidate >= size) continue;
-      const apart = Math.max(at(track.start, candidate) - cycle, cycle - at(track.end, candidate), 0);
-      if (apart < distance || (apart === 0 && best < 0)) [best, distance] = [candidate, apart];
-    }
+    const best = nearest(track.start, track.end, cycle, ((area.to - area.from) / area.width) * NEAR);
     const next = place > 0 && place < size ? rowAt(track, place) : -1;
     return { lane: row.lane, row: best < 0 ? -1 : rowAt(track, best), next, cycle };
   }
@@ -316,17 +296,9 @@ export class Timeline {
     } else scene.clear();
   }
 
-  /** As Perfetto has it: ctrl zooms, shift goes sideways, the wheel alone scrolls lanes. @param {number} x @param {number} delta @param {WheelEvent} event */
+  /** The wheel alone scrolls lanes. @param {number} x @param {number} delta @param {WheelEvent} event */
   wheel(x, delta, event) {
-    if (event.ctrlKey || event.metaKey) {
-      this.scene.zoom(Math.exp(Math.max(-200, Math.min(200, delta)) * 0.004), this.cycleAt(x) / this.model.pace);
-      return true;
-    }
-    const sideways = event.shiftKey ? delta || event.deltaX : event.deltaX;
-    if (sideways && Math.abs(sideways) >= Math.abs(event.shiftKey ? 0 : delta)) {
-      this.scene.pan(sideways / 1000);
-      return true;
-    }
+    if (windowWheel(this.scene, this.cycleAt(x) / this.model.pace, delta, event)) return true;
     const before = this.scroll;
     this.scroll += delta;
     this.areaOf(this.area.left + this.area.width + 8);

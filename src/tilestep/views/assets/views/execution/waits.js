@@ -2,10 +2,11 @@
 
 import { h, replace } from "../../core/dom.js";
 import { count } from "../../core/format.js";
+import { at } from "../../core/lanes.js";
 import { columnsOf, either, joined } from "../../core/pairs.js";
 import { table } from "../../core/table.js";
 import { valueOf } from "../../core/value.js";
-import { at, UNKNOWN_CAUSE } from "./model.js";
+import { UNKNOWN_CAUSE } from "./model.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {{lane: number, name: string, reason: string, times: number, cycles: number, longest: number}} Wait */

@@ -2,8 +2,9 @@
 
 import { h, replace } from "../../core/dom.js";
 import { count, plural } from "../../core/format.js";
+import { at, lowerBound } from "../../core/lanes.js";
 import { table } from "../../core/table.js";
-import { at, kindWords, lowerBound, rowAt } from "./model.js";
+import { kindWords, rowAt } from "./model.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./scene.js").Scene} Scene */

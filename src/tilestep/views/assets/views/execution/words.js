@@ -1,8 +1,8 @@
 /** Events and waits in words, for tips and for reading aloud. */
 
 import { count } from "../../core/format.js";
+import { at } from "../../core/lanes.js";
 import { exact, text } from "../../core/value.js";
-import { at } from "./model.js";
 
 /** @typedef {import("./model.js").Model} Model */
 

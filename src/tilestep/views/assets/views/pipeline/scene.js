@@ -1,17 +1,17 @@
 /** What all pictures of the view share: the windows on slots and on time, and the chosen task. It stands in the URL. */
 
 import { get, set } from "../../core/state.js";
-import { Window } from "../../core/window.js";
+import { windowAt } from "../../core/window.js";
 
 /** @typedef {import("./model.js").Model} Model */
 
 export class Scene {
   /** @param {Model[]} models */
   constructor(models) {
-    this.slots = new Window("slots", 0, Math.max(...models.map(({ update }) => update.slots)), 4);
+    this.slots = windowAt("slots", 0, Math.max(...models.map(({ update }) => update.slots)), 4);
     const longest = Math.max(...models.map(({ update, pace }) => update.cycles / pace), 1);
     /** In cycles of A. */
-    this.cycles = new Window("cycles", 0, longest, Math.min(longest, 64));
+    this.cycles = windowAt("cycles", 0, longest, Math.min(longest, 64));
     const found = /^([ab])(\d+)$/.exec(get("task"));
     const model = found && models.find(({ side }) => side.name === found[1]);
     /** @type {{side: string, place: number} | null} */

@@ -4,14 +4,13 @@ import { themeColor } from "../../core/colors.js";
 import { h } from "../../core/dom.js";
 import { figure } from "../../core/figure.js";
 import { count, plural } from "../../core/format.js";
-import { cut } from "../../core/rows.js";
+import { cut, FONT } from "../../core/lanes.js";
 import { table } from "../../core/table.js";
 import { link } from "../../core/state.js";
 
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {import("./model.js").Change} Change */
 
-const FONT = '11px system-ui, "DejaVu Sans", sans-serif';
 const MOST_HEIGHT = 520;
 const LEFT = 190;
 

@@ -5,14 +5,13 @@ import { h } from "../../core/dom.js";
 import { figure } from "../../core/figure.js";
 import { count, plural } from "../../core/format.js";
 import { swatch } from "../../core/legend.js";
-import { at, cut } from "../../core/rows.js";
+import { at, cut, FONT } from "../../core/lanes.js";
 import { table } from "../../core/table.js";
 import { text } from "../../core/value.js";
 import { parts } from "./model.js";
 
 /** @typedef {import("./model.js").Model} Model */
 
-const FONT = '11px system-ui, "DejaVu Sans", sans-serif';
 const SHADES = ["#deebf7", "#9ecae1", "#4292c6", "#2171b5", "#08306b"];
 /** From few values to many, which differ most from the ground. @type {import("../../core/colors.js").Look[]} */
 const STEPS = SHADES.map((color, index) => ({ color, dark: SHADES[SHADES.length - 1 - index] ?? color, hatch: "plain", words: "" }));

@@ -4,7 +4,7 @@ import { themeColor } from "../../core/colors.js";
 import { ticks } from "../../core/axis.js";
 import { h } from "../../core/dom.js";
 import { figure } from "../../core/figure.js";
-import { at, cut } from "../../core/rows.js";
+import { at, cut, FONT } from "../../core/lanes.js";
 import { table } from "../../core/table.js";
 import { text } from "../../core/value.js";
 import { parts } from "./model.js";
@@ -12,7 +12,6 @@ import { parts } from "./model.js";
 /** @typedef {import("./model.js").Model} Model */
 /** @typedef {{name: string, unit: string, times: Float64Array, values: Float64Array, all: number}} Line */
 
-const FONT = '11px system-ui, "DejaVu Sans", sans-serif';
 
 /** @param {Model[]} models @returns {HTMLElement[]} */
 export function seriesSections(models) {

@@ -4,15 +4,17 @@ import { ticks } from "../../core/axis.js";
 import { lookAt } from "../../core/colors.js";
 import { h, replace } from "../../core/dom.js";
 import { count, plural } from "../../core/format.js";
+import { at } from "../../core/lanes.js";
 import { swatch } from "../../core/legend.js";
-import { at, rowsFigure } from "../../core/rows.js";
+import { rowsFigure } from "../../core/rows.js";
 import { get, set } from "../../core/state.js";
 import { table } from "../../core/table.js";
 import { toolbar } from "../../core/toolbar.js";
 import { exact, text } from "../../core/value.js";
-import { Window } from "../../core/window.js";
+import { windowAt } from "../../core/window.js";
 
 /** @typedef {import("./model.js").Model} Model */
+/** @typedef {import("../../core/window.js").Window} Window */
 
 const MOST_ROWS = 60;
 const MOST_DEPTH = 10; // deeper spans are in the call tree
@@ -20,7 +22,7 @@ const NS = 1e9;
 
 /** @param {Model[]} models @returns {HTMLElement[]} */
 export function timelineSection(models) {
-  const whole = new Window("wall", Math.min(...models.map(({ json }) => json.begin)), Math.max(1, ...models.map(({ json }) => json.end)), 1000);
+  const whole = windowAt("wall", Math.min(...models.map(({ json }) => json.begin)), Math.max(1, ...models.map(({ json }) => json.end)), 1000);
   const channels = [...new Set(models.flatMap((model) => [...new Set(model.column("channel"))].map((channel) => model.channelName(channel))))];
   const hidden = new Set(get("channels").split("\n").filter(Boolean));
   const place = h("div", {});

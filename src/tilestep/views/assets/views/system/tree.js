@@ -3,7 +3,7 @@
 import { h, replace } from "../../core/dom.js";
 import { plural } from "../../core/format.js";
 import { columnsOf, either, joined } from "../../core/pairs.js";
-import { at } from "../../core/rows.js";
+import { at } from "../../core/lanes.js";
 import { get, set } from "../../core/state.js";
 import { table } from "../../core/table.js";
 
