@@ -29,7 +29,6 @@ from tilestep.units import seconds_from_cycles
 
 MOST_READ: Final = 1_000_000  # work of the calls that are looked at: a second on a slow computer
 MOST_PLAYED: Final = 2_000_000  # work of the calls that are played for all findings together: two seconds there
-PATTERN_PLAYS: Final = 2  # replays that one with another sync pattern takes, because entries are played in two orders
 _CALL_WORK: Final = 12  # numbers that take as long as a call does beside its own
 _FORGET_WORK: Final = 3  # of a call that forgets a value
 _LEAST_CALLS: Final = 3  # of which the last two are taken to be warm
@@ -71,7 +70,7 @@ class Played:
         """
         try:
             changed = change(script)
-            system = replay(self.history, machine=changed.machine, programs=changed.programs, calls=changed.calls)
+            system = replay(self.history, programs=changed.programs, calls=changed.calls)
         except (ValueError, LookupError):  # of the edit, or of a call that cannot be made any more
             return None
         return changed, system.end_cycle - begin_of(self.history.snapshot)
@@ -87,8 +86,8 @@ class Played:
             half = len(places) // 2
             if len(places) < _LEAST_CALLS:
                 return None
-            history = replace(self.history, machine=changed.machine or self.history.machine)
-            first, last = noted_at(history, changed.calls, (places[half], places[-1]), _end_cycle, {**history.programs, **changed.programs})
+            programs = {**self.history.programs, **changed.programs}
+            first, last = noted_at(self.history, changed.calls, (places[half], places[-1]), _end_cycle, programs)
         except (ValueError, LookupError):  # as above
             return None
         return (last - first) / (len(places) - 1 - half) * len(places) / len(before)
@@ -352,7 +351,7 @@ class Evidence:
 
     def edited(self, script: Script, cycles: int) -> Evidence:
         """The evidence if edits had been made. Args: script: all calls with them. cycles: that these take."""
-        history = replace(self.history, machine=script.machine or self.machine, programs=script.programs)
+        history = replace(self.history, programs=script.programs)
         found = Evidence(history, self.sources, emulated_cycles=cycles, runs=self.runs)
         found.calls = tuple(script.calls)
         return found

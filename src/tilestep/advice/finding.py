@@ -26,7 +26,6 @@ FindingKind = Literal[
     "offload",  # of values that would fit into the tiles
     "pipeline",  # stages that differ
     "bubbles",  # a pipeline that is empty for long
-    "sync",  # of IPUs with each other's transfers
     "collectives",  # exchanges between IPUs that are too many or too large
     "feeds",  # that the program stops for
     "doubles",  # float64, which an IPU has no unit for

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, final
 
-from tilestep.advice.evidence import MOST_PLAYED, PATTERN_PLAYS, Evidence, Played, begin_of, work_of
+from tilestep.advice.evidence import MOST_PLAYED, Evidence, Played, begin_of, work_of
 from tilestep.advice.knobs import FAMILY, KNOBS, TURNED, Knob, Setting, family_knob, setting_of, turned, with_family
 from tilestep.errors import RecordingError, SpecError
 from tilestep.figures.collected import collected_seldom
@@ -33,6 +33,7 @@ _LEAST: Final = 0.0001  # of emulated time: a knob that changes less is named wi
 _COVERED: Final = 0.9  # of emulated time: runs that stand for less are not taken for the others, if all can be played
 _MOST_FAMILIES: Final = 8  # of supersteps, those that take most
 _MOST_LONG: Final = 4 * MOST_PLAYED  # work of the replays of runs that are too long for `most`: some settings are not played then
+_PATTERN_PLAYS: Final = 2  # replays that one with another sync pattern takes, because entries are played in two orders
 
 _BY_HOST: Final[tuple[EventKind, ...]] = ("load", "save", "stream-in", "host-call", "stream-out", "read", "io-in", "io-out")
 _SPENT_ON: Final[Mapping[str, tuple[EventKind, ...]]] = MappingProxyType(
@@ -227,7 +228,7 @@ class _Replays:
         """Notes the changes of settings until their replays are so much work; returns how much they were."""
         done = 0
         for setting in settings:
-            work = self._work * (PATTERN_PLAYS if setting.knob.name == "sync.pattern" else 1)
+            work = self._work * (_PATTERN_PLAYS if setting.knob.name == "sync.pattern" else 1)
             if done + work > most:
                 break
             changes[setting] = self._change(setting)

@@ -25,7 +25,6 @@ class Way:
         times: as much work as before, that a run does with it: fewer runs are needed.
         fixed_cycles: of the profile that do not get less with fewer runs, such as loads; they count if `times` is more than one.
         fewer_calls: whether one call does what several did, so that some warm calls are no part of it: what it saves is of all steps alike.
-        plays: replays that its own takes as long as.
         plans: whether it plans a program again from its HLO, so that other edits have to come after it.
     """
 
@@ -38,7 +37,6 @@ class Way:
     times: int = 1
     fixed_cycles: int = 0
     fewer_calls: bool = False
-    plays: int = 1
     plans: bool = False
 
 

@@ -25,7 +25,6 @@ from tilestep.advice.set_up import set_up, steady_state
 from tilestep.advice.short_calls import short_calls
 from tilestep.advice.small import small
 from tilestep.advice.streaming import feeds, streaming
-from tilestep.advice.sync import sync
 from tilestep.advice.worth import Advice, ranked
 from tilestep.figures.records import Figures
 from tilestep.recording.source_lines import each_read_once
@@ -44,7 +43,6 @@ RULES: Final[tuple[Rule, ...]] = (
     offload,
     unbalanced,
     bubbles,
-    sync,
     collectives,
     small,
     doubles,

@@ -104,8 +104,7 @@ def ranked(
 
 def _plays(proposals: Sequence[Proposal]) -> int:
     """Replays that all ways take, each by itself and one of each finding behind the others."""
-    plays = [way.plays for proposal in proposals for way in proposal.ways]
-    return sum(plays) + max(plays, default=0) * sum(bool(proposal.ways) for proposal in proposals)
+    return sum(len(proposal.ways) + bool(proposal.ways) for proposal in proposals)
 
 
 def _by_gain(kind: FindingKind, ways: Iterable[Way], played: Played, warm: Warm | None, evidence: Evidence) -> list[tuple[Way, Gain]]:

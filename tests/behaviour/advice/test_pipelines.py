@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -17,7 +16,6 @@ from tests.behaviour.advice.fault import Fault, check, dry, first_of, of_kind
 from tilestep.advice import evidence_of
 from tilestep.advice.evidence import Evidence, Played, work_of
 from tilestep.advice.set_up import steady_state
-from tilestep.recording.replay import replay
 from tilestep.sim.calls import Dispatch
 from tilestep.train import Pipeline
 
@@ -153,21 +151,6 @@ def test_a_stage_that_has_nearly_all_products_is_cut_though_another_has_none() -
 def test_a_schedule_that_waits_in_between_is_not_told_to_have_more_microbatches() -> None:
     """Forward and backward of the schedule 'interleaved' wait for each other at each microbatch, however many there are."""
     assert of_kind(dry(trained(repeated, ALIKE, microbatches=8, schedule="interleaved")), "bubbles") == []
-
-
-def test_a_sync_pattern_saves_what_the_same_run_takes_less_in_it() -> None:
-    profile = dry(trained(stage, (2, 2), microbatches=8, samples=1024))
-    [found] = of_kind(profile, "sync")
-    history = profile.history
-    assert history is not None
-    quicker = replay(history, machine=replace(history.machine, sync_pattern="singlePipeline"))
-    assert found.edit == "run with --sync-pattern singlePipeline"
-    assert found.gain is not None
-    assert (found.gain.how, found.gain.cycles) == ("replayed", replay(history).end_cycle - quicker.end_cycle)
-
-
-def test_a_program_on_one_ipu_is_told_of_no_sync_pattern() -> None:
-    assert of_kind(dry(lambda: [jax.jit(jnp.sin)(np.full(512, n, np.float32)) for n in range(20)]), "sync") == []
 
 
 def test_the_first_transfers_of_parameters_are_no_work_of_the_stages() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Program
 from tilestep.sim.calls import Call, Copy, Dispatch, Forget, Put, Read, Wait
 from tilestep.sim.snapshot import Snapshot
@@ -22,12 +21,10 @@ class Script:
     Attributes:
         calls: in order.
         programs: by key.
-        machine: that it is to run on; None: as it did.
     """
 
     calls: Sequence[Call]
     programs: Mapping[int, Program]
-    machine: MachineSpec | None = None
 
     def with_programs(self, changed: Mapping[int, Program]) -> Script:
         """The script with other programs in the place of some."""
@@ -52,11 +49,6 @@ def in_turn(*changes: Change) -> Change:
 def with_changed(keys: Sequence[int], program: Callable[[Program], Program]) -> Change:
     """The edit that changes the programs with these keys."""
     return lambda script: script.with_programs({key: program(script.programs[key]) for key in keys})
-
-
-def on_machine(machine: MachineSpec) -> Change:
-    """The edit that runs all on another machine."""
-    return lambda script: replace(script, machine=machine)
 
 
 def used(call: Call) -> Iterator[int]:

@@ -60,7 +60,6 @@ _EVENTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(  # kind of a f
     {
         "idle": ("wait", "dispatch", "read"),
         "calls": ("dispatch", "stream-in", "stream-out"),
-        "sync": ("stream-in", "stream-out", "io-in", "io-out", "sync"),
         "set-up": ("load",),
         "fixed": ("load",),
         "loads": ("load",),
