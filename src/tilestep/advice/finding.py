@@ -17,6 +17,7 @@ FindingKind = Literal[
     "streaming",  # of arguments that are new at each call
     "results",  # that leave the IPU and nobody uses
     "reads",  # of values in the tiles by the host
+    "needed",  # such reads for functions of the user's
     "steps",  # that are too short for the host to keep up
     "calls",  # that take longer than their work
     "idle",  # waits for the host or for other IPUs
@@ -35,7 +36,14 @@ FindingKind = Literal[
     "fallback",  # operations that were priced roughly
 ]
 FIXED: Final[tuple[FindingKind, ...]] = ("set-up", "fixed")  # kinds that say what the time goes into before and beside the work
-ASIDE: Final[tuple[FindingKind, ...]] = (*FIXED, "memory", "limit", "unused", "fallback")  # kinds that nobody has to follow unless urgent
+ASIDE: Final[tuple[FindingKind, ...]] = (
+    *FIXED,
+    "memory",
+    "needed",
+    "limit",
+    "unused",
+    "fallback",
+)  # kinds that nobody has to follow unless urgent
 LEARNS_OTHERWISE: Final[tuple[FindingKind, ...]] = ("products", "steps")  # larger batches change what a step learns
 How = Literal["replayed", "within 2 %", "about"]
 Left = Literal["same line", "saves nothing", "not played"]  # why an edit is not among those that are played together

@@ -18,9 +18,9 @@ from tilestep.recording.edits.script import Script
 
 
 def reads(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
-    """The user's program of whose results in the tiles the host reads most, where it only looks at them.
+    """The user's program of whose results in the tiles the host reads most.
 
-    A line that gives them to a function, such as an evaluation on the CPU or a checkpoint, needs them there.
+    A line that gives them to a function, such as an evaluation on the CPU or a checkpoint, needs them there: that is told aside.
     """
     if evidence is None:
         return
@@ -30,20 +30,24 @@ def reads(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     script, label = Script(calls=evidence.calls, programs=evidence.programs), figures.label(profile.key)
     lines = evidence.host_lines.reads.get(profile.key, Counter[Line]())
     needed = needed_at(lines, profile.name.removeprefix("jit_"))
-    found = [read for read in asked_of(script, profile.key) if read.is_read and read.line not in needed]
-    if len({read.run for read in found}) < 2:
-        return
-    sizes = Counter(read.size_bytes for read in found)
-    kinds = [f"{bytes_text(size)} {times_text(sizes[size])}" for size in sorted(sizes, key=lambda size: -size * sizes[size])]
-    runs = len({read.run for read in found})
-    text = (
-        f"The host reads results of {label} out of the tiles after {runs:,} runs ({names_text(kinds, most=3)}): "
-        "read them rarely, or work out on the IPU what is needed of them, and read that."
-    )
-    way = Way(
-        edit=f"read results of {label} once, after its last run", change=read_of_last_run(profile.key, keeping=needed), how="replayed"
-    )
-    line = most(Counter({line: times for line, times in lines.items() if (line.file, line.number) not in needed}))
-    if line is None and (line := evidence.line_of_call(profile.key)) is not None:
-        text += f" The line is where {label} is called."
-    yield Proposal(finding=Finding(kind="reads", text=text, line=line), ways=(way,), only_with_gain=True)
+    asked = [read for read in asked_of(script, profile.key) if read.is_read]
+    for for_functions in (False, True):
+        found = [read for read in asked if (read.line in needed) == for_functions]
+        runs = len({read.run for read in found})
+        if runs < 2:
+            continue
+        sizes = Counter(read.size_bytes for read in found)
+        kinds = [f"{bytes_text(size)} {times_text(sizes[size])}" for size in sorted(sizes, key=lambda size: -size * sizes[size])]
+        text = f"The host reads results of {label} out of the tiles after {runs:,} runs ({names_text(kinds, most=3)})"
+        line = most(Counter({line: times for line, times in lines.items() if ((line.file, line.number) in needed) == for_functions}))
+        if for_functions:
+            names = names_text(sorted(frozenset[str]().union(*needed.values())), most=3)
+            edit, text = f"if {names} got results of {label} once, after its last run", f"{text}, for {names}."
+        else:
+            edit = f"read results of {label} once, after its last run"
+            text += ": read them rarely, or work out on the IPU what is needed of them, and read that."
+        if line is None and (line := evidence.line_of_call(profile.key)) is not None:
+            text += f" The line is where {label} is called."
+        change = read_of_last_run(profile.key, keeping={read.line for read in asked if read not in found and read.line})
+        finding = Finding(kind="needed" if for_functions else "reads", text=text, line=line)
+        yield Proposal(finding=finding, ways=(Way(edit=edit, change=change, how="replayed"),), only_with_gain=True)

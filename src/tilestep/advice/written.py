@@ -11,9 +11,11 @@ from tilestep.advice.finding import Line
 from tilestep.recording.source_lines import source_text
 
 _COMPOUND: Final = (ast.For, ast.While, ast.If, ast.With, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Match)
-_FETCHES: Final = frozenset(
-    {"append", "array", "asarray", "block_until_ready", "device_get", "float", "int", "item", "map", "print", "str", "tolist"}
-)
+_LOOKS: Final = frozenset({  # functions that fetch values, or only look at them
+    "add_scalar", "append", "array", "asarray", "block_until_ready", "concatenate", "debug", "device_get", "dict", "enumerate", "extend",
+    "float", "format", "info", "int", "item", "len", "list", "log", "map", "max", "mean", "min", "print", "range", "round",
+    "set_description", "set_postfix", "sorted", "stack", "str", "sum", "tolist", "tree_map", "tuple", "warning", "write", "writerow", "zip",
+})  # fmt: skip
 
 
 def in_loop(line: Line, inside: ast.expr) -> bool:
@@ -52,12 +54,35 @@ def _named_values(each: ast.stmt) -> list[tuple[str, ast.expr]]:
     return named
 
 
-def needed_at(lines: Iterable[Line], *functions: str) -> set[tuple[str, int]]:
-    """Those of some lines at which values are read that give them to a function, such as an evaluation or a checkpoint, which needs them.
+def needed_at(lines: Iterable[Line], *functions: str) -> dict[tuple[str, int], frozenset[str]]:
+    """Those of some lines at which values are read that give them to functions, such as an evaluation or a checkpoint, with their names.
 
     Args: functions: that count for no such.
     """
-    return {(line.file, line.number) for line in lines if not called_at(line) <= _FETCHES | {*functions}}
+    found = {(line.file, line.number): (called_at(line) | _given_by(line)) - _LOOKS - {*functions} for line in lines}
+    return {line: names for line, names in found.items() if names}
+
+
+def _given_by(line: Line) -> frozenset[str]:
+    """The names of functions that get what a line gives a name, further down in the same function."""
+    nodes = nodes_of(source_text(line.file) or "")
+    names = {
+        each.id
+        for node in nodes
+        if isinstance(node, ast.Assign | ast.AnnAssign) and _is_on(node, line)
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        for each in ast.walk(target)
+        if isinstance(each, ast.Name)
+    }
+    around = [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_on(node, line)]  # outer ones first
+    end = around[-1].end_lineno if around else None
+    calls = (node for node in nodes if isinstance(node, ast.Call) and line.number < node.lineno <= (end or node.lineno))
+    given = [(last_name(call.func), [*call.args, *(each.value for each in call.keywords)]) for call in calls]
+    return frozenset(name for name, values in given if name and any(_has_one(value, names) for value in values))
+
+
+def _has_one(value: ast.expr, names: set[str]) -> bool:
+    return any(isinstance(each, ast.Name) and each.id in names for each in ast.walk(value))
 
 
 def yields_at(line: Line) -> bool:

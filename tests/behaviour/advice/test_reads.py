@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -52,7 +53,7 @@ def test_results_that_stream_out_anyway_cost_no_read() -> None:
 
 
 def test_reads_are_told_by_their_sizes_and_not_where_a_function_needs_them() -> None:
-    """The state goes to the host for a function of the user's, as for an evaluation on the CPU; a counter is looked at."""
+    """The state goes to the host for functions of the user's, as for an evaluation on the CPU; a counter is looked at."""
 
     def step(state: Any, seen: Any) -> Any:
         return state + 1e-3 * jnp.tanh(state @ state), seen + 1
@@ -65,6 +66,9 @@ def test_reads_are_told_by_their_sizes_and_not_where_a_function_needs_them() -> 
             state, seen = jitted(state, seen)
             if number % 10 == 0:
                 evaluated(state)
+            elif number % 10 == 5:
+                now = jax.device_get(state)
+                print(evaluated(now))
             elif number % 2:
                 print(np.asarray(seen))
         return state
@@ -72,10 +76,16 @@ def test_reads_are_told_by_their_sizes_and_not_where_a_function_needs_them() -> 
     assert of_kind(profiled(training(read_every=4)), "reads")[0].text.startswith(
         "The host reads results of jit_step out of the tiles after 10 runs (4.00 MiB 10 times): read them rarely"
     )
-    [found] = of_kind(profiled(program), "reads")
-    assert "after 20 runs (4 B 20 times)" in found.text
+    profile = profiled(program)
+    [found] = of_kind(profile, "reads")
+    assert "after 16 runs (4 B 16 times)" in found.text
     assert found.line is not None
     assert "print(" in linecache.getline(found.line.file, found.line.number)
+    [aside] = of_kind(profile, "needed")
+    assert aside.part == "aside"
+    assert re.fullmatch(r"if abs, evaluated got results of jit_step( #\d+)? once, after its last run", aside.edit)
+    assert re.search(r"\(4.00 MiB \d times\), for abs, evaluated\.$", aside.text)
+    assert of_kind(profiled(training(read_every=4)), "needed") == []
 
 
 def evaluated(state: Any) -> float:

@@ -67,6 +67,7 @@ _EVENTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(  # kind of a f
         "streaming": ("stream-in",),
         "results": ("stream-out",),
         "reads": ("read",),
+        "needed": ("read",),
         "feeds": ("host-call", "io-in", "io-out"),
     }
 )
