@@ -39,12 +39,12 @@ _MORE_IPUS: Final = (4, 16, 64, 256)  # of pods
 _MAX_TRIPS: Final = 2**31 - 1
 TAKE_A_VALUE: Final = ("--machine", "--ipus", "--tiles", "--sync-pattern", "--trip-count", "--json", "--report", "--propose-stages")
 _OUTPUTS: Final = ("--json", "--report")
-FLAGS: Final = ("--dry-run", "--all", "--no-source", "--popart")
+FLAGS: Final = ("--dry-run", "--all", "--no-intervals", "--no-source", "--popart")
 _REFUSED: Final = 2  # the exit code of programs that do not know an option
 _PIPE_WIDTH: Final = 100  # columns where stderr is no terminal
 _USAGE: Final = (
     "tilestep run [--machine NAME|FILE.toml] [--ipus N] [--tiles N] [--sync-pattern PATTERN] [--dry-run] [--trip-count N] "
-    "[--all] [--json FILE] [--report DIR [--no-source]] [--popart [--propose-stages N]] "
+    "[--all] [--no-intervals] [--json FILE] [--report DIR [--no-source]] [--popart [--propose-stages N]] "
     "(SCRIPT | -m MODULE | -c CODE) [ARGS...]"
 )
 
@@ -97,6 +97,7 @@ def _option_parser() -> argparse.ArgumentParser:
         "--trip-count", type=whole_number(_MAX_TRIPS), metavar="N", help="trips of each loop whose end depends on data; only with --dry-run"
     )
     parser.add_argument("--all", action="store_true", help="also name findings that save less than 1 %% of emulated time")
+    parser.add_argument("--no-intervals", action="store_true", help="leave out how sure the figures are, also of what is written")
     parser.add_argument(
         "--json",
         type=given_path,
@@ -183,7 +184,9 @@ def _run_emulated(program: Program, options: argparse.Namespace, json_path: Path
     mode = dry_run(trip_count=options.trip_count) if options.dry_run else contextlib.nullcontext()
     ended_by = ""
     with (
-        profiled(report_path, refused=True, lines=not options.no_source, ended_by=lambda: ended_by) as recording,
+        profiled(
+            report_path, refused=True, lines=not options.no_source, intervals=not options.no_intervals, ended_by=lambda: ended_by
+        ) as recording,
         mode,
         first_import(),
     ):

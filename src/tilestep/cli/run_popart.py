@@ -32,6 +32,7 @@ def require_fitting(options: argparse.Namespace) -> None:
             "each session has figures of its own, and --report writes those; with --propose-stages N it writes the proposals",
         ),
         ("--all", options.all, "each session has figures of its own, and --report writes those"),
+        ("--no-intervals", options.no_intervals, "each session has figures of its own"),
         ("--sync-pattern", options.sync_pattern is not None, "the devices that the program asks for say it"),
     ):
         if given:

@@ -54,9 +54,12 @@ class Measurement:
     engine: EngineOptions
     refused: Mapping[int, ProgramSource] = field(default_factory=dict[int, ProgramSource])
 
-    def ended(self, by: str) -> Measurement:
-        """The same, of a program that something ended before its own end. Args: by: such as 'SIGTERM'; '': nothing did."""
-        return replace(self, profile=replace(self.profile, ended_by=by)) if by else self
+    def ended(self, by: str, *, intervals: bool = True) -> Measurement:
+        """The same, of a program that something ended before its own end.
+
+        Args: by: such as 'SIGTERM'; '': nothing did. intervals: whether the profile keeps how sure its figures are.
+        """
+        return replace(self, profile=replace(self.profile, ended_by=by, interval=self.profile.interval if intervals else None))
 
     def recording(self, *, journal: bool = True, hlo: bool = True, lines: bool = True, memory: bool = True) -> Tables:
         """The recording of it. The MOST_IN_DETAIL programs of most cycles, and that of the fullest tile, are planned again for detail.

@@ -135,7 +135,9 @@ def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]
 
 
 @contextlib.contextmanager
-def profiled(target: Path | None, *, lines: bool = True, refused: bool = False, ended_by: Callable[[], str] = str) -> Iterator[Recording]:
+def profiled(
+    target: Path | None, *, lines: bool = True, refused: bool = False, intervals: bool = True, ended_by: Callable[[], str] = str
+) -> Iterator[Recording]:
     """The same, but the caller writes the files. Only a program that does not fit writes its own, when it is compiled.
 
     Args:
@@ -143,6 +145,7 @@ def profiled(target: Path | None, *, lines: bool = True, refused: bool = False, 
             planned again.
         lines: whether those, and what a program that does not fit writes, have lines of the user's source.
         refused: whether programs that do not fit are planned again if there is no target, to say what would make them fit.
+        intervals: whether the profile says how sure its figures are.
         ended_by: says at the block's end what ended the program before its own end, such as 'SIGTERM'; '': nothing.
     """
     from tilestep.pjrt.table.client import require_same_settings
@@ -155,7 +158,7 @@ def profiled(target: Path | None, *, lines: bool = True, refused: bool = False, 
         try:
             yield result
         finally:
-            measurement = measure().ended(ended_by())
+            measurement = measure().ended(ended_by(), intervals=intervals)
             tables = None if target is None else measurement.recording(lines=lines)
             result.complete(measurement.profile, tables, _of_refused(measurement) if refused and target is None else None)
 

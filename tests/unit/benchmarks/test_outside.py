@@ -95,7 +95,7 @@ def test_one_batch_that_says_whether_it_fits_has_no_figure(asked: Asked, value: 
 def test_two_products_stay_on_the_ipu(asked: Asked) -> None:
     shape = "9000x6000, 6000x300, 300x200"
     outcome = judge(row("two products after each other, arrays mapped linearly", shape, "fp32", value="does not fit", unit=""))
-    assert [array.shape for array in asked.state] == [(9000, 6000), (6000, 300), (300, 200)]
+    assert [array.shape for array in asked.state] == [(9000, 6000), (9000, 6000), (6000, 300), (300, 200)]  # as mapped, and as planned
     assert [(verdict.what, verdict.measured) for verdict in outcome.answer.verdicts] == [(shape, False)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ from benchmarks.measured.sureness import (
     Calibration,
     certain,
     derive,
+    judged,
     left_out,
     shortfalls,
     tile_bounds,
 )
-from benchmarks.model_errors import main
-from tilestep.figures.intervals import UNSEEN
+from benchmarks.model_errors import RECORD, main
+from tilestep.figures.intervals import UNSEEN, model_errors
 
 
 def row(name: str, ratio: float, shares: dict[str, float], **more: Any) -> dict[str, Any]:
@@ -82,6 +84,19 @@ def test_a_missed_bar_is_told() -> None:
 
 
 def test_errors_are_not_written_while_their_intervals_miss_a_bar(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--out", str(tmp_path / "errors.json")]) == 1
-    assert "missed: 49% of the verdicts are certain, 60% wanted" in capsys.readouterr().out
-    assert not list(tmp_path.iterdir())
+    said = [
+        {"what": "bs 1", "measured": measured, "predicted": measured, "fullness": full} for full, measured in ((0.9, True), (1.1, False))
+    ]
+    rows = [row(f"{name}1", ratio, {"matmul": 1.0}, workload="a", verdicts=said) for name, ratio in (("AA", 1.0), ("BB", 1.0), ("CC", 1.9))]
+    record, out = tmp_path / "record.json", tmp_path / "errors.json"
+    record.write_text(json.dumps({"rows": rows}))
+    assert main(["--record", str(record), "--out", str(out)]) == 1
+    assert "missed: operations and inference: half-width " in capsys.readouterr().out
+    assert not out.exists()
+
+
+def test_the_errors_of_the_package_are_those_of_the_record() -> None:
+    record = json.loads(RECORD.read_text(encoding="utf-8"))
+    found = derive(judged(record), tile_bounds(record))
+    assert model_errors().kinds == pytest.approx(found.kinds, abs=0.002)
+    assert model_errors().tile == pytest.approx(found.tile, abs=0.001)

@@ -280,6 +280,17 @@ def test_findings_that_save_little_are_named_if_all_are_asked_for(tilestep_run: 
     assert "do not return f32[] from jit__lambda" in every
 
 
+def test_figures_are_followed_by_how_sure_they_are_unless_nobody_wants_that(tmp_path: Path, tilestep_run: TilestepRun) -> None:
+    sure, alone = tmp_path / "sure", tmp_path / "alone"
+    for flags, folder, there in (((), sure, True), (("--no-intervals",), alone, False)):
+        done = tilestep_run("--report", str(folder), *flags, "-c", TRAINS)
+        assert done.returncode == 0, done.stderr
+        assert ("80 % sure: " in done.stderr) == there
+        recorded = json.loads(read_recording(folder / "run.tilestep").text("profile"))
+        for document in (recorded, json.loads((folder / "profile.json").read_text())):
+            assert (document["interval"] is not None) == there
+
+
 @pytest.mark.door
 def test_options_choose_the_machine_and_where_the_profile_goes(tmp_path: Path, tilestep_run: TilestepRun) -> None:
     document, report = tmp_path / "profile.json", tmp_path / "new" / "report"
@@ -592,6 +603,7 @@ def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
             "--ipus",
             "--tiles",
             "--sync-pattern",
+            "--no-intervals",
             "--json",
             "--report",
             "--no-source",
