@@ -14,7 +14,6 @@ from tests.page.conftest import OpenPage
 from tests.page.pages import go, rows, text, values, wait_for
 from tests.unit.figures.reader.recorded import journaled, liveness, two_stages
 from tilestep.advice import Finding, Gain, Line, Other, Together
-from tilestep.figures.overview import overview
 from tilestep.figures.quantities import bytes_text
 from tilestep.figures.reader import Report
 from tilestep.recording.container import Builder
@@ -64,10 +63,10 @@ def test_the_steady_state_and_the_programs_are_those_of_the_recording(open_page:
         steady[name] for name in ("step_cycles", "set_up_cycles", "samples", "steps")
     ]
     assert page.inner_text(".steady").endswith(". A step is a run of jit_update (128 items); 22 ran.")
-    [row] = overview(report).programs
-    assert rows(page, "programs") == [[row.name, row.runs, row.loads, row.cycles, row.cycles_by_kind["load"], row.peak_tile_bytes]]
+    [row] = report.programs
+    assert rows(page, "programs") == [[row.name, row.runs, row.loads, row.total.cycles, row.total.by_kind["load"], row.peak_tile_bytes]]
     kinds = {each["value"] for each in values(page, ".bar-table") if each["unit"] == "cycles"}
-    assert kinds == {cycles for cycles in [*overview(report).cycles_by_kind.values(), profile["cycles_by_kind"]["idle"]] if cycles}
+    assert kinds == {cycles for cycles in [*report.execution.total_cycles.by_kind.values(), profile["cycles_by_kind"]["idle"]] if cycles}
     assert all(sentence in text(page) for sentence in profile["assumptions"])
     assert "see Operations of this line" in text(page)
 

@@ -1,4 +1,4 @@
-"""View Operations: the table against the overview, what limits an operation, and the roofline."""
+"""View Operations: the table against the rows of its steps, what limits an operation, and the roofline."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.page.conftest import OpenPage
 from tests.page.pages import address, go, rows, text, values, wait_for
 from tests.unit.figures.reader.recorded import report_of, step, two_stages
 from tests.unit.sim.toy import collective, program
-from tilestep.figures.overview import overview
 from tilestep.figures.reader import OnTileExecute, Report, open_report
 from tilestep.figures.reader.totals import leaf_totals
+from tilestep.figures.rows import step_rows
 from tilestep.machine import describe
 from tilestep.plan.steps import HostCall
 
@@ -28,9 +28,9 @@ def table(page: object) -> list[dict[str, object]]:
 
 
 def of_kind(report: Report, key: str) -> Counter[str]:
-    """Cycles by line, scope or family, as the overview has them."""
+    """Cycles by line, scope or family, as `step_rows` has them."""
     found: Counter[str] = Counter()
-    for row in overview(report).steps:
+    for row in step_rows(report):
         found[getattr(row, key)] += row.cycles
     return found
 
@@ -75,7 +75,7 @@ def test_part_of_the_peak_is_of_the_machines_field(open_page: OpenPage, mnist_pl
 @pytest.mark.parametrize(
     ("group", "column", "key"), [("family", "family", "family"), ("line", "line", "line"), ("scope", "operation", "scope")]
 )
-def test_groups_add_up_as_in_the_overview(open_page: OpenPage, mnist_plain: Path, group: str, column: str, key: str) -> None:
+def test_groups_add_up_as_in_the_rows(open_page: OpenPage, mnist_plain: Path, group: str, column: str, key: str) -> None:
     shown = table(open_page(mnist_plain, "operations", group=group))
     assert {row[column]: row["time"] for row in shown} == dict(of_kind(open_report(mnist_plain), group))
     assert sum(float(str(row["share"])) for row in shown) == pytest.approx(1)
@@ -242,7 +242,7 @@ def test_roofs_name_their_field_and_source(open_page: OpenPage, mnist_plain: Pat
 def test_rows_of_two_recordings_are_joined(open_page: OpenPage) -> None:
     a, b = report_of(two_stages(trips=5)), report_of(two_stages(trips=7))
     shown = table(open_page((a, b), "operations", group="none"))
-    theirs = [{row.scope: row.cycles for row in overview(report).steps} for report in (a, b)]
+    theirs = [{row.scope: row.cycles for row in step_rows(report)} for report in (a, b)]
     assert {row["operation"]: (row["time, A"], row["time, B"]) for row in shown} == {
         scope: (theirs[0][scope], theirs[1][scope]) for scope in theirs[0]
     }

@@ -12,8 +12,8 @@ from tests.page.conftest import OpenPage
 from tests.page.pages import text, values
 from tests.unit.figures.reader.recorded import everything, recorded, report_of, run_of, step, two_stages
 from tests.unit.sim.toy import program
-from tilestep.figures.overview import overview
 from tilestep.figures.reader import Report, open_report
+from tilestep.figures.rows import step_rows
 from tilestep.plan.steps import Loop, Series
 
 TIMES = "\u00d7"
@@ -60,7 +60,7 @@ def test_cycles_of_a_run_are_the_readers(open_page: OpenPage) -> None:
     report = report_of(called, runs=2, counts=counts)
     page = open_page(report, "program")
     page.get_by_role("button", name="Open all").click()
-    total = sum(row.cycles for row in overview(report).steps)
+    total = sum(row.cycles for row in step_rows(report))
     assert [each["value"] for each in values(page, ".answer")] == [total / 2]
     assert page.inner_text(".answer").startswith("The ")
     assert " steps of a run take " in page.inner_text(".answer")
@@ -149,7 +149,7 @@ def test_two_programs_stand_beside_each_other(open_page: OpenPage) -> None:
         """[...document.querySelectorAll("[role=treeitem]")].map(
             (row) => [...row.children].slice(1).map((cell) => Number(cell.dataset.value ?? 0)))"""
     )
-    totals = [sum(row.cycles for row in overview(report).steps) for report in (a, b)]
+    totals = [sum(row.cycles for row in step_rows(report)) for report in (a, b)]
     assert found[0] == [*totals, totals[1] - totals[0]]
     assert f"{TIMES} 5 → {TIMES} 6" in text(page)
 

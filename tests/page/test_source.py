@@ -15,8 +15,8 @@ from tests.page.conftest import OpenPage
 from tests.page.pages import address, rows, text, values, wait_for
 from tests.unit.figures.reader.recorded import FRAMES, liveness, recorded, report_of, run_of, two_stages
 from tests.unit.views.page.test_source import Changed
-from tilestep.figures.overview import StepRow, overview
 from tilestep.figures.reader import Report, open_report
+from tilestep.figures.rows import StepRow, step_rows
 from tilestep.plan.steps import Frame
 
 CODE = "\n".join(["# the program", "def loss(x):", "    return dot(x)", "", *["#"] * 4, "loss(1)"])
@@ -30,9 +30,9 @@ def with_code(code: str = CODE, line: int = 3, trips: int = 5, file: str = "/hom
 
 
 def by_line(report: Report) -> dict[int, list[StepRow]]:
-    """The overview's rows by number of their line."""
+    """The rows of steps by number of their line."""
     found: dict[int, list[StepRow]] = {}
-    for row in overview(report).steps:
+    for row in step_rows(report):
         if row.line:
             found.setdefault(int(row.line.rpartition(":")[2]), []).append(row)
     return found
@@ -43,7 +43,7 @@ def margin(page: Page) -> list[list[Any]]:
     return page.evaluate("document.querySelector('.scroller.code').allRows()")
 
 
-def test_costs_of_lines_are_those_of_the_overview(open_page: OpenPage, mnist_plain: Path) -> None:
+def test_costs_of_lines_are_those_of_its_steps(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "source")
     shown = {number: figures for number, *figures in margin(page) if figures[0]}
     theirs = by_line(open_report(mnist_plain))
@@ -62,9 +62,9 @@ def test_its_first_line_names_the_line_that_costs_most(open_page: OpenPage, mnis
     page = open_page(mnist_plain, "source")
     costs = {line: sum(row.cycles for row in found) for line, found in by_line(open_report(mnist_plain)).items()}
     most = max(costs, key=lambda line: costs[line])
-    whole = sum(row.cycles for row in overview(open_report(mnist_plain)).steps)
+    whole = sum(row.cycles for row in step_rows(open_report(mnist_plain)))
     assert f"mnist_plain.py:{most}" in page.inner_text(".answer a")
-    every = overview(open_report(mnist_plain)).emulated_cycles
+    every = open_report(mnist_plain).execution.total_cycles.total
     sums = open_report(mnist_plain).execution.total_cycles.by_kind
     moved = sum(sums.get(kind, 0) for kind in ("save", "load", "stream-in", "stream-out"))  # it has one program, and one line calls it
     assert [each["value"] for each in values(page, ".answer")] == [costs[most], costs[most] / whole, whole / every, every, moved]
@@ -192,7 +192,7 @@ def test_the_flame_adds_up_to_the_cycles_of_all_steps(open_page: OpenPage, mnist
     page.locator(".flames").get_by_role("button", name="Show as table").click()
     frames = {name: (total, own) for name, total, own in rows(page, "frames")}
     report = open_report(mnist_plain)
-    assert frames["all steps"][0] == sum(row.cycles for row in overview(report).steps)
+    assert frames["all steps"][0] == sum(row.cycles for row in step_rows(report))
     if mode == "stack":
         theirs = by_line(report)
         line = max(theirs, key=lambda line: sum(row.cycles for row in theirs[line]))
@@ -243,7 +243,7 @@ def test_search_in_the_flame_says_the_share(open_page: OpenPage, mnist_plain: Pa
     page = open_page(mnist_plain, "source")
     page.get_by_label("search in the frames").fill("matmul:")
     cycles = Counter[str]()
-    for row in overview(open_report(mnist_plain)).steps:
+    for row in step_rows(open_report(mnist_plain)):
         cycles[row.family] += row.cycles
     share = 100 * cycles["matmul"] / cycles.total()
     expect(page.get_by_text(f"{share:.0f} % of the time")).to_be_visible()

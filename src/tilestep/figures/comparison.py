@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tilestep.figures.overview import ProgramRow, StepRow, overview, relative_lines, step_rows
 from tilestep.figures.reader import CompiledProgram, Report
+from tilestep.figures.rows import StepRow, relative_lines, step_rows
 from tilestep.machine.assemble import describe, value_of
 from tilestep.machine.fields import Value
 
@@ -162,12 +162,7 @@ class Comparison:
 
 def compare(a: Report, b: Report) -> Comparison:
     """Compares two recordings. Raises: RecordingError if one is damaged, or has no programs."""
-    of_a, of_b = overview(a), overview(b)
     pairs = matched(a.compilation.programs, b.compilation.programs)
-    rows_a, rows_b = (
-        dict(zip(a.compilation.programs, of_a.programs, strict=True)),
-        dict(zip(b.compilation.programs, of_b.programs, strict=True)),
-    )
     machine_a, machine_b = a.target.machine, b.target.machine
     paths = [entry.path for entry in describe(machine_a)]
     differing = [
@@ -177,12 +172,8 @@ def compare(a: Report, b: Report) -> Comparison:
     ]
     clocks = (machine_a.ipu.clock_hz, machine_b.ipu.clock_hz)
     one_clock = clocks[0] == clocks[1]
-    ran = ("execution" in a.parts, "execution" in b.parts)
-    names = (Counter(program.name for program in of_a.programs), Counter(program.name for program in of_b.programs))
-    programs = [
-        _program(rows_a[one] if one else None, rows_b[other] if other else None, how, label=_label(one, other, names), clocks=clocks)
-        for one, other, how in pairs
-    ]
+    names = (a.compilation.names, b.compilation.names)
+    programs = [_program(one, other, how, label=_label(one, other, names), clocks=clocks) for one, other, how in pairs]
     programs.sort(
         key=lambda each: (_side(each), -(each.cycles if one_clock else each.emulated_s).size, not each.differs, -each.peak_tile_bytes.size)
     )
@@ -200,7 +191,8 @@ def compare(a: Report, b: Report) -> Comparison:
         )
     ]
     steps.sort(key=lambda step: -(step.cycles_per_run if one_clock else step.emulated_s_per_run).size)
-    whole = Change(a=of_a.emulated_cycles if ran[0] else None, b=of_b.emulated_cycles if ran[1] else None)
+    totals = (report.execution.total_cycles.total if "execution" in report.parts else None for report in (a, b))
+    whole = Change(a=next(totals), b=next(totals))
     return Comparison(
         machines=tuple(differing),
         names=(machine_a.name, machine_b.name),
@@ -265,29 +257,29 @@ def _seconds(cycles: Change, clocks: tuple[float, float]) -> Change:
     return Change(a=None if cycles.a is None else cycles.a / clocks[0], b=None if cycles.b is None else cycles.b / clocks[1])
 
 
-def _program(a: ProgramRow | None, b: ProgramRow | None, how: str, *, label: str, clocks: tuple[float, float]) -> ProgramChange:
-    def change(figure: Callable[[ProgramRow], float | None]) -> Change:
+def _program(a: CompiledProgram | None, b: CompiledProgram | None, how: str, *, label: str, clocks: tuple[float, float]) -> ProgramChange:
+    def change(figure: Callable[[CompiledProgram], float | None]) -> Change:
         return Change(a=figure(a) if a else None, b=figure(b) if b else None)
 
     last = b or a
     assert last is not None  # a pair has at least one
-    cycles = change(lambda row: row.cycles)
-    cycles_per_run = change(lambda row: (row.cycles - row.cycles_by_kind.get("load", 0)) / row.runs if row.runs else None)
-    load_cycles = change(lambda row: row.cycles_by_kind.get("load", 0))
+    cycles = change(lambda each: each.total.cycles)
+    cycles_per_run = change(lambda each: (each.total.cycles - each.total.by_kind.get("load", 0)) / each.runs if each.runs else None)
+    load_cycles = change(lambda each: each.total.by_kind.get("load", 0))
     return ProgramChange(
         name=last.name,
         label=label,
         keys=(a.key if a else None, b.key if b else None),
         matched=how,
-        runs=change(lambda row: row.runs),
+        runs=change(lambda each: each.runs),
         cycles=cycles,
         cycles_per_run=cycles_per_run,
         load_cycles=load_cycles,
         emulated_s=_seconds(cycles, clocks),
         emulated_s_per_run=_seconds(cycles_per_run, clocks),
         load_emulated_s=_seconds(load_cycles, clocks),
-        peak_tile_bytes=change(lambda row: row.peak_tile_bytes),
-        flops_per_run=change(lambda row: row.flops_per_run),
+        peak_tile_bytes=change(lambda each: each.peak_tile_bytes),
+        flops_per_run=change(lambda each: each.planned.flops if each.has_tree else None),
     )
 
 

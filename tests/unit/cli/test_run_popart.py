@@ -12,8 +12,8 @@ import pytest
 
 from tests.in_turn import RunPython, in_turn
 from tests.unit.cli.test_run import assert_nothing_is_named
-from tilestep.figures.overview import overview
 from tilestep.figures.reader import open_report
+from tilestep.figures.rows import step_rows
 from tilestep.recording.container import read_recording
 
 PROGRAM = """
@@ -301,7 +301,7 @@ def test_each_operator_costs_at_the_line_that_called_the_builder_for_it_and_so_d
     last = next(number for number, line in enumerate(lines, 1) if "Softmax Elu" in line)
     found: list[set[int]] = []
     for name in ("training", "training-2", "training-3", "training-4"):
-        rows = [row for row in overview(open_report(tmp_path / "reports" / name / "run.tilestep")).steps if _OPERATOR.search(row.scope)]
+        rows = [row for row in step_rows(open_report(tmp_path / "reports" / name / "run.tilestep")) if _OPERATOR.search(row.scope)]
         where = [(operator[1], PurePath(row.line).name) for row in rows if (operator := _OPERATOR.search(row.scope))]
         if name == "training-4":  # its model is that of a file
             assert {tuple(said[line]) for _, line in where} == {("prepared",)}

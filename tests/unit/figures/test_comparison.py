@@ -9,8 +9,8 @@ import pytest
 from tests.unit.figures.reader.recorded import everything, larger, liveness, recorded, report_of, run_of, step, two_stages
 from tests.unit.sim.toy import Host, program
 from tilestep.figures.comparison import Change, compare
-from tilestep.figures.overview import overview
 from tilestep.figures.reader import Report
+from tilestep.figures.rows import program_row, step_rows
 from tilestep.plan.steps import Counts
 
 
@@ -141,27 +141,24 @@ def test_a_change_is_a_part_of_the_first() -> None:
         assert Change(a=a, b=b).relative == (None if relative is None else pytest.approx(relative)), a
 
 
-def test_the_overview_adds_up_all_runs() -> None:
+def test_rows_add_up_all_runs() -> None:
     host = run_of(two_stages(), runs=7)
     (called,) = host._programs
-    found = overview(Report(recorded(host, [called], {called.name: liveness()}, runs_in_detail=2)))
-    (row,) = found.programs
-    assert (row.runs, row.loads, row.peak_tile_bytes) == (7, 1, called.memory.peak_bytes)
-    assert row.cycles_by_kind["compute"] == 7 * (4 + 5 * 17 + 3) == sum(step.compute for step in found.steps)
-    assert row.memory is not None
-    assert sum(row.memory.values()) == 218
-    assert [(step.line, step.executions, step.cycles) for step in found.steps if step.line] == [("train.py:3", 35, 350)]
-    assert [(run.runs, run.in_detail) for run in found.runs] == [(7, 2)]
-    assert found.emulated_cycles == host.system.end_cycle
+    report = Report(recorded(host, [called], {called.name: liveness()}, runs_in_detail=2))
+    (row,), steps = map(program_row, report.programs), step_rows(report)
+    assert (row["runs"], row["loads"], row["peak_tile_bytes"]) == (7, 1, called.memory.peak_bytes)
+    assert row["cycles_by_kind"]["compute"] == 7 * (4 + 5 * 17 + 3) == sum(step.compute for step in steps)
+    assert [(step.line, step.executions, step.cycles) for step in steps if step.line] == [("train.py:3", 35, 350)]
+    assert report.execution.total_cycles.total == host.system.end_cycle
 
 
-def test_the_overview_counts_the_trips_of_all_runs() -> None:
+def test_rows_count_the_trips_of_all_runs() -> None:
     called = two_stages(trips=None, site=1)
-    found = overview(report_of(called, runs=3, counts=[Counts(times={(1, 0): 7})]))
-    assert {step.executions for step in found.steps if "stage_a" in step.scope} == {21}
+    found = step_rows(report_of(called, runs=3, counts=[Counts(times={(1, 0): 7})]))
+    assert {step.executions for step in found if "stage_a" in step.scope} == {21}
 
 
-def test_the_overview_of_everything_is_that_of_the_first_ipu() -> None:
+def test_the_rows_of_everything_are_those_of_the_first_ipu() -> None:
     called, counts = everything()
-    found = overview(report_of(called, counts=counts))
-    assert {step.scope.rpartition("/")[2]: step.executions for step in found.steps if step.scope}["mul"] == 10
+    found = step_rows(report_of(called, counts=counts))
+    assert {step.scope.rpartition("/")[2]: step.executions for step in found if step.scope}["mul"] == 10

@@ -25,6 +25,7 @@ from tilestep.figures.reader.programs import (
     Repeat,
     Switch,
 )
+from tilestep.figures.reader.sums import BusiestIpu, busiest_of
 from tilestep.figures.reader.trees import cycles_of_leaves, nodes_of, priced, program_from_tree
 from tilestep.machine.spec import MachineSpec
 from tilestep.messages import nearest, plain
@@ -148,6 +149,16 @@ class CompiledProgram:
     def label(self) -> str:
         """Its name, with its key where another program has the same name."""
         return f"{self.name} #{self.key}" if self._compilation.names[self.name] > 1 else self.name
+
+    @cached_property
+    def total(self) -> BusiestIpu:
+        """What it took in all runs on the IPU on which it took most; nothing if it never ran."""
+        return busiest_of(self._compilation.tables, self.grouped.rows("sums", "program", self.row))
+
+    @property
+    def peak_tile_bytes(self) -> int | None:
+        """Bytes on the fullest tile; None if its tree was not kept."""
+        return self.planned.memory.peak_bytes if self.has_tree else None
 
     @property
     def grouped(self) -> Grouped:

@@ -15,11 +15,9 @@ from tilestep.figures.reader.events import Event, Events, Lane
 from tilestep.figures.reader.grouped import Grouped
 from tilestep.figures.reader.lazily import LazySequence
 from tilestep.figures.reader.runs import Run, RunOnIpu, RunRow, Step
+from tilestep.figures.reader.sums import MOST_SUM, busiest_of
 from tilestep.figures.reader.unrecorded import Unrecorded
-from tilestep.recording.schema import EVENT_KINDS
 from tilestep.recording.tables import Tables, json_text
-
-MOST_SUM = 2**62  # cycles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,15 +94,8 @@ class Execution:
     @cached_property
     def total_cycles(self) -> TotalCycles:
         """The time of the whole recording."""
-        by_ipu: dict[int, dict[str, int]] = {}
-        columns = [self.tables.column("sums", name).tolist() for name in ("ipu", "kind", "cycles")]
-        for ipu, kind, cycles in cast("Iterator[tuple[int, int, int]]", zip(*columns, strict=True)):
-            if kind >= len(EVENT_KINDS) or not 0 <= cycles <= MOST_SUM:
-                raise RecordingError(f"table 'sums' has {cycles:,} cycles of kind {kind}: there are {len(EVENT_KINDS)} kinds")
-            of_ipu = by_ipu.setdefault(ipu, {})
-            of_ipu[EVENT_KINDS[kind]] = of_ipu.get(EVENT_KINDS[kind], 0) + cycles
-        busiest = max(sorted(by_ipu), key=lambda ipu: sum(by_ipu[ipu].values()), default=0)
-        return TotalCycles(total=self._total(), by_kind=by_ipu.get(busiest, {}), busiest_ipu=busiest)
+        busiest = busiest_of(self.tables, slice(None))
+        return TotalCycles(total=self._total(), by_kind=busiest.by_kind, busiest_ipu=busiest.ipu)
 
     def blocks(self, ipu: int = 0, *, pattern: str | None = None, programs: str | None = None) -> Iterator[Block]:
         """The named scopes (`jax.named_scope`) that ran on an IPU, each time by itself, in order of time, outer ones first.

@@ -11,7 +11,7 @@ from typing import Any, Final, cast, final
 
 from tilestep.errors import RecordingError
 from tilestep.figures.file_names import PROGRAM_FILE, PROGRAMS, RUN_FILE
-from tilestep.figures.reader.compilation import Compilation, Target
+from tilestep.figures.reader.compilation import Compilation, CompiledProgram, Target
 from tilestep.figures.reader.execution import Execution
 from tilestep.figures.reader.system import System
 from tilestep.figures.records import SCHEMA_VERSION
@@ -81,6 +81,11 @@ class Report:
         """Programs, their trees and their memory. Raises: RecordingError if it was not recorded."""
         self._require("compilation")
         return Compilation(self.tables, self.target)
+
+    @property
+    def programs(self) -> tuple[CompiledProgram, ...]:
+        """Those of `compilation`; () if it was not recorded."""
+        return self.compilation.programs if "compilation" in self.parts else ()
 
     @cached_property
     def execution(self) -> Execution:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from tilestep.figures.reader.compilation import CompiledProgram
 from tilestep.figures.reader.layout import summed
 from tilestep.figures.reader.programs import ProgramLeaf
-from tilestep.recording.schema import EVENT_KINDS
 from tilestep.recording.tables import Tables
 from tilestep.sim.body import BodyCycles, Site
-from tilestep.sim.trace import BESIDE
-
-_BESIDE = tuple(EVENT_KINDS.index(kind) for kind in BESIDE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,18 +27,6 @@ class LeafTotal:
     cycles: BodyCycles
 
 
-class ProgramTotal(NamedTuple):
-    """Cycles of one program in all runs, on the IPU on which they are most."""
-
-    ipu: int
-    by_kind: dict[str, int]
-
-    @property
-    def cycles(self) -> int:
-        """All of them, but for those of I/O tiles beside the other tiles' work."""
-        return sum(cycles for kind, cycles in self.by_kind.items() if kind not in BESIDE)
-
-
 def leaf_totals(tables: Tables, program: CompiledProgram) -> Iterator[LeafTotal]:
     """The steps of a program that ran, in order. Raises: RecordingError if its tree was not kept, or is damaged."""
     counts = site_counts(tables, program)
@@ -54,17 +37,6 @@ def leaf_totals(tables: Tables, program: CompiledProgram) -> Iterator[LeafTotal]
         executions = always * program.runs if always else counted.get(leaf.leaf, 0)
         if executions and leaf.cycles is not None:
             yield LeafTotal(leaf=leaf, executions=executions, cycles=BodyCycles().plus(leaf.cycles, executions))
-
-
-def program_total(tables: Tables, program: CompiledProgram) -> ProgramTotal:
-    """What a program took. Nothing, if it never ran."""
-    rows = program.grouped.rows("sums", "program", program.row)
-    by_ipu: dict[int, dict[str, int]] = {}
-    ipus, kinds, cycles = (tables.column("sums", name)[rows].tolist() for name in ("ipu", "kind", "cycles"))
-    for ipu, kind, spent in zip(ipus, kinds, cycles, strict=True):
-        by_ipu.setdefault(ipu, {})[EVENT_KINDS[min(kind, len(EVENT_KINDS) - 1)]] = spent
-    totals = [ProgramTotal(ipu, by_ipu[ipu]) for ipu in sorted(by_ipu)]
-    return max(totals, key=lambda total: total.cycles, default=ProgramTotal(0, {}))
 
 
 def _one(leaf: ProgramLeaf) -> int:

@@ -12,11 +12,11 @@ from typing import Final, Literal
 import numpy as np
 
 from tilestep.errors import RecordingError
-from tilestep.figures.overview import relative_lines
 from tilestep.figures.reader import Event, Lane, Report, Run, SourceLine
 from tilestep.figures.reader.runs import RunOnIpu
 from tilestep.figures.reader.spans import WAIT, Span
 from tilestep.figures.reader.system import Thread
+from tilestep.figures.rows import relative_lines
 from tilestep.figures.scopes import parts_of
 from tilestep.recording.schema import LANE_KINDS
 from tilestep.units import seconds_from_cycles

@@ -15,7 +15,7 @@ from tilestep.figures.reader import OnTileExecute, Report, StreamCopy
 from tilestep.figures.reader.blocks import scopes_of
 from tilestep.figures.reader.causes import NOT_RECORDED, critical_path
 from tilestep.figures.reader.events import Events
-from tilestep.figures.reader.totals import leaf_totals, program_total
+from tilestep.figures.reader.totals import leaf_totals
 from tilestep.plan.steps import Branch, Counts, HostCall, Loop, Series
 from tilestep.profiling.measure import profile_between
 from tilestep.recording.container import Builder
@@ -278,5 +278,5 @@ def test_accesses_to_pinned_host_cost_what_they_do_where_the_program_ran(ipus: t
     told = sum(total.cycles.host_call for total in leaf_totals(report.tables, found))
     assert told == 2 * (LATENCY + sharers * 300)
     assert told == sum(family.host for family in profiled.families)
-    syncs = program_total(report.tables, found).by_kind["host-call"] - told
+    syncs = found.total.by_kind["host-call"] - told
     assert 0 < syncs < told / 10

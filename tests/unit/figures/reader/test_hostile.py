@@ -18,8 +18,8 @@ from tests.unit.figures.reader.test_system import traced
 from tests.unit.recording.recordings import members_of, zipped
 from tilestep import RecordingError
 from tilestep.figures.comparison import compare
-from tilestep.figures.overview import overview
 from tilestep.figures.reader import Report
+from tilestep.figures.rows import program_row, step_rows
 from tilestep.plan.steps import Counts
 from tilestep.recording.container import parse_recording, recording_bytes
 from tilestep.views.export.chrome import chrome_trace
@@ -72,7 +72,7 @@ def changed_text(data: bytes, source: random.Random) -> bytes:
 
 def use(report: Report, other: Report) -> None:
     """Asks for everything that is made of a recording."""
-    overview(report)
+    _ = step_rows(report), list(map(program_row, report.programs))
     if "compilation" in report.parts:
         compare(other, report)
         for program in report.compilation.programs:

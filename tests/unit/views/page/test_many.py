@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.unit.figures.reader.recorded import report_of, two_stages
-from tilestep.figures.overview import overview
 from tilestep.figures.reader import Report
+from tilestep.figures.rows import step_rows
 from tilestep.recording.builder import Builder
 from tilestep.recording.tables import Tables, json_text
 from tilestep.views.page.sections.comparison import comparison
@@ -133,7 +133,7 @@ def with_itself(report: Report) -> None:
     comparison(report, report)
 
 
-@pytest.mark.parametrize("of", [overview, *SECTIONS.values(), with_itself], ids=lambda of: of.__name__)
+@pytest.mark.parametrize("of", [step_rows, *SECTIONS.values(), with_itself], ids=lambda of: of.__name__)
 def test_twice_the_programs_and_runs_need_twice_the_looks(of: Any) -> None:
     looks: list[int] = []
     for programs in (FEW, 2 * FEW):

@@ -1,4 +1,4 @@
-"""Costs of lines in a page against what the reader and the overview say of the same recording."""
+"""Costs of lines in a page against what the reader says of the same recording."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from tests.unit.figures.reader.recorded import everything, liveness, recorded, report_of, run_of, two_stages
 from tilestep.errors import RecordingError
-from tilestep.figures.overview import overview
 from tilestep.figures.reader import Report
+from tilestep.figures.rows import step_rows
 from tilestep.recording.schema import CALLS
 from tilestep.recording.tables import Tables
 from tilestep.views.page.block import Block
@@ -61,19 +61,19 @@ def lines(block: Block) -> dict[str, dict[str, Any]]:
     return {f"{block.json['texts'][row['file']]}:{row['line']}": row for row in made}
 
 
-def test_costs_of_lines_are_those_of_the_overview() -> None:
+def test_costs_of_lines_are_those_of_its_steps() -> None:
     called, counts = everything()
     for report in (report_of(two_stages(), runs=3), report_of(called, runs=2, counts=counts)):
         block = block_of(report)
         theirs: dict[str, Counter[str]] = {}
         kinds = ("steps", "executions", "cycles", "compute", "exchange", "sync", "collective", "host_call")
-        for row in overview(report).steps:
+        for row in step_rows(report):
             theirs.setdefault(row.line, Counter()).update({kind: getattr(row, kind) for kind in kinds})
         unknown = theirs.pop("", Counter())
         mine = {line: {kind: row[kind] for kind in kinds} for line, row in lines(block).items() if row["steps"]}
         assert mine == {line: dict(found) for line, found in theirs.items()}
         assert block.json["unknown_cycles"] == unknown["cycles"]
-        assert block.json["cycles"] == sum(row.cycles for row in overview(report).steps)
+        assert block.json["cycles"] == sum(row.cycles for row in step_rows(report))
 
 
 def test_a_line_has_the_largest_of_the_values_that_it_made() -> None:

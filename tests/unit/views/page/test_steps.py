@@ -1,4 +1,4 @@
-"""The steps of a page against what the reader and the overview say of the same recording."""
+"""The steps of a page against what the reader says of the same recording."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 from tests.unit.figures.reader.recorded import everything, liveness, recorded, report_of, run_of, step, two_stages
 from tests.unit.sim.toy import program
 from tilestep.errors import RecordingError
-from tilestep.figures.overview import overview
 from tilestep.figures.reader import Report
 from tilestep.figures.reader.totals import leaf_totals
+from tilestep.figures.rows import step_rows
 from tilestep.machine.catalog import named_machine
 from tilestep.options import PlanOptions
 from tilestep.plan.steps import Superstep
@@ -59,7 +59,7 @@ def line_of(block: Block, number: int) -> str:
     return f"{block.json['texts'][file]}:{line}"
 
 
-def test_cycles_of_each_kind_line_and_scope_are_those_of_the_overview() -> None:
+def test_cycles_of_each_kind_line_and_scope_are_those_of_the_rows() -> None:
     called, counts = everything()
     for report in (report_of(two_stages(), runs=3), report_of(called, runs=2, counts=counts)):
         block = block_of(report)
@@ -70,7 +70,7 @@ def test_cycles_of_each_kind_line_and_scope_are_those_of_the_overview() -> None:
             once = sum(leaf[kind] for kind in ("compute", "exchange", "sync", "collective", "host_call"))
             mine[key] += leaf["executions"] * once
             executions[key] += leaf["executions"]
-        theirs = {(row.line, row.scope, row.family): row for row in overview(report).steps}
+        theirs = {(row.line, row.scope, row.family): row for row in step_rows(report)}
         assert {key: count for key, count in executions.items() if count} == {key: row.executions for key, row in theirs.items()}
         assert {key: mine[key] for key in theirs} == {key: row.cycles for key, row in theirs.items()}
         assert sum(mine.values()) == sum(row.cycles for row in theirs.values())

@@ -13,9 +13,9 @@ from typing import Any, Final, cast, get_args
 from tilestep.advice.finding import ASIDE, CELL, FIXED, How
 from tilestep.advice.phrases import group_text, left_texts
 from tilestep.advice.refused import refused
-from tilestep.figures.overview import relative_files
 from tilestep.figures.quantities import numbers_text
 from tilestep.figures.reader import CompiledProgram, Report
+from tilestep.figures.rows import relative_files
 from tilestep.recording.schema import EVENT_KINDS
 from tilestep.views.page.block import Block
 from tilestep.views.page.untrusted import number_in, records_in, text_in, texts_in

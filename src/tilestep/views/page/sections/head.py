@@ -7,8 +7,8 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import Final
 
-from tilestep.figures.overview import files_of, overview
 from tilestep.figures.reader import Report
+from tilestep.figures.rows import files_of, program_row
 from tilestep.machine.assemble import describe
 from tilestep.views.page.block import Block
 from tilestep.views.page.untrusted import text_in
@@ -26,27 +26,26 @@ def head(report: Report) -> Block:
 
     Its JSON: tilestep (version), parts, emulated (whether something ran), machine ('' without one), num_ipus, clock_hz, tile_sram_bytes,
     num_tiles, verdict (whether all of it fits, as a sentence; '' if unknown), emulated_cycles, busiest_ipu, cycles_by_kind, popart (whether
-    PopART calls its lines), fields (of the machine, with unit, source and basis), programs (rows of `tilestep report show`, with row).
+    PopART calls its lines), fields (of the machine, with unit, source and basis), programs (rows of `tilestep report show --json`).
     """
-    found = overview(report)
-    programs = report.compilation.programs if "compilation" in report.parts else ()
-    machine = report.target.machine if found.machine else None
+    machine = report.target.machine if "compilation" in report.parts else None
+    total = report.execution.total_cycles if "execution" in report.parts else None
     return Block(
         json={
-            "tilestep": found.tilestep,
-            "parts": list(found.parts),
-            "emulated": "execution" in found.parts,
-            "machine": found.machine,
-            "num_ipus": found.num_ipus,
+            "tilestep": report.version,
+            "parts": list(report.parts),
+            "emulated": total is not None,
+            "machine": machine.name if machine else "",
+            "num_ipus": machine.num_ipus if machine else 0,
             "num_tiles": machine.ipu.num_tiles if machine else 0,
             "verdict": text_in(report.profile.get("verdict"), "text"),
-            "clock_hz": found.clock_hz,
-            "tile_sram_bytes": found.tile_sram_bytes,
-            "emulated_cycles": found.emulated_cycles,
-            "busiest_ipu": found.busiest_ipu,
-            "cycles_by_kind": found.cycles_by_kind,
+            "clock_hz": machine.ipu.clock_hz if machine else 0.0,
+            "tile_sram_bytes": machine.ipu.tile.sram_bytes if machine else 0,
+            "emulated_cycles": total.total if total else 0,
+            "busiest_ipu": total.busiest_ipu if total else 0,
+            "cycles_by_kind": total.by_kind if total else {},
             "popart": any("/tilestep/popart/" in file for file in files_of(report)),
             "fields": [asdict(field) for field in describe(machine)] if machine else [],
-            "programs": [{**asdict(row), "row": program.row} for row, program in zip(found.programs, programs, strict=True)],
+            "programs": [program_row(program) for program in report.programs],
         }
     )

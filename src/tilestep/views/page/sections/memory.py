@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from tilestep.advice.phrases import group_text
 from tilestep.errors import RecordingError
-from tilestep.figures.overview import relative_lines
 from tilestep.figures.reader import CompiledProgram, Report
 from tilestep.figures.reader.memory import MemoryReport
+from tilestep.figures.rows import relative_lines
 from tilestep.plan.steps import Branch, Loop, Node, Series
 from tilestep.plan.streaming import streaming_parts
 from tilestep.recording.memory import LIFE_COLUMNS

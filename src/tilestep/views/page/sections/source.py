@@ -9,9 +9,9 @@ from typing import Any, Final, cast
 import numpy as np
 
 from tilestep.errors import RecordingError
-from tilestep.figures.overview import files_of, relative_files
 from tilestep.figures.reader import OnTileExecute, Report
-from tilestep.figures.reader.totals import leaf_totals, program_total
+from tilestep.figures.reader.totals import leaf_totals
+from tilestep.figures.rows import files_of, relative_files
 from tilestep.recording.schema import CALLS
 from tilestep.recording.tables import Tables, json_text
 from tilestep.sim.trace import EventKind
@@ -115,7 +115,7 @@ def source(report: Report) -> Block | None:
         for place, count in enumerate(counts, _CALLS):
             of_line[place] += count
     for program, (file, line) in _callers(report.tables):
-        by_kind = program_total(report.tables, report.compilation.programs[program]).by_kind
+        by_kind = report.compilation.programs[program].total.by_kind
         row(relative(file), line)[_MOVED] += sum(by_kind.get(kind, 0) for kind in _MOVES)
     texts: dict[str, int] = {}
     table = [

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from tilestep.figures.overview import relative_files
 from tilestep.figures.reader import (
     CompiledProgram,
     GlobalExchange,
@@ -23,6 +22,7 @@ from tilestep.figures.reader.blocks import LONGEST_SCOPE, scopes_of
 from tilestep.figures.reader.layout import below
 from tilestep.figures.reader.programs import ProgramLeaf
 from tilestep.figures.reader.totals import site_counts
+from tilestep.figures.rows import relative_files
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.recording.sources import options_of

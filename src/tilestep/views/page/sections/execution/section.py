@@ -9,10 +9,10 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tilestep.figures.overview import relative_lines
 from tilestep.figures.paths import relative_paths
 from tilestep.figures.reader import Report
 from tilestep.figures.reader.causes import path_rows
+from tilestep.figures.rows import relative_lines
 from tilestep.recording.schema import CALLS, EVENT_KINDS
 from tilestep.recording.tables import json_text
 from tilestep.views.page.block import Block
