@@ -21,7 +21,7 @@ unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONUSERBASE PYTHONWARNINGS VIRTU
 unexport PIP_PREFIX PIP_REQUIREMENT PIP_ROOT PIP_TARGET PIP_USER
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help demo test test-all newest check format docs docs-links wheel clean
+.PHONY: help demo test test-all newest check format docs docs-links wheel release clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -59,6 +59,10 @@ docs-links: $(VENV)/.ready-test ## ask the network for each page elsewhere that 
 
 wheel: $(VENV)/.ready-test ## build dist/tilestep-*.whl
 	$(VENV)/bin/python -m build --wheel .
+
+release: wheel ## build the wheel, look into it, and tag this commit as the version that pyproject.toml names
+	$(VENV)/bin/python -m pytest -q -n 0 tests/test_packaging.py
+	$(VENV)/bin/python scripts/release.py
 
 clean: ## remove environments, builds and caches
 	rm -rf .venv .venv-* build dist src/*.egg-info .pytest_cache .ruff_cache .hypothesis

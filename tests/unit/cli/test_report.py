@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+import tilestep
 from tests.unit.figures.reader.recorded import journaled, larger, liveness, recorded, run_of, step, two_stages
 from tests.unit.figures.reader.test_system import traced
 from tests.unit.recording.recordings import members_of, zipped
@@ -61,7 +62,7 @@ def test_show_says_of_how_many_programs_the_lives_are_known(tmp_path: Path, caps
 def test_show_prints_a_trace_of_the_host(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "show", runs["trace"]]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("recording of tilestep 0.1.0 with system\n")
+    assert out.startswith(f"recording of tilestep {tilestep.__version__} with system\n")
     assert "MainThread" in out
     assert "Programs" not in out
 
