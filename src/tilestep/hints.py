@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
@@ -120,6 +121,10 @@ class Listener(Protocol):
 
     def accumulated(self, batch: EffectiveBatch, steps: int) -> None:
         """Notes steps of a loop on the platform."""
+        ...
+
+    def groups_gone(self, names: Collection[str]) -> None:
+        """Says that nothing enters these program groups any more."""
         ...
 
     def set_apart(self, apart: bool) -> None:
@@ -252,6 +257,17 @@ def accumulated(batch: EffectiveBatch, steps: int) -> None:
     listener = _who_listens()
     if listener is not None:
         listener.accumulated(batch, steps)
+
+
+def groups_gone(names: Collection[str]) -> None:
+    """Says that nothing enters these program groups any more, so that an emulator may forget them."""
+    if _listener is not None:
+        _listener.groups_gone(names)
+
+
+def groups_gone_with(owner: object, names: Collection[str]) -> None:
+    """Says so of the groups that only `owner` enters, once it is gone. Args: names: of the groups; more may be added to them."""
+    weakref.finalize(owner, groups_gone, names).atexit = False
 
 
 def moment() -> Any:

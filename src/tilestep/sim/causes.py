@@ -83,7 +83,6 @@ def note_dispatch(
     """
     begin, end = span
     key = prepared.ledger.key
-    recorder.names[key] = prepared.name
     if end > begin:
         recorder.add_of_host(begin, end, DISPATCH, key, number, recorder.host_event)
     name, entry = group or ("", 0)

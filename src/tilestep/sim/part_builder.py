@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from typing import final
 
@@ -38,6 +38,14 @@ class PartBuilder:
         return {
             key: Group(members=dict(each.members), use=each.use, codelets=set(each.codelets)) for key, each in self.known_groups.items()
         }
+
+    def members(self) -> set[int]:
+        """Keys of all programs that are members of a group."""
+        return {key for group in self.known_groups.values() for key in group.members}
+
+    def forget_groups(self, names: Collection[str]) -> None:
+        """Forgets groups that are loaded nowhere."""
+        self.known_groups = {known: group for known, group in self.known_groups.items() if known[0] not in names}
 
     def bring_in(self, part: Part, prepared: Prepared, identity: int | str, values: Sequence[Value], dispatch: int) -> int:
         """Notes what one IPU has to load, save and stream in for a run.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import final
 
@@ -113,7 +113,7 @@ def _shares(states: Sequence[IpuState], machine: MachineSpec) -> tuple[tuple[tup
 
 @final
 class PreparedPrograms:
-    """All programs that were dispatched on one machine, by key and IPUs.
+    """All programs that were dispatched on one machine and not forgotten, by key and IPUs.
 
     Args: state_of: gives the state of an IPU.
     """
@@ -163,6 +163,14 @@ class PreparedPrograms:
     def partitions(self) -> dict[tuple[int, tuple[int, ...]], Partition]:
         """The partition of each program on certain IPUs, outside of groups."""
         return {known: prepared.partition for known, prepared in self._prepared.items()}
+
+    def forget(self, keys: Collection[int]) -> set[int]:
+        """Forgets programs, but for those that an IPU has loaded. Returns: keys of those that are forgotten."""
+        gone = set(keys) - {key for (key, _), prepared in self._prepared.items() if prepared.partition.members}
+        self._prepared = {known: prepared for known, prepared in self._prepared.items() if known[0] not in gone}
+        for key in gone:
+            self._ledgers.pop(key, None)  # it may never have been dispatched
+        return gone
 
     def _prepare(self, program: Program, key: int, ipus: tuple[int, ...]) -> Prepared:
         ledger = self._known(program, key)

@@ -6,7 +6,7 @@ give equal times. docs/explanation/virtual-time.md explains the rules.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, final
 
 from tilestep.hints import EffectiveBatch
@@ -29,7 +29,7 @@ from tilestep.sim.run import Part, Run
 from tilestep.sim.snapshot import Snapshot
 from tilestep.sim.state import Parts, restore, take_snapshot
 from tilestep.sim.sync import host_set
-from tilestep.sim.trace import Lane, Recorder, Rows, RunRow, Task, Trace, Trip
+from tilestep.sim.trace import Lane, Recorder, Rows, RunRow, Task, Timeline, Trace, Trip
 from tilestep.sim.values import require_new, require_not_donated, require_value, unknown_value
 from tilestep.units import cycles_from_seconds
 
@@ -66,6 +66,7 @@ class System:
         self._programs = PreparedPrograms(machine, self._ipu)
         self._parts = Parts(machine, self._ipus, self._execution, self._builder, self._programs, self._partitions, self._values)
         self._accumulated: dict[EffectiveBatch, int] = {}
+        self._gone: set[int | str] = set()  # programs, by key, and groups that are not dispatched any more, but not forgotten yet
         self._marks = 0
         self._dispatches = 0
         self._tidy_at = _TIDY_EVERY
@@ -151,14 +152,17 @@ class System:
     def trace(self) -> Trace:
         """All events that were kept."""
         self._lockstep.flush()
-        return Trace(events=self._recorder.between(0, self._recorder.position), dropped=self._recorder.dropped)
+        return Trace(events=self._events(0, self._recorder.position), dropped=self._recorder.dropped)
 
     def trace_between(self, start: Mark, end: Mark) -> Trace:
         """The events between two marks."""
         return Trace(
-            events=self._recorder.between(start.position, end.position),
+            events=self._events(start.position, end.position),
             dropped=end.dropped_events - start.dropped_events,
         )
+
+    def _events(self, start: int, end: int) -> Timeline:
+        return self._recorder.between(start, end, {key: program.name for key, program in self.programs.items()})
 
     def rows_between(self, start: Mark, end: Mark) -> Rows:
         """The events of all lanes between two marks, as columns."""
@@ -182,7 +186,7 @@ class System:
 
     @property
     def programs(self) -> Mapping[int, Program]:
-        """All programs that were dispatched, by key."""
+        """All programs that were dispatched and not forgotten, by key."""
         return {key: ledger.program for key, ledger in self._programs.ledgers().items()}
 
     @property
@@ -369,6 +373,30 @@ class System:
             raise ValueError(unknown_value(value))
         if self._log is not None:
             self._log.add(Forget(value))
+
+    def forget_programs(self, gone: Iterable[int | str]) -> None:
+        """Forgets programs and groups that are not dispatched any more. Takes no time and changes none.
+
+        What somebody may still ask for stays until a later call: all while events or calls are kept, what an IPU has loaded, the members
+        of a group that stays, and the programs that have made a value or were the last to take it.
+
+        Args: gone: keys of programs, names of groups.
+        """
+        self._gone.update(gone)
+        if self._log is not None or self._recorder.keeps or not self._gone:
+            return
+        groups = {name for name in self._gone if isinstance(name, str) and not self._is_loaded(name)}
+        self._builder.forget_groups(groups)
+        for name in groups:
+            self._partitions.pop(name, None)
+        needed = self._builder.members()
+        for value in self._values.values():
+            needed.update(ledger.key for ledger in (value.made_by, value.streamed_to) if ledger is not None)
+        programs = {key for key in self._gone if isinstance(key, int)} - needed
+        self._gone -= groups | self._programs.forget(programs)
+
+    def _is_loaded(self, group: str) -> bool:
+        return group in self._partitions and bool(self._partitions[group].members)
 
     def dispatch(
         self,

@@ -98,7 +98,7 @@ class Timeline(Sequence[Event]):
     """Events of IPUs, which become objects when somebody looks at them. It equals any sequence of the same events."""
 
     def __init__(self, kept: array[int], lanes: Sequence[Lane], names: Mapping[int, str]) -> None:
-        """Args: kept: the columns of each event. lanes, names: of the recorder."""
+        """Args: kept: the columns of each event. lanes: of the recorder. names: of programs, by key."""
         self._kept, self._lanes, self._names = kept, lanes, names
 
     @cached_property
@@ -200,7 +200,6 @@ class Recorder:
         lanes: every lane so far; events name them by index. The first are the IPUs.
         runs: dispatches so far.
         trips: of the runs' data-dependent parts.
-        names: of the programs, by key.
         host_event: the latest event of the host.
     """
 
@@ -210,7 +209,6 @@ class Recorder:
         self.lanes: list[Lane] = [Lane("ipu", ipu) for ipu in range(num_ipus)]
         self.runs: deque[RunRow] = deque()
         self.trips: deque[Trip] = deque()
-        self.names: dict[int, str] = {}
         self.host_event = NO_EVENT
         self._num_ipus = num_ipus
         self._lane_numbers = {lane: number for number, lane in enumerate(self.lanes)}
@@ -222,6 +220,11 @@ class Recorder:
         self._latest = array("q")  # the latest of the others
         self._waiting: list[tuple[int, int, int, int, int, int, int]] = []
         self._ended: dict[int, int] = {}  # cycle -> the latest event that ended then
+
+    @property
+    def keeps(self) -> bool:
+        """Whether events are kept, or are to be."""
+        return self.enabled or self._count > 0
 
     @property
     def position(self) -> int:
@@ -297,11 +300,11 @@ class Recorder:
         lane, kind, begin, finish, run, key, cause = table[kept].T
         return Rows(numbers[kept], lane, kind, begin, finish, run, key, cause)
 
-    def between(self, start: int, end: int) -> Timeline:
-        """Events of IPUs from one position up to another: of the first `MAX_EVENTS` that were kept."""
+    def between(self, start: int, end: int, names: Mapping[int, str]) -> Timeline:
+        """Events of IPUs from one position up to another: of the first `MAX_EVENTS` that were kept. Args: names: of programs, by key."""
         self._store()
         kept = self._first[max(start - self._begin, 0) * _COLUMNS : max(end - self._begin, 0) * _COLUMNS]
-        return Timeline(kept, self.lanes, self.names)
+        return Timeline(kept, self.lanes, names)
 
     def clear(self) -> None:
         """Drops all events, runs and trips."""

@@ -70,7 +70,8 @@ class LoadedExecutable(_native.ExecutableBase):
         """
         client.require_same_settings()
         self.client = client
-        self.key = next(client.program_keys)
+        self._keys: list[int] = []
+        self.key = self._new_key()
         self.request = read_request(code, options, client.machine, len(client.devices), client.settings.plan_options)
         self.metadata: dict[str, Any] = {}
         self._host_program: HostProgram | None = None
@@ -95,6 +96,13 @@ class LoadedExecutable(_native.ExecutableBase):
         may_wait_for_the_host = self.request.has_feeds or self.plan.callbacks  # and for what it does after it has started the program
         if len(self.devices) > 1 and not may_wait_for_the_host:
             self.in_flight = self.client.in_flight.make_room, self.client.in_flight.add
+
+    def _new_key(self) -> int:
+        self._keys.append(next(self.client.program_keys))
+        return self._keys[-1]
+
+    def __del__(self) -> None:
+        self.client.player.journal.gone.extend(getattr(self, "_keys", ()))  # there are none if the settings were wrong
 
     # ------------------------------------------------------------------------------------------------------- compile
 
@@ -241,7 +249,7 @@ class LoadedExecutable(_native.ExecutableBase):
             self._planned_run(()),
             site_locations=self.plan.site_locations,
             results=self.outputs.specs,
-            new_key=self.client.program_keys.__next__,
+            new_key=self._new_key,
         )
 
     def _planned_run(self, counters: tuple[tuple[int, int], ...]) -> PlannedRun:

@@ -6,7 +6,7 @@ A dispatch only appends an entry. So emulated time costs nothing where nobody lo
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol, final
 
 from tilestep import hints
@@ -38,6 +38,7 @@ class Journal:
         devices: that have these, too.
         contents: of uploads; None unless a recording keeps the calls.
         dry_cycles: of all dry runs, for their bound.
+        gone: keys of programs and names of groups that nothing dispatches any more; behind the entries that do.
     """
 
     platform = PLATFORM
@@ -53,6 +54,7 @@ class Journal:
         self.note_run = (self.entries.append, Run)
         self.contents: Contents | None = None
         self.dry_cycles = 0
+        self.gone: deque[int | str] = deque()
         self._choose_notes()
 
     def put(self, value: int, ipu: int, size_bytes: int, on_host: bool, contents: int = 0) -> None:
@@ -106,6 +108,10 @@ class Journal:
     def accumulated(self, batch: hints.EffectiveBatch, steps: int) -> None:
         """A loop that accumulates gradients has done so many steps."""
         self._add((Accumulated, batch, steps))
+
+    def groups_gone(self, names: Collection[str]) -> None:
+        """Nothing enters these program groups any more."""
+        self.gone.extend(names)
 
     def set_apart(self, apart: bool) -> None:
         """From now on some thread's events (or no thread's) differ from the program's own: see `hints`."""

@@ -148,6 +148,7 @@ class Player:
             try:
                 _tell_forgotten()
                 forgotten, self._forgotten = self._forgotten, []
+                num_gone = len(self.journal.gone)  # their last runs are among the entries
                 while entries:
                     match named(entries[0]):
                         case Run() as run if not wait and not run.has_counted():
@@ -166,6 +167,7 @@ class Player:
                     self._ranks.pop(value, None)
                     if self.system.knows(value):  # else it was another player's, or its program failed
                         self.system.forget(value)
+                self.system.forget_programs([self.journal.gone.popleft() for _ in range(num_gone)])
             finally:
                 self._is_replaying = False
 

@@ -240,4 +240,7 @@ def _holds(condition: Callable[[Pytree], ArrayLike], carry: Pytree, replicated: 
 
 def _group(loop: Loop, steps: int, rest: int) -> AbstractContextManager[None]:
     """Makes the chunks' programs one program to an emulated machine, unless the caller has made a group of programs."""
-    return contextlib.nullcontext() if hints.current_group() else hints.program_group(f"{loop.name} {steps}+{rest}")
+    if hints.current_group():
+        return contextlib.nullcontext()
+    loop.groups.add(name := f"{loop.name} {steps}+{rest}")
+    return hints.program_group(name)

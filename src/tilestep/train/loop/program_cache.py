@@ -8,13 +8,14 @@ import types
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
 import jax
 import numpy as np
 from jax.typing import ArrayLike
 
+from tilestep import hints
 from tilestep.train.calling import Body, Step, name_of
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.gradients.recompute import Recompute, in_loop
@@ -74,6 +75,7 @@ class Loop:
         make: makes another one.
         unsteady: whether its body has turned out not to add one microbatch for each step.
         in_flight: chunks to start before the host waits for the device.
+        groups: names of program groups that only this loop enters.
     """
 
     name: str
@@ -81,6 +83,10 @@ class Loop:
     make: Callable[[Loop, Span], Program]
     unsteady: bool = False
     in_flight: int = FIRST_IN_FLIGHT
+    groups: set[str] = field(default_factory=set[str])
+
+    def __post_init__(self) -> None:
+        hints.groups_gone_with(self, self.groups)
 
     def program(self, span: Span) -> Program:
         """The program of a chunk."""

@@ -283,6 +283,8 @@ class Pipeline:
         self._engine = Engine(spec, check_nans=check_nans, which=program, processes=self._processes)
         self._first = placements[0]
         self._group = f"pipeline {next(_serial)}"
+        self._first_group = f"{self._group}'s first state"
+        hints.groups_gone_with(self, (self._group, self._first_group))
 
     def __repr__(self) -> str:
         names = "; ".join(", ".join(map(name_of, level)) for level in self._levels)
@@ -309,7 +311,7 @@ class Pipeline:
         Raises:
             ValueError: if there are more or fewer entries than stages, tied parameters differ, or the optimiser accumulates by itself.
         """
-        with self._together(), self._one_program(f"{self._group}'s first state"):
+        with self._together(), self._one_program(self._first_group):
             number = sum(map(len, self._levels))
             own_aux: list[Pytree] = [None] * number if aux is None else flat(aux, self._levels, "aux")
             state = self._nested(self._engine.init(flat(params, self._levels, "params"), own_aux))
