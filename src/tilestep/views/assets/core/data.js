@@ -25,6 +25,17 @@ export function block(name) {
   return found;
 }
 
+/** A function of a recording that does its work once for each. @template T @param {(side: import("./page.js").Side) => Promise<T>} work @returns {(side: import("./page.js").Side) => Promise<T>} */
+export function once(work) {
+  /** @type {WeakMap<import("./page.js").Side, Promise<T>>} */
+  const known = new WeakMap();
+  return (side) => {
+    const found = known.get(side) ?? work(side);
+    known.set(side, found);
+    return found;
+  };
+}
+
 /** @param {string} name @returns {HTMLElement | null} */
 function element(name) {
   return document.getElementById(`data-${name}`);

@@ -8,8 +8,6 @@
  * @typedef {Record<string, unknown>} Attributes
  */
 
-const SVG = "http://www.w3.org/2000/svg";
-
 /**
  * An HTML element.
  * @template {keyof HTMLElementTagNameMap} T
@@ -23,18 +21,6 @@ export function h(tag, attributes = {}, ...children) {
 }
 
 /**
- * An SVG element.
- * @template {keyof SVGElementTagNameMap} T
- * @param {T} tag
- * @param {Attributes} [attributes]
- * @param {...Children} children
- * @returns {SVGElementTagNameMap[T]}
- */
-export function svg(tag, attributes = {}, ...children) {
-  return fill(document.createElementNS(SVG, tag), attributes, children);
-}
-
-/**
  * Puts children in place of those that an element has.
  * @param {Element} element
  * @param {...Children} children
@@ -45,7 +31,7 @@ export function replace(element, ...children) {
 }
 
 /**
- * @template {HTMLElement | SVGElement} E
+ * @template {HTMLElement} E
  * @param {E} element
  * @param {Attributes} attributes
  * @param {Children[]} children

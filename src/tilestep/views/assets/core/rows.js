@@ -26,8 +26,6 @@ import { at, AXIS, cut, drawAxis, gutter, label, lowerBound, nearest, Painter, w
  * @property {(from: number, to: number, most: number) => {at: number, words: string}[]} ticks
  * @property {(row: number, bar: number) => void} [select]
  * @property {(row: number, bar: number) => boolean} [selected]
- * @property {(key: string) => string | null | undefined} [onKey] further keys
- * @property {string} [keys] these, in words
  * @property {() => HTMLElement} table
  * @property {number} [most] CSS pixels of all rows
  */
@@ -38,7 +36,7 @@ const KEYS = "← → bars, ↑ ↓ rows, + − or W S zoom, A D move, F or Ente
 
 /**
  * @param {RowsOptions} options
- * @returns {import("./figure.js").FigureHandle & {go: (row: number, bar: number) => string}}
+ * @returns {import("./figure.js").FigureHandle}
  */
 export function rowsFigure(options) {
   const { rows, window: shown } = options;
@@ -100,7 +98,7 @@ export function rowsFigure(options) {
       const bar = cursor.bar + (key === "ArrowRight" ? 1 : -1);
       return bar < 0 || bar >= row.from.length ? `no bar ${key === "ArrowRight" ? "behind" : "before"} it in ${row.name}` : go(cursor.row, bar);
     }
-    if (key.toLowerCase() !== "f" && key !== "Enter") return options.onKey?.(key);
+    if (key.toLowerCase() !== "f" && key !== "Enter") return undefined;
     if (!row) return "no bar is selected";
     shown.fit(at(row.from, cursor.bar), at(row.to, cursor.bar));
     return range();
@@ -156,36 +154,33 @@ export function rowsFigure(options) {
     }
   }
 
-  const handle = /** @type {import("./figure.js").FigureHandle & {go: typeof go}} */ (
-    figure({
-      label: options.label,
-      height: AXIS + Math.max(1, rows.length) * height + 4,
-      keys: options.keys ? `${KEYS}. ${options.keys}` : KEYS,
-      draw,
-      table: options.table,
-      describe(x, y) {
-        if (x < area.left && y >= AXIS) return rows[Math.floor((y - AXIS) / height)]?.name ?? null; // it may be cut
-        const [row, bar] = hit(x, y);
-        return bar < 0 ? null : (rows[row]?.words(bar) ?? null);
-      },
-      onKey: press,
-      onPress(x, y) {
-        pressed = { x, from: shown.from, to: shown.to, moved: false };
-        const [row, bar] = hit(x, y);
-        if (bar >= 0) handle.say(go(row, bar));
-      },
-      onDrag(x) {
-        if (!pressed) return;
-        if (Math.abs(x - pressed.x) > 3) pressed.moved = true;
-        const by = ((pressed.x - x) / area.width) * (pressed.to - pressed.from);
-        if (pressed.moved) shown.show(pressed.from + by, pressed.to + by);
-      },
-      onWheel(x, _, delta, event) {
-        return windowWheel(shown, valueAt(x), delta, event);
-      },
-    })
-  );
-  handle.go = go;
+  const handle = figure({
+    label: options.label,
+    height: AXIS + Math.max(1, rows.length) * height + 4,
+    keys: KEYS,
+    draw,
+    table: options.table,
+    describe(x, y) {
+      if (x < area.left && y >= AXIS) return rows[Math.floor((y - AXIS) / height)]?.name ?? null; // it may be cut
+      const [row, bar] = hit(x, y);
+      return bar < 0 ? null : (rows[row]?.words(bar) ?? null);
+    },
+    onKey: press,
+    onPress(x, y) {
+      pressed = { x, from: shown.from, to: shown.to, moved: false };
+      const [row, bar] = hit(x, y);
+      if (bar >= 0) handle.say(go(row, bar));
+    },
+    onDrag(x) {
+      if (!pressed) return;
+      if (Math.abs(x - pressed.x) > 3) pressed.moved = true;
+      const by = ((pressed.x - x) / area.width) * (pressed.to - pressed.from);
+      if (pressed.moved) shown.show(pressed.from + by, pressed.to + by);
+    },
+    onWheel(x, _, delta, event) {
+      return windowWheel(shown, valueAt(x), delta, event);
+    },
+  });
   shown.listeners.add(handle.redraw);
   return handle;
 }

@@ -3,13 +3,14 @@
 import { h, replace } from "../core/dom.js";
 import { legend } from "../core/legend.js";
 import { get, link, number, set } from "../core/state.js";
+import { valueOf } from "../core/value.js";
 import { aliveAt, between } from "./memory/alive.js";
 import { curveFigure, curveOf } from "./memory/curve.js";
 import { whyNotMore } from "./memory/fullest.js";
 import { at } from "./memory/lives.js";
 import { detailed, LIVENESS, ORDER, pairsOf, PARTS, prefix, stepWords } from "./memory/model.js";
 import { chooser, numberField, Selection } from "./memory/select.js";
-import { valueOf } from "../core/value.js";
+import { stateChoice } from "./steps/controls.js";
 
 /** @typedef {import("./memory/model.js").Pair} Pair */
 /** @typedef {import("./memory/values.js").Known} Known */
@@ -68,9 +69,9 @@ function inDetail(pair, sides) {
     update();
   }
 
-  const on = choice("memory of", [["tile", "one tile"], ["all", "all tiles together"]], "on", "tile", update);
-  const by = choice("areas", [["life", "always live and not"], ["category", "categories"]], "by", "life", update);
-  const scale = choice("height", [["peak", "up to the peak"], ["tile", "up to what there is"]], "scale", "peak", update);
+  const on = stateChoice("memory of", [["tile", "one tile"], ["all", "all tiles together"]], "on", update);
+  const by = stateChoice("areas", [["life", "always live and not"], ["category", "categories"]], "by", update);
+  const scale = stateChoice("height", [["peak", "up to the peak"], ["tile", "up to what there is"]], "scale", update);
   const step = numberField("step", selection.cursor.tick, selection.ticks - 1, (tick) => selection.choose({ tick }));
   const tile = numberField("tile", selection.cursor.tile, selection.tiles - 1, (to) => selection.choose({ tile: to }));
   const peak = h("button", { type: "button", onclick: () => selection.choose({ tick: null, tile: null }) }, "the peak");
@@ -148,21 +149,6 @@ function lightly(work) {
     if (took < LONG_MS) run();
     else timer = setTimeout(run, PAUSE_MS);
   };
-}
-
-/**
- * A field with a few choices, which stands in the URL.
- * @param {string} words @param {[string, string][]} options value and words @param {string} key @param {string} otherwise @param {() => void} changed
- * @returns {HTMLElement}
- */
-function choice(words, options, key, otherwise, changed) {
-  const field = h("select", {}, options.map(([value, text]) => h("option", { value }, text)));
-  field.value = options.some(([value]) => value === get(key)) ? get(key) : otherwise;
-  field.addEventListener("change", () => {
-    set({ [key]: field.value === otherwise ? null : field.value });
-    changed();
-  });
-  return h("label", {}, `${words} `, field);
 }
 
 const LONG_MS = 25;

@@ -9,6 +9,7 @@ import { detailed, members, pairsOf } from "./memory/model.js";
 import { chooser, numberField, Selection } from "./memory/select.js";
 import { chosenTiles, tileMap } from "./memory/tilemap.js";
 import { hostMemory, roomFor, valuesTable } from "./memory/values.js";
+import { stateChoice } from "./steps/controls.js";
 
 /** @typedef {import("./memory/model.js").Pair} Pair */
 /** @typedef {import("./memory/model.js").Program} Program */
@@ -57,16 +58,8 @@ function inDetail(pair, sides) {
   const step = numberField("step", selection.cursor.tick, selection.ticks - 1, (tick) => selection.choose({ tick }));
   const tile = numberField("tile", selection.cursor.tile, selection.tiles - 1, (to) => selection.choose({ tile: to }));
   const peak = h("button", { type: "button", onclick: () => selection.choose({ tick: null, tile: null }) }, "the peak");
-  const colors = h(
-    "select",
-    {},
-    h("option", { value: "range" }, "from the least to the most"),
-    h("option", { value: "tile" }, "from nothing to a whole tile"),
-  );
-  colors.value = get("scale", "range");
-  colors.addEventListener("change", () => {
-    set({ scale: colors.value === "range" ? null : colors.value });
-    scale = scaleOf(programs, colors.value);
+  const colors = stateChoice("scale", [["range", "from the least to the most"], ["tile", "from nothing to a whole tile"]], "scale", () => {
+    scale = scaleOf(programs, get("scale", "range"));
     replace(legend, scaleLegend(programs, scale));
     update();
   });
@@ -104,7 +97,7 @@ function inDetail(pair, sides) {
     ...programs.flatMap((each) => freeing(each, pair, open)),
     h("h2", {}, "All tiles at all steps"),
     h("p", { class: "note" }, NOTE),
-    h("div", { class: "controls" }, step.element, tile.element, peak, h("label", {}, "scale ", colors), none),
+    h("div", { class: "controls" }, step.element, tile.element, peak, colors, none),
     legend,
     ...maps.map((map) => map.element),
     noted,

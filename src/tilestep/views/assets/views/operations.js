@@ -13,7 +13,7 @@ import { shapeLegend } from "./operations/shapes.js";
 import { verdict } from "./operations/verdict.js";
 import { choice, searchField } from "./steps/controls.js";
 import { familyLooks } from "./steps/families.js";
-import { CYCLE_KINDS, NAMES, programPairs, shortScope, stepsOf } from "./steps/read.js";
+import { CYCLE_KINDS, NAMES, pairNumbers, programPairs, shortScope, stepsOf } from "./steps/read.js";
 
 /** @typedef {import("./operations/rows.js").Operation} Operation */
 /** @typedef {import("./operations/rows.js").OperationPair} OperationPair */
@@ -23,8 +23,6 @@ import { CYCLE_KINDS, NAMES, programPairs, shortScope, stepsOf } from "./steps/r
 
 const MOST_FAMILIES = 4; // that are named first
 const MOST_OF_LINE = 32; // characters, in a column
-/** A large program has hundreds of steps that are alike, of a few lines. @type {Grouping} */
-const FIRST_GROUPING = "line";
 
 /** @type {import("../core/page.js").View} */
 export const operations = {
@@ -38,12 +36,7 @@ export const operations = {
     const looks = familyLooks(all);
     const two = all.length > 1;
     const programs = programPairs(page, all);
-    /** @type {Map<string, number>} */
-    const pairOf = new Map();
-    programs.forEach(({ a, b }, place) => {
-      if (a) pairOf.set(`a ${a.place}`, place);
-      if (b) pairOf.set(`b ${b.place}`, place);
-    });
+    const pairOf = pairNumbers(programs);
     const place = h("div");
     const said = h("section", { class: "verdicts", "aria-live": "polite", "aria-label": "the chosen operation" });
     const note = h("span", { class: "note", role: "status" });
@@ -90,7 +83,7 @@ export const operations = {
       h(
         "div",
         { class: "controls" },
-        choice("grouped by", GROUPINGS, groupingOf(get("group")), change("group", FIRST_GROUPING)),
+        choice("grouped by", GROUPINGS, groupingOf(get("group")), change("group", "line")),
         choice("family", [["", "all"], ...families], get("family"), change("family", "")),
         programs.length > 1 ? choice("program", [["", "all"], ...names], get("program"), change("program", "")) : null,
         searchField("search in the operations", get("q"), change("q", "")),
@@ -114,7 +107,7 @@ function answer(steps, two) {
 
 /** @param {string} value @returns {Grouping} */
 function groupingOf(value) {
-  return GROUPINGS.find(([name]) => name === value)?.[0] ?? FIRST_GROUPING;
+  return GROUPINGS.find(([name]) => name === value)?.[0] ?? "line";
 }
 
 /** @param {OperationPair} pair @returns {number} */

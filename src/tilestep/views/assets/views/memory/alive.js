@@ -2,13 +2,13 @@
 
 import { h } from "../../core/dom.js";
 import { bytes } from "../../core/format.js";
-import { columnsOf, either } from "../../core/pairs.js";
+import { columnsOf } from "../../core/pairs.js";
 import { link } from "../../core/state.js";
 import { table } from "../../core/table.js";
 import { valueOf } from "../../core/value.js";
 import { alive, at, difference, holds } from "./lives.js";
 import { prefix, stepWords } from "./model.js";
-import { categoryOf, lineLink, lineOf, long, nameOf, pairedValues, stepName } from "./values.js";
+import { categoryOf, lineOf, nameOf, pairedValues, steps, wordColumns } from "./values.js";
 
 /** @typedef {import("./model.js").Pair} Pair */
 /** @typedef {import("./values.js").Known} Known */
@@ -81,28 +81,14 @@ function values(label, programs, sides, of, tileOf) {
   const all = programs[0] ? tileOf(programs[0]) === null : true;
   const size = (/** @type {Value} */ { program: { detail }, life }) => at(detail.memory.tileBytes, life) * (all ? at(detail.memory.tiles, life) : 1);
   const shown = sides.filter((side) => programs.some((program) => program.side === side.name));
-  const words = (/** @type {string} */ name, /** @type {(value: Value) => string} */ text) => ({
-    name,
-    of: either(text),
-    cell: (/** @type {import("./values.js").ValuePair} */ pair) => long(either(text)(pair)),
-  });
-  const step = (/** @type {string} */ name, /** @type {"first" | "last"} */ column) => ({
-    name,
-    unit: /** @type {const} */ ("count"),
-    origin: "memory.value",
-    of: either((/** @type {Value} */ { program, life }) => at(program.detail.memory[column], life)),
-    cell: (/** @type {import("./values.js").ValuePair} */ pair) => long(either((/** @type {Value} */ { program, life }) => stepName(program.detail, at(program.detail.memory[column], life)))(pair)),
-  });
   return table({
     label,
     columns: [
-      words("value", nameOf),
-      words("category", categoryOf),
+      ...wordColumns([["value", nameOf], ["category", categoryOf]]),
       ...columnsOf(shown, { name: all ? "on all tiles" : "on the tile", unit: "bytes", origin: "memory.value", of: size }),
       ...columnsOf(shown, { name: "tiles", unit: "count", origin: "memory.value", of: (/** @type {Value} */ { program, life }) => at(program.detail.memory.tiles, life) }),
-      step("born in", "first"),
-      step("last used in", "last"),
-      { name: "line", of: either(lineOf), cell: (pair) => lineLink(either(lineOf)(pair)) },
+      ...steps(),
+      ...wordColumns([["line", lineOf]]),
     ],
     rows: pairedValues(programs, of),
     filter: true,

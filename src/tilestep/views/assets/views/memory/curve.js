@@ -5,7 +5,7 @@ import { figure } from "../../core/figure.js";
 import { bytes, count, plural, share } from "../../core/format.js";
 import { table } from "../../core/table.js";
 import { below, boxOf, bytesAxis, label, limit, line } from "./axes.js";
-import { drawLoops, loopWords } from "./heatmap.js";
+import { depthOf, drawLoops, loopAt, LOOPS } from "./heatmap.js";
 import { at, categoriesOverTime, CATEGORIES, overTime } from "./lives.js";
 import { LIVENESS, ORDER, PARTS, prefix, stepWords } from "./model.js";
 
@@ -25,9 +25,6 @@ import { LIVENESS, ORDER, PARTS, prefix, stepWords } from "./model.js";
  * @property {string} where 'tile 12', or 'all tiles'
  * @property {number} top tick at which the total is largest
  */
-
-const LOOPS = 16;
-const MOST_DEPTH = 4;
 
 /**
  * @param {Known} program @param {number | null} tile null: all tiles together @param {boolean} byCategory
@@ -64,7 +61,7 @@ export function curveOf({ detail, sram }, tile, byCategory) {
 export function curveFigure(program, pair, selection, shown, setMark) {
   const { detail } = program;
   const { memory } = detail;
-  const depth = Math.min(MOST_DEPTH, Math.max(0, ...detail.loops.map(([, , , , level]) => level + 1)));
+  const depth = depthOf(detail);
   let box = { left: 0, top: 0, right: 1, bottom: 1 };
   const span = () => selection.to - selection.from;
   const xOf = (/** @type {number} */ tick) => box.left + ((tick - selection.from) / span()) * (box.right - box.left);
@@ -98,8 +95,7 @@ export function curveFigure(program, pair, selection, shown, setMark) {
     },
     describe(x, y) {
       if (!isIn(x)) return null;
-      const found = detail.loops.find(([, first, last, , level]) => y >= 2 + level * LOOPS && y < 2 + (level + 1) * LOOPS && tickAt(x) >= first && tickAt(x) <= last);
-      return found ? loopWords(found) : y >= box.top && y <= box.bottom ? words(tickAt(x)) : null;
+      return loopAt(detail, tickAt(x), y) ?? (y >= box.top && y <= box.bottom ? words(tickAt(x)) : null);
     },
     onPress(x, _, event) {
       if (!isIn(x)) return;
@@ -119,9 +115,10 @@ export function curveFigure(program, pair, selection, shown, setMark) {
         setMark(selection.tick(detail));
         return `step ${count(selection.tick(detail))} is marked`;
       }
-      if (key === "p") selection.choose({ tick: shown().curve.top });
-      else if (moveTick(key, event, selection, selection.tick(detail)) === undefined) return undefined;
-      selection.reveal(selection.tick(detail));
+      if (key === "p") {
+        selection.choose({ tick: shown().curve.top });
+        selection.reveal(selection.tick(detail));
+      } else if (!selection.press(key, event, detail, true, false)) return undefined;
       return words(selection.tick(detail));
     },
     table: () => rowsOf(program, shown().curve, selection),
@@ -221,21 +218,6 @@ export function curveFigure(program, pair, selection, shown, setMark) {
     context.lineWidth = 1;
     label(context, box, text, x, y);
   }
-}
-
-/** @param {string} key @param {KeyboardEvent} event @param {Selection} selection @param {number} tick from which it moves @returns {true | undefined} */
-function moveTick(key, event, selection, tick) {
-  const far = event.shiftKey ? 10 : 1;
-  const page = Math.max(1, Math.round((selection.to - selection.from) / 10));
-  /** @type {Record<string, number>} */
-  const moves = { ArrowLeft: tick - far, ArrowRight: tick + far, PageUp: tick - page, PageDown: tick + page, Home: 0, End: selection.ticks - 1 };
-  const next = moves[key];
-  if (next !== undefined) selection.choose({ tick: next });
-  else if (key === "+" || key === "=") selection.zoomAround(tick, 0.5);
-  else if (key === "-") selection.zoomAround(tick, 2);
-  else if (key === "0") selection.zoom(0, selection.ticks);
-  else return undefined;
-  return true;
 }
 
 /** @param {Known} program @param {Curve} curve @param {Selection} selection @returns {HTMLElement} */

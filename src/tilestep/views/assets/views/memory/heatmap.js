@@ -17,7 +17,7 @@ import { prefix, stepWords } from "./model.js";
 /** @typedef {Program & {detail: Detail}} Known */
 
 const HEIGHT = 330;
-const LOOPS = 16; // pixels of a row of loops
+export const LOOPS = 16; // pixels of a row of loops
 const MOST_DEPTH = 4; // rows of loops
 const CROSSED = 24; // pixels between crossed lines: the colours below decide
 
@@ -45,7 +45,7 @@ export function scaleOf(programs, kind) {
 export function heatMap(program, pair, selection, shown) {
   const { detail } = program;
   const { memory } = detail;
-  const depth = Math.min(MOST_DEPTH, Math.max(0, ...detail.loops.map(([, , , , level]) => level + 1)));
+  const depth = depthOf(detail);
   const above = 8 + depth * LOOPS;
   /** @type {{key: string, image: HTMLCanvasElement, cells: import("./heat.js").Grid} | null} */
   let drawn = null;
@@ -83,15 +83,14 @@ export function heatMap(program, pair, selection, shown) {
       if (program.facts.peak.bytes > program.sram) tooMany(context, drawn.cells, box, xOf(to), program.sram);
       below(context, box, selection.from, selection.to, "step");
       tiles(context, memory.numTiles);
-      loops(context);
+      drawLoops(context, detail, box, xOf, depth);
       const life = value(program);
       if (life >= 0) mark(context, life);
       cursor(context);
     },
     describe(x, y) {
       if (isIn(x, y)) return words(tickAt(x), tileAt(y));
-      const found = detail.loops.find(([, first, last, , level]) => y >= 2 + level * LOOPS && y < 2 + (level + 1) * LOOPS && tickAt(x) >= first && tickAt(x) <= last);
-      return found && x >= box.left ? loopWords(found) : null;
+      return x >= box.left ? loopAt(detail, tickAt(x), y) : null;
     },
     onPress: choose,
     onDrag: choose,
@@ -101,8 +100,10 @@ export function heatMap(program, pair, selection, shown) {
       return true;
     },
     onKey(key, event) {
-      const moved = moveBy(key, event, selection, detail);
-      if (moved === undefined) return undefined;
+      if (key === "p") {
+        selection.choose({ tick: null, tile: null });
+        selection.reveal(selection.tick(detail));
+      } else if (!selection.press(key, event, detail, true, true)) return undefined;
       return words(selection.tick(detail), selection.tile(detail));
     },
     table: () => rowsOf(program, selection),
@@ -122,11 +123,6 @@ export function heatMap(program, pair, selection, shown) {
     for (const tile of [0, Math.floor(number / 4), Math.floor(number / 2), Math.floor((3 * number) / 4), number - 1]) {
       context.fillText(`tile ${count(tile)}`, box.left - 6, Math.min(Math.max(yOf(tile + 0.5), box.top + 6), box.bottom - 6));
     }
-  }
-
-  /** @param {CanvasRenderingContext2D} context */
-  function loops(context) {
-    drawLoops(context, detail, box, xOf, depth);
   }
 
   /** The life of a value, as a frame around its steps and tiles. @param {CanvasRenderingContext2D} context @param {number} life */
@@ -164,39 +160,19 @@ export function heatMap(program, pair, selection, shown) {
   return handle;
 }
 
-/**
- * What a key of a picture of steps and tiles does; undefined if it is none of its own.
- * @param {string} key @param {KeyboardEvent} event @param {Selection} selection @param {Detail} detail from whose step and tile it moves @returns {true | undefined}
- */
-function moveBy(key, event, selection, detail) {
-  const [tick, tile] = [selection.tick(detail), selection.tile(detail)];
-  const far = event.shiftKey ? 10 : 1;
-  const page = Math.max(1, Math.round((selection.to - selection.from) / 10));
-  /** @type {Record<string, () => void>} */
-  const moves = {
-    ArrowLeft: () => selection.choose({ tick: tick - far }),
-    ArrowRight: () => selection.choose({ tick: tick + far }),
-    ArrowUp: () => selection.choose({ tile: tile - far }),
-    ArrowDown: () => selection.choose({ tile: tile + far }),
-    PageUp: () => selection.choose({ tick: tick - page }),
-    PageDown: () => selection.choose({ tick: tick + page }),
-    Home: () => selection.choose({ tick: 0 }),
-    End: () => selection.choose({ tick: selection.ticks - 1 }),
-    p: () => selection.choose({ tick: null, tile: null }),
-    "+": () => selection.zoomAround(tick, 0.5),
-    "=": () => selection.zoomAround(tick, 0.5),
-    "-": () => selection.zoomAround(tick, 2),
-    0: () => selection.zoom(0, selection.ticks),
-  };
-  const move = moves[key];
-  if (!move) return undefined;
-  move();
-  selection.reveal(selection.tick(detail));
-  return true;
+/** Rows of loops above a picture. @param {Detail} detail @returns {number} */
+export function depthOf({ loops }) {
+  return Math.min(MOST_DEPTH, Math.max(0, ...loops.map(([, , , , level]) => level + 1)));
+}
+
+/** The loop whose bar is at a place, in words. @param {Detail} detail @param {number} tick @param {number} y @returns {string | null} */
+export function loopAt({ loops }, tick, y) {
+  const found = loops.find(([, first, last, , level]) => y >= 2 + level * LOOPS && y < 2 + (level + 1) * LOOPS && tick >= first && tick <= last);
+  return found ? loopWords(found) : null;
 }
 
 /** @param {[string, number, number, number | null, number, string]} loop @returns {string} */
-export function loopWords([name, first, last, trips, , kind]) {
+function loopWords([name, first, last, trips, , kind]) {
   const steps = `steps ${count(first)} to ${count(last)}`;
   if (kind === "branch") return `branch ${name}, ${steps}: its arms stand one after the other, and one of them runs`;
   const times = trips === null ? "as often as its data say" : plural(trips, "trip");

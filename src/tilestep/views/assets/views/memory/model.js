@@ -1,7 +1,6 @@
 /** The programs of the page's recordings with their memory, matched where there are two recordings. */
 
 import { count } from "../../core/format.js";
-import { ALWAYS, CATEGORIES } from "./lives.js";
 import { fullest, runsOf } from "./peaks.js";
 
 /** @typedef {import("../../core/page.js").Side} Side */
@@ -48,11 +47,6 @@ export const LIVENESS = Object.freeze({
   always: { color: "#0072B2", hatch: "plain", words: "always live: code, fixed parts, resident values, constants" },
   others: { color: "#E69F00", hatch: "up", words: "not always live: other values, and what the step itself needs" },
 });
-
-/** Whether a category of values lives all the time. @param {string} category @returns {boolean} */
-export function isAlways(category) {
-  return ALWAYS.includes(CATEGORIES.indexOf(category));
-}
 
 /** The programs of one recording, the fullest first. @param {Side} side @returns {Promise<Program[]>} */
 export async function programsOf(side) {

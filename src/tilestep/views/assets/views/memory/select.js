@@ -49,7 +49,7 @@ export class Selection {
     return first ? { tick: this.chosenTick ?? first.detail.peak.tick, tile: this.chosenTile ?? first.detail.peak.tile } : { tick: 0, tile: 0 };
   }
 
-  /** @param {{tick?: number | null, tile?: number | null}} values null: that of the peak */
+  /** @param {{tick?: number | null | undefined, tile?: number | null | undefined}} values null: that of the peak */
   choose({ tick, tile }) {
     const clip = (/** @type {number} */ value, /** @type {number} */ most) => Math.min(Math.max(Math.round(value), 0), most - 1);
     set({
@@ -80,6 +80,32 @@ export class Selection {
     const shown = this.to - this.from;
     const from = Math.min(Math.max(0, tick - Math.floor(shown / 2)), this.ticks - shown);
     this.zoom(from, from + shown);
+  }
+
+  /**
+   * Moves by keys of a picture of steps, of tiles, or of both: arrows by one, with Shift by ten, pages by a tenth.
+   * @param {string} key @param {KeyboardEvent} event @param {Detail} detail from whose step and tile it moves @param {boolean} ofSteps @param {boolean} ofTiles
+   * @returns {boolean} whether the key is one of them
+   */
+  press(key, event, detail, ofSteps, ofTiles) {
+    const [tick, tile] = [this.tick(detail), this.tile(detail)];
+    const far = event.shiftKey ? 10 : 1;
+    const along = (/** @type {number} */ from, /** @type {number} */ shown, /** @type {number} */ most) => {
+      const page = Math.max(1, Math.round(shown / 10));
+      return { ArrowLeft: from - far, ArrowRight: from + far, PageUp: from - page, PageDown: from + page, Home: 0, End: most - 1 };
+    };
+    /** @type {Record<string, number>} */
+    const ticks = ofSteps ? along(tick, this.to - this.from, this.ticks) : {};
+    /** @type {Record<string, number>} */
+    const tiles = !ofTiles ? {} : ofSteps ? { ArrowUp: tile - far, ArrowDown: tile + far } : along(tile, detail.memory.numTiles, detail.memory.numTiles);
+    if (key in ticks || key in tiles) this.choose({ tick: ticks[key], tile: tiles[key] });
+    else if (!ofSteps) return false;
+    else if (key === "+" || key === "=") this.zoomAround(tick, 0.5);
+    else if (key === "-") this.zoomAround(tick, 2);
+    else if (key === "0") this.zoom(0, this.ticks);
+    else return false;
+    if (ofSteps) this.reveal(this.tick(detail));
+    return true;
   }
 
   /** Calls a function at each change. @param {() => void} listener */

@@ -79,14 +79,7 @@ export function tileMap(program, pair, selection, scale) {
     onPress: (x) => x >= box.left && x < box.right && selection.choose({ tile: tileAt(x) }),
     onDrag: (x) => x >= box.left && x < box.right && selection.choose({ tile: tileAt(x) }),
     onKey(key, event) {
-      const tile = selection.tile(program.detail);
-      const far = event.shiftKey ? 10 : 1;
-      const page = Math.max(1, Math.round(memory.numTiles / 10));
-      /** @type {Record<string, number>} */
-      const moves = { ArrowLeft: tile - far, ArrowRight: tile + far, PageUp: tile - page, PageDown: tile + page, Home: 0, End: memory.numTiles - 1 };
-      const next = moves[key];
-      if (next === undefined) return undefined;
-      selection.choose({ tile: next });
+      if (!selection.press(key, event, program.detail, false, true)) return undefined;
       return words(selection.tile(program.detail));
     },
     table: () => tiles(program, selection),

@@ -59,7 +59,7 @@ export function pairedValues(programs, of) {
 }
 
 /** Columns with words that a value of either recording gives. @param {[string, (value: Value) => string][]} columns @returns {ValueColumn[]} */
-function wordColumns(columns) {
+export function wordColumns(columns) {
   return columns.map(([name, of]) => ({ name, of: either(of), cell: (pair) => (name === "line" ? lineLink : long)(either(of)(pair)) }));
 }
 
@@ -86,7 +86,7 @@ export function valuesTable(programs, sides, open) {
 }
 
 /** Columns of birth and death: sorted by their steps. @returns {ValueColumn[]} */
-function steps() {
+export function steps() {
   return [
     step("born in", ({ program, life }) => at(program.detail.memory.first, life)),
     step("last used in", ({ program, life }) => at(program.detail.memory.last, life)),

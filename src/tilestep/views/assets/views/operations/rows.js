@@ -1,5 +1,6 @@
 /** Rows of view Operations: steps of programs, or groups of them, each with what it reaches. */
 
+import { count, plural } from "../../core/format.js";
 import { shortScope } from "../steps/read.js";
 
 /** @typedef {import("../steps/read.js").Steps} Steps */
@@ -33,10 +34,10 @@ import { shortScope } from "../steps/read.js";
 
 /** @type {[Grouping, string][]} */
 export const GROUPINGS = [
-  ["none", "nothing"],
+  ["line", "line"], // first: a large program has hundreds of steps that are alike, of a few lines
   ["family", "family"],
-  ["line", "line"],
   ["scope", "operation"],
+  ["none", "nothing"],
 ];
 
 /**
@@ -65,14 +66,14 @@ function operation(steps, leaves, id) {
   const sum = (/** @type {(leaf: Leaf) => number} */ of) => leaves.reduce((total, leaf) => total + leaf.executions * of(leaf), 0);
   const one = (/** @type {(leaf: Leaf) => string} */ of, /** @type {string} */ many) => {
     const found = new Set(leaves.map(of));
-    return found.size === 1 ? ([...found][0] ?? "") : `${found.size} ${many}`;
+    return found.size === 1 ? ([...found][0] ?? "") : `${count(found.size)} ${many}`;
   };
   const roofs = new Set(leaves.filter(({ flops }) => flops).map(({ roof }) => roof));
   return {
     id,
     steps,
     leaves,
-    name: leaves.length === 1 ? (leaves[0]?.name ?? "") : `${leaves.length} steps`,
+    name: leaves.length === 1 ? (leaves[0]?.name ?? "") : plural(leaves.length, "step"),
     program: one(({ program }) => steps.programs[program]?.label ?? "", "programs"),
     scope: one(({ scope }) => scope, "operations"),
     family: one(({ family }) => family, "families"),

@@ -1,6 +1,6 @@
 /** The tree of a program of A, of B, or of both with equal nodes together. */
 
-import { KIND, walked } from "../steps/read.js";
+import { KIND } from "../steps/read.js";
 
 /** @typedef {import("../steps/read.js").Node} Node */
 /** @typedef {import("../steps/read.js").Program} Program */
@@ -102,9 +102,4 @@ export function kindWords(node, place) {
     default:
       return node.leaf?.family ?? "";
   }
-}
-
-/** How many nodes there are in a program. @param {Program} program @returns {number} */
-export function sizeOf(program) {
-  return program.root ? walked(program.root).length : 0;
 }

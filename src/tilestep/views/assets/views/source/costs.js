@@ -1,5 +1,7 @@
 /** What each line costs: the block `source` of one recording, or of two with the lines of A where B has them now. */
 
+import { once } from "../../core/data.js";
+
 /** @typedef {import("../../core/page.js").Side} Side */
 /**
  * @typedef {object} Cost
@@ -26,18 +28,8 @@
 /** @typedef {{side: Side, files: Map<string, SourceFile>, cycles: number, inTurn: boolean, unknown: number, kept: boolean, hasCalls: boolean, hasLives: boolean}} Source */
 /** A line of a file, with what it costs in each recording. @typedef {{number: number, text: string | null, a?: Cost, b?: Cost}} CodeLine */
 
-/** @type {WeakMap<Side, Promise<Source>>} */
-const known = new WeakMap();
-
-/** The costs of a recording; read once. @param {Side} side @returns {Promise<Source>} */
-export function sourceOf(side) {
-  let found = known.get(side);
-  if (!found) {
-    found = read(side);
-    known.set(side, found);
-  }
-  return found;
-}
+/** The costs of a recording; read once. */
+export const sourceOf = once(read);
 
 /** @param {Side} side @returns {Promise<Source>} */
 async function read(side) {

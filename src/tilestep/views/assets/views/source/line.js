@@ -5,7 +5,7 @@ import { columnsOf, either, joined } from "../../core/pairs.js";
 import { link } from "../../core/state.js";
 import { table } from "../../core/table.js";
 import { ofSide, valueOf } from "../../core/value.js";
-import { CYCLE_KINDS, NAMES, ownStack, programPairs, shortScope } from "../steps/read.js";
+import { CYCLE_KINDS, NAMES, ownStack, pairNumbers, programPairs, shortScope } from "../steps/read.js";
 import { CYCLES, figuresOf } from "./code.js";
 
 /** @typedef {import("../steps/read.js").Steps} Steps */
@@ -62,12 +62,7 @@ const CALLS_OF = [["dispatches", "runs of programs"], ["waits", "waits of the ho
  * @returns {HTMLElement}
  */
 function stepTable(page, all, found) {
-  /** @type {Map<string, number>} */
-  const pairOf = new Map();
-  programPairs(page, all).forEach(({ a, b }, place) => {
-    if (a) pairOf.set(`a ${a.place}`, place);
-    if (b) pairOf.set(`b ${b.place}`, place);
-  });
+  const pairOf = pairNumbers(programPairs(page, all));
   const rows = joined(
     found.map(({ steps, leaves }) => ({ name: steps.side.name, rows: leaves })),
     (leaf, side) => [pairOf.get(`${side} ${leaf.program}`), leaf.scope, leaf.family].join("\n"),

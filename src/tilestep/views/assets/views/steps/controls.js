@@ -1,6 +1,7 @@
-/** Fields above the views of steps. */
+/** Fields above views. */
 
 import { h } from "../../core/dom.js";
+import { get, set } from "../../core/state.js";
 
 /**
  * A choice with its words.
@@ -16,6 +17,15 @@ export function choice(words, options, chosen, change) {
   if (select.selectedIndex < 0) select.selectedIndex = 0;
   select.addEventListener("change", () => change(select.value));
   return h("label", { class: "choice" }, words, " ", select);
+}
+
+/** A choice that stands in the URL; the first option does not. @param {string} words @param {[string, string][]} options @param {string} key there @param {() => void} changed @returns {HTMLLabelElement} */
+export function stateChoice(words, options, key, changed) {
+  const [[none] = [""]] = options;
+  return choice(words, options, get(key, none), (value) => {
+    set({ [key]: value === none ? null : value });
+    changed();
+  });
 }
 
 /**

@@ -1,5 +1,7 @@
 /** The block `steps` of a recording, as objects: programs, their trees and their steps. See views/page/sections/steps.py. */
 
+import { once } from "../../core/data.js";
+
 /** @typedef {import("../../core/page.js").Side} Side */
 /** @typedef {{index: number, file: string, line: number, name: string, function: string, caller: number, whose: number}} Line */
 /** @typedef {{words: string, rate: number, field: string, source: string, basis: string}} Roof */
@@ -80,18 +82,8 @@ export const CYCLE_KINDS = Object.freeze([
   ["host_call", "host call"],
 ]);
 
-/** @type {WeakMap<Side, Promise<Steps>>} */
-const known = new WeakMap();
-
-/** The steps of a recording; read once. @param {Side} side @returns {Promise<Steps>} */
-export function stepsOf(side) {
-  let found = known.get(side);
-  if (!found) {
-    found = read(side);
-    known.set(side, found);
-  }
-  return found;
-}
+/** The steps of a recording; read once. */
+export const stepsOf = once(read);
 
 /** @param {Side} side @returns {Promise<Steps>} */
 async function read(side) {
@@ -252,6 +244,11 @@ export function partsOf(scope) {
     if (depth < 0) break;
   }
   return depth ? scope.split("/") : parts;
+}
+
+/** Numbers of pairs of programs: 'a 3' is the third program of A. @param {{a?: Program, b?: Program}[]} pairs @returns {Map<string, number>} */
+export function pairNumbers(pairs) {
+  return new Map(pairs.flatMap((pair, number) => /** @type {const} */ (["a", "b"]).flatMap((side) => (pair[side] ? [/** @type {[string, number]} */ ([`${side} ${pair[side].place}`, number])] : []))));
 }
 
 /**
