@@ -10,27 +10,24 @@ import numpy as np
 from tilestep.popart.enums import AdamMode, DataType, WeightDecayMode
 from tilestep.popart.exceptions import popart_exception, popart_internal_exception
 from tilestep.popart.optimizers.adam_rule import AdamRule
+from tilestep.popart.optimizers.base import OptimizerBase, no_replacement
 from tilestep.popart.optimizers.clipping import ClipNormSettings
-from tilestep.popart.optimizers.gradients import GradientStore
-from tilestep.popart.optimizers.optimizer import Optimizer, no_replacement
-from tilestep.popart.optimizers.rule import UpdateContext
-from tilestep.popart.optimizers.scalars import FLOAT16, FLOAT32, Factors, Scalar, Weight, compound, state_type
-from tilestep.popart.optimizers.values import OptimizerValue, OptimizerValueMap, complete, quoted, read_values, specific_values
-from tilestep.popart.optimizers.weight_rule import WeightRule
+from tilestep.popart.optimizers.context import UpdateContext
+from tilestep.popart.optimizers.optimizer import Optimizer
+from tilestep.popart.optimizers.scalars import FLOAT16, FLOAT32, Scalar, Weight, by_kind, compound, state_type
+from tilestep.popart.optimizers.values import OptimizerValue, OptimizerValueMap, ValueKind
+from tilestep.popart.optimizers.weight_rule import GradientStore, WeightRule
 
-_DEFAULTS: Final = {
-    "defaultLearningRate": OptimizerValue(0.1, True),
-    "defaultWeightDecay": OptimizerValue(0.0, True),
-    "defaultBeta1": OptimizerValue(0.9, True),
-    "defaultBeta2": OptimizerValue(0.999, True),
-    "defaultEps": OptimizerValue(1e-6, True),
-    "lossScaling": OptimizerValue(1.0, True),
-    "defaultMaxWeightNorm": OptimizerValue(10.0, True),
-    "maxWeightNorm": OptimizerValue(10.0, True),  # the old name of defaultMaxWeightNorm
-}
-_UNKNOWN: Final = "Invalid Adam key, {key}, the allowed keys are ( {keys} )"
-_SPECIFIC: Final = ("learningRate", "weightDecay", "beta1", "beta2", "eps", "maxWeightNorm")
 _ONE: Final = OptimizerValue(1.0, True)
+_ROLES: Final = {
+    "scale": "adamGradientScaling",
+    "rate": "learningRate",
+    "decay": "weightDecay",
+    "beta1": "adamBeta1",
+    "beta2": "adamBeta2",
+    "eps": "adamEps",
+    "max_norm": "maxWeightNorm",
+}
 
 
 class Adam(Optimizer):
@@ -55,7 +52,17 @@ class Adam(Optimizer):
         popart_exception: for a key that doesn't exist, or a value that makes no sense.
     """
 
-    _kind: ClassVar[str] = "Adam"
+    _family: ClassVar[str] = "Adam"
+    _kinds: ClassVar[Mapping[str, ValueKind]] = {
+        "learningRate": ValueKind(0.1, "learning rates"),
+        "weightDecay": ValueKind(0.0, "weight decays", "weight decay"),
+        "beta1": ValueKind(0.9, "beta1s", "beta1"),
+        "beta2": ValueKind(0.999, "beta2s", "beta2"),
+        "eps": ValueKind(1e-6, "eps", "eps", positive=True),
+        "lossScaling": ValueKind(1.0, "loss scaling"),
+        "maxWeightNorm": ValueKind(10.0, "mwn"),
+    }
+    _aliases: ClassVar[Mapping[str, str]] = {"maxWeightNorm": "maxWeightNorm"}  # the old name of defaultMaxWeightNorm
 
     def __init__(
         self,
@@ -69,81 +76,40 @@ class Adam(Optimizer):
         scaled_optimizer_state: bool = False,
         debugContext: Any = "adam",
     ) -> None:
-        given = read_values(values)
-        all_values = complete(given, _DEFAULTS, _UNKNOWN)
-        old_name = all_values.pop("maxWeightNorm")
-        if "maxWeightNorm" in given:
-            all_values["defaultMaxWeightNorm"] = old_name
-        self._begin(all_values.pop("lossScaling"), clip_norm_settings)
-        _check_values(*all_values.values())
-        maps = [OptimizerValueMap(value) for value in all_values.values()]
-        self._lrs, self._wds, self._b1s, self._b2s, self._epss, self._mwns = maps
+        super().__init__(values, clip_norm_settings)
         self._mode, self._decay_mode = mode, weight_decay_mode
         self._types = (accum_type, accl1_type, accl2_type)
         self._scaled_state = scaled_optimizer_state
 
-    def learningRates(self) -> OptimizerValueMap:
-        """The learning rates."""
-        return self._lrs
-
-    def weightDecays(self) -> OptimizerValueMap:
-        """The weight decays."""
-        return self._wds
-
     def beta1s(self) -> OptimizerValueMap:
         """How much of the first moment is kept."""
-        return self._b1s
+        return self._values["beta1"]
 
     def beta2s(self) -> OptimizerValueMap:
         """How much of the second moment is kept."""
-        return self._b2s
+        return self._values["beta2"]
 
     def epss(self) -> OptimizerValueMap:
         """What is added to the root of the second moment."""
-        return self._epss
+        return self._values["eps"]
 
     def maxWeightNorms(self) -> OptimizerValueMap:
         """The largest norm of a weight that Lamb looks at."""
-        return self._mwns
+        return self._values["maxWeightNorm"]
 
     def useScaledOptimizerState(self) -> bool:
         """Whether the loss scaling stays in the moments."""
         return self._scaled_state
 
-    def value_maps(self) -> dict[str, OptimizerValueMap]:
-        """See Optimizer; in the order of an optimizer's values."""
-        return {
-            "learning rates": self._lrs,
-            "weight decays": self._wds,
-            "beta1s": self._b1s,
-            "beta2s": self._b2s,
-            "eps": self._epss,
-            "mwn": self._mwns,
-        }
-
-    def insertSpecific(self, id: str, values: Mapping[str, tuple[float, bool]]) -> None:
-        """Give weight `id` values of its own: learningRate, weightDecay, beta1, beta2, eps, maxWeightNorm.
-
-        A value that isn't given is the default. A session that exists already doesn't see them.
-
-        Raises:
-            popart_exception: for a key that doesn't exist, a value that makes no sense, or a weight that has values of its own already.
-        """
-        maps = list(self.value_maps().values())
-        own = specific_values("Adam", _SPECIFIC, maps, read_values(values))
-        _check_values(*own)
-        for values_of, value in zip(maps, own, strict=True):
-            values_of.insertSpecific(id, value)
-
     def scalars(self, weight: Weight, context: UpdateContext) -> dict[str, Scalar]:
         """See Optimizer. Source: PopART's compoundscalarhelper.hpp."""
-        factors, ls = Factors.of(context), self._loss_scaling
-        lr, wd, b1, b2, eps, mwn = (values.get(weight.id) for values in self.value_maps().values())
+        ls = self._loss_scaling
+        lr, wd, b1, b2, eps, mwn = self._of(weight).values()
         in_decay = ls if self._scaled_state and self._decay_mode is WeightDecayMode.L2Regularization else _ONE
         in_eps = ls if self._scaled_state else _ONE
         in_scale = _ONE if self._scaled_state else ls
-        divisor = in_scale.float32 * np.float32(factors.post_accumulation) * np.float32(factors.post_replication)
-        scalars = (
+        divisor = in_scale.float32 * context.post_accumulation * context.post_replication
+        return by_kind(
             compound("learningRate", weight, lr.float32, lr),
             compound("weightDecay", weight, wd.float32 * in_decay.float32, wd, in_decay),
             compound("adamBeta1", weight, b1.float32, b1),
@@ -153,7 +119,6 @@ class Adam(Optimizer):
             compound("maxWeightNorm", weight, mwn.float32, mwn),
             compound("adamGradientScaling", weight, np.float32(1.0) / divisor, in_scale, inverse_loss_scale=not self._scaled_state),
         )
-        return {scalar.name.split("___", 1)[0]: scalar for scalar in scalars}
 
     def weight_rule(self, weight: Weight, context: UpdateContext) -> WeightRule:
         """See Optimizer."""
@@ -167,6 +132,7 @@ class Adam(Optimizer):
                 "These should be AccumulateOps: clipping isn't supported with scaled_optimizer_state and a loss scaling that may change. "
                 "Make one of the two constant or False"
             )
+        roles = {**_ROLES, "loss_scaling": "lossScaling"} if rescales else _ROLES
         return AdamRule(
             gradients=GradientStore(weight=weight, dtype=accum, context=context),
             mode=self._mode,
@@ -174,35 +140,12 @@ class Adam(Optimizer):
             accl1_type=accl1,
             accl2_type=accl2,
             cast=not self._scaled_state and (accum, accl1, accl2) == (FLOAT16, FLOAT32, FLOAT32),
-            rescale=scalars["lossScaling"] if rescales else None,
-            scale=scalars["adamGradientScaling"],
-            rate=scalars["learningRate"],
-            decay=scalars["weightDecay"],
-            beta1=scalars["adamBeta1"],
-            beta2=scalars["adamBeta2"],
-            eps=scalars["adamEps"],
-            max_norm=scalars["maxWeightNorm"],
+            scalars={role: scalars[kind] for role, kind in roles.items()},
         )
 
-    def _check_modes(self, other: Optimizer) -> None:
+    def _check_modes(self, other: OptimizerBase) -> None:
         assert isinstance(other, Adam)  # of the same kind
         if other._mode is not self._mode:
             raise no_replacement("Adam modes do not match")
         if other._decay_mode is not self._decay_mode:
             raise no_replacement("Weight decay modes do not match")
-
-
-def _check_values(
-    lr: OptimizerValue, wd: OptimizerValue, b1: OptimizerValue, b2: OptimizerValue, eps: OptimizerValue, mwn: OptimizerValue
-) -> None:
-    """Refuse what makes no sense. Source: runValueChecks in PopART's adam.cpp."""
-    del mwn
-    if lr.val() < 0:
-        raise popart_exception(f"Negative learning rate ({quoted(lr)}) in Adam, bailing as this might be a user error.")
-    if lr.val() == 0 and lr.isConst():
-        raise popart_exception("Constant, zero learning rate in Adam, bailing as this might be a user error.")
-    for label, value in (("weight decay", wd), ("beta1", b1), ("beta2", b2)):
-        if value.val() < 0:
-            raise popart_exception(f"Negative {label} ({quoted(value)}) in Adam, bailing as this might be a user error")
-    if eps.val() <= 0:
-        raise popart_exception(f"Non-positive eps ({quoted(eps)}) in Adam is not supported")

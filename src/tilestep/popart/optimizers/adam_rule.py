@@ -20,42 +20,32 @@ import numpy as np
 
 from tilestep.popart.enums import AdamMode
 from tilestep.popart.names import reservedAccl1Prefix, reservedAccl2Prefix, reservedStepPrefix
-from tilestep.popart.optimizers.arithmetic import Number, as_type, moving_average, moving_average_of_squares, scaled, scaled_add
-from tilestep.popart.optimizers.gradients import GradientRule
-from tilestep.popart.optimizers.rule import Arrays
-from tilestep.popart.optimizers.scalars import Hyper, Scalar
+from tilestep.popart.optimizers.arithmetic import Arrays, Number, as_type, moving_average, moving_average_of_squares, scaled, scaled_add
+from tilestep.popart.optimizers.scalars import Hyper
+from tilestep.popart.optimizers.weight_rule import ScalingRule
 
 BIAS_CORRECTED = (AdamMode.Adam, AdamMode.Lamb, AdamMode.AdaMax)
 LAMB = (AdamMode.Lamb, AdamMode.LambNoBias)
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdamRule(GradientRule):
-    """The update of one weight.
+class AdamRule(ScalingRule):
+    """The update of one weight. Its scalars are scale, rate, decay, beta1, beta2, eps, max_norm; and loss_scaling if it rescales.
 
     Args:
         mode: the member of the family.
         accl1_type: the type of m, `Accl1___w`.
         accl2_type: the type of v, `Accl2___w`.
-        rescale: the loss scaling that m and v have in them and that may change; None if they have none, or it can't.
-        rate, beta1, beta2, eps, max_norm: the values.
     """
 
     mode: AdamMode
     accl1_type: np.dtype[np.generic]
     accl2_type: np.dtype[np.generic]
-    rescale: Scalar | None
-    rate: Scalar
-    beta1: Scalar
-    beta2: Scalar
-    eps: Scalar
-    max_norm: Scalar
 
     @property
-    def scalars(self) -> tuple[Scalar, ...]:
-        """See WeightRule."""
-        values = (self.scale, self.rate, self.decay, self.beta1, self.beta2, self.eps, self.max_norm)
-        return values if self.rescale is None else (*values, self.rescale)
+    def rescales(self) -> bool:
+        """Whether m and v have a loss scaling in them that may change."""
+        return "loss_scaling" in self.scalars
 
     @property
     def _names(self) -> tuple[str, str, str]:
@@ -65,8 +55,7 @@ class AdamRule(GradientRule):
     @property
     def _previous(self) -> str:
         """The loss scaling that m and v have in them, shared by the weights that share its value."""
-        assert self.rescale is not None
-        return self.rescale.name.replace("lossScaling_", "PreviousLossScaling_", 1)
+        return self.scalars["loss_scaling"].name.replace("lossScaling_", "PreviousLossScaling_", 1)
 
     def init(self, param: jax.Array) -> Arrays:
         """See WeightRule."""
@@ -74,8 +63,8 @@ class AdamRule(GradientRule):
         arrays = {accl1: jnp.zeros(param.shape, self.accl1_type), accl2: jnp.zeros(param.shape, self.accl2_type)}
         if self.mode in BIAS_CORRECTED:
             arrays[step] = jnp.zeros((), jnp.float32)
-        if self.rescale is not None:
-            arrays[self._previous] = jnp.asarray(self.rescale.value)
+        if self.rescales:
+            arrays[self._previous] = jnp.asarray(self.scalars["loss_scaling"].value)
         return {**self.gradients.init(), **arrays}
 
     def finish(self, hyper: Hyper, tensors: Mapping[str, jax.Array], param: jax.Array, updater: jax.Array) -> tuple[jax.Array, Arrays]:
@@ -87,19 +76,20 @@ class AdamRule(GradientRule):
             changes[self._names[2]] = step
         direction = self._direction(hyper, *moments, step)
         if self.decays:
-            direction = direction.astype(param.dtype) + scaled(param, hyper(self.decay))
-        return scaled_add(param, direction, -(hyper(self.rate) * self._trust(hyper, param, direction))), changes
+            direction = direction.astype(param.dtype) + scaled(param, hyper["decay"])
+        return scaled_add(param, direction, -(hyper["rate"] * self._trust(hyper, param, direction))), changes
 
     def _moments(self, hyper: Hyper, tensors: Mapping[str, jax.Array], gradient: jax.Array) -> tuple[tuple[jax.Array, jax.Array], Arrays]:
         accl1, accl2, _ = self._names
         first, second = tensors[accl1], tensors[accl2]
-        beta1, beta2 = hyper(self.beta1), hyper(self.beta2)
+        beta1, beta2 = hyper["beta1"], hyper["beta2"]
         changes: Arrays = {}
-        if self.rescale is not None:
+        if self.rescales:
             # A new loss scaling rescales what the old one has left behind: both by the same ratio, squares too, as in the original.
-            ratio = hyper.arrays[self.rescale.name] / tensors[self._previous]
+            new = jnp.asarray(hyper["loss_scaling"])
+            ratio = new / tensors[self._previous]
             first, second = scaled(first, ratio), scaled(second, ratio)
-            changes[f"{self._previous}"] = hyper.arrays[self.rescale.name]
+            changes[self._previous] = new
         first = moving_average(first, gradient, beta1)
         if self.mode is AdamMode.AdaMax:
             second = jnp.maximum(scaled(second, beta2), jnp.abs(gradient).astype(second.dtype))
@@ -109,17 +99,17 @@ class AdamRule(GradientRule):
 
     def _direction(self, hyper: Hyper, first: jax.Array, second: jax.Array, step: jax.Array | None) -> jax.Array:
         if step is not None:
-            first = first / _correction(hyper(self.beta1), step).astype(first.dtype)
+            first = first / _correction(hyper["beta1"], step).astype(first.dtype)
             if self.mode is not AdamMode.AdaMax:
-                second = second / _correction(hyper(self.beta2), step).astype(second.dtype)
+                second = second / _correction(hyper["beta2"], step).astype(second.dtype)
         root = second if self.mode is AdamMode.AdaMax else jnp.sqrt(second)
-        eps = hyper(self.eps)
+        eps = hyper["eps"]
         direction = first.astype(second.dtype) / (root + as_type(eps, second))
         return direction.astype(first.dtype)
 
     def _trust(self, hyper: Hyper, param: jax.Array, direction: jax.Array) -> Number:
         """What Lamb multiplies the learning rate with; norms are float32."""
-        max_norm = hyper(self.max_norm)
+        max_norm = hyper["max_norm"]
         if self.mode not in LAMB or (isinstance(max_norm, float) and max_norm == 0.0):
             return 1.0
         weight_norm, step_norm = _norm(param), _norm(direction)

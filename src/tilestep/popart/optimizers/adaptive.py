@@ -3,30 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tilestep.popart.enums import AdaptiveMode, DataType, WeightDecayMode
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.optimizers.adaptive_rule import AdaptiveRule
-from tilestep.popart.optimizers.gradients import GradientStore
-from tilestep.popart.optimizers.optimizer import Optimizer, no_replacement
-from tilestep.popart.optimizers.rule import UpdateContext
-from tilestep.popart.optimizers.scalars import FLOAT16, FLOAT32, Factors, Scalar, Weight, compound, state_type
-from tilestep.popart.optimizers.values import OptimizerValue, OptimizerValueMap, complete, quoted, read_values, specific_values
-from tilestep.popart.optimizers.weight_rule import WeightRule
-
-_DEFAULTS: Final = {
-    "defaultLearningRate": OptimizerValue(0.01, True),
-    "defaultWeightDecay": OptimizerValue(0.0, True),
-    "defaultAlpha": OptimizerValue(0.99, True),
-    "defaultMomentum": OptimizerValue(0.0, True),
-    "defaultEps": OptimizerValue(1e-6, True),
-    "lossScaling": OptimizerValue(1.0, True),
-}
-_UNKNOWN: Final = "Invalid Adaptive key, {key}, the allowed keys are ( {keys} )"
-_SPECIFIC: Final = ("learningRate", "weightDecay", "alpha", "momentum", "eps")
+from tilestep.popart.optimizers.base import OptimizerBase, no_replacement
+from tilestep.popart.optimizers.context import UpdateContext
+from tilestep.popart.optimizers.optimizer import Optimizer
+from tilestep.popart.optimizers.scalars import FLOAT16, FLOAT32, Scalar, Weight, by_kind, compound, state_type
+from tilestep.popart.optimizers.values import OptimizerValueMap, ValueKind
+from tilestep.popart.optimizers.weight_rule import GradientStore, WeightRule
 
 
 class Adaptive(Optimizer):
@@ -50,7 +39,15 @@ class Adaptive(Optimizer):
         popart_exception: for a key that doesn't exist, or a value that makes no sense.
     """
 
-    _kind: ClassVar[str] = "Adaptive"
+    _family: ClassVar[str] = "Adaptive"
+    _kinds: ClassVar[Mapping[str, ValueKind]] = {
+        "learningRate": ValueKind(0.01, "learning rates"),
+        "weightDecay": ValueKind(0.0, "weight decays", "weight decay"),
+        "alpha": ValueKind(0.99, "alphas", "alpha"),
+        "momentum": ValueKind(0.0, "momentums", "momentum"),
+        "eps": ValueKind(1e-6, "eps", "eps", positive=True),
+        "lossScaling": ValueKind(1.0, "loss scaling"),
+    }
 
     def __init__(
         self,
@@ -64,65 +61,30 @@ class Adaptive(Optimizer):
         rmsprop_tf_variant: bool = False,
         debugContext: Any = "adaptive",
     ) -> None:
-        all_values = complete(read_values(values), _DEFAULTS, _UNKNOWN)
-        self._begin(all_values.pop("lossScaling"), ())
+        super().__init__(values, ())
         if rmsprop_tf_variant and mode not in (AdaptiveMode.RMSProp, AdaptiveMode.CenteredRMSProp):
             raise popart_exception("The rmspropTFVariant parameter is only valid with the RMSProp and CenteredRMSProp optimizers.")
-        _check_values(*all_values.values())
-        self._lrs, self._wds, self._alphas, self._mms, self._epss = (OptimizerValueMap(value) for value in all_values.values())
         self._mode, self._decay_mode, self._tf_variant = mode, weight_decay_mode, rmsprop_tf_variant
         self._types = (accum_type, accl1_type, accl2_type, accl3_type)
 
-    def learningRates(self) -> OptimizerValueMap:
-        """The learning rates."""
-        return self._lrs
-
-    def weightDecays(self) -> OptimizerValueMap:
-        """The weight decays."""
-        return self._wds
-
     def alphas(self) -> OptimizerValueMap:
         """How much of the squares, and of the mean, is kept."""
-        return self._alphas
+        return self._values["alpha"]
 
     def momentums(self) -> OptimizerValueMap:
         """The momentums."""
-        return self._mms
+        return self._values["momentum"]
 
     def epss(self) -> OptimizerValueMap:
         """What keeps the divisor from 0."""
-        return self._epss
-
-    def value_maps(self) -> dict[str, OptimizerValueMap]:
-        """See Optimizer; in the order of an optimizer's values."""
-        return {
-            "learning rates": self._lrs,
-            "weight decays": self._wds,
-            "alphas": self._alphas,
-            "momentums": self._mms,
-            "eps": self._epss,
-        }
-
-    def insertSpecific(self, id: str, values: Mapping[str, tuple[float, bool]]) -> None:
-        """Give weight `id` values of its own: learningRate, weightDecay, alpha, momentum, eps.
-
-        A value that isn't given is the default. A session that exists already doesn't see them.
-
-        Raises:
-            popart_exception: for a key that doesn't exist, a value that makes no sense, or a weight that has values of its own already.
-        """
-        maps = list(self.value_maps().values())
-        own = specific_values("Adaptive", _SPECIFIC, maps, read_values(values))
-        _check_values(*own)
-        for values_of, value in zip(maps, own, strict=True):
-            values_of.insertSpecific(id, value)
+        return self._values["eps"]
 
     def scalars(self, weight: Weight, context: UpdateContext) -> dict[str, Scalar]:
         """See Optimizer. Source: PopART's compoundscalarhelper.hpp."""
-        factors, ls = Factors.of(context), self._loss_scaling
-        lr, wd, alpha, momentum, eps = (values.get(weight.id) for values in self.value_maps().values())
-        divisor = ls.float32 * np.float32(factors.post_accumulation) * np.float32(factors.post_replication)
-        scalars = (
+        ls = self._loss_scaling
+        lr, wd, alpha, momentum, eps = self._of(weight).values()
+        divisor = ls.float32 * context.post_accumulation * context.post_replication
+        return by_kind(
             compound("learningRate", weight, lr.float32, lr),
             compound("weightDecay", weight, wd.float32, wd),
             compound("adaptiveAlpha", weight, alpha.float32, alpha),
@@ -131,7 +93,6 @@ class Adaptive(Optimizer):
             compound("lossScaling", weight, ls.float32, ls),
             compound("adaptiveGradientScaling", weight, np.float32(1.0) / divisor, ls, inverse_loss_scale=True),
         )
-        return {scalar.name.split("___", 1)[0]: scalar for scalar in scalars}
 
     def weight_rule(self, weight: Weight, context: UpdateContext) -> WeightRule:
         """See Optimizer."""
@@ -144,30 +105,19 @@ class Adaptive(Optimizer):
             tf_variant=self._tf_variant,
             types=(accl1, accl2, accl3),
             cast=(accum, accl1, accl2) == (FLOAT16, FLOAT32, FLOAT32),
-            scale=scalars["adaptiveGradientScaling"],
-            rate=scalars["learningRate"],
-            decay=scalars["weightDecay"],
-            alpha=scalars["adaptiveAlpha"],
-            momentum=scalars["adaptiveMomentum"],
-            eps=scalars["adaptiveEps"],
+            scalars={
+                "scale": scalars["adaptiveGradientScaling"],
+                "rate": scalars["learningRate"],
+                "decay": scalars["weightDecay"],
+                "alpha": scalars["adaptiveAlpha"],
+                "momentum": scalars["adaptiveMomentum"],
+                "eps": scalars["adaptiveEps"],
+            },
         )
 
-    def _check_modes(self, other: Optimizer) -> None:
+    def _check_modes(self, other: OptimizerBase) -> None:
         assert isinstance(other, Adaptive)  # of the same kind
         if other._mode is not self._mode:
             raise no_replacement("Adaptive modes do not match")
         if other._decay_mode is not self._decay_mode:
             raise no_replacement("Weight decay modes do not match")
-
-
-def _check_values(lr: OptimizerValue, wd: OptimizerValue, alpha: OptimizerValue, momentum: OptimizerValue, eps: OptimizerValue) -> None:
-    """Refuse what makes no sense. Source: runValueChecks in PopART's adaptive.cpp."""
-    if lr.val() < 0:
-        raise popart_exception(f"Negative learning rate ({quoted(lr)}) in Adaptive, bailing as this might be a user error.")
-    if lr.val() == 0 and lr.isConst():
-        raise popart_exception("Constant, zero learning rate in Adaptive, bailing as this might be a user error.")
-    for label, value in (("weight decay", wd), ("alpha", alpha), ("momentum", momentum)):
-        if value.val() < 0:
-            raise popart_exception(f"Negative {label} ({quoted(value)}) in Adaptive, bailing as this might be a user error")
-    if eps.val() <= 0:
-        raise popart_exception(f"Non-positive eps ({quoted(eps)}) in Adaptive is not supported")

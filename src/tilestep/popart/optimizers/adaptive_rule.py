@@ -22,35 +22,24 @@ import numpy as np
 
 from tilestep.popart.enums import AdaptiveMode
 from tilestep.popart.names import reservedAccl1Prefix, reservedAccl2Prefix, reservedAccl3Prefix
-from tilestep.popart.optimizers.arithmetic import as_type, moving_average, moving_average_of_squares, scaled, scaled_add
-from tilestep.popart.optimizers.gradients import GradientRule
-from tilestep.popart.optimizers.rule import Arrays
-from tilestep.popart.optimizers.scalars import Hyper, Scalar
+from tilestep.popart.optimizers.arithmetic import Arrays, as_type, moving_average, moving_average_of_squares, scaled, scaled_add
+from tilestep.popart.optimizers.scalars import Hyper
+from tilestep.popart.optimizers.weight_rule import ScalingRule
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdaptiveRule(GradientRule):
-    """The update of one weight.
+class AdaptiveRule(ScalingRule):
+    """The update of one weight. Its scalars are scale, rate, decay, alpha, momentum and eps.
 
     Args:
         mode: the member of the family.
         tf_variant: whether RMSProp is TensorFlow's.
         types: the types of s, `Accl1___w`; of the mean or d, `Accl2___w`; of b, `Accl3___w`.
-        rate, alpha, momentum, eps: the values.
     """
 
     mode: AdaptiveMode
     tf_variant: bool
     types: tuple[np.dtype[np.generic], np.dtype[np.generic], np.dtype[np.generic]]
-    rate: Scalar
-    alpha: Scalar
-    momentum: Scalar
-    eps: Scalar
-
-    @property
-    def scalars(self) -> tuple[Scalar, ...]:
-        """See WeightRule."""
-        return (self.scale, self.rate, self.decay, self.alpha, self.momentum, self.eps)
 
     @property
     def _names(self) -> tuple[str, str, str]:
@@ -59,7 +48,8 @@ class AdaptiveRule(GradientRule):
 
     @property
     def _has_momentum(self) -> bool:
-        return not self.momentum.const or bool(self.momentum.value > 0)
+        momentum = self.scalars["momentum"]
+        return not momentum.const or bool(momentum.value > 0)
 
     def init(self, param: jax.Array) -> Arrays:
         """See WeightRule."""
@@ -74,22 +64,22 @@ class AdaptiveRule(GradientRule):
     def finish(self, hyper: Hyper, tensors: Mapping[str, jax.Array], param: jax.Array, updater: jax.Array) -> tuple[jax.Array, Arrays]:
         """See WeightRule. `updater` is the gradient; no weight's is clipped."""
         direction, changes = self._direction(hyper, tensors, updater)
-        rate = hyper(self.rate)
+        rate = hyper["rate"]
         rate_in_momentum = self.tf_variant and self._has_momentum
         if self._has_momentum:
             if rate_in_momentum:
                 direction = scaled(direction, rate)
             name = self._names[2]
-            kept = scaled(tensors[name], hyper(self.momentum))
+            kept = scaled(tensors[name], hyper["momentum"])
             changes[name] = direction = kept + direction.astype(kept.dtype)
         if rate_in_momentum:
             rate = 1.0
-        keep = 1.0 - rate * hyper(self.decay) if self.decays else 1.0
+        keep = 1.0 - rate * hyper["decay"] if self.decays else 1.0
         return scaled_add(param, direction.astype(param.dtype), -rate, keep=keep), changes
 
     def _direction(self, hyper: Hyper, tensors: Mapping[str, jax.Array], gradient: jax.Array) -> tuple[jax.Array, Arrays]:
         first, second, _ = self._names
-        alpha, eps = hyper(self.alpha), hyper(self.eps)
+        alpha, eps = hyper["alpha"], hyper["eps"]
         squares = tensors[first]
         if self.mode is AdaptiveMode.AdaGrad:
             squares = squares + jnp.square(gradient.astype(squares.dtype))

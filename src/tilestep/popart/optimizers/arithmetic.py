@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 Number = float | jax.Array
+Arrays = dict[str, jax.Array]  # by tensor id
 
 
 def scaled_add(target: jax.Array, addend: jax.Array, scale: Number = 1.0, *, keep: Number = 1.0) -> jax.Array:

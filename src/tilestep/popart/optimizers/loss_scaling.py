@@ -24,7 +24,7 @@ import numpy as np
 
 from tilestep.popart.enums import GradientTensorTrackingMethod
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.optimizers.rule import Arrays
+from tilestep.popart.optimizers.arithmetic import Arrays
 from tilestep.popart.options import AutomaticLossScalingSettings
 
 FACTOR: Final = "lossScaleUpdateFactor"

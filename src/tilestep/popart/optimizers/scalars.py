@@ -15,7 +15,7 @@ import numpy as np
 
 from tilestep.popart.enums import DataType
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.optimizers.rule import UpdateContext
+from tilestep.popart.optimizers.arithmetic import Number
 from tilestep.popart.optimizers.values import OptimizerValue
 
 FLOAT32 = np.dtype(np.float32)
@@ -41,41 +41,6 @@ class Weight:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Factors:
-    """The numbers of a session that compound scalars divide by or multiply with.
-
-    Args:
-        accumulates: whether gradients of microbatches are accumulated.
-        mean: whether gradients are averaged, not summed.
-        accumulation: microbatches per update; 1 if nothing is accumulated.
-        replication: replicas.
-        post_accumulation: what the last step divides by because of accumulation: the factor for a mean at the end, else 1.
-        post_replication: the same because of replicas.
-    """
-
-    accumulates: bool
-    mean: bool
-    accumulation: int
-    replication: int
-    post_accumulation: int
-    post_replication: int
-
-    @classmethod
-    def of(cls, context: UpdateContext) -> Factors:
-        """The factors of a session. Source: setFactorsFromOptions in PopART's optimizer.cpp."""
-        accumulation = context.accumulation_factor if context.accumulates else 1
-        post = context.mean and not context.running_mean
-        return cls(
-            accumulates=context.accumulates,
-            mean=context.mean,
-            accumulation=accumulation,
-            replication=context.replication_factor,
-            post_accumulation=accumulation if post else 1,
-            post_replication=context.replication_factor if post else 1,
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
 class Scalar:
     """One compound scalar.
 
@@ -94,18 +59,21 @@ class Scalar:
 
 @dataclass(frozen=True, kw_only=True)
 class Hyper:
-    """The values of scalars in one state of a rule.
+    """The numbers of some scalars in one state of a rule.
 
     Args:
+        scalars: the scalars, by what they are to their rule.
         arrays: the values that aren't constant, by name.
         factor: what automatic loss scaling has multiplied the loss scaling with; None without it.
     """
 
+    scalars: Mapping[str, Scalar]
     arrays: Mapping[str, jax.Array]
     factor: jax.Array | None = None
 
-    def __call__(self, scalar: Scalar) -> float | jax.Array:
+    def __getitem__(self, role: str) -> Number:
         """A Python number for a constant, which a program holds, and else an array."""
+        scalar = self.scalars[role]
         value = float(scalar.value) if scalar.const else self.arrays[scalar.name]
         if scalar.inverse_loss_scale and self.factor is not None:
             return value / self.factor.astype(np.float32)
@@ -134,6 +102,11 @@ def compound(
     rounded = np.float16(value) if in_type_of_weight and not const and weight.dtype == FLOAT16 else np.float32(value)
     suffix = f"specific___{weight.id}" if weight.specific else f"default___{TYPE_NAMES[weight.dtype]}"
     return Scalar(name=f"{kind}___{suffix}", value=rounded, const=const, inverse_loss_scale=inverse_loss_scale)
+
+
+def by_kind(*scalars: Scalar) -> dict[str, Scalar]:
+    """Scalars by the beginning of their names."""
+    return {scalar.name.split("___", 1)[0]: scalar for scalar in scalars}
 
 
 def state_type(type: DataType, weight: Weight) -> np.dtype[np.generic]:

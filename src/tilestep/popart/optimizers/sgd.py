@@ -9,32 +9,19 @@ weight's update is `vs * (g / ls + wd * w) + mm * v`. Source: PopART's sgd.cpp, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 from tilestep.popart.enums import DataType, SGDAccumulatorAndMomentum
 from tilestep.popart.exceptions import popart_exception
+from tilestep.popart.optimizers.base import OptimizerBase, no_replacement
 from tilestep.popart.optimizers.clipping import ClipNormSettings
-from tilestep.popart.optimizers.optimizer import Optimizer, no_replacement
-from tilestep.popart.optimizers.rule import UpdateContext
-from tilestep.popart.optimizers.scalars import Factors, Scalar, Weight, state_type
-from tilestep.popart.optimizers.sgd_combined import CombinedRule
-from tilestep.popart.optimizers.sgd_plain import PlainRule
-from tilestep.popart.optimizers.sgd_scalars import SgdValues, sgd_scalars
-from tilestep.popart.optimizers.sgd_separate import SeparateRule
-from tilestep.popart.optimizers.values import OptimizerValue, OptimizerValueMap, complete, quoted, read_values, specific_values
-from tilestep.popart.optimizers.weight_rule import WeightRule
-
-_DEFAULTS: Final = {
-    "defaultLearningRate": OptimizerValue(0.1, True),
-    "defaultWeightDecay": OptimizerValue(0.0, True),
-    "defaultMomentum": OptimizerValue(0.0, True),
-    "defaultDampening": OptimizerValue(0.0, True),
-    "defaultVelocityScaling": OptimizerValue(1.0, True),
-    "lossScaling": OptimizerValue(1.0, True),
-    "nesterov": OptimizerValue(0.0, True),
-}
-_UNKNOWN: Final = "Invalid SGD key, {key}, the allowed keys are ( {keys} )"
-_SPECIFIC: Final = ("learningRate", "weightDecay", "momentum", "dampening", "velocityScaling", "nesterov")
+from tilestep.popart.optimizers.context import UpdateContext
+from tilestep.popart.optimizers.optimizer import Optimizer
+from tilestep.popart.optimizers.scalars import Scalar, Weight, state_type
+from tilestep.popart.optimizers.sgd_rules import CombinedRule, PlainRule, SeparateRule
+from tilestep.popart.optimizers.sgd_scalars import sgd_scalars
+from tilestep.popart.optimizers.values import OptimizerValue, OptimizerValueMap, ValueKind, shortest
+from tilestep.popart.optimizers.weight_rule import GradientStore, WeightRule
 
 
 class SGD(Optimizer):
@@ -55,9 +42,18 @@ class SGD(Optimizer):
         popart_exception: for a key that doesn't exist, or a value that makes no sense.
     """
 
-    _kind: ClassVar[str] = "SGD"
+    _family: ClassVar[str] = "SGD"
+    _kinds: ClassVar[Mapping[str, ValueKind]] = {
+        "learningRate": ValueKind(0.1, "learning rates"),
+        "weightDecay": ValueKind(0.0, "weight decays", "weight decay"),
+        "momentum": ValueKind(0.0, "momentums", "momentum"),
+        "dampening": ValueKind(0.0, "dampenings", "dampening"),
+        "velocityScaling": ValueKind(1.0, "velocity scalings", "velocity scaling", positive=True),
+        "lossScaling": ValueKind(1.0, "loss scaling"),
+        "nesterov": ValueKind(0.0, "nesterov"),
+    }
     # A new dampening is taken where a value that may change has it in; the original doesn't look whether it may.
-    _unchecked: ClassVar[frozenset[str]] = frozenset({"dampenings"})
+    _unchecked: ClassVar[frozenset[str]] = frozenset({"dampening"})
 
     def __init__(
         self,
@@ -68,94 +64,71 @@ class SGD(Optimizer):
         accl1Type: DataType = DataType.UNDEFINED,
         debugContext: Any = "sgd",
     ) -> None:
-        values = complete(read_values(pyd), _DEFAULTS, _UNKNOWN)
-        self._begin(values.pop("lossScaling"), clip_norm_settings)
-        _check_values(*values.values())
-        maps = [OptimizerValueMap(value) for value in values.values()]
-        self._lrs, self._wds, self._mms, self._dps, self._vss, self._nts = maps
+        super().__init__(pyd, clip_norm_settings)
         self._accumulator = accumulatorAndMomentum
         self._accum_type, self._accl1_type = accumType, accl1Type
 
-    def learningRates(self) -> OptimizerValueMap:
-        """The learning rates."""
-        return self._lrs
-
-    def weightDecays(self) -> OptimizerValueMap:
-        """The weight decays."""
-        return self._wds
-
     def momentums(self) -> OptimizerValueMap:
         """The momentums."""
-        return self._mms
+        return self._values["momentum"]
 
     def dampenings(self) -> OptimizerValueMap:
         """The dampenings."""
-        return self._dps
+        return self._values["dampening"]
 
     def velocityScalings(self) -> OptimizerValueMap:
         """The velocity scalings."""
-        return self._vss
+        return self._values["velocityScaling"]
 
     def nesterov(self) -> OptimizerValueMap:
         """Whether Nesterov's momentum is used: 0 if not."""
-        return self._nts
-
-    def value_maps(self) -> dict[str, OptimizerValueMap]:
-        """See Optimizer; in the order of an optimizer's values."""
-        return {
-            "learning rates": self._lrs,
-            "weight decays": self._wds,
-            "momentums": self._mms,
-            "dampenings": self._dps,
-            "velocity scalings": self._vss,
-            "nesterov": self._nts,
-        }
-
-    def insertSpecific(self, id: str, pyd: Mapping[str, tuple[float, bool]]) -> None:
-        """Give weight `id` values of its own: learningRate, weightDecay, momentum, dampening, velocityScaling, nesterov.
-
-        A value that isn't given is the default. A session that exists already doesn't see them.
-
-        Raises:
-            popart_exception: for a key that doesn't exist, a value that makes no sense, or a weight that has values of its own already.
-        """
-        maps = list(self.value_maps().values())
-        values = specific_values("SGD", _SPECIFIC, maps, read_values(pyd))
-        _check_values(*values)
-        for values_of, value in zip(maps, values, strict=True):
-            values_of.insertSpecific(id, value)
-
-    def has_momentum(self, id: str) -> bool:
-        """Whether weight `id` has a velocity: its momentum isn't 0, or may change."""
-        momentum = self._mms.get(id)
-        return not momentum.isConst() or momentum.val() != 0.0
+        return self._values["nesterov"]
 
     def scalars(self, weight: Weight, context: UpdateContext) -> dict[str, Scalar]:
         """See Optimizer."""
-        values = SgdValues(
-            learning_rate=self._lrs.get(weight.id),
-            weight_decay=self._wds.get(weight.id),
-            momentum=self._mms.get(weight.id),
-            dampening=self._dps.get(weight.id),
-            velocity_scaling=self._vss.get(weight.id),
-            loss_scaling=self._loss_scaling,
-        )
-        return sgd_scalars(weight, Factors.of(context), values)
+        return sgd_scalars(weight, context, {**self._of(weight), "lossScaling": self._loss_scaling})
 
     def weight_rule(self, weight: Weight, context: UpdateContext) -> WeightRule:
         """See Optimizer."""
-        scalars = self.scalars(weight, context)
-        nesterov = self._nts.get(weight.id).val() != 0.0 and self._mms.get(weight.id).val() > 0.0
-        accum = state_type(self._accum_type, weight)
-        if not self.has_momentum(weight.id):
-            return PlainRule.of(weight, context, scalars, accum)
-        if self._accumulator is SGDAccumulatorAndMomentum.Combined:
-            return CombinedRule.of(weight, context, scalars, nesterov=nesterov)
-        return SeparateRule.of(weight, context, scalars, accum, state_type(self._accl1_type, weight), nesterov=nesterov)
+        scalars, values = self.scalars(weight, context), self._of(weight)
+        store = GradientStore(weight=weight, dtype=state_type(self._accum_type, weight), context=context)
+        if not _is_kept(values["momentum"]):
+            return PlainRule(
+                scalars={"decay": scalars["weightDecayScaleFactor0"], "rate": scalars["scaledLearningRate0"]},
+                gradients=store,
+            )
+        nesterov = values["nesterov"].val() != 0.0 and values["momentum"].val() > 0.0
+        combined = self._accumulator is SGDAccumulatorAndMomentum.Combined
+        number = 1 if combined else 2
+        used = {
+            "dampening": scalars[f"dampeningScaleFactor{number}"],
+            "rate": scalars[f"scaledLearningRate{number}"],
+            "momentum": scalars[f"scaledMomentum{number}"],
+            "decay": scalars["scaledWeightDecay1"],
+        }
+        if nesterov:
+            used |= {
+                "nesterov_undo_dampening": scalars[f"nesterovDampeningScaleFactor{number}"],
+                "nesterov_scale": scalars[f"nesterovGradScaleFactor{number}"],
+                "nesterov_momentum": scalars["sgdMomentum"],
+                "nesterov_decay": scalars["sgdWeightDecay"],
+            }
+        if not combined:
+            return SeparateRule(scalars=used, gradients=store, dtype=state_type(self._accl1_type, weight), nesterov=nesterov)
+        if context.accumulates and weight.id in context.groups:
+            raise popart_exception(
+                f"Gradients of '{weight.id}', which groups of replicas share, can't be accumulated in a velocity: choose "
+                "SGDAccumulatorAndMomentum.Separate"
+            )
+        return CombinedRule(scalars=used, weight=weight, context=context, nesterov=nesterov)
 
-    def _check_modes(self, other: Optimizer) -> None:
+    def _check_together(self, values: Mapping[str, OptimizerValue]) -> None:
+        if values["nesterov"].val() != 0 and values["dampening"].val() > 0:
+            raise popart_exception(f"When enable nesterov momentum, dampening ({shortest(values['dampening'])}) in SGD shouled be zero")
+
+    def _check_modes(self, other: OptimizerBase) -> None:
         assert isinstance(other, SGD)  # of the same kind
-        has, will_have = self._default_velocity(), other._default_velocity()
+        has, will_have = (_is_kept(one.momentums().getDefault()) for one in (self, other))
         if has != will_have:
             raise no_replacement(
                 f"this {'requires' if has else 'does not require'} a velocity tensor, but other {'does' if will_have else 'does not'}."
@@ -171,10 +144,6 @@ class SGD(Optimizer):
             ):
                 if old is not new:
                     raise no_replacement(f"this has SGDAccumulatorAndMomentum::Separate and {label} {old.name}, but other has {new.name}")
-
-    def _default_velocity(self) -> bool:
-        momentum = self._mms.getDefault()
-        return not momentum.isConst() or momentum.val() != 0.0
 
 
 class ConstSGD(SGD):
@@ -204,18 +173,6 @@ class ConstSGD(SGD):
         )
 
 
-def _check_values(
-    lr: OptimizerValue, wd: OptimizerValue, mm: OptimizerValue, dp: OptimizerValue, vs: OptimizerValue, nesterov: OptimizerValue
-) -> None:
-    """Refuse what makes no sense. Source: runValueChecks in PopART's sgd.cpp."""
-    if lr.val() < 0:
-        raise popart_exception(f"Negative learning rate ({quoted(lr)}) in SGD, bailing as this might be a user error.")
-    if lr.val() == 0 and lr.isConst():
-        raise popart_exception("Constant, zero learning rate in SGD, bailing as this might be a user error.")
-    for label, value in (("weight decay", wd), ("momentum", mm), ("dampening", dp)):
-        if value.val() < 0:
-            raise popart_exception(f"Negative {label} ({quoted(value)}) in SGD, bailing as this might be a user error")
-    if vs.val() <= 0:
-        raise popart_exception(f"Non-positive velocity scaling ({quoted(vs)}) in SGD is not supported")
-    if nesterov.val() != 0 and dp.val() > 0:
-        raise popart_exception(f"When enable nesterov momentum, dampening ({quoted(dp)}) in SGD shouled be zero")
+def _is_kept(momentum: OptimizerValue) -> bool:
+    """Whether there is a velocity: the momentum isn't 0, or may change."""
+    return not momentum.isConst() or momentum.val() != 0.0

@@ -5,7 +5,8 @@ Source of names, defaults and messages: PopART's optimizervalue.cpp and optimize
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
@@ -159,36 +160,40 @@ def _pair(key: str, pair: Any) -> OptimizerValue:
         raise popart_exception(f"The optimizer's value {key} is (a number, whether it is constant), not {pair!r}") from error
 
 
-def complete(given: Mapping[str, OptimizerValue], defaults: Mapping[str, OptimizerValue], unknown: str) -> dict[str, OptimizerValue]:
-    """`defaults` with what is given in their place.
+@dataclass(frozen=True)
+class ValueKind:
+    """One of the values of a family of optimizers.
+
+    Args:
+        default: the value if a program gives none; it is constant.
+        plural: what the message about a replacement calls the values of all weights.
+        singular: what the message about a negative value calls it; "" if no message does.
+        positive: whether 0 is refused as negative values are.
+    """
+
+    default: float
+    plural: str
+    singular: str = ""
+    positive: bool = field(default=False, kw_only=True)
+
+
+def known(given: Mapping[str, OptimizerValue], keys: Collection[str], unknown: str) -> Mapping[str, OptimizerValue]:
+    """`given` as it is.
 
     Args:
         given: the program's values by key.
-        defaults: each key that is allowed, and its value if none is given.
+        keys: each key that is allowed.
         unknown: the message about a key that isn't allowed; it has {key} and {keys}.
 
     Raises:
         popart_exception: if a key isn't allowed.
     """
     for key in given:
-        if key not in defaults:
-            raise popart_exception(unknown.format(key=key, keys=" ".join(defaults)))
-    return {**defaults, **given}
+        if key not in keys:
+            raise popart_exception(unknown.format(key=key, keys=" ".join(keys)))
+    return given
 
 
-def specific_values(
-    optimizer: str, keys: Sequence[str], maps: Sequence[OptimizerValueMap], given: Mapping[str, OptimizerValue]
-) -> list[OptimizerValue]:
-    """One tensor's own values in the order of `keys`: what is given, else the default of the map in the same place.
-
-    Raises:
-        popart_exception: if a key isn't one of `keys`.
-    """
-    defaults = {key: values.getDefault() for key, values in zip(keys, maps, strict=True)}
-    unknown = f"Invalid key {{key}} in {optimizer}::insertSpecific. Permitted keys are ( {{keys}} )"
-    return list(complete(given, defaults, unknown).values())
-
-
-def quoted(value: OptimizerValue) -> str:
+def shortest(value: OptimizerValue) -> str:
     """A value as messages print it: the shortest decimal that is this float32."""
     return str(np.float32(value.val()))

@@ -59,16 +59,6 @@ def test_nesterovs_momentum_keeps_the_gradient_beside_the_velocity() -> None:
     assert state_names(optimizer) == {"Accl___w", "Accl___w_nesterovGrad"}
 
 
-def test_accumulators_are_what_changes_with_each_microbatch() -> None:
-    def accumulators(optimizer: Optimizer, **more: Any) -> set[str]:
-        return set(optimizer.rule(context(PARAMS, **more)).accumulators)
-
-    momentum = {"defaultMomentum": (0.9, True)}
-    assert accumulators(Adam({}), accumulation_factor=2) == {"Accum___w"}
-    assert accumulators(SGD(momentum), accumulation_factor=2) == {"Accl___w"}
-    assert accumulators(SGD(momentum)) == set()
-
-
 @pytest.mark.parametrize(
     ("optimizer", "expected"),
     [

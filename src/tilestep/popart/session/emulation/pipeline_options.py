@@ -11,13 +11,12 @@ import jax
 
 from tilestep.popart.enums import RecomputationType, ReplicatedTensorSharding, TensorStorage
 from tilestep.popart.names import reservedAccumPrefix
-from tilestep.popart.optimizers import Optimizer, UpdateContext, UpdateRule
+from tilestep.popart.optimizers import Optimizer, RuleOf, UpdateContext, UpdateRule, last_key, update_transformation
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.options.kept import LOCATIONS, Subject, location_of
 from tilestep.popart.options.placement_checks import implicit_pipeline, replicas_of
 from tilestep.popart.session.emulation.anchors_advice import returned_of
 from tilestep.popart.session.emulation.program import EmulatedProgram
-from tilestep.popart.session.emulation.rule import RuleOf, update_transformation
 from tilestep.popart.session.emulation.schedules import cycles_of, one_by_one
 from tilestep.popart.session.emulation.stage_functions import stage_functions
 from tilestep.popart.session.plan import Plan
@@ -41,7 +40,7 @@ def emulated_program(plan: Plan, options: SessionOptions, optimizer: Optimizer |
             mean_strategy=options.meanAccumulationAndReplicationReductionStrategy,
             loss_dtype=plan.names.analysis.types[loss].dtype,
         )
-        transformation = update_transformation(_rules(optimizer.clone(), context))
+        transformation = update_transformation(_rules(optimizer.clone(), context), name_of=last_key)
     program = EmulatedProgram(
         stages=stage_functions(plan, loss, loss_scale=scale, policies=policies),
         schedule=schedule,

@@ -10,9 +10,8 @@ import pytest
 
 from tests.unit.popart.session.emulation.models import Chain, device, options, planned
 from tilestep import popart
-from tilestep.popart.optimizers import UpdateContext
+from tilestep.popart.optimizers import UpdateContext, last_key, update_transformation
 from tilestep.popart.session.emulation.relays import relays_of
-from tilestep.popart.session.emulation.rule import update_transformation
 from tilestep.popart.session.emulation.stage_functions import StageFunctions, stage_functions
 from tilestep.popart.session.plan import plan_of
 from tilestep.popart.session.staging import SessionStage, Staging
@@ -74,7 +73,7 @@ def test_the_stages_compute_what_the_whole_model_does() -> None:
 def test_a_pipeline_of_a_sessions_stages_trains_as_its_optimizer_says() -> None:
     """On the process's own devices, with values: one update is that of the rule with the sum of the gradients."""
     functions, plan, sgd = _functions(Chain(ipus=range(2), width=4, rows=2), accumulation=3)
-    transformation = update_transformation(lambda params: sgd.rule(UpdateContext(params=params)))
+    transformation = update_transformation(lambda params: sgd.rule(UpdateContext(params=params)), name_of=last_key)
     pipeline = Pipeline(list(functions.functions), transformation, 3, device_mapping=[0, 0], pipeline_schedule="sequential", strict=False)
     rng = np.random.default_rng(4)
     weights = {name: rng.normal(size=value.shape).astype(np.float32) for name, value in plan.graph.variables.items()}
@@ -92,7 +91,7 @@ def test_a_pipeline_of_a_sessions_stages_trains_as_its_optimizer_says() -> None:
 def test_a_rule_knows_parameters_by_the_last_key_of_their_paths() -> None:
     sgd = popart.SGD({"defaultLearningRate": (0.5, True)})
     sgd.insertSpecific("a/b", {"learningRate": (0.25, True)})
-    transformation = update_transformation(lambda params: sgd.rule(UpdateContext(params=params)))
+    transformation = update_transformation(lambda params: sgd.rule(UpdateContext(params=params)), name_of=last_key)
     params: Any = [{"a/b": np.ones(2, np.float32)}, {"c": np.ones(2, np.float32)}]
     updates, _ = transformation.update(params, transformation.init(params), params)
     assert [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(updates)] == [[-0.25, -0.25], [-0.5, -0.5]]

@@ -1,26 +1,17 @@
-"""How an optimizer changes parameters: a rule of pure functions over a state.
-
-The state has the original's names, so that `readWeights` and a saved model find what they know: `Accl___w`, `Accl1___w`, `Accl2___w`,
-`Accl3___w`, `Step___w`, `Accum___w`, and `scaledLearningRate0___default___FLOAT` and its like.
-"""
+"""What a rule must know of its session, and what it keeps from one update to the next."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tilestep.popart.enums import MeanReductionStrategy, ReductionType
-
-if TYPE_CHECKING:
-    from tilestep.popart.optimizers.loss_scaling import AutomaticLossScaling
-    from tilestep.popart.optimizers.optimizer import Optimizer
-
-Arrays = dict[str, jax.Array]  # by tensor id
+from tilestep.popart.optimizers.arithmetic import Arrays
+from tilestep.popart.optimizers.loss_scaling import AutomaticLossScaling
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +57,26 @@ class UpdateContext:
         """Whether the average is kept at each addition."""
         return self.mean and self.mean_strategy is MeanReductionStrategy.Running
 
+    @property
+    def accumulation(self) -> int:
+        """Microbatches per update; 1 if nothing is accumulated."""
+        return self.accumulation_factor if self.accumulates else 1
+
+    @property
+    def divides_at_end(self) -> bool:
+        """Whether the last step makes sums averages."""
+        return self.mean and not self.running_mean
+
+    @property
+    def post_accumulation(self) -> np.float32:
+        """What the last step divides by because of accumulation. Source: setFactorsFromOptions in PopART's optimizer.cpp."""
+        return np.float32(self.accumulation if self.divides_at_end else 1)
+
+    @property
+    def post_replication(self) -> np.float32:
+        """The same because of replicas."""
+        return np.float32(self.replication_factor if self.divides_at_end else 1)
+
     def reduced(self, id: str, gradient: jax.Array, *, mean: bool = False) -> jax.Array:
         """The sum, or the mean, of a parameter's gradient over the replicas that share it."""
         if id not in self.groups and self.reduce is None:
@@ -89,41 +100,6 @@ class OptimizerState:
     tensors: Arrays
 
 
-@dataclass(frozen=True, kw_only=True)
-class UpdateRule:
-    """The pure functions of one optimizer in one session; all but `with_values` may be traced.
-
-    Per batch a session calls `accumulate` once for each microbatch (once if nothing is accumulated) and then `update`. Between the two the
-    state may hold gradients under names of their own; before and after a batch its structure is that of `init`.
-
-    Args:
-        init: (params) -> state.
-        loss_scale: (state) -> scalar float32 that the loss' gradient begins with.
-        observe: (state, gradients) -> state; automatic loss scaling looks at one microbatch's tracked gradients.
-        accumulate: (state, gradients by parameter id) -> state.
-        update: (state, params) -> (new params, state).
-        with_values: (state, optimizer) -> state with the new optimizer's values; raises popart_exception where a constant would change.
-        values: (state) -> every tensor that a program may ask for by the original's names, `finalLossScale` too.
-        owners: names of the state's tensors of single parameters, each with its parameter's.
-        accumulators: names of the state's tensors whose value a program looks at after each microbatch, not after the update.
-    """
-
-    init: Callable[[Mapping[str, jax.Array]], OptimizerState]
-    loss_scale: Callable[[OptimizerState], jax.Array]
-    observe: Callable[[OptimizerState, Sequence[jax.Array]], OptimizerState]
-    accumulate: Callable[[OptimizerState, Mapping[str, jax.Array]], OptimizerState]
-    update: Callable[[OptimizerState, Mapping[str, jax.Array]], tuple[Arrays, OptimizerState]]
-    with_values: Callable[[OptimizerState, Optimizer], OptimizerState]
-    values: Callable[[OptimizerState], Arrays]
-    owners: Mapping[str, str]
-    accumulators: frozenset[str]
-
-
 def changed(state: OptimizerState, *, hyper: Arrays | None = None, tensors: Arrays | None = None) -> OptimizerState:
     """`state` with some of its arrays in place of the old ones."""
     return OptimizerState(hyper={**state.hyper, **(hyper or {})}, tensors={**state.tensors, **(tensors or {})})
-
-
-def as_arrays(params: Mapping[str, object]) -> Arrays:
-    """The parameters as JAX's arrays."""
-    return {id: jnp.asarray(param) for id, param in params.items()}  # what asarray takes
