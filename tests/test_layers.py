@@ -95,49 +95,35 @@ def unit_of(path: Path, root: Path) -> str:
     return path.relative_to(root).with_suffix("").parts[0]
 
 
-def imports(path: Path, *, types: bool = True) -> tuple[tuple[int, str], ...]:
-    """(line, absolute module name) of every import in a file, wherever in it; `from a import b` gives a.b.
-
-    Args: types: whether those under `if TYPE_CHECKING:` count.
-    """
-    return tuple((line, name) for line, name, for_types in _imports_in(path.read_text(encoding="utf-8")) if types or not for_types)
+def imports(path: Path) -> tuple[tuple[int, str], ...]:
+    """(line, absolute module name) of every import in a file, wherever in it; `from a import b` gives a.b."""
+    return _imports_in(path.read_text(encoding="utf-8"))
 
 
 @cache
-def _imports_in(text: str) -> tuple[tuple[int, str, bool], ...]:
-    """(line, name, whether under `if TYPE_CHECKING:`) of the imports of a file's text: a dozen tests ask for those of every file."""
-    tree = ast.parse(text)
-    runs = {id(node) for node in nodes(tree, types=False)} if "TYPE_CHECKING" in text else None
-    found: list[tuple[int, str, bool]] = []
-    for node in nodes(tree, types=True):
-        for_types = runs is not None and id(node) not in runs
+def _imports_in(text: str) -> tuple[tuple[int, str], ...]:
+    """The same of a file's text: a dozen tests ask for those of every file."""
+    found: list[tuple[int, str]] = []
+    for node in statements(ast.parse(text)):
         match node:
             case ast.Import(names=names):
-                found += ((node.lineno, alias.name, for_types) for alias in names)
+                found += ((node.lineno, alias.name) for alias in names)
             case ast.ImportFrom(level=0, module=str(module), names=names):
-                found += ((node.lineno, f"{module}.{alias.name}", for_types) for alias in names)
+                found += ((node.lineno, f"{module}.{alias.name}") for alias in names)
             case ast.ImportFrom():
-                found.append((node.lineno, "relative", for_types))
+                found.append((node.lineno, "relative"))
             case _:
                 pass
     return tuple(found)
 
 
-def nodes(node: ast.AST, *, types: bool) -> Iterator[ast.stmt]:
-    """The statements of a tree. Args: types: whether those under `if TYPE_CHECKING:` are among them."""
+def statements(node: ast.AST) -> Iterator[ast.stmt]:
+    """The statements of a tree."""
     for child in ast.iter_child_nodes(node):
-        match child:
-            case ast.If(test=ast.Name(id="TYPE_CHECKING"), orelse=others) if not types:
-                for other in others:
-                    yield other
-                    yield from nodes(other, types=types)
-            case ast.stmt():
-                yield child
-                yield from nodes(child, types=types)
-            case ast.ExceptHandler() | ast.match_case():
-                yield from nodes(child, types=types)
-            case _:  # an expression has no statement in it
-                pass
+        if isinstance(child, ast.stmt):
+            yield child
+        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):  # an expression has no statement in it
+            yield from statements(child)
 
 
 def imported_units(path: Path) -> Iterator[tuple[int, str]]:
@@ -200,11 +186,11 @@ def imports_between_rooms(root: Path, package: str, *, rooms: tuple[str, ...], s
 
 
 def module_imports(root: Path, package: str) -> dict[str, set[str]]:
-    """The modules of a package that each of its modules imports when it runs, wherever in the file. Args: root: the folder of `package`."""
+    """The modules of a package that each of its modules imports, wherever in a file, for types too. Args: root: the folder of `package`."""
     names = {path: ".".join((package, *path.relative_to(root).with_suffix("").parts)) for path in root.rglob("*.py")}
     paths = {name.removesuffix(".__init__"): path for path, name in names.items()}
     return {
-        module: {name if name in paths else name.rpartition(".")[0] for _, name in imports(path, types=False) if name not in EXTENSIONS}
+        module: {name if name in paths else name.rpartition(".")[0] for _, name in imports(path) if name not in EXTENSIONS}
         & paths.keys() - {module}
         for module, path in paths.items()
     }
@@ -446,8 +432,7 @@ def test_an_import_of_a_later_room_is_found(tmp_path: Path, file: str, statement
     [
         ({"a": "from p import b", "b": "from p.c import x", "c": "def f():\n    import p.a"}, [["p.a", "p.b", "p.c"]]),
         ({"a": "from p import b", "b": "from p import c", "c": "import jax"}, []),
-        ({"a": "from p import b", "b": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p import a"}, []),
-        ({"a": "from p import b", "b": "if TYPE_CHECKING:\n    import jax\nelse:\n    from p import a"}, [["p.a", "p.b"]]),
+        ({"a": "from p import b", "b": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p import a"}, [["p.a", "p.b"]]),
         ({"__init__": "from p.a import x", "a": "from p.b import y", "b": "from p import x"}, [["p", "p.a", "p.b"]]),
         ({"a": "from p import b", "b": "from p.a import x", "d": "import p.e", "e": "import p.d"}, [["p.a", "p.b"], ["p.d", "p.e"]]),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
@@ -13,13 +13,11 @@ from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from tilestep.onnx.errors import OnnxError
+from tilestep.onnx.function import ModelFunction
 from tilestep.onnx.graph import reads
 from tilestep.onnx.parts import Part, parts_of
 from tilestep.onnx.values import is_known, jax_dtype
 from tilestep.train import LayerCost, Partition, best_partition
-
-if TYPE_CHECKING:
-    from tilestep.onnx.model import OnnxModel
 
 _MOST_LAYERS: Final = 64  # each is compiled by itself, alike ones once
 _LAYERS_PER_STAGE: Final = 12
@@ -30,7 +28,7 @@ _OPTIONS: Final[dict[str, str | bool]] = {
 
 
 def balanced(
-    model: OnnxModel, values: Mapping[str, Any], stages: int, *, outputs: Sequence[str], machine: str | None, training: bool
+    model: ModelFunction, values: Mapping[str, Any], stages: int, *, outputs: Sequence[str], machine: str | None, training: bool
 ) -> tuple[list[int], Partition]:
     """(for each node the number of its stage, the costs).
 
@@ -59,7 +57,7 @@ def balanced(
     return homes, partition
 
 
-def _layer_ends(model: OnnxModel, values: Mapping[str, Any], most: int) -> list[int]:
+def _layer_ends(model: ModelFunction, values: Mapping[str, Any], most: int) -> list[int]:
     """Numbers of nodes at which a layer ends: where fewer bytes are passed on than just before and after."""
     nodes = model.graph.nodes
     last_reader: dict[str, int] = {}

@@ -5,28 +5,26 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich import box
 from rich.console import Console, Group
 from rich.table import Table
 
 from tilestep.messages import plain
+from tilestep.onnx.function import ModelFunction
 from tilestep.onnx.graph import Graph
 from tilestep.onnx.specs import ValueSpec
 
-if TYPE_CHECKING:
-    from tilestep.onnx.model import OnnxModel
 
-
-def summary_of(model: OnnxModel, *, width: int) -> str:
+def summary_of(model: ModelFunction, *, width: int) -> str:
     """Tables of a model. Args: width: columns."""
     console = Console(file=io.StringIO(), width=width, highlight=False, markup=False, emoji=False, color_system=None)
     console.print(Group(title_of(model), values_table(model), operators_table(model.graph)))
     return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines()).rstrip("\n")  # pyrefly: ignore[missing-attribute]
 
 
-def title_of(model: OnnxModel) -> str:
+def title_of(model: ModelFunction) -> str:
     """One line: name, versions, weights."""
     versions = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in sorted(model.opset.items()))
     parts: list[str] = []
@@ -37,7 +35,7 @@ def title_of(model: OnnxModel) -> str:
     return plain(f"{model.name}: {'; '.join([*parts, versions])}")
 
 
-def values_table(model: OnnxModel) -> Table:
+def values_table(model: ModelFunction) -> Table:
     """Inputs and outputs."""
     table = Table(box=box.SIMPLE_HEAD)
     for heading in ("", "name", "type", ""):
@@ -70,7 +68,7 @@ def operators(graph: Graph) -> Iterator[tuple[str, int]]:
             yield from operators(inner)
 
 
-def _is_static(model: OnnxModel, spec: ValueSpec, what: str) -> bool:
+def _is_static(model: ModelFunction, spec: ValueSpec, what: str) -> bool:
     return what == "input" and spec.name in model.static_inputs
 
 

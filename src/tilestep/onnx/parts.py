@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,13 +13,11 @@ import numpy as np
 
 from tilestep.onnx.demand import draws
 from tilestep.onnx.errors import OnnxError
+from tilestep.onnx.function import ModelFunction
 from tilestep.onnx.graph import Graph, Node, reads
 from tilestep.onnx.interpret import Run, run_graph
 from tilestep.onnx.specs import ValueSpec, narrowed
 from tilestep.onnx.values import is_known, jax_dtype
-
-if TYPE_CHECKING:
-    from tilestep.onnx.model import OnnxModel
 
 Finish = Callable[[Sequence[Any], Sequence[Any]], Any]  # (outputs, what else the microbatch has) -> what the last stage returns
 
@@ -115,7 +113,7 @@ class Part:
         return digest.hexdigest()[:16]
 
 
-def evaluated(model: OnnxModel, sizes: Mapping[str, int]) -> dict[str, Any]:
+def evaluated(model: ModelFunction, sizes: Mapping[str, int]) -> dict[str, Any]:
     """Each value of the model's main graph: known ones as they are, others as `jax.ShapeDtypeStruct`.
 
     Args: sizes: of named dimensions.
@@ -182,7 +180,7 @@ def _size(spec: ValueSpec, axis: int, sizes: Mapping[str, int]) -> int | None:
     return size if isinstance(size, int) else sizes.get(f"{spec.name}[{axis}]", None if size is None else sizes.get(size))
 
 
-def parts_of(model: OnnxModel, values: Mapping[str, Any], homes: Sequence[int], outputs: Sequence[str]) -> list[Part]:
+def parts_of(model: ModelFunction, values: Mapping[str, Any], homes: Sequence[int], outputs: Sequence[str]) -> list[Part]:
     """The model in parts.
 
     Args:

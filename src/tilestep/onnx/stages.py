@@ -10,12 +10,12 @@ import numpy as np
 
 from tilestep.onnx.demand import statistics
 from tilestep.onnx.errors import OnnxError
+from tilestep.onnx.function import ModelFunction
 from tilestep.onnx.graph import reads
 from tilestep.onnx.parts import Finish, Part, evaluated, parts_of
 from tilestep.onnx.values import is_known
 
 if TYPE_CHECKING:
-    from tilestep.onnx.model import OnnxModel
     from tilestep.train import Partition
 
 Cuts = Sequence[str | Sequence[str]]
@@ -49,7 +49,7 @@ class Stages:
 
 
 def stages_of(
-    model: OnnxModel,
+    model: ModelFunction,
     cuts: int | Cuts,
     *,
     sizes: Mapping[str, int],
@@ -89,7 +89,7 @@ def stages_of(
     )
 
 
-def _homes(model: OnnxModel, values: Mapping[str, Any], cuts: Cuts) -> list[int]:
+def _homes(model: ModelFunction, values: Mapping[str, Any], cuts: Cuts) -> list[int]:
     """For each node the number of its stage: the first whose cut depends on it, else the last.
 
     Raises: OnnxError for a value that no node computes, or a cut that no node leads to after the one before.
@@ -115,7 +115,7 @@ def _homes(model: OnnxModel, values: Mapping[str, Any], cuts: Cuts) -> list[int]
     return homes
 
 
-def _require_one_home(model: OnnxModel, parts: Sequence[Part]) -> None:
+def _require_one_home(model: ModelFunction, parts: Sequence[Part]) -> None:
     """Raises: OnnxError for statistics that several stages would change."""
     for name in statistics(model.graph) & model.state.keys():
         homes = [number for number, part in enumerate(parts) if name in part.state]

@@ -10,10 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
-
-if TYPE_CHECKING:
-    from tilestep.tracing.series import HeatMap, Series
+from typing import Any, Final, final
 
 ROWS_OF_A_PIECE: Final = 50_000  # of one thread, at which it asks for them to be fetched
 _MOST_ROWS: Final = 4 * ROWS_OF_A_PIECE  # at which the thread waits for that
@@ -22,6 +19,24 @@ _ROWS_OF_HEAT: Final = 16  # that a call of `HeatMap.add` needs, about
 Span = tuple[str, str, int, int, int]  # label, channel, begin in nanoseconds of Unix time, duration, how many spans are around it
 # A span that has begun: the object that ends it, its begin (0: its channel was off), its annotation in a profile of JAX or None.
 Open = tuple[Any, int, Any]
+
+
+class Line:
+    """What a series is: its name, the graph that it is in, the unit of its values."""
+
+    __slots__ = ("graph", "name", "unit")
+
+    def __init__(self, name: str, graph: str, unit: str) -> None:
+        self.name, self.graph, self.unit = name, graph, unit
+
+
+class Cells:
+    """What a heat map is: its name, the edges between its cells, the unit of edges and values."""
+
+    __slots__ = ("edges", "name", "unit")
+
+    def __init__(self, name: str, edges: tuple[float, ...], unit: str) -> None:
+        self.name, self.edges, self.unit = name, edges, unit
 
 
 @final
@@ -80,8 +95,8 @@ class Taken:
     """
 
     spans: tuple[tuple[int, str, list[Span]], ...]
-    points: list[tuple[Series, int, float]]
-    heat: list[tuple[HeatMap, int, list[int], list[int]]]
+    points: list[tuple[Line, int, float]]
+    heat: list[tuple[Cells, int, list[int], list[int]]]
 
     @property
     def rows(self) -> int:
@@ -104,8 +119,8 @@ class Logs:
     def __init__(self, full: Callable[[bool], None]) -> None:
         self._logs: list[Log] = []
         self.local = _Local(self._logs)
-        self.points: list[tuple[Series, int, float]] = []
-        self.heat: list[tuple[HeatMap, int, list[int], list[int]]] = []
+        self.points: list[tuple[Line, int, float]] = []
+        self.heat: list[tuple[Cells, int, list[int], list[int]]] = []
         self.annotation: Callable[[str], Any] | None = None
         self._full = full
 
@@ -116,13 +131,13 @@ class Logs:
         if len(spans) >= ROWS_OF_A_PIECE:
             self._full(len(spans) >= _MOST_ROWS)
 
-    def note_point(self, series: Series, value: float) -> None:
+    def note_point(self, series: Line, value: float) -> None:
         """Keeps a point of a line."""
         self.points.append((series, time.time_ns(), value))
         if len(self.points) >= ROWS_OF_A_PIECE:
             self._full(len(self.points) >= _MOST_ROWS)
 
-    def note_heat(self, heat_map: HeatMap, cells: list[int], times: list[int]) -> None:
+    def note_heat(self, heat_map: Cells, cells: list[int], times: list[int]) -> None:
         """Keeps values of a heat map."""
         self.heat.append((heat_map, time.time_ns(), cells, times))
         if len(self.heat) * _ROWS_OF_HEAT >= ROWS_OF_A_PIECE:

@@ -15,7 +15,7 @@ _MOST_EDGES: Final = 10_000
 
 
 @final
-class Series:
+class Series(logs.Line):
     """A line of a graph over wall time. `series` makes it.
 
     Attributes:
@@ -24,10 +24,7 @@ class Series:
         unit: of its values.
     """
 
-    __slots__ = ("graph", "name", "unit")
-
-    def __init__(self, name: str, graph: str, unit: str) -> None:
-        self.name, self.graph, self.unit = name, graph, unit
+    __slots__ = ()
 
     def add(self, value: SupportsFloat) -> None:
         """Adds a point of now. Does nothing in a process that is not traced; else it reads the value, which waits for an array of JAX."""
@@ -40,7 +37,7 @@ class Series:
 
 
 @final
-class HeatMap:
+class HeatMap(logs.Cells):
     """How values are distributed, over wall time. `heat_map` makes it.
 
     Attributes:
@@ -49,10 +46,7 @@ class HeatMap:
         unit: of edges and values.
     """
 
-    __slots__ = ("edges", "name", "unit")
-
-    def __init__(self, name: str, edges: tuple[float, ...], unit: str) -> None:
-        self.name, self.edges, self.unit = name, edges, unit
+    __slots__ = ()
 
     def add(self, values: ArrayLike) -> None:
         """Counts values of now, an array of any shape. A value that equals an edge is above it; NaN is above the last.

@@ -172,4 +172,4 @@ def _weight(id: str, param: jax.ShapeDtypeStruct, optimizer: OptimizerBase) -> W
 
 def as_arrays(params: Mapping[str, object]) -> Arrays:
     """The parameters as JAX's arrays."""
-    return {id: jnp.asarray(param) for id, param in params.items()}  # pyright: ignore[reportArgumentType] (what asarray takes)
+    return {id: jnp.asarray(param) for id, param in params.items()}

@@ -11,19 +11,17 @@ import itertools
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, final
+from typing import Literal, final
 
 from tilestep.train.other_arguments import require_one_of
 from tilestep.train.schedules.checks import WAYS, checked_costs, require_schedule
+from tilestep.train.schedules.task_order import TaskOrder
 from tilestep.train.schedules.tasks import OF_PARAMETERS, SLOTS, Costs, Kind, Task, Timeline
-
-if TYPE_CHECKING:
-    from tilestep.train.schedules.schedule import Schedule
 
 Phases = tuple[tuple[Task, ...], ...]
 
 
-def phases(schedule: Schedule) -> Phases:
+def phases(schedule: TaskOrder) -> Phases:
     """All tasks in phases, in an order that agrees with every device's.
 
     The tasks that a task needs are in earlier phases, or before it in the same phase on the same device. There are three ways to cut: a
@@ -50,7 +48,7 @@ def phases(schedule: Schedule) -> Phases:
     return _last_updates_later(schedule, best)
 
 
-def _last_updates_later(schedule: Schedule, ordered: Phases) -> Phases:
+def _last_updates_later(schedule: TaskOrder, ordered: Phases) -> Phases:
     """The phases with each device's closing updates a phase later, so that the gradients before them pass on while they run."""
     closing: set[Task] = set()
     for own in schedule.tasks:
@@ -76,15 +74,15 @@ def updates_last(ordered: Phases) -> Phases:
     return (*(phase for phase in rest if phase), tuple(task for task in every if task in later))
 
 
-def _by_slots(schedule: Schedule) -> Phases:
-    begin = schedule.simulate(SLOTS).begin
+def _by_slots(schedule: TaskOrder) -> Phases:
+    begin = schedule.with_free_links(SLOTS).begin
     slots: dict[float, list[Task]] = {}
     for task in schedule.ordered():
         slots.setdefault(begin[task], []).append(task)
     return tuple(tuple(slots[slot]) for slot in sorted(slots))
 
 
-def _in_pairs(schedule: Schedule, *, of_stages: bool) -> Phases:
+def _in_pairs(schedule: TaskOrder, *, of_stages: bool) -> Phases:
     position = [0] * len(schedule.tasks)
     done: set[Task] = set()
     pairs: list[tuple[Task, ...]] = []
@@ -99,7 +97,7 @@ def _in_pairs(schedule: Schedule, *, of_stages: bool) -> Phases:
     return tuple(pairs)
 
 
-def _pair(schedule: Schedule, device: int, position: int, done: set[Task], *, of_stages: bool) -> Iterator[Task]:
+def _pair(schedule: TaskOrder, device: int, position: int, done: set[Task], *, of_stages: bool) -> Iterator[Task]:
     """A device's next tasks, up to one forward and one backward, of each of its stages or altogether."""
     mine: set[Task] = set()
     passes: set[tuple[int, bool]] = set()
@@ -118,7 +116,7 @@ def _pair(schedule: Schedule, device: int, position: int, done: set[Task], *, of
         yield task
 
 
-def simulated_together(schedule: Schedule, costs: Costs, *, host: Literal["apart", "together"] = "apart") -> Timeline:
+def simulated_together(schedule: TaskOrder, costs: Costs, *, host: Literal["apart", "together"] = "apart") -> Timeline:
     """`Schedule.simulate` for devices that exchange together.
 
     An exchange is due when all devices that take part in it have come to it. It begins when no device is within a task. From the time at
@@ -175,7 +173,7 @@ _Item = Task | _Between | _Exchange
 class _Together:
     """An event loop over devices, each of which has a queue of what it does."""
 
-    def __init__(self, schedule: Schedule, costs: Costs, ordered: Phases, *, host: Literal["apart", "together"]) -> None:
+    def __init__(self, schedule: TaskOrder, costs: Costs, ordered: Phases, *, host: Literal["apart", "together"]) -> None:
         self._schedule, self._costs, self._host = schedule, costs, host
         self._queues: list[deque[_Item]] = [deque() for _ in schedule.tasks]
         self._last: _Exchange | None = None  # that of the phase before

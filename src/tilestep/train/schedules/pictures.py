@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from tilestep.files import write_file
-from tilestep.train.schedules.tasks import Costs, Kind, Task, Timeline
-
-if TYPE_CHECKING:
-    from tilestep.train.schedules.schedule import Schedule
+from tilestep.train.schedules.task_order import TaskOrder
+from tilestep.train.schedules.tasks import Kind, Task, Timeline
 
 _WIDEST: Final = 400  # columns of time that a text has at most
 _UNREADABLE: Final = 10**15  # columns of time; nobody reads their number if there are more
@@ -42,7 +40,7 @@ _NUMBERS: Final = ((1e9, "billion"), (1e6, "million"), (1e4, "thousand"), (1.0, 
 _LEAST_POINTS: Final = 4.3  # what would be smaller is left away
 
 
-def _label(schedule: Schedule, task: Task, timeline: Timeline) -> str:
+def _label(schedule: TaskOrder, task: Task, timeline: Timeline) -> str:
     """A task as its device's row writes it: without the stage where there is only one, and with the backward that is one with it."""
     alone = schedule.device_mapping.count(schedule.device(task)) == 1
     label = str(task)[len(str(task.stage)) :] if alone else str(task)
@@ -57,14 +55,13 @@ def _is_both(task: Task, timeline: Timeline) -> bool:
     return any(timeline.begin.get(after) == timeline.end[after] == timeline.end[task] for after in backward if after in timeline.end)
 
 
-def _in_order_of_stages(schedule: Schedule) -> list[int]:
+def _in_order_of_stages(schedule: TaskOrder) -> list[int]:
     """Devices, those of the first stages first."""
     return list(dict.fromkeys(schedule.device_mapping))
 
 
-def as_text(schedule: Schedule, costs: Costs) -> str:
+def as_text(schedule: TaskOrder, timeline: Timeline) -> str:
     """A row for each device, time to the right; a last line with what comes of it."""
-    timeline = schedule.simulate(costs)
     lengths = [timeline.end[task] - timeline.begin[task] for task in timeline.begin]
     unit = min((length for length in lengths if length > 0), default=1.0)
     columns = max(1, math.ceil(min(timeline.makespan / unit - 1e-9, _UNREADABLE)))
@@ -84,12 +81,12 @@ def as_text(schedule: Schedule, costs: Costs) -> str:
     return "\n".join([*lines, _summary(schedule, timeline)])
 
 
-def _summary(schedule: Schedule, timeline: Timeline) -> str:
+def _summary(schedule: TaskOrder, timeline: Timeline) -> str:
     stash = f", microbatches kept by stage {' '.join(map(str, schedule.stash()))}" if schedule.training else ""
     return f"makespan {timeline.makespan:,.10g}, bubble {timeline.bubble:.1%}{stash}"
 
 
-def to_scale(schedule: Schedule, timeline: Timeline, width: int) -> str:
+def to_scale(schedule: TaskOrder, timeline: Timeline, width: int) -> str:
     """A row of so many columns for each device."""
     lines = [f"{schedule.name}: {schedule.stages} stages, {schedule.microbatches} microbatches"]
     first = min(timeline.begin.values())
@@ -104,7 +101,7 @@ def to_scale(schedule: Schedule, timeline: Timeline, width: int) -> str:
     return "\n".join([*lines, _summary(schedule, timeline)])
 
 
-def plot(schedule: Schedule, path: str | Path, timeline: Timeline) -> None:
+def plot(schedule: TaskOrder, path: str | Path, timeline: Timeline) -> None:
     """Draws the schedule to a file. Raises: as `Schedule.plot`."""
     try:
         import matplotlib
@@ -133,7 +130,7 @@ def _scale(longest: float, unit: str) -> tuple[float, str]:
     return factor, word if unit == "s" else f"{word} {unit or 'units of the costs'}".strip()
 
 
-def _draw(panel: Any, schedule: Schedule, timeline: Timeline) -> None:
+def _draw(panel: Any, schedule: TaskOrder, timeline: Timeline) -> None:
     order = _in_order_of_stages(schedule)
     for task, begin in timeline.begin.items():
         length = timeline.end[task] - begin

@@ -6,19 +6,19 @@ it needs, and from how long tasks take. `standard.py` makes the usual ones.
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, cast, final
 
 from tilestep.messages import shortened, shown
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import items_of, require_kind, require_one_of
-from tilestep.train.schedules import csv_file
-from tilestep.train.schedules.checks import HOW_LEVELS, WAYS, checked_costs, require_moves, require_shape, require_tasks
-from tilestep.train.schedules.order import Dependencies
+from tilestep.train.schedules import csv_file, pictures
+from tilestep.train.schedules.checks import HOW_LEVELS, WAYS, checked_costs
+from tilestep.train.schedules.phasing import simulated_together
+from tilestep.train.schedules.task_order import TaskOrder
 from tilestep.train.schedules.tasks import OF_PARAMETERS, ONE_EACH
 from tilestep.train.schedules.tasks import SLOTS as SLOTS
 from tilestep.train.schedules.tasks import Costs as Costs
@@ -34,7 +34,7 @@ _HOW_MAPPING: Final = "a list with a device's index for each stage, such as [0, 
 
 @final
 @dataclass(frozen=True, kw_only=True)
-class Schedule:
+class Schedule(TaskOrder):
     """The order of tasks on each device.
 
     Attributes:
@@ -53,69 +53,7 @@ class Schedule:
             levels, devices or weights that are impossible.
     """
 
-    name: str
-    levels: tuple[tuple[int, ...], ...]
-    device_mapping: tuple[int, ...]
-    microbatches: int
-    tasks: tuple[tuple[Task, ...], ...] = field(repr=False)  # show() has them
-    weights: Weights = "same"
-    serial: bool = False
-    _level_of: Mapping[int, int] = field(init=False, repr=False, compare=False)
-    _needs: Dependencies = field(init=False, repr=False, compare=False)
-    _ordered: tuple[Task, ...] = field(init=False, repr=False, compare=False)
-    _numbers: tuple[int, ...] = field(init=False, repr=False, compare=False)  # of the ordered tasks, as Dependencies has them
-
-    def __post_init__(self) -> None:
-        require_shape(self.levels, self.device_mapping, self.microbatches, self.weights, devices=len(self.tasks))
-        require_tasks(self.device_mapping, self.microbatches, self.tasks)
-        require_moves(self.tasks, self.weights)
-        object.__setattr__(self, "_level_of", {stage: level for level, stages in enumerate(self.levels) for stage in stages})
-        object.__setattr__(self, "_needs", Dependencies(self.levels, self.microbatches, self.tasks, serial=self.serial))
-        ordered, numbers = self._needs.order()
-        object.__setattr__(self, "_ordered", ordered)
-        object.__setattr__(self, "_numbers", numbers)
-
-    # -------------------------------------------------------------------------------------------------- what there is
-
-    @property
-    def stages(self) -> int:
-        """The number of stages."""
-        return len(self.device_mapping)
-
-    @property
-    def training(self) -> bool:
-        """Whether there is a backward pass."""
-        return self._needs.training
-
-    @functools.cached_property
-    def loads_parameters(self) -> frozenset[int]:
-        """The stages whose parameters are loaded by tasks of their own."""
-        return frozenset(task.stage for row in self.tasks for task in row if task.kind is Kind.LOAD_PARAMETERS)
-
-    def device(self, task: Task) -> int:
-        """The number of the device that does a task."""
-        return self.device_mapping[task.stage]
-
-    def needs(self, task: Task) -> Iterator[Task]:
-        """The tasks that must be done before a task, beside those that its device does before."""
-        return iter(self._needs.needs(task))
-
-    def takers(self, task: Task) -> tuple[int, ...]:
-        """The stages that get a task's results: outputs, or gradients of its inputs."""
-        level = self._level_of[task.stage]
-        match task.kind:
-            case Kind.FORWARD:
-                return self.levels[level + 1] if level + 1 < len(self.levels) else ()
-            case Kind.BACKWARD | Kind.INPUT_GRADIENT:
-                return self.levels[level - 1] if level else ()
-            case _:
-                return ()
-
-    def ordered(self) -> tuple[Task, ...]:
-        """All tasks in one order that agrees with every device's, and in which each comes after what it needs."""
-        return self._ordered
-
-    # ------------------------------------------------------------------------------------------------ what comes of it
+    # ------------------------------------------------------------------------------------------------------ in time
 
     def simulate(
         self,
@@ -144,65 +82,12 @@ class Schedule:
         require_one_of("host", host, WAYS)
         costs = checked_costs(costs, self.stages)
         if exchanges == "together":
-            from tilestep.train.schedules.phasing import simulated_together
-
             return simulated_together(self, costs, host=host)
         if host == "together":
             raise ValueError(
                 'host is "together", but exchanges is "apart": devices that wait for each other\'s host do so for exchanges, too'
             )
-        begin: dict[Task, float] = {}
-        end: dict[Task, float] = {}
-        ends: dict[int, float] = {}  # by the tasks' numbers
-        cost_of, passing = functools.cache(costs.of), functools.cache(costs.passing)
-        free = [0.0] * len(self.tasks)
-        busy = [0.0] * len(self.tasks)
-        for task, number in zip(self._ordered, self._numbers, strict=True):
-            device = self.device(task)
-            start = free[device]
-            for need in self._needs.needed(number):
-                source = self._needs.stage(need)
-                start = max(start, ends[need] + (passing(source, task.stage) if self.device_mapping[source] != device else 0.0))
-            if costs.element and task.kind is Kind.FORWARD and self._level_of[task.stage] == 0:
-                start += costs.element
-            cost = cost_of(task.kind, task.stage)
-            begin[task] = start
-            end[task] = ends[number] = start + cost
-            free[device] = start + cost
-            busy[device] += cost
-        first = min(begin.values(), default=0.0)
-        return Timeline(begin=begin, end=end, makespan=max(end.values(), default=0.0) - first, busy=tuple(busy), unit=costs.unit)
-
-    def stash(self) -> tuple[int, ...]:
-        """For each stage the largest number of microbatches whose values it keeps for backward, with any timing. 0 in inference."""
-        peaks = [0] * self.stages
-        held = [0] * self.stages
-        if not self.training:
-            return tuple(peaks)
-        whole = [self._needs.has(Task(stage, Kind.BACKWARD, 0)) for stage in range(self.stages)]
-        for tasks in self.tasks:
-            for task in tasks:
-                frees = Kind.BACKWARD if whole[task.stage] else Kind.WEIGHT_GRADIENT
-                if task.kind in (Kind.FORWARD, Kind.LOAD):
-                    held[task.stage] += 1
-                    peaks[task.stage] = max(peaks[task.stage], held[task.stage])
-                elif task.kind in (frees, Kind.STORE):
-                    held[task.stage] -= 1
-        return tuple(peaks)
-
-    def versions(self) -> Mapping[Task, int]:
-        """For each forward or backward task the number of updates that its weights have had in this run."""
-        versions: dict[Task, int] = {}
-        updates = [0] * self.stages
-        for tasks in self.tasks:
-            for task in tasks:
-                if task.kind is Kind.UPDATE:
-                    updates[task.stage] += 1
-                elif task.kind is Kind.FORWARD or self.weights != "stashed":
-                    versions[task] = updates[task.stage]
-                else:
-                    versions[task] = versions[Task(task.stage, Kind.FORWARD, task.microbatch)]
-        return versions
+        return self.with_free_links(costs)
 
     # ---------------------------------------------------------------------------------------------------------- tables
 
@@ -299,11 +184,9 @@ class Schedule:
         Raises:
             ValueError: as `simulate`.
         """
-        from tilestep.train.schedules.pictures import as_text, to_scale
-
         self._require_own(timeline)
         width = whole_number("width", width, least=1, most=_WIDEST)
-        return as_text(self, costs) if timeline is None else to_scale(self, timeline, width)
+        return pictures.as_text(self, self.simulate(costs)) if timeline is None else pictures.to_scale(self, timeline, width)
 
     def plot(self, path: str | Path, costs: Costs = SLOTS, *, timeline: Timeline | None = None) -> None:
         """Draws the schedule to a file: a row for each device, time to the right in the unit of `costs` or of the timeline.
@@ -317,12 +200,10 @@ class Schedule:
             ImportError: if Matplotlib is not installed (`pip install 'tilestep[plots]'`).
             ValueError: for a suffix that Matplotlib does not know, and as `simulate`.
         """
-        from tilestep.train.schedules.pictures import plot
-
         self._require_own(timeline)
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"path is {shown(path)}: it must be a file's path, such as 'schedule.svg'")
-        plot(self, path, self.simulate(costs) if timeline is None else timeline)
+        pictures.plot(self, path, self.simulate(costs) if timeline is None else timeline)
 
     def _require_own(self, timeline: Any) -> None:
         """Raises: TypeError for what is no timeline, ValueError for that of another schedule."""
