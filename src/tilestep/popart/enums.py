@@ -1,4 +1,4 @@
-"""The enumerations of PopART's interface: names, members and numbers as in its C++ headers.
+"""The enumerations of PopART's interface: names, members and numbers as in its C++ headers, where numbers begin with 0.
 
 They act as pybind11's scoped enumerations do: `int(member)` gives the number, `str(member)` gives "Class.Member", `Class(number)` gives the
 member, and members of two classes are never equal. `<` between members is a TypeError.
@@ -50,32 +50,25 @@ class DataType(_Numbered):
 class InitType(_Numbered):
     """What operator `init` fills its result with."""
 
-    NoInit = 0
-    Zero = 1
+    NoInit, Zero = range(2)
 
 
 class TensorRemapType(_Numbered):
     """Where operator `tensorremap` may choose another layout."""
 
-    FwdBwdReverse = 0
-    FwdBwd = 1
-    Fwd = 2
+    FwdBwdReverse, FwdBwd, Fwd = range(3)
 
 
 class TileSet(_Numbered):
     """The tiles that compute, or those that only transfer."""
 
-    Compute = 0
-    IO = 1
+    Compute, IO = range(2)
 
 
 class ExchangeStrategy(_Numbered):
     """When a stream of the host may run beside computation."""
 
-    JustInTime = 0
-    OverlapInnerLoop = 1
-    OverlapLoops = 2
-    OverlapStep = 3
+    JustInTime, OverlapInnerLoop, OverlapLoops, OverlapStep = range(4)
 
 
 class ReplicatedStreamMode(_Numbered):
@@ -88,46 +81,31 @@ class ReplicatedStreamMode(_Numbered):
 class TensorStorage(_Numbered):
     """Where a tensor is kept."""
 
-    OnChip = 0
-    OffChip = 1
+    OnChip, OffChip = range(2)
 
 
 class ReplicatedTensorSharding(_Numbered):
     """Whether each replica keeps only its part of a tensor that is the same on all."""
 
-    Off = 0
-    On = 1
+    Off, On = range(2)
 
 
 class VariableRetrievalMode(_Numbered):
     """Which replicas' copies of a variable the host reads."""
 
-    OnePerGroup = 0
-    AllReduceReplicas = 1
-    AllReplicas = 2
+    OnePerGroup, AllReduceReplicas, AllReplicas = range(3)
 
 
 class CommGroupType(_Numbered):
     """How replicas form groups. `Ungrouped`: each is a group of its own."""
 
-    All = 0
-    Consecutive = 1
-    Orthogonal = 2
-    Ungrouped = 3
+    All, Consecutive, Orthogonal, Ungrouped = range(4)
 
 
 class CollectiveOperator(_Numbered):
     """How a collective operation combines the replicas' values."""
 
-    Add = 0
-    Mean = 1
-    Mul = 2
-    Min = 3
-    Max = 4
-    LogicalAnd = 5
-    LogicalOr = 6
-    SquareAdd = 7
-    Local = 8
+    Add, Mean, Mul, Min, Max, LogicalAnd, LogicalOr, SquareAdd, Local = range(9)
 
 
 # --- Results, losses and optimizers ---
@@ -136,10 +114,7 @@ class CollectiveOperator(_Numbered):
 class AnchorReturnTypeId(_Numbered):
     """Which of a tensor's values a step returns."""
 
-    Final = 0
-    EveryN = 1
-    All = 2
-    Sum = 3
+    Final, EveryN, All, Sum = range(4)
 
 
 class ReductionType(_Numbered):
@@ -153,51 +128,37 @@ class ReductionType(_Numbered):
 class MeanReductionStrategy(_Numbered):
     """When a mean divides: at each addition (Running), or after the last (Post)."""
 
-    Running = 0
-    Post = 1
+    Running, Post = range(2)
 
 
 class ScatterReduction(_Numbered):
     """How `scatterreduce` combines what has the same index."""
 
-    Sum = 0
-    Max = 1
-    Min = 2
-    Mul = 3
-    NoReduction = 4
+    Sum, Max, Min, Mul, NoReduction = range(5)
 
 
 class WeightDecayMode(_Numbered):
     """Whether weight decay is added to the update, or to the gradient."""
 
-    Decay = 0
-    L2Regularization = 1
+    Decay, L2Regularization = range(2)
 
 
 class SGDAccumulatorAndMomentum(_Numbered):
     """Whether SGD keeps one tensor for accumulation and momentum, or two."""
 
-    Combined = 0
-    Separate = 1
+    Combined, Separate = range(2)
 
 
 class AdamMode(_Numbered):
     """The member of Adam's family."""
 
-    Adam = 0
-    AdamNoBias = 1
-    AdaMax = 2
-    Lamb = 3
-    LambNoBias = 4
+    Adam, AdamNoBias, AdaMax, Lamb, LambNoBias = range(5)
 
 
 class AdaptiveMode(_Numbered):
     """The member of the family of adaptive learning rates."""
 
-    AdaGrad = 0
-    RMSProp = 1
-    CenteredRMSProp = 2
-    AdaDelta = 3
+    AdaGrad, RMSProp, CenteredRMSProp, AdaDelta = range(4)
 
 
 # --- Sessions' options ---
@@ -206,16 +167,13 @@ class AdaptiveMode(_Numbered):
 class GradientTensorTrackingMethod(_Numbered):
     """Which gradients automatic loss scaling looks at."""
 
-    AllNonViewChangingGradientTensors = 0
-    ConvAndMatmulGradients = 1
-    GradientsOfUserSpecifiedTensors = 2
+    AllNonViewChangingGradientTensors, ConvAndMatmulGradients, GradientsOfUserSpecifiedTensors = range(3)
 
 
 class BatchSerializationTransformContext(_Numbered):
     """Before or after the backward pass is made. `Fwd` and `Bwd` are short names."""
 
-    Forward = 0
-    Backward = 1
+    Forward, Backward = range(2)
     Fwd = 0
     Bwd = 1
 
@@ -223,43 +181,31 @@ class BatchSerializationTransformContext(_Numbered):
 class BatchSerializationMethod(_Numbered):
     """How parts of a batch follow each other."""
 
-    UnrollDynamic = 0
-    UnrollStatic = 1
-    Loop = 2
+    UnrollDynamic, UnrollStatic, Loop = range(3)
 
 
 class BatchSerializationBatchSchedule(_Numbered):
     """How the parts' operations are scheduled."""
 
-    Scheduler = 0
-    Isomorphic = 1
-    OverlapOnIo = 2
-    OverlapOnCompute = 3
+    Scheduler, Isomorphic, OverlapOnIo, OverlapOnCompute = range(4)
 
 
 class AutodiffStitchStrategy(_Numbered):
     """How a backward subgraph gets what its forward subgraph computed."""
 
-    RecomputeMinimal = 0
-    RecomputeAllNonInputs = 1
-    AddFwdOutputs = 2
-    SafeAddFwdOutputs = 3
+    RecomputeMinimal, RecomputeAllNonInputs, AddFwdOutputs, SafeAddFwdOutputs = range(4)
 
 
 class SubgraphCopyingStrategy(_Numbered):
     """When a subgraph's inputs and outputs are copied."""
 
-    OnEnterAndExit = 0
-    JustInTime = 1
+    OnEnterAndExit, JustInTime = range(2)
 
 
 class PatternsLevel(_Numbered):
     """A set of patterns."""
 
-    NoPatterns = 0
-    Minimal = 1
-    Default = 2
-    All = 3
+    NoPatterns, Minimal, Default, All = range(4)
     NONE = NoPatterns  # the names of before SDK 2.3
     DEFAULT = Default
     ALL = All
@@ -268,72 +214,50 @@ class PatternsLevel(_Numbered):
 class RecomputationType(_Numbered):
     """Which operations are computed again in the backward pass."""
 
-    NoRecompute = 0
-    Standard = 1
-    NormOnly = 2
-    Pipeline = 3
-    RecomputeAll = 4
+    NoRecompute, Standard, NormOnly, Pipeline, RecomputeAll = range(5)
 
 
 class RecomputeType(_Numbered):
     """Whether one operation is computed again in the backward pass."""
 
-    Undefined = 0
-    Checkpoint = 1
-    Recompute = 2
-    Recomputed = 3
+    Undefined, Checkpoint, Recompute, Recomputed = range(4)
 
 
 class ExecutionPhaseIOSchedule(_Numbered):
     """Whether a phase's tensors are loaded one phase ahead, or when needed."""
 
-    Preload = 0
-    OnDemand = 1
+    Preload, OnDemand = range(2)
 
 
 class ExecutionPhaseSchedule(_Numbered):
     """How loads and stores of a phase mix with its computation."""
 
-    Interleaving = 0
-    Batch = 1
-    BatchClusteredIO = 2
+    Interleaving, Batch, BatchClusteredIO = range(3)
 
 
 class AccumulateOuterFragmentSchedule(_Numbered):
     """The order of what happens once for all microbatches."""
 
-    Scheduler = 0
-    Serial = 1
-    OverlapCycleOptimized = 2
-    OverlapMemoryOptimized = 3
+    Scheduler, Serial, OverlapCycleOptimized, OverlapMemoryOptimized = range(4)
 
 
 class MergeVarUpdateType(_Numbered):
     """Which updates of variables are merged."""
 
-    Off = 0
-    All = 1
-    AutoLoose = 2
-    AutoTight = 3
+    Off, All, AutoLoose, AutoTight = range(4)
 
 
 class VirtualGraphMode(_Numbered):
     """How operations get their IPU."""
 
-    Off = 0
-    Manual = 1
-    Auto = 2
-    ExecutionPhases = 3
+    Off, Manual, Auto, ExecutionPhases = range(4)
     PingPong = ExecutionPhases  # its name before SDK 2.3
 
 
 class SyntheticDataMode(_Numbered):
     """Whether inputs come from the host, and else what they hold."""
 
-    Off = 0
-    Zeros = 1
-    RandomNormal = 2
-    RandomUniform = 3
+    Off, Zeros, RandomNormal, RandomUniform = range(4)
 
 
 class IrSerializationFormat(_Numbered):
@@ -345,8 +269,7 @@ class IrSerializationFormat(_Numbered):
 class Instrumentation(_Numbered):
     """Where cycles are counted: around the whole step (Outer), or around one microbatch (Inner)."""
 
-    Outer = 0
-    Inner = 1
+    Outer, Inner = range(2)
 
 
 # --- Devices ---
@@ -355,11 +278,7 @@ class Instrumentation(_Numbered):
 class DeviceType(_Numbered):
     """The kind of a device. `str` gives the short name, as "ipu-model"."""
 
-    IpuModel = 0
-    Cpu = 1
-    Ipu = 2
-    OfflineIpu = 3
-    Sim = 4
+    IpuModel, Cpu, Ipu, OfflineIpu, Sim = range(5)
 
     def __str__(self) -> str:
         return {"IpuModel": "ipu-model", "OfflineIpu": "offline-ipu"}.get(self.name, self.name.lower())
@@ -368,24 +287,19 @@ class DeviceType(_Numbered):
 class DeviceConnectionType(_Numbered):
     """When a device is attached to."""
 
-    Always = 0
-    OnDemand = 1
-    Never = 2
+    Always, OnDemand, Never = range(3)
 
 
 class DeviceSelectionCriterion(_Numbered):
     """Which of several free devices is taken."""
 
-    First = 0
-    Random = 1
+    First, Random = range(2)
 
 
 class SyncPattern(_Numbered):
     """Which IPUs wait for each other. `str` gives the engine's word, as "singlePipeline"."""
 
-    Full = 0
-    SinglePipeline = 1
-    ReplicaAndLadder = 2
+    Full, SinglePipeline, ReplicaAndLadder = range(3)
     PingPong = ReplicaAndLadder  # its name before SDK 2.3
 
     def __str__(self) -> str:
@@ -395,7 +309,4 @@ class SyncPattern(_Numbered):
 class RecoveryAction(_Numbered):
     """What helps after an error of the system."""
 
-    IPU_RESET = 0
-    LINK_RESET = 1
-    PARTITION_RESET = 2
-    FULL_RESET = 3
+    IPU_RESET, LINK_RESET, PARTITION_RESET, FULL_RESET = range(4)
