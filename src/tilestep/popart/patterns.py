@@ -31,85 +31,48 @@ class Pattern:
     why: str
 
 
-_GRADIENT: Final = "JAX makes the gradient"
-_SIMPLER: Final = "XLA removes what does nothing"
-_OPERATOR: Final = "the operator is computed in one piece"
-_PLACE: Final = "XLA decides what is updated in place"
-_GATHER: Final = "the emulator's planner splits what does not fit"
-
-
-def _on(why: str) -> Pattern:
-    return Pattern(why=why)
-
-
-def _off(why: str) -> Pattern:
-    return Pattern(usual=False, why=why)
-
-
-def _must(why: str) -> Pattern:
-    return Pattern(mandatory=True, why=why)
-
-
-PATTERNS: Final[Mapping[str, Pattern]] = MappingProxyType(
-    {
-        "AbsGradOp": _must(_GRADIENT),
-        "AllReduceToIdentity": _must("one replica has nothing to reduce"),
-        "Atan2Arg0GradOp": _must(_GRADIENT),
-        "Atan2Arg1GradOp": _must(_GRADIENT),
-        "ConvDataGrad": _must(_GRADIENT),
-        "ConvFlipWeightsDoubleFlip": _on(_GRADIENT),
-        "ConvFlipWeightsGradOp": _must(_GRADIENT),
-        "ConvTranspose": _must(_OPERATOR),
-        "CosGradOp": _must(_GRADIENT),
-        "CoshOp": _must(_OPERATOR),
-        "DecomposeBinaryConstScalar": _on(_OPERATOR),
-        "DivArg0GradOp": _must(_GRADIENT),
-        "DivArg1GradOp": _must(_GRADIENT),
-        "ExpGradOp": _must(_GRADIENT),
-        "ExpandCast": _on("XLA decides whether to expand or to convert first"),
-        "Expm1GradOp": _must(_GRADIENT),
-        "FmodArg0GradOp": _must(_GRADIENT),
-        "InitAccumulate": _on("the emulator's planner decides which tiles hold an accumulator"),
-        "LSTMOp": _off(_OPERATOR),
-        "LambSerialisedWeight": _on("norms of a weight are taken of the whole weight"),
-        "Log1pGradOp": _must(_GRADIENT),
-        "LogGradOp": _must(_GRADIENT),
-        "LoopScanOut": _must("loops are JAX's"),
-        "MatMulLhsGradOp": _must(_GRADIENT),
-        "MatMulOp": _must(_OPERATOR),
-        "MatMulRhsGradOp": _must(_GRADIENT),
-        "MulArgGradOp": _must(_GRADIENT),
-        "NegativeOneScale": _on(_SIMPLER),
-        "NlllWithSoftmaxGradDirect": _on(_GRADIENT),
-        "OpToIdentity": _on(_SIMPLER),
-        "PackedDataBlock": _on(_OPERATOR),
-        "PadSum": _on("XLA fuses a sum of padded tensors"),
-        "PostNRepl": _on(_SIMPLER),
-        "PowArg0GradOp": _must(_GRADIENT),
-        "PowArg1GradOp": _must(_GRADIENT),
-        "PreUniRepl": _on(_SIMPLER),
-        "RandomNormalLikeOpPattern": _must(_OPERATOR),
-        "RandomUniformLikeOpPattern": _must(_OPERATOR),
-        "ReciprocalGradOp": _must(_GRADIENT),
-        "RemoveUnnecessaryLossGradCast": _on("the loss scale has the type of the loss"),
-        "ScanToLoop": _must("loops are JAX's"),
-        "SinGradOp": _must(_GRADIENT),
-        "Slice2SliceSubsample": _off(_OPERATOR),
-        "SoftmaxGradDirect": _on(_GRADIENT),
-        "SplitGather": _off(_GATHER),
-        "SplitGradOpToConcat": _on(_GRADIENT),
-        "SplitOp": _on(_OPERATOR),
-        "SqrtGradOp": _must(_GRADIENT),
-        "SubtractArg1GradOp": _must(_GRADIENT),
-        "SumToAdd": _on(_SIMPLER),
-        "TiedGather": _off(_GATHER),
-        "TiedGatherAccumulate": _off(_GATHER),
-        "TransposeToIdentityOrReshapePattern": _on(_SIMPLER),
-        "UpsampleToResize": _on(_OPERATOR),
-        "ZerosLikeOpPattern": _must(_OPERATOR),
+def _why(why: str, *, must: str = "", on: str = "", off: str = "") -> dict[str, Pattern]:
+    """Patterns that have no effect for one reason. Args: must, on, off: names, separated by spaces."""
+    return {
+        **{name: Pattern(mandatory=True, why=why) for name in must.split()},
+        **{name: Pattern(why=why) for name in on.split()},
+        **{name: Pattern(usual=False, why=why) for name in off.split()},
     }
+
+
+_TABLE: Final = {
+    **_why(
+        "JAX makes the gradient",
+        must=(
+            "AbsGradOp Atan2Arg0GradOp Atan2Arg1GradOp ConvDataGrad ConvFlipWeightsGradOp CosGradOp DivArg0GradOp DivArg1GradOp "
+            "ExpGradOp Expm1GradOp FmodArg0GradOp Log1pGradOp LogGradOp MatMulLhsGradOp MatMulRhsGradOp MulArgGradOp PowArg0GradOp "
+            "PowArg1GradOp ReciprocalGradOp SinGradOp SqrtGradOp SubtractArg1GradOp"
+        ),
+        on="ConvFlipWeightsDoubleFlip NlllWithSoftmaxGradDirect SoftmaxGradDirect SplitGradOpToConcat",
+    ),
+    **_why("one replica has nothing to reduce", must="AllReduceToIdentity"),
+    **_why(
+        "the operator is computed in one piece",
+        must="ConvTranspose CoshOp MatMulOp RandomNormalLikeOpPattern RandomUniformLikeOpPattern ZerosLikeOpPattern",
+        on="DecomposeBinaryConstScalar PackedDataBlock SplitOp UpsampleToResize",
+        off="LSTMOp Slice2SliceSubsample",
+    ),
+    **_why("XLA decides whether to expand or to convert first", on="ExpandCast"),
+    **_why("the emulator's planner decides which tiles hold an accumulator", on="InitAccumulate"),
+    **_why("norms of a weight are taken of the whole weight", on="LambSerialisedWeight"),
+    **_why("loops are JAX's", must="LoopScanOut ScanToLoop"),
+    **_why(
+        "XLA removes what does nothing",
+        on="NegativeOneScale OpToIdentity PostNRepl PreUniRepl SumToAdd TransposeToIdentityOrReshapePattern",
+    ),
+    **_why("XLA fuses a sum of padded tensors", on="PadSum"),
+    **_why("the loss scale has the type of the loss", on="RemoveUnnecessaryLossGradCast"),
+    **_why("the emulator's planner splits what does not fit", off="SplitGather TiedGather TiedGatherAccumulate"),
+}
+PATTERNS: Final[Mapping[str, Pattern]] = MappingProxyType(dict(sorted(_TABLE.items())))
+IN_PLACE: Final[Mapping[str, Pattern]] = MappingProxyType(
+    _why("XLA decides what is updated in place", on="InPlace", off="UpdateInplacePrioritiesForIpu")
 )
-IN_PLACE: Final[Mapping[str, Pattern]] = MappingProxyType({"InPlace": _on(_PLACE), "UpdateInplacePrioritiesForIpu": _off(_PLACE)})
 EXCLUDABLE: Final = (  # names that Builder.excludePatterns takes besides
     *IN_PLACE,
     "AdamDecompose",

@@ -47,6 +47,7 @@ class Row:
         way_out: of a refusal: what to do, as a sentence without its full stop.
         refuses: of a refusal: whether it refuses these options.
         warns: whether a line of the log says so when the option is changed, because someone waits for an effect.
+        in_program: whether it changes the program or its plan, so that an executable of another value is no use.
     """
 
     fate: Fate
@@ -54,11 +55,17 @@ class Row:
     way_out: str = ""
     refuses: Refuses | None = None
     warns: bool = False
+    in_program: bool = False
 
 
 def done(text: str) -> Row:
     """An option that takes effect. Args: text: the effect."""
     return Row(fate="done", text=text)
+
+
+def planned(text: str) -> Row:
+    """An option that takes effect in the program or its plan. Args: text: the effect."""
+    return Row(fate="done", text=text, in_program=True)
 
 
 def no_effect(why: str, *, warns: bool = False) -> Row:

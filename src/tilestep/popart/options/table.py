@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tilestep.popart.options.fates import Refuses, Row, Situation, done, no_effect, refused
+from tilestep.popart.options.fates import Refuses, Row, Situation, done, no_effect, planned, refused
 from tilestep.popart.options.option_fields import OptionFields
 from tilestep.popart.options.placement_checks import replicas_of
 
@@ -25,7 +25,12 @@ def _flagged(name: str) -> Refuses:
 
 
 def _location(what: str) -> Row:
-    return done(f"whether {what} wait in streaming memory, and whether each replica keeps only its part of them; no value changes")
+    return planned(f"whether {what} wait in streaming memory, and whether each replica keeps only its part of them; no value changes")
+
+
+def _each(names: str, row: Row) -> dict[str, Row]:
+    """The same row for several options. Args: names: separated by spaces."""
+    return dict.fromkeys(names.split(), row)
 
 
 def _in_part(options: OptionFields, _: Situation) -> bool:
@@ -39,17 +44,17 @@ _DISTRIBUTED_ROW: Final = refused(_DISTRIBUTED, _ALL_REPLICAS, _in_part)
 TABLE: Final[Mapping[str, Row]] = MappingProxyType(
     {
         # --- Values: what a step computes ---
-        "accumulationFactor": done("microbatches for each update"),
-        "enableGradientAccumulation": done("gradients of accumulationFactor microbatches make one update"),
-        "accumulationAndReplicationReductionType": done(
+        "accumulationFactor": planned("microbatches for each update"),
+        "enableGradientAccumulation": planned("gradients of accumulationFactor microbatches make one update"),
+        "accumulationAndReplicationReductionType": planned(
             "whether gradients of microbatches and replicas are summed, or their mean is taken"
         ),
-        "meanAccumulationAndReplicationReductionStrategy": done("whether a mean divides at each addition, or after the last"),
-        "automaticLossScalingSettings": done(
+        "meanAccumulationAndReplicationReductionStrategy": planned("whether a mean divides at each addition, or after the last"),
+        "automaticLossScalingSettings": planned(
             "the loss scaling doubles while float16 gradients are small, and halves when too many are large"
         ),
-        "ensureFp32LossScaleTensor": done("the gradient of a float16 loss begins in float32, so that its scale may exceed 65504"),
-        "syntheticDataMode": done(
+        "ensureFp32LossScaleTensor": planned("the gradient of a float16 loss begins in float32, so that its scale may exceed 65504"),
+        "syntheticDataMode": planned(
             "inputs and anchors stay on the device and cost no transfer: inputs hold zeros or random numbers, the same for each microbatch"
         ),
         "enableStochasticRounding": no_effect(
@@ -65,14 +70,14 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
             "leave it False, as weights that other frameworks are to read need it",
             _flagged("groupNormStridedChannelGrouping"),
         ),
-        "enableSupportedDataTypeCasting": done("64-bit integers are computed in 32 bits; if it is False, they are errors"),
+        "enableSupportedDataTypeCasting": planned("64-bit integers are computed in 32 bits; if it is False, they are errors"),
         "throwIfLog2ScaleTensorNotInRange": no_effect("operators with a scale of float8 are not computed at all"),
-        "autoRecomputation": done(
+        "autoRecomputation": planned(
             "which results are kept for the backward pass, and which are computed again, by the original's rules. Values change in "
             "pipelines without accumulation only. On one IPU bytes fall where they are scarce, because only then the planner orders "
             "operations by them"
         ),
-        "explicitRecomputation": done(
+        "explicitRecomputation": planned(
             "with RecomputeAll and without implicit pipelining, what follows the last checkpoint is computed again, too; if it is False, "
             "RecomputeAll without checkpoints computes nothing again"
         ),
@@ -80,10 +85,12 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         "_enableRngStateManagement": no_effect("random numbers come from JAX's keys"),
         "strictOpVersions": no_effect("each version of an operator that exists is computed as it was defined"),
         # --- Weights and the life of a session ---
-        "constantWeights": done("whether the weights of an inference session are constants, which resetHostWeights cannot change"),
+        "constantWeights": planned("whether the weights of an inference session are constants, which resetHostWeights cannot change"),
         "updatableNamedBuffers": no_effect("no call in Python updates single weights"),
-        "disableGradAccumulationTensorStreams": no_effect("what a program does not read is not sent to the host"),
-        "disableOptimizerStateTensorStreams": no_effect("what a program does not read is not sent to the host"),
+        **_each(
+            "disableGradAccumulationTensorStreams disableOptimizerStateTensorStreams",
+            no_effect("what a program does not read is not sent to the host"),
+        ),
         "compileEngine": done("False: prepareDevice plans nothing, and the session cannot run"),
         "enableEngineCaching": done("prepareDevice keeps executables in cachePath, and reads them from there"),
         "cachePath": done("the folder of kept executables"),
@@ -101,44 +108,36 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         ),
         "customCodeletCompileFlags": no_effect("code for tiles is not compiled: customCodelets is refused"),
         # --- The plan: where and how, not what ---
-        "partialsTypeMatMuls": done("the type in which float16 products of matrix multiplications are added up"),
-        "numIOTiles": done("tiles that only transfer; with virtual graphs an even number, 32 or more"),
-        "convolutionOptions": done("partialsType and availableMemoryProportion reach the plan; other known ones have no effect"),
-        "matmulOptions": done("partialsType and availableMemoryProportion reach the plan; other known ones have no effect"),
-        "lstmOptions": done("partialsType and availableMemoryProportion reach the plan; other known ones have no effect"),
+        "partialsTypeMatMuls": planned("the type in which float16 products of matrix multiplications are added up"),
+        "numIOTiles": planned("tiles that only transfer; with virtual graphs an even number, 32 or more"),
+        "convolutionOptions": planned("partialsType and availableMemoryProportion reach the plan; other known ones have no effect"),
+        "matmulOptions": planned("partialsType and availableMemoryProportion reach the plan; other known ones have no effect"),
+        "lstmOptions": planned("partialsType and availableMemoryProportion reach the plan; other known ones have no effect"),
         "gclOptions": no_effect(_COLLECTIVES),
         "enableFullyConnectedPass": no_effect("the emulator's planner finds the three products of a layer by itself"),
-        "enableOutlining": no_effect(_OUTLINE),
-        "enableOutliningCopyCostPruning": no_effect(_OUTLINE),
-        "outlineThreshold": no_effect(_OUTLINE),
-        "outlineSequenceBreakCost": no_effect(_OUTLINE),
-        "subgraphCopyingStrategy": no_effect(_OUTLINE),
-        "aliasZeroCopy": no_effect(_OUTLINE),
-        "useLoopCandidateCreator": no_effect(_OUTLINE),
-        "mergeVarUpdate": no_effect("XLA fuses the updates of variables"),
-        "mergeVarUpdateMemThreshold": no_effect("XLA fuses the updates of variables"),
+        **_each(
+            "enableOutlining enableOutliningCopyCostPruning outlineThreshold outlineSequenceBreakCost "
+            "subgraphCopyingStrategy aliasZeroCopy useLoopCandidateCreator",
+            no_effect(_OUTLINE),
+        ),
+        **_each("mergeVarUpdate mergeVarUpdateMemThreshold", no_effect("XLA fuses the updates of variables")),
         "decomposeGradSum": no_effect("XLA adds gradients as they come"),
-        "delayVarUpdates": no_effect(_SCHEDULE),
-        "scheduleNonWeightUpdateGradientConsumersEarly": no_effect(_SCHEDULE),
-        "accumulateOuterFragmentSettings": no_effect(_SCHEDULE),
-        "kahnTieBreaker": no_effect(_SCHEDULE),
-        "timeLimitScheduler": no_effect(_SCHEDULE),
-        "swapLimitScheduler": no_effect(_SCHEDULE),
-        "transitiveClosureOptimizationThreshold": no_effect(_SCHEDULE),
-        "serializedPoprithmsShiftGraphsDir": no_effect(_SCHEDULE),
-        "groupHostSync": no_effect(_SCHEDULE),
-        "enableEfficientOverlapIOTopoCons": no_effect(_SCHEDULE),
+        **_each(
+            "delayVarUpdates scheduleNonWeightUpdateGradientConsumersEarly accumulateOuterFragmentSettings kahnTieBreaker "
+            "timeLimitScheduler swapLimitScheduler transitiveClosureOptimizationThreshold "
+            "serializedPoprithmsShiftGraphsDir groupHostSync enableEfficientOverlapIOTopoCons",
+            no_effect(_SCHEDULE),
+        ),
         "batchSerializationSettings": no_effect(
             "an operator takes its whole microbatch: the planner cuts products that are too large for the tiles by itself; only a factor "
             "that does not divide the batch is an error",
             warns=True,
         ),
-        "rearrangeAnchorsOnHost": no_effect(_STREAMS),
-        "rearrangeStreamsOnHost": no_effect(_STREAMS),
-        "enablePrefetchDatastreams": no_effect(_STREAMS),
-        "defaultBufferingDepth": no_effect(_STREAMS),
-        "bufferingDepthMap": no_effect(_STREAMS),
-        "enableMergeExchange": no_effect(_STREAMS),
+        **_each(
+            "rearrangeAnchorsOnHost rearrangeStreamsOnHost enablePrefetchDatastreams defaultBufferingDepth "
+            "bufferingDepthMap enableMergeExchange",
+            no_effect(_STREAMS),
+        ),
         "useHostCopyOps": done("with enableExplicitMainLoops, streams may overlap with computation, and pipelines are explicit"),
         "enableExplicitMainLoops": done(
             "streams with an overlapping ExchangeStrategy are allowed, and AnchorReturnType EveryN is an error"
@@ -147,34 +146,29 @@ TABLE: Final[Mapping[str, Row]] = MappingProxyType(
         "weightTensorLocationSettings": _location("weights"),
         "optimizerStateTensorLocationSettings": _location("the arrays of the optimizer's state"),
         "accumulatorTensorLocationSettings": _location("accumulated gradients"),
-        "tensorLocationSettingsOverride": done("where single tensors are kept, by name, whatever their class says"),
+        "tensorLocationSettingsOverride": planned("where single tensors are kept, by name, whatever their class says"),
         # --- Several IPUs ---
-        "virtualGraphMode": done("whether operators are placed on IPUs: by the model (Manual), by bytes (Auto), or by phases"),
-        "virtualGraphSplitRatios": done("in VirtualGraphMode.Auto, each IPU's share of the model's bytes"),
-        "enablePipelining": done("stages work at the same time, on microbatches that follow each other"),
-        "createImplicitPipeliningFwdOnlyProgram": done("a TrainingSession may run its forward part alone"),
+        "virtualGraphMode": planned("whether operators are placed on IPUs: by the model (Manual), by bytes (Auto), or by phases"),
+        "virtualGraphSplitRatios": planned("in VirtualGraphMode.Auto, each IPU's share of the model's bytes"),
+        "enablePipelining": planned("stages work at the same time, on microbatches that follow each other"),
+        "createImplicitPipeliningFwdOnlyProgram": planned("a TrainingSession may run its forward part alone"),
         "stashAllTensorsInferencePipeline": no_effect("in inference a stage passes on what later stages read, however the flag is set"),
-        "executionPhaseSettings": done("the model runs phase by phase, and weights that are off the chip are loaded before their phase"),
-        "enableReplicatedGraphs": done("whether there are replicatedGraphCount replicas"),
-        "replicatedGraphCount": done(
+        "executionPhaseSettings": planned("the model runs phase by phase, and weights that are off the chip are loaded before their phase"),
+        "enableReplicatedGraphs": planned("whether there are replicatedGraphCount replicas"),
+        "replicatedGraphCount": planned(
             "copies of the model on IPUs of their own: each reads microbatches of its own, and their gradients are added"
         ),
         "replicatedCollectivesSettings": no_effect(_COLLECTIVES),
-        "enableDistributedReplicatedGraphs": _DISTRIBUTED_ROW,
-        "globalReplicationFactor": _DISTRIBUTED_ROW,
-        "globalReplicaOffset": _DISTRIBUTED_ROW,
+        **_each("enableDistributedReplicatedGraphs globalReplicationFactor globalReplicaOffset", _DISTRIBUTED_ROW),
         # --- For developers ---
         "logDir": no_effect(_PICTURES),
         "dotChecks": no_effect(_PICTURES, warns=True),
-        "dotOpNames": no_effect(_PICTURES),
-        "firstDotOp": no_effect(_PICTURES),
-        "finalDotOp": no_effect(_PICTURES),
-        "separateCallOpPdfs": no_effect(_PICTURES),
-        "exportPoplarComputationGraph": no_effect("no graph of Poplar is made", warns=True),
-        "exportPoplarVertexGraph": no_effect("no graph of Poplar is made", warns=True),
-        "opxAliasChecking": no_effect(_COPIES),
-        "opxModifyChecking": no_effect(_COPIES),
-        "enableInplaceAmbiguityChecking": no_effect(_COPIES),
+        **_each("dotOpNames firstDotOp finalDotOp separateCallOpPdfs", no_effect(_PICTURES)),
+        **_each(
+            "exportPoplarComputationGraph exportPoplarVertexGraph",
+            no_effect("no graph of Poplar is made", warns=True),
+        ),
+        **_each("opxAliasChecking opxModifyChecking enableInplaceAmbiguityChecking", no_effect(_COPIES)),
         "enableConstantFoldingOfMultipleConsumers": no_effect("a constant is computed once, however many operators read it"),
         "experimentalSettings": refused(
             "transformations of the intermediate representation, which are C++ code, are refused; the other setting has no effect",
@@ -197,35 +191,4 @@ METHODS: Final[Mapping[str, str]] = MappingProxyType(
         "getGlobalReplicationFactor": "the number of replicas in all processes",
     }
 )
-PROGRAM: Final = frozenset(  # options that change the program or its plan, so that an executable of other ones is no use
-    {
-        "accumulationAndReplicationReductionType",
-        "accumulationFactor",
-        "accumulatorTensorLocationSettings",
-        "activationTensorLocationSettings",
-        "autoRecomputation",
-        "automaticLossScalingSettings",
-        "constantWeights",
-        "convolutionOptions",
-        "createImplicitPipeliningFwdOnlyProgram",
-        "enableGradientAccumulation",
-        "enablePipelining",
-        "enableReplicatedGraphs",
-        "enableSupportedDataTypeCasting",
-        "ensureFp32LossScaleTensor",
-        "executionPhaseSettings",
-        "explicitRecomputation",
-        "lstmOptions",
-        "matmulOptions",
-        "meanAccumulationAndReplicationReductionStrategy",
-        "numIOTiles",
-        "optimizerStateTensorLocationSettings",
-        "partialsTypeMatMuls",
-        "replicatedGraphCount",
-        "syntheticDataMode",
-        "tensorLocationSettingsOverride",
-        "virtualGraphMode",
-        "virtualGraphSplitRatios",
-        "weightTensorLocationSettings",
-    }
-)
+PROGRAM: Final = frozenset(name for name, row in TABLE.items() if row.in_program)
