@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, final
+from collections.abc import Mapping
+from inspect import Parameter, Signature
+from typing import Any, ClassVar, final
 
 from tilestep.popart.enums import AccumulateOuterFragmentSchedule, AutodiffStitchStrategy, ExecutionPhaseIOSchedule, ExecutionPhaseSchedule
 from tilestep.popart.enums import BatchSerializationBatchSchedule as BatchSchedule
 from tilestep.popart.enums import BatchSerializationMethod as Method
 from tilestep.popart.enums import BatchSerializationTransformContext as Context
 from tilestep.popart.enums import GradientTensorTrackingMethod as Tracking
-from tilestep.popart.options.fields import Field, Record, as_int, as_texts, flag, items, member, real, table, whole
+from tilestep.popart.options.fields import Field, Record, as_int, as_texts, fields_of, flag, items, member, real, table, whole
 
 
 class _Settings(Record):
-    """A record whose constructor takes its attributes, by position or by name."""
+    """A record whose constructor takes its attributes, by position in their order or by name."""
 
     __slots__ = ()
+    _attributes: ClassVar[Mapping[str, str]] = {}  # of the constructor's arguments that have another name
 
-    def _set(self, **values: Any) -> None:
+    def __init_subclass__(cls) -> None:
+        arguments = {attribute: argument for argument, attribute in cls._attributes.items()}
+        cls.__signature__ = Signature(
+            [
+                Parameter(arguments.get(name, name), Parameter.POSITIONAL_OR_KEYWORD, default=field.fresh())
+                for name, field in fields_of(cls).items()
+            ]
+        )
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__()
+        try:
+            values = type(self).__signature__.bind(*given, **named).arguments
+        except TypeError as error:
+            raise TypeError(f"{type(self).__name__}: {error}; its arguments are {', '.join(type(self).__signature__.parameters)}") from None
         for name, value in values.items():
-            setattr(self, name, value)
+            setattr(self, self._attributes.get(name, name), value)
 
 
 @final
@@ -38,24 +54,11 @@ class AutomaticLossScalingSettings(_Settings):
 
     __slots__ = ()
     enabled = flag(False)
+    toTrackTensors: Field[list[str] | None] = Field(lambda: None, lambda value: None if value is None else as_texts(value))
     binEdgeLocation = real(0.125)
     thresholdUpperCountProportion = real(1e-7)
-    toTrackTensors: Field[list[str] | None] = Field(lambda: None, lambda value: None if value is None else as_texts(value))
     updatePeriod = whole(1)
     gradientTensorTrackingMethod = member(Tracking.AllNonViewChangingGradientTensors)
-
-    def __init__(
-        self,
-        enabled: bool = False,
-        toTrackTensors: Sequence[str] | None = None,
-        binEdgeLocation: float = 0.125,
-        thresholdUpperCountProportion: float = 1e-7,
-        updatePeriod: int = 1,
-        gradientTensorTrackingMethod: Tracking = Tracking.AllNonViewChangingGradientTensors,
-    ) -> None:
-        super().__init__()
-        self._set(enabled=enabled, toTrackTensors=toTrackTensors, binEdgeLocation=binEdgeLocation, updatePeriod=updatePeriod)
-        self._set(thresholdUpperCountProportion=thresholdUpperCountProportion, gradientTensorTrackingMethod=gradientTensorTrackingMethod)
 
 
 @final
@@ -67,21 +70,6 @@ class ReplicatedCollectivesSettings(_Settings):
     mergeAllReduceCollectives = flag(False)
     mergeReduceScatterCollectives = flag(False)
     mergeAllGatherCollectives = flag(False)
-
-    def __init__(
-        self,
-        prepareScheduleForMergingCollectives: bool = False,
-        mergeAllReduceCollectives: bool = False,
-        mergeReduceScatterCollectives: bool = False,
-        mergeAllGatherCollectives: bool = False,
-    ) -> None:
-        super().__init__()
-        self._set(
-            prepareScheduleForMergingCollectives=prepareScheduleForMergingCollectives,
-            mergeAllReduceCollectives=mergeAllReduceCollectives,
-            mergeReduceScatterCollectives=mergeReduceScatterCollectives,
-            mergeAllGatherCollectives=mergeAllGatherCollectives,
-        )
 
 
 @final
@@ -105,24 +93,6 @@ class BatchSerializationSettings(_Settings):
     method = member(Method.UnrollDynamic)
     batchSchedule = member(BatchSchedule.Isomorphic)
 
-    def __init__(
-        self,
-        factor: int = 0,
-        concatOnVirtualGraphChange: bool = True,
-        concatOnExecutionPhaseChange: bool = True,
-        concatOnPipelineStageChange: bool = True,
-        transformContext: Context = Context.Forward,
-        method: Method = Method.UnrollDynamic,
-        batchSchedule: BatchSchedule = BatchSchedule.Isomorphic,
-    ) -> None:
-        super().__init__()
-        self._set(factor=factor, transformContext=transformContext, method=method, batchSchedule=batchSchedule)
-        self._set(
-            concatOnVirtualGraphChange=concatOnVirtualGraphChange,
-            concatOnExecutionPhaseChange=concatOnExecutionPhaseChange,
-            concatOnPipelineStageChange=concatOnPipelineStageChange,
-        )
-
 
 @final
 class AutodiffSettings(_Settings):
@@ -130,10 +100,6 @@ class AutodiffSettings(_Settings):
 
     __slots__ = ()
     stitchStrategy = member(AutodiffStitchStrategy.RecomputeAllNonInputs)
-
-    def __init__(self, stitchStrategy: AutodiffStitchStrategy = AutodiffStitchStrategy.RecomputeAllNonInputs) -> None:
-        super().__init__()
-        self._set(stitchStrategy=stitchStrategy)
 
 
 @final
@@ -155,21 +121,7 @@ class ExecutionPhaseSettings(_Settings):
     optimizerStateIOSchedule = member(ExecutionPhaseIOSchedule.OnDemand)
     accumulatorIOSchedule = member(ExecutionPhaseIOSchedule.Preload)
     schedule = member(ExecutionPhaseSchedule.Interleaving)
-
-    def __init__(
-        self,
-        phases: int = 0,
-        stages: int = 2,
-        weightIOSchedule: ExecutionPhaseIOSchedule = ExecutionPhaseIOSchedule.Preload,
-        activationIOSchedule: ExecutionPhaseIOSchedule = ExecutionPhaseIOSchedule.Preload,
-        optimizerStateIOSchedule: ExecutionPhaseIOSchedule = ExecutionPhaseIOSchedule.OnDemand,
-        accumulatorIOSchedule: ExecutionPhaseIOSchedule = ExecutionPhaseIOSchedule.Preload,
-        optimizerSchedule: ExecutionPhaseSchedule = ExecutionPhaseSchedule.Interleaving,
-    ) -> None:
-        super().__init__()
-        self._set(phases=phases, stages=stages, schedule=optimizerSchedule)
-        self._set(weightIOSchedule=weightIOSchedule, activationIOSchedule=activationIOSchedule)
-        self._set(optimizerStateIOSchedule=optimizerStateIOSchedule, accumulatorIOSchedule=accumulatorIOSchedule)
+    _attributes: ClassVar = {"optimizerSchedule": "schedule"}
 
 
 @final
@@ -185,17 +137,9 @@ class AccumulateOuterFragmentSettings(_Settings):
     schedule = member(AccumulateOuterFragmentSchedule.Serial)
     excludedVirtualGraphs = items(as_int)
 
-    def __init__(
-        self,
-        schedule: AccumulateOuterFragmentSchedule = AccumulateOuterFragmentSchedule.Serial,
-        excludedVirtualGraphs: Sequence[int] = (),
-    ) -> None:
-        super().__init__()
-        self._set(schedule=schedule, excludedVirtualGraphs=excludedVirtualGraphs)
-
 
 @final
-class ExperimentalSettings(_Settings):
+class ExperimentalSettings(Record):
     """Settings that may change.
 
     Attributes:
@@ -214,10 +158,7 @@ class NumIOTiles(_Settings):
 
     __slots__ = ()
     value = whole(0)
-
-    def __init__(self, numIOTiles: int = 0) -> None:
-        super().__init__()
-        self._set(value=numIOTiles)
+    _attributes: ClassVar = {"numIOTiles": "value"}
 
     def __int__(self) -> int:
         return self.value

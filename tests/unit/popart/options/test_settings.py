@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.together import each
 from tilestep.popart import enums
 from tilestep.popart.options import (
@@ -64,6 +66,13 @@ _ON_DEMAND, _PRELOAD = enums.ExecutionPhaseIOSchedule.OnDemand, enums.ExecutionP
 def test_arguments_are_fields(record: Record, changed: dict[str, object]) -> None:
     assert record.changed() == changed
     assert type(record)().changed() == {}
+
+
+def test_an_argument_that_does_not_exist_is_named_with_those_that_do() -> None:
+    with pytest.raises(TypeError, match=r"NumIOTiles: .* keyword argument 'tiles'; its arguments are numIOTiles"):
+        NumIOTiles(tiles=32)
+    with pytest.raises(TypeError, match=r"AutodiffSettings: too many positional arguments; its arguments are stitchStrategy"):
+        AutodiffSettings(enums.AutodiffStitchStrategy.AddFwdOutputs, 1)
 
 
 def test_transformations_by_checkpoint() -> None:
