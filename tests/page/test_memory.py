@@ -235,35 +235,19 @@ def test_values_and_what_frees_the_fullest_tile(open_page: Any) -> None:
 
 def test_values_that_differ_by_a_layer_are_one_row_and_the_first_line_says_what_to_do(open_page: Any) -> None:
     kept = liveness()
-    activations = tuple(
-        Life(
-            name=f"jit(f)/jvp(LM)/Block_{layer}/Dense_0/max",
-            category="temporary",
-            size_bytes=640,
-            first=1,
-            last=5,
-            tile_bytes=40 + layer,
-            tiles=16,
-            start_tile=0,
-            frame=3,
-        )
-        for layer in (0, 1, 2)
+    activation = Life(name="", category="temporary", size_bytes=640, first=1, last=5, tile_bytes=40, tiles=16, start_tile=0, frame=3)
+    activations = tuple(replace(activation, name=f"jit(f)/jvp(LM)/Block_{layer}/Dense_0/max", tile_bytes=40 + layer) for layer in (0, 1, 2))
+    gradient = replace(activation, name="jit(f)/transpose(jvp(LM))/Block_0/mul", size_bytes=16, first=4, last=4, tile_bytes=1)
+    arguments = tuple(  # of two arguments of *args, and one of another size
+        replace(activation, name=name, category="argument", size_bytes=size, first=0, tile_bytes=1)
+        for name, size in (("args[1][0]", 16), ("args[1][4]", 16), ("args[1][8]", 8), ("args[2][0]", 16))
     )
-    gradient = Life(
-        name="jit(f)/transpose(jvp(LM))/Block_0/mul",
-        category="temporary",
-        size_bytes=16,
-        first=4,
-        last=4,
-        tile_bytes=1,
-        tiles=16,
-        start_tile=0,
-        frame=3,
-    )
-    report = report_of(two_stages(), detail=replace(kept, lives=(*kept.lives, *activations, gradient)))
+    report = report_of(two_stages(), detail=replace(kept, lives=(*kept.lives, *activations, gradient, *arguments)))
     memory = report.compilation.main.memory
     page = open_page(report, "memory")
-    [row] = [row for row in rows(page, "who would free the fullest tile") if "Block_0" in row[0]]
+    kinds = rows(page, "who would free the fullest tile")
+    assert {(row[0], row[4]) for row in kinds if "args" in row[0]} == {("args[1][0,4]", 2), ("args[1][8]", 1), ("args[2][0]", 1)}
+    [row] = [row for row in kinds if "Block_0" in row[0]]
     left = peak(without(memory.columns, [each.index for each in memory.variables if each.name in {life.name for life in activations}]))
     assert row[:5] == ["jit(f)/jvp(LM)/Block_0..2/Dense_0/max", memory.peak.total_bytes - left.total_bytes, left.total_bytes, 123, 3]
     said = page.inner_text(".frees")

@@ -16,8 +16,8 @@ import { categoryOf, lineLink, lineOf, long, nameOf, stepName } from "./values.j
 
 const MOST_KINDS = 200; // that the peak is worked out without
 const MOST_LINES = 50; // likewise
-/** The number of a layer: the first one that ends a name, as in `Block_3/Dense_0`, `layers[3].weight` and `params['Block_3']`. */
-const LAYER = /(?<=[a-z]_|\[|\['|\/|\.)\d+(?=[\]/)'.]|$)/i;
+/** Numbers that may be of layers: those that end a name, as in `Block_3/Dense_0`, `layers[3].weight` and `params['Block_3']`; not that of an argument of `*args`. */
+const LAYERS = /(?<!^args\[)(?<=[a-z]_|\[|\['|\/|\.)\d+(?=[\]/)'.]|$)/gi;
 
 /**
  * What to do for more room, and the values on the fullest tile at the peak by kind, with the peak that is left without each.
@@ -40,7 +40,7 @@ export function freeing(program, pair, open) {
   const before = prefix(program, pair);
   return [
     whatToDo(program, pair, kinds),
-    h("p", { class: "note" }, `${before}On tile ${count(peak.tile)} at the peak: ${plural(here.length, "value")}. Those that differ by the number of a layer alone are one row. Without them another step or tile may be the fullest, so the peak falls by less than they have. ${own}`),
+    h("p", { class: "note" }, `${before}On tile ${count(peak.tile)} at the peak: ${plural(here.length, "value")}. Those of one size that differ by the number of a layer alone are one row. Without them another step or tile may be the fullest, so the peak falls by less than they have. ${own}`),
     table({
       label: `${before}who would free the fullest tile`,
       columns: [
@@ -97,16 +97,22 @@ function rowsOf({ detail: { memory, runs, fullest } }, found, most) {
 /** @param {Known} program @param {number} life @returns {string} */
 function kindOf(program, life) {
   const value = { program, life };
-  return [nameOf(value).replace(LAYER, "#"), lineOf(value), categoryOf(value)].join("\n");
+  return [nameOf(value).replace(LAYERS, "#"), lineOf(value), categoryOf(value), at(program.detail.sizes, life)].join("\n");
 }
 
-/** 'jit(step)/LM/Block_0..11/exp'. @param {Known} program @param {number[]} all of one kind @returns {string} */
+/** 'jit(step)/LM/Block_0..11/exp', 'args[1][12,23,…,67]'. @param {Known} program @param {number[]} all of one kind @returns {string} */
 function kindWords({ detail }, all) {
   const names = all.map((life) => detail.names[life] ?? "");
-  const layers = [...new Set(names.map((name) => LAYER.exec(name)?.[0] ?? ""))].map(Number).sort((one, other) => one - other);
-  const [first, last] = [layers[0], layers[layers.length - 1]];
-  if (first === undefined || last === undefined || first === last) return names[0] ?? "";
-  return (names[0] ?? "").replace(LAYER, last - first + 1 === layers.length ? `${first}..${last}` : layers.join(","));
+  const numbers = names.map((name) => name.match(LAYERS) ?? []);
+  let place = 0;
+  return (names[0] ?? "").replace(LAYERS, () => {
+    const found = [...new Set(numbers.map((of) => Number(of[place])))].sort((one, other) => one - other);
+    place++;
+    const [first = 0, last = first] = [found[0], found[found.length - 1]];
+    if (found.length === 1) return String(first);
+    if (last - first + 1 === found.length) return `${first}..${last}`;
+    return found.length > 3 ? `${found.slice(0, 2).join()},…,${last}` : found.join();
+  });
 }
 
 /** @param {Known} program @returns {import("../../core/table.js").Column<Row>[]} */
