@@ -23,7 +23,6 @@ export class Painter {
     this.codes = new Uint16Array();
     /** @type {ImageData | null} */
     this.image = null;
-    this.canvas = document.createElement("canvas");
   }
 
   /** Forgets codes if the theme has changed. To be called before codes are asked for. */
@@ -56,16 +55,18 @@ export class Painter {
    * @param {Of[]} bands those that are seen
    * @param {Area} area
    * @param {(band: Of, codes: Uint16Array) => void} encode writes what each column of device pixels of a band shows
+   * @param {number[]} [marks] CSS pixels from the left at which lines of the grid stand behind the bands
    */
-  paint(context, bands, area, encode) {
+  paint(context, bands, area, encode, marks = []) {
     const { scale } = area;
     const [width, height] = [Math.max(1, Math.round(area.width * scale)), Math.max(1, Math.round(area.height * scale))];
     if (this.image?.width !== width || this.image.height !== height) {
       this.image = context.createImageData(width, height);
-      [this.canvas.width, this.canvas.height] = [width, height];
       this.codes = new Uint16Array(width);
     }
-    const pixels = new Uint32Array(this.image.data.buffer).fill(0);
+    const [paper = 0, line = 0] = ["ground", "grid"].map((name) => 64 * this.code({ color: themeColor(name), hatch: "plain" })).map((code) => at(this.inks, code));
+    const pixels = new Uint32Array(this.image.data.buffer).fill(paper);
+    for (const mark of marks) for (let x = Math.min(width - 1, Math.round(mark * scale)); x < pixels.length; x += width) pixels[x] = line;
     const shift = scale >= 2 ? 1 : 0;
     const { codes } = this;
     for (const band of bands) {
@@ -87,11 +88,7 @@ export class Painter {
         }
       }
     }
-    /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d")).putImageData(this.image, 0, 0);
-    context.save();
-    context.setTransform(1, 0, 0, 1, 0, 0);
-    context.drawImage(this.canvas, Math.round(area.left * scale), Math.round(area.top * scale));
-    context.restore();
+    context.putImageData(this.image, Math.round(area.left * scale), Math.round(area.top * scale));
   }
 }
 
@@ -108,14 +105,14 @@ function tileOf(look) {
   return new Uint32Array(pen.getImageData(0, 0, 8, 8).data.buffer);
 }
 
-/** Marks of an axis that ends at a height, each with a line down to another. @param {CanvasRenderingContext2D} context @param {{at: number, words: string}[]} marks @param {(value: number) => number} x @param {{left: number, width: number}} area @param {number} end @param {number} down */
-export function drawAxis(context, marks, x, { left, width }, end, down) {
+/** Marks of an axis that ends at a height. @param {CanvasRenderingContext2D} context @param {{at: number, words: string}[]} marks @param {(value: number) => number} x @param {{left: number, width: number}} area @param {number} end */
+export function drawAxis(context, marks, x, { left, width }, end) {
   context.font = FONT;
   context.textBaseline = "middle";
   let free = left - 6;
   for (const { at: value, words } of marks) {
     context.fillStyle = themeColor("grid");
-    context.fillRect(x(value), end - 5, 1, down - end + 5);
+    context.fillRect(x(value), end - 5, 1, 5);
     const wide = context.measureText(words).width;
     const begin = Math.max(x(value) - wide / 2, left - 4);
     if (begin < free || begin + wide > left + width + 8) continue;

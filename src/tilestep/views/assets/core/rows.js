@@ -113,11 +113,12 @@ export function rowsFigure(options) {
   function draw({ context, width, scale }) {
     const left = gutter(shown.names, width);
     area = { left, width: width - left - 8 };
-    drawAxis(context, options.ticks(shown.from, shown.to, Math.floor(area.width / 90)), xOf, area, AXIS, AXIS + rows.length * height);
+    const marks = options.ticks(shown.from, shown.to, Math.floor(area.width / 90));
+    drawAxis(context, marks, xOf, area, AXIS);
     /** @type {(() => void)[]} */
     const over = [];
     painter.renew();
-    painter.paint(context, bands, { ...area, top: AXIS, height: rows.length * height, scroll: 0, scale }, ({ row, index, thin }, codes) => encode(context, row, index, thin, codes, over));
+    painter.paint(context, bands, { ...area, top: AXIS, height: rows.length * height, scroll: 0, scale }, ({ row, index, thin }, codes) => encode(context, row, index, thin, codes, over), marks.map((mark) => xOf(mark.at) - left));
     for (const each of over) each();
     context.fillStyle = themeColor("ink");
     if (height >= 11) rows.forEach(({ name }, index) => context.fillText(cut(context, name, left - 10), 4, AXIS + (index + 0.5) * height));

@@ -157,7 +157,7 @@ export class Timeline {
     const bottom = MINI + AXIS;
     const [from, to] = this.scene.seenBy(this.model);
     const marks = ticks(Math.max(0, area.from), area.to, Math.floor(area.width / 110), this.model.side.head.clock_hz);
-    drawAxis(context, marks, (cycle) => area.left + (cycle - area.from) * zoom, area, bottom, bottom);
+    drawAxis(context, marks, (cycle) => area.left + (cycle - area.from) * zoom, area, bottom);
     context.fillStyle = themeColor("faint");
     context.fillText(cut(context, `${text(to - from, this.model.side.cycles)} shown`, area.left - 10), 4, bottom - 12);
     context.fillStyle = themeColor("grid");
