@@ -1,9 +1,11 @@
 """In which order a program's units run, so that the tiles hold as little as possible at the worst moment.
 
-XLA's order is a depth-first walk from the results: values that several results need are made early and wait. Three more orders are
+XLA's order is a depth-first walk from the results: values that several results need are made early and wait. Four more orders are
 tried. In list scheduling a task that frees as much memory as it takes runs as soon as it can, and any other task waits until no such task
-is ready. It runs forwards, backwards from the end, and forwards again with the backward order as the rule for ties. The order with the
-smallest peak wins, and the program's own order wins ties, so the result is never worse than the program's own.
+is ready. It runs forwards, backwards from the end, and forwards again with the backward order as the rule for ties. In the fourth order,
+forwards too, what runs for one result alone is one task. The product that makes a weight's gradient takes memory, and with the addition
+to an accumulator it frees memory. The order with the smallest peak wins, and the program's own order wins ties, so the result is never
+worse than the program's own.
 
 Then a beam search orders the tasks around the peak anew, as long as that makes the peak smaller. The beam keeps one state for each set
 of tasks that have run, because the memory in use after them depends on the set alone.
@@ -103,7 +105,7 @@ def smallest_peak(tasks: Tasks, *, enough_bytes: int = 0) -> list[int]:
     if peak <= enough_bytes:
         return best
     backwards = _from_the_end(tasks)
-    for order in (_from_the_start(tasks, best), backwards, _from_the_start(tasks, _ranks(backwards))):
+    for order in (_from_the_start(tasks, best), backwards, _from_the_start(tasks, _ranks(backwards)), _by_results(tasks)):
         if (other := peak_bytes(tasks, order)) < peak:
             best, peak = order, other
     for _ in range(MOST_ROUNDS):
@@ -215,6 +217,34 @@ def _from_the_start(tasks: Tasks, ranks: Sequence[int]) -> list[int]:
             if not waits[user]:
                 ready.add(user)
     return order
+
+
+def _by_results(tasks: Tasks) -> list[int]:
+    """List scheduling where a task that makes results, and all that runs for it alone, are one task."""
+    is_result = [bool(task.makes) and tasks.kept.issuperset(task.makes) for task in tasks.tasks]
+    end = list(range(len(tasks.tasks)))  # of each task the last one of those that are one with it
+    for number in reversed(range(len(end))):
+        users = {end[user] for user in tasks.users[number]}
+        if len(users) == 1 and not is_result[number] and is_result[max(users)]:
+            end[number] = max(users)
+    members: dict[int, list[int]] = {}
+    for number, last in enumerate(end):
+        members.setdefault(last, []).append(number)
+    groups = [members[last] for last in sorted(members)]
+    group_of = {number: index for index, group in enumerate(groups) for number in group}
+    joined: list[Task] = []
+    sizes = list(tasks.sizes)
+    for index, group in enumerate(groups):
+        own = [tasks.tasks[number] for number in group]
+        makes = [value for task in own for value in task.makes]
+        for value in makes:
+            if value not in tasks.kept and all(group_of[reader] == index for reader in tasks.readers[value]):
+                sizes[value] = 0  # it is gone behind the last of them
+        reads = dict.fromkeys(value for task in own for value in task.reads if value not in makes)
+        after = {group_of[need] for number in group for need in tasks.needs[number]} - {index}
+        joined.append(Task(reads=tuple(reads), makes=tuple(makes), after=tuple(sorted(after))))
+    order = _from_the_start(Tasks(tasks=tuple(joined), sizes=tuple(sizes), kept=tasks.kept), range(len(groups)))
+    return [number for index in order for number in groups[index]]
 
 
 def _from_the_end(tasks: Tasks) -> list[int]:

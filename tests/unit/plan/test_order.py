@@ -140,3 +140,21 @@ def test_a_chain_of_checkpointed_blocks_holds_one_block_at_a_time() -> None:
     tasks = Tasks(tasks=(*forward, *again, *backward), sizes=tuple(sizes), kept=frozenset({2 * blocks}))
     assert peak_bytes(tasks, range(3 * blocks)) > 8 * blocks
     assert peak_bytes(tasks, smallest_peak(tasks)) <= blocks + 8 + 2
+
+
+def test_weight_gradients_are_added_to_their_accumulators_at_once() -> None:
+    """Of a slope and of values made again, 7 each, a layer makes the next slope of 7, and a weight gradient of 9 that is added up.
+
+    A weight gradient takes more memory than it frees. The addition, which writes where an argument lies, frees it.
+    """
+    layers = 100
+    again, slopes, weights = range(layers), range(layers, 2 * layers + 1), range(2 * layers + 1, 3 * layers + 1)
+    tasks = [Task(makes=(slopes[0],)), *(Task(makes=(value,)) for value in again)]
+    tasks += [Task(reads=(slopes[layer], again[layer]), makes=(slopes[layer + 1],)) for layer in range(layers)]
+    tasks += [Task(reads=(slopes[layer], again[layer]), makes=(weights[layer],)) for layer in range(layers)]
+    totals = range(len(tasks), len(tasks) + layers)
+    tasks += [Task(reads=(weights[layer],), makes=(totals[layer],)) for layer in range(layers)]
+    sizes = (*[7] * (2 * layers + 1), *[9] * layers, *[0] * layers)
+    program = Tasks(tasks=tuple(tasks), sizes=sizes, kept=frozenset({slopes[-1], *totals}))
+    assert peak_bytes(program, range(len(tasks))) > 7 * 2 * layers
+    assert peak_bytes(program, smallest_peak(program)) == 7 + 7 + 9
