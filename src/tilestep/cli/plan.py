@@ -18,8 +18,8 @@ from tilestep.messages import plain, shown
 _COMMAND: Final = "tilestep plan"
 _MOST: Final = 2**20
 _NONE_FITS: Final = 1
-_GIVES: Final = ("layers", "params", "optimizer", "microbatch")  # and what a model may give beside these:
-_MAY_GIVE: Final = "loss"
+_GIVES: Final = ("layers", "params", "optimizer", "microbatch")
+_MAY_GIVE: Final = ("loss", "schedules", "recompute", "offload", "sharding", "shards", "plan_options")
 
 
 def add_parser(subparsers: Any) -> None:
@@ -34,7 +34,7 @@ def add_parser(subparsers: Any) -> None:
         "model",
         metavar="MODULE:NAME",
         help="a function without arguments, or a mapping, in a module: it gives `layers`, `params`, `optimizer`, `microbatch` and perhaps "
-        "`loss`, as tilestep.plan_training takes them",
+        f"{', '.join(f'`{name}`' for name in _MAY_GIVE)}, as tilestep.plan_training takes them",
     )
     parser.add_argument(
         "--machine",
@@ -111,9 +111,11 @@ def _model(text: str) -> dict[str, Any]:
         raise UsageError(f"module {shown(module)}: {error}") from None
     model = given() if callable(given) else given
     has = list(cast("Mapping[str, Any]", model)) if isinstance(model, Mapping) else []
-    if not set(_GIVES) <= set(has) <= {*_GIVES, _MAY_GIVE}:
+    if not set(_GIVES) <= set(has) <= {*_GIVES, *_MAY_GIVE}:
         found = f"a mapping with {plain(', '.join(map(str, has)))}" if isinstance(model, Mapping) else f"a {type(model).__name__}"
-        raise UsageError(f"{shown(text)} gives {found}: it must give a mapping with {', '.join(_GIVES)}, and perhaps {_MAY_GIVE}")
+        raise UsageError(
+            f"{shown(text)} gives {found}: it must give a mapping with {', '.join(_GIVES)}, and perhaps {', '.join(_MAY_GIVE)}"
+        )
     return dict(cast("Mapping[str, Any]", model))
 
 

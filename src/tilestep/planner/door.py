@@ -13,9 +13,11 @@ from tilestep.planner.model import Layer, Model, bytes_of
 from tilestep.planner.plans import TrainingPlans, ranked
 from tilestep.planner.replay import Played, played
 from tilestep.planner.search import search
+from tilestep.planner.sharding import Specs, divides, specs_of
 from tilestep.planner.space import OFFLOAD, RECOMPUTE, SCHEDULES, Candidate, Offloaded, Recomputed, ScheduleName, candidates, divisors
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import items_of, require_bool, require_function, require_kind, require_tree
+from tilestep.train.plan_options import GivenOptions
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
@@ -41,11 +43,15 @@ def plan_training(
     schedules: Sequence[ScheduleName] = ("grouped", "interleaved", "zero_bubble"),
     recompute: Sequence[Recomputed] = RECOMPUTE,
     offload: Sequence[Offloaded] = (None, "state"),
+    sharding: Sequence[Pytree] | None = None,
+    shards: Sequence[int] | None = None,
+    plan_options: GivenOptions | None = None,
     replays: int = _REPLAYS,
     exhaustive: bool = False,
     progress: Callable[[int, str], None] | None = None,
 ) -> TrainingPlans:
-    """Searches for the fastest way to train a model on a machine: stages x replicas x microbatch x schedule x recomputation x offload.
+    """Searches for the fastest way to train a model on a machine: stages x IPUs of a stage x replicas x microbatch x schedule x
+    recomputation x offload.
 
     Each kind of layer is planned alone to guess what a plan takes. The emulator plays the most promising plans, two updates each in a dry
     run: nothing is computed, and parameters may be shapes. Bounds that hold for every plan say how far from the fastest the best of them
@@ -64,7 +70,14 @@ def plan_training(
             divisors of the global batch.
         schedules: names of schedules: "sequential", "grouped", "interleaved", "zero_bubble".
         recompute: None keeps what backward needs, "full" computes it again.
-        offload: None, "state" (the optimiser's), "activations" and "state+activations" are in the host's memory while they are not used.
+        offload: what is in the host's memory while it is not used: None, "state" (the optimiser's), "activations", "accumulators" (sums of
+            gradients, which go to the IPUs and back for each microbatch), or several of them in this order, joined by "+".
+        sharding: how layers that one IPU does not hold are divided over the IPUs of a stage: for each layer a pytree like its params, of
+            `PartitionSpec`s of the axis "shard". None, for a layer or a part of one, is whole on each IPU. A layer may divide values by
+            `jax.lax.with_sharding_constraint` with such specs. XLA divides the rest, and adds the exchanges.
+        shards: how many IPUs a stage may have; those that do not divide the axes of `sharding` are left out. None: 1, and with `sharding`
+            the powers of two up to the number of IPUs.
+        plan_options: how all programs are planned, as for `Pipeline`, such as {"available_memory_proportion": 0.1}.
         replays: plans that the emulator plays at most. More of them make the gap smaller.
         exhaustive: whether to play plans until none that is left can be faster, however many these are.
         progress: called with the number of plans that have been played, and the text of the one that is played next.
@@ -101,9 +114,12 @@ def plan_training(
     schedules, recompute = _chosen("schedules", schedules, SCHEDULES), _chosen("recompute", recompute, RECOMPUTE)
     offload, sizes = _chosen("offload", offload, OFFLOAD), _sizes(microbatch_sizes, global_batch)
     spec = _machine(machine)
-    model = Model(layers, _jax.tree.map(_shape_of, list(params)), _jax.tree.map(_shape_of, sample), loss)
+    shapes = _jax.tree.map(_shape_of, list(params))
+    specs = None if sharding is None else specs_of(sharding, shapes)
+    counts = _shards(shards, specs, shapes, spec)
+    model = Model(layers, shapes, _jax.tree.map(_shape_of, sample), loss, specs, plan_options)
     state_bytes = [_state_bytes(optimizer, own) for own in model.params]
-    estimates = Estimates(model, state_bytes, spec, sizes, global_batch)
+    estimates = Estimates(model, state_bytes, spec, counts, sizes, global_batch)
     space = candidates(
         estimates.cuts(),
         num_ipus=spec.num_ipus,
@@ -111,7 +127,7 @@ def plan_training(
         microbatches=sizes,
         schedules=schedules,
         recompute=recompute,
-        offload=offload if any(state_bytes) else [away for away in offload if away in (None, "activations")] or [None],
+        offload=offload if any(state_bytes) else [away for away in offload if "state" not in (away or "")] or [None],
     )
     possible = [candidate for candidate in space if estimates.least_fullness(candidate) <= 1]
     done = 0
@@ -172,6 +188,20 @@ def _sizes(given: Any, global_batch: int) -> list[int]:
     fitting = [size for size in sizes if global_batch % size == 0]
     if not fitting:
         raise ValueError(f"microbatch_sizes is {shown(sizes)}: at least one must divide the global batch of {global_batch:,}")
+    return fitting
+
+
+def _shards(given: Any, specs: Sequence[Specs] | None, params: Sequence[Pytree], machine: MachineSpec) -> list[int]:
+    if given is None:
+        counts = [1 << power for power in range(machine.num_ipus.bit_length())] if specs is not None else [1]
+    else:
+        items = items_of("shards", given, "a list of numbers of IPUs, such as [1, 2, 4]")
+        counts = sorted({whole_number(f"shards[{index}]", count, least=1, most=machine.num_ipus) for index, count in enumerate(items)})
+        if specs is None and counts != [1]:
+            raise ValueError(f"shards is {shown(counts)}, but without sharding nothing says how a layer is divided over IPUs: give both")
+    fitting = [count for count in counts if specs is None or divides(specs, params, count)]
+    if not fitting:
+        raise ValueError(f"shards is {shown(counts)}: at least one must divide each axis that sharding names")
     return fitting
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final, final
 
 from tilestep.cuts import best_cuts
@@ -30,6 +29,15 @@ class _Spent:
     backward: Sequence[float]
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Held:
+    """Of each layer bytes on an IPU: of parameters, of those that are trained, and of the optimiser's state."""
+
+    params: Sequence[int]
+    trained: Sequence[int]
+    state: Sequence[int]
+
+
 @final
 class Estimates:
     """Bounds and guesses for candidates of one model on one machine.
@@ -38,17 +46,24 @@ class Estimates:
         model: the layers.
         state_bytes: for each layer, of the optimiser's state.
         machine: to plan for.
+        shards: numbers of IPUs that a stage may have.
         microbatches: sizes that candidates may have, ascending.
         global_batch: samples of an update.
     """
 
     def __init__(
-        self, model: Model, state_bytes: Sequence[int], machine: MachineSpec, microbatches: Sequence[int], global_batch: int
+        self,
+        model: Model,
+        state_bytes: Sequence[int],
+        machine: MachineSpec,
+        shards: Sequence[int],
+        microbatches: Sequence[int],
+        global_batch: int,
     ) -> None:
+        self._shards = shards
         self._model, self._machine, self._batch = model, machine, global_batch
-        self._params = [bytes_of(own) for own in model.params]
-        self._trained = [bytes_of([leaf for leaf in _jax.tree.leaves(own) if is_real(leaf)]) for own in model.params]
-        self._state = list(state_bytes)
+        self._given_state = list(state_bytes)
+        self._held: dict[int, _Held] = {}
         self._sizes = (microbatches[0], microbatches[min(_SECOND, len(microbatches) - 1)])
         self._least: dict[int, list[Least]] = {}
         self._read_bytes = bytes_of(model.read())
@@ -57,18 +72,35 @@ class Estimates:
 
     # ------------------------------------------------------------------------------------------------ cuts
 
-    def cuts(self) -> list[tuple[int, ...]]:
-        """For each number of stages the cuts that balance cycles, and those that balance bytes; each once."""
-        alone = self._alone_at(self._sizes[1])
+    def cuts(self) -> dict[int, list[tuple[int, ...]]]:
+        """Of each number of IPUs of a stage, for each number of stages the cuts that balance cycles, and those that balance bytes."""
+        return {shards: self._cuts(shards) for shards in self._shards}
+
+    def _cuts(self, shards: int) -> list[tuple[int, ...]]:
+        alone = self._alone_at(self._sizes[1], shards)
         count = len(alone)
         work = [each.forward + each.backward for each in alone]
         passing = [2 * self._link_cycles(each.output_bytes) for each in alone]
-        held = [float(params + state) for params, state in zip(self._params, self._state, strict=True)]
+        on = self._on(shards)
+        held = [float(params + state) for params, state in zip(on.params, on.state, strict=True)]
         found: dict[tuple[int, ...], None] = {}
-        for stages in range(1, min(count, self._machine.num_ipus) + 1):
+        for stages in range(1, min(count, self._machine.num_ipus // shards) + 1):
             found[best_cuts(work, passing, stages)] = None
             found[best_cuts(held, [0.0] * count, stages)] = None
         return list(found)
+
+    def _on(self, shards: int) -> _Held:
+        """What each layer has on each IPU of a stage of so many. The state of a parameter is divided as the parameter is."""
+        if shards not in self._held:
+            leaves = [_jax.tree.leaves(own) for own in self._model.params]
+            params = [self._model.held(own, layer, shards) for layer, own in enumerate(leaves)]
+            trained = [
+                self._model.held([leaf if is_real(leaf) else None for leaf in own], layer, shards) for layer, own in enumerate(leaves)
+            ]
+            whole = [bytes_of([leaf for leaf in own if is_real(leaf)]) for own in leaves]
+            state = [size * own // max(every, 1) for size, own, every in zip(self._given_state, trained, whole, strict=True)]
+            self._held[shards] = _Held(params=params, trained=trained, state=state)
+        return self._held[shards]
 
     # ------------------------------------------------------------------------------------------------ bounds
 
@@ -82,11 +114,12 @@ class Estimates:
         """What an update takes at least, behind the host's dispatch."""
         work = self._least_work(candidate)
         path = _path(candidate, work, ramps=candidate.schedule != "zero_bubble")
-        return self._dispatch + max(path, self._batch_cycles(candidate), self._state_cycles(candidate))
+        return self._dispatch + max(path, self._batch_cycles(candidate), self._offload_cycles(candidate))
 
     def _staying(self, candidate: Candidate, layer: int) -> int:
-        accumulators = self._trained[layer] if candidate.accumulation > 1 else 0
-        return self._params[layer] + max(accumulators, 0 if candidate.offloads_state else self._state[layer])
+        on = self._on(candidate.shards)
+        accumulators = on.trained[layer] if candidate.accumulation > 1 and not candidate.offloads_accumulators else 0
+        return on.params[layer] + max(accumulators, 0 if candidate.offloads_state else on.state[layer])
 
     def _least_work(self, candidate: Candidate) -> _Spent:
         if candidate.microbatch not in self._least:
@@ -97,22 +130,25 @@ class Estimates:
         for first, after in candidate.spans():
             own = least[first:after]
             again = candidate.recompute is not None and after < len(least)  # the last stage may have both in one program
-            products = sum(each.forward for each in own)
+            products = sum(each.forward for each in own) / candidate.shards
             forward.append((max(products, start) if products else 0.0) + (0.0 if first else self._latency))
-            backward.append(sum(each.again if again else each.backward for each in own))
+            backward.append(sum(each.again if again else each.backward for each in own) / candidate.shards)
         return _Spent(forward=forward, backward=backward)
 
     def _batch_cycles(self, candidate: Candidate) -> float:
         """Of the global batch over the links of the IPU-Machines that work."""
         return self._over(candidate, self._batch * self._read_bytes, self._machine.host.to_ipus_bytes_per_second)
 
-    def _state_cycles(self, candidate: Candidate) -> float:
-        """Of the offloaded state to the IPUs."""
-        if not candidate.offloads_state:
-            return 0.0
-        host = self._machine.host
+    def _offload_cycles(self, candidate: Candidate) -> float:
+        """Of the offloaded state to the IPUs, and of accumulators for each microbatch."""
+        on, host = self._on(candidate.shards), self._machine.host
+        size = (sum(on.state) if candidate.offloads_state else 0) + (candidate.accumulation * self._streamed(candidate))
         rate = max(host.remote_buffer_bytes_per_second, host.streaming_memory_bytes_per_second, host.to_ipus_bytes_per_second)
-        return self._over(candidate, sum(self._state) * candidate.replicas, rate)
+        return self._over(candidate, size * candidate.shards * candidate.replicas, rate)
+
+    def _streamed(self, candidate: Candidate) -> int:
+        """Bytes of accumulators that an IPU of each stage has to have for each microbatch, all stages together."""
+        return sum(self._on(candidate.shards).trained) if candidate.offloads_accumulators and candidate.accumulation > 1 else 0
 
     def _over(self, candidate: Candidate, size: int, rate: float) -> float:
         return cycles_from_bytes(size // self._machines(candidate), rate, self._machine.ipu.clock_hz)
@@ -124,7 +160,8 @@ class Estimates:
 
     def expected(self, candidate: Candidate) -> Expected:
         """All that is known of a candidate."""
-        alone, tiles = self._alone(candidate.microbatch), self._machine.ipu.num_tiles
+        alone, tiles = self._alone(candidate.microbatch, candidate.shards), self._machine.ipu.num_tiles
+        on = self._on(candidate.shards)
         spans, count = list(candidate.spans()), candidate.accumulation
         forward = [sum(alone[layer].forward for layer in range(*span)) for span in spans]
         backward = [sum(alone[layer].backward for layer in range(*span)) for span in spans]
@@ -141,19 +178,21 @@ class Estimates:
         kept = self._kept(candidate, alone)
         if candidate.offloads_activations:
             cycles += 2 * count * max(self._remote_cycles(size) for size in kept)
-        update = max(sum(self._trained[layer] + self._state[layer] for layer in range(*span)) for span in spans)
+        update = max(sum(on.trained[layer] + on.state[layer] for layer in range(*span)) for span in spans)
         cycles += 3 * update / (tiles * self._machine.ipu.tile.load_store_bytes_per_cycle)
-        gradients = max(sum(self._trained[layer] for layer in range(*span)) for span in spans)
+        gradients = max(sum(on.trained[layer] for layer in range(*span)) for span in spans)
         cycles += 2 * self._link_cycles(gradients) if candidate.replicas > 1 else 0
         if candidate.offloads_state:
-            size = sum(self._state) * candidate.replicas // self._machines(candidate)
+            size = sum(on.state) * candidate.shards * candidate.replicas // self._machines(candidate)
             cycles += 2 * self._remote_cycles(size) + _TRANSFERS * self._latency * max(after - first for first, after in spans)
+        streamed = self._streamed(candidate) * candidate.shards * candidate.replicas // self._machines(candidate)
+        cycles += 2 * count * self._remote_cycles(streamed)
         cycles += self._batch_cycles(candidate) + count * self._latency + self._dispatch
         return Expected(
             cycles=cycles,
             fullness=self._fullness(candidate, alone, kept),
             least_cycles=self.least_cycles(candidate),
-            family=(candidate.stages, candidate.microbatch, candidate.recompute, candidate.offload),
+            family=(candidate.stages, candidate.shards, candidate.microbatch, candidate.recompute, candidate.offload),
         )
 
     def _kept(self, candidate: Candidate, alone: Sequence[Alone]) -> list[float]:
@@ -170,7 +209,8 @@ class Estimates:
             waiting = {"sequential": 1, "grouped": 2 * behind + 1, "interleaved": behind + 1, "zero_bubble": candidate.stages}
             copies = 1 if candidate.offloads_activations else min(count, waiting[candidate.schedule])
             layers = [alone[layer] for layer in range(*span)]
-            stays = sum(self._staying(candidate, layer) + self._state[layer] * (not candidate.offloads_state) for layer in range(*span))
+            state = 0 if candidate.offloads_state else sum(self._on(candidate.shards).state[slice(*span)])
+            stays = state + sum(self._staying(candidate, layer) for layer in range(*span))
             values = stays + copies * kept[stage]
             values += sum(each.stash_bytes for each in layers) if candidate.recompute else 0
             code = max(each.code_bytes for each in layers) + _CODE_SHARED * sum(each.code_bytes for each in layers)
@@ -178,24 +218,16 @@ class Estimates:
             worst = max(worst, (own + tile.stack_bytes + tile.reserved_bytes) / tile.sram_bytes)
         return worst
 
-    def _alone(self, samples: int) -> list[Alone]:
+    def _alone(self, samples: int, shards: int) -> list[Alone]:
         """Of each layer, between and beyond the two sizes that are planned."""
         small, large = self._sizes
         if small == large:
-            return self._alone_at(small)
+            return self._alone_at(small, shards)
         part = (samples - small) / (large - small)
-        return [_between(a, b, part) for a, b in zip(self._alone_at(small), self._alone_at(large), strict=True)]
+        return [_between(a, b, part) for a, b in zip(self._alone_at(small, shards), self._alone_at(large, shards), strict=True)]
 
-    def _alone_at(self, samples: int) -> list[Alone]:
-        return self._small if samples == self._sizes[0] else self._large
-
-    @cached_property
-    def _small(self) -> list[Alone]:
-        return self._model.alone(self._sizes[0], self._machine)
-
-    @cached_property
-    def _large(self) -> list[Alone]:
-        return self._model.alone(self._sizes[1], self._machine)
+    def _alone_at(self, samples: int, shards: int) -> list[Alone]:
+        return self._model.alone(samples, self._machine, shards)
 
     def _link_cycles(self, size: float) -> float:
         link, ipu = self._machine.link, self._machine.ipu

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, cast, final
 
 import jax
 from jax.interpreters import partial_eval
+from jax.sharding import PartitionSpec
 
 from tilestep.machine.spec import IpuSpec, MachineSpec
 from tilestep.messages import shown
+from tilestep.options import PlanOptions
 from tilestep.pjrt.programs.planning import plan_for
 from tilestep.planner.products import is_real, least_macs, macs_per_cycle
+from tilestep.planner.sharding import Specs, on_mesh, share, within
 from tilestep.profiling.plugin import initialize
 from tilestep.sim.body import body_cost
 from tilestep.train.calling import name_of
+from tilestep.train.plan_options import plan_options_of
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
 
@@ -48,7 +53,7 @@ class Alone:
         backward: cycles beside forward.
         code_bytes: on a tile, of both.
         transient_bytes: on the fullest tile.
-        stash_bytes: on all tiles: what backward needs of forward, beside the parameters.
+        stash_bytes: on all tiles of an IPU: what backward needs of forward, beside the parameters.
         input_bytes: on all tiles: its arguments.
         output_bytes: that it passes on.
     """
@@ -71,22 +76,37 @@ class Model:
         params: for each layer a pytree of shapes.
         sample: arguments of the first layer, whose first dimension counts samples.
         loss: of the last layer's outputs; None: the last layer returns it.
+        specs: of each layer's leaves how they are divided over the IPUs of a stage; None: they are not.
+        options: of programs' plans, as `Pipeline` takes them.
 
     Attributes:
         layers: with the loss.
         params: as given.
+        specs: as given.
+        options: as given.
 
     Raises:
         TypeError, ValueError: where layers do not fit together, with a note of the layer.
     """
 
-    def __init__(self, layers: Sequence[Layer], params: Sequence[Pytree], sample: Sequence[Any], loss: Layer | None) -> None:
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        params: Sequence[Pytree],
+        sample: Sequence[Any],
+        loss: Layer | None,
+        specs: Sequence[Specs] | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         self.layers: Final = (*layers[:-1], layers[-1] if loss is None else _with_loss(layers[-1], loss))
         self.params: Final = tuple(params)
+        self.specs: Final = specs
+        self.options: Final = options
+        self._plan: Final = PlanOptions().changed(dict(plan_options_of(options)))
         self._sample: Final = tuple(sample)
         self._arguments: Final[dict[int, list[tuple[Spec, ...]]]] = {}
         self._bodies: Final[dict[Any, _Body]] = {}
-        self._alone: Final[dict[tuple[_Traced, MachineSpec], Alone]] = {}
+        self._alone: Final[dict[tuple[_Traced, MachineSpec], Alone]] = {}  # a traced layer is one of so many shards
 
     def arguments(self, samples: int) -> list[tuple[Spec, ...]]:
         """Of each layer its arguments for so many samples, and the last layer's outputs behind them."""
@@ -99,7 +119,8 @@ class Model:
             found = [given]
             for number, (layer, own) in enumerate(zip(self.layers, self.params, strict=True)):
                 try:
-                    given = _spread(_jax.eval_shape(layer, own, *given))
+                    with self._within(1):
+                        given = _spread(_jax.eval_shape(layer, own, *given))
                 except Exception as error:
                     types = [str(jax.typeof(leaf)) for leaf in _jax.tree.leaves(given)]
                     error.add_note(f"raised by layer {number} ({name_of(layer)}), with arguments {shown(types)}")
@@ -115,40 +136,54 @@ class Model:
 
     def read(self) -> list[Spec]:
         """Arguments of a single sample that the first layer reads."""
-        body = _Body(self.layers[0], self.params[0], self.arguments(1)[0])
+        with self._within(1):
+            body = _Body(self.layers[0], self.params[0], self.arguments(1)[0])
         leaves = _jax.tree.leaves(self.arguments(1)[0])
         return [leaf for index, leaf in enumerate(leaves) if any(body.reads(out, index) for out in range(body.outputs))]
 
     def least(self, samples: int, ipu: IpuSpec) -> list[Least]:
         """Of each layer what no program can do without."""
-        traced = self._traced(samples)
+        traced = self._traced(samples, 1)
         return [_least(each, ipu) for each in traced]
 
-    def alone(self, samples: int, machine: MachineSpec) -> list[Alone]:
-        """Of each layer what it takes by itself. Layers of one kind are planned once."""
+    def alone(self, samples: int, machine: MachineSpec, shards: int) -> list[Alone]:
+        """Of each layer what it takes by itself on so many IPUs. Layers of one kind are planned once."""
         arguments = self.arguments(samples)
         found: list[Alone] = []
-        for number, each in enumerate(self._traced(samples)):
+        for number, each in enumerate(self._traced(samples, shards)):
             if (each, machine) not in self._alone:
-                forward, _, _ = _planned(each.forward, machine)
-                both, code, transient = _planned(each.both, machine)
+                specs = () if self.specs is None else self.specs[number]
+                forward, _, _ = _planned(each.forward, machine, specs, shards, self._plan)
+                both, code, transient = _planned(each.both, machine, specs, shards, self._plan)
                 self._alone[each, machine] = Alone(
                     forward=forward,
                     backward=max(0, both - forward),
                     code_bytes=code,
                     transient_bytes=transient,
-                    stash_bytes=max(0, sum(bytes_of(out.aval) for out in each.kept.jaxpr.outvars) - bytes_of(self.params[number])),
+                    stash_bytes=max(0, sum(bytes_of(out.aval) for out in each.kept.jaxpr.outvars) - bytes_of(self.params[number])) / shards,
                     input_bytes=bytes_of(arguments[number]),
                     output_bytes=bytes_of(arguments[number + 1]),
                 )
             found.append(self._alone[each, machine])
         return found
 
-    def _traced(self, samples: int) -> list[_Traced]:
+    def held(self, tree: Sequence[Any], layer: int, shards: int) -> int:
+        """Bytes of a layer's leaves on each of so many IPUs. Args: tree: for each leaf a spec, or None for one that does not count."""
+        specs = [PartitionSpec()] * len(tree) if self.specs is None else self.specs[layer]
+        return sum(0 if leaf is None else bytes_of(leaf) // share(spec, shards) for leaf, spec in zip(tree, specs, strict=True))
+
+    def _within(self, shards: int) -> AbstractContextManager[Any]:
+        return nullcontext() if self.specs is None else within(shards)
+
+    def _traced(self, samples: int, shards: int) -> list[_Traced]:
         arguments = self.arguments(samples)
+        with self._within(shards):
+            return self._traced_within(arguments, shards)
+
+    def _traced_within(self, arguments: Sequence[tuple[Spec, ...]], shards: int) -> list[_Traced]:
         bodies: list[_Body] = []
         for layer, own, given in zip(self.layers, self.params, arguments, strict=False):
-            kind = (layer, _kind((own, given)))
+            kind = (layer, shards, _kind((own, given)))
             if kind not in self._bodies:
                 self._bodies[kind] = _Body(layer, own, given)
             bodies.append(self._bodies[kind])
@@ -268,12 +303,12 @@ def _needed(jaxpr: Any) -> Any:
     return partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))[0]
 
 
-def _planned(closed: Any, machine: MachineSpec) -> tuple[int, int, int]:
+def _planned(closed: Any, machine: MachineSpec, specs: Specs, shards: int, options: PlanOptions) -> tuple[int, int, int]:
     """(cycles, bytes of code, bytes of values on the fullest tile) of a program whose arguments are in the tiles."""
     initialize()  # JAX lowers for the emulated machine whether or not the process uses it as a platform
-    specs = [_spec(variable.aval, variable.aval.shape) for variable in closed.jaxpr.invars]
-    lowered = _jax.jit(_jax.extend.core.jaxpr_as_fun(closed)).trace(*specs).lower(lowering_platforms=("ipu",))
-    program = plan_for(machine, lowered, resident=True)
+    given = on_mesh([variable.aval for variable in closed.jaxpr.invars], specs, shards)
+    lowered = _jax.jit(_jax.extend.core.jaxpr_as_fun(closed)).trace(*given).lower(lowering_platforms=("ipu",))
+    program = plan_for(machine, lowered, resident=True, options=options)
     body, memory = body_cost(program, machine, range(program.num_ipus)), program.memory
     return sum(part.total for part in (body.fixed, *body.counted.values())), memory.code_bytes, memory.transient_bytes
 

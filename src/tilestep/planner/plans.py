@@ -13,10 +13,11 @@ from tilestep.figures.intervals import model_errors
 from tilestep.figures.quantities import share_text, time_text
 from tilestep.machine.spec import MachineSpec
 from tilestep.planner.model import Model
-from tilestep.planner.replay import Played, partition_of, pipeline_of
+from tilestep.planner.replay import Played, partition_of, pipeline_of, split
 from tilestep.planner.space import Candidate
 from tilestep.sim import EventKind
 from tilestep.train import Partition, Pipeline
+from tilestep.train.untyped import jax as _jax
 from tilestep.units import seconds_from_cycles
 
 _NAMES: Final[Mapping[EventKind, str]] = {
@@ -39,12 +40,13 @@ class TrainingPlan:
 
     Attributes:
         stages: for each stage the number of its first layer, and at the end the number of layers.
-        replicas: copies of the pipeline, each on as many IPUs as there are stages.
+        shards: IPUs of each stage of each replica, over which its layers are divided.
+        replicas: copies of the pipeline.
         microbatch: samples of a microbatch of each replica.
         accumulation: microbatches that a replica accumulates for an update.
         schedule: the order of tasks.
         recompute: "full": backward computes again what is between a stage's arguments and its outputs. None: it is kept.
-        offload: what is in the host's memory while it is not used: "state", "activations", both, or None.
+        offload: what is in the host's memory while it is not used: "state", "activations", "accumulators", several joined by "+", or None.
         machine: name of the machine.
         num_ipus: that it uses.
         step_cycles: of an update once programs are loaded, in cycles of the IPU's clock.
@@ -60,6 +62,7 @@ class TrainingPlan:
     """
 
     stages: tuple[int, ...]
+    shards: int
     replicas: int
     microbatch: int
     accumulation: int
@@ -84,13 +87,22 @@ class TrainingPlan:
 
     @property
     def text(self) -> str:
-        """'2 stages (5+4 layers) x 2 replicas, 16 microbatches of 8, grouped, recompute full'."""
+        """'2 stages (5+4 layers) of 4 IPUs x 2 replicas, 16 microbatches of 8, grouped, recompute full'."""
         return self._candidate.text
 
     @property
     def partition(self) -> Partition:
-        """The layers in stages. `partition.split(params)` is what `Pipeline.init` takes."""
+        """The layers in stages."""
         return partition_of(self._model, self._candidate)
+
+    def split(self, params: Sequence[Any], devices: Sequence[Any] | None = None) -> list[Any]:
+        """What `Pipeline.init` takes: the layers' parameters by stages, each stage's divided over its IPUs.
+
+        Args:
+            params: for each layer a pytree of arrays.
+            devices: as for `pipeline`.
+        """
+        return split(self._model, self._candidate, params, _jax.devices() if devices is None else devices)
 
     def pipeline(self, devices: Sequence[Any] | None = None) -> Pipeline:
         """The pipeline of this plan. An update takes microbatches `[accumulation, replicas, microbatch, ...]`, without the second axis if
@@ -100,7 +112,7 @@ class TrainingPlan:
             devices: at least `num_ipus` of them, such as `jax.devices("ipu")`; None: `jax.devices()`.
 
         Returns:
-            A new pipeline. Its first state is `pipeline.init(plan.partition.split(params))`.
+            A new pipeline. Its first state is `pipeline.init(plan.split(params, devices))`.
 
         Raises:
             ValueError: for fewer devices.
@@ -201,6 +213,7 @@ def ranked(
     return tuple(
         TrainingPlan(
             stages=candidate.cuts,
+            shards=candidate.shards,
             replicas=candidate.replicas,
             microbatch=candidate.microbatch,
             accumulation=candidate.accumulation,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from jax.sharding import NamedSharding
 
 from tilestep.errors import StreamingMemoryError
 from tilestep.machine.spec import MachineSpec
@@ -15,6 +16,7 @@ from tilestep.pjrt.programs.beside import machine_beside
 from tilestep.plan.streaming import check_streaming_memory
 from tilestep.planner.model import Model
 from tilestep.planner.search import Replayed
+from tilestep.planner.sharding import divided, meshes_of
 from tilestep.planner.space import Candidate
 from tilestep.profiling.plugin import initialize
 from tilestep.sim import EventKind, System
@@ -52,19 +54,38 @@ class Played:
 
 def pipeline_of(model: Model, candidate: Candidate, optimizer: Any, devices: Any) -> Pipeline:
     """The candidate's pipeline. Args: devices: None: JAX's."""
+    devices = _jax.devices() if devices is None else devices
+    offload: Any = candidate.offloads_state
+    if candidate.offloads_accumulators:
+        offload = {"optimizer_state": candidate.offloads_state, "accumulators": True}
     return Pipeline(
-        partition_of(model, candidate).stages(model.layers),
+        partition_of(model, candidate).stages(model.layers if model.specs is None else divided(model.layers, candidate, devices)),
         optimizer,
         candidate.accumulation,
         pipeline_schedule=candidate.schedule,
         reduction="mean",
         devices=devices,
+        device_mapping=None if model.specs is None else meshes_of(candidate, devices),
         replicas=candidate.replicas,
         recompute=candidate.recompute,
-        offload_optimizer_state=candidate.offloads_state,
+        offload_optimizer_state=offload,
         offload_activations=candidate.offloads_activations,
+        plan_options=model.options,
         strict=False,
     )
+
+
+def split(model: Model, candidate: Candidate, params: Sequence[Any], devices: Sequence[Any]) -> list[Any]:
+    """What the candidate's pipeline takes as parameters, divided over the IPUs of each stage."""
+    if candidate.shards == 1 or model.specs is None:
+        return partition_of(model, candidate).split(params)
+    placed: list[Any] = []
+    for mesh, span in zip(meshes_of(candidate, devices), candidate.spans(), strict=True):
+        for layer in range(*span):
+            leaves, structure = _jax.tree.flatten(params[layer])
+            shardings = [NamedSharding(mesh, spec) for spec in model.specs[layer]]
+            placed.append(_jax.tree.unflatten(structure, _jax.device_put(leaves, shardings)))
+    return partition_of(model, candidate).split(placed)
 
 
 def partition_of(model: Model, candidate: Candidate) -> Partition:
@@ -91,7 +112,7 @@ def played(model: Model, candidate: Candidate, optimizer: Any, spec: MachineSpec
     try:
         with machine.running(player):
             pipeline = pipeline_of(model, candidate, optimizer, machine.devices)
-            state = pipeline.init(partition_of(model, candidate).split(_zeros(list(model.params))))
+            state = pipeline.init(split(model, candidate, _zeros(list(model.params)), machine.devices))
             batch = batch_of(model, candidate)
             before = after = player.mark()
             for _ in range(_UPDATES):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Literal, get_args
@@ -11,11 +11,12 @@ from tilestep.train.schedules.standard import MOST_FORWARDS
 
 ScheduleName = Literal["sequential", "grouped", "interleaved", "zero_bubble"]
 Recomputed = Literal["full"] | None
-Offloaded = Literal["state", "activations", "state+activations"] | None
+_Away = Literal["state", "activations", "state+activations", "accumulators", "state+accumulators", "state+activations+accumulators"]
+Offloaded = _Away | None
 
 SCHEDULES: Final[tuple[ScheduleName, ...]] = get_args(ScheduleName)
 RECOMPUTE: Final[tuple[Recomputed, ...]] = (None, "full")
-OFFLOAD: Final[tuple[Offloaded, ...]] = (None, "state", "activations", "state+activations")
+OFFLOAD: Final[tuple[Offloaded, ...]] = (None, *get_args(_Away))
 _MOST_COUNTS: Final = 8  # stages whose layers a text counts
 
 
@@ -25,6 +26,7 @@ class Candidate:
 
     Attributes:
         cuts: for each stage the number of its first layer, and at the end the number of layers.
+        shards: IPUs of each stage of each replica.
         replicas: copies of the pipeline.
         microbatch: samples of a microbatch, of each replica.
         accumulation: microbatches of an update, of each replica.
@@ -34,6 +36,7 @@ class Candidate:
     """
 
     cuts: tuple[int, ...]
+    shards: int
     replicas: int
     microbatch: int
     accumulation: int
@@ -49,17 +52,26 @@ class Candidate:
     @property
     def num_ipus(self) -> int:
         """IPUs in use."""
-        return self.stages * self.replicas
+        return self.stages * self.shards * self.replicas
 
     @property
     def offloads_state(self) -> bool:
         """Whether the optimiser's state is in the host's memory."""
-        return self.offload in ("state", "state+activations")
+        return "state" in self._offloaded
 
     @property
     def offloads_activations(self) -> bool:
         """Whether values wait for backward in the host's memory."""
-        return self.offload in ("activations", "state+activations")
+        return "activations" in self._offloaded
+
+    @property
+    def offloads_accumulators(self) -> bool:
+        """Whether sums of gradients are in the host's memory between microbatches."""
+        return "accumulators" in self._offloaded
+
+    @property
+    def _offloaded(self) -> Sequence[str]:
+        return (self.offload or "").split("+")
 
     def spans(self) -> Iterator[tuple[int, int]]:
         """Of each stage (its first layer, the layer behind its last)."""
@@ -67,17 +79,18 @@ class Candidate:
 
     @property
     def text(self) -> str:
-        """'2 stages (5+4 layers) x 2 replicas, 16 microbatches of 8, grouped, recompute full'."""
+        """'2 stages (5+4 layers) of 4 IPUs x 2 replicas, 16 microbatches of 8, grouped, recompute full'."""
         layers = f" ({'+'.join(str(after - first) for first, after in self.spans())} layers)" if 1 < self.stages <= _MOST_COUNTS else ""
         stages, replicas = _counted(self.stages, "stage"), _counted(self.replicas, "replica")
         batch = f"{_counted(self.accumulation, 'microbatch', 'es')} of {self.microbatch}"
         recompute = "" if self.recompute is None else f", recompute {self.recompute}"
-        offload = "" if self.offload is None else f", {self.offload.replace('+', ' and ')} offloaded"
-        return f"{stages}{layers} x {replicas}, {batch}, {self.schedule}{recompute}{offload}"
+        offload = "" if self.offload is None else f", {' and '.join(self._offloaded)} offloaded"
+        shards = f" of {self.shards} IPUs" if self.shards > 1 else ""
+        return f"{stages}{layers}{shards} x {replicas}, {batch}, {self.schedule}{recompute}{offload}"
 
 
 def candidates(
-    cuts: Sequence[tuple[int, ...]],
+    cuts: Mapping[int, Sequence[tuple[int, ...]]],
     *,
     num_ipus: int,
     global_batch: int,
@@ -89,19 +102,20 @@ def candidates(
     """All candidates, in a fixed order.
 
     Args:
-        cuts: of the layers, each once.
+        cuts: for each number of IPUs that a stage may have the cuts of the layers, each once.
         num_ipus: of the machine.
         microbatches: sizes of a microbatch that are allowed.
     """
     found: list[Candidate] = []
-    for cut in cuts:
+    for shards, cut in ((shards, cut) for shards, own in cuts.items() for cut in own):
         stages = len(cut) - 1
-        for replicas in (count for count in range(1, num_ipus // stages + 1) if global_batch % count == 0):
+        for replicas in (count for count in range(1, num_ipus // (stages * shards) + 1) if global_batch % count == 0):
             own = global_batch // replicas
             for microbatch in (size for size in microbatches if own % size == 0 and stages * (own // size) <= MOST_FORWARDS):
                 found += (
                     Candidate(
                         cuts=cut,
+                        shards=shards,
                         replicas=replicas,
                         microbatch=microbatch,
                         accumulation=own // microbatch,
@@ -126,8 +140,12 @@ def _different(schedules: Sequence[ScheduleName], *, stages: int, accumulation: 
 
 def _of_one_stage(offload: Sequence[Offloaded]) -> Sequence[Offloaded]:
     """A single stage has forward and backward in one program, in which no activations wait."""
-    same: dict[Offloaded, Offloaded] = {None: None, "state": "state", "activations": None, "state+activations": "state"}
-    return list(dict.fromkeys(same[away] for away in offload))
+    same: dict[Offloaded, Offloaded] = {
+        "activations": None,
+        "state+activations": "state",
+        "state+activations+accumulators": "state+accumulators",
+    }
+    return list(dict.fromkeys(same.get(away, away) for away in offload))
 
 
 def divisors(number: int) -> list[int]:

@@ -223,20 +223,26 @@ def why_not(platform: str, memories: Collection[str]) -> str | None:
 
 
 def move_chosen(tree: Pytree, choice: Choice, kind: Kind, *, platform: str) -> Pytree:
-    if choice is False or (choice is None and platform in _ONE_MEMORY):
-        return tree
-    leaves, structure = _jax.tree_util.tree_flatten_with_path(tree)
-    chosen = [_is_chosen(choice, path, leaf) for path, leaf in leaves]
+    leaves, structure = _jax.tree.flatten(tree)
+    chosen = are_chosen(tree, choice, platform=platform)
     if any(chosen) and (reason := why_not(platform, [memory.kind for memory in devices_named(platform)[0].addressable_memories()])):
         if choice is not None:
             raise ValueError(f"offload wants {kind} in the host's memory, but {reason}: leave offload None or False there")
         warnings.warn(f"{kind} stay on the device: {reason}", stacklevel=_level_of_caller())
         return tree
-    return _jax.tree.unflatten(structure, _moved([leaf for _, leaf in leaves], [_HOST if is_chosen else None for is_chosen in chosen]))
+    return _jax.tree.unflatten(structure, _moved(leaves, [_HOST if is_chosen else None for is_chosen in chosen]))
+
+
+def are_chosen(tree: Pytree, choice: Choice, *, platform: str) -> list[bool]:
+    """Of each leaf, an array or its shape, whether it should be in the host's memory."""
+    leaves = _jax.tree_util.tree_leaves_with_path(tree)
+    if choice is False or (choice is None and platform in _ONE_MEMORY):
+        return [False] * len(leaves)
+    return [_is_chosen(choice, path, leaf) for path, leaf in leaves]
 
 
 def _is_chosen(choice: Choice, path: Any, leaf: Any) -> bool:
-    if not isinstance(leaf, jax.Array | np.ndarray):
+    if not isinstance(leaf, jax.Array | np.ndarray | jax.ShapeDtypeStruct):
         return False  # a Python number is a constant of the program
     if not callable(choice):
         return leaf.size >= LEAST_ELEMENTS

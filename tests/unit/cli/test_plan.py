@@ -93,7 +93,7 @@ def test_nothing_that_fits_is_exit_code_1(capsys: pytest.CaptureFixture[str], ti
         (["planned_model:short", "--global-batch", "2"], "'planned_model:short' gives a mapping with layers: it must"),
         (
             ["planned_model:more", "--global-batch", "2"],
-            "lost: it must give a mapping with layers, params, optimizer, microbatch, and perhaps loss",
+            "lost: it must give a mapping with layers, params, optimizer, microbatch, and perhaps loss, schedules",
         ),
         (["planned_model:uneven", "--global-batch", "2"], "there are 3 layers and 0 entries of params"),
         (["planned_model:mapping", "--global-batch", "2", "--machine", "m2001"], "m2001"),

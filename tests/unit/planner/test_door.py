@@ -6,13 +6,15 @@ import json
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from jax.sharding import PartitionSpec
 
 import tilestep
-from tests.unit.planner.small_models import SmallModel, classifier, dense, embed, shape
-from tilestep.errors import SpecError
+from tests.unit.planner.small_models import SmallModel, classifier, dense, embed, residual, shape
+from tilestep.errors import SettingsError, SpecError
 from tilestep.machine import changed_machine, load_machine
 from tilestep.settings import read_settings
 
@@ -51,6 +53,61 @@ def test_a_plan_takes_what_running_it_takes() -> None:
         assert profile.emulated_cycles == plan.step_cycles
         assert profile.groups[0].peak_tile_bytes == sum(plan.tile_bytes.values())
         assert plan.samples_per_s == pytest.approx(8 / profile.emulated_s)
+
+
+def constrained(params: Any, x: Any) -> Any:
+    """A residual layer whose inner values are divided as its parameters are."""
+    inner = jax.lax.with_sharding_constraint(jnp.sin(x @ params["up"]), PartitionSpec(None, "shard"))
+    return x + inner @ params["down"]
+
+
+HALVES = {"up": PartitionSpec(None, "shard"), "down": PartitionSpec("shard")}
+
+
+def test_a_layer_that_no_ipu_holds_is_divided_over_several() -> None:
+    """A layer has 512 KiB of halves and as much of accumulators; an IPU here has two tiles of 624 KiB."""
+    machine = changed_machine(read_settings().machine, num_ipus=4, num_tiles=2)
+    model = residual(2, 128, 1024)
+    model = SmallModel([constrained, constrained, model.layers[-1]], model.params, model.microbatch)
+    shardings = [HALVES, HALVES, None]
+    options: dict[str, Any] = {"optimizer": optax.sgd(0.1), "offload": [None, "accumulators"], "sharding": shardings}
+    played: list[str] = []
+    whole = planned(model, machine, shards=[1], replays=1, progress=lambda _, text: played.append(text), **options)
+    assert not whole.plans
+    plans = planned(model, machine, shards=[2, 3], exhaustive=True, **options)
+    assert {plan.shards for plan in plans.plans} == {2}
+    assert "2 stages (1+2 layers) of 2 IPUs x 1 replica, 4 microbatches of 2, interleaved" in [plan.text for plan in plans.plans]
+    used = {plan.offload: sum(plan.tile_bytes.values()) for plan in plans.plans if len(plan.stages) == 3}
+    assert used["accumulators"] < used[None]
+
+
+def test_a_divided_plan_takes_what_running_it_takes() -> None:
+    model = residual(2, 32, 128)
+    layers = [constrained, constrained, model.layers[-1]]
+    plans = planned(
+        SmallModel(layers, model.params, model.microbatch),
+        read_settings().machine,
+        sharding=[HALVES, HALVES, None],
+        offload=["accumulators"],
+        plan_options={"available_memory_proportion": 0.1},
+        shards=[2],
+        replays=3,
+    )
+    several = [plan for plan in plans.plans if plan.shards > 1 and plan.replicas > 1]
+    assert several
+    for plan in several[:1]:
+        axes = (plan.accumulation, *((plan.replicas,) if plan.replicas > 1 else ()), plan.microbatch)
+        batch = np.zeros((*axes, 32), np.float16)
+        with tilestep.dry_run():
+            devices = jax.devices("ipu")
+            pipeline = plan.pipeline(devices)
+            params = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), model.params)
+            state, losses = pipeline.step(pipeline.init(plan.split(params, devices)), batch)
+            jax.block_until_ready((state, losses))
+            with tilestep.profile() as profile:
+                jax.block_until_ready(pipeline.step(state, batch))
+        assert profile.emulated_cycles == plan.step_cycles
+        assert profile.groups[0].peak_tile_bytes == sum(plan.tile_bytes.values())
 
 
 def test_plans_are_ranked_and_say_what_they_are() -> None:
@@ -126,6 +183,16 @@ def test_a_loss_is_added_to_the_last_layer() -> None:
         ({"recompute": "full"}, TypeError, "recompute is 'full': it must be a list of None, 'full'"),
         ({"offload": ["weights"]}, ValueError, "offload has 'weights': it must be a list of None, 'state'"),
         ({"microbatch_sizes": [3]}, ValueError, r"microbatch_sizes is \[3\]: at least one must divide the global batch of 8"),
+        ({"sharding": PartitionSpec()}, TypeError, "sharding is .*: it must be a list with an entry for each layer"),
+        ({"sharding": [None]}, ValueError, "sharding has 1 entries, and there are 2 layers"),
+        ({"sharding": [None, "shard"]}, TypeError, r"sharding\[1\] has 'shard': it must be a pytree of PartitionSpecs of the axis"),
+        ({"sharding": [None, PartitionSpec("ipus")]}, ValueError, r"sharding\[1\] has .*'ipus',?\): it must be a pytree"),
+        ({"sharding": [None, PartitionSpec(None, None, "shard")]}, ValueError, r"for an array of shape \(16, 8\)"),
+        ({"sharding": [None, {"w": None}]}, ValueError, r"sharding\[1\] has another structure than the layer's params"),
+        ({"sharding": [None, PartitionSpec("shard")], "shards": [3]}, ValueError, r"shards\[0\] is 3"),
+        ({"sharding": [PartitionSpec(None, "shard")] * 2, "shards": [2.0]}, TypeError, r"shards\[0\] is 2.0"),
+        ({"shards": [2]}, ValueError, r"shards is \[2\], but without sharding nothing says"),
+        ({"plan_options": {"proportion": 1}}, SettingsError, "plan_options: .*proportion"),
         ({"replays": 0}, ValueError, "replays is 0: it must be 1 or more"),
         ({"exhaustive": 1}, TypeError, "exhaustive is 1"),
         ({"optimizer": 0.1}, TypeError, "optimizer is 0.1: it must be a transformation of optax"),

@@ -58,7 +58,7 @@ def space_of(name: str) -> Space:
     case, optimizer = CASES[name], optax.sgd(0.1, momentum=0.9)
     model = Model(case.model.layers, case.model.params, case.model.microbatch, None)
     state = [bytes_of([leaf for leaf in jax.tree.leaves(jax.eval_shape(optimizer.init, own)) if leaf.size > 1]) for own in model.params]
-    estimates = Estimates(model, state, case.machine, case.sizes, case.batch)
+    estimates = Estimates(model, state, case.machine, [1], case.sizes, case.batch)
     every = candidates(
         estimates.cuts(),
         num_ipus=case.machine.num_ipus,

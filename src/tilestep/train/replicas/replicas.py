@@ -133,7 +133,7 @@ class Replicas:
                 return function(*args)
 
         inside.__name__ = inside.__qualname__ = str(getattr(function, "__name__", "replicated"))
-        axes = frozenset({self.axis}) if self.shards > 1 else frozenset(self.mesh.axis_names)
+        axes = frozenset({self.axis})  # a body may divide values over the others, even where there is one device of each
         return _jax.shard_map(inside, mesh=self.mesh, in_specs=in_specs, out_specs=out_specs, axis_names=axes, check_vma=False)
 
     def inside(self) -> AbstractContextManager[None]:

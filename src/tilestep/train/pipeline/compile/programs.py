@@ -19,7 +19,7 @@ from tilestep.train.pipeline.compile.routes import Routes, routes
 from tilestep.train.pipeline.compile.stage import Hidden, Packings, Program, Programs, Stage, make_last, make_programs
 from tilestep.train.pipeline.compile.stage_watch import totals_of
 from tilestep.train.pipeline.compile.tracing import Traced
-from tilestep.train.pipeline.compile.updates import OptimizerPlan, Update, accumulator_specs, make_update
+from tilestep.train.pipeline.compile.updates import OptimizerPlan, Update, accumulator_specs, accumulators_away, make_update
 from tilestep.train.processes.remote import RemoteProgram
 from tilestep.train.schedules.schedule import Kind, Schedule
 from tilestep.train.untyped import Pytree, Spec
@@ -144,11 +144,14 @@ def _task_programs(
 ) -> tuple[tuple[Programs, ...], Program | None]:
     """(programs of each stage, that of the last stage in training)."""
     plan = spec.optimizer
-    last = traced.stages[-1]
+    stages: Sequence[Stage] = traced.stages
+    if plan is not None:
+        stages = [replace(stage, accumulators_away=accumulators_away(stage, plan)) for stage in stages]
+    last = stages[-1]
     split = frozenset(task.stage for task in spec.schedule.ordered() if task.kind is Kind.INPUT_GRADIENT)
     programs: list[Programs] = []
     last_program: Program | None = None
-    for stage in traced.stages:
+    for stage in stages:
         own = packings[stage.number] if packings else None
         sent, own_hidden = ways.sent[stage.number], hidden[stage.number]
         is_split = stage.number in split
@@ -164,6 +167,7 @@ def _task_programs(
             sent,
             own_hidden,
             stage.watch,
+            stage.accumulators_away,
         )
         if plan is not None and stage is last:
             if key not in known:

@@ -15,7 +15,7 @@ from jax.sharding import Sharding
 
 from tilestep.train.gradients.accumulation import Reduction, added
 from tilestep.train.jaxprs import flat_jaxpr, halves
-from tilestep.train.offload import on_device, placed_like, sharding_on_device
+from tilestep.train.offload import HOST_KIND, on_device, placed_like, sharding_on_device
 from tilestep.train.pipeline.compile.marks import extracted
 from tilestep.train.pipeline.compile.packing import Packing, packed, unpacked
 from tilestep.train.pipeline.compile.placement import Placement
@@ -52,6 +52,7 @@ class Stage:
         outputs: the tree of its outputs' specs.
         text: its traced function as JAX writes it.
         watch: what of it is watched.
+        accumulators_away: of each real parameter whether its accumulator is in the host's memory between microbatches; () for none.
     """
 
     number: int
@@ -66,6 +67,7 @@ class Stage:
     outputs: Pytree
     text: str
     watch: StageWatch = NOTHING
+    accumulators_away: tuple[bool, ...] = ()
 
     def watched_call(self, params: Pytree, args: Sequence[Any], slots: Arrays) -> tuple[tuple[Any, ...], Any, list[jax.Array]]:
         """`call`, and the marked values that are watched. Args: slots: for the gradients that are, see marks.py."""
@@ -118,7 +120,9 @@ class Stage:
         """The shardings of the accumulators on a mesh; None elsewhere, because JAX finds them."""
         if not self.placement.is_mesh:
             return None
-        return [self.placement.accumulator_sharding(self.shardings_on_device[index]) for index in self.real_params]
+        found = [self.placement.accumulator_sharding(self.shardings_on_device[index]) for index in self.real_params]
+        away = self.accumulators_away or (False,) * len(found)
+        return [own.with_memory_kind(HOST_KIND) if is_away else own for own, is_away in zip(found, away, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True)

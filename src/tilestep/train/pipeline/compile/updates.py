@@ -13,7 +13,7 @@ import numpy as np
 from tilestep.messages import shown
 from tilestep.train.gradients.accumulation import Choice, Reduction, finished, promoted, zeros_for
 from tilestep.train.jaxprs import flat_jaxpr, needed, read_by
-from tilestep.train.offload import Offload, on_device, placed, placed_like, sharding_on_device
+from tilestep.train.offload import Offload, are_chosen, choice_for, on_device, placed, placed_like, sharding_on_device
 from tilestep.train.optimizers.offloaded import offloaded
 from tilestep.train.optimizers.sharded import sharded
 from tilestep.train.pipeline.compile.placement import STATE
@@ -128,6 +128,14 @@ class Update:
 def accumulator_specs(stage: Stage, plan: OptimizerPlan) -> list[jax.Array]:
     """Shapes and dtypes of a stage's accumulators, each by itself; one replica's."""
     return _jax.eval_shape(lambda: _jax.tree.leaves(zeros_for(_real(stage), plan.accumulator_dtype)))
+
+
+def accumulators_away(stage: Stage, plan: OptimizerPlan) -> tuple[bool, ...]:
+    """Of each of a stage's accumulators whether it is in the host's memory; () if none is."""
+    if not (isinstance(plan.offload, Mapping) and plan.offload.get("accumulators")):
+        return ()
+    every = _jax.tree.map(lambda leaf: stage.placement.spec(leaf, 0), _real(stage))
+    return tuple(are_chosen(every, choice_for(plan.offload, "accumulators"), platform=stage.placement.devices[0].platform))
 
 
 def make_update(
