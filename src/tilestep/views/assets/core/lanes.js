@@ -83,8 +83,8 @@ export class Painter {
           continue;
         }
         for (let x = 0; x < width; x++) {
-          const code = at(codes, x);
-          if (code) pixels[offset + x] = at(inks, (code << 6) | line | ((x >> shift) & 7));
+          const code = /** @type {number} */ (codes[x]); // `at` sees arrays of many kinds, which makes it slow
+          if (code) pixels[offset + x] = /** @type {number} */ (inks[(code << 6) | line | ((x >> shift) & 7)]);
         }
       }
     }

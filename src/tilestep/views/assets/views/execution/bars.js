@@ -32,8 +32,8 @@ export class Bars {
     /** @type {Level[][][]} */
     this.levels = [];
     this.painter = new Painter();
-    /** Codes of what is drawn. @type {{kinds: number[], wait: number, edge: number, unkept: number}} */
-    this.looks = { kinds: [], wait: 0, edge: 0, unkept: 0 };
+    /** Codes of what is drawn. @type {{kinds: Uint16Array, wait: number, edge: number, unkept: number}} */
+    this.looks = { kinds: new Uint16Array(), wait: 0, edge: 0, unkept: 0 };
     this.nodes = 2; // a pixel, at most
     this.hide([]);
   }
@@ -55,7 +55,7 @@ export class Bars {
     painter.renew();
     this.nodes = rows.length > MANY ? 1 : 2;
     this.looks = {
-      kinds: this.model.kinds.map((kind) => painter.code(lookOf(kind))),
+      kinds: Uint16Array.from(this.model.kinds, (kind) => painter.code(lookOf(kind))),
       wait: painter.code({ color: themeColor("ground"), hatch: "up", ink: themeColor("wait") }),
       edge: painter.code({ color: themeColor("ink"), hatch: "plain" }),
       unkept: painter.code({ color: themeColor("grid"), hatch: "dots", ink: themeColor("edge") }),
@@ -95,13 +95,14 @@ export class Bars {
       before = right;
       const of = at(kind, node);
       if (of === HIDDEN) continue;
+      const code = /** @type {number} */ (kinds[of]); // `at` sees arrays of many kinds, which makes it slow
       const begin = left < 0 ? 0 : left | 0;
       const until = right >= width ? width : right | 0;
       if (until - begin < 2) {
-        codes[begin] = at(kinds, of);
+        codes[begin] = code;
         continue;
       }
-      codes.fill(at(kinds, of), begin, until);
+      codes.fill(code, begin, until);
       if (left >= 0 && right - left >= WIDE) codes[begin] = edge;
     }
     if (level === this.levels[row.lane.index]?.[row.place]?.[0] && row.lane.kind === "ipu") this.encodeSpans(row, first, behind, codes, from, to);
