@@ -12,7 +12,7 @@ import { startTips } from "./core/tip.js";
 import { learn, valueOf } from "./core/value.js";
 import { VIEWS } from "./views/views.js";
 
-/** @typedef {import("./core/page.js").Page} Page */
+/** @import { Page } from "./core/page.js" */
 
 /** What the user sees of an error that nobody expected. @param {unknown} error */
 function tell(error) {

@@ -3,7 +3,7 @@
 import { block, hasBlock } from "./data.js";
 import { ofSide } from "./value.js";
 
-/** @typedef {import("./data.js").Block} Block */
+/** @import { Block } from "./data.js" */
 /** @typedef {"a" | "b"} SideName */
 /**
  * One recording.

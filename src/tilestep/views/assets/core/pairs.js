@@ -4,8 +4,8 @@ import { change, MINUS } from "./format.js";
 import { h } from "./dom.js";
 import { alike, differenceOf, ofSide, text } from "./value.js";
 
-/** @typedef {import("./page.js").Side} Side */
-/** @typedef {import("./value.js").Unit} Unit */
+/** @import { Side } from "./page.js" */
+/** @import { Unit } from "./value.js" */
 const LEAST_CHANGE = 5e-5; // of A: what is less is '0.00 %', as whole cycles of two clocks differ
 
 /**

@@ -4,8 +4,8 @@ import { themeColor } from "./colors.js";
 import { figure } from "./figure.js";
 import { at, AXIS, cut, drawAxis, gutter, label, lowerBound, nearest, Painter, widest, windowKey, windowWheel } from "./lanes.js";
 
-/** @typedef {import("./window.js").Window} Window */
-/** @typedef {import("./colors.js").Fill} Look */
+/** @import { Window } from "./window.js" */
+/** @import { Fill as Look } from "./colors.js" */
 /**
  * A row. Its bars do not overlap, and are in order.
  * @typedef {object} Row

@@ -7,7 +7,7 @@ import { count, plural } from "./format.js";
 import { meaning } from "./terms.js";
 import { explained, sentence, text } from "./value.js";
 
-/** @typedef {import("./value.js").Unit} Unit */
+/** @import { Unit } from "./value.js" */
 /**
  * @template Row
  * @typedef {object} Column

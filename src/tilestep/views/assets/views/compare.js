@@ -10,7 +10,7 @@ import { table } from "../core/table.js";
 import { alike, differenceOf, ofSide, valueOf } from "../core/value.js";
 import { NAMES, shortScope } from "./steps/read.js";
 
-/** @typedef {import("../core/value.js").Unit} Unit */
+/** @import { Unit } from "../core/value.js" */
 /** @typedef {{a: number | null, b: number | null}} Change */
 
 const MEAN = "mean time of a run"; // with its arguments, results and waits, so that it is more than its steps take

@@ -9,7 +9,7 @@ import { table } from "../core/table.js";
 import { valueOf } from "../core/value.js";
 import { proofTitle } from "./titles.js";
 
-/** @typedef {import("../core/page.js").Side} Side */
+/** @import { Side } from "../core/page.js" */
 
 const MEMORY = new Set(["memory", "liveness"]); // views that choose a program by its side and row
 const MOST_CARDS = 3; // findings that stand out

@@ -12,9 +12,9 @@ import { detailed, LIVENESS, ORDER, pairsOf, PARTS, prefix, stepWords } from "./
 import { chooser, numberField, Selection } from "./memory/select.js";
 import { stateChoice } from "./steps/controls.js";
 
-/** @typedef {import("./memory/model.js").Pair} Pair */
-/** @typedef {import("./memory/values.js").Known} Known */
-/** @typedef {import("./memory/curve.js").Curve} Curve */
+/** @import { Pair } from "./memory/model.js" */
+/** @import { Known } from "./memory/values.js" */
+/** @import { Curve } from "./memory/curve.js" */
 
 /** @type {import("../core/page.js").View} */
 export const liveness = {

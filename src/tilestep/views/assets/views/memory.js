@@ -11,9 +11,7 @@ import { chosenTiles, tileMap } from "./memory/tilemap.js";
 import { hostMemory, roomFor, valuesTable } from "./memory/values.js";
 import { stateChoice } from "./steps/controls.js";
 
-/** @typedef {import("./memory/model.js").Pair} Pair */
-/** @typedef {import("./memory/model.js").Program} Program */
-/** @typedef {import("./memory/model.js").Detail} Detail */
+/** @import { Pair, Program, Detail } from "./memory/model.js" */
 
 /** @type {import("../core/page.js").View} */
 export const memory = {

@@ -15,11 +15,8 @@ import { choice, searchField } from "./steps/controls.js";
 import { familyLooks } from "./steps/families.js";
 import { CYCLE_KINDS, NAMES, pairNumbers, programPairs, shortScope, stepsOf } from "./steps/read.js";
 
-/** @typedef {import("./operations/rows.js").Operation} Operation */
-/** @typedef {import("./operations/rows.js").OperationPair} OperationPair */
-/** @typedef {import("./operations/rows.js").Grouping} Grouping */
-/** @typedef {import("./steps/read.js").Steps} Steps */
-/** @typedef {import("./steps/read.js").Leaf} Leaf */
+/** @import { Operation, OperationPair, Grouping } from "./operations/rows.js" */
+/** @import { Steps, Leaf } from "./steps/read.js" */
 
 const MOST_FAMILIES = 4; // that are named first
 const MOST_OF_LINE = 32; // characters, in a column

@@ -13,7 +13,6 @@ import { stashSection } from "./pipeline/stash.js";
 import { bubbleSection, stagesSection, waitsSection } from "./pipeline/tables.js";
 import { timesFigure } from "./pipeline/times.js";
 
-/** @typedef {import("./pipeline/model.js").Update} Update */
 
 const OF_POPART = " A pipelined session of PopART does so in a recording of its own, which autoReport.directory among its engine options makes: this is the recording of what JAX ran.";
 

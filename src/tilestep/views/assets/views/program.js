@@ -11,8 +11,8 @@ import { programTree } from "./program/tree.js";
 import { choice, searchField } from "./steps/controls.js";
 import { programPairs, stepsOf } from "./steps/read.js";
 
-/** @typedef {import("./steps/read.js").Program} Program */
-/** @typedef {import("./program/pairs.js").Both} Both */
+/** @import { Program } from "./steps/read.js" */
+/** @import { Both } from "./program/pairs.js" */
 /** @typedef {{a?: Program, b?: Program}} Pair */
 
 const DEAREST = 5; // steps that are named above the tree

@@ -14,9 +14,7 @@ import { linePanel } from "./source/line.js";
 import { choice, searchField } from "./steps/controls.js";
 import { NAMES, stepsOf } from "./steps/read.js";
 
-/** @typedef {import("./source/costs.js").CodeLine} CodeLine */
-/** @typedef {import("./source/costs.js").Cost} Cost */
-/** @typedef {import("./source/costs.js").Source} Source */
+/** @import { CodeLine, Cost, Source } from "./source/costs.js" */
 
 const LONGEST_PATH = 64; // characters in the choice of files
 

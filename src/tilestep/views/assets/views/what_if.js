@@ -6,7 +6,7 @@ import { joined } from "../core/pairs.js";
 import { sentence, valueOf } from "../core/value.js";
 import { sliders } from "./what_if/sliders.js";
 
-/** @typedef {import("../core/page.js").Side} Side */
+/** @import { Side } from "../core/page.js" */
 /** @typedef {{knob: string, title: string, meaning: string, now: string, cycles: number | null, changes: Record<string, number>, unknown: string[]}} Knob */
 /** Block `what_if` of a recording. @typedef {{side: Side, cycles: number, parallel: boolean, knobs: Knob[], others: [string, string[]][], why_unknown: string, to_play: string}} Found */
 

@@ -5,10 +5,8 @@ import { at, lowerBound, Painter } from "../../core/lanes.js";
 import { isUnkept } from "./model.js";
 import { HIDDEN, levels } from "./pyramid.js";
 
-/** @typedef {import("./model.js").Model} Model */
-/** @typedef {import("./model.js").Lane} Lane */
-/** @typedef {import("./model.js").Track} Track */
-/** @typedef {import("./pyramid.js").Level} Level */
+/** @import { Model, Lane, Track } from "./model.js" */
+/** @import { Level } from "./pyramid.js" */
 /**
  * Where a track is drawn.
  * @typedef {object} Row

@@ -8,7 +8,7 @@ import { HEIGHTS } from "./lanes.js";
 import { LANE_KINDS, kindWords } from "./model.js";
 import { search } from "./search.js";
 
-/** @typedef {import("./scene.js").Scene} Scene */
+/** @import { Scene } from "./scene.js" */
 
 /** @param {Scene} scene @param {(words: string) => void} say @returns {HTMLElement} */
 export function controls(scene, say) {

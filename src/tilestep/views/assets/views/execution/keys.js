@@ -6,7 +6,7 @@ import { text } from "../../core/value.js";
 import { rowAt } from "./model.js";
 import { eventWords } from "./words.js";
 
-/** @typedef {import("./timeline.js").Timeline} Timeline */
+/** @import { Timeline } from "./timeline.js" */
 
 export const KEYS = "← → events, ↑ ↓ lanes, W S or + − zoom, A D move, Home whole, End the last part, F or Enter fit the event, C its cause, E its effect, "
   + "[ ] along the critical path, P path, M measure, PageUp PageDown scroll, Escape clear. Wheel: scroll; with Ctrl zoom, with Shift move";

@@ -9,8 +9,7 @@ import { text } from "../../core/value.js";
 import { kindWords, unkeptIn } from "./model.js";
 import { whenSettled } from "./window_table.js";
 
-/** @typedef {import("./model.js").Model} Model */
-/** @typedef {import("./model.js").Lane} Lane */
+/** @import { Model, Lane } from "./model.js" */
 /** @typedef {{kind: string, cycles: number}} Time */
 
 /** Time by kind of the busiest IPU in all runs. @param {Model[]} models @returns {HTMLElement[]} */

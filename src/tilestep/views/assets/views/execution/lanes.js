@@ -2,8 +2,8 @@
 
 import { at, lowerBound } from "../../core/lanes.js";
 
-/** @typedef {import("./model.js").Model} Model */
-/** @typedef {import("./bars.js").Row} Row */
+/** @import { Model } from "./model.js" */
+/** @import { Row } from "./bars.js" */
 /**
  * @typedef {object} Placed
  * @property {Row[]} rows

@@ -5,7 +5,7 @@ import { lookOf } from "../../core/colors.js";
 import { at, lowerBound } from "../../core/lanes.js";
 import { paceOf } from "../../core/value.js";
 
-/** @typedef {import("../../core/page.js").Side} Side */
+/** @import { Side } from "../../core/page.js" */
 /**
  * A row of bars. A lane has several if its events overlap, as transfers that share a link do.
  * @typedef {object} Track

@@ -5,8 +5,8 @@ import { at, FONT, label, lowerBound } from "../../core/lanes.js";
 import { partsOf } from "../steps/read.js";
 import { called, rowAt } from "./model.js";
 
-/** @typedef {import("./model.js").Model} Model */
-/** @typedef {import("./bars.js").Row} Row */
+/** @import { Model } from "./model.js" */
+/** @import { Row } from "./bars.js" */
 /**
  * @typedef {object} Area
  * @property {number} left CSS pixels

@@ -8,8 +8,8 @@ import { valueOf } from "../../core/value.js";
 import { kindWords } from "./model.js";
 import { spansOfRun } from "./spans.js";
 
-/** @typedef {import("./model.js").Model} Model */
-/** @typedef {import("./scene.js").Scene} Scene */
+/** @import { Model } from "./model.js" */
+/** @import { Scene } from "./scene.js" */
 
 const MOST_LINKS = 12; // of effects
 

@@ -8,7 +8,7 @@ import { table } from "../../core/table.js";
 import { valueOf } from "../../core/value.js";
 import { LANE_KINDS, kindWords } from "./model.js";
 
-/** @typedef {import("./model.js").Model} Model */
+/** @import { Model } from "./model.js" */
 /** @typedef {{row: number, from: number, to: number}} Piece */
 /** @typedef {{lanes: string, kind: string, program: string, row: number, pieces: number, cycles: number, share: number}} Sum row: of the program */
 

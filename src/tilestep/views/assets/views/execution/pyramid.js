@@ -2,7 +2,7 @@
 
 import { at } from "../../core/lanes.js";
 
-/** @typedef {import("./model.js").Track} Track */
+/** @import { Track } from "./model.js" */
 /**
  * @typedef {object} Level
  * @property {number} size number of nodes

@@ -5,8 +5,7 @@ import { get } from "../../core/state.js";
 import { Window } from "../../core/window.js";
 import { HEIGHTS } from "./lanes.js";
 
-/** @typedef {import("./model.js").Model} Model */
-/** @typedef {import("../../core/window.js").Change} Change */
+/** @import { Model } from "./model.js" */
 
 const LEAST_WINDOW = 16; // cycles
 const AROUND = 0.01; // of the whole, left free at both ends

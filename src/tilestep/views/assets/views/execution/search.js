@@ -7,8 +7,8 @@ import { get, set } from "../../core/state.js";
 import { LANE_KINDS, kindWords } from "./model.js";
 import { eventWords } from "./words.js";
 
-/** @typedef {import("./model.js").Model} Model */
-/** @typedef {import("./scene.js").Scene} Scene */
+/** @import { Model } from "./model.js" */
+/** @import { Scene } from "./scene.js" */
 /** @typedef {{model: Model, row: number}} Hit */
 
 const SETTLED_MS = 150;

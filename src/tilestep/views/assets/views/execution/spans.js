@@ -2,7 +2,7 @@
 
 import { at, lowerBound } from "../../core/lanes.js";
 
-/** @typedef {import("./model.js").Model} Model */
+/** @import { Model } from "./model.js" */
 /**
  * @typedef {object} Leaf
  * @property {string} name

@@ -15,8 +15,8 @@ import { drawPath, drawRange, drawRuns, drawSelected, drawWords } from "./overla
 import { layoutOver } from "./spans.js";
 import { windowTable } from "./window_table.js";
 
-/** @typedef {import("./model.js").Model} Model */
-/** @typedef {import("./overlay.js").Area} Area */
+/** @import { Model } from "./model.js" */
+/** @import { Area } from "./overlay.js" */
 
 const MINI = 30; // CSS pixels: the whole
 const MOST_HEIGHT = 560;
@@ -66,7 +66,7 @@ export class Timeline {
     scene.listeners.add((change) => this.changed(change));
   }
 
-  /** @param {import("./scene.js").Change} change */
+  /** @param {import("../../core/window.js").Change} change */
   changed(change) {
     if (change === "shown") {
       const key = [...this.scene.hiddenKinds].join();

@@ -8,7 +8,7 @@ import { table } from "../../core/table.js";
 import { valueOf } from "../../core/value.js";
 import { UNKNOWN_CAUSE } from "./model.js";
 
-/** @typedef {import("./model.js").Model} Model */
+/** @import { Model } from "./model.js" */
 /** @typedef {{lane: number, name: string, reason: string, times: number, cycles: number, longest: number}} Wait */
 /** @typedef {Wait & {unkept: number}} LaneWaits */
 

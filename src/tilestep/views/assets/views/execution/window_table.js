@@ -6,12 +6,12 @@ import { at, lowerBound } from "../../core/lanes.js";
 import { table } from "../../core/table.js";
 import { kindWords, rowAt } from "./model.js";
 
-/** @typedef {import("./model.js").Model} Model */
-/** @typedef {import("./scene.js").Scene} Scene */
+/** @import { Model } from "./model.js" */
+/** @import { Scene } from "./scene.js" */
 
 const SETTLED_MS = 250;
 
-/** Calls a function when the scene has been still for a while. @param {Scene} scene @param {(change: import("./scene.js").Change) => void} action */
+/** Calls a function when the scene has been still for a while. @param {Scene} scene @param {(change: import("../../core/window.js").Change) => void} action */
 export function whenSettled(scene, action) {
   let timer = 0;
   scene.listeners.add((change) => {

@@ -4,7 +4,7 @@ import { count } from "../../core/format.js";
 import { at } from "../../core/lanes.js";
 import { exact, text } from "../../core/value.js";
 
-/** @typedef {import("./model.js").Model} Model */
+/** @import { Model } from "./model.js" */
 
 /** What an event is, in words. @param {Model} model @param {number} row @returns {string} */
 export function eventWords(model, row) {

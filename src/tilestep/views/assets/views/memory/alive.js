@@ -10,12 +10,11 @@ import { alive, at, difference, holds } from "./lives.js";
 import { prefix, stepWords } from "./model.js";
 import { categoryOf, lineOf, nameOf, pairedValues, steps, wordColumns } from "./values.js";
 
-/** @typedef {import("./model.js").Pair} Pair */
-/** @typedef {import("./values.js").Known} Known */
-/** @typedef {import("./values.js").Value} Value */
-/** @typedef {import("./select.js").Selection} Selection */
-/** @typedef {import("../../core/page.js").Side} Side */
-/** @typedef {import("./curve.js").Curve} Curve */
+/** @import { Pair } from "./model.js" */
+/** @import { Known, Value } from "./values.js" */
+/** @import { Selection } from "./select.js" */
+/** @import { Side } from "../../core/page.js" */
+/** @import { Curve } from "./curve.js" */
 
 /** What is alive at the chosen step. @param {Known[]} programs @param {Side[]} sides @param {Pair} pair @param {Selection} selection @param {(program: Known) => number | null} tileOf null: all tiles @param {(program: Known) => Curve} curveOf @returns {HTMLElement[]} */
 export function aliveAt(programs, sides, pair, selection, tileOf, curveOf) {

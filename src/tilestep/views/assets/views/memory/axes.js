@@ -3,7 +3,7 @@
 import { themeColor } from "../../core/colors.js";
 import { bytes, count } from "../../core/format.js";
 
-/** @typedef {import("../../core/figure.js").Drawing} Drawing */
+/** @import { Drawing } from "../../core/figure.js" */
 /** @typedef {{left: number, top: number, right: number, bottom: number}} Box of the picture within its axes, in pixels */
 
 export const FONT = '12px system-ui, "DejaVu Sans", sans-serif';

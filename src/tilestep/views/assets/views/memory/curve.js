@@ -9,11 +9,9 @@ import { depthOf, drawLoops, loopAt, LOOPS } from "./heatmap.js";
 import { at, categoriesOverTime, CATEGORIES, overTime } from "./lives.js";
 import { LIVENESS, ORDER, PARTS, prefix, stepWords } from "./model.js";
 
-/** @typedef {import("./model.js").Pair} Pair */
-/** @typedef {import("./model.js").Program} Program */
-/** @typedef {import("./model.js").Detail} Detail */
-/** @typedef {import("./select.js").Selection} Selection */
-/** @typedef {import("../../core/colors.js").Hatch} Hatch */
+/** @import { Pair, Program, Detail } from "./model.js" */
+/** @import { Selection } from "./select.js" */
+/** @import { Hatch } from "../../core/colors.js" */
 /** @typedef {Program & {detail: Detail}} Known */
 /** @typedef {{words: string, color: string, hatch: Hatch, bytes: ArrayLike<number>}} Area bytes by tick */
 /**

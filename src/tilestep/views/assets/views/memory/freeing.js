@@ -9,8 +9,8 @@ import { prefix } from "./model.js";
 import { without } from "./peaks.js";
 import { categoryOf, lineLink, lineOf, long, nameOf, stepName } from "./values.js";
 
-/** @typedef {import("./model.js").Pair} Pair */
-/** @typedef {import("./values.js").Known} Known */
+/** @import { Pair } from "./model.js" */
+/** @import { Known } from "./values.js" */
 /** @typedef {{name: string, all: number[], here: number[]}} Group values of one kind or line, and those of them on the fullest tile at the peak */
 /** @typedef {Group & {life: number, there: number, then: import("./peaks.js").Peak}} Row life: the largest of them. there: bytes on that tile at the peak. then: the peak without all of them */
 

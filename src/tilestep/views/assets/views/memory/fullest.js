@@ -11,8 +11,7 @@ import { FONT, line } from "./axes.js";
 import { byCategory, CATEGORIES } from "./lives.js";
 import { detailed, members, PARTS, ORDER, prefix, stepWords } from "./model.js";
 
-/** @typedef {import("./model.js").Pair} Pair */
-/** @typedef {import("./model.js").Program} Program */
+/** @import { Pair, Program } from "./model.js" */
 /** @typedef {{name: string, words: string, bytes: number, color: string, hatch: import("../../core/colors.js").Hatch}} Part */
 
 const BAR = 30; // pixels of one bar

@@ -3,8 +3,8 @@
 import { at } from "./lives.js";
 import { sweep } from "./peaks.js";
 
-/** @typedef {import("./lives.js").Memory} Memory */
-/** @typedef {import("./peaks.js").Runs} Runs */
+/** @import { Memory } from "./lives.js" */
+/** @import { Runs } from "./peaks.js" */
 /**
  * @typedef {object} Grid
  * @property {number} columns of steps

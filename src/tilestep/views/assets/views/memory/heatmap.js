@@ -10,10 +10,8 @@ import { colorAt, grid, partAt, picture } from "./heat.js";
 import { at, spans, tileBytes } from "./lives.js";
 import { prefix, stepWords } from "./model.js";
 
-/** @typedef {import("./model.js").Pair} Pair */
-/** @typedef {import("./model.js").Program} Program */
-/** @typedef {import("./model.js").Detail} Detail */
-/** @typedef {import("./select.js").Selection} Selection */
+/** @import { Pair, Program, Detail } from "./model.js" */
+/** @import { Selection } from "./select.js" */
 /** @typedef {Program & {detail: Detail}} Known */
 
 const HEIGHT = 330;

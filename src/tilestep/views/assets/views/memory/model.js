@@ -3,10 +3,9 @@
 import { count } from "../../core/format.js";
 import { fullest, runsOf } from "./peaks.js";
 
-/** @typedef {import("../../core/page.js").Side} Side */
-/** @typedef {import("../../core/page.js").SideName} SideName */
-/** @typedef {import("./lives.js").Memory} Memory */
-/** @typedef {import("../../core/colors.js").Hatch} Hatch */
+/** @import { Side, SideName } from "../../core/page.js" */
+/** @import { Memory } from "./lives.js" */
+/** @import { Hatch } from "../../core/colors.js" */
 /**
  * One program of one recording.
  * @typedef {object} Program

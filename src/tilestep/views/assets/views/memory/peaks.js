@@ -2,7 +2,7 @@
 
 import { at, holds, lives, spans } from "./lives.js";
 
-/** @typedef {import("./lives.js").Memory} Memory */
+/** @import { Memory } from "./lives.js" */
 /**
  * Runs of tiles that hold the same values: nothing differs within one, so that few columns stand for all tiles.
  * @typedef {object} Runs

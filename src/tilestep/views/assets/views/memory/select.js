@@ -5,9 +5,7 @@ import { bytes, count } from "../../core/format.js";
 import { get, number, set } from "../../core/state.js";
 import { detailed, members } from "./model.js";
 
-/** @typedef {import("./model.js").Pair} Pair */
-/** @typedef {import("./model.js").Program} Program */
-/** @typedef {import("./model.js").Detail} Detail */
+/** @import { Pair, Detail } from "./model.js" */
 
 /** The choices within one program, or two that are compared. */
 export class Selection {

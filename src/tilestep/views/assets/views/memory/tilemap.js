@@ -11,10 +11,8 @@ import { below, boxOf, bytesAxis, label, limit, line } from "./axes.js";
 import { at, byCategory, CATEGORIES, tileBytes } from "./lives.js";
 import { ORDER, PARTS, prefix, stepWords } from "./model.js";
 
-/** @typedef {import("./model.js").Pair} Pair */
-/** @typedef {import("./model.js").Program} Program */
-/** @typedef {import("./model.js").Detail} Detail */
-/** @typedef {import("./select.js").Selection} Selection */
+/** @import { Pair, Program, Detail } from "./model.js" */
+/** @import { Selection } from "./select.js" */
 /** @typedef {Program & {detail: Detail}} Known */
 
 const COLOR = "#0072B2";

@@ -8,10 +8,8 @@ import { table } from "../../core/table.js";
 import { at, CATEGORIES, holds, lives } from "./lives.js";
 import { prefix } from "./model.js";
 
-/** @typedef {import("./model.js").Pair} Pair */
-/** @typedef {import("./model.js").Program} Program */
-/** @typedef {import("./model.js").Detail} Detail */
-/** @typedef {import("../../core/page.js").Side} Side */
+/** @import { Pair, Program, Detail } from "./model.js" */
+/** @import { Side } from "../../core/page.js" */
 /** @typedef {Program & {detail: Detail}} Known */
 /** A value of a program. @typedef {{program: Known, life: number}} Value */
 /** @typedef {import("../../core/pairs.js").Pair<Value>} ValuePair */

@@ -8,8 +8,7 @@ import { text } from "../../core/value.js";
 import { intensityOf, peakOf, rateOf, titleOf } from "./rows.js";
 import { drawShape } from "./shapes.js";
 
-/** @typedef {import("./rows.js").Operation} Operation */
-/** @typedef {import("./rows.js").OperationPair} OperationPair */
+/** @import { Operation, OperationPair } from "./rows.js" */
 /** @typedef {{pair: OperationPair, operation: Operation, x: number, y: number, hollow: boolean}} Point */
 /** @typedef {{rate: number, words: string, dashed: boolean}} Line */
 

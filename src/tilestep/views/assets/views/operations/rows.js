@@ -3,9 +3,7 @@
 import { count, plural } from "../../core/format.js";
 import { shortScope } from "../steps/read.js";
 
-/** @typedef {import("../steps/read.js").Steps} Steps */
-/** @typedef {import("../steps/read.js").Leaf} Leaf */
-/** @typedef {import("../steps/read.js").Program} Program */
+/** @import { Steps, Leaf } from "../steps/read.js" */
 /** @typedef {"none" | "family" | "line" | "scope"} Grouping */
 /**
  * @typedef {object} Operation

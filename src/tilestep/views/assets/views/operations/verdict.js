@@ -6,7 +6,7 @@ import { link } from "../../core/state.js";
 import { valueOf } from "../../core/value.js";
 import { bytesPerCycle, limitsOf, peakOf, rateOf, titleOf } from "./rows.js";
 
-/** @typedef {import("./rows.js").Operation} Operation */
+/** @import { Operation } from "./rows.js" */
 
 /** What limits, as the begin of a sentence and as a noun. @type {Readonly<Record<import("./rows.js").Limit, [string, string]>>} */
 const WORDS = Object.freeze({

@@ -6,8 +6,7 @@ import { table } from "../../core/table.js";
 import { kindLook } from "./looks.js";
 import { drawnKind } from "./model.js";
 
-/** @typedef {import("./model.js").Model} Model */
-/** @typedef {import("./model.js").Task} Task */
+/** @import { Model, Task } from "./model.js" */
 
 /** The tasks of each device, in order. One that is forward and backward takes two slots, and is one here as in what happened. @param {Model} model @returns {Task[][]} */
 function tasksOf(model) {

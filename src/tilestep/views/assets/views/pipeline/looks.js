@@ -2,7 +2,7 @@
 
 import { lookOf } from "../../core/colors.js";
 
-/** @typedef {import("../../core/colors.js").Look} Look */
+/** @import { Look } from "../../core/colors.js" */
 
 /** @type {Readonly<Record<string, Look>>} */
 const TASKS = Object.freeze({

@@ -4,7 +4,7 @@ import { count, plural } from "../../core/format.js";
 import { number } from "../../core/state.js";
 import { exact, paceOf, text } from "../../core/value.js";
 
-/** @typedef {import("../../core/page.js").Side} Side */
+/** @import { Side } from "../../core/page.js" */
 /** @typedef {{ipus: number[], stages: number[]}} Device */
 /**
  * @typedef {object} Task

@@ -3,7 +3,7 @@
 import { get, set } from "../../core/state.js";
 import { windowAt } from "../../core/window.js";
 
-/** @typedef {import("./model.js").Model} Model */
+/** @import { Model } from "./model.js" */
 
 export class Scene {
   /** @param {Model[]} models */

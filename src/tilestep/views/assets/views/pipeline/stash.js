@@ -8,8 +8,7 @@ import { cut, FONT } from "../../core/lanes.js";
 import { table } from "../../core/table.js";
 import { link } from "../../core/state.js";
 
-/** @typedef {import("./model.js").Model} Model */
-/** @typedef {import("./model.js").Change} Change */
+/** @import { Model, Change } from "./model.js" */
 
 const MOST_HEIGHT = 520;
 const LEFT = 190;

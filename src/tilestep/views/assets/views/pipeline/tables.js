@@ -7,7 +7,7 @@ import { table } from "../../core/table.js";
 import { valueOf } from "../../core/value.js";
 import { waitLook } from "./looks.js";
 
-/** @typedef {import("./model.js").Model} Model */
+/** @import { Model } from "./model.js" */
 /**
  * How a device spent an update.
  * @typedef {object} Spent

@@ -8,8 +8,7 @@ import { exact, text } from "../../core/value.js";
 import { drawnKind } from "./model.js";
 import { groupLook, kindLook, waitLook } from "./looks.js";
 
-/** @typedef {import("./model.js").Model} Model */
-/** @typedef {import("./model.js").Task} Task */
+/** @import { Model, Task } from "./model.js" */
 /** @typedef {{device: number, begin: number, end: number, task: Task | null, group: string, why: string, reason: string}} Bar a wait has a reason */
 
 /** The bars of each device, in order of time. @param {Model} model @returns {Bar[][]} */

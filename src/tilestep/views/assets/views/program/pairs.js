@@ -2,8 +2,7 @@
 
 import { KIND } from "../steps/read.js";
 
-/** @typedef {import("../steps/read.js").Node} Node */
-/** @typedef {import("../steps/read.js").Program} Program */
+/** @import { Node, Program } from "../steps/read.js" */
 /** @typedef {{a?: Node, b?: Node, children: Both[], parent: Both | null}} Both */
 
 /** @param {{a?: Program, b?: Program}} pair @returns {Both | null} */

@@ -7,10 +7,9 @@ import { ofSide, valueOf } from "../../core/value.js";
 import { CYCLE_KINDS, KIND, NAMES } from "../steps/read.js";
 import { either, kindWords } from "./pairs.js";
 
-/** @typedef {import("./pairs.js").Both} Both */
-/** @typedef {import("../steps/read.js").Node} Node */
-/** @typedef {import("../steps/read.js").Program} Program */
-/** @typedef {import("../../core/value.js").Unit} Unit */
+/** @import { Both } from "./pairs.js" */
+/** @import { Node, Program } from "../steps/read.js" */
+/** @import { Unit } from "../../core/value.js" */
 /** @typedef {{words: string, unit: Unit, origin: string, of: (node: Node, program: Program) => number | null | undefined}} Figure */
 /** @typedef {{words: string, of: (node: Node) => string}} Text */
 

@@ -10,9 +10,8 @@ import { KIND, NAMES, shortScope } from "../steps/read.js";
 import { RowWindow } from "../steps/window.js";
 import { allOf, cyclesOf, either, kindWords } from "./pairs.js";
 
-/** @typedef {import("./pairs.js").Both} Both */
-/** @typedef {import("../steps/read.js").Node} Node */
-/** @typedef {import("../steps/read.js").Program} Program */
+/** @import { Both } from "./pairs.js" */
+/** @import { Node, Program } from "../steps/read.js" */
 /** @typedef {{node: Both, depth: number, place: number}} Row */
 
 const ROW_HEIGHT = 26; // px, as program.css has it

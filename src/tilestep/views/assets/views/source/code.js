@@ -7,10 +7,8 @@ import { differenceOf, explained, ofSide, text } from "../../core/value.js";
 import { NAMES } from "../steps/read.js";
 import { RowWindow } from "../steps/window.js";
 
-/** @typedef {import("./costs.js").CodeLine} CodeLine */
-/** @typedef {import("./costs.js").Cost} Cost */
-/** @typedef {import("./costs.js").Source} Source */
-/** @typedef {import("../../core/value.js").Unit} Unit */
+/** @import { CodeLine, Cost, Source } from "./costs.js" */
+/** @import { Unit } from "../../core/value.js" */
 /** @typedef {{name: string, unit: Unit, origin: string, of: (cost: Cost) => number, words?: (cost: Cost) => string}} Figure */
 
 const ROW_HEIGHT = 21; // px, as source.css has it

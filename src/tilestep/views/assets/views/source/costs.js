@@ -2,7 +2,7 @@
 
 import { once } from "../../core/data.js";
 
-/** @typedef {import("../../core/page.js").Side} Side */
+/** @import { Side } from "../../core/page.js" */
 /**
  * @typedef {object} Cost
  * @property {string} file

@@ -14,8 +14,8 @@ import { familyLooks } from "../steps/families.js";
 import { NAMES } from "../steps/read.js";
 import { byName, frameAt, framesOf, matchesOf, MODES, wayTo } from "./frames.js";
 
-/** @typedef {import("./frames.js").Frame} Frame */
-/** @typedef {import("../steps/read.js").Steps} Steps */
+/** @import { Frame } from "./frames.js" */
+/** @import { Steps } from "../steps/read.js" */
 /** @typedef {{frame: Frame, x: number, y: number, width: number}} Box */
 
 const HEIGHT = 24; // of a frame

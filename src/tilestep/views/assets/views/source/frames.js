@@ -2,9 +2,7 @@
 
 import { KIND, ownStack, partsOf } from "../steps/read.js";
 
-/** @typedef {import("../steps/read.js").Steps} Steps */
-/** @typedef {import("../steps/read.js").Leaf} Leaf */
-/** @typedef {import("../steps/read.js").Node} Node */
+/** @import { Steps, Leaf, Node } from "../steps/read.js" */
 /**
  * @typedef {object} Frame
  * @property {string} name

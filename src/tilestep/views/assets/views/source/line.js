@@ -8,10 +8,8 @@ import { ofSide, valueOf } from "../../core/value.js";
 import { CYCLE_KINDS, NAMES, ownStack, pairNumbers, programPairs, shortScope } from "../steps/read.js";
 import { CYCLES, figuresOf } from "./code.js";
 
-/** @typedef {import("../steps/read.js").Steps} Steps */
-/** @typedef {import("../steps/read.js").Leaf} Leaf */
-/** @typedef {import("./costs.js").CodeLine} CodeLine */
-/** @typedef {import("./costs.js").Source} Source */
+/** @import { Steps, Leaf } from "../steps/read.js" */
+/** @import { CodeLine, Source } from "./costs.js" */
 
 /**
  * @param {import("../../core/page.js").Page} page

@@ -2,7 +2,7 @@
 
 import { lookAt } from "../../core/colors.js";
 
-/** @typedef {import("./read.js").Steps} Steps */
+/** @import { Steps } from "./read.js" */
 /** @typedef {{color: string, hatch: import("../../core/colors.js").Hatch, shape: number}} FamilyLook */
 
 /** Families of all recordings by their cycles, with a look each. @param {Steps[]} all @returns {Map<string, FamilyLook>} */

@@ -2,7 +2,7 @@
 
 import { once } from "../../core/data.js";
 
-/** @typedef {import("../../core/page.js").Side} Side */
+/** @import { Side } from "../../core/page.js" */
 /** @typedef {{index: number, file: string, line: number, name: string, function: string, caller: number, whose: number}} Line */
 /** @typedef {{words: string, rate: number, field: string, source: string, basis: string}} Roof */
 /** @typedef {{compute: number, exchange: number, sync: number, collective: number, host_call: number}} Cycles */

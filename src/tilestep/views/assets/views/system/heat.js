@@ -10,7 +10,7 @@ import { table } from "../../core/table.js";
 import { text } from "../../core/value.js";
 import { parts } from "./model.js";
 
-/** @typedef {import("./model.js").Model} Model */
+/** @import { Model } from "./model.js" */
 
 const SHADES = ["#deebf7", "#9ecae1", "#4292c6", "#2171b5", "#08306b"];
 /** From few values to many, which differ most from the ground. @type {import("../../core/colors.js").Look[]} */

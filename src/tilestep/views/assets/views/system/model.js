@@ -1,6 +1,6 @@
 /** The trace of one recording in wall time, as block `system` has it. */
 
-/** @typedef {import("../../core/page.js").Side} Side */
+/** @import { Side } from "../../core/page.js" */
 
 export class Model {
   /** @param {Side} side @param {import("../../core/data.js").Block} block */

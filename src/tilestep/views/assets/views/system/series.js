@@ -9,7 +9,7 @@ import { table } from "../../core/table.js";
 import { text } from "../../core/value.js";
 import { parts } from "./model.js";
 
-/** @typedef {import("./model.js").Model} Model */
+/** @import { Model } from "./model.js" */
 /** @typedef {{name: string, unit: string, times: Float64Array, values: Float64Array, all: number}} Line */
 
 

@@ -13,8 +13,8 @@ import { toolbar } from "../../core/toolbar.js";
 import { exact, text } from "../../core/value.js";
 import { windowAt } from "../../core/window.js";
 
-/** @typedef {import("./model.js").Model} Model */
-/** @typedef {import("../../core/window.js").Window} Window */
+/** @import { Model } from "./model.js" */
+/** @import { Window } from "../../core/window.js" */
 
 const MOST_ROWS = 60;
 const MOST_DEPTH = 10; // deeper spans are in the call tree

@@ -7,7 +7,7 @@ import { at } from "../../core/lanes.js";
 import { get, set } from "../../core/state.js";
 import { table } from "../../core/table.js";
 
-/** @typedef {import("./model.js").Model} Model */
+/** @import { Model } from "./model.js" */
 /** @typedef {{path: string, above: string, name: string, channel: string, depth: number, leaf: boolean, calls: number, total: number, self: number}} Path */
 
 /** The paths of a recording, each behind the one around it, the longest first. @param {Model} model @returns {Path[]} */

@@ -5,7 +5,7 @@ import { percent } from "../../core/format.js";
 import { get, set } from "../../core/state.js";
 import { valueOf } from "../../core/value.js";
 
-/** @typedef {import("../../core/page.js").Side} Side */
+/** @import { Side } from "../../core/page.js" */
 /** @typedef {{side: Side, knobs: {knob: string, title: string, now: string, changes: Record<string, number>}[], planned: {knob: string, title: string}[]}} Found */
 
 const STEPS_EACH = 2; // of a factor of two
