@@ -21,22 +21,10 @@ Ints = Sequence[int] | None
 
 
 @op("Conv")
-def conv(
-    call: Call,
-    x: Any,
-    w: Any,
-    b: Any = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: Ints = None,
-    group: int = 1,
-    kernel_shape: Ints = None,
-    pads: Ints = None,
-    strides: Ints = None,
-) -> Any:
-    """Convolution of x [N, C, D1, ...] with w [M, C / group, k1, ...], and the bias [M]."""
+def conv(call: Call, x: Any, w: Any, b: Any = None, *, group: int = 1, kernel_shape: Ints = None, **attributes: Any) -> Any:
+    """Convolution of x [N, C, D1, ...] with w [M, C / group, k1, ...], and the bias [M]. Args: attributes: those of `windows`."""
     _check_kernel(w, kernel_shape)
-    at = windows(x.shape[2:], w.shape[2:], strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad)
+    at = windows(x.shape[2:], w.shape[2:], **attributes)
     if group == 1 and not any(map(any, at.pads)) and {*at.kernel, *at.strides} == {1} and x.shape[1] == w.shape[1]:
         return _with_bias(_pointwise(jnp.asarray(x), w), b)
     return _with_bias(convolution(x, w, at, group), b)

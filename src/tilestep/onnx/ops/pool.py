@@ -22,24 +22,15 @@ Ints = Sequence[int] | None
 
 
 @op("MaxPool")
-def max_pool(
-    call: Call,
-    x: Any,
-    *,
-    kernel_shape: Sequence[int],
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: Ints = None,
-    pads: Ints = None,
-    storage_order: int = 0,
-    strides: Ints = None,
-) -> Any:
+def max_pool(call: Call, x: Any, *, kernel_shape: Sequence[int], storage_order: int = 0, **attributes: Any) -> Any:
     """The largest element of each window, and its position in the flattened x without padding.
 
-    Args: storage_order: whether positions count the first spatial axis fastest; batch and channels come before in any case.
+    Args:
+        storage_order: whether positions count the first spatial axis fastest; batch and channels come before in any case.
+        attributes: those of `windows`.
     """
     x = jnp.asarray(x)
-    at = windows(x.shape[2:], kernel_shape, strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad, ceil_mode=ceil_mode)
+    at = windows(x.shape[2:], kernel_shape, **attributes)
     if not call.wants(1) and set(at.dilations) == {1}:
         return _reduced(x, at, jax.lax.max, _lowest(x.dtype))
     positions = _positions_of_maxima(jax.lax.stop_gradient(x), at)
@@ -48,41 +39,24 @@ def max_pool(
 
 
 @op("AveragePool")
-def average_pool(
-    call: Call,
-    x: Any,
-    *,
-    kernel_shape: Sequence[int],
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    count_include_pad: int = 0,
-    dilations: Ints = None,
-    pads: Ints = None,
-    strides: Ints = None,
-) -> Any:
-    """The mean of each window. Args: count_include_pad: whether padding counts, as zeros; what ceil_mode adds never does."""
+def average_pool(call: Call, x: Any, *, kernel_shape: Sequence[int], count_include_pad: int = 0, **attributes: Any) -> Any:
+    """The mean of each window.
+
+    Args:
+        count_include_pad: whether padding counts, as zeros; what ceil_mode adds never does.
+        attributes: those of `windows`.
+    """
     x = jnp.asarray(x)
-    at = windows(x.shape[2:], kernel_shape, strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad, ceil_mode=ceil_mode)
+    at = windows(x.shape[2:], kernel_shape, **attributes)
     counts = functools.reduce(np.multiply.outer, [_counts(at, axis, bool(count_include_pad)) for axis in range(len(at.sizes))])
     divisor = counts if np.ptp(counts) else counts.flat[0]
     return _reduced(x, at, jax.lax.add, 0) / np.asarray(divisor, x.dtype)
 
 
 @op("LpPool")
-def lp_pool(
-    call: Call,
-    x: Any,
-    *,
-    kernel_shape: Sequence[int],
-    p: float = 2,
-    auto_pad: str = "NOTSET",
-    ceil_mode: int = 0,
-    dilations: Ints = None,
-    pads: Ints = None,
-    strides: Ints = None,
-) -> Any:
-    """The norm of order p of each window; p is a float in version 1."""
-    at = windows(x.shape[2:], kernel_shape, strides=strides, dilations=dilations, pads=pads, auto_pad=auto_pad, ceil_mode=ceil_mode)
+def lp_pool(call: Call, x: Any, *, kernel_shape: Sequence[int], p: float = 2, **attributes: Any) -> Any:
+    """The norm of order p of each window; p is a float in version 1. Args: attributes: those of `windows`."""
+    at = windows(x.shape[2:], kernel_shape, **attributes)
     total = _reduced(power(wide(jnp.asarray(x)), checked_order(p)), at, jax.lax.add, 0)
     return root(total, p).astype(x.dtype)
 

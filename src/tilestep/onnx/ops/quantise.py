@@ -162,23 +162,9 @@ def _convolution(call: Call, x: Any, w: Any, zero_points: tuple[Any, Any], b: An
 
 
 @op("ConvInteger")
-def conv_integer(
-    call: Call,
-    x: Any,
-    w: Any,
-    x_zero_point: Any = None,
-    w_zero_point: Any = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: Ints = None,
-    group: int = 1,
-    kernel_shape: Ints = None,
-    pads: Ints = None,
-    strides: Ints = None,
-) -> Any:
+def conv_integer(call: Call, x: Any, w: Any, x_zero_point: Any = None, w_zero_point: Any = None, **attributes: Any) -> Any:
     """The convolution of x and w, each minus its zero point, as int32. What lies outside of x counts as its zero point."""
-    attributes = {"auto_pad": auto_pad, "dilations": dilations, "group": group, "kernel_shape": kernel_shape, "pads": pads}
-    return _convolution(call, x, w, (x_zero_point, w_zero_point), None, {**attributes, "strides": strides})
+    return _convolution(call, x, w, (x_zero_point, w_zero_point), None, attributes)
 
 
 @op("QLinearConv")
@@ -193,16 +179,9 @@ def qlinear_conv(
     y_scale: Any,
     y_zero_point: Any,
     b: Any = None,
-    *,
-    auto_pad: str = "NOTSET",
-    dilations: Ints = None,
-    group: int = 1,
-    kernel_shape: Ints = None,
-    pads: Ints = None,
-    strides: Ints = None,
+    **attributes: Any,
 ) -> Any:
     """The convolution of quantised x and w, plus an int32 bias in units of both scales, quantised."""
-    attributes = {"auto_pad": auto_pad, "dilations": dilations, "group": group, "kernel_shape": kernel_shape, "pads": pads}
-    product = _convolution(call, x, w, (x_zero_point, w_zero_point), b, {**attributes, "strides": strides})
+    product = _convolution(call, x, w, (x_zero_point, w_zero_point), b, attributes)
     scale = exact(x_scale) * exact(_for_each(w_scale, w.ndim - 1)) / exact(y_scale)
     return requantized(product, scale, y_zero_point)

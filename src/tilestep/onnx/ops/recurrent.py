@@ -7,9 +7,9 @@ of the hidden state), states [directions, batch, hidden]. With layout 1 the batc
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import jax
 import jax.numpy as jnp
@@ -65,17 +65,28 @@ class _Weights:
 
 @dataclass(frozen=True, kw_only=True)
 class _Options:
-    """The attributes that the three operators share, and how many gates and activations a direction has."""
+    """The attributes that the three operators share, by ONNX's names, and how many gates and activations a direction has.
+
+    `output_sequence`, of version 1, has no effect.
+    """
 
     gates: int
     functions: int
     activations: Sequence[str]
-    alpha: Sequence[float]
-    beta: Sequence[float]
-    clip: float | None
-    direction: str
-    hidden_size: int | None
-    layout: int
+    activation_alpha: Sequence[float] = ()
+    activation_beta: Sequence[float] = ()
+    clip: float | None = None
+    direction: str = "forward"
+    hidden_size: int | None = None
+    layout: int = 0
+    output_sequence: int = 0
+
+    @classmethod
+    def of(cls, gates: int, usual: Sequence[str], attributes: Mapping[str, Any]) -> Self:
+        """Args: usual: the activations of a direction if a model names none."""
+        names = attributes.get("activations") or (*usual, *usual)
+        fields: dict[str, Any] = {**attributes, "gates": gates, "functions": len(usual), "activations": names}
+        return cls(**fields)
 
     @property
     def backwards(self) -> tuple[bool, ...]:
@@ -90,7 +101,7 @@ class _Options:
         needed = self.functions * len(self.backwards)
         if len(self.activations) < needed:
             raise ValueError(f"it has {len(self.activations)} activations, and needs {needed}")
-        alphas, betas = iter(self.alpha), iter(self.beta)
+        alphas, betas = iter(self.activation_alpha), iter(self.activation_beta)
         made = [
             _activation(name, alphas, betas, self.clip if i % self.functions < _CLIPPED else None)
             for i, name in enumerate(self.activations[:needed])
@@ -201,28 +212,10 @@ def rnn(
     b: Any = None,
     lengths: Any = None,
     h: Any = None,
-    *,
-    activations: Sequence[str] = ("Tanh", "Tanh"),
-    activation_alpha: Sequence[float] = (),
-    activation_beta: Sequence[float] = (),
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
-    output_sequence: int = 0,
+    **attributes: Any,
 ) -> tuple[Any, ...]:
-    """H = f(x W + H R + b) at each time. It gives all H, then the last. `output_sequence` of version 1 has no effect."""
-    options = _Options(
-        gates=1,
-        functions=1,
-        activations=activations,
-        alpha=activation_alpha,
-        beta=activation_beta,
-        clip=clip,
-        direction=direction,
-        hidden_size=hidden_size,
-        layout=layout,
-    )
+    """H = f(x W + H R + b) at each time. It gives all H, then the last."""
+    options = _Options.of(1, ("Tanh",), attributes)
     return _recurrent(_rnn_cell, options, x, w, r, b, lengths, [h])
 
 
@@ -251,31 +244,14 @@ def gru(
     lengths: Any = None,
     h: Any = None,
     *,
-    activations: Sequence[str] = (),
-    activation_alpha: Sequence[float] = (),
-    activation_beta: Sequence[float] = (),
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
-    layout: int = 0,
     linear_before_reset: int = 0,
-    output_sequence: int = 0,
+    **attributes: Any,
 ) -> tuple[Any, ...]:
     """The gates are z (update), r (reset) and h (hidden), in this order. It gives all hidden states, then the last.
 
     From version 3 on `linear_before_reset` has the reset gate multiply the product with the hidden state, not the state.
     """
-    options = _Options(
-        gates=3,
-        functions=2,
-        activations=activations or ("Sigmoid", "Tanh") * 2,
-        alpha=activation_alpha,
-        beta=activation_beta,
-        clip=clip,
-        direction=direction,
-        hidden_size=hidden_size,
-        layout=layout,
-    )
+    options = _Options.of(3, ("Sigmoid", "Tanh"), attributes)
     cell = functools.partial(_gru_cell, linear_before_reset=bool(linear_before_reset))
     return _recurrent(cell, options, x, w, r, b, lengths, [h], split=1 if linear_before_reset else 0)
 
@@ -303,16 +279,9 @@ def lstm(
     c: Any = None,
     p: Any = None,
     *,
-    activations: Sequence[str] = (),
-    activation_alpha: Sequence[float] = (),
-    activation_beta: Sequence[float] = (),
-    clip: float | None = None,
-    direction: str = "forward",
-    hidden_size: int | None = None,
     input_forget: int = 0,
-    layout: int = 0,
-    output_sequence: int = 0,
     left: Callable[[Any], Any] = lambda x: x,
+    **attributes: Any,
 ) -> tuple[Any, ...]:
     """The gates are i (input), o (output), f (forget) and c (cell), in this order; peepholes `p` are of i, o and f.
 
@@ -320,17 +289,7 @@ def lstm(
 
     Args: left: of inputs and hidden states: what is multiplied by the weights.
     """
-    options = _Options(
-        gates=4,
-        functions=3,
-        activations=activations or ("Sigmoid", "Tanh", "Tanh") * 2,
-        alpha=activation_alpha,
-        beta=activation_beta,
-        clip=clip,
-        direction=direction,
-        hidden_size=hidden_size,
-        layout=layout,
-    )
+    options = _Options.of(4, ("Sigmoid", "Tanh", "Tanh"), attributes)
     peepholes = p if p is None or not is_known(p) else jnp.asarray(p)
     cell = functools.partial(_lstm_cell, input_forget=bool(input_forget))
     return _recurrent(cell, options, x, w, r, b, lengths, [h, c], peepholes, left=left)

@@ -16,7 +16,8 @@ import numpy as np
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import op
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.ops.describing import DOMAIN, op_text, shape_text, type_text
+from tilestep.popart.ops.ctc import require_logarithms
+from tilestep.popart.ops.describing import DOMAIN, op_text, shape_text
 from tilestep.popart.ops.gradients import without_gradient
 
 
@@ -38,16 +39,7 @@ def ctc_beam_search(
     Returns: logarithms of their probabilities [N, P], their lengths [N, P], and their labels [N, P, T] with zeros behind them.
     """
     name = op_text(call.node)
-    if logarithms.ndim != 3:
-        raise popart_exception(
-            f"Unsupported shape for input 0 of Op {name} (expected a 'logarithmized probabilities' tensor of rank 3, got a tensor with "
-            f"shape {shape_text(logarithms.shape)})."
-        )
-    if not jnp.issubdtype(logarithms.dtype, jnp.floating):
-        raise popart_exception(
-            f"Unsupported data type for input 0 of Op {name} (expected a 'logarithmized probabilities' tensor comprised of floating point "
-            f"data, got {type_text(logarithms.dtype)})."
-        )
+    require_logarithms(name, logarithms)
     if lengths.shape != (logarithms.shape[1],):
         raise popart_exception(
             f"Unsupported shape for input 1 of Op {name} (expected a 'data lengths' tensor of shape [{logarithms.shape[1]}], got "

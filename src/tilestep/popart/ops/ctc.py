@@ -63,8 +63,8 @@ def ctc_loss(
     return result, jax.lax.stop_gradient(jax.grad(lambda values: each(values).sum())(scores).astype(kind))
 
 
-def _check(call: Call, logarithms: Any, targets: Any, lengths: tuple[Any, Any]) -> None:
-    name = op_text(call.node)
+def require_logarithms(name: str, logarithms: Any) -> None:
+    """Checks the first input of the operator `name`. Raises: popart_exception for another rank or type."""
     if logarithms.ndim != 3:
         raise popart_exception(
             f"Unsupported shape for input 0 of Op {name} (expected a 'logarithmized probabilities' tensor of rank 3, got a tensor with "
@@ -75,6 +75,11 @@ def _check(call: Call, logarithms: Any, targets: Any, lengths: tuple[Any, Any]) 
             f"Unsupported data type for input 0 of Op {name} (expected a 'logarithmized probabilities' tensor comprised of floating point "
             f"data, got {type_text(logarithms.dtype)})."
         )
+
+
+def _check(call: Call, logarithms: Any, targets: Any, lengths: tuple[Any, Any]) -> None:
+    name = op_text(call.node)
+    require_logarithms(name, logarithms)
     batch = logarithms.shape[1]
     if targets.ndim != 2 or targets.shape[0] != batch:
         raise popart_exception(

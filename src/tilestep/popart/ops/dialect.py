@@ -44,21 +44,10 @@ def absolute(call: Call, x: Any, *, consumed_inputs: Any = None) -> Any:
 
 @op("BatchNormalization", dialect=DIALECT, state=(_MEAN, _VARIANCE))
 def batch_norm_by_outputs(
-    call: Call,
-    x: Any,
-    scale: Any,
-    bias: Any,
-    mean: Any,
-    variance: Any,
-    *,
-    epsilon: float = 1e-5,
-    momentum: float = 0.9,
-    spatial: int = 1,
-    consumed_inputs: Any = None,
-    is_test: int = 0,
+    call: Call, *inputs: Any, epsilon: float = 1e-5, momentum: float = 0.9, spatial: int = 1, consumed_inputs: Any = None, is_test: int = 0
 ) -> Any:
     """Batch norm of [N, C, D1, ...], in training if the node names more outputs than the first."""
-    return batch_norm(call, (x, scale, bias, mean, variance), epsilon=epsilon, momentum=momentum, spatial=bool(spatial), unbiased=False)
+    return batch_norm(call, inputs, epsilon=epsilon, momentum=momentum, spatial=bool(spatial), unbiased=False)
 
 
 @op("ConvTranspose", dialect=DIALECT)

@@ -42,23 +42,13 @@ def group_norm(call: Call, x: Any, scale: Any, bias: Any, *, num_groups: int, ep
 
 @op("BatchNormalization", domain=DOMAIN, state=(_MEAN, _VARIANCE))
 def batch_norm_unbiased(
-    call: Call,
-    x: Any,
-    scale: Any,
-    bias: Any,
-    mean: Any,
-    variance: Any,
-    *,
-    epsilon: float = 1e-5,
-    momentum: float = 0.9,
-    spatial: int = 1,
-    unbiased_variance: int = 0,
+    call: Call, *inputs: Any, epsilon: float = 1e-5, momentum: float = 0.9, spatial: int = 1, unbiased_variance: int = 0
 ) -> Any:
     """Batch norm of [N, C, D1, ...] whose running variance takes the unbiased one of the batch, as PyTorch's does.
 
     Args: unbiased_variance: the original's builder writes 0, and its operator does not read it.
     """
-    return batch_norm(call, (x, scale, bias, mean, variance), epsilon=epsilon, momentum=momentum, spatial=bool(spatial), unbiased=True)
+    return batch_norm(call, inputs, epsilon=epsilon, momentum=momentum, spatial=bool(spatial), unbiased=True)
 
 
 @op("NormalizeImage", domain=DOMAIN)
