@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from tilestep.onnx.convert import convert
-from tilestep.onnx.graph import Node
+from tilestep.onnx.graph import Node, schema_of
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.ops.ml import ML
 from tilestep.onnx.ops.ml_linear import both_scores, label_at, labels_of, transformed
@@ -34,25 +34,6 @@ _COMPARE: Final[tuple[Callable[[Any, Any], Any], ...]] = (
 _MOST_TIMES: Final = 16  # as much memory as the weights themselves take, at most, if all nodes have weights of all targets
 _AGGREGATES: Final = ("AVERAGE", "SUM", "MIN", "MAX")
 _TRANSFORMS: Final = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
-_NODES: Final = (
-    "falsenodeids",
-    "featureids",
-    "hitrates",
-    "hitrates_as_tensor",
-    "missing_value_tracks_true",
-    "modes",
-    "nodeids",
-    "treeids",
-    "truenodeids",
-    "values",
-    "values_as_tensor",
-)
-_OLD_ATTRIBUTES: Final = frozenset({"base_values", "base_values_as_tensor", *(f"nodes_{name}" for name in _NODES)})
-_WEIGHTS: Final = ("ids", "nodeids", "treeids", "weights", "weights_as_tensor")
-_NEW_ATTRIBUTES: Final = frozenset(
-    {"leaf_targetids", "leaf_weights", "membership_values", "nodes_falseleafs", "nodes_splits", "nodes_trueleafs", "tree_roots"}
-    | {f"nodes_{name}" for name in ("falsenodeids", "featureids", "hitrates", "missing_value_tracks_true", "modes", "truenodeids")}
-)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -257,7 +238,7 @@ def tree_ensemble_regressor(
     call: Call, x: Any, *, aggregate_function: str = "SUM", n_targets: int = 1, post_transform: str = "NONE", **attributes: Any
 ) -> Any:
     """What all trees say together about each row: [rows, features] to [rows, targets], as float32."""
-    _require_attributes(attributes, _OLD_ATTRIBUTES | {f"target_{name}" for name in _WEIGHTS})
+    _require_known(call.node, attributes)
     forest = _old_forest(call.node, "target", n_targets)
     base = _numbers(call.node.attributes, "base_values")
     if len(base) not in (0, n_targets):
@@ -282,7 +263,7 @@ def tree_ensemble_classifier(
     If all weights are of one of two classes, then the label is the second one where their sum is above 0, or above 0.5 if no weight
     is negative. As weights of class 0 they make both scores.
     """
-    _require_attributes(attributes, _OLD_ATTRIBUTES | {f"class_{name}" for name in _WEIGHTS})
+    _require_known(call.node, attributes)
     labels = labels_of(classlabels_int64s, classlabels_strings)
     forest = _old_forest(call.node, "class", len(labels))
     base, weights = (_numbers(call.node.attributes, name) for name in ("base_values", "class_weights"))
@@ -359,15 +340,16 @@ def tree_ensemble(
     call: Call, x: Any, *, aggregate_function: int = 1, n_targets: int = 1, post_transform: int = 0, **attributes: Any
 ) -> Any:
     """What all trees say together about each row: [rows, features] to [rows, targets], in the type of the input."""
-    _require_attributes(attributes, _NEW_ATTRIBUTES)
+    _require_known(call.node, attributes)
     if not 0 <= aggregate_function < len(_AGGREGATES) or not 0 <= post_transform < len(_TRANSFORMS):
         raise ValueError(f"aggregate_function {aggregate_function}, post_transform {post_transform}")
     scores = _new_forest(call.node, n_targets).scores(jnp.asarray(x), _AGGREGATES[aggregate_function])
     return transformed(scores, _TRANSFORMS[post_transform]).astype(jax_dtype(x.dtype))
 
 
-def _require_attributes(given: Mapping[str, Any], names: Collection[str]) -> None:
-    """Raises: ValueError for an attribute that is not among `names`."""
-    unknown = sorted(set(given) - set(names))
+def _require_known(node: Node, given: Collection[str]) -> None:
+    """Raises: ValueError for an attribute that the operator's schema does not have."""
+    schema = schema_of(ML, node.op_type, node.version)
+    unknown = sorted(set(given) - set(() if schema is None else schema.attributes))
     if unknown:
         raise ValueError(f"it has an attribute '{unknown[0]}', which is not one of its kind")
