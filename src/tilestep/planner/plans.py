@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
+from pathlib import Path
 from typing import Any, Final, final
 
 from tilestep.figures.intervals import model_errors
 from tilestep.figures.quantities import share_text, time_text
 from tilestep.machine.spec import MachineSpec
+from tilestep.messages import shown
 from tilestep.planner.model import Model
 from tilestep.planner.replay import Played, partition_of, pipeline_of, split
 from tilestep.planner.space import Candidate
@@ -19,6 +22,7 @@ from tilestep.sim import EventKind
 from tilestep.train import Partition, Pipeline
 from tilestep.train.untyped import jax as _jax
 from tilestep.units import seconds_from_cycles
+from tilestep.views.front import FORMS, Choice, draw
 
 _NAMES: Final[Mapping[EventKind, str]] = {
     "compute": "computing",
@@ -194,6 +198,26 @@ class TrainingPlans:
             console.print(table)
         return f"{self.verdict}\n{text.get().rstrip()}" if self.plans else self.verdict
 
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Draws the time of an update against IPUs and against the fullest tile. A line joins the plans that no other beats in both.
+
+        Args:
+            path: of the file to write, which ends with .png or .svg.
+
+        Raises:
+            TypeError, ValueError: for another path.
+            OSError: naming the file, if it cannot be written.
+            ImportError: without Matplotlib, which `pip install 'tilestep[plots]'` brings.
+        """
+        file = Path(path)
+        if file.suffix[1:].lower() not in FORMS:
+            raise ValueError(f"path is {shown(str(file))}: its name must end with {' or '.join(f'.{form}' for form in FORMS)}")
+        choices = [
+            Choice(plan.num_ipus, sum(plan.tile_bytes.values()) / plan.tile_available_bytes, plan.step_s, True, _short(plan))
+            for plan in self.plans
+        ]
+        draw(choices, file, time_of="time of an update", note="labels: stages x IPUs of a stage x replicas")
+
     def to_json(self) -> str:
         """A JSON document with the attributes, those of each plan, and the verdict."""
         own = {name: getattr(self, name) for name in self.__dataclass_fields__}
@@ -238,6 +262,10 @@ def ranked(
         )
         for number, (candidate, played) in enumerate(fitting)
     )
+
+
+def _short(plan: TrainingPlan) -> str:
+    return f"{len(plan.stages) - 1} x {plan.shards} x {plan.replicas}"
 
 
 def _surely_fits(played: Played) -> bool:

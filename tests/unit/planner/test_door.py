@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -110,7 +111,8 @@ def test_a_divided_plan_takes_what_running_it_takes() -> None:
         assert profile.groups[0].peak_tile_bytes == sum(plan.tile_bytes.values())
 
 
-def test_plans_are_ranked_and_say_what_they_are() -> None:
+@pytest.mark.process  # Matplotlib asks for the system's fonts when it is first used
+def test_plans_are_ranked_and_say_what_they_are(tmp_path: Path) -> None:
     plans = planned(classifier([16, 16]), schedules=["interleaved", "zero_bubble"], microbatch_sizes=[2, 4], replays=3)
     assert plans.replayed == len(plans.plans) == 3
     assert plans.gap
@@ -123,6 +125,12 @@ def test_plans_are_ranked_and_say_what_they_are() -> None:
     assert document["plans"][0] == json.loads(json.dumps(plans.best.as_dict()))
     assert document["gap"] == plans.gap
     assert 0 <= plans.best.bubble < 1
+    with pytest.raises(ValueError, match=r"path is 'plans.gif': its name must end with .png or .svg"):
+        plans.plot("plans.gif")
+    pytest.importorskip("matplotlib")
+    plans.plot(tmp_path / "plans.svg")
+    text = (tmp_path / "plans.svg").read_text()
+    assert f"{len(plans.best.stages) - 1} x 1 x {plans.best.replicas}" in text
 
 
 def test_what_is_offloaded_leaves_the_tiles() -> None:

@@ -15,7 +15,7 @@ from tilestep.cli.program import Program
 from tilestep.cli.run import read_program, split_words
 from tilestep.cli.sweep.answers import Row, answers_text, csv_text, json_text, table_of
 from tilestep.cli.sweep.measured import Measured
-from tilestep.cli.sweep.picture import FORMS, plot, require_matplotlib
+from tilestep.cli.sweep.picture import plot
 from tilestep.cli.sweep.runs import Run, keep, kept, measure
 from tilestep.cli.sweep.settings import Setting, named_values, settings_of, values_of
 from tilestep.cli.terminated import told_first
@@ -24,6 +24,7 @@ from tilestep.files import require_writable, writable_directory, write_file
 from tilestep.messages import plain, shown
 from tilestep.settings import MAX_IPUS
 from tilestep.train import progress_bar
+from tilestep.views.front import FORMS, require_matplotlib
 
 _COMMAND: Final = "tilestep sweep"
 _WIDTH_OF_PIPE: Final = 140  # columns where stdout is no terminal

@@ -1,19 +1,14 @@
-"""The picture of a sweep: time against IPUs and against memory, with the settings that no other beats in both."""
+"""The picture of a sweep."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from io import BytesIO
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from tilestep.cli.sweep.answers import Row, rate_of
-from tilestep.figures.quantities import time_text
-from tilestep.files import write_file
+from tilestep.views.front import Choice, draw
 
-FORMS: Final = ("png", "svg")
-_GOOD, _BAD, _FRONT = "#2b6cb0", "#c05621", "#1a202c"
-_MOST_LABELS: Final = 12
 _TITLES: Final = {
     "items_per_s": "time of an item",
     "step_s": "time of a warm step",
@@ -21,88 +16,13 @@ _TITLES: Final = {
 }
 
 
-class Point(NamedTuple):
-    """A setting in one panel. Smaller is better in both; `x` and `y` are as they are drawn."""
-
-    x: float
-    y: float
-    row: Row
-
-
-def front(points: Iterable[Point]) -> list[Point]:
-    """Those that no other beats in one of the two without being worse in the other, by x. Of equal ones the first."""
-    best: list[Point] = []
-    for point in sorted(points, key=lambda each: (each.x, each.y)):
-        if not best or point.y < best[-1].y:
-            best.append(point)
-    return best
-
-
-def require_matplotlib() -> None:
-    """Raises: ImportError that says how to get it."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ImportError("drawing a sweep needs Matplotlib: pip install 'tilestep[plots]'; --csv has its figures without") from error
-
-
 def plot(rows: Sequence[Row], path: Path) -> None:
-    """Draws the sweep to a file of one of `FORMS`, by its suffix. Raises: OSError naming the file; ImportError without Matplotlib."""
-    require_matplotlib()
-    import matplotlib
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import LogLocator
-
+    """Draws the sweep to a file, whose suffix is one of `FORMS`. Raises: OSError naming the file; ImportError without Matplotlib."""
     rate, figure_name = rate_of(rows)
-    timed = [(1 / rate(row), row) for row in rows if rate(row) > 0 and row.found.full is not None]
-    figure: Any = Figure(figsize=(11, 4.6), layout="constrained")
-    panels: Any = figure.subplots(1, 2, sharey=True)
-    of_ipus = [Point(row.found.num_ipus or 1, time, row) for time, row in timed]
-    of_memory = [Point(100 * (row.found.full or 0.0), time, row) for time, row in timed]
-    for panel, points, label in zip(panels, (of_ipus, of_memory), ("IPUs", "fullest tile (% of what it has)"), strict=True):
-        _draw(panel, points)
-        panel.set_xlabel(label, fontsize=9)
-        if points:
-            panel.set_yscale("log")
-    ticks: Any = LogLocator(subs=(1, 2, 5))
-    numbers = sorted({point.x for point in of_ipus})
-    if numbers:
-        panels[0].yaxis.set_major_locator(ticks)
-        panels[0].yaxis.set_major_formatter(_time)
-        panels[0].set_xscale("log", base=2)
-        panels[0].set_xticks(numbers, [f"{number:g}" for number in numbers])
-    panels[0].minorticks_off()
-    panels[0].set_ylabel(_TITLES[figure_name], fontsize=9)
-    panels[1].axvline(100, color=_BAD, linewidth=0.8, linestyle=":")
-    absent = len(rows) - len(timed)
-    title = "best in both: joined by the line" + (f"; {absent} of {len(rows)} settings have no time" if absent else "")
-    panels[0].set_title(title, fontsize=10, loc="left")
-    handles, labels = panels[1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
-    drawing = BytesIO()
-    same: Any = matplotlib  # the same file each time, whose text is text
-    form = path.suffix[1:].lower()
-    with same.rc_context({"svg.hashsalt": "tilestep", "svg.fonttype": "none"}):
-        figure.savefig(drawing, format=form, dpi=120, metadata={"Date": None} if form == "svg" else None)
-    write_file(path, drawing.getvalue())
-
-
-def _time(seconds: float, _: object = None) -> str:
-    return time_text(seconds)
-
-
-def _draw(panel: Any, points: Sequence[Point]) -> None:
-    fitting = [point for point in points if point.row.found.fits]
-    others = [point for point in points if not point.row.found.fits]
-    best = front(fitting)
-    panel.plot(
-        [each.x for each in best], [each.y for each in best], color=_FRONT, linewidth=1, drawstyle="steps-post", label="best in both"
-    )
-    panel.scatter([each.x for each in fitting], [each.y for each in fitting], color=_GOOD, s=36, label="fits", zorder=3)
-    panel.scatter([each.x for each in others], [each.y for each in others], color=_BAD, marker="x", s=36, label="does not fit", zorder=3)
-    for point in best[:_MOST_LABELS]:
-        name = " ".join(point.row.setting.cells().values())
-        panel.annotate(name, (point.x, point.y), xytext=(5, 5), textcoords="offset points", fontsize=7)
-    for side in ("top", "right"):
-        panel.spines[side].set_visible(False)
-    panel.tick_params(labelsize=8)
+    choices = [
+        Choice(row.found.num_ipus or 1, row.found.full, 1 / rate(row), row.found.fits, " ".join(row.setting.cells().values()))
+        for row in rows
+        if rate(row) > 0 and row.found.full is not None
+    ]
+    absent = len(rows) - len(choices)
+    draw(choices, path, time_of=_TITLES[figure_name], note=f"{absent} of {len(rows)} settings have no time" if absent else "")

@@ -11,7 +11,7 @@ import pytest
 
 from tilestep.cli.sweep.answers import Row, answers, answers_text, csv_text, json_text
 from tilestep.cli.sweep.measured import Measured
-from tilestep.cli.sweep.picture import Point, front, plot
+from tilestep.cli.sweep.picture import plot
 from tilestep.cli.sweep.settings import Setting
 
 
@@ -67,11 +67,6 @@ def test_json_and_csv_have_each_row() -> None:
         ("over", "does not fit", ""),
         ("broken", "failed", "ValueError: x"),
     ]
-
-
-def test_the_front_is_what_no_other_beats() -> None:
-    points = [Point(x, y, ROWS[0]) for x, y in ((4, 1), (1, 5), (2, 5), (2, 3), (4, 2), (8, 1))]
-    assert [(point.x, point.y) for point in front(points)] == [(1, 5), (2, 3), (4, 1)]
 
 
 def test_the_picture_is_drawn(tmp_path: Path) -> None:
