@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -160,6 +162,34 @@ def test_all_ways_to_see_a_run_agree(
     shown = json.loads(capsys.readouterr().out)
     assert shown["profile"] == document
     require_page_agrees(report, document)
+
+
+SUMMED_UP = """
+import sys, jax, jax.numpy as jnp, numpy as np, tilestep
+step = jax.jit(lambda w, x: w - 0.1 * jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w))
+planned = []
+def note(frame, event, argument):
+    if event == "call" and frame.f_code.co_filename.endswith("plan/lower.py") and frame.f_code.co_name.startswith("lower"):
+        planned.append(frame.f_code.co_name)
+sys.setprofile(note)
+with tilestep.profile() as profile, jax.default_device(jax.devices("ipu")[0]):
+    w = np.ones((64, 8), np.float32)
+    for _ in range(6):
+        w = step(w, np.ones((16, 64), np.float32))
+profile.findings
+print(set(planned))  # programs that are edited
+planned.clear()
+print(profile.summary().splitlines()[0])
+print(planned, [name for name in sys.modules if name.startswith(("tilestep.views.page", "tilestep.views.export"))])
+"""
+
+
+def test_a_summary_plans_no_program_again_and_loads_no_page() -> None:
+    run = subprocess.run([sys.executable, "-c", SUMMED_UP], capture_output=True, text=True, check=True)
+    planned, verdict, after = run.stdout.splitlines()
+    assert planned == "{'lower'}"
+    assert verdict.startswith("tilestep: fits: jit__lambda")
+    assert after == "[] []"
 
 
 def require_stored_agrees(report: Report, summary: str) -> None:

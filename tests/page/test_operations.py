@@ -40,7 +40,7 @@ def test_a_row_is_a_step_with_the_readers_figures(open_page: OpenPage, mnist_pla
     [compiled] = report.compilation.programs
     theirs = {}
     clock = report.target.clock_hz
-    for total in leaf_totals(report.tables, compiled):
+    for total in leaf_totals(compiled):
         flops = total.leaf.superstep.flops if isinstance(total.leaf, OnTileExecute) else 0
         moved = total.leaf.superstep.exchange_bytes if isinstance(total.leaf, OnTileExecute) else 0
         cycles = total.cycles
@@ -135,7 +135,7 @@ def test_the_sentence_is_true_by_the_cycles_of_each_step(open_page: OpenPage, mn
     [compiled] = report.compilation.programs
     page = open_page(mnist_plain, "operations", group="none")
     overhead, sync = report.target.machine.ipu.superstep_overhead_cycles, report.target.machine.ipu.sync_cycles
-    of_each = {re.sub(r"[.\d]+$", "", total.leaf.name): total for total in leaf_totals(report.tables, compiled)}  # of each operation, one
+    of_each = {re.sub(r"[.\d]+$", "", total.leaf.name): total for total in leaf_totals(compiled)}  # of each operation, one
     assert len(of_each) > 5
     for total in of_each.values():
         go(page, "operations", group="none", operation=f"a 0 {total.leaf.leaf}")
@@ -162,7 +162,7 @@ def test_the_sentence_is_true_by_the_cycles_of_each_step(open_page: OpenPage, mn
         page,
         "operations",
         group="none",
-        operation=f"a 0 {max(leaf_totals(report.tables, compiled), key=lambda total: total.cycles.total).leaf.leaf}",
+        operation=f"a 0 {max(leaf_totals(compiled), key=lambda total: total.cycles.total).leaf.leaf}",
     )
     assert ", the rest of sync " in page.inner_text(".verdict")
 

@@ -100,9 +100,9 @@ class StepChange:
         line: 'train.py:41' in B, or in A if B lacks it; '' if unknown.
         scope: the user's operation.
         family: of the operation.
-        cycles_per_run: on the first IPU.
+        cycles_per_run: on the slowest IPU.
         emulated_s_per_run: the same as time, each by the clock of its own machine.
-        executions_per_run: on the first IPU.
+        executions_per_run: on the slowest IPU.
     """
 
     program: str

@@ -17,7 +17,7 @@ Relative = Callable[[SourceLine], SourceLine]
 
 @dataclass(frozen=True, kw_only=True)
 class StepRow:
-    """All steps of one kind that one line of the user's program became, in all runs of one program, on the first of its IPUs."""
+    """All steps of one kind that one line of the user's program became, in all runs of one program, on the slowest of its IPUs."""
 
     program: str  # label
     line: str  # 'train.py:41'; '' if unknown
@@ -61,7 +61,7 @@ def step_rows(report: Report, programs: Sequence[CompiledProgram] | None = None,
     rows: dict[tuple[str, str, str, str], list[LeafTotal]] = {}
     relative = relative or relative_lines(report)
     for program in report.programs if programs is None else programs:
-        for total in leaf_totals(report.tables, program) if program.has_tree and program.runs else ():
+        for total in leaf_totals(program) if program.has_tree and program.runs else ():
             leaf = total.leaf
             line = str(relative(leaf.line)) if leaf.line else ""
             rows.setdefault((program.label, line, leaf.scope, leaf.family), []).append(total)

@@ -1,16 +1,22 @@
-"""Makes a profile from the sums of a simulation."""
+"""Makes a profile from the recording of a simulation in memory, and from what of its marks no table has: bytes, groups and batches."""
 
 from __future__ import annotations
 
+import heapq
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from typing import cast
 
 from tilestep.figures.gradients import could_recompute
 from tilestep.figures.intervals import interval_of
 from tilestep.figures.quantities import names_text
+from tilestep.figures.reader.compilation import Compilation, CompiledProgram, Target
+from tilestep.figures.reader.sums import CyclesByIpu, busiest_of, cycles_by_ipu
+from tilestep.figures.reader.totals import executed
+from tilestep.figures.reader.trees import family_of
 from tilestep.figures.records import (
-    PINNED_HOST,
     BatchProfile,
     FamilyCycles,
     GroupProfile,
@@ -28,14 +34,15 @@ from tilestep.figures.replaceable import could_be_donated, free_results
 from tilestep.machine.assemble import describe
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.liveness import LARGEST, fits
-from tilestep.plan.steps import Collective, HostCall, Superstep
+from tilestep.plan.steps import HostCall, Superstep
 from tilestep.plan.streaming import streaming_memory_bytes
+from tilestep.recording.builder import Builder
+from tilestep.recording.capture import Compiled, Span, capture_sums
 from tilestep.recording.history import History
 from tilestep.recording.sources import Source
-from tilestep.sim.body import LeafUse
 from tilestep.sim.ledger import ProgramTotals
 from tilestep.sim.system import Mark, System
-from tilestep.sim.trace import BESIDE, KINDS, EventKind
+from tilestep.sim.trace import BESIDE, KINDS
 from tilestep.units import cycles_from_seconds, seconds_from_cycles
 from tilestep.views.profile import Profile
 
@@ -73,11 +80,6 @@ def profile_between(
         raise ValueError(f"mark {end.number} does not come after mark {start.number}: a profile needs its end after its start")
     since = (totals.since(start.programs.get(key)) for key, totals in end.programs.items())
     ran = [totals for totals in since if totals.runs or totals.host.read]
-    steps = {totals.key: _steps(totals) for totals in ran}
-    busiest, by_kind = _busiest(ran)
-    beside = {kind: by_kind.pop(kind) for kind in BESIDE if kind in by_kind}
-    trace = system.trace_between(start, end)
-    largest = sorted((step for of_program in steps.values() for step in of_program), key=lambda step: -step.total)
     spec = system.machine
     groups = {totals.key: _group(totals, end) for totals in ran}
     dispatches = sum(totals.runs - sum(totals.runs_by_group.values()) for totals in ran)  # a member is dispatched with its group
@@ -87,10 +89,19 @@ def profile_between(
             return "group"
         return "jax" if of_jax(totals.program.name) else "user"
 
+    builder = Builder(kind="run")
+    compiled = {each.key: Compiled(program=each.program, origin=origin(each), group=groups[each.key]) for each in ran}
+    capture_sums(builder, Span(system=system, begin=start, end=end, history=None), compiled)
+    recorded = Compilation(builder.tables(), Target(machine=spec), dict(enumerate(ran)))
+    steps = [_steps(program) for program in recorded.programs]
+    by_ipu = cycles_by_ipu(recorded.tables, slice(None))
+    busiest = busiest_of(by_ipu)
+    by_kind = {kind: busiest.by_kind[kind] for kind in KINDS if kind in busiest.by_kind and kind not in BESIDE}
+    trace = system.trace_between(start, end)
     cycles = end.cycle - start.cycle
     dispatch_cycles = dispatches * cycles_from_seconds(spec.host.dispatch_seconds, spec.ipu.clock_hz)
-    programs = tuple(_program(totals, origin(totals), groups[totals.key], steps[totals.key], start, end, spec) for totals in ran)
-    waited = min(max(cycles - sum(by_kind.values()), 0), dispatch_cycles)
+    programs = tuple(_program(*each, start, end, spec) for each in zip(recorded.programs, ran, steps, strict=True))
+    waited = min(max(cycles - busiest.cycles, 0), dispatch_cycles)
     return Profile(
         machine=MachineProfile(
             name=spec.name,
@@ -105,19 +116,19 @@ def profile_between(
         emulated_cycles=cycles,
         programs=programs,
         groups=_groups(end, set(groups.values())),
-        reshaped=tuple(_reshaped([totals for totals in ran if origin(totals) == "user"])),
+        reshaped=tuple(_reshaped([program for program in recorded.programs if program.origin == "user"])),
         batches=_batches(start, end),
-        supersteps=tuple(largest[:NUM_LARGEST_STEPS]),
-        busiest_ipu=busiest,
-        num_ipus_used=len({ipu for totals in ran for ipu in totals.cycles}),
-        loaded_on_busiest=_loaded_on(busiest, ran),
-        loaded_elsewhere=_loaded_elsewhere(busiest, ran),
+        supersteps=tuple(heapq.nlargest(NUM_LARGEST_STEPS, itertools.chain(*steps), key=lambda step: step.total)),
+        busiest_ipu=busiest.ipu,
+        num_ipus_used=len(by_ipu),
+        loaded_on_busiest=_loaded_on(busiest.ipu, recorded.programs),
+        loaded_elsewhere=tuple(_loaded_elsewhere(busiest.ipu, by_ipu, recorded.programs)),
         cycles_by_kind=by_kind,
-        io_tiles_cycles=sum(beside.values()),
+        io_tiles_cycles=sum(busiest.by_kind.values()) - busiest.cycles,
         dispatches=dispatches,
         dispatch_cycles=dispatch_cycles,
         timeline=trace.events,
-        assumptions=(*_assumptions(spec, ran, trace.dropped), *notes),
+        assumptions=(*_assumptions(spec, recorded.programs, trace.dropped), *notes),
         refused=tuple(refused),
         interval=interval_of(programs, seconds_from_cycles(cycles, spec.ipu.clock_hz), spec, waited_cycles=waited),
         history=history,
@@ -126,55 +137,56 @@ def profile_between(
 
 
 def _program(
-    totals: ProgramTotals, origin: Origin, group: str, steps: Sequence[StepProfile], start: Mark, end: Mark, machine: MachineSpec
+    program: CompiledProgram, totals: ProgramTotals, steps: Sequence[StepProfile], start: Mark, end: Mark, machine: MachineSpec
 ) -> ProgramProfile:
-    program = totals.program
+    """Args: totals: its sums as the marks have them, for the bytes that no table has."""
+    planned = program.planned
     first = next(((b_in, b_out) for mark, b_in, b_out in totals.sizes.first_runs if start.number <= mark < end.number), (0, 0))
     return ProgramProfile(
         name=program.name,
-        key=totals.key,
-        origin=origin,
-        group=group,
+        key=program.key,
+        origin=cast("Origin", program.origin),
+        group=program.group,
         num_ipus=program.num_ipus,
-        ipu=min(totals.cycles, default=0),
-        runs=totals.runs,
-        loads=totals.loads,
+        ipu=min(program.cycles_by_ipu, default=0),
+        runs=program.runs,
+        loads=program.loads,
         host_bytes_in=_usual(totals.sizes.runs_by_bytes_in, first[0]),
         host_bytes_out=_usual(totals.sizes.runs_by_bytes_out, first[1]),
         first_run_host_bytes_in=first[0],
         host_bytes_saved=totals.host.saved,
         host_bytes_restored=totals.host.restored,
         host_bytes_read=totals.host.read,
-        call_bytes_in=_called(totals, lambda call: call.bytes_from_host),
-        call_bytes_out=_called(totals, lambda call: call.bytes_to_host),
-        peak_tile_bytes=program.memory.peak_bytes,
-        peak_tile=program.memory.tile,
-        peak_step=program.memory.peak_step,
-        tile_bytes_by_kind=program.memory.by_kind,
-        alive_tile_bytes=program.memory.alive[:NUM_ALIVE],
-        largest_tile_bytes=program.memory.largest[:LARGEST],
-        values_bytes=program.memory.values_bytes,
-        out_of_memory=not fits(program.memory, machine.ipu.tile),
-        dry=program.dry,
-        streaming_memory_bytes=streaming_memory_bytes(program, machine, tuple(totals.cycles)),
-        donated=tuple(argument.name for argument in program.arguments if argument.result is not None and not argument.on_host),
-        not_donated=could_be_donated(program),
+        call_bytes_in=_called(program, lambda call: call.bytes_from_host),
+        call_bytes_out=_called(program, lambda call: call.bytes_to_host),
+        peak_tile_bytes=planned.memory.peak_bytes,
+        peak_tile=planned.memory.tile,
+        peak_step=planned.memory.peak_step,
+        tile_bytes_by_kind=planned.memory.by_kind,
+        alive_tile_bytes=planned.memory.alive[:NUM_ALIVE],
+        largest_tile_bytes=planned.memory.largest[:LARGEST],
+        values_bytes=planned.memory.values_bytes,
+        out_of_memory=not fits(planned.memory, machine.ipu.tile),
+        dry=planned.dry,
+        streaming_memory_bytes=streaming_memory_bytes(planned, machine, tuple(program.cycles_by_ipu)),
+        donated=tuple(argument.name for argument in planned.arguments if argument.result is not None and not argument.on_host),
+        not_donated=could_be_donated(planned),
         streamed_again=tuple(_streamed_again(totals, machine)),
-        could_recompute=_could_recompute(totals),
-        fallback_ops=program.fallback_ops,
-        flops=program.flops,
-        cycles=_cycles(totals.cycles[_slowest(totals)]) if totals.cycles else _cycles({}),
+        could_recompute=could_recompute(_scopes(program)),
+        fallback_ops=planned.fallback_ops,
+        flops=planned.flops,
+        cycles=_cycles(program.total.by_kind),
         families=_families(steps),
     )
 
 
-def _called(totals: ProgramTotals, size: Callable[[HostCall], int]) -> int:
+def _called(program: CompiledProgram, size: Callable[[HostCall], int]) -> int:
     """Bytes of all host calls on all IPUs, without accesses to pinned_host."""
     total = 0
-    for use in totals.body.uses:
+    for use in program.cost().uses:
         if isinstance(use.leaf, HostCall) and not use.leaf.in_memory:
             site = use.site
-            times = totals.runs * totals.program.num_ipus if site is None else sum(n.get(site, 0) for n in totals.counted.values())
+            times = program.runs * program.num_ipus if site is None else sum(n.get(site, 0) for n in program.counts_by_ipu.values())
             total += use.times * times * size(use.leaf)
     return total
 
@@ -184,16 +196,7 @@ def _usual(runs_by_bytes: Mapping[int, int], first: int) -> int:
     return max(runs_by_bytes, key=lambda size: (runs_by_bytes[size], size)) if runs_by_bytes else first
 
 
-def _slowest(totals: ProgramTotals) -> int:
-    return max(sorted(totals.cycles), key=lambda ipu: _own_cycles(totals.cycles[ipu]))
-
-
-def _own_cycles(kinds: Mapping[EventKind, int]) -> int:
-    """Cycles of all kinds except those of I/O tiles beside the others."""
-    return sum(cycles for kind, cycles in kinds.items() if kind not in BESIDE)
-
-
-def _cycles(kinds: Mapping[EventKind, int]) -> ProgramCycles:
+def _cycles(kinds: Mapping[str, int]) -> ProgramCycles:
     spent = Counter(kinds)
     return ProgramCycles(
         compute=spent["compute"],
@@ -232,44 +235,27 @@ def _streamed_again(totals: ProgramTotals, machine: MachineSpec) -> list[Streame
     return found
 
 
-def _steps(totals: ProgramTotals) -> list[StepProfile]:
-    if not totals.cycles:
-        return []
-    slowest = _slowest(totals)
-    counted = totals.counted.get(slowest, {})
-    uses = [(use, use.times * (totals.runs if use.site is None else counted.get(use.site, 0))) for use in totals.body.uses]
+def _steps(program: CompiledProgram) -> list[StepProfile]:
+    uses = list(executed(program))
     alone = sum(executions * use.cycles.host_call for use, executions in uses)
-    stopped = min(alone, totals.cycles[slowest].get("host-call", 0))  # less than alone: feeds went over I/O tiles beside compute
+    stopped = min(alone, program.total.by_kind.get("host-call", 0))  # less than alone: feeds went over I/O tiles beside compute
     return [
-        _step(totals, use, executions, executions * use.cycles.host_call * stopped // alone if alone else 0)
+        StepProfile(
+            program=program.name,
+            key=program.key,
+            name=use.leaf.name,
+            scope=use.leaf.scope,
+            family=family_of(use.leaf),
+            executions=executions,
+            compute=executions * use.cycles.compute,
+            exchange=executions * (use.cycles.exchange + use.cycles.collective),
+            sync=executions * use.cycles.sync,
+            host=executions * use.cycles.host_call * stopped // alone if alone else 0,
+            fallback=isinstance(use.leaf, Superstep) and use.leaf.fallback,
+        )
         for use, executions in uses
         if executions
     ]
-
-
-def _step(totals: ProgramTotals, use: LeafUse, executions: int, host: int) -> StepProfile:
-    """Args: host: cycles for which the program stopped for it."""
-    leaf, cycles = use.leaf, use.cycles
-    match leaf:
-        case Superstep():
-            family = leaf.family
-        case Collective():
-            family = leaf.kind
-        case HostCall():
-            family = PINNED_HOST if leaf.in_memory else "host call"
-    return StepProfile(
-        program=totals.program.name,
-        key=totals.key,
-        name=leaf.name,
-        scope=leaf.scope,
-        family=family,
-        executions=executions,
-        compute=executions * cycles.compute,
-        exchange=executions * (cycles.exchange + cycles.collective),
-        sync=executions * cycles.sync,
-        host=host,
-        fallback=isinstance(leaf, Superstep) and leaf.fallback,
-    )
 
 
 def _families(steps: Sequence[StepProfile]) -> tuple[FamilyCycles, ...]:
@@ -287,29 +273,15 @@ def _families(steps: Sequence[StepProfile]) -> tuple[FamilyCycles, ...]:
     return tuple(sorted(families, key=lambda family: -family.total))
 
 
-def _busiest(ran: Sequence[ProgramTotals]) -> tuple[int, dict[EventKind, int]]:
-    """The IPU that did most, and its cycles by kind; IPU 0 if none did anything."""
-    by_ipu: dict[int, Counter[EventKind]] = {}
-    for totals in ran:
-        for ipu, kinds in totals.cycles.items():
-            by_ipu.setdefault(ipu, Counter()).update(kinds)
-    busiest = max(sorted(by_ipu), key=lambda ipu: _own_cycles(by_ipu[ipu]), default=0)
-    spent = by_ipu.get(busiest, Counter())
-    return busiest, {kind: spent[kind] for kind in KINDS if spent[kind]}
+def _loaded_on(ipu: int, programs: Sequence[CompiledProgram]) -> tuple[int, ...]:
+    return tuple(program.key for program in programs if program.cycles_by_ipu.get(ipu, {}).get("load"))
 
 
-def _loaded_on(ipu: int, ran: Sequence[ProgramTotals]) -> tuple[int, ...]:
-    return tuple(totals.key for totals in ran if totals.cycles.get(ipu, {}).get("load"))
-
-
-def _loaded_elsewhere(busiest: int, ran: Sequence[ProgramTotals]) -> tuple[Loading, ...]:
-    loads, saves = Counter[int](), Counter[int]()
-    for totals in ran:
-        for ipu, kinds in totals.cycles.items():
-            loads[ipu] += kinds.get("load", 0)
-            saves[ipu] += kinds.get("save", 0)
-    others = sorted((ipu for ipu in loads if loads[ipu] and ipu != busiest), key=lambda ipu: (-loads[ipu] - saves[ipu], ipu))
-    return tuple(Loading(ipu=ipu, load_cycles=loads[ipu], save_cycles=saves[ipu], keys=_loaded_on(ipu, ran)) for ipu in others)
+def _loaded_elsewhere(busiest: int, by_ipu: CyclesByIpu, programs: Sequence[CompiledProgram]) -> Iterator[Loading]:
+    moved = {ipu: (kinds["load"], kinds.get("save", 0)) for ipu, kinds in by_ipu.items() if "load" in kinds and ipu != busiest}
+    for ipu in sorted(moved, key=lambda ipu: (-sum(moved[ipu]), ipu)):
+        load, save = moved[ipu]
+        yield Loading(ipu=ipu, load_cycles=load, save_cycles=save, keys=_loaded_on(ipu, programs))
 
 
 def _group(totals: ProgramTotals, end: Mark) -> str:
@@ -326,25 +298,20 @@ def _groups(end: Mark, ran: set[str]) -> tuple[GroupProfile, ...]:
     return tuple(fullest.values())
 
 
-def _could_recompute(totals: ProgramTotals) -> bool:
-    """By the scopes that JAX gives to what `jax.grad` and `jax.checkpoint` make."""
-    return could_recompute(_scopes(totals))
+def _scopes(program: CompiledProgram) -> frozenset[str]:
+    return frozenset(use.leaf.scope for use in program.cost().uses if use.leaf.scope)
 
 
-def _scopes(totals: ProgramTotals) -> frozenset[str]:
-    return frozenset(use.leaf.scope for use in totals.body.uses if use.leaf.scope)
-
-
-def _reshaped(ran: Sequence[ProgramTotals]) -> Iterator[ShapesProfile]:
+def _reshaped(ran: Sequence[CompiledProgram]) -> Iterator[ShapesProfile]:
     """Programs of one name, with the same operations and arguments, that differ in what these arguments are."""
-    functions: dict[tuple[object, ...], list[ProgramTotals]] = {}
-    for totals in ran:
-        program = totals.program
-        called = tuple((argument.name, argument.on_host) for argument in program.arguments)
-        functions.setdefault((program.name, program.num_ipus, called, len(program.results), _scopes(totals)), []).append(totals)
+    functions: dict[tuple[object, ...], list[CompiledProgram]] = {}
+    for program in ran:
+        planned = program.planned
+        called = tuple((argument.name, argument.on_host) for argument in planned.arguments)
+        functions.setdefault((program.name, program.num_ipus, called, len(planned.results), _scopes(program)), []).append(program)
     for programs in functions.values():
-        programs.sort(key=lambda totals: (-totals.runs, totals.key))
-        columns = list(zip(*(totals.program.arguments for totals in programs), strict=True))
+        programs.sort(key=lambda program: (-program.runs, program.key))
+        columns = list(zip(*(program.planned.arguments for program in programs), strict=True))
         differing = [column for column in columns if len({argument.shape for argument in column}) > 1]
         if not differing:
             continue
@@ -353,8 +320,8 @@ def _reshaped(ran: Sequence[ProgramTotals]) -> Iterator[ShapesProfile]:
         rests = [{(dtype, dims.partition(",")[2], dims == "]") for dtype, _, dims in column} for column in parts]
         batch = len(differing) < len(columns) and all(len(rest) == 1 for rest in rests)
         yield ShapesProfile(
-            name=programs[0].program.name,
-            keys=tuple(totals.key for totals in programs),
+            name=programs[0].name,
+            keys=tuple(program.key for program in programs),
             argument=largest[0].name,
             shapes=tuple(argument.shape for argument in largest),
             differs="batch" if batch else "dtype" if any(len({d for d, _, _ in column}) > 1 for column in parts) else "shape",
@@ -366,9 +333,9 @@ def _batches(start: Mark, end: Mark) -> tuple[BatchProfile, ...]:
     return tuple(BatchProfile(**asdict(batch), steps=steps) for batch, steps in since.items() if steps)
 
 
-def _assumptions(machine: MachineSpec, ran: Sequence[ProgramTotals], dropped: int) -> tuple[str, ...]:
-    sentences = sorted({sentence for totals in ran for sentence in totals.program.assumptions})
-    if any(isinstance(use.leaf, HostCall) for totals in ran for use in totals.body.uses):
+def _assumptions(machine: MachineSpec, ran: Sequence[CompiledProgram], dropped: int) -> tuple[str, ...]:
+    sentences = sorted({sentence for program in ran for sentence in program.planned.assumptions})
+    if any(isinstance(use.leaf, HostCall) for program in ran for use in program.cost().uses):
         sentences.append("The host answers a callback, infeed or outfeed at once; only the transfers take time.")
     assumed = [entry.path for entry in describe(machine) if entry.basis == "assumed"]
     if ran and assumed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -17,6 +18,7 @@ from tilestep.recording.schema import FORMAT, TABLES, VERSION, Column
 from tilestep.recording.tables import Tables, known_column, known_columns, no_rows, require_rows_in, require_text, sealed
 
 KINDS: Final = ("run", "program", "trace")
+_version: Final = functools.cache(version)  # each look reads the package's metadata
 
 
 @final
@@ -31,7 +33,7 @@ class Builder:
     def __init__(self, *, kind: str, notes: Mapping[str, Any] | None = None) -> None:
         if kind not in KINDS:
             raise RecordingError(f"kind of a recording is {shown(kind)}: it must be one of {', '.join(KINDS)}")
-        made = {"format": FORMAT, "version": VERSION, "tilestep": version("tilestep"), "kind": kind}
+        made = {"format": FORMAT, "version": VERSION, "tilestep": _version("tilestep"), "kind": kind}
         self._manifest: dict[str, Any] = {**made, **{name: note for name, note in (notes or {}).items() if name not in made}}
         self._strings: dict[str, int] = {}
         self._parts: dict[str, dict[str, list[NDArray[Any]]]] = {}

@@ -84,7 +84,33 @@ def capture(
             last update.
         lines: whether lines of the user's source are kept.
     """
+    programs, rows = capture_sums(builder, span, compiled, lines=lines)
     builder.put_json("machine", machine_document(span.system.machine))
+    programs.finish()
+    for lane in span.system.lanes:
+        builder.append("lanes", **lane_row(lane))
+    runs, trips = span.system.runs_between(span.begin, span.end)
+    numbers = {run.number: row for row, run in enumerate(runs)}
+    _add_runs(builder, runs, rows)
+    if trips:
+        builder.extend(
+            "trips",
+            run=[numbers[trip.run] for trip in trips if trip.run in numbers],
+            **{name: [getattr(trip, name) for trip in trips if trip.run in numbers] for name in ("position", "site", "arm", "times")},
+        )
+    events = in_detail(span.system.rows_between(span.begin, span.end), runs, runs_in_detail)
+    add_events(builder, events, programs=rows, runs=numbers)
+    if span.history is not None:
+        put_history(builder, span.history, lines=lines)
+
+
+def capture_sums(
+    builder: Builder, span: Span, compiled: Mapping[int, Compiled], *, lines: bool = True
+) -> tuple[ProgramTables, Mapping[int, int]]:
+    """Adds the programs of a span and what each took in all its runs: tables `programs`, `sums` and `counts`. Arguments as for `capture`.
+
+    Returns: the programs, whose texts `finish` adds; the row of each by its key.
+    """
     totals = {key: of.since(span.begin.programs.get(key)) for key, of in span.end.programs.items() if key in compiled}
     programs = ProgramTables(builder, lines=lines)
     rows: dict[int, int] = {}
@@ -102,27 +128,15 @@ def capture(
             runs=0 if ran is None else ran.runs,
             loads=0 if ran is None else ran.loads,
         )
-    programs.finish()
     for key, of in totals.items():
         for ipu, kinds in of.cycles.items():
             for kind, cycles in kinds.items():
                 if cycles:
                     builder.append("sums", program=rows[key], ipu=ipu, kind=_EVENT_KINDS[kind], cycles=cycles)
-    for lane in span.system.lanes:
-        builder.append("lanes", **lane_row(lane))
-    runs, trips = span.system.runs_between(span.begin, span.end)
-    numbers = {run.number: row for row, run in enumerate(runs)}
-    _add_runs(builder, runs, rows)
-    if trips:
-        builder.extend(
-            "trips",
-            run=[numbers[trip.run] for trip in trips if trip.run in numbers],
-            **{name: [getattr(trip, name) for trip in trips if trip.run in numbers] for name in ("position", "site", "arm", "times")},
-        )
-    events = in_detail(span.system.rows_between(span.begin, span.end), runs, runs_in_detail)
-    add_events(builder, events, programs=rows, runs=numbers)
-    if span.history is not None:
-        put_history(builder, span.history, lines=lines)
+            for site, arm in of.body.counted:
+                times = of.counted.get(ipu, {}).get((site, arm), 0)
+                builder.append("counts", program=rows[key], ipu=ipu, site=site, arm=arm, times=times)
+    return programs, rows
 
 
 def lane_row(lane: Lane) -> dict[str, int]:

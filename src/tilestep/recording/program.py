@@ -33,7 +33,7 @@ class ProgramTables:
     def __init__(self, builder: Builder, *, lines: bool = True) -> None:
         self._builder, self._lines = builder, lines
         self._frames: dict[Frame, int] = {}
-        self._trees: list[str] = []
+        self._programs: list[Program] = []
         self._hlo: list[str | None] = []
         self._options: list[dict[str, Any] | None] = []
         self._frame(_UNKNOWN)
@@ -78,7 +78,7 @@ class ProgramTables:
             runs=runs,
             loads=loads,
         )
-        self._trees.append(dump_program(program if self._lines else without_lines(program)))
+        self._programs.append(program)
         self._hlo.append(hlo)
         self._options.append(None if options is None else asdict(options))
         rows = self._frame_rows(program)
@@ -90,7 +90,8 @@ class ProgramTables:
 
     def finish(self) -> None:
         """Puts the texts."""
-        self._builder.put_text("trees", f"[{','.join(self._trees)}]")
+        trees = (dump_program(program if self._lines else without_lines(program)) for program in self._programs)
+        self._builder.put_text("trees", f"[{','.join(trees)}]")
         if any(text is not None for text in self._hlo):
             self._builder.put_json("hlo", self._hlo)
         if any(options is not None for options in self._options):

@@ -15,7 +15,7 @@ from tilestep.sim.calls import CALL_KINDS
 from tilestep.sim.trace import KINDS
 
 FORMAT: Final = "tilestep-recording"
-VERSION: Final = 2  # of the form; a reader refuses a higher one. Form 1 lacks the text 'options'
+VERSION: Final = 3  # of the form; a reader refuses a higher one. Form 1 lacks the text 'options', forms 1 and 2 the table 'counts'
 SUFFIX: Final = ".tilestep"
 
 Dtype = Literal["uint8", "int16", "int32", "int64", "float64"]
@@ -153,6 +153,13 @@ TABLES: Final[Mapping[str, Mapping[str, Column]]] = MappingProxyType(
             "ipu": _count("index of the IPU", "int32"),
             "kind": _count("index into EVENT_KINDS", "uint8"),
             "cycles": _count("in all runs together"),
+        },
+        "counts": {  # over all runs: how often data-dependent loops and branches were taken
+            "program": _row("programs", "the program"),
+            "ipu": _count("index of the IPU", "int32"),
+            "site": _count("number of the loop or branch in the program's tree", "int32"),
+            "arm": _count("of the branch; 0 for a loop", "int32"),
+            "times": _count("in all runs together"),
         },
         # ------------------------------------------------------------------- the journal: calls that can be played again
         "calls": {"call": _count("index into CALLS", "uint8")},

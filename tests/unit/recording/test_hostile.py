@@ -114,8 +114,8 @@ def test_a_member_that_the_schema_lacks_is_an_error(name: str) -> None:
 
 
 def test_a_newer_form_is_told_before_its_new_members() -> None:
-    manifest = {"format": "tilestep-recording", "version": 3, "kind": "run"}
-    with pytest.raises(RecordingError, match="has form 3"):
+    manifest = {"format": "tilestep-recording", "version": VERSION + 1, "kind": "run"}
+    with pytest.raises(RecordingError, match=f"has form {VERSION + 1}"):
         parse_recording(changed({"manifest.json": json.dumps(manifest).encode(), "events/colour.npy": b""}))
 
 

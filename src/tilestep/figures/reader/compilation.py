@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, cast, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tilestep.errors import RecordingError
 from tilestep.figures.reader.grouped import Grouped
@@ -25,13 +25,14 @@ from tilestep.figures.reader.programs import (
     Repeat,
     Switch,
 )
-from tilestep.figures.reader.sums import BusiestIpu, busiest_of
+from tilestep.figures.reader.sums import BusiestIpu, CyclesByIpu, busiest_of, cycles_by_ipu
 from tilestep.figures.reader.trees import cycles_of_leaves, nodes_of, priced, program_from_tree
 from tilestep.machine.spec import MachineSpec
 from tilestep.messages import nearest, plain
 from tilestep.plan.steps import Program
 from tilestep.recording.tables import Tables, json_text
-from tilestep.sim.body import BodyCost
+from tilestep.sim.body import BodyCost, Site
+from tilestep.sim.ledger import ProgramTotals
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +154,12 @@ class CompiledProgram:
     @cached_property
     def total(self) -> BusiestIpu:
         """What it took in all runs on the IPU on which it took most; nothing if it never ran."""
-        return busiest_of(self._compilation.tables, self.grouped.rows("sums", "program", self.row))
+        return busiest_of(self.cycles_by_ipu)
+
+    @cached_property
+    def cycles_by_ipu(self) -> CyclesByIpu:
+        """What each IPU took for it in all runs."""
+        return cycles_by_ipu(self._compilation.tables, self.grouped.rows("sums", "program", self.row))
 
     @property
     def peak_tile_bytes(self) -> int | None:
@@ -166,14 +172,31 @@ class CompiledProgram:
         return self._compilation.grouped
 
     @property
-    def first_trips(self) -> NDArray[np.int64]:
-        """Rows of table `trips` of the first IPU in the program's runs."""
-        return self._compilation.first_trips(self.row)
+    def counts(self) -> Mapping[Site, int]:
+        """(site, arm) -> times in all runs, of data-dependent loops and branches on the slowest of its IPUs. Raises as `counts_by_ipu`."""
+        return self.counts_by_ipu.get(self.total.ipu, {})
+
+    @cached_property
+    def counts_by_ipu(self) -> Mapping[int, Mapping[Site, int]]:
+        """IPU -> (site, arm) -> times in all runs, of data-dependent loops and branches.
+
+        Raises: RecordingError if the recording has them of single runs alone, as those before form 3.
+        """
+        tables = self._compilation.tables
+        if self.cost().counted and tables.has("trips") and not tables.has("counts"):
+            raise RecordingError("the recording does not say how often loops and branches that depend on data were taken: record it again")
+        rows = self.grouped.rows("counts", "program", self.row)
+        ipus, sites, arms, counts = ([*map(int, tables.column("counts", name)[rows])] for name in ("ipu", "site", "arm", "times"))
+        found: dict[int, dict[Site, int]] = {}
+        for ipu, site, arm, times in zip(ipus, sites, arms, counts, strict=True):
+            found.setdefault(ipu, {})[site, arm] = max(0, times)
+        return found
 
     @property
     def has_tree(self) -> bool:
         """Whether its tree was recorded."""
-        return self.row < len(self._compilation.trees) and self._compilation.trees[self.row] is not None
+        known = self._compilation
+        return self.row in known.planned or (self.row < len(known.trees) and known.trees[self.row] is not None)
 
     @cached_property
     def planned(self) -> Program:
@@ -181,6 +204,8 @@ class CompiledProgram:
 
         Raises: RecordingError if its tree was not kept, or is damaged.
         """
+        if (known := self._compilation.planned.get(self.row)) is not None:
+            return known.program
         if not self.has_tree:
             raise RecordingError(f"the recording has no tree of program '{plain(self.name)}': record it again")
         return program_from_tree(self._compilation.trees[self.row], self._compilation.target.machine, name=self.name)
@@ -202,6 +227,8 @@ class CompiledProgram:
 
     def cost(self, ipus: tuple[int, ...] | None = None) -> BodyCost:
         """What one run costs on certain IPUs; None: on those that ran it. Raises: RecordingError as `planned` does."""
+        if ipus is None and (known := self._compilation.planned.get(self.row)) is not None:
+            return known.body
         ipus = self.ipus if ipus is None else ipus
         if ipus not in self._costs:
             self._costs[ipus] = priced(self.planned, self._compilation.target.machine, ipus)
@@ -262,11 +289,12 @@ class Compilation:
     Attributes:
         tables: of the recording.
         target: the emulated machine.
+        planned: of recordings in memory, programs by row with what a run costs, which need not be read from their trees.
         grouped: rows of the tables by program.
     """
 
-    def __init__(self, tables: Tables, target: Target) -> None:
-        self.tables, self.target, self.grouped = tables, target, Grouped(tables)
+    def __init__(self, tables: Tables, target: Target, planned: Mapping[int, ProgramTotals] = MappingProxyType({})) -> None:
+        self.tables, self.target, self.planned, self.grouped = tables, target, planned, Grouped(tables)
 
     @cached_property
     def strings(self) -> tuple[str, ...]:
@@ -282,20 +310,6 @@ class Compilation:
     def names(self) -> Counter[str]:
         """How many programs have each name."""
         return Counter(program.name for program in self.programs)
-
-    def first_trips(self, row: int) -> NDArray[np.int64]:
-        """Rows of table `trips` of the first IPU in the runs of a program."""
-        order, programs = self._first_trips
-        begin, end = np.searchsorted(programs, (row, row + 1))
-        return order[begin:end]
-
-    @cached_property
-    def _first_trips(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(rows of table `trips` of the first IPU, their programs), by program."""
-        rows = np.flatnonzero(self.tables.column("trips", "position") == 0)
-        programs = self.tables.column("runs", "program")[self.tables.column("trips", "run")[rows]].astype(np.int64)
-        order = np.argsort(programs, kind="stable")
-        return rows[order], programs[order]
 
     def program(self, name: str) -> CompiledProgram:
         """The first program of a name. Raises: RecordingError if there is none, with the nearest."""

@@ -15,7 +15,7 @@ from tilestep.figures.reader.events import Event, Events, Lane
 from tilestep.figures.reader.grouped import Grouped
 from tilestep.figures.reader.lazily import LazySequence
 from tilestep.figures.reader.runs import Run, RunOnIpu, RunRow, Step
-from tilestep.figures.reader.sums import MOST_SUM, busiest_of
+from tilestep.figures.reader.sums import MOST_SUM, busiest_of, cycles_by_ipu
 from tilestep.figures.reader.unrecorded import Unrecorded
 from tilestep.recording.tables import Tables, json_text
 
@@ -94,7 +94,7 @@ class Execution:
     @cached_property
     def total_cycles(self) -> TotalCycles:
         """The time of the whole recording."""
-        busiest = busiest_of(self.tables, slice(None))
+        busiest = busiest_of(cycles_by_ipu(self.tables, slice(None)))
         return TotalCycles(total=self._total(), by_kind=busiest.by_kind, busiest_ipu=busiest.ipu)
 
     def blocks(self, ipu: int = 0, *, pattern: str | None = None, programs: str | None = None) -> Iterator[Block]:

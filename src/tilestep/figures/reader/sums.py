@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -13,13 +14,14 @@ from tilestep.recording.tables import Tables
 from tilestep.sim.trace import BESIDE
 
 MOST_SUM: Final = 2**62
+CyclesByIpu = Mapping[int, Mapping[str, int]]  # IPU -> kind of event -> cycles
 
 
 class BusiestIpu(NamedTuple):
     """Cycles of the IPU that did most: kind of event -> cycles."""
 
     ipu: int
-    by_kind: dict[str, int]
+    by_kind: Mapping[str, int]
 
     @property
     def cycles(self) -> int:
@@ -27,11 +29,8 @@ class BusiestIpu(NamedTuple):
         return sum(cycles for kind, cycles in self.by_kind.items() if kind not in BESIDE)
 
 
-def busiest_of(tables: Tables, rows: NDArray[np.int64] | slice) -> BusiestIpu:
-    """The IPU that did most by some rows of table `sums`, the first of equals; IPU 0 if none did anything.
-
-    Raises: RecordingError for a kind that no event has, or too many cycles.
-    """
+def cycles_by_ipu(tables: Tables, rows: NDArray[np.int64] | slice) -> CyclesByIpu:
+    """The sum of some rows of table `sums`. Raises: RecordingError for a kind that no event has, or too many cycles."""
     by_ipu: dict[int, dict[str, int]] = {}
     columns: list[list[int]] = [tables.column("sums", name)[rows].tolist() for name in ("ipu", "kind", "cycles")]
     ipus, kinds, cycles = columns
@@ -40,6 +39,11 @@ def busiest_of(tables: Tables, rows: NDArray[np.int64] | slice) -> BusiestIpu:
             raise RecordingError(f"table 'sums' has {spent:,} cycles of kind {kind}: there are {len(EVENT_KINDS)} kinds")
         of_ipu = by_ipu.setdefault(ipu, {})
         of_ipu[EVENT_KINDS[kind]] = of_ipu.get(EVENT_KINDS[kind], 0) + spent
+    return by_ipu
+
+
+def busiest_of(by_ipu: CyclesByIpu) -> BusiestIpu:
+    """The IPU that did most, the first of equals; IPU 0 if none did anything."""
     return max((BusiestIpu(ipu, by_ipu[ipu]) for ipu in sorted(by_ipu)), key=lambda each: each.cycles, default=BusiestIpu(0, {}))
 
 

@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tilestep.figures.reader.compilation import CompiledProgram
-from tilestep.figures.reader.layout import summed
 from tilestep.figures.reader.programs import ProgramLeaf
-from tilestep.recording.tables import Tables
-from tilestep.sim.body import BodyCycles, Site
+from tilestep.sim.body import BodyCycles, LeafUse
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeafTotal:
-    """One step of a program over all its runs, on the first of its IPUs.
+    """One step of a program over all its runs, on the slowest of its IPUs.
 
     Attributes:
         leaf: the step.
@@ -27,30 +25,16 @@ class LeafTotal:
     cycles: BodyCycles
 
 
-def leaf_totals(tables: Tables, program: CompiledProgram) -> Iterator[LeafTotal]:
+def executed(program: CompiledProgram) -> Iterator[tuple[LeafUse, int]]:
+    """The priced steps of a program in order, each with its executions in all runs on the slowest of its IPUs."""
+    counts = program.counts
+    for use in program.cost().uses:
+        yield use, use.times * (program.runs if use.site is None else counts.get(use.site, 0))
+
+
+def leaf_totals(program: CompiledProgram) -> Iterator[LeafTotal]:
     """The steps of a program that ran, in order. Raises: RecordingError if its tree was not kept, or is damaged."""
-    counts = site_counts(tables, program)
-    fixed: dict[int, int] = {laid.leaf.leaf: laid.times for laid in summed(program.tree, {}, cycles=_one)}
-    counted: dict[int, int] = {laid.leaf.leaf: laid.times for laid in summed(program.tree, counts, cycles=_one)}
-    for leaf in program.leaves:
-        always = fixed.get(leaf.leaf, 0)
-        executions = always * program.runs if always else counted.get(leaf.leaf, 0)
-        if executions and leaf.cycles is not None:
-            yield LeafTotal(leaf=leaf, executions=executions, cycles=BodyCycles().plus(leaf.cycles, executions))
-
-
-def _one(leaf: ProgramLeaf) -> int:
-    del leaf
-    return 1
-
-
-def site_counts(tables: Tables, program: CompiledProgram) -> dict[Site, int]:
-    """(site, arm) -> times in all runs of a program, on the first of its IPUs."""
-    if not tables.has("trips"):
-        return {}
-    rows = program.first_trips
-    counts: dict[Site, int] = {}
-    sites, arms, times = (tables.column("trips", name)[rows].tolist() for name in ("site", "arm", "times"))
-    for site, arm, count in zip(sites, arms, times, strict=True):
-        counts[site, arm] = counts.get((site, arm), 0) + max(0, count)
-    return counts
+    priced = (leaf for leaf in program.leaves if leaf.cycles is not None)
+    for leaf, (use, executions) in zip(priced, executed(program), strict=True):
+        if executions:
+            yield LeafTotal(leaf=leaf, executions=executions, cycles=BodyCycles().plus(use.cycles, executions))

@@ -262,6 +262,18 @@ def test_a_scope_that_no_program_has_is_an_error() -> None:
         scopes_of("jvp(" * 12_000 + "a" + ")" * 12_000 + "/b")
 
 
+def test_steps_of_the_profile_are_those_of_the_recording() -> None:
+    """Also of the IPU that takes other ways through loops and branches than the first, because it is the slower one."""
+    called, counts = everything()
+    host = run_of(called, runs=2, counts=counts)
+    profile = profile_between(host.system, host.start, host.system.mark())
+    (found,) = Report(recorded(host, [called])).programs
+    assert found.total.ipu == 1
+    totals = {total.leaf.name: (total.executions, total.cycles.compute, total.cycles.sync) for total in leaf_totals(found)}
+    assert totals == {step.name: (step.executions, step.compute, step.sync) for step in profile.supersteps}
+    assert totals["i"][0] == 6
+
+
 @pytest.mark.parametrize(("ipus", "sharers"), [((0, 1), 2), ((0, 2), 1)])
 def test_accesses_to_pinned_host_cost_what_they_do_where_the_program_ran(ipus: tuple[int, int], sharers: int) -> None:
     """IPUs of one IPU-Machine share its streaming memory, those of two do not: in the trace, the profile and the tree alike."""
@@ -275,7 +287,7 @@ def test_accesses_to_pinned_host_cost_what_they_do_where_the_program_ran(ipus: t
     report = Report(recorded(host, [called]))
     (found,) = report.compilation.programs
     assert found.ipus == ipus
-    told = sum(total.cycles.host_call for total in leaf_totals(report.tables, found))
+    told = sum(total.cycles.host_call for total in leaf_totals(found))
     assert told == 2 * (LATENCY + sharers * 300)
     assert told == sum(family.host for family in profiled.families)
     syncs = found.total.by_kind["host-call"] - told

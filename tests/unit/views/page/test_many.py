@@ -118,6 +118,7 @@ def many(programs: int, *, runs: int) -> Counting:
     builder.extend("events", lane=zero, kind=zero, start=row * 10, end=row * 10 + 9, run=row, program=row % programs, cause=row - 1)
     builder.extend("sums", program=each, ipu=each * 0, kind=each * 0, cycles=each)
     builder.extend("trips", run=row, position=zero, site=zero, arm=zero, times=zero + 2)
+    builder.extend("counts", program=each, ipu=each * 0, site=each * 0, arm=each * 0, times=each * 0 + 2)
     for key in range(20 * programs):
         builder.append("frames", file=f"{key}.py" if key else -1, function=-1, line=key, column=0, parent=0)
     size = {"size_bytes": each + 64, "tile_bytes": each * 0 + 4, "tiles": each * 0 + 16, "start_tile": each * 0}

@@ -20,7 +20,7 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
         "comparison.bytes": "Bytes on the fullest tile, at the step at which it is fullest, as the program was planned.",
         "comparison.flops": "Floating-point operations of one run on one IPU, with each data-dependent loop taken once.",
         "comparison.runs": "How often the program ran.",
-        "comparison.step": "Cycles of the step in all runs by their number, on the first of the program's IPUs.",
+        "comparison.step": "Cycles of the step in all runs by their number, on the slowest of the program's IPUs.",
     }
 )
 

@@ -47,7 +47,7 @@ _MOVES: Final[tuple[EventKind, ...]] = ("save", "load", "stream-in", "stream-out
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "source.cycles": "Cycles of the steps that the line became, in all runs of all programs, on the first of the IPUs of each.",
-        "source.share": "Part of the cycles of all steps of all programs, on the first IPU of each. Loads and transfers are no steps.",
+        "source.share": "Part of the cycles of all steps of all programs, on the slowest IPU of each. Loads and transfers are no steps.",
         "source.whole": "Part of the emulated cycles of the whole recording, in which all steps of all programs were, one after another.",
         "source.executions": "Executions of the steps that the line became, in all runs.",
         "source.flops": "Floating-point operations of those steps, of all tiles of one IPU, as the cost model counts them.",
@@ -89,7 +89,7 @@ def source(report: Report) -> Block | None:
         if not program.has_tree or not program.runs:
             continue
         ran.add(program.num_ipus)
-        for found in leaf_totals(report.tables, program):
+        for found in leaf_totals(program):
             cycles = found.cycles.total
             total += cycles
             if found.leaf.line is None:

@@ -21,7 +21,6 @@ from tilestep.figures.reader import (
 from tilestep.figures.reader.blocks import LONGEST_SCOPE, scopes_of
 from tilestep.figures.reader.layout import below
 from tilestep.figures.reader.programs import ProgramLeaf
-from tilestep.figures.reader.totals import site_counts
 from tilestep.figures.rows import relative_files
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
@@ -35,13 +34,13 @@ MOST_NODES: Final = 100_000  # of all programs in a page
 ROOT, LOOP, BRANCH, ARM, SUPERSTEP, COLLECTIVE, HOST_CALL = range(7)
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "steps.cycles": "Cycles of all runs on the first of the program's IPUs: executions times cycles of one, without waits for links.",
-        "steps.once": "Cycles of one execution on the first of the program's IPUs, from the cost model.",
-        "steps.run": "Cycles of the steps alone in all runs by the number of runs, on the first of the program's IPUs: without arguments, "
-        "results, loads and waits for links.",
-        "steps.share": "Part of the cycles of all steps of all programs, on the first IPU of each.",
-        "steps.share_of_program": "Part of the cycles of the program's steps, on the first of its IPUs.",
-        "steps.executions": "Executions in all runs, on the first of the program's IPUs; those that depend on data were counted.",
+        "steps.cycles": "Cycles of all runs on the slowest of the program's IPUs: executions times cycles of one, without waits for links.",
+        "steps.once": "Cycles of one execution on the slowest of the program's IPUs, from the cost model.",
+        "steps.run": "Cycles of the steps alone in all runs by the number of runs, on the slowest of the program's IPUs: without "
+        "arguments, results, loads and waits for links.",
+        "steps.share": "Part of the cycles of all steps of all programs, on the slowest IPU of each.",
+        "steps.share_of_program": "Part of the cycles of the program's steps, on the slowest of its IPUs.",
+        "steps.executions": "Executions in all runs, on the slowest of the program's IPUs; those that depend on data were counted.",
         "steps.executions_of_run": "Executions in all runs by the number of runs.",
         "steps.flops": "Floating-point operations of all tiles in all executions, as the cost model counts them.",
         "steps.flops_once": "Floating-point operations of all tiles in one execution, as the cost model counts them.",
@@ -51,9 +50,9 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
         "steps.peak": "Part of the matrix unit's peak for the dtype: twice the multiply-adds of all tiles. Only products come near it.",
         "steps.per_cycle": "Bytes that the busiest tile receives, by the cycles of the exchange.",
         "steps.intensity": "Floating-point operations of all tiles for each byte that the busiest tile receives.",
-        "steps.trips": "How often the body of the loop ran in all runs, on the first of the program's IPUs.",
+        "steps.trips": "How often the body of the loop ran in all runs, on the slowest of the program's IPUs.",
         "steps.fixed_trips": "Trips of the loop, which the compiler knew.",
-        "steps.arm": "How often this arm was taken in all runs, on the first of the program's IPUs.",
+        "steps.arm": "How often this arm was taken in all runs, on the slowest of the program's IPUs.",
         "steps.temporary": "Bytes on the fullest tile while the step runs, beside values.",
         "steps.code": "Bytes on the busiest tile that the step's code takes, as the memory model has it.",
         "steps.size": "The larger of operand and result, on one IPU.",
@@ -183,7 +182,7 @@ class _Maker:
 
     def __init__(self, report: Report, texts: Texts, lines: Lines) -> None:
         self.lines = lines
-        self._texts, self._tables = texts, report.tables
+        self._texts = texts
         self._ipu: IpuSpec = report.target.machine.ipu
         self._options = options_of(report.tables)
 
@@ -193,7 +192,7 @@ class _Maker:
         leaves: list[Leaf] = []
         options = self._options.get(program.key)
         total = 0
-        for node, kind, depth, times, of_run, assumed in _walked(program, site_counts(self._tables, program)):
+        for node, kind, depth, times, of_run, assumed in _walked(program, program.counts):
             row = -1
             if isinstance(node, ProgramLeaf):
                 priced = node.cycles is not None
