@@ -52,6 +52,11 @@ export function either(of) {
   return (pair) => of(/** @type {Row} */ (pair.b ?? pair.a));
 }
 
+/** The cycles of whichever takes more. @param {Pair<{cycles: number}>} pair @returns {number} */
+export function cyclesOf({ a, b }) {
+  return Math.max(a?.cycles ?? 0, b?.cycles ?? 0);
+}
+
 /**
  * The columns of one figure: itself, or A, B and B − A with the relative change.
  * @template Row

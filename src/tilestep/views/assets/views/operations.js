@@ -3,7 +3,7 @@
 import { themeColor } from "../core/colors.js";
 import { h, replace } from "../core/dom.js";
 import { count, plural, shortPath } from "../core/format.js";
-import { columnsOf, either } from "../core/pairs.js";
+import { columnsOf, cyclesOf, either } from "../core/pairs.js";
 import { get, set } from "../core/state.js";
 import { table } from "../core/table.js";
 import { valueOf } from "../core/value.js";
@@ -49,7 +49,7 @@ export const operations = {
         return words.every((word) => text.includes(word));
       };
       const rows = all.map((steps) => ({ name: steps.side.name, rows: operationsOf(steps, grouping, wanted(steps)) }));
-      const pairs = pairsOf(rows, pairOf, grouping).sort((one, other) => most(other) - most(one));
+      const pairs = pairsOf(rows, pairOf, grouping).sort((one, other) => cyclesOf(other) - cyclesOf(one));
       const idOf = (/** @type {OperationPair} */ pair) => (pair.b ? `b ${pair.b.id}` : `a ${pair.a?.id}`);
       let chosen = pairs.find((pair) => idOf(pair) === get("operation")) ?? pairs[0] ?? null;
       const say = () => replace(said, chosen ? [chosen.a, chosen.b].flatMap((operation) => (operation ? [verdict(operation, grouping, two)] : [])) : h("p", {}, "No operation is left."));
@@ -105,11 +105,6 @@ function answer(steps, two) {
 /** @param {string} value @returns {Grouping} */
 function groupingOf(value) {
   return GROUPINGS.find(([name]) => name === value)?.[0] ?? "line";
-}
-
-/** @param {OperationPair} pair @returns {number} */
-function most({ a, b }) {
-  return Math.max(a?.cycles ?? 0, b?.cycles ?? 0);
 }
 
 /** What is not there, and why. @param {Steps} steps @param {boolean} two @returns {HTMLElement[]} */

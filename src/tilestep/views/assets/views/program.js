@@ -3,12 +3,13 @@
 import { h, replace } from "../core/dom.js";
 import { edged } from "../core/edges.js";
 import { count, plural } from "../core/format.js";
+import { cyclesOf } from "../core/pairs.js";
 import { get, number, set } from "../core/state.js";
 import { ofSide, text, valueOf } from "../core/value.js";
 import { nodePanel } from "./program/panel.js";
-import { allOf, cyclesOf, dearestWay, either, kindWords, treeOf } from "./program/pairs.js";
+import { allOf, dearestWay, either, kindWords, treeOf } from "./program/pairs.js";
 import { programTree } from "./program/tree.js";
-import { choice, searchField } from "./steps/controls.js";
+import { choice, listSearch } from "./steps/controls.js";
 import { programPairs, stepsOf } from "./steps/read.js";
 
 /** @import { Program } from "./steps/read.js" */
@@ -26,16 +27,16 @@ export const program = {
   absent: "The recording has no programs.",
   async render(sides, page) {
     const all = await Promise.all(sides.map(stepsOf));
-    const pairs = programPairs(page, all).sort((one, other) => most(other) - most(one));
+    const pairs = programPairs(page, all).sort((one, other) => cyclesOf(other) - cyclesOf(one));
     const [dearest] = pairs;
     if (!dearest) return [h("p", { class: "absent" }, "The recording has no programs.")];
     const wanted = get("program");
     const start = pairs.find((pair) => namesOf(pair).includes(wanted)) ?? dearest;
-    const whole = pairs.reduce((sum, pair) => sum + most(pair), 0) || 1;
+    const whole = pairs.reduce((sum, pair) => sum + cyclesOf(pair), 0) || 1;
     const place = h("div");
     const show = (/** @type {Pair} */ pair) => replace(place, shown(pair));
     const only = (/** @type {Pair} */ { a, b }) => (all.length > 1 && !(a && b) ? `, only in ${a ? "A" : "B"}` : "");
-    const options = pairs.map((pair) => /** @type {[string, string]} */ ([namesOf(pair)[0] ?? "", `${labelOf(pair)} (${text(most(pair) / whole, "share")}${only(pair)})`]));
+    const options = pairs.map((pair) => /** @type {[string, string]} */ ([namesOf(pair)[0] ?? "", `${labelOf(pair)} (${text(cyclesOf(pair) / whole, "share")}${only(pair)})`]));
     const chooser = choice("program", options, namesOf(start)[0] ?? "", (value) => {
       set({ program: value, node: null, leaf: null });
       show(pairs.find((pair) => namesOf(pair).includes(value)) ?? dearest);
@@ -44,11 +45,6 @@ export const program = {
     return [h("div", { class: "controls" }, chooser), place];
   },
 };
-
-/** @param {Pair} pair @returns {number} */
-function most({ a, b }) {
-  return Math.max(a?.cycles ?? 0, b?.cycles ?? 0);
-}
 
 /** Names in the URL, B's first. @param {Pair} pair @returns {string[]} */
 function namesOf({ a, b }) {
@@ -89,21 +85,9 @@ function shown(pair) {
   const chosen = nodes.find((node) => (leaf >= 0 ? either(node).leaf?.number === leaf : either(node).index - base === index));
   const first = chosen ?? /** @type {Both} */ (way[way.length - 1]);
   replace(panel, nodePanel(first, pair));
-  const note = h("span", { class: "note", role: "status" });
-  const find = (/** @type {string} */ words) => {
-    const found = tree.find(words);
-    note.textContent = words.trim() ? `${count(found)} of ${plural(nodes.length, "node")}` : plural(nodes.length, "node");
-    return found;
-  };
-  const query = get("q");
-  const field = searchField("search in the tree", query, (words) => {
-    set({ q: words || null });
-    if (find(words)) tree.next(true);
-  }, (forward) => {
-    note.textContent = tree.next(forward);
-  });
+  const { field, note, find } = listSearch("search in the tree", tree, (found, words) => `${words ? `${count(found)} of ` : ""}${plural(nodes.length, "node")}`);
   requestAnimationFrame(() => {
-    find(query);
+    find(get("q"));
     tree.show(first);
   });
   const leaves = nodes.filter((node) => !node.children.length && cyclesOf(node)).sort((a, b) => cyclesOf(b) - cyclesOf(a));

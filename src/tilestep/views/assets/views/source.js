@@ -3,7 +3,7 @@
 import { h, replace } from "../core/dom.js";
 import { edged } from "../core/edges.js";
 import { plural, shortPath } from "../core/format.js";
-import { columnsOf, either } from "../core/pairs.js";
+import { columnsOf, cyclesOf, either } from "../core/pairs.js";
 import { get, link, number, set } from "../core/state.js";
 import { table } from "../core/table.js";
 import { text, valueOf } from "../core/value.js";
@@ -11,7 +11,7 @@ import { codeList, figuresOf } from "./source/code.js";
 import { filesOf, linesOf, matchedFiles, sourceOf } from "./source/costs.js";
 import { flames } from "./source/flame.js";
 import { linePanel } from "./source/line.js";
-import { choice, searchField } from "./steps/controls.js";
+import { choice, listSearch } from "./steps/controls.js";
 import { NAMES, stepsOf } from "./steps/read.js";
 
 /** @import { CodeLine, Cost, Source } from "./source/costs.js" */
@@ -110,20 +110,9 @@ function summary({ side, cycles, unknown }, two) {
  */
 function listing(sources, file, lines, line, choose) {
   const list = codeList({ sources, file, lines, chosen: line, choose });
-  const note = h("span", { class: "note", role: "status" });
   const query = get("q");
-  const find = (/** @type {string} */ words) => {
-    const found = list.find(words);
-    note.textContent = words.trim() ? plural(found, "line") : "";
-    return found;
-  };
-  const field = searchField("search in the code", query, (words) => {
-    set({ q: words || null });
-    if (find(words)) list.next(true);
-  }, (forward) => {
-    note.textContent = list.next(forward);
-  });
-  const costly = lines.filter(({ a, b }) => a?.cycles || b?.cycles).sort((one, other) => most(other) - most(one))[0];
+  const { field, note, find } = listSearch("search in the code", list, (found, words) => (words ? plural(found, "line") : ""));
+  const costly = lines.filter(({ a, b }) => a?.cycles || b?.cycles).sort((one, other) => cyclesOf(other) - cyclesOf(one))[0];
   requestAnimationFrame(() => {
     if (query) find(query);
     if (line || costly) list.show(line || (costly?.number ?? 0));
@@ -135,11 +124,6 @@ function listing(sources, file, lines, line, choose) {
     sources.length > 1 ? null : h("p", { class: "note no-room code-figures" }, "A wider window has flop, bytes and executions beside the code; the figures of the chosen line have them in any."),
     h("p", { class: "keys" }, `${whose}Keys: arrows move, n and p go to the next and the previous line with a cost, Enter shows its steps.`),
   ].filter((part) => part !== null);
-}
-
-/** @param {CodeLine} line @returns {number} */
-function most({ a, b }) {
-  return Math.max(a?.cycles ?? 0, b?.cycles ?? 0);
 }
 
 /** The lines alone, where there is no code. @param {Source[]} sources @param {string} file @param {CodeLine[]} lines @param {(line: CodeLine) => void} choose @returns {HTMLElement[]} */

@@ -1,5 +1,6 @@
 /** The tree of a program of A, of B, or of both with equal nodes together. */
 
+import { cyclesOf } from "../../core/pairs.js";
 import { KIND } from "../steps/read.js";
 
 /** @import { Node, Program } from "../steps/read.js" */
@@ -59,11 +60,6 @@ function key({ kind, scope, name, leaf }) {
 /** The node of B, or of A if B has none. @param {Both} here @returns {Node} */
 export function either(here) {
   return /** @type {Node} */ (here.b ?? here.a);
-}
-
-/** Whichever is larger. @param {Both} here @returns {number} */
-export function cyclesOf({ a, b }) {
-  return Math.max(a?.cycles ?? 0, b?.cycles ?? 0);
 }
 
 /** The way from the root to the most costly leaf, root first. @param {Both} root @returns {Both[]} */

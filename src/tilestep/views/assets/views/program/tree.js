@@ -2,13 +2,13 @@
 
 import { h } from "../../core/dom.js";
 import { count, plural, shortPath } from "../../core/format.js";
-import { changeOf } from "../../core/pairs.js";
+import { changeOf, cyclesOf } from "../../core/pairs.js";
 import { link } from "../../core/state.js";
 import { differenceOf, explained, ofSide, text } from "../../core/value.js";
 import { marked } from "../source/code.js";
 import { KIND, NAMES, shortScope } from "../steps/read.js";
 import { RowWindow } from "../steps/window.js";
-import { allOf, cyclesOf, either, kindWords } from "./pairs.js";
+import { allOf, either, kindWords } from "./pairs.js";
 
 /** @import { Both } from "./pairs.js" */
 /** @import { Node, Program } from "../steps/read.js" */
@@ -211,14 +211,8 @@ export function programTree({ root, pair, open, choose }) {
       return matches.size;
     },
     next(forward) {
-      for (let step = 1; step <= rows.length; step++) {
-        const place = (list.active + (forward ? step : -step) + 2 * rows.length) % rows.length;
-        const row = rows[place];
-        if (!row || !matches.has(row.node)) continue;
-        list.go(place, false, true);
-        return either(row.node).name;
-      }
-      return "nothing matches";
+      const found = rows[list.seek(forward, (place) => matches.has(/** @type {{node: Both}} */ (rows[place]).node))];
+      return found ? either(found.node).name : "nothing matches";
     },
     openAll(all) {
       opened.clear();

@@ -148,13 +148,8 @@ export function codeList({ sources, file, lines, chosen, choose }) {
       return found;
     },
     next(forward) {
-      for (let step = 1; step <= lines.length; step++) {
-        const place = (rows.active + (forward ? step : -step) + 2 * lines.length) % lines.length;
-        if (!matches(place)) continue;
-        rows.go(place, false, true);
-        return `line ${lines[place]?.number}`;
-      }
-      return "no line matches";
+      const found = lines[rows.seek(forward, matches)];
+      return found ? `line ${found.number}` : "no line matches";
     },
     show(number) {
       const place = lines.findIndex((line) => line.number === number);

@@ -19,6 +19,27 @@ export function choice(words, options, chosen, change) {
   return h("label", { class: "choice" }, words, " ", select);
 }
 
+/**
+ * A field that finds rows of a list, and what it found; the words stand in the URL.
+ * @param {string} words
+ * @param {{find: (query: string) => number, next: (forward: boolean) => string}} list
+ * @param {(found: number, query: string) => string} told
+ */
+export function listSearch(words, list, told) {
+  const note = h("span", { class: "note", role: "status" });
+  const find = (/** @type {string} */ query) => {
+    const found = list.find(query);
+    note.textContent = told(found, query.trim());
+    return found;
+  };
+  const changed = (/** @type {string} */ query) => {
+    set({ q: query || null });
+    if (find(query)) list.next(true);
+  };
+  const field = searchField(words, get("q"), changed, (forward) => (note.textContent = list.next(forward)));
+  return { field, note, find };
+}
+
 /** A choice that stands in the URL; the first option does not. @param {string} words @param {[string, string][]} options @param {string} key there @param {() => void} changed @returns {HTMLLabelElement} */
 export function stateChoice(words, options, key, changed) {
   const [[none] = [""]] = options;

@@ -79,6 +79,18 @@ export class RowWindow {
     if (focus) this.element()?.focus({ preventScroll: true });
   }
 
+  /** Goes to the next row, or to the one before, that is looked for. @param {boolean} forward @param {(place: number) => boolean} matches @returns {number} its place; -1: there is none */
+  seek(forward, matches) {
+    const total = this.options.count();
+    for (let step = 1; step <= total; step++) {
+      const place = (this.active + (forward ? step : -step) + 2 * total) % total;
+      if (!matches(place)) continue;
+      this.go(place, false, true);
+      return place;
+    }
+    return -1;
+  }
+
   /** @param {KeyboardEvent} event */
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
