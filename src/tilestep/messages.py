@@ -17,12 +17,18 @@ _MOST_LEVELS: Final = 3  # of lists in lists
 _LONGEST_WORD: Final = 200  # characters of a name in sentences
 _LONGEST_SENTENCES: Final = 5000  # characters
 _LONG_WORD: Final = re.compile(rf"\S{{{_LONGEST_WORD + 1},}}")
+_OF_JAX: Final = "JAX has removed its internal frames"  # a note that says nothing of the error
 _LONGEST_SLIP: Final = 100  # characters; a longer name is no slip of a known one
 
 
 def shown(value: object) -> str:
     """The value as Python writes it, with the middle left out where it is long."""
     return plain(_SHORT.repr(value))
+
+
+def notes_of(error: BaseException) -> list[str]:
+    """An exception's notes, without JAX's about its own traceback."""
+    return [note for note in getattr(error, "__notes__", ()) if _OF_JAX not in note]
 
 
 def plain(text: object) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 from tilestep.cli.usage import UsageError, stdout_errors_told, tell, whole_number, working_directory
 from tilestep.errors import SpecError
 from tilestep.machine.catalog import DEFAULT_MACHINE
-from tilestep.messages import plain, shown
+from tilestep.messages import notes_of, plain, shown
 
 _COMMAND: Final = "tilestep plan"
 _MOST: Final = 2**20
@@ -84,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
                 progress=show,
             )
     except (UsageError, SpecError, TypeError, ValueError) as error:
-        tell(_COMMAND, plain("; ".join([str(error), *getattr(error, "__notes__", ())])))
+        tell(_COMMAND, plain("; ".join([str(error), *notes_of(error)])))
         return 2
     with stdout_errors_told():
         print(plans.to_json() if args.json else plans.show(args.rows))

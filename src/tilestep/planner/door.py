@@ -164,8 +164,8 @@ def _nearest(replayed: Sequence[tuple[Candidate, Played]], space: Sequence[Candi
     candidate = min(space, key=estimates.least_fullness)
     return (
         f"The nearest is {candidate.text}: its parameters, and what belongs to each of them, alone need "
-        f"{estimates.least_fullness(candidate):.2f} times the memory of the tiles of {spec.name}. A machine with more IPUs, or layers that "
-        "are smaller, may hold it."
+        f"{estimates.least_fullness(candidate):.2f} times the memory of the tiles of {spec.name}. A machine with more IPUs, smaller "
+        "layers, or `sharding`, which divides a layer over several IPUs, may hold it."
     )
 
 

@@ -46,6 +46,7 @@ def _module(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportU
         short={"layers": []},
         more={**model(), "lost": 1},
         uneven={**model(), "params": []},
+        misfit={**model(), "params": [*classifier([16]).params, classifier([4]).params[-1]]},
     )
     monkeypatch.setitem(sys.modules, "planned_model", module)
 
@@ -96,6 +97,7 @@ def test_nothing_that_fits_is_exit_code_1(capsys: pytest.CaptureFixture[str], ti
             "lost: it must give a mapping with layers, params, optimizer, microbatch, and perhaps loss, schedules",
         ),
         (["planned_model:uneven", "--global-batch", "2"], "there are 3 layers and 0 entries of params"),
+        (["planned_model:misfit", "--global-batch", "2"], "raised by layer "),
         (["planned_model:mapping", "--global-batch", "2", "--machine", "m2001"], "m2001"),
         (["planned_model:mapping", "--global-batch", "2", "--microbatch-sizes", "3"], "at least one must divide the global batch of 2"),
     ],
@@ -106,3 +108,4 @@ def test_what_cannot_be_planned_is_exit_code_2(capsys: pytest.CaptureFixture[str
     assert out == ""
     assert err.startswith("tilestep plan: ")
     assert message in err
+    assert "internal frames" not in err

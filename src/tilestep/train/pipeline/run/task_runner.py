@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple, final
 import jax
 
 from tilestep.hints import no_pipeline_task, pipeline_task
+from tilestep.messages import notes_of
 from tilestep.train.pipeline.compile.watch_keys import Key
 from tilestep.train.pipeline.run.inbox import Inbox
 from tilestep.train.pipeline.run.request import RunRequest
@@ -22,7 +23,6 @@ _HOST: Final = _jax.memory.Space.Host
 _DEVICE: Final = _jax.memory.Space.Device
 _FORWARD, _BACKWARD = 0, 1  # the halves of a stage's programs
 _NOTHING: Final[list[jax.Array]] = []  # nobody adds to it
-_OF_JAX: Final = "JAX has removed its internal frames"  # a note that says nothing of the stage
 
 
 class Kept(NamedTuple):
@@ -117,8 +117,7 @@ class TaskRunner:
                         self._see(task)
                 end_phase(early)
         except Exception as error:
-            says_more = any(_OF_JAX not in note for note in getattr(error, "__notes__", ()))
-            if task is not None and not says_more:
+            if task is not None and not notes_of(error):
                 error.add_note(watch.note(task))
             raise
         finally:
