@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from math import ceil
+from math import ceil, inf
 from typing import Final, NamedTuple
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import LEAST_SHARE, Finding, Gain
 from tilestep.advice.proposal import Proposal, Way
-from tilestep.advice.stages import MOST_PARTS, Stages, parts_of, pipelines
+from tilestep.advice.stages import MOST_PARTS, NO_PART, Stages, parts_of, pipelines
 from tilestep.cuts import best_cuts, stage_costs
 from tilestep.figures.quantities import share_text, time_text
 from tilestep.figures.records import Figures
@@ -60,15 +60,21 @@ def unbalanced(figures: Figures, evidence: Evidence | None, words: PipelineWords
 
 
 def _cut(pipeline: Stages, evidence: Evidence, words: PipelineWords) -> Proposal | None:
-    """Another cut of the stages' products, whose longest stage is clearly shorter. A stage without products stays whole."""
+    """Another cut of the stages' products, whose longest stage is clearly shorter, and that passes no larger arrays than this one.
+
+    A stage without products stays whole.
+    """
     parts = [parts_of(evidence, keys) for keys in pipeline.keys]
     counts = [len(of_stage) for of_stage in parts]
     if words.cut is None or not len(counts) < sum(counts) <= MOST_PARTS:
         return None
     pairs = zip(pipeline.costs, parts, strict=True)
-    work = [cost * part / sum(of_stage or [1]) for cost, of_stage in pairs for part in of_stage or [1]]  # backward goes with forward
+    shares = [(cost, [part.cycles for part in of_stage] or [1]) for cost, of_stage in pairs]
+    work = [cost * part / max(sum(of_stage), 1) for cost, of_stage in shares for part in of_stage]  # backward goes with forward
     products = [product for of_stage in parts for product in [1] * len(of_stage) or [0]]
-    passing = [0.0] * len(work)
+    passed = [part.size_bytes for of_stage in parts for part in of_stage or [NO_PART]]
+    most = max((of_stage[-1].size_bytes for of_stage in parts[:-1] if of_stage), default=0)
+    passing = [0.0 if size <= most else inf for size in passed]
     cuts = best_cuts(work, passing, len(counts))
     costs, sizes = stage_costs(work, passing, cuts), [sum(products[first:after]) for first, after in pairwise(cuts)]
     if len(costs) < len(counts) or sizes == counts or max(costs) > _BETTER * max(pipeline.costs):

@@ -9,10 +9,13 @@ from typing import Final, NamedTuple, get_args
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Line
-from tilestep.advice.longest import PRODUCTS
+from tilestep.advice.longest import MOST_TEXT, PRODUCTS
+from tilestep.errors import TilestepError
 from tilestep.figures.gradients import goes_backward
 from tilestep.figures.records import Figures
 from tilestep.plan.steps import CollectiveKind, Loop, Node, Series, Superstep
+from tilestep.program.hlo import parse_hlo
+from tilestep.recording.sources import Source
 from tilestep.sim.calls import Dispatch
 from tilestep.sim.ledger import ProgramTotals
 from tilestep.sim.trace import BESIDE
@@ -100,14 +103,38 @@ def steps_each(evidence: Evidence, group: str) -> float:
     return 1.0 if steps is None else steps.count / len(steps.starts)
 
 
-def parts_of(evidence: Evidence, keys: frozenset[int]) -> list[int]:
-    """Cycles of the parts of a stage, each of which begins with a product of forward; of a loop one for each trip."""
-    found: list[int] = []
-    for key in sorted(keys):
-        parts = _of_node(evidence.programs[key].body)
-        if len(parts) > len(found) and any(parts):
-            found = parts
-    return found
+class Part(NamedTuple):
+    """A part of a stage, which begins with a product of forward."""
+
+    cycles: int  # of the product
+    size_bytes: int  # of its result, which a cut behind it passes on; 0: unknown
+
+
+NO_PART: Final = Part(cycles=0, size_bytes=0)
+
+
+def parts_of(evidence: Evidence, keys: frozenset[int]) -> list[Part]:
+    """The parts of a stage, of a loop one for each trip."""
+    products = {key: _of_node(evidence.programs[key].body) for key in sorted(keys)}
+    key = max(products, key=lambda key: len(products[key]))
+    sizes = _sizes(evidence.sources.get(key)) if products[key] else {}
+    return [Part(_cycles(product), sizes.get(product.name, 0)) for product in products[key]]
+
+
+def _cycles(product: Superstep) -> int:
+    return product.compute_cycles + product.exchange_cycles + product.sync_cycles
+
+
+def _sizes(source: Source | None) -> dict[str, int]:
+    """Bytes of what each instruction of a program makes; {} if its HLO was not kept, is long, or of another version."""
+    text = "" if source is None else source.text()
+    if not 0 < len(text) <= MOST_TEXT:
+        return {}
+    try:
+        module = parse_hlo(text)
+    except TilestepError:
+        return {}
+    return {each.name: each.shape.size_bytes for computation in module.computations.values() for each in computation.instructions}
 
 
 def _tasks(evidence: Evidence) -> dict[str, _Steps]:
@@ -169,13 +196,14 @@ def _of_microbatch(tasks: Sequence[_Task], cycles: Mapping[int, float], count: i
     return tuple(cycles / microbatches for cycles in spent)
 
 
-def _of_node(node: Node) -> list[int]:
+def _of_node(node: Node) -> list[Superstep]:
+    """The products of forward."""
     match node:
         case Series():
             return [part for child in node.nodes for part in _of_node(child)]
         case Loop():
             return _of_node(node.body) * min(node.trips or 1, MOST_PARTS)
         case Superstep() if node.family in PRODUCTS and not goes_backward(node.scope):
-            return [node.compute_cycles + node.exchange_cycles + node.sync_cycles]
+            return [node]
         case _:
             return []

@@ -148,6 +148,33 @@ def test_a_stage_that_has_nearly_all_products_is_cut_though_another_has_none() -
     assert of_kind(after, "pipeline") == []
 
 
+def blocks(cuts: Sequence[int]) -> Callable[[], Any]:
+    """Blocks of two products, whose inner arrays are four times as wide as what goes from one block to the next."""
+    weights = [np.full(shape, 0.01, np.float32) for shape in [(64, 256), (256, 64)] * 6]
+
+    def to_loss(params: Any, x: Any) -> Any:
+        return (stage(params, x) ** 2).mean()
+
+    def program() -> Any:
+        ends = np.cumsum(cuts)
+        stages = [*[stage] * (len(cuts) - 1), to_loss]
+        mapping = list(range(len(cuts)))
+        pipeline = Pipeline(stages, optax.sgd(1e-3), 2 * len(cuts), devices=jax.devices("ipu"), device_mapping=mapping)
+        state: Any = pipeline.init([weights[end - count : end] for end, count in zip(ends, cuts, strict=True)])
+        for _ in range(6):
+            state, _ = pipeline.step(state, np.ones((2 * len(cuts), 64, 64), np.float32))
+        return state.params
+
+    return program
+
+
+def test_a_cut_passes_no_larger_arrays_than_the_program_s_own() -> None:
+    """With three stages alike but for a block, only a cut inside of a block would be even: the time to pass it on is more than it saves."""
+    assert of_kind(dry(blocks((4, 4, 2))), "pipeline") == []
+    [found] = of_kind(dry(blocks((2, 6))), "pipeline")
+    assert re.fullmatch(r"cut pipeline \d+ into stages of 4, 4 products in place of 2, 6", found.edit)
+
+
 def test_a_schedule_that_waits_in_between_is_not_told_to_have_more_microbatches() -> None:
     """Forward and backward of the schedule 'interleaved' wait for each other at each microbatch, however many there are."""
     assert of_kind(dry(trained(repeated, ALIKE, microbatches=8, schedule="interleaved")), "bubbles") == []
