@@ -6,7 +6,8 @@
 
 Each program has a version in which the finding is followed by hand. The finding promises a share of a warm step. Measured is what a step
 takes in the long run, of both: what twice as many steps take more than those, over their number. So loads and first transfers cancel out.
-Exits with 1 if a finding is not there, a promise is too far off, a value differs, or a function has left the IPU.
+Values are compared too: of a program that is too large to be computed, those of a smaller one.
+Exits with 1 if a finding is not there, a promise is too far off, a value is, or a function has left the IPU.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ import jax
 import numpy as np
 
 import tilestep
-from benchmarks.advice_programs import CASES, Case, ipu
+from benchmarks.advice_cases import CASES, Case, Options
+from benchmarks.advice_programs import ipu
 from benchmarks.commit import commit
 from tilestep.advice import Gain, evidence_of
 from tilestep.advice.freeing import freed_of
@@ -60,21 +62,34 @@ def promise(profile: Profile, case: Case) -> tuple[str, Gain] | None:
     return next(((edit, gain) for edit, gain in told if gain is not None and re.search(case.edit, edit)), None)
 
 
-def followed(case: Case, edit: str) -> Callable[[int], Any]:
-    """The program after an edit that says a number: a batch, or steps between two exchanges."""
+def followed(case: Case, edit: str) -> Options:
+    """The options of the program after an edit that says a number: a batch, or steps between two exchanges."""
     number = re.search(case.edit, edit)
-    after: Any = case.after
     if number is None or not number.groups():
-        return after
-    if case.kind == "collectives":
-        return lambda steps: after(steps, every=int(number[1]))
-    return lambda steps: after(steps, times=int(number[1]) // 16)
+        return case.after
+    return {**case.after, **({"every": int(number[1])} if case.kind == "collectives" else {"times": int(number[1]) // 16})}
 
 
-def per_step(program: Callable[[int], Any], steps: int, *, dry: bool) -> float:
-    """Cycles of a step in the long run."""
-    once, twice = (profiled(lambda count=count: program(count), dry=dry)[0].emulated_cycles for count in (steps, 2 * steps))
-    return (twice - once) / steps
+def apart(case: Case, after: Options) -> float:
+    """How far the values of a program with an edit are from those without: of the largest of each result, on the IPU.
+
+    Raises: ValueError if all values are zeros or none is finite, so that the comparison could not fail.
+    """
+    small = {"steps": case.steps, **(case.small or {})}
+    one, other = (
+        jax.tree.leaves(profiled(lambda options=options: case.program(**{**options, **small}), dry=False)[1])
+        for options in (case.before, after)
+    )
+    worst = 0.0
+    for here, there in zip(one, other, strict=True):
+        first, second = (np.asarray(each, np.float64) for each in (here, there))
+        largest = np.abs(first).max(initial=0.0)
+        if not np.isfinite(largest) or not np.isfinite(second).all():
+            raise ValueError(f"{case.name}: values are not finite")
+        worst = max(worst, np.abs(first - second).max(initial=0.0) / (largest or 1.0))
+    if not any(np.any(np.asarray(each)) for each in one):
+        raise ValueError(f"{case.name}: all values are zero")
+    return worst
 
 
 def fuller(profile: Profile) -> int:
@@ -84,7 +99,7 @@ def fuller(profile: Profile) -> int:
 
 def memory_row(case: Case, row: dict[str, Any]) -> dict[str, Any]:
     """The same of memory: shares of the fullest tile."""
-    found, _ = profiled(lambda: case.before(case.steps), dry=True)
+    found, _ = profiled(lambda: case.program(case.steps, **case.before), dry=True)
     evidence = evidence_of(found)
     assert evidence is not None
     [program] = [program for program in found.programs if program.peak_tile_bytes == fuller(found)]
@@ -96,42 +111,46 @@ def memory_row(case: Case, row: dict[str, Any]) -> dict[str, Any]:
     edit = next((edit for edit in ways if re.search(case.edit, edit)), "")
     if not edit:
         return {**row, "edit": "", "headlines": list(ways)}
-    after, _ = profiled(lambda: case.after(case.steps), dry=True)
+    after, _ = profiled(lambda: case.program(case.steps, **case.after), dry=True)
     shares = {"promised": ways[edit] / fuller(found), "made": 1 - fuller(after) / fuller(found)}
-    return {**row, "edit": edit, "how": "", **shares, "of": "a tile", "same": None, "left_ipu": False}
+    return {**row, "edit": edit, "how": "", **shares, "of": "a tile", "apart": apart(case, case.after), "left_ipu": False}
 
 
 def row_of(case: Case) -> dict[str, Any]:
     """What was promised and what came of it."""
-    row: dict[str, Any] = {"kind": case.kind, "program": case.name, "public": case.public}
+    row: dict[str, Any] = {"kind": case.kind, "program": case.name, "public": case.public, "within": case.within}
     if case.kind == "memory":
         return memory_row(case, row)
-    found, values = profiled(lambda: case.before(case.steps), dry=case.dry)
+    dry = case.small is not None
+    found = ran(case, case.before, dry=dry)
     told = promise(found, case)
     if told is None:
         return {**row, "edit": "", "headlines": [finding.headline for finding in found.findings if finding.part == "first"]}
     edit, gain = told
-    program = followed(case, edit)
-    before, after = (per_step(each, case.steps, dry=case.dry) for each in (case.before, program))
-    promised = gain.share if gain.step_share is None else gain.step_share
-    whole, later = profiled(lambda: program(case.steps), dry=case.dry)
+    after = followed(case, edit)
+    whole = ran(case, after, dry=dry)
     if gain.step_share is None or gain.weight < 0.01:  # once: of all
         row["of"], promised, made = "all", gain.share, 1 - whole.emulated_cycles / found.emulated_cycles
     else:
-        row["of"], made = "a warm step", 1 - after / before
-    same = None
-    if not case.dry and case.alike:
-        pairs = zip(jax.tree.leaves(values), jax.tree.leaves(later), strict=True)
-        same = all(np.allclose(np.asarray(one), np.asarray(other), rtol=1e-3, atol=1e-4, equal_nan=True) for one, other in pairs)
+        steps = [
+            ran(case, options, twice=True, dry=dry).emulated_cycles - once.emulated_cycles
+            for options, once in ((case.before, found), (after, whole))
+        ]
+        row["of"], promised, made = "a warm step", gain.step_share, 1 - steps[1] / steps[0]
     left = sum(p.runs > 0 and p.origin == "user" for p in found.programs) > 0 == sum(p.runs > 0 for p in whole.programs)
-    return {**row, "edit": edit, "how": gain.how, "promised": promised, "made": made, "same": same, "left_ipu": left}
+    return {**row, "edit": edit, "how": gain.how, "promised": promised, "made": made, "apart": apart(case, after), "left_ipu": left}
+
+
+def ran(case: Case, options: Options, *, dry: bool, twice: bool = False) -> Profile:
+    """The profile of a case's program, with its steps or with twice as many."""
+    return profiled(lambda: case.program(case.steps * (2 if twice else 1), **options), dry=dry)[0]
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Rows of Markdown, by kind."""
-    lines = ["| finding | program | the edit | of | promised | made | values |", "|---|---|---|---|---|---|---|"]
+    lines = ["| finding | program | the edit | of | promised | made | values apart |", "|---|---|---|---|---|---|---|"]
     for row in sorted(rows, key=lambda row: row["kind"]):
-        values = {True: "equal", False: "differ", None: "not compared"}[row["same"]]
+        values = "0" if row["apart"] < 1e-6 else f"{row['apart']:.0e}"
         edit = re.sub(r"pipeline \d+", "a pipeline", row["edit"]).replace("|", " ")
         lines.append(
             f"| `{row['kind']}` | {row['program']} | {edit} | {row['of']} | {row['promised']:.1%} | {row['made']:.1%} | {values} |"
@@ -147,14 +166,17 @@ def points(rows: Sequence[Mapping[str, Any]]) -> list[float]:
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
     """How far promises are from what was made."""
     errors = points(rows)
-    return f"Median error {statistics.median(errors):.1f} points, worst {errors[-1]:.1f}, of {len(rows)} programs."
+    public = sum(row["public"] for row in rows)
+    return (
+        f"Median error {statistics.median(errors):.1f} points, worst {errors[-1]:.1f}, of {len(rows)} programs, {public} in public styles."
+    )
 
 
 def holds(rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether promises are near enough, no value differs, and no edit has taken the user's functions off the IPU."""
+    """Whether promises and values are near enough, and no edit has taken the user's functions off the IPU."""
     errors = points(rows)
     near = statistics.median(errors) <= MEDIAN and errors[-1] <= WORST
-    return near and not any(row["same"] is False or row["left_ipu"] for row in rows)
+    return near and not any(row["apart"] > row["within"] or row["left_ipu"] for row in rows)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -162,29 +184,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = sorted({case.kind for case in CASES})
     parser.add_argument("--only", nargs="+", choices=kinds, default=[], metavar="KIND", help="these kinds of findings: " + ", ".join(kinds))
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the record to FILE, and the table of the page from it")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="write the record to FILE, and the table of the page from it; with --only rows of other kinds stay as they are",
+    )
     options = parser.parse_args(arguments)
+    wanted = [case for case in CASES if not options.only or case.kind in options.only]
+    kept: list[dict[str, Any]] = []
+    if options.only and options.json and options.json.exists():
+        kept = json.loads(options.json.read_text(encoding="utf-8"))["answers"]
+        kept = [row for row in kept if row["kind"] not in options.only]
     rows: list[dict[str, Any]] = []
-    silent: list[Case] = []
-    for case in CASES:
-        if options.only and case.kind not in options.only:
-            continue
+    silent = False
+    for case in wanted:
         row = row_of(case)
         if not row["edit"]:
-            silent.append(case)
+            silent = True
             print(f"{case.kind}, {case.name}: no such finding in {row['headlines']}", file=sys.stderr)
             continue
         rows.append(row)
         print(table([row])[-1], flush=True)
+        if options.json:
+            write([*kept, *rows], options.json)
     print(summary(rows))
-    if options.json:
-        record = {"question": "do findings save what they promise?", "commit": commit(), "answers": rows}
-        options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        page = PAGE.read_text(encoding="utf-8")
-        before, _, rest = page.partition(START)
-        after = rest.partition(END)[2]
-        PAGE.write_text(f"{before}{START}\n" + "\n".join([*table(rows), "", summary(rows)]) + f"\n\n{END}{after}", encoding="utf-8")
-    return int(bool(silent) or not holds(rows))
+    return int(silent or not holds(rows))
+
+
+def write(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """The record, and the table of the page."""
+    record = {"question": "do findings save what they promise?", "commit": commit(), "answers": rows}
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
+    before, _, rest = page.partition(START)
+    after = rest.partition(END)[2]
+    PAGE.write_text(f"{before}{START}\n" + "\n".join([*table(rows), "", summary(rows)]) + f"\n\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

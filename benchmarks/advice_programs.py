@@ -1,12 +1,12 @@
-"""Programs that waste time, each with the version that a finding asks for, written by hand: what `advice.py` measures.
+"""Programs that waste time, each with what makes it the version that a finding asks for: what `advice.py` measures.
 
-Twenty are of styles that are common in public code: a train state as in flax, a module as in equinox, a graph network, a sampler.
+Most are of styles that are common in public code: a train state as in flax, a module as in equinox, a graph network, a sampler, a language
+model, a classifier of images.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -19,20 +19,6 @@ from jax.sharding import PartitionSpec as P
 from tilestep.train import InfeedQueue, Pipeline, repeat
 
 F32 = np.float32
-
-
-class Case(NamedTuple):
-    """A program before and after an edit. Both do as many steps as they are asked for, on the same data."""
-
-    kind: str  # of the finding
-    edit: str  # a pattern of it
-    name: str
-    before: Callable[[int], Any]
-    after: Callable[[int], Any]
-    steps: int = 60
-    dry: bool = False  # too large to be computed twice
-    public: bool = False  # an example's, a tutorial's, or in a public style
-    alike: bool = True  # whether the values stay; False: the finding says that they do not
 
 
 def ipu() -> jax.Device:
@@ -48,6 +34,17 @@ def batches(steps: int, *shape: int) -> Iterator[np.ndarray]:
     kept = [drawn(*shape, seed=seed) for seed in range(8)]
     for number in range(steps):
         yield kept[number % 8]
+
+
+def samples(steps: int, times: int, batch: int, width: int) -> Iterator[np.ndarray]:
+    """The same samples in batches of any size. Args: steps: as many, if a batch is `batch` samples. times: as large a batch."""
+    drawn_once = drawn(steps * batch, width)
+    yield from drawn_once.reshape(steps // times, times * batch, width)
+
+
+def changed(after: Any, before: Any) -> Any:
+    """What training has changed: of parameters that hardly change, the rest is equal anyway."""
+    return jax.tree.map(lambda one, other: np.asarray(one) - np.asarray(other), after, before)
 
 
 def layers(params: Any, x: Any) -> Any:
@@ -148,7 +145,8 @@ def equinox(
 ) -> Any:
     def make_step(model: Any, x: Any, rate: Any) -> Any:
         x = x.astype(F32)
-        gradients = jax.grad(lambda model: (jax.vmap(model)(x) ** 2).sum())(model)
+        real = (x != 0).any(1, keepdims=True) if padded else 1  # rows of padding have no loss
+        gradients = jax.grad(lambda model: 0.01 * (real * jax.vmap(model)(x) ** 2).sum())(model)
         after = jax.tree.map(lambda w, g: w - rate * g, model, gradients)
         return (after, jax.vmap(model)(x)) if unused else after
 
@@ -157,7 +155,7 @@ def equinox(
     step = jax.jit(make_step, donate_argnums=kept, static_argnums=2 if rate == "static" else (), compiler_options=options)
     looped = jax.jit(lambda model, xs: jax.lax.scan(lambda model, x: (make_step(model, x, 1e-3), None), model, xs)[0], donate_argnums=kept)
     model: Any = Network(Linear(drawn(width, width), np.zeros(width, F32)), Linear(drawn(width, width, seed=1), np.zeros(width, F32)))
-    model = jax.device_put(model, ipu())
+    begun, model = model, jax.device_put(model, ipu())
     data = list(batches(steps, batch, width))
     for begin in range(0, steps, loop):
         if loop > 1:
@@ -165,13 +163,11 @@ def equinox(
             continue
         x = data[begin]
         if last and begin % 4 == 3:
-            x = (
-                np.where(np.arange(batch)[:, None] < last, x, 0).astype(F32) if padded else x[:last]
-            )  # of zeros comes no gradient but of biases
+            x = np.where(np.arange(batch)[:, None] < last, x, 0).astype(F32) if padded else x[:last]
         at = 1e-3 * (1 + begin % 2 * (rate != "fixed"))
         model = step(model, x.astype(dtype), at if rate == "static" else np.float32(at))
         model = model[0] if unused else model
-    return model
+    return changed(model, begun)
 
 
 # A graph network: the graph stays, the parameters are trained or only used.
@@ -303,7 +299,7 @@ def descending(steps: int, *, way: str = "", batch: int = 4096, depth: int = 8, 
 
     def step(params: Any, momentum: Any, x: Any) -> Any:
         used = jax.checkpoint(layer) if way == "recompute" else layer  # pyright: ignore[reportPrivateImportUsage]
-        gradients = jax.grad(lambda params: (jax.lax.scan(used, x, params)[0] ** 2).sum())(params)
+        gradients = jax.grad(lambda params: (jax.lax.scan(used, x, params)[0] ** 2).mean())(params)
         inside = jax.device_put(momentum, jax.memory.Space.Device) if way == "offload" else momentum
         inside = 0.9 * inside + gradients
         after = jax.device_put(inside, jax.memory.Space.Host) if way == "offload" else inside
@@ -311,10 +307,11 @@ def descending(steps: int, *, way: str = "", batch: int = 4096, depth: int = 8, 
 
     mesh = Mesh(np.array(jax.devices("ipu")[: 4 if way == "spread" else 1]), ("x",))
     chip, away = NamedSharding(mesh, P()), NamedSharding(mesh, P(), memory_kind="pinned_host" if way == "offload" else "device")
-    params, momentum = (jax.device_put(np.ones((depth, width, width), F32), where) for where in (chip, away))
-    x = jax.device_put(np.ones((batch // (2 if way == "smaller" else 1), width), F32), NamedSharding(mesh, P("x")))
+    params, momentum = (jax.device_put(drawn(depth, width, width), where) for where in (chip, away))
+    shape = batch // (2 if way == "smaller" else 1), width
+    x = jax.device_put(np.resize(drawn(8, width), shape), NamedSharding(mesh, P("x")))  # eight samples: a half has the same loss
     jitted = jax.jit(step, donate_argnums=(0, 1) if way == "donate" else (), out_shardings=(chip, away))
-    return [jitted(params, momentum, x) for _ in range(steps)]
+    return [jitted(params, momentum, x)[1] for _ in range(steps)]
 
 
 def alternating(steps: int, *, together: bool, width: int = 256) -> Any:
@@ -359,14 +356,14 @@ def away(steps: int, *, memory: str, width: int = 512, adam: bool = False) -> An
     jitted = jax.jit(step, donate_argnums=(0, 1), out_shardings=(chip, kept))
     for x in batches(steps, 16, width):
         params, state = jitted(params, state, x)
-    return params
+    return changed(params, weights(width, 2))
 
 
 def batched(steps: int, *, times: int, training: bool, width: int = 512, batch: int = 16, depth: int = 8, read: bool = False) -> Any:
     """Training, or an inference, on the same samples in batches of a size."""
 
-    def update(params: Any, x: Any) -> Any:
-        return jax.tree.map(lambda w, g: w - 1e-3 * g, params, jax.grad(loss_of)(params, x))
+    def update(params: Any, x: Any) -> Any:  # the rate grows with the batch (Goyal et al. 2017)
+        return jax.tree.map(lambda w, g: w - 1e-3 * times * g, params, jax.grad(loss_of)(params, x))
 
     def serve(params: Any, x: Any) -> Any:
         return params, layers(params, x)
@@ -374,48 +371,73 @@ def batched(steps: int, *, times: int, training: bool, width: int = 512, batch: 
     jitted = jax.jit(update if training else serve, donate_argnums=0)
     params: Any = jax.device_put(weights(width, depth), ipu())
     found: list[Any] = []
-    for x in batches(steps // times, batch * times, width):
+    for x in samples(steps, times, batch, width):
         if training:
             params = jitted(params, x)
         else:
             params, answer = jitted(params, x)
             found.append(np.asarray(answer) if read else answer)
-    return params
+    return changed(params, weights(width, depth)) if training else np.concatenate([np.asarray(answer) for answer in found])
 
 
-def scaling(steps: int, *, times: int, width: int = 64, batch: int = 16) -> Any:
-    """Operations on each element of a batch, and no products."""
+def elementwise(steps: int, *, times: int, what: str, width: int = 64, batch: int = 16) -> Any:
+    """Operations on each element of a batch, and no products: gains that are trained, particles that roll down, or a filter of signals."""
 
-    def step(w: Any, x: Any) -> Any:
-        return jax.lax.fori_loop(0, 100, lambda _, w: w + 1e-3 * jnp.tanh(x * w).mean(), w)
+    def trained(w: Any, x: Any) -> Any:  # the mean is of more samples, which move it in fewer steps
+        return jax.lax.fori_loop(0, 100, lambda _, w: w + 1e-3 * times * jnp.tanh(x * w).mean(0), w)
 
-    jitted, w = jax.jit(step, donate_argnums=0), jax.device_put(np.ones(width, F32), ipu())
-    for x in batches(steps // times, batch * times, width):
-        w = jitted(w, x)
-    return w
+    def rolled(rate: Any, x: Any) -> Any:  # steps down a double well
+        return rate, jax.lax.fori_loop(0, 20, lambda _, x: x - rate * (x**3 - x), x)
+
+    def filtered(memory: Any, x: Any) -> Any:  # exponential smoothing along each signal
+        return memory, jax.lax.scan(lambda kept, now: (memory * kept + (1 - memory) * now,) * 2, x[:, 0], x.T)[1].T
+
+    function = {"trained": trained, "rolled": rolled, "filtered": filtered}[what]
+    jitted = jax.jit(function, donate_argnums=0)
+    begun: Any = np.ones(width, F32) if what == "trained" else np.full((), 0.5, F32)
+    state, found = jax.device_put(begun, ipu()), []
+    for x in samples(steps, times, batch, width):
+        if what == "trained":
+            state = jitted(state, x)
+        else:
+            state, answer = jitted(state, x)
+            found.append(answer)
+    return changed(state, begun) if what == "trained" else np.concatenate([np.asarray(answer) for answer in found])
 
 
 def epochs(steps: int, *, times: int, width: int = 512, batch: int = 16, length: int = 32) -> Any:
     """A loop on the device that is called once an epoch, which has so many batches."""
 
-    def body(params: Any, x: Any) -> Any:
-        return jax.tree.map(lambda w, g: w - 1e-3 * g, params, jax.grad(loss_of)(params, x))
+    def body(params: Any, x: Any) -> Any:  # the rate grows with the batch (Goyal et al. 2017)
+        return jax.tree.map(lambda w, g: w - 1e-3 * times * g, params, jax.grad(loss_of)(params, x))
 
     params: Any = weights(width)
-    for epoch in range(steps // length):
-        with InfeedQueue([drawn(batch * times, width, seed=epoch)] * (length // times)) as queue:
+    data = list(samples(steps, times, batch, width))
+    for begin in range(0, len(data), length // times):
+        with InfeedQueue(data[begin : begin + length // times]) as queue:
             params = repeat(length // times, body, params, queue)
-    return params
+    return changed(params, weights(width))
 
 
-def fed(steps: int, *, io_tiles: int, width: int = 512, batch: int = 512) -> Any:
-    """A loop on the device with an infeed."""
+def fed(steps: int, *, io_tiles: int, what: str = "dense", width: int = 512, batch: int = 512) -> Any:
+    """A loop on the device with an infeed: of dense layers, of images, or of a regression."""
 
-    def body(w: Any, x: Any) -> Any:
+    def dense(w: Any, x: Any) -> Any:
         return jax.lax.fori_loop(0, 10, lambda _, w: w + 1e-3 * jnp.tanh(x @ w).mean(0), w)
 
+    def images(w: Any, x: Any) -> Any:
+        y = jax.lax.conv_general_dilated(
+            x.reshape(batch, 16, 16, -1), w[: 9 * 2, :32].reshape(3, 3, 2, 32), (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+        return w + 1e-3 * jnp.tanh(y).mean()
+
+    def regression(w: Any, x: Any) -> Any:
+        return jax.tree.map(lambda w, g: w - 1e-2 * g, w, jax.grad(lambda w: ((x @ w - x) ** 2).mean())(w))
+
+    body = {"dense": dense, "images": images, "regression": regression}[what]
     with InfeedQueue(list(batches(steps, batch, width))) as queue:
-        return repeat(steps, body, drawn(width, width), queue, chunk=4, plan_options={"num_io_tiles": io_tiles})
+        params = repeat(steps, body, drawn(width, width), queue, chunk=4, plan_options={"num_io_tiles": io_tiles})
+    return changed(params, drawn(width, width))
 
 
 def pipelined(
@@ -432,39 +454,48 @@ def pipelined(
 
     pipeline = Pipeline(
         [*[stage] * (len(layers_of) - 1), to_loss],
-        optimizer or optax.sgd(1e-3),
+        optimizer or optax.sgd(1e-3),  # of a sum over microbatches
         microbatches,
         devices=jax.devices("ipu"),
         device_mapping=list(range(len(layers_of))),
         pipeline_schedule=schedule,
         offload_optimizer_state=offloaded,
     )
-    state: Any = pipeline.init([weights(width, count) for count in layers_of])
-    for _ in range(steps // microbatches):
-        state, _ = pipeline.step(state, np.ones((microbatches, batch, width), F32))
-    return state.params
+    every, ends = weights(width, sum(layers_of)), np.cumsum(layers_of)
+    begun = [every[end - count : end] for end, count in zip(ends, layers_of, strict=True)]
+    state: Any = pipeline.init(begun)
+    for x in samples(steps, microbatches, batch, width):
+        state, _ = pipeline.step(state, x.reshape(microbatches, batch, width))
+    return changed(jax.tree.leaves(state.params), every)
 
 
-def precise(steps: int, *, dtype: Any, sums: str = "float", width: int = 512, batch: int = 1024, conv: bool = False) -> Any:
-    """An inference whose parameters are float32, and that computes in a dtype."""
+def predicting(steps: int, *, dtype: Any, model: str, sums: str = "float", width: int = 512, batch: int = 1024) -> Any:
+    """An inference whose parameters are float32, and that computes in a dtype: of text, of images, or dense layers."""
+
+    def attended(w: Any, x: Any) -> Any:  # a block as in flax's examples: attention, then two dense layers
+        queries, keys, values = (x @ each.astype(dtype) for each in w[:3])
+        scores = jax.nn.softmax(queries @ keys.T / np.sqrt(width).astype(dtype), -1)
+        x = x + (scores @ values) @ w[3].astype(dtype)
+        return x + jax.nn.gelu(x @ w[4].astype(dtype)) @ w[5].astype(dtype)
+
+    def classified(w: Any, x: Any) -> Any:
+        kernel = w[: 9 * 32, :32].reshape(3, 3, 32, 32).astype(dtype)
+        return jax.nn.relu(jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")))
 
     def predict(params: Any, x: Any) -> Any:
         x = x.astype(dtype)
-        for w in params:
-            if conv:
-                kernel = w[: 9 * 32, :32].reshape(3, 3, 32, 32).astype(dtype)
-                x = jax.nn.relu(jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")))
-            else:
-                x = jnp.tanh(x @ w.astype(dtype))
-        return params, x.sum()
+        if model == "language":
+            x = attended(params, x)
+        else:
+            for w in params:
+                x = classified(w, x) if model == "images" else jnp.tanh(x @ w.astype(dtype))
+        return params, jnp.abs(x).mean()
 
     jitted = jax.jit(predict, donate_argnums=0, compiler_options={"ipu_partials_type": sums})
+    wide = np.float64 if dtype is np.float64 else F32
     with jax.enable_x64(dtype is np.float64):
-        params: Any = jax.device_put([w.astype(np.float64 if dtype is np.float64 else F32) for w in weights(width, 6)], ipu())
-        shape = (8, 32, 32, 32) if conv else (batch, width)
-        x: Any = jax.device_put(drawn(*shape).astype(np.float64 if dtype is np.float64 else F32), ipu())
-        kept = jax.jit(lambda x: x)
-        del kept
+        params: Any = jax.device_put([w.astype(wide) for w in weights(width, 6)], ipu())
+        x: Any = jax.device_put(drawn(*((8, 32, 32, 32) if model == "images" else (batch, width))).astype(wide), ipu())
         answer: Any = None
         for _ in range(steps):
             params, answer = jitted(params, x)
@@ -494,371 +525,6 @@ def divided(steps: int, *, every: int = 1, dtype: Any = F32, width: int = 512) -
     params: Any = jax.device_put(weights(width, 2), whole)
     kept: Any = jax.device_put([np.zeros((width, width), F32)] * (2 if every > 1 else 0), whole)
     count: Any = jax.device_put(np.int32(0), whole)
-    for _ in range(steps):
-        params, kept, count = step(params, kept, count, jax.device_put(np.ones((64, width), F32), NamedSharding(mesh, P("data"))))
-    return params
-
-
-CASES: tuple[Case, ...] = (
-    Case(
-        "products",
-        "^make the batch of .* (\\d+) samples",
-        "a loop that is called each epoch",
-        partial(epochs, times=1),
-        partial(epochs, times=0),
-        steps=320,
-        dry=True,
-        alike=False,
-    ),
-    Case(
-        "steps",
-        "^make the batch of .* (\\d+)$",
-        "operations on elements",
-        partial(scaling, times=1),
-        partial(scaling, times=0),
-        steps=320,
-        dry=True,
-        alike=False,
-    ),
-    Case("feeds", "num_io_tiles", "a loop with an infeed", partial(fed, io_tiles=0), partial(fed, io_tiles=32), steps=60, dry=True),
-    Case("calls", "^loop over", "a recurrent network that decodes", decoding, partial(decoding, loop=100), steps=600, public=True),
-    Case("reads", "^read results of", "graph network each tenth step", partial(graph, read="state"), graph, steps=240, public=True),
-    Case(
-        "reads",
-        "^read results of",
-        "a chain each 20th step",
-        partial(sampler, rows=8192, read="state"),
-        partial(sampler, rows=8192),
-        steps=600,
-        dry=True,
-        public=True,
-    ),
-    Case("results", "^do not return", "graph network's nodes", partial(graph, unused=True), graph, public=True),
-    Case("results", "^do not return", "module's outputs", partial(equinox, unused=True), equinox, public=True),
-    Case(
-        "streaming",
-        "ipu_num_io_tiles",
-        "module, as in equinox",
-        partial(equinox, batch=2048),
-        partial(equinox, batch=2048, io_tiles=32),
-        public=True,
-    ),
-    Case(
-        "streaming",
-        "^send x as float16",
-        "module, as in equinox",
-        partial(equinox, batch=2048),
-        partial(equinox, batch=2048, dtype=np.float16),
-        public=True,
-        alike=False,
-    ),
-    Case(
-        "pipeline",
-        "^cut .* into stages of 3, 3 ",
-        "two stages that differ",
-        partial(pipelined, layers_of=(1, 5), width=512, batch=512),
-        partial(pipelined, layers_of=(3, 3), width=512, batch=512),
-        steps=64,
-        dry=True,
-        alike=False,
-    ),
-    Case(
-        "pipeline",
-        "^cut .* into stages of 2, 2, 2 ",
-        "a first stage that is long",
-        partial(pipelined, layers_of=(4, 1, 1), microbatches=6, width=512, batch=256),
-        partial(pipelined, layers_of=(2, 2, 2), microbatches=6, width=512, batch=256),
-        steps=60,
-        dry=True,
-        alike=False,
-    ),
-    Case(
-        "bubbles",
-        "^use 32 microbatches",
-        "two stages",
-        partial(pipelined, layers_of=(2, 2, 2, 2), deep=32),
-        partial(pipelined, layers_of=(2, 2, 2, 2), deep=32, microbatches=32),
-        steps=256,
-        dry=True,
-        alike=False,
-    ),
-    Case(
-        "doubles",
-        "^compute in float32",
-        "convolutions",
-        partial(precise, dtype=np.float64, conv=True),
-        partial(precise, dtype=F32, conv=True),
-        steps=20,
-        dry=True,
-        alike=False,
-    ),
-    Case(
-        "doubles",
-        "^compute in float32",
-        "narrow layers",
-        partial(precise, dtype=np.float64, width=288),
-        partial(precise, dtype=F32, width=288),
-        steps=20,
-        dry=True,
-        alike=False,
-    ),
-    Case(
-        "halves",
-        "^compute in float16",
-        "wide layers",
-        partial(precise, dtype=F32, width=1024),
-        partial(precise, dtype=np.float16, width=1024),
-        steps=20,
-        dry=True,
-        alike=False,
-    ),
-    Case(
-        "partials",
-        "ipu_partials_type",
-        "convolutions",
-        partial(precise, dtype=np.float16, conv=True),
-        partial(precise, dtype=np.float16, conv=True, sums="half"),
-        steps=20,
-        dry=True,
-        alike=False,
-    ),
-    Case(
-        "partials",
-        "ipu_partials_type",
-        "wide layers",
-        partial(precise, dtype=np.float16, width=1024),
-        partial(precise, dtype=np.float16, width=1024, sums="half"),
-        steps=20,
-        dry=True,
-        alike=False,
-    ),
-    Case(
-        "collectives",
-        "^exchange float16",
-        "wide layers",
-        partial(divided, width=1024),
-        partial(divided, width=1024, dtype=np.float16),
-        steps=20,
-        dry=True,
-        alike=False,
-    ),
-    Case("memory", "^recompute", "layers in a scan", descending, partial(descending, way="recompute"), steps=1, dry=True),
-    Case(
-        "memory",
-        "^keep momentum in pinned_host",
-        "layers in a scan",
-        partial(descending, batch=256, depth=40),
-        partial(descending, batch=256, depth=40, way="offload"),
-        steps=1,
-        dry=True,
-    ),
-    Case("memory", "^divide x along axis 0", "layers in a scan", descending, partial(descending, way="spread"), steps=1, dry=True),
-    Case("memory", "^make the batch 2,048", "layers in a scan", descending, partial(descending, way="smaller"), steps=1, dry=True),
-    Case("donation", "^donate state$", "train state, as in flax", partial(flax, donated=False), flax, public=True),
-    Case("donation", "^donate model$", "module, as in equinox", partial(equinox, donated=False), equinox, public=True),
-    Case("donation", "^donate state$", "a chain of samples", partial(sampler, donated=False), sampler, public=True),
-    Case(
-        "donation",
-        "^return params unchanged and donate them$",
-        "graph network, inference",
-        partial(graph, training=False, kept=False, nodes=64, width=256),
-        partial(graph, training=False, nodes=64, width=256),
-        public=True,
-    ),
-    Case("calls", "^loop over", "linear regression", regression, partial(regression, loop=100), steps=600, public=True),
-    Case("idle", "^loop over", "particles", leapfrog, partial(leapfrog, loop=100), steps=600, public=True),
-    Case(
-        "calls", "^loop over", "module, as in equinox", partial(equinox, rate="fixed"), partial(equinox, rate="fixed", loop=100), steps=600
-    ),
-    Case("idle", "^read results after", "losses at once", partial(flax, read="at once"), flax, steps=240, public=True),
-    Case(
-        "idle",
-        "^read results after",
-        "means of samples",
-        partial(sampler, rows=1024, read="at once"),
-        partial(sampler, rows=1024),
-        steps=600,
-        dry=True,
-        public=True,
-    ),
-    Case("idle", "^read results after", "graph network", partial(graph, read="at once"), graph, steps=240, public=True),
-    Case("reads", "^read results of", "parameters each fourth step", partial(flax, read="state"), flax, steps=240),
-    Case(
-        "loads",
-        "into one jitted function",
-        "two functions by turns",
-        partial(alternating, together=False),
-        partial(alternating, together=True),
-    ),
-    Case(
-        "loads",
-        "^pad ",
-        "a smaller last batch",
-        partial(equinox, last=20),
-        partial(equinox, last=20, padded=True),
-        public=True,
-        alike=False,
-    ),
-    Case("loads", "^make jit_make_step one", "a rate that is static", partial(equinox, rate="static"), equinox, public=True),
-    Case(
-        "loads",
-        "into one jitted function",
-        "evaluation at each step",
-        partial(flax, evaluated="apart"),
-        partial(flax, evaluated="inside"),
-        public=True,
-    ),
-    Case("results", "^do not return", "activations", partial(flax, unused=True), flax),
-    Case(
-        "streaming",
-        "ipu_num_io_tiles",
-        "wide batches",
-        partial(flax, width=512, batch=512),
-        partial(flax, width=512, batch=512, io_tiles=32),
-        dry=True,
-    ),
-    Case(
-        "streaming",
-        "^send x as float16",
-        "wide batches",
-        partial(flax, width=512, batch=512),
-        partial(flax, width=512, batch=512, dtype=np.float16),
-        dry=True,
-        alike=False,
-    ),
-    Case("offload", "^keep .* on the IPU$", "momentum", partial(away, memory="pinned_host"), partial(away, memory="device")),
-    Case(
-        "offload",
-        "^keep .* on the IPU$",
-        "moments of Adam",
-        partial(away, memory="pinned_host", adam=True),
-        partial(away, memory="device", adam=True),
-    ),
-    Case(
-        "offload",
-        "offload_optimizer_state=False",
-        "a pipeline",
-        partial(pipelined, layers_of=(1, 1), optimizer=optax.adam(1e-3), offloaded=None),
-        partial(pipelined, layers_of=(1, 1), optimizer=optax.adam(1e-3)),
-        steps=160,
-        dry=True,
-    ),
-    Case(
-        "products",
-        "^make the batch of .* (\\d+)$",
-        "training",
-        partial(batched, times=1, training=True),
-        partial(batched, times=0, training=True),
-        steps=320,
-        dry=True,
-        alike=False,
-    ),
-    Case(
-        "products",
-        "^make the batch of .* (\\d+)$",
-        "an inference",
-        partial(batched, times=1, training=False),
-        partial(batched, times=0, training=False),
-        steps=320,
-        dry=True,
-    ),
-    Case(
-        "products",
-        "^make the batch of .* (\\d+)$",
-        "an inference that is read",
-        partial(batched, times=1, training=False, read=True),
-        partial(batched, times=0, training=False, read=True),
-        steps=320,
-        dry=True,
-    ),
-    Case(
-        "pipeline",
-        "^cut .* into stages of 2, 2, 2",
-        "stages that differ",
-        partial(pipelined, layers_of=(1, 4, 1), microbatches=6, width=512, batch=512),
-        partial(pipelined, layers_of=(2, 2, 2), microbatches=6, width=512, batch=512),
-        steps=60,
-        dry=True,
-        alike=False,
-    ),
-    Case(
-        "bubbles",
-        "^use 32 microbatches",
-        "few microbatches",
-        partial(pipelined, layers_of=(1, 1, 1, 1), deep=64),
-        partial(pipelined, layers_of=(1, 1, 1, 1), deep=64, microbatches=32),
-        steps=256,
-        dry=True,
-        alike=False,
-    ),
-    Case(
-        "bubbles",
-        "^use pipeline_schedule",
-        "one after the other",
-        partial(pipelined, layers_of=(1, 1), deep=500, microbatches=4, schedule="sequential"),
-        partial(pipelined, layers_of=(1, 1), deep=500, microbatches=4),
-        steps=32,
-        dry=True,
-    ),
-    Case(
-        "doubles",
-        "^compute in float32",
-        "dense layers",
-        partial(precise, dtype=np.float64),
-        partial(precise, dtype=F32),
-        steps=20,
-        dry=True,
-        alike=False,
-    ),
-    Case(
-        "halves",
-        "^compute in float16",
-        "dense layers",
-        partial(precise, dtype=F32),
-        partial(precise, dtype=np.float16),
-        steps=20,
-        dry=True,
-        alike=False,
-    ),
-    Case(
-        "halves",
-        "^compute in float16",
-        "convolutions",
-        partial(precise, dtype=F32, conv=True),
-        partial(precise, dtype=np.float16, conv=True),
-        steps=20,
-        dry=True,
-        alike=False,
-        public=True,
-    ),
-    Case(
-        "partials",
-        "ipu_partials_type",
-        "dense layers",
-        partial(precise, dtype=np.float16),
-        partial(precise, dtype=np.float16, sums="half"),
-        steps=20,
-        dry=True,
-        alike=False,
-    ),
-    Case(
-        "collectives",
-        "^accumulate (\\d+) steps",
-        "data-parallel training",
-        divided,
-        partial(divided, every=0),
-        steps=128,
-        dry=False,
-        alike=False,
-    ),
-    Case(
-        "collectives",
-        "^exchange float16",
-        "data-parallel training",
-        divided,
-        partial(divided, dtype=np.float16),
-        steps=40,
-        dry=True,
-        alike=False,
-    ),
-)
+    for x in batches(steps, 64, width):
+        params, kept, count = step(params, kept, count, jax.device_put(x, NamedSharding(mesh, P("data"))))
+    return changed(params, weights(width, 2))
