@@ -40,6 +40,7 @@ SHARED = (
     "typed_json",
     "cuts",
     "within",
+    "collection",
 )
 RUNTIME = ("train", "legacy")  # for any JAX platform: imports nothing of the emulator
 FRONTENDS = ("onnx", "popart")  # on top of JAX, for any platform; only the doors import them

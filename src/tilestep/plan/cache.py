@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import re
 from collections import OrderedDict
-from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
 from threading import Lock
 
+from tilestep.collection import collection_paused
 from tilestep.machine.spec import MachineSpec
 from tilestep.options import PlanOptions
 from tilestep.plan.lower import DEFAULTS, lower
@@ -18,30 +16,6 @@ from tilestep.plan.steps import Program
 from tilestep.program.hlo import parse_hlo
 
 _HEADER = re.compile(r"HloModule [^\s,]+")
-_pauses = 0
-_pause_lock = Lock()
-
-
-@contextlib.contextmanager
-def _collection_paused() -> Iterator[None]:
-    """Nothing looks for cycles among some hundred thousand objects that all stay: half of a plan's time otherwise.
-
-    The collector starts again when the last of several threads is done, unless it was off before the first.
-    """
-    global _pauses
-    with _pause_lock:
-        pausing = gc.isenabled() or _pauses > 0
-        if pausing:
-            _pauses += 1
-            gc.disable()
-    try:
-        yield
-    finally:
-        if pausing:
-            with _pause_lock:
-                _pauses -= 1
-                if not _pauses:
-                    gc.enable()
 
 
 class PlanCache:
@@ -76,7 +50,7 @@ class PlanCache:
             if known is not None:
                 self._plans.move_to_end(key)
                 return replace(known, name=name)
-        with _collection_paused():
+        with collection_paused():
             program = lower(parse_hlo(text), machine, name=name, num_ipus=num_ipus, options=options)
         with self._lock:
             self._plans[key] = program

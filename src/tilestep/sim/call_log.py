@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Hashable, Sequence
+from itertools import repeat
 from typing import Final, Generic, TypeVar, final
 
 from tilestep.hints import EffectiveBatch
@@ -53,13 +54,17 @@ class CallLog:
         self._parts = 0
         self._lines: Interned[HostLine] = Interned()
         self._notes = array("i")
-        self._waiting: list[Call] = []
+        self._waiting: list[Call | list[int]] = []  # a list: values that were forgotten one after the other
 
     def add(self, call: Call) -> None:
         """Keeps a call. What it holds must not change."""
         self._waiting.append(call)
         if len(self._waiting) >= _CHUNK:
             self._store()
+
+    def add_forgotten(self, values: list[int]) -> None:
+        """Keeps a `Forget` for each value: a pod forgets as many as it makes. The list must not change."""
+        self._waiting.append(values)
 
     def position(self) -> LogPosition:
         """Where the next call will be."""
@@ -88,14 +93,19 @@ class CallLog:
         """Makes numbers of the calls that wait."""
         waiting, self._waiting = self._waiting, []
         for call in waiting:
-            numbers, note = self._numbers_of(call)
+            if isinstance(call, list):
+                latest, times, kind, note = self._latest, len(call), _NUMBERS[made.Forget], 0
+                numbers: Sequence[int] = [value - latest for value in call]
+            else:
+                times, kind = 1, _NUMBERS[type(call)]
+                numbers, note = self._numbers_of(call)
             if isinstance(call, Dispatch):
                 self._parts += len(call.ipus)
             if not self._complete or len(self._numbers) + len(numbers) > MAX_NUMBERS or self._parts > MAX_PARTS:
                 self._complete = False
                 return
-            self._kinds.append(_NUMBERS[type(call)])
-            self._notes.append(note)
+            self._kinds.extend(repeat(kind, times))
+            self._notes.extend(repeat(note, times))
             self._numbers.extend(numbers)
 
     def _numbers_of(self, call: Call) -> tuple[Sequence[int], int]:

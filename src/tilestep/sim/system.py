@@ -15,7 +15,7 @@ from tilestep.machine.topology import machine_of
 from tilestep.plan.steps import Counts, Program
 from tilestep.sim.body import NO_CALLS
 from tilestep.sim.call_log import CallLog
-from tilestep.sim.calls import Accumulated, Copy, Dispatch, Forget, HostLine, Moment, MomentCall, Put, Read, Wait
+from tilestep.sim.calls import Accumulated, Copy, Dispatch, HostLine, Moment, MomentCall, Put, Read, Wait
 from tilestep.sim.causes import note_dispatch, note_wait
 from tilestep.sim.downloads import Downloads
 from tilestep.sim.execute import Execution
@@ -369,10 +369,15 @@ class System:
         Raises:
             ValueError: for an unknown value.
         """
-        if self._values.pop(value, None) is None:
+        if not self.forget_known((value,)):
             raise ValueError(unknown_value(value))
-        if self._log is not None:
-            self._log.add(Forget(value))
+
+    def forget_known(self, values: Iterable[int]) -> int:
+        """The same for each of the values that was made and not yet forgotten. Returns: how many."""
+        known = [value for value in values if self._values.pop(value, None) is not None]
+        if self._log is not None and known:
+            self._log.add_forgotten(known)
+        return len(known)
 
     def forget_programs(self, gone: Iterable[int | str]) -> None:
         """Forgets programs and groups that are not dispatched any more. Takes no time and changes none.

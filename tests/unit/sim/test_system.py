@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.sim.toy import CODE, DISPATCH, LATENCY, LOAD, LOADED, NUM_TILES, Host, collective, machine, program, superstep
 from tilestep.plan.steps import Counts, Loop, Program, Series
 from tilestep.sim import System
+from tilestep.sim.calls import Call
 from tilestep.sim.trace import MAX_EVENTS
 
 
@@ -210,6 +211,23 @@ def test_equal_calls_give_equal_traces(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_forgetting_changes_nothing(seed: int) -> None:
     assert replay(seed, forget=0).trace == replay(seed, forget=0.7).trace
+
+
+def test_values_that_are_forgotten_together_are_kept_as_those_that_are_one_by_one() -> None:
+    def forgotten(*, together: bool) -> list[Call]:
+        host = Host()
+        values = [host.put(8) for _ in range(4)]
+        if together:
+            assert host.system.forget_known([99, *values, values[0]]) == len(values)
+        else:
+            for value in values:
+                host.system.forget(value)
+        assert not any(map(host.system.knows, values))
+        host.put(8)
+        assert host.system.log is not None
+        return list(host.system.log.calls())
+
+    assert forgotten(together=True) == forgotten(together=False)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from tilestep.collection import collection_paused
 from tilestep.pjrt.running.entries import Entry, MomentWanted, PlannedRun, Run, Upload, named
 from tilestep.pjrt.running.journal import Journal
 from tilestep.pjrt.running.recorded_programs import RecordedPrograms
@@ -125,7 +126,7 @@ class Player:
     def mark(self) -> Mark:
         """This moment, after everything that happened before it. Waits for programs that count as they run."""
         self.replay(wait=True)
-        with self._lock:
+        with self._lock, collection_paused():
             return self.system.mark()
 
     def replay(self, *, wait: bool) -> None:
@@ -140,7 +141,6 @@ class Player:
             self._replay(wait=wait)
 
     def _replay(self, *, wait: bool) -> None:
-        entries = self.journal.entries
         with self._lock:
             if self._is_replaying:  # a destructor or callback on this thread came here again
                 return
@@ -149,27 +149,39 @@ class Player:
                 _tell_forgotten()
                 forgotten, self._forgotten = self._forgotten, []
                 num_gone = len(self.journal.gone)  # their last runs are among the entries
-                while entries:
-                    match named(entries[0]):
-                        case Run() as run if not wait and not run.has_counted():
-                            self._forgotten[:0] = forgotten
-                            return
-                        case Copy():
-                            copies = self._copies_ahead()
-                            if not wait and len(copies) == len(entries) < _MOST_COPIES:  # copies of the same call may follow
-                                self._forgotten[:0] = forgotten
-                                return
-                            self._replay_copies(copies)
-                        case entry:
-                            entries.popleft()
-                            self._play(entry)
+                while isinstance(left := self._play_ready(wait=wait), Run) and wait:
+                    self.journal.entries.popleft()
+                    self._play(left)  # waits for its counters, and other threads' garbage is collected meanwhile
+                if left is not None:
+                    self._forgotten[:0] = forgotten
+                    return
                 for value in forgotten:
                     self._ranks.pop(value, None)
-                    if self.system.knows(value):  # else it was another player's, or its program failed
-                        self.system.forget(value)
+                self.system.forget_known(forgotten)  # others were another player's, or their program failed
                 self.system.forget_programs([self.journal.gone.popleft() for _ in range(num_gone)])
             finally:
                 self._is_replaying = False
+
+    def _play_ready(self, *, wait: bool) -> Run | Copy | None:
+        """Plays entries up to a run that has not counted, or up to copies that may not be all of a call unless `wait`.
+
+        Returns: the entry before which it has stopped; None if there is none.
+        """
+        entries = self.journal.entries
+        with collection_paused():
+            while entries:
+                match named(entries[0]):
+                    case Run() as run if not run.has_counted():
+                        return run
+                    case Copy() as first:
+                        copies = self._copies_ahead()
+                        if not wait and len(copies) == len(entries) < _MOST_COPIES:  # copies of the same call may follow
+                            return first
+                        self._replay_copies(copies)
+                    case entry:
+                        entries.popleft()
+                        self._play(entry)
+        return None
 
     def _copies_ahead(self) -> list[Copy]:
         """The copies that come next in one program group, up to the first that copies a result of another."""
