@@ -46,6 +46,7 @@ def test_the_process_ends_well_at_a_random_moment() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(BATCH * PROCESS_TIMEOUT_WALL_S)
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_the_process_ends_well_at_many_random_moments(batch: int) -> None:
     for seed in range(100 + batch * BATCH, 100 + (batch + 1) * BATCH):
