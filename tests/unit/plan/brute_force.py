@@ -8,6 +8,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from numpy.typing import DTypeLike
 
 from tilestep.cost.splits import Cuts
 from tilestep.plan import conv_methods, matmul, partition
@@ -20,6 +21,7 @@ def every_cut(
     tried: Mapping[int, Sequence[int]] | None = None,
     even: int | None = None,
     greedy: int | None = None,
+    dtype: DTypeLike = np.int64,
 ) -> Cuts:
     """All tuples of splits whose product is at most `limit`; an even number may leave one part empty.
 
@@ -30,7 +32,7 @@ def every_cut(
     rows: list[tuple[int, ...]] = [()]
     for choice in choices:  # in the order of itertools.product, without those that are above the limit already
         rows = [(*row, split) for row in rows for split in choice if math.prod(row) * split <= limit]
-    splits = tuple(np.array(column, dtype=np.int64) for column in zip(*rows, strict=True))
+    splits = tuple(np.array(column, dtype=dtype) for column in zip(*rows, strict=True))
     parts = tuple(-(-size // split) for size, split in zip(sizes, splits, strict=True))
     return Cuts(splits=splits, parts=parts, tiles=np.prod(splits, axis=0))
 
