@@ -60,7 +60,7 @@ def test_the_steady_state_and_the_programs_are_those_of_the_recording(open_page:
     profile: Any = json_text(report.tables, "profile")
     steady = profile["steady"]
     assert [each["value"] for each in values(page, ".steady")] == [
-        steady[name] for name in ("step_cycles", "set_up_cycles", "samples", "steps")
+        steady[name] for name in ("step_cycles", "low_cycles", "high_cycles", "set_up_cycles", "samples", "steps")
     ]
     assert page.inner_text(".steady").endswith(". A step is a run of jit_update (128 items); 22 ran.")
     [row] = report.programs

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final, Literal
 
-from tilestep.advice.evidence import LEAST_TURNS, Evidence
+from tilestep.advice.evidence import LEAST_TURNS, Evidence, Turns
 from tilestep.advice.finding import Finding, Gain
 from tilestep.advice.phrases import chunks_of, group_text, is_loop, named
 from tilestep.advice.proposal import Proposal
 from tilestep.advice.repeated import never_new
 from tilestep.advice.stages import steps_each
+from tilestep.figures.intervals import error_of
 from tilestep.figures.quantities import count_text, share_text, time_text
-from tilestep.figures.records import Figures, ProgramProfile
+from tilestep.figures.records import Figures, ProgramCycles, ProgramProfile
 from tilestep.program.shapes import array_of
 from tilestep.sim.calls import Dispatch
-from tilestep.units import seconds_from_cycles
+from tilestep.sim.trace import BESIDE, EventKind
+from tilestep.units import cycles_from_seconds, seconds_from_cycles
 
 Unit = Literal["run", "step"]
 _DOMINATES: Final = 0.5  # of emulated time
@@ -39,6 +42,9 @@ class Steady:
         step_cycles: of one, once the system is warm.
         set_up_cycles: emulated time beside all of them: loads, first arguments, what runs before and after.
         samples: of a step; None: unknown.
+        low_cycles: the lower end of the 80 % interval of `step_cycles`; None: nobody knows, or wants to.
+        high_cycles: the upper end.
+        widest: what makes that interval as wide as it is.
         starts: positions in the calls at which turns begin, to the steps of each; {} where the steps are trips of too few calls.
     """
 
@@ -49,11 +55,20 @@ class Steady:
     step_cycles: int
     set_up_cycles: int
     samples: int | None
+    low_cycles: int | None = None
+    high_cycles: int | None = None
+    widest: str = ""
     starts: Mapping[int, float] = field(default_factory=dict[int, float], repr=False)
 
     def text(self, clock_hz: float) -> str:
-        """'A step takes 24.4 ms once warm, set-up 89.0 ms: 1,311 items a second. A step is a run of jit_step (32 items); 10 ran.'"""
-        step, set_up = (time_text(seconds_from_cycles(cycles, clock_hz)) for cycles in (self.step_cycles, self.set_up_cycles))
+        """'A step takes 24.4 ms once warm, set-up 89.0 ms: 1,311 items a second. A step is a run of jit_step (32 items); 10 ran.'
+
+        With the interval of a step: 'A step takes 24.4 ms (21.9 to 27.8; widest: elementwise rates) once warm'.
+        """
+        ends = [seconds_from_cycles(cycles, clock_hz) for cycles in (self.low_cycles, self.high_cycles) if cycles is not None]
+        step = time_text(seconds_from_cycles(self.step_cycles, clock_hz), *ends)
+        step = f"{step.removesuffix(')')}; widest: {self.widest})" if ends else step
+        set_up = time_text(seconds_from_cycles(self.set_up_cycles, clock_hz))
         rate = "" if self.samples is None else f": {self.samples / seconds_from_cycles(self.step_cycles, clock_hz):,.0f} items a second"
         items = "" if self.samples is None else f" ({count_text(self.samples, 'item')})"
         return f"A step takes {step} once warm, set-up {set_up}{rate}. A step is a {self.unit} of {self.label}{items}; {self.steps:,} ran."
@@ -68,6 +83,9 @@ class Steady:
             "step_cycles": self.step_cycles,
             "set_up_cycles": self.set_up_cycles,
             "samples": self.samples,
+            "low_cycles": self.low_cycles,
+            "high_cycles": self.high_cycles,
+            "widest": self.widest,
             "text": self.text(clock_hz),
         }
 
@@ -90,25 +108,64 @@ def steady_state(figures: Figures, evidence: Evidence) -> Steady | None:
     turns = _turns(figures, evidence)
     if turns is None:
         return None
-    half = evidence.turns(tuple(turns.starts))
+    half = evidence.turns(tuple(turns.starts), sums=True)
     if half is None:
         return _of_trips(figures, evidence, turns)
     if max(half.loads.get(key, 0) for key in turns.members) > _RELOADS * half.count:
         return None
     places = tuple(turns.starts)
     known = places.index(half.end)
-    return _steady(figures, evidence, turns, half.cycles / sum(turns.starts[at] for at in places[known - half.count : known]), turns.starts)
+    cycles = half.cycles / sum(turns.starts[at] for at in places[known - half.count : known])
+    return _steady(figures, evidence, turns, cycles, turns.starts, _spent(figures, half), _waited(evidence, half))
 
 
 def _of_trips(figures: Figures, evidence: Evidence, turns: _Turns) -> Steady | None:
     """The mean over the trips of a loop that the host calls a few times only: without loads and what the host reads."""
     if turns.steps < LEAST_TURNS * turns.count:
         return None
-    members = [program.cycles for program in figures.programs if program.key in turns.members]
-    return _steady(figures, evidence, turns, sum(of.total - of.load - of.read for of in members) / turns.steps, {})
+    members = [replace(of, cycles=replace(of.cycles, load=0, read=0)) for of in figures.programs if of.key in turns.members]
+    return _steady(figures, evidence, turns, sum(of.cycles.total for of in members) / turns.steps, {}, [(of, 1) for of in members], 0)
 
 
-def _steady(figures: Figures, evidence: Evidence, turns: _Turns, cycles: float, starts: Mapping[int, float]) -> Steady:
+def _spent(figures: Figures, half: Turns) -> Iterator[tuple[ProgramProfile, float]]:
+    """What programs have spent in some turns: their supersteps as in all runs, and what the host link took of these turns alone."""
+    for program in figures.programs:
+        totals = (half.sums or {}).get(program.key)
+        if totals is not None and totals.cycles:
+            slowest = max(totals.cycles.values(), key=_busy)
+            yield replace(program, cycles=ProgramCycles.of_kinds({})), totals.runs / max(program.runs, 1)
+            yield replace(program, families=(), cycles=ProgramCycles.of_kinds({**slowest})), 1
+
+
+def _busy(kinds: Mapping[EventKind, int]) -> int:
+    """Cycles of all kinds except those of I/O tiles beside the others."""
+    return sum(cycles for kind, cycles in kinds.items() if kind not in BESIDE)
+
+
+def _waited(evidence: Evidence, half: Turns) -> float:
+    """Cycles of some turns in which the busiest IPU waited, as far as the host's dispatches explain it."""
+    busy = Counter[int]()
+    dispatches = 0
+    for totals in (half.sums or {}).values():
+        dispatches += totals.runs - sum(totals.runs_by_group.values())  # a member is dispatched with its group
+        for ipu, kinds in totals.cycles.items():
+            busy[ipu] += _busy(kinds)
+    machine = evidence.machine
+    each = cycles_from_seconds(machine.host.dispatch_seconds, machine.ipu.clock_hz)
+    return min(max(half.cycles - max(busy.values(), default=0), 0), dispatches * each)
+
+
+def _steady(
+    figures: Figures,
+    evidence: Evidence,
+    turns: _Turns,
+    cycles: float,
+    starts: Mapping[int, float],
+    spent: Iterable[tuple[ProgramProfile, float]],
+    waited_cycles: float,
+) -> Steady:
+    """Args: cycles: of a step. spent, waited_cycles: what some warm steps are made of, for how sure they are."""
+    error, widest = (figures.interval and error_of(spent, evidence.machine, waited_cycles=waited_cycles)) or (None, "")
     return Steady(
         label=turns.label,
         unit=turns.unit,
@@ -117,6 +174,9 @@ def _steady(figures: Figures, evidence: Evidence, turns: _Turns, cycles: float, 
         step_cycles=round(cycles),
         set_up_cycles=max(figures.emulated_cycles - round(turns.steps * cycles), 0),
         samples=_samples(figures, evidence, turns),
+        low_cycles=None if error is None else round(cycles / (1 + error)),
+        high_cycles=None if error is None else round(cycles * (1 + error)),
+        widest=widest,
         starts=starts,
     )
 

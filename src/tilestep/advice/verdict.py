@@ -33,6 +33,11 @@ class Verdict:
         return f"{'likely ' if self.likely else ''}{'fits' if self.fits else 'does not fit'}"
 
     @property
+    def tile_word(self) -> str:
+        """The word, if it is about a tile's memory; '' if about another memory, which has no interval."""
+        return self.word if self.need.of_tile else ""
+
+    @property
     def text(self) -> str:
         """'fits: jit_step, the fullest, needs 507 KiB of the 624 KiB of tile 5 of IPU 0 (81 %, 117 KiB left)'."""
         need = self.need
@@ -67,7 +72,7 @@ def verdict(figures: Figures) -> Verdict | None:
     sure = figures.interval is None or not figures.interval.low_tile <= 1 < figures.interval.high_tile
     if over:
         others = len({need.what for need in over} - {over[0].what})
-        return Verdict(fits=False, likely=not sure and over[0].ran, need=over[0], others=others)
+        return Verdict(fits=False, likely=not sure and over[0].of_tile, need=over[0], others=others)
     fullest = max((need for need in needs if need.of_tile), key=lambda need: need.needed_bytes, default=None)
     return None if fullest is None else Verdict(fits=True, likely=not sure, need=fullest)
 

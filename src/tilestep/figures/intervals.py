@@ -83,27 +83,40 @@ def model_errors() -> ModelErrors:
     return ModelErrors(kinds=document["kinds"], other=document["other"], tile=tuple(document["tile"]))
 
 
-def interval_of(programs: Iterable[ProgramProfile], emulated_s: float, machine: MachineSpec, *, waited_cycles: int) -> Interval | None:
-    """How sure the time and the fullest tile are; None if nothing ran, or no errors are known.
+def interval_of(
+    programs: Iterable[ProgramProfile], emulated_s: float, machine: MachineSpec, *, tile_bytes: int, waited_cycles: int
+) -> Interval | None:
+    """How sure the time and the fullest tile are; None if nothing ran or was refused, or no errors are known.
 
-    Args: waited_cycles: of an IPU for the host's dispatches.
+    Args: tile_bytes: of the fullest tile. waited_cycles: of an IPU for the host's dispatches.
     """
-    ran, errors = [program for program in programs if program.runs], model_errors()
-    if not ran or not errors.kinds:
+    found = error_of(((program, 1) for program in programs if program.runs), machine, waited_cycles=waited_cycles)
+    if not tile_bytes or found is None:
         return None
-    spent = shares(((program, 1) for program in ran), waited_cycles=waited_cycles)
-    error, widest = errors.of_time({**spent, UNSEEN: 1.0}, machine)
-    full = max(program.peak_tile_bytes for program in ran) / machine.ipu.tile.sram_bytes
-    less, more = errors.tile
+    error, widest = found
+    full = tile_bytes / machine.ipu.tile.sram_bytes
+    less, more = model_errors().tile
     return Interval(
         time_s=emulated_s,
         low_s=emulated_s / (1 + error),
         high_s=emulated_s * (1 + error),
-        widest=_NAMES.get(widest, f"{widest} rates"),
+        widest=widest,
         tile=full,
         low_tile=full * less,
         high_tile=full * more,
     )
+
+
+def error_of(programs: Iterable[tuple[ProgramProfile, float]], machine: MachineSpec, *, waited_cycles: float) -> tuple[float, str] | None:
+    """The relative error of the time of programs, and what has most of it, in words; None if no errors are known.
+
+    Args: programs: each with how often its cycles count. waited_cycles: of an IPU for the host's dispatches.
+    """
+    errors = model_errors()
+    if not errors.kinds:
+        return None
+    error, widest = errors.of_time({**shares(programs, waited_cycles=waited_cycles), UNSEEN: 1.0}, machine)
+    return error, _NAMES.get(widest, f"{widest} rates")
 
 
 def shares(programs: Iterable[tuple[ProgramProfile, float]], *, waited_cycles: float = 0) -> dict[str, float]:

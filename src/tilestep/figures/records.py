@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -10,7 +11,7 @@ from tilestep.figures.quantities import time_text
 from tilestep.figures.scopes import short_scope
 from tilestep.recording.history import History
 from tilestep.recording.sources import Source
-from tilestep.sim.trace import Event, EventKind
+from tilestep.sim.trace import BESIDE, Event, EventKind
 from tilestep.units import seconds_from_cycles
 
 SCHEMA_VERSION: Final = 2  # of profiles as JSON; a reader refuses a higher one
@@ -38,6 +39,20 @@ class ProgramCycles:
     def total(self) -> int:
         """All of them except `beside`, which took no time of its own."""
         return self.compute + self.exchange + self.sync + self.host + self.load + self.read
+
+    @classmethod
+    def of_kinds(cls, kinds: Mapping[str, int]) -> ProgramCycles:
+        """Those of one IPU, by kind of event."""
+        spent = Counter(kinds)
+        return cls(
+            compute=spent["compute"],
+            exchange=spent["exchange"] + spent["collective"],
+            sync=spent["sync"],
+            host=spent["stream-in"] + spent["stream-out"] + spent["host-call"] + spent["save"],
+            load=spent["load"],
+            read=spent["read"],
+            beside=sum(spent[kind] for kind in BESIDE),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,11 +267,11 @@ class Interval:
     """Within which the time of real IPUs and what their fullest tile needs lie eight times of ten.
 
     Attributes:
-        time_s: what is predicted.
+        time_s: what is predicted; 0 if nothing ran.
         low_s: of the time.
         high_s: of the time.
         widest: what makes the interval of the time as wide as it is.
-        tile: of the fullest tile, what is predicted: 1 is full.
+        tile: of the fullest tile of all programs, also of program groups and of what was refused, what is predicted: 1 is full.
         low_tile: of that, what it may need at least.
         high_tile: of that, at most.
     """
@@ -269,17 +284,15 @@ class Interval:
     low_tile: float
     high_tile: float
 
-    @property
-    def verdict(self) -> str:
-        """Whether it fits: 'likely' if the interval has a full tile in it."""
-        return f"{'likely ' if self.low_tile <= 1 < self.high_tile else ''}{'fits' if self.tile <= 1 else 'does not fit'}"
+    def text(self, word: str) -> str:
+        """'24.4 ms (21.9 to 27.8); widest: elementwise rates. Memory: 82 % of a tile (78 to 96): likely fits.'
 
-    @property
-    def text(self) -> str:
-        """'24.4 ms (21.9 to 27.8); widest: elementwise rates. Memory: 82 % of a tile (78 to 96): likely fits.'"""
-        tile, low, high = (f"{100 * tile:.0f}" for tile in (self.tile, self.low_tile, self.high_tile))
-        time = f"{time_text(self.time_s, self.low_s, self.high_s)}; widest: {self.widest}"
-        return f"{time}. Memory: {tile} % of a tile ({low} to {high}): {self.verdict}."
+        Args: word: the verdict on the tile; '': the verdict is on another memory.
+        """
+        digits = 0 if self.tile >= 0.1 else 1
+        tile, low, high = (f"{100 * tile:.{digits}f}" for tile in (self.tile, self.low_tile, self.high_tile))
+        time = f"{time_text(self.time_s, self.low_s, self.high_s)}; widest: {self.widest}. " if self.time_s else ""
+        return f"{time}Memory: {tile} % of a tile ({low} to {high}){word and f': {word}'}."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import cast
@@ -102,6 +101,9 @@ def profile_between(
     dispatch_cycles = dispatches * cycles_from_seconds(spec.host.dispatch_seconds, spec.ipu.clock_hz)
     programs = tuple(_program(*each, start, end, spec) for each in zip(recorded.programs, ran, steps, strict=True))
     waited = min(max(cycles - busiest.cycles, 0), dispatch_cycles)
+    members = _groups(end, set(groups.values()))
+    needed = (*(group.peak_tile_bytes for group in members), *(need.needed_bytes for need in refused if need.of_tile))
+    tile_bytes = max((*(program.peak_tile_bytes for program in programs if program.runs), *needed), default=0)
     return Profile(
         machine=MachineProfile(
             name=spec.name,
@@ -115,7 +117,7 @@ def profile_between(
         ),
         emulated_cycles=cycles,
         programs=programs,
-        groups=_groups(end, set(groups.values())),
+        groups=members,
         reshaped=tuple(_reshaped([program for program in recorded.programs if program.origin == "user"])),
         batches=_batches(start, end),
         supersteps=tuple(heapq.nlargest(NUM_LARGEST_STEPS, itertools.chain(*steps), key=lambda step: step.total)),
@@ -130,7 +132,7 @@ def profile_between(
         timeline=trace.events,
         assumptions=(*_assumptions(spec, recorded.programs, trace.dropped), *notes),
         refused=tuple(refused),
-        interval=interval_of(programs, seconds_from_cycles(cycles, spec.ipu.clock_hz), spec, waited_cycles=waited),
+        interval=interval_of(programs, seconds_from_cycles(cycles, spec.ipu.clock_hz), spec, tile_bytes=tile_bytes, waited_cycles=waited),
         history=history,
         sources={} if sources is None else sources,
     )
@@ -175,7 +177,7 @@ def _program(
         could_recompute=could_recompute(_scopes(program)),
         fallback_ops=planned.fallback_ops,
         flops=planned.flops,
-        cycles=_cycles(program.total.by_kind),
+        cycles=ProgramCycles.of_kinds(program.total.by_kind),
         families=_families(steps),
     )
 
@@ -194,19 +196,6 @@ def _called(program: CompiledProgram, size: Callable[[HostCall], int]) -> int:
 def _usual(runs_by_bytes: Mapping[int, int], first: int) -> int:
     """Bytes of most runs, the very first of the program left out; the larger of equals."""
     return max(runs_by_bytes, key=lambda size: (runs_by_bytes[size], size)) if runs_by_bytes else first
-
-
-def _cycles(kinds: Mapping[str, int]) -> ProgramCycles:
-    spent = Counter(kinds)
-    return ProgramCycles(
-        compute=spent["compute"],
-        exchange=spent["exchange"] + spent["collective"],
-        sync=spent["sync"],
-        host=spent["stream-in"] + spent["stream-out"] + spent["host-call"] + spent["save"],
-        load=spent["load"],
-        read=spent["read"],
-        beside=sum(spent[kind] for kind in BESIDE),
-    )
 
 
 def _streamed_again(totals: ProgramTotals, machine: MachineSpec) -> list[StreamedArgument]:

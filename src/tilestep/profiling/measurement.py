@@ -243,8 +243,10 @@ def measurement_of(
 def _need(refused: Refused) -> Need:
     """What a program needs that was refused for it."""
     source, ipu, error = refused
+    of_tile = isinstance(error, TileMemoryError) and not error.of_code
     if isinstance(error, TileMemoryError):
         where = f"each tile of IPU {ipu} for code" if error.of_code else f"tile {error.tile:,} of IPU {ipu}"
     else:
         where = f"IPU-Machine {error.ipu_machine} for pinned_host"
-    return Need(what=source.name, where=where, needed_bytes=error.needed_bytes, available_bytes=error.available_bytes, ran=False)
+    needed, available = error.needed_bytes, error.available_bytes
+    return Need(what=source.name, where=where, needed_bytes=needed, available_bytes=available, of_tile=of_tile, ran=False)

@@ -111,7 +111,8 @@ class Profile(Figures):
             "verdict": None if self.verdict is None else self.verdict.as_document(),
             "ended_by": self.ended_by,
             "emulated_s": self.emulated_s,
-            "interval": self.interval and {**asdict(self.interval), "verdict": self.interval.verdict, "text": self.interval.text},
+            "interval": self.interval
+            and {**asdict(self.interval), "text": self.interval.text("" if self.verdict is None else self.verdict.tile_word)},
             "emulated_cycles": self.emulated_cycles,
             "busiest_ipu": self.busiest_ipu,
             "num_ipus_used": self.num_ipus_used,

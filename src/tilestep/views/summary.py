@@ -107,7 +107,7 @@ def _parts(figures: Figures, advice: Sequence[Finding], steady: Steady | None, t
     if figures.ended_by:
         parts.append(_text(f"Ended by {figures.ended_by}: these are the figures of what ran until then.", style="bold"))
     if figures.interval is not None:
-        parts.append(_text(f"80 % sure: {figures.interval.text}"))
+        parts.append(_text(f"80 % sure: {figures.interval.text('' if found is None else found.tile_word)}"))
     if steady is not None:
         parts.append(_text(steady.text(machine.clock_hz)))
     parts += _advice(advice, together) or [Text()]

@@ -20,6 +20,7 @@ from tilestep.advice.repeated import never_new
 from tilestep.advice.results import results
 from tilestep.advice.set_up import steady_state
 from tilestep.advice.worth import ranked
+from tilestep.figures.intervals import UNSEEN, model_errors
 from tilestep.figures.quantities import share_text, time_text
 from tilestep.options import PlanOptions
 from tilestep.plan.steps import Frame, HostCall, Loop, Program, Series
@@ -104,9 +105,27 @@ def test_the_steady_state_is_apart_from_set_up() -> None:
     assert (steady.label, steady.unit, steady.steps) == ("jit_step", "run", 20)
     assert steady.step_cycles == 30 + 5 + 80 + 4 + 5  # a batch comes, the supersteps, a loss leaves
     assert steady.set_up_cycles == profile.emulated_cycles - 20 * steady.step_cycles
-    assert "\nA step takes 124 µs once warm, set-up " in profile.summary()
+    assert "\nA step takes 124 µs once warm, set-up " in replace(profile, interval=None).summary()
     assert ". A step is a run of jit_step; 20 ran.\n" in profile.summary(width=200)
     assert trained(DONATING, 3).steady is None
+
+
+def test_a_warm_step_has_its_own_interval_without_what_set_up_widens() -> None:
+    """Its kinds of work are those of the sum above: what the state took on its way to the IPU, and the load, are not in it."""
+    profile = trained(DONATING, 20)
+    spent = {"host": 30 + 5 + 4 + 5, "toy": 50, "exchange": 20, "sync": 10}
+    error, widest = model_errors().of_time({**{kind: cycles / 124 for kind, cycles in spent.items()}, UNSEEN: 1.0}, MACHINE)
+    assert widest == "toy"
+    steady = profile.steady
+    assert steady is not None
+    assert (steady.low_cycles, steady.high_cycles, steady.widest) == (round(124 / (1 + error)), round(124 * (1 + error)), "toy rates")
+    told = f"A step takes 124 µs ({steady.low_cycles} to {steady.high_cycles}; widest: toy rates) once warm, set-up "
+    assert told in profile.summary(width=200)
+    assert profile.interval is not None
+    assert profile.interval.widest == "the host's link"  # of the state
+    without = replace(profile, interval=None).steady
+    assert without is not None
+    assert (without.low_cycles, without.high_cycles, without.widest) == (None, None, "")
 
 
 @pytest.mark.parametrize("steps", [6, 60])

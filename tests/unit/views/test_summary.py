@@ -327,7 +327,7 @@ def test_the_summary_reads_well_at_100_columns() -> None:
     end = lines.index("")
     assert lines[end - 2].endswith(" s emulated on toy (2 IPUs of 4 tiles, 0.001 GHz), 6 program runs")
     assert re.fullmatch(
-        r"80 % sure: 118 s \(\S+ to \S+\); widest: dot rates\. Memory: 1 % of a tile \(\S+ to \S+\): fits\.", lines[end - 1]
+        r"80 % sure: 118 s \(\S+ to \S+\); widest: dot rates\. Memory: 1\.0 % of a tile \(\S+ to \S+\): fits\.", lines[end - 1]
     )
     assert lines[end + 1] == "Worth knowing"
     titles = ["Worth knowing", "Time of IPU 0, the busiest", "Programs", "Largest supersteps", "Assumptions and fallbacks"]

@@ -44,15 +44,11 @@ class Row:
 
     def document(self) -> dict[str, Any]:
         """It in the sweep's JSON document."""
-        step, found = self.found.step_s, self.found
-        ends = {name: None if part is None or step is None else part * step for name, part in (("low", found.low), ("high", found.high))}
         return {
             "setting": self.setting.cells(),
             "command": self.command,
-            **{name: value for name, value in asdict(found).items() if name not in ends},
-            "full": found.full,
-            "step_low_s": ends["low"],
-            "step_high_s": ends["high"],
+            **asdict(self.found),
+            "full": self.found.full,
             "items_per_s": self.items_per_s,
         }
 
@@ -124,8 +120,7 @@ def table_of(rows: Sequence[Row]) -> Table:
 
 
 def _time(found: Measured) -> str:
-    step = found.step_s or 0.0
-    return time_text(step) if found.low is None or found.high is None else time_text(step, found.low * step, found.high * step)
+    return time_text(found.step_s or 0.0, *(end for end in (found.step_low_s, found.step_high_s) if end is not None))
 
 
 def answers_text(rows: Sequence[Row]) -> str:

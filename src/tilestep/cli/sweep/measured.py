@@ -40,8 +40,8 @@ class Measured:
         available_bytes: there.
         step_s: emulated seconds of a step once warm; None if nothing ran often enough to have one.
         whole_s: emulated seconds of the whole run, set-up included.
-        low: the lower end of the interval of times, as part of the time; None: nobody knows.
-        high: the upper end.
+        step_low_s: the lower end of the 80 % interval of `step_s`; None: nobody knows.
+        step_high_s: the upper end.
         samples: of a step, as the program's inputs show; None: they don't.
         limit: what takes most of the time.
     """
@@ -55,8 +55,8 @@ class Measured:
     available_bytes: int = 0
     step_s: float | None = None
     whole_s: float = 0.0
-    low: float | None = None
-    high: float | None = None
+    step_low_s: float | None = None
+    step_high_s: float | None = None
     samples: int | None = None
     limit: str = ""
 
@@ -90,13 +90,14 @@ def measured_of(profile: Profile, error: str) -> Measured:
         common |= {"where": need.where, "needed_bytes": need.needed_bytes, "available_bytes": need.available_bytes}
     if found is None or (error and found.fits):
         return Measured(outcome="failed", error=error or "no program ran on an IPU", **common)
-    steady, interval = profile.steady, profile.interval
+    steady = profile.steady
+    step, low, high = (None, None, None) if steady is None else (steady.step_cycles, steady.low_cycles, steady.high_cycles)
     return Measured(
         outcome=found.word,
-        step_s=None if steady is None else steady.step_cycles / clock_hz,
+        step_s=None if step is None else step / clock_hz,
+        step_low_s=None if low is None else low / clock_hz,
+        step_high_s=None if high is None else high / clock_hz,
         samples=None if steady is None else steady.samples,
-        low=None if interval is None or not interval.time_s else interval.low_s / interval.time_s,
-        high=None if interval is None or not interval.time_s else interval.high_s / interval.time_s,
         limit=_limit(profile),
         **common,
     )

@@ -181,7 +181,7 @@ def test_the_steady_state_counts_runs_and_no_transfers_of_weights() -> None:
     for _ in range(20):
         run(session, inputs)
     text = " ".join(session.getSummaryReport(resetProfile=False).split())
-    assert re.search(r"A step takes [\d.]+ µs once warm, set-up [\d.]+ µs\. .*; 20 ran\.", text)
+    assert re.search(r"A step takes [\d.]+ µs \(\S+ to \S+; widest: [^)]+\) once warm, set-up [\d.]+ µs\. .*; 20 ran\.", text)
 
 
 def test_nobody_is_told_to_keep_the_inputs_of_a_step_in_the_tiles() -> None:

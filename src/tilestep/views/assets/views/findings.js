@@ -73,6 +73,9 @@ function steady(side, found) {
     { class: "steady" },
     "A step takes ",
     valueOf(found.step_cycles, side.cycles, "findings.step"),
+    ...(found.low_cycles === null
+      ? []
+      : [" (", valueOf(found.low_cycles, side.cycles, "findings.sure"), " to ", valueOf(found.high_cycles, side.cycles, "findings.sure"), `; widest: ${found.widest})`]),
     " once warm, set-up ",
     valueOf(found.set_up_cycles, side.cycles, "findings.set_up"),
     `. A step is a ${found.unit} of ${found.label}`,

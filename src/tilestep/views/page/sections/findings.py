@@ -28,6 +28,7 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
         "findings.together": "The journal was played again with all these edits, so that gains which overlap count once.",
         "findings.then": "The journal was played again with the edits of those findings, then with this one more.",
         "findings.step": "Cycles from one step to the next once nothing more is loaded or put on the IPU, from the journal.",
+        "findings.sure": "An end of the 80 % interval of a step: the cost model's errors of kinds of work, by their shares of warm steps.",
         "findings.samples": "What the loop says of its batch, or the first size that all arguments share which are new at each run.",
         "findings.set_up": "Cycles before and beside the steady runs.",
         "findings.runs": "How often the program ran, or the step was done.",
@@ -82,9 +83,9 @@ def findings(report: Report) -> Block | None:
     (further lines with their shares), gain {cycles, share, step_cycles, step_share, tile_bytes}, how, then (null, or the share that it
     saves of what the findings `numbers` leave), basis, unknown (why nobody knows a gain), ways (other edits, each with edit, gain, how,
     basis), program (row of the only one that its sentence names), proof (name of a view), see (state of that view)), together {gain, how,
-    basis, numbers, left (a phrase for each reason)} or null, steady {label, unit, steps, step_cycles, set_up_cycles, samples} or null,
-    ended_by (what ended the program before its own end; '': nothing), sure (the 80 % intervals as a sentence), idle_cycles, assumptions,
-    options (autoReport and other engine options that were set).
+    basis, numbers, left (a phrase for each reason)} or null, steady {label, unit, steps, step_cycles, set_up_cycles, samples, low_cycles,
+    high_cycles, widest} or null, ended_by (what ended the program before its own end; '': nothing), sure (the 80 % intervals as a
+    sentence), idle_cycles, assumptions, options (autoReport and other engine options that were set).
 
     Raises: RecordingError if the profile is damaged, or of a newer form.
     """
@@ -99,8 +100,11 @@ def findings(report: Report) -> Block | None:
             "found": [*first, *(read.finding(record, before=len(first)) for record in records_in(document, "findings"))],
             "together": _together(document.get("together"), len(first)),
             "steady": {
-                **{name: text_in(steady, name) for name in ("label", "unit")},
-                **{name: number_in(steady, name) for name in ("steps", "step_cycles", "set_up_cycles", "samples")},
+                **{name: text_in(steady, name) for name in ("label", "unit", "widest")},
+                **{
+                    name: number_in(steady, name)
+                    for name in ("steps", "step_cycles", "set_up_cycles", "samples", "low_cycles", "high_cycles")
+                },
             }
             if isinstance(steady, dict)
             else None,
