@@ -298,7 +298,7 @@ def descending(steps: int, *, way: str = "", batch: int = 4096, depth: int = 8, 
         return jnp.tanh(jnp.tanh(x @ w) * 2), None
 
     def step(params: Any, momentum: Any, x: Any) -> Any:
-        used = jax.checkpoint(layer) if way == "recompute" else layer  # pyright: ignore[reportPrivateImportUsage]
+        used = jax.checkpoint(layer) if way == "recompute" else layer
         gradients = jax.grad(lambda params: (jax.lax.scan(used, x, params)[0] ** 2).mean())(params)
         inside = jax.device_put(momentum, jax.memory.Space.Device) if way == "offload" else momentum
         inside = 0.9 * inside + gradients

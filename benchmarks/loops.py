@@ -139,7 +139,7 @@ def scanned(model: Model) -> Turn:
 
 
 def torch_step(model: Model, *, compiled: bool) -> Turn:
-    import torch  # pyright: ignore[reportMissingImports]
+    import torch
 
     weights, momenta = ([torch.from_numpy(layer[k]).requires_grad_() for layer in tree for k in ("w", "b")] for tree in model.state())
     batches = itertools.cycle([(torch.from_numpy(x), torch.from_numpy(y).long()) for x, y in model.batches()])

@@ -44,7 +44,7 @@ class Remote:
             process.stdin.flush()
         answers = [process.stdout.readline() if process.stdout is not None else "" for process in self._processes]
         if not all(answers):
-            raise SystemExit(f"a process has ended: {' '.join(map(str, self._processes[0].args))}")  # pyright: ignore[reportArgumentType]
+            raise SystemExit(f"a process has ended: {' '.join(map(str, self._processes[0].args))}")
         return [json.loads(answer) for answer in answers]
 
     def steps(self, count: int) -> list[Times]:

@@ -202,7 +202,7 @@ def timed(action: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def answer(name: str, tables: Tables, browser: Browser, folder: Path, *, view: str = "execution") -> Answer:
-    section_wall_s, _ = timed(lambda: packed(SECTIONS[view](Report(tables))))  # pyright: ignore[reportArgumentType]
+    section_wall_s, _ = timed(lambda: packed(SECTIONS[view](Report(tables))))
     write_wall_s, page = timed(lambda: page_html(Report(tables)))
     path = folder / "page.html"
     path.write_text(page)

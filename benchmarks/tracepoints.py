@@ -92,7 +92,7 @@ def main() -> None:
     answers = [answer(name, channels) for name, channels in VARIANTS.items()]
     for row in answers:
         print(row["name"])
-        for call, wall in row["wall_ns"].items():  # pyright: ignore[reportAttributeAccessIssue]  # a dictionary
+        for call, wall in row["wall_ns"].items():  # a dictionary
             print(f"    {call:42}{wall['median']:8.0f} ns")
     if options.json:
         record = {

@@ -83,7 +83,7 @@ def _default(value: Any) -> str:
     if isinstance(value, Record):
         return f"`{value!r}`"
     if isinstance(value, set):
-        return "`{" + ", ".join(sorted(getattr(one, "name", str(one)) for one in value)) + "}`"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return "`{" + ", ".join(sorted(getattr(one, "name", str(one)) for one in value)) + "}`"
     return f"`{value!r}`"
 
 

@@ -30,7 +30,7 @@ rebuilt_peak.check_every_plan()
 
 
 @pytest.fixture(autouse=True)
-def _the_peak_of_every_plan_can_be_rebuilt() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+def _the_peak_of_every_plan_can_be_rebuilt() -> Iterator[None]:
     yield
     wrong = rebuilt_peak.WRONG.copy()
     rebuilt_peak.WRONG.clear()

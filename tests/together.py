@@ -95,7 +95,7 @@ def each(names: str, cases: Iterable[Any]) -> Callable[[Callable[..., None]], Ca
 
         signature = inspect.signature(test)
         left = [parameter for name, parameter in signature.parameters.items() if name not in arguments]
-        all_cases.__signature__ = signature.replace(parameters=left)  # pyright: ignore[reportAttributeAccessIssue]
+        all_cases.__signature__ = signature.replace(parameters=left)
         return all_cases
 
     return decorate

@@ -24,7 +24,7 @@ sys.addaudithook(_hear)
 
 
 @pytest.fixture(autouse=True)
-def _unit_tests_start_no_process(request: pytest.FixtureRequest) -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+def _unit_tests_start_no_process(request: pytest.FixtureRequest) -> Iterator[None]:
     _happened.clear()
     yield
     if not any(request.node.get_closest_marker(name) for name in ("process", "browser")):

@@ -191,7 +191,7 @@ def test_a_file_stays_as_it_was_if_writing_its_parts_fails(tmp_path: Path) -> No
     path = tmp_path / "a"
     path.write_text("old")
     with pytest.raises(TypeError), written_file(path) as file:
-        file.writelines([b"new", "text"])  # pyright: ignore[reportArgumentType]
+        file.writelines([b"new", "text"])
     assert (path.read_text(), names(tmp_path)) == ("old", {"a"})
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(OSError, match="It is no regular file"), written_file(tmp_path / "fifo"):

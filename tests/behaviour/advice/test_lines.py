@@ -75,7 +75,7 @@ def test_lines_of_single_operations_come_with_their_shares_the_most_costly_first
     assert sum(share for _, share in found.shares) == pytest.approx(1)
     assert f"(test_lines.py:{numbers[0]} and 2 other lines)" in found.headline
     assert all(f"test_lines.py:{number} (" in found.text for number in numbers)
-    assert [line["line"] for line in found.as_document()["lines"]] == [line.number for line, _ in found.shares]  # pyright: ignore
+    assert [line["line"] for line in found.as_document()["lines"]] == [line.number for line, _ in found.shares]
 
 
 def test_one_line_has_no_others() -> None:

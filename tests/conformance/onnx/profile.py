@@ -26,7 +26,7 @@ def _is_text_or_no_tensor(declared: onnx.TypeProto) -> bool:
 
 
 def _nodes(nodes: object) -> Iterator[onnx.NodeProto]:
-    for node in nodes:  # pyright: ignore[reportGeneralTypeIssues]  # protobuf's lists have no type
+    for node in nodes:  # protobuf's lists have no type
         yield node
         for graph in _graphs([node]):
             yield from _nodes(graph.node)

@@ -101,7 +101,7 @@ def cases_of(prefixes: Mapping[str, str]) -> list[TestCase]:
         for module in prefixes:
             importlib.import_module(f"onnx.backend.test.case.node.{module}")
     names = tuple(f"test_{prefix}" for prefix in prefixes.values())
-    return [case for case in node._NodeTestCases if case.name.startswith(names)]  # pyright: ignore[reportPrivateUsage]
+    return [case for case in node._NodeTestCases if case.name.startswith(names)]
 
 
 def case_in_a_file(name: str) -> TestCase:
@@ -128,13 +128,13 @@ def case_in_a_file(name: str) -> TestCase:
 def runs_node_by_node(case: TestCase) -> None:
     """Raises: what is wrong."""
     for inputs, outputs in case.data_sets or ():
-        found = TilestepBackend.prepare(case.model).run(list(inputs))  # pyright: ignore[reportArgumentType]
+        found = TilestepBackend.prepare(case.model).run(list(inputs))
         Runner.assert_similar_outputs(outputs, found, case.rtol, case.atol)
 
 
 def runs_as_one_program(case: TestCase) -> None:
     """As `runs_node_by_node`. With those of other tests it is one program, if it is called in `one_program`."""
-    model = import_onnx(case.model)  # pyright: ignore[reportArgumentType]
+    model = import_onnx(case.model)
     for inputs, outputs in case.data_sets or ():
         program, given = program_of(model, inputs)
         with jax.enable_x64(True):
@@ -150,7 +150,7 @@ def models_of_nodes() -> dict[str, onnx.ModelProto]:
     """The models of onnx's tests of operators, by the test's name."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # as above: whoever asks first has them made
-        return {test.name: test.model for test in load_model_tests(kind="node")}  # pyright: ignore[reportReturnType]
+        return {test.name: test.model for test in load_model_tests(kind="node")}
 
 
 def names_of(backend: type[TilestepBackend], kinds: Iterable[str] = (NODES,)) -> list[str]:

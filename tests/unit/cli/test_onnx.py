@@ -44,7 +44,7 @@ def run_all(run_python: RunPython) -> RunAll:
     def run(lines: list[list[str]], **environ: str) -> Results:
         done = run_python("-c", RUN_ALL, text_in=json.dumps(lines), environ=environ)
         assert done.returncode == 0, done.stderr
-        return [tuple(result) for result in json.loads(done.stdout.splitlines()[-1])]  # pyright: ignore[reportReturnType]
+        return [tuple(result) for result in json.loads(done.stdout.splitlines()[-1])]
 
     return run
 

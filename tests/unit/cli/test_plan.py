@@ -36,7 +36,7 @@ def model(width: int = 16) -> dict[str, Any]:
 
 
 @pytest.fixture(autouse=True)
-def _module(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]
+def _module(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("planned_model")
     vars(module).update(
         layers=model,

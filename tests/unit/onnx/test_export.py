@@ -97,7 +97,7 @@ def test_what_is_no_array_or_no_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="parameter 'w' is a list: it must be an array"):
         export_onnx(found, {name: array.tolist() for name, array in found.params.items()}, tmp_path / "model.onnx")
     with pytest.raises(TypeError, match="model is a ModelProto: it must be a model of import_onnx"):
-        export_onnx(linear(), found.params, tmp_path / "model.onnx")  # pyright: ignore[reportArgumentType]
+        export_onnx(linear(), found.params, tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())
 
 

@@ -56,7 +56,7 @@ def test_a_model_comes_from_anywhere(source: Any, tmp_path: Path) -> None:
 
 def test_a_source_of_another_type_is_an_error() -> None:
     with pytest.raises(TypeError, match="source is a int: it must be a path"):
-        import_onnx(3)  # pyright: ignore[reportArgumentType]
+        import_onnx(3)
     with pytest.raises(FileNotFoundError, match=r"nowhere\.onnx"):
         import_onnx("nowhere.onnx")
 

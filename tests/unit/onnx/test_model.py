@@ -117,7 +117,7 @@ def test_a_tuple_is_a_static_argument() -> None:
     made = import_onnx(model(RESHAPED, w=np.float32(2)))
     program = jax.jit(made.fn, static_argnums=2)
     assert [program(made.params, X, shape)[0].shape for shape in ((3, 2), (6, 1), (3, 2))] == [(3, 2), (6, 1), (3, 2)]
-    assert program._cache_size() == 2  # pyright: ignore[reportFunctionMemberAccess]
+    assert program._cache_size() == 2
     with pytest.raises(DynamicShapeError, match="input 's' must be known when the program is made, and is traced"):
         jax.jit(made.fn)(made.params, X, np.array([3, 2]))
 
@@ -167,7 +167,7 @@ def test_names_that_the_model_does_not_have_are_refused(found: OnnxModel) -> Non
     with pytest.raises(OnnxError, match="params has 'c', which the model does not have"):
         found.fn({**found.params, "c": X}, X)
     with pytest.raises(OnnxError, match="params is a list"):
-        found.fn([X], X)  # pyright: ignore[reportArgumentType]
+        found.fn([X], X)
     with pytest.raises(OnnxError, match="static names 'z', and the model's inputs are x"):
         import_onnx(linear(), static=["z"])
     with pytest.raises(TypeError, match=r"static is the text 'x': it must be a list of inputs' names, such as \['x'\]"):
@@ -179,9 +179,9 @@ def test_names_that_the_model_does_not_have_are_refused(found: OnnxModel) -> Non
     with pytest.raises(OnnxError, match="trainable names 'x', which is no initialiser"):
         import_onnx(linear(), trainable=["x"])
     with pytest.raises(TypeError, match="bounds is a list: it must be a mapping"):
-        import_onnx(linear(), bounds=["y"])  # pyright: ignore[reportArgumentType]
+        import_onnx(linear(), bounds=["y"])
     with pytest.raises(TypeError, match="training is 'yes': it must be True or False"):
-        import_onnx(linear(), training="yes")  # pyright: ignore[reportArgumentType]
+        import_onnx(linear(), training="yes")
 
 
 def test_a_run_with_64_bits_leaves_programs_their_32() -> None:

@@ -44,7 +44,7 @@ def test_every_n_has_a_period_and_others_have_none() -> None:
 )
 def test_a_wrong_return_type_is_refused(arguments: tuple[object, ...], message: str) -> None:
     with pytest.raises(popart_exception, match=message):
-        AnchorReturnType(*arguments)  # pyright: ignore[reportArgumentType]
+        AnchorReturnType(*arguments)
 
 
 @each("number", [2.9, "3", None, float("nan"), AnchorReturnTypeId.All, 2**63])
@@ -57,7 +57,7 @@ def test_a_period_or_number_of_batches_that_is_no_whole_number_is_refused(number
 
 
 def test_numpy_numbers_are_whole_numbers() -> None:
-    assert DataFlow(np.int64(4), {"a": AnchorReturnType("EveryN", np.int32(2))}).art("a").rp() == 2  # pyright: ignore[reportArgumentType]
+    assert DataFlow(np.int64(4), {"a": AnchorReturnType("EveryN", np.int32(2))}).art("a").rp() == 2
 
 
 def test_the_tile_set_may_stand_where_the_period_does() -> None:

@@ -14,7 +14,7 @@ from tilestep.popart.log import PARTS, Level, getLogger, log, logged, warn
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LOG", module._Log())  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(module, "_LOG", module._Log())
 
 
 def test_warnings_are_written_and_less_is_not(capsys: pytest.CaptureFixture[str]) -> None:

@@ -144,7 +144,7 @@ def test_the_child_of_a_fork_takes_no_timeline() -> None:
     _, host = started()
     session = begun()
     host.run(STEP)
-    session._process -= 1  # pyright: ignore[reportPrivateUsage]  # of the parent
+    session._process -= 1  # of the parent
     session.end()
     assert session.data() == b""
     assert not timeline.is_recording()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts.mutant_sites import Site, drawn, javascript_sites, located, python_sites, sites
-from scripts.mutant_tests import _executed_lines  # pyright: ignore[reportPrivateUsage]
+from scripts.mutant_tests import _executed_lines
 from scripts.mutants import EACH, FIRST_SEED, REFERENCE, Lines, in_order, place, verdict
 
 PYTHON = '''"""A docstring of 3 numbers."""

@@ -203,7 +203,7 @@ def test_a_trial_leaves_no_trace() -> None:
         hosts = [Host(on=rack(fed.stages, "singlePipeline"), record=record) for record in (True, True, False)]
         for host in hosts:
             for number in (1, 2):
-                fed._launch(host, number)  # pyright: ignore[reportPrivateUsage]
+                fed._launch(host, number)
         one, other, unrecorded = hosts
         assert one.events() == other.events()
         assert len({host.system.end_cycle for host in hosts}) == 1

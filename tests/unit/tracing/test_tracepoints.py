@@ -250,7 +250,7 @@ def test_a_process_that_is_not_traced_has_one_tracepoint_which_does_nothing() ->
         event("b")
     tracepoint.begin("a")
     tracepoint.end("b")
-    series("Loss").add("no number")  # pyright: ignore[reportArgumentType]  # it is not looked at
+    series("Loss").add("no number")  # it is not looked at
     heat_map("Norms", [0.0]).add("no number")
     assert not any(is_enabled for _, is_enabled in list_channels())
     enable_channel("User")

@@ -77,7 +77,7 @@ def test_wrong_options_are_refused_on_any_platform(given: Any, message: str) -> 
         Pipeline([dense, dense, loss], devices=jax.devices("cpu") * 3, plan_options=given)
     if isinstance(given, dict):
         with pytest.raises(SettingsError, match=message):
-            repeat(1, lambda carry: carry, 1.0, plan_options=given)  # pyright: ignore[reportUnknownArgumentType]
+            repeat(1, lambda carry: carry, 1.0, plan_options=given)
 
 
 @pytest.mark.parametrize("given", ["half", 3, [HALF, 3, None], [HALF, {1: 2}, None], {"partials_type": ["half"]}])

@@ -39,7 +39,7 @@ def test_every_version_below_12_has_a_case() -> None:
 @each("mode", ["constant", "reflect", "edge"])
 def test_modes(version: int, mode: str) -> None:
     more, attributes = pads(version, [1, 2, 0, 1])
-    expected = np.pad(X, ((1, 0), (2, 1)), mode=mode)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    expected = np.pad(X, ((1, 0), (2, 1)), mode=mode)
     agrees([expected], "Pad", [X, *more], version=version, mode=mode, ways=("known", "jit"), **attributes)
 
 
@@ -58,7 +58,7 @@ def test_constants(version: int) -> None:
 def test_negative_numbers_take_away(version: int) -> None:
     more, attributes = pads(version, [0, -1, 1, 2])
     for mode in ("constant", "edge"):
-        expected = np.pad(X[:, 1:], ((0, 1), (0, 2)), mode=mode)  # pyright: ignore[reportCallIssue, reportArgumentType]
+        expected = np.pad(X[:, 1:], ((0, 1), (0, 2)), mode=mode)
         agrees([expected], "Pad", [X, *more], version=version, mode=mode, ways=("known", "jit"), **attributes)
     with pytest.raises(OnnxError, match="take more from"):
         run_node("Pad", [X, *pads(version, [0, -2, 0, -2])[0]], version=version, **pads(version, [0, -2, 0, -2])[1])

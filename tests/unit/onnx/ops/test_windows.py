@@ -27,7 +27,7 @@ from tilestep.onnx.ops.windows import windows
     ],
 )
 def test_windows_of_three(size: int, attributes: dict[str, object], outputs: int, padding: tuple[int, int]) -> None:
-    at = windows((size,), (3,), **attributes)  # pyright: ignore[reportArgumentType]
+    at = windows((size,), (3,), **attributes)
     assert (at.outputs, at.padding) == ((outputs,), (padding,))
 
 
@@ -43,4 +43,4 @@ def test_windows_of_three(size: int, attributes: dict[str, object], outputs: int
 )
 def test_what_cant_be_says_why(attributes: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        windows((5, 5), (3, 3), **attributes)  # pyright: ignore[reportArgumentType]
+        windows((5, 5), (3, 3), **attributes)

@@ -37,7 +37,7 @@ def test_a_module_of_jax_that_is_imported_later_counts() -> None:
         return jnp.sin(x)
 
     module = types.ModuleType("jax.tilestep_late")
-    module.tilestep_late = tilestep_late  # pyright: ignore[reportAttributeAccessIssue]
+    module.tilestep_late = tilestep_late
     sys.modules[module.__name__] = module
     try:
         assert is_jax_program("jit_tilestep_late")

@@ -84,7 +84,7 @@ def test_transformations_by_checkpoint() -> None:
 
 def test_a_number_of_io_tiles_is_a_number() -> None:
     options = SessionOptions()
-    options.numIOTiles = NumIOTiles(16)  # pyright: ignore[reportAttributeAccessIssue]  # what has __index__ is a number
+    options.numIOTiles = NumIOTiles(16)  # what has __index__ is a number
     assert options.numIOTiles == 16
     assert NumIOTiles(3) == 3 == int(NumIOTiles(3))
     assert NumIOTiles() == NumIOTiles(0) != NumIOTiles(1)

@@ -69,7 +69,7 @@ def test_a_model_may_name_a_file_in_its_own_folder_only(tmp_path: Path, monkeypa
         (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     model, out = doubled(str(tmp_path / "model" / "b.bin"))
-    external._written.clear()  # pyright: ignore[reportPrivateUsage]  # as in a process that has not written it
+    external._written.clear()  # as in a process that has not written it
     onnx.save_model(model, str(tmp_path / "model" / "model.onnx"))
     with pytest.raises(popart.popart_exception, match=r"outside of the model's folder"):
         inference(model.SerializeToString(), out)
@@ -173,7 +173,7 @@ def test_a_file_that_this_process_has_not_written_is_not_changed(tmp_path: Path,
     optimizer = popart.SGD({"defaultLearningRate": (0.5, True), "defaultMomentum": (momentum, True)})
     session = training(tmp_path / "program.py", optimizer)
     before = (tmp_path / "program.py").read_bytes()
-    external._written.clear()  # pyright: ignore[reportPrivateUsage]  # as in a process that has not written it
+    external._written.clear()  # as in a process that has not written it
     with pytest.raises(popart.popart_exception, match=r"which this process has not written before: give the data a file of their own"):
         session.modelToHost(str(tmp_path / "model.onnx"))
     assert (tmp_path / "program.py").read_bytes() == before

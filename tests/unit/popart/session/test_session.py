@@ -31,7 +31,7 @@ Session = popart.TrainingSession | popart.InferenceSession
 UNPREPARED: list[Callable[[Session], Any]] = [
     lambda session: session.weightsFromHost(),
     lambda session: session.weightsToHost(),
-    lambda session: session.updateOptimizerFromHost(sgd()),  # pyright: ignore[reportAttributeAccessIssue]  # of a training session
+    lambda session: session.updateOptimizerFromHost(sgd()),  # of a training session
     lambda session: session.resetHostWeights(squares().proto),
 ]
 
@@ -174,7 +174,7 @@ def test_a_step_takes_its_arguments_in_every_form() -> None:
 def test_what_is_no_device_is_refused() -> None:
     model = squares()
     with pytest.raises(popart.popart_exception, match=r"^Must pass a valid deviceInfo to a session, and it is None"):
-        popart.InferenceSession(model.proto, popart.DataFlow(1, [model.y]), None)  # pyright: ignore[reportArgumentType]  # the mistake
+        popart.InferenceSession(model.proto, popart.DataFlow(1, [model.y]), None)  # the mistake
 
 
 def test_a_session_has_its_own_copy_of_the_options() -> None:
@@ -194,7 +194,7 @@ def test_models_come_as_bytes_as_a_file_and_as_a_proto(tmp_path: Any) -> None:
     for source in (model.proto, str(tmp_path / "model.onnx"), onnx.load_from_string(model.proto)):
         same(run(inference(source, {model.y: "All"}), {model.x: numbers(1)})[model.y], numbers(1)[0] @ WEIGHT)
     with pytest.raises(popart.popart_exception, match=r"^Failed to load a ModelProto from the string"):
-        inference(str(tmp_path / "none.onnx"), {model.y: "All"})  # pyright: ignore[reportArgumentType]
+        inference(str(tmp_path / "none.onnx"), {model.y: "All"})
     with pytest.raises(popart.popart_exception, match=r"^Failed to load a ModelProto from the string"):
         inference(b"\xff\xff\xff", {model.y: "All"})
 

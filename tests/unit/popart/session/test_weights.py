@@ -196,7 +196,7 @@ def test_a_saved_model_has_the_weights_and_the_optimisers_state(tmp_path: Path) 
     same(saved(path)["Accl___w"], expected.velocity)
     whole = trained(np.concatenate([inputs, inputs])).weight
     for start in (str(path), path.read_bytes()):
-        again = training(Model(proto=start, x=model.x, w="w", y=model.y, loss=model.loss), {"w": "Final"}, batches=2)  # pyright: ignore[reportArgumentType]
+        again = training(Model(proto=start, x=model.x, w="w", y=model.y, loss=model.loss), {"w": "Final"}, batches=2)
         same(run(again, {model.x: inputs})["w"], whole)
     session.weightsFromHost()  # modelToHost has made the received weights those that go out
     same(run(session, {model.x: inputs})["w"], whole)

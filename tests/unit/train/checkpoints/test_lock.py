@@ -59,7 +59,7 @@ def test_two_runs_of_one_process_are_kept_apart_and_one_after_another_are_not(tm
             other.save(7, jnp.zeros(2))
         yield np.float32(1)
 
-    with InfeedQueue(data, prefetch_depth=1) as infeed:  # pyright: ignore[reportArgumentType]
+    with InfeedQueue(data, prefetch_depth=1) as infeed:
         repeat(2, lambda carry, x: carry + x, jnp.float32(0), infeed, chunk=1, checkpoints=Checkpoints(tmp_path, every=1))
     other.save(7, jnp.zeros(2))
     other.wait()

@@ -204,7 +204,7 @@ def test_a_queue_whose_dataset_is_too_short_is_an_error_and_can_be_used_on() -> 
 
 def test_what_is_no_queue_or_cannot_be_used_is_refused() -> None:
     with pytest.raises(TypeError, match="queue is a list: it must be an InfeedQueue; dataset_benchmark takes a dataset"):
-        infeed_benchmark([np.ones(2)], 1, 1)  # pyright: ignore[reportArgumentType]  # that is the point
+        infeed_benchmark([np.ones(2)], 1, 1)  # that is the point
     queue = InfeedQueue(numbers)
     for arguments, message in (((0, 1), "number_of_epochs is 0"), ((1, 0), "elements_per_epoch is 0")):
         with pytest.raises(ValueError, match=message):

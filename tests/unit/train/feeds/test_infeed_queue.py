@@ -31,7 +31,7 @@ def test_a_chunk_that_was_taken_without_a_word_is_made_up_for() -> None:
 
 def test_copy_is_a_bool() -> None:
     with pytest.raises(TypeError, match=r"copy is 'no': it must be True or False"):
-        InfeedQueue([], copy="no")  # pyright: ignore[reportArgumentType]
+        InfeedQueue([], copy="no")
 
 
 @pytest.mark.parametrize("dataset", [range(20), list(range(20)), lambda: range(20), lambda: iter(range(20)), np.arange(20)])

@@ -132,7 +132,7 @@ def test_what_is_no_state_is_refused(state: Any) -> None:
 
 def test_a_state_is_a_mapping() -> None:
     with pytest.raises(TypeError, match="state is a int: it must be a mapping"):
-        InfeedQueue(numbers()).restore(5)  # pyright: ignore[reportArgumentType]
+        InfeedQueue(numbers()).restore(5)
 
 
 def test_a_dataset_shorter_than_a_restored_position_is_an_error() -> None:

@@ -204,7 +204,7 @@ def test_another_optimiser_s_state_and_gradients_of_other_shapes_are_refused() -
     with pytest.raises(ValueError, match="the state accumulates 3 microbatches for each update, but the optimiser 2: make the state with"):
         one.update(gradients, other.init(params), params)
     with pytest.raises(TypeError, match="the state is a tuple: it must be the AccumulationState that this optimiser's init has returned"):
-        one.update(gradients, optax.sgd(0.1).init(params), params)  # pyright: ignore[reportArgumentType]
+        one.update(gradients, optax.sgd(0.1).init(params), params)
     for shape in ((), (2, 3)):
         with pytest.raises(ValueError, match=rf"a gradient of shape \({', '.join(map(str, shape))}\) was given for .* of shape \(3,\)"):
             one.update({"w": jnp.ones(shape)}, one.init(params), params)

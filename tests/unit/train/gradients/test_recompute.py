@@ -87,7 +87,7 @@ def test_a_loop_s_word_is_for_marked_functions_and_for_its_own_programs() -> Non
     for way in (None, "full", None, ("a",), "full"):
         repeat(2, body, 0.5, infeed, recompute=way)
     assert ways == ["plain", "checkpoint", "checkpoint"]
-    while_loop(lambda c: True, body, 0.5, infeed, maximum_iterations=2, recompute="full")  # pyright: ignore[reportArgumentType]
+    while_loop(lambda c: True, body, 0.5, infeed, maximum_iterations=2, recompute="full")
     assert ways[3:] == ["checkpoint"]
     assert "remat" not in str(jax.make_jaxpr(jax.grad(marked))(0.5, 1.0))
 
@@ -131,7 +131,7 @@ def test_a_mark_in_what_jax_has_traced_before_is_found() -> None:
 def test_other_words_are_refused(way: Any, error: type[Exception]) -> None:
     for call in (
         lambda: repeat(2, lambda c: c, 0, recompute=way),
-        lambda: while_loop(lambda c: False, lambda c: c, 0, recompute=way),  # pyright: ignore[reportArgumentType]
+        lambda: while_loop(lambda c: False, lambda c: c, 0, recompute=way),
         lambda: recomputed(loss, way),
         lambda: accumulate_gradients(loss, weights(), (jnp.ones((1, 2, WIDTH)), jax.random.split(jax.random.key(0), 1)), recompute=way),
     ):
@@ -141,7 +141,7 @@ def test_other_words_are_refused(way: Any, error: type[Exception]) -> None:
 
 def test_what_is_no_function_cannot_be_recomputed() -> None:
     with pytest.raises(TypeError, match=r"function is 3: it must be a function, whose values recomputed\(\) keeps"):
-        recomputed(3)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        recomputed(3)
 
 
 def test_the_single_step_form_recomputes() -> None:

@@ -136,7 +136,7 @@ def test_a_while_loop_may_end_amid_an_accumulation_and_another_loop_goes_on() ->
     infeed = InfeedQueue(gradients())
     carry = while_loop(lambda carry: carry[0] > -9, body, carry, infeed, chunk=3)
     assert (float(carry[0]), infeed.consumed) == (-18, 8)
-    carry = while_loop(lambda carry: True, body, carry, infeed, maximum_iterations=3)  # pyright: ignore[reportArgumentType]
+    carry = while_loop(lambda carry: True, body, carry, infeed, maximum_iterations=3)
     assert int(carry[1].microbatch) == 3
     carry = repeat(5, body, carry, infeed)
     assert float(carry[0]) == expected(16, 4)[-1]

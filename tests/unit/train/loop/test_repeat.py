@@ -20,7 +20,7 @@ from tilestep.train import InfeedQueue, OutfeedQueue, loop_state, repeat
 
 
 def numbers(stop: int | None = None) -> Iterator[np.ndarray[Any, Any]]:
-    return (np.float32(k) for k in (itertools.count() if stop is None else range(stop)))  # pyright: ignore[reportReturnType]
+    return (np.float32(k) for k in (itertools.count() if stop is None else range(stop)))
 
 
 def add(total: Any, x: Any) -> Any:

@@ -128,4 +128,4 @@ def test_bad_arguments_are_refused() -> None:
     with pytest.raises(TypeError, match=r"carry\['total'\]: the loop's body, lambda, must keep shape and dtype"):
         while_loop(lambda c: True, lambda c: {"steps": 1, "total": 1}, start())
     with pytest.raises(TypeError, match="infeed is a list: it must be an InfeedQueue, or None"):
-        while_loop(lambda c: True, lambda c: c, 0, [1, 2])  # pyright: ignore[reportArgumentType]
+        while_loop(lambda c: True, lambda c: c, 0, [1, 2])

@@ -123,7 +123,7 @@ def test_a_divided_state_that_is_to_stay_on_the_device_is_refused() -> None:
     """TensorFlow for the IPU's `replicated_optimizer_state_sharding` with `offload_weight_update_variables=False`."""
     for offload in (False, {"optimizer_state": False}):
         with pytest.raises(ValueError, match=r"offload_optimizer_state False: .* give sharded\(optimizer\)"):
-            gradient_accumulation(optax.adam(0.1), 2, offload_optimizer_state=offload, shard_optimizer_state=True)  # pyright: ignore[reportArgumentType]
+            gradient_accumulation(optax.adam(0.1), 2, offload_optimizer_state=offload, shard_optimizer_state=True)
     gradient_accumulation(optax.adam(0.1), 2, shard_optimizer_state=True)
     gradient_accumulation(sharded(optax.adam(0.1)), 2, offload_optimizer_state=False)
 
@@ -234,8 +234,8 @@ def test_what_cannot_be_is_told() -> None:
     assert why_not("gpu", ["device", "pinned_host"]) is None
     assert why_not("abacus", ["device"]) == "the devices of platform 'abacus' address no memory 'pinned_host', only device"
     with pytest.raises(TypeError, match="offload is 'yes' for optimizer_state: it must be None, True, False or a function"):
-        offloaded(optax.adam(0.1), "yes")  # pyright: ignore[reportArgumentType]
+        offloaded(optax.adam(0.1), "yes")
     with pytest.raises(ValueError, match="offload has an entry for 'weights': the kinds are optimizer_state, accumulators, parameters"):
-        offloaded(optax.adam(0.1), {"weights": True})  # pyright: ignore[reportArgumentType]
+        offloaded(optax.adam(0.1), {"weights": True})
     with pytest.raises(TypeError, match=r"offload\('0/count', leaf\) returned 1: it must be True or False"):
-        offloaded(optax.adam(0.1), lambda path, leaf: 1).init(parameters())  # pyright: ignore[reportArgumentType]
+        offloaded(optax.adam(0.1), lambda path, leaf: 1).init(parameters())

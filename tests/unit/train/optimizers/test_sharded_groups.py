@@ -115,7 +115,7 @@ def test_a_state_of_another_group_size_is_refused_and_divided_anew_as_the_error_
 def test_sizes_that_cannot_be_are_refused() -> None:
     for wrong, error in (0, ValueError), (-2, ValueError), (2.0, TypeError), ("2", TypeError), (True, TypeError):
         with pytest.raises(error, match=r"group_size is .*: it must be .*1 or more"):
-            sharded(ADAM, group_size=wrong)  # pyright: ignore[reportArgumentType]
+            sharded(ADAM, group_size=wrong)
     three = sharded(ADAM, least_elements=2, group_size=3)
     uneven = r"4 replicas / group_size 3 = 1.333 groups, no whole number: group_size must be one of 1, 2, 4"
     state = three.init(PARAMS)

@@ -107,10 +107,10 @@ def test_only_numbers_cross_for_a_global_norm() -> None:
     pipeline = Pipeline([dense, dense, loss], optimizer, COUNT, devices=devices, strict=False)
     params = [*PARAMS, PARAMS[0]]
     state = pipeline.init(params)
-    moments = state.optimizer_state.state[1][0].trace  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+    moments = state.optimizer_state.state[1][0].trace
     assert [own["w"].devices() for own in moments] == [{device} for device in devices]
     state, _ = pipeline.step(state, DATA[:, 0])
-    moments = state.optimizer_state.state[1][0].trace  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+    moments = state.optimizer_state.state[1][0].trace
     assert [own["w"].devices() for own in moments] == [{device} for device in devices]
 
 

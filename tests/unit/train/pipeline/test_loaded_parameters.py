@@ -219,7 +219,7 @@ def test_a_trace_tells_when_parameters_were_loaded() -> None:
     loads = [task for task in timeline.begin if task.kind is Kind.LOAD_PARAMETERS]
     assert len(loads) == sum(task.kind is Kind.LOAD_PARAMETERS for row in made.schedule.tasks for task in row)
     assert all(timeline.end[task] > timeline.begin[task] for task in loads)
-    assert schedules.costs_of(made.schedule, timeline).load_parameters[0] > 0  # pyright: ignore[reportIndexIssue]
+    assert schedules.costs_of(made.schedule, timeline).load_parameters[0] > 0
 
 
 @functools.cache

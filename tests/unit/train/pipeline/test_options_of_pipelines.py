@@ -230,7 +230,7 @@ def test_a_policy_may_keep_activations_in_the_hosts_memory() -> None:
         x = checkpoint_name(jax.nn.gelu(x @ p["w"]), "away")
         return jnp.sin(checkpoint_name(jnp.exp(jnp.sin(x @ p["w"])), "kept")), label
 
-    stages = [embed, jax.checkpoint(named, policy=policy), head]  # pyright: ignore[reportPrivateImportUsage]
+    stages = [embed, jax.checkpoint(named, policy=policy), head]
     params = [three()[0], {"w": three()[1]["w"]}, three()[2]]
     pipeline = Pipeline(stages, optax.sgd(0.1), 6, pipeline_schedule="interleaved", program="stages")
     assert_near(trained(pipeline, batches(1, 6), params).params, reference(stages, params, optax.sgd(0.1), batches(1, 6), 2, "sum")[0])
@@ -323,7 +323,7 @@ def test_one_program_does_what_the_stages_do() -> None:
         with pytest.raises(ValueError, match='program is "single", but the pipeline cannot be one program'):
             Pipeline(STAGES, optimizer, 6, program="single", **options)
     with pytest.raises(ValueError, match="program is 'both': it must be one of 'auto', 'stages', 'single'"):
-        Pipeline(STAGES, optimizer, 6, program="both")  # pyright: ignore[reportArgumentType]
+        Pipeline(STAGES, optimizer, 6, program="both")
 
 
 def test_one_program_is_made_anew_for_other_shapes_and_found_again() -> None:

@@ -81,7 +81,7 @@ def test_one_program_gives_out_the_same() -> None:
     for options in ({"outfeed_mask": [True, False]}, {"accumulate_outfeed": True}):
         both = []
         for program in ("stages", "single"):
-            pipeline = Pipeline([lambda p, x: x, outputs], optax.sgd(0.0), 4, program=program, **options)  # pyright: ignore[reportArgumentType]
+            pipeline = Pipeline([lambda p, x: x, outputs], optax.sgd(0.0), 4, program=program, **options)
             both.append(pipeline.step(pipeline.init([(), np.float32(3)]), x)[1])
         jax.tree.map(np.testing.assert_array_equal, *both)
     pipeline = Pipeline([lambda p, x: x, [lambda p, x: x * 2, lambda p, x: (x, x)]], None, 4, program="single")

@@ -193,7 +193,7 @@ def check(drawn: Drawn) -> None:
         OPTIMIZERS[drawn.optimizer],
         drawn.count,
         pipeline_schedule=drawn.schedule,
-        reduction=drawn.reduction,  # pyright: ignore[reportArgumentType]
+        reduction=drawn.reduction,
         device_mapping=[next(rest) if size == 1 else [next(rest) for _ in range(size)] for size in sizes],
         replicas=drawn.replicas,
         recompute=POLICIES[drawn.recompute],

@@ -147,13 +147,13 @@ def test_accumulated_gradients_are_each_replica_s_own_unless_they_are_combined(r
 def test_other_reductions_are_refused() -> None:
     sgd = optax.sgd(0.1)
     with pytest.raises(ValueError, match=r"replica_reduction is 'max'.*sum.*mean"):
-        Pipeline([loss], sgd, 1, replica_reduction="max")  # pyright: ignore[reportArgumentType]
+        Pipeline([loss], sgd, 1, replica_reduction="max")
     with pytest.raises(ValueError, match=r"replica_reduction is None.*sum.*mean"):
-        cross_replica(sgd, replica_reduction=None)  # pyright: ignore[reportArgumentType]
+        cross_replica(sgd, replica_reduction=None)
     with pytest.raises(ValueError, match="replica_reduction is 'running_mean'"):
-        gradient_accumulation(sgd, 2, replica_reduction="running_mean")  # pyright: ignore[reportArgumentType]
+        gradient_accumulation(sgd, 2, replica_reduction="running_mean")
     with pytest.raises(ValueError, match="replica_reduction is 'no'"):
-        accumulate_gradients(loss, 1.0, np.zeros(2), replica_reduction="no")  # pyright: ignore[reportArgumentType]
+        accumulate_gradients(loss, 1.0, np.zeros(2), replica_reduction="no")
 
 
 def test_what_is_no_gradient_passes_a_sum() -> None:

@@ -112,7 +112,7 @@ def test_what_a_policy_saves_is_kept_and_no_more() -> None:
     def named(w: Any, x: Any) -> Any:
         return jnp.sin(checkpoint_name(jnp.exp(x @ w), "here"))
 
-    saved = jax.checkpoint(named, policy=jax.checkpoint_policies.save_only_these_names("here"))  # pyright: ignore[reportPrivateImportUsage]
+    saved = jax.checkpoint(named, policy=jax.checkpoint_policies.save_only_these_names("here"))
     assert [spec.shape for spec in parts_of(saved).specs] == [(4, 8)]
     again = jax.checkpoint(named, policy=jax.checkpoint_policies.nothing_saveable)
     assert parts_of(again).specs == ()

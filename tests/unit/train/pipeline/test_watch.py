@@ -183,10 +183,10 @@ def test_concurrent_stages_are_named_one_by_one() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: gradient(3), "name is 3: it must be that of a value"),  # pyright: ignore[reportArgumentType]
-        (lambda: parameter("w"), "stage is 'w': it must be a whole number"),  # pyright: ignore[reportArgumentType]
+        (lambda: gradient(3), "name is 3: it must be that of a value"),
+        (lambda: parameter("w"), "stage is 'w': it must be a whole number"),
         (lambda: parameter(True, "w"), "stage is True: it must be a whole number"),
-        (lambda: parameter((0, 1, 2)), "stage is (0, 1, 2): it must be a whole number"),  # pyright: ignore[reportArgumentType]
+        (lambda: parameter((0, 1, 2)), "stage is (0, 1, 2): it must be a whole number"),
         (lambda: parameter(0, ["w"]), "path is (['w'],): it must be keys and indices"),
     ],
 )

@@ -458,7 +458,7 @@ def test_a_queue_that_does_not_fit_is_refused_before_the_update() -> None:
     with pytest.raises(ValueError, match="watched and outfeed are the same queue"):
         pipeline.run(state, InfeedQueue(data), queue, watched=queue)
     with pytest.raises(TypeError, match="watched is a int: it must be an OutfeedQueue"):
-        pipeline.run(state, InfeedQueue(data), watched=3)  # pyright: ignore[reportArgumentType]
+        pipeline.run(state, InfeedQueue(data), watched=3)
     plain, state = scaled(None)
     with pytest.raises(ValueError, match="watched is a queue, but the pipeline watches nothing"):
         plain.run(state, InfeedQueue(data), watched=queue)

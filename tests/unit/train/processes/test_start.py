@@ -143,5 +143,5 @@ def test_process_0_says_at_once_where_its_address_may_lead_nobody() -> None:
 def test_a_text_that_is_none_is_told_all_the_same(tmp_path: Path) -> None:
     """A file's name in an error may have bytes that are no UTF-8."""
     with (tmp_path / "said").open("wb") as pipe:
-        own_watchdog.say(SimpleNamespace(stdin=pipe), "error 1.0 FileNotFoundError: caf\udce9")  # pyright: ignore[reportArgumentType]
+        own_watchdog.say(SimpleNamespace(stdin=pipe), "error 1.0 FileNotFoundError: caf\udce9")
     assert (tmp_path / "said").read_bytes() == b"error 1.0 FileNotFoundError: caf\\udce9\n"

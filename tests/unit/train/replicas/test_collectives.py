@@ -24,7 +24,7 @@ PLATFORM = "cpu"
 
 
 @pytest.fixture(autouse=True, params=["cpu", pytest.param("ipu", marks=pytest.mark.slow)])
-def _platform(request: pytest.FixtureRequest) -> None:  # pyright: ignore[reportUnusedFunction]
+def _platform(request: pytest.FixtureRequest) -> None:
     global PLATFORM
     PLATFORM = request.param
 
@@ -134,7 +134,7 @@ def test_every_kind_of_number_and_any_tree() -> None:
         with pytest.raises(ValueError, match=f"of an array without axes: .* use cross_replica_{way_out}"):
             on_each(function, np.zeros(2, np.float32))
     with pytest.raises(TypeError, match="split_axis is '0': it must be a whole number"):
-        train.cross_replica_all_to_all(np.zeros(2), split_axis="0")  # pyright: ignore[reportArgumentType]
+        train.cross_replica_all_to_all(np.zeros(2), split_axis="0")
 
 
 def on_each_tree(function: Callable[[Any], Any], tree: Any) -> Any:
@@ -207,7 +207,7 @@ def test_the_mean_is_taken_of_any_optimiser_s_gradients_and_extra_arguments_are_
     for name in params:
         np.testing.assert_allclose(ours[name], np.stack([expected[name]] * 4), rtol=1e-5)
     with pytest.raises(TypeError, match=r"the optimizer is None: it must be an optax\.GradientTransformation"):
-        train.cross_replica(None)  # pyright: ignore[reportArgumentType]
+        train.cross_replica(None)
     plateau = train.cross_replica(optax.contrib.reduce_on_plateau())
     plateau.update(params, plateau.init(params), value=1.0)
 

@@ -23,7 +23,7 @@ DEVICES = jax.devices(PLATFORM)
 
 
 @pytest.fixture(autouse=True, params=["cpu", pytest.param("ipu", marks=pytest.mark.slow)])
-def _platform(request: pytest.FixtureRequest) -> None:  # pyright: ignore[reportUnusedFunction]
+def _platform(request: pytest.FixtureRequest) -> None:
     global PLATFORM, DEVICES
     PLATFORM = request.param
     DEVICES = jax.devices(PLATFORM)
@@ -302,7 +302,7 @@ def test_feeds_of_other_replicas_are_refused() -> None:
     with pytest.raises(ValueError, match=r"the OutfeedQueue is made for values with an axis of 2 replicas"):
         repeat(1, lambda total: total, 0.0, outfeed=OutfeedQueue(replicas=2), replicas=there)
     with pytest.raises(TypeError, match=r"replicas is 2: it must be Replicas, such as Replicas\(2\)"):
-        repeat(1, lambda total: total, 0.0, replicas=2)  # pyright: ignore[reportArgumentType]
+        repeat(1, lambda total: total, 0.0, replicas=2)
 
 
 def test_a_carry_that_is_divided_over_replicas_is_refused() -> None:

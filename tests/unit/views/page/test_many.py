@@ -55,13 +55,13 @@ def counted(function: Any, inputs: Sequence[Any], options: Mapping[str, Any]) ->
 
 def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return type(value)(map(plain, value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return type(value)(map(plain, value))
     return value.view(np.ndarray) if isinstance(value, Looked) else value
 
 
 def size(value: Any) -> int:
     if isinstance(value, list | tuple):
-        return sum(map(size, value))  # pyright: ignore[reportUnknownArgumentType]
+        return sum(map(size, value))
     return value.size if isinstance(value, np.ndarray) else 1
 
 
