@@ -208,6 +208,17 @@ def test_the_fullest_tile_and_its_parts_are_those_of_the_reader(open_page: Any) 
     assert "stacks (no program can use them)" in page.inner_text(".kinds")
 
 
+def test_each_tile_beside_the_chosen_one_has_a_bar_as_long_as_its_bytes(open_page: Any) -> None:
+    page = open_page(one(), "memory")
+    found = page.evaluate(
+        """() => [...document.querySelectorAll(".chosen-tiles tbody tr")].map((row) =>
+            [Number(row.querySelector(".value").dataset.value), parseFloat(row.querySelector(".bar")?.style.width ?? "0") / 100])"""
+    )
+    most = max(size for size, _ in found)
+    assert len(found) % 3 == 0
+    assert [part for _, part in found] == pytest.approx([size / most for size, _ in found], abs=1e-5)
+
+
 def test_values_and_what_frees_the_fullest_tile(open_page: Any) -> None:
     report = one()
     memory = report.compilation.main.memory

@@ -184,6 +184,23 @@ def test_columns_that_have_no_room_are_named(open_page: OpenPage, mnist_plain: P
         assert not page.evaluate(wide), width
 
 
+def test_a_line_without_room_keeps_its_number(open_page: OpenPage, out_of_memory: Path) -> None:
+    page = open_page(out_of_memory, "program", width=1366)
+    link = page.locator(".tree-row .line > a").last
+    places = link.evaluate(
+        """(link) => {
+            link.textContent = `folder/of/a/program/${link.textContent}`;
+            const range = document.createRange();
+            range.setStart(link.firstChild, link.textContent.lastIndexOf(":"));
+            range.setEnd(link.firstChild, link.textContent.length);
+            const [cell, number] = [link.parentElement.getBoundingClientRect(), range.getBoundingClientRect()];
+            return [cell.left, number.left, number.right, cell.right, link.getBoundingClientRect().left];
+        }"""
+    )
+    assert places[:4] == sorted(places[:4])
+    assert places[4] < places[0]  # it has no room
+
+
 def test_of_thousands_of_nodes_only_those_in_sight_are_there(open_page: OpenPage) -> None:
     page = open_page(many(2000), "program")
     page.get_by_role("button", name="Open all").click()

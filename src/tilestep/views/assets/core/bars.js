@@ -4,7 +4,7 @@ import { fillOf } from "./colors.js";
 import { h } from "./dom.js";
 import { swatch } from "./legend.js";
 import { changeOf } from "./pairs.js";
-import { alike, ofSide, valueOf } from "./value.js";
+import { ofSide, paceOf, valueOf } from "./value.js";
 
 const LONGEST = 720; // CSS pixels: more than the longest bar, of which a narrow one shows the begin, so that its hatch keeps its size
 
@@ -29,8 +29,8 @@ const LONGEST = 720; // CSS pixels: more than the longest bar, of which a narrow
  * @returns {HTMLElement}
  */
 export function bars({ label, rows, unit, origin, names = [""], difference = false, whole }) {
-  // Lengths of A and of B are of one unit.
-  const lengths = rows.map(({ values: [first = null, second = null] }) => alike(first, second, unit)).map(({ a, b }) => [a ?? 0, b ?? 0]);
+  // Lengths of A and of B are of one unit, cycles of A.
+  const lengths = rows.map(({ values }) => values.map((value, index) => (value ?? 0) / (unit === "cycles" && index ? paceOf("b") : 1)));
   const most = Math.max(...lengths.flat(), 0) || 1;
   const heads = [h("th", { scope: "col", class: "words" }, "what"), ...(names.length > 1 ? [h("th", { scope: "col", class: "words" }, "in")] : [])];
   const body = rows.flatMap((row, place) =>

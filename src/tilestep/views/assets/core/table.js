@@ -33,6 +33,7 @@ import { explained, sentence, text } from "./value.js";
 const ROW_HEIGHT = 26; // px, as page.css has it
 const MOST_AT_ONCE = 400; // rows: longer tables are drawn in windows
 const AROUND = 30; // rows drawn above and below the window
+const MOST_ON_A_LINE = 12; // characters of a heading: a longer one may take more lines
 
 /**
  * A table with its controls.
@@ -105,7 +106,7 @@ class Table {
   head(column, index) {
     const words = meaning(column.name);
     const source = [words && `${column.name}: ${words}`, typeof column.origin === "string" ? sentence(column.origin) : ""].filter(Boolean).join("\n");
-    const button = h("button", { type: "button", tabindex: "-1", "data-tip": source || false, onclick: () => this.sort(index) }, column.name);
+    const button = h("button", { type: "button", class: column.name.length > MOST_ON_A_LINE && "long", tabindex: "-1", "data-tip": source || false, onclick: () => this.sort(index) }, column.name);
     return h("th", { scope: "col", class: column.unit ? "number" : "words" }, button);
   }
 

@@ -81,7 +81,7 @@ export function nodePanel(node, pair) {
     h(
       "table",
       { class: "node-figures" },
-      two ? h("thead", {}, h("tr", {}, h("td", {}), ["A", "B", "B − A"].map((name) => h("th", { scope: "col" }, name)))) : null,
+      two ? h("thead", {}, h("tr", {}, h("td", {}), ["A", "B", "B − A"].map((name) => h("th", { scope: "col", class: "number" }, name)))) : null,
       h(
         "tbody",
         {},

@@ -1,7 +1,7 @@
 /** A tree of which only the seen rows are in the document, with the keys of the ARIA pattern for trees. */
 
 import { h } from "../../core/dom.js";
-import { count, plural, shortPath } from "../../core/format.js";
+import { count, plural } from "../../core/format.js";
 import { changeOf, cyclesOf } from "../../core/pairs.js";
 import { link } from "../../core/state.js";
 import { differenceOf, explained, ofSide, text } from "../../core/value.js";
@@ -15,7 +15,6 @@ import { allOf, either, kindWords } from "./pairs.js";
 /** @typedef {{node: Both, depth: number, place: number}} Row */
 
 const ROW_HEIGHT = 26; // px, as program.css has it
-const MOST_OF_LINE = 20; // characters of a line that have room
 const MOST_OPENED = 2000; // matches to which a search opens the way
 const TYPING_MS = 700; // after which a letter begins a new word
 
@@ -116,7 +115,7 @@ export function programTree({ root, pair, open, choose }) {
       number(timesOf(node, ran) / runs, "number", "steps.executions_of_run"),
       number(node.flops / runs, "flops", "steps.flops"),
       number(node.exchangeBytes / runs, "bytes", "steps.exchange_bytes"),
-      h("span", { class: "n" }, node.line ? h("a", { href: link("source", { file: node.line.file, line: node.line.line }), tabindex: "-1", "data-tip": node.line.name }, shortPath(node.line.name, MOST_OF_LINE)) : ""),
+      h("span", { class: "n line" }, node.line ? h("a", { href: link("source", { file: node.line.file, line: node.line.line }), tabindex: "-1", "data-tip": node.line.name }, node.line.name) : ""),
     ];
   }
 
