@@ -230,6 +230,14 @@ def test_a_chosen_program_has_the_points_and_the_families_of_its_own(open_page: 
     expect(page.locator("figure .live")).to_have_text(re.compile("^A: "))
 
 
+def test_points_of_several_families_are_in_the_legend(open_page: OpenPage, mnist_plain: Path) -> None:
+    page = open_page(mnist_plain, "operations")
+    shown = {row["family"] for row in table(page) if row["flop"]}
+    assert any(re.fullmatch(r"\d+ families", each) for each in shown)
+    expected = {"several families" if re.fullmatch(r"\d+ families", each) else each for each in shown}
+    assert set(page.locator("ul.legend li").all_inner_texts()) == expected
+
+
 def test_roofs_name_their_field_and_source(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "operations", group="none")
     page.locator("details.roofs summary").click()

@@ -12,7 +12,7 @@ import { inBoth, pointsOf, roofline, roofList } from "./operations/roofline.js";
 import { shapeLegend } from "./operations/shapes.js";
 import { verdict } from "./operations/verdict.js";
 import { choice, searchField } from "./steps/controls.js";
-import { familyLooks } from "./steps/families.js";
+import { familyLooks, SEVERAL } from "./steps/families.js";
 import { CYCLE_KINDS, NAMES, pairNumbers, programPairs, shortScope, stepsOf } from "./steps/read.js";
 
 /** @import { Operation, OperationPair, Grouping } from "./operations/rows.js" */
@@ -120,7 +120,8 @@ function notes(steps, two) {
 /** The looks of the families that have points. @param {OperationPair[]} pairs @param {ReturnType<typeof familyLooks>} looks @returns {ReturnType<typeof familyLooks>} */
 function looksOf(pairs, looks) {
   const drawn = new Set(pointsOf(pairs).map(({ operation }) => operation.family));
-  return new Map([...looks].filter(([family]) => drawn.has(family)));
+  const known = [...looks].filter(([family]) => drawn.has(family));
+  return new Map(known.length < drawn.size ? [...known, ["several families", SEVERAL]] : known);
 }
 
 /** @param {OperationPair[]} pairs @returns {HTMLElement} */
@@ -131,7 +132,7 @@ function aboutPoints(pairs) {
   return h(
     "p",
     { class: "note" },
-    "A point is an operation; its area grows with its time. Lines are roofs: exchange (a slope; dashed for bytes that both tiles of a bus receive) and the matrix units (level).",
+    "A point is a row of the table; its area grows with its time. Lines are roofs: exchange (a slope; dashed for bytes that both tiles of a bus receive) and the matrix units (level).",
     inBoth(pairs) ? " A's points are hollow, B's filled, with a line between those that belong together." : null,
     without ? ` ${count(without)} without floating-point operations ${without === 1 ? "has" : "have"} no point.` : null,
     more > 0 ? ` ${count(more)} of the least time are not drawn.` : null,

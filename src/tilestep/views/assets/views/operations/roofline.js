@@ -5,6 +5,7 @@ import { h } from "../../core/dom.js";
 import { figure } from "../../core/figure.js";
 import { large, share } from "../../core/format.js";
 import { text } from "../../core/value.js";
+import { SEVERAL } from "../steps/families.js";
 import { intensityOf, peakOf, rateOf, titleOf } from "./rows.js";
 import { drawShape } from "./shapes.js";
 
@@ -122,7 +123,7 @@ export function roofline({ pairs, grouping, two, looks, chosen, choose, table })
     }
     for (let place = points.length - 1; place >= 0; place--) {
       const { operation, x, y, hollow } = /** @type {Point} */ (points[place]);
-      const look = looks.get(operation.family) ?? { color: "#999999", hatch: /** @type {"dots"} */ ("dots"), shape: 0 };
+      const look = looks.get(operation.family) ?? SEVERAL;
       drawShape(context, look.shape, px(x), py(y), radius(operation), hollow ? null : fillOf(context, look), hollow ? look.color : colors.ink);
     }
     const marked = points.filter(({ pair }) => pair === chosen());

@@ -5,6 +5,9 @@ import { lookAt } from "../../core/colors.js";
 /** @import { Steps } from "./read.js" */
 /** @typedef {{color: string, hatch: import("../../core/colors.js").Hatch, shape: number}} FamilyLook */
 
+/** Of what has steps of several families. @type {FamilyLook} */
+export const SEVERAL = Object.freeze({ color: "#999999", hatch: "dots", shape: 0 });
+
 /** Families of all recordings by their cycles, with a look each. @param {Steps[]} all @returns {Map<string, FamilyLook>} */
 export function familyLooks(all) {
   /** @type {Map<string, number>} */
