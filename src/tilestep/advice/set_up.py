@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Final, Literal
 
 from tilestep.advice.evidence import LEAST_TURNS, Evidence, Turns
@@ -41,6 +42,7 @@ class Steady:
         steps: that were done.
         step_cycles: of one, once the system is warm.
         set_up_cycles: emulated time beside all of them: loads, first arguments, what runs before and after.
+        others: whether programs are among that which ran first when steps were under way, such as an evaluation: they may come again.
         samples: of a step; None: unknown.
         low_cycles: the lower end of the 80 % interval of `step_cycles`; None: nobody knows, or wants to.
         high_cycles: the upper end.
@@ -58,6 +60,7 @@ class Steady:
     low_cycles: int | None = None
     high_cycles: int | None = None
     widest: str = ""
+    others: bool = False
     starts: Mapping[int, float] = field(default_factory=dict[int, float], repr=False)
 
     def text(self, clock_hz: float) -> str:
@@ -71,7 +74,10 @@ class Steady:
         set_up = time_text(seconds_from_cycles(self.set_up_cycles, clock_hz))
         rate = "" if self.samples is None else f": {self.samples / seconds_from_cycles(self.step_cycles, clock_hz):,.0f} items a second"
         items = "" if self.samples is None else f" ({count_text(self.samples, 'item')})"
-        return f"A step takes {step} once warm, set-up {set_up}{rate}. A step is a {self.unit} of {self.label}{items}; {self.steps:,} ran."
+        beside = "set-up and other programs" if self.others else "set-up"
+        return (
+            f"A step takes {step} once warm, {beside} {set_up}{rate}. A step is a {self.unit} of {self.label}{items}; {self.steps:,} ran."
+        )
 
     def as_document(self, clock_hz: float) -> dict[str, object]:
         """It in the profile's JSON document."""
@@ -86,6 +92,7 @@ class Steady:
             "low_cycles": self.low_cycles,
             "high_cycles": self.high_cycles,
             "widest": self.widest,
+            "others": self.others,
             "text": self.text(clock_hz),
         }
 
@@ -177,8 +184,18 @@ def _steady(
         low_cycles=None if error is None else round(cycles / (1 + error)),
         high_cycles=None if error is None else round(cycles * (1 + error)),
         widest=widest,
+        others=_came_later(evidence, turns),
         starts=starts,
     )
+
+
+def _came_later(evidence: Evidence, turns: _Turns) -> bool:
+    """Whether other programs ran first behind the first turn."""
+    begin = next(islice(turns.starts, 1, None), len(evidence.calls))
+    before, after = (
+        {call.key for call in calls if isinstance(call, Dispatch)} for calls in (evidence.calls[:begin], evidence.calls[begin:])
+    )
+    return not after <= before | set(turns.members)
 
 
 def _samples(figures: Figures, evidence: Evidence, turns: _Turns) -> int | None:
@@ -262,10 +279,11 @@ def set_up(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     label = steady.label if grouped else named(figures, evidence, steady.key)
     now = share_text(steady.set_up_cycles, figures.emulated_cycles)
     then = share_text(steady.set_up_cycles, steady.set_up_cycles + work * factor)
-    text = (
-        f"Set-up took {whole} once, {now} of the time. Once warm, a {steady.unit} of {label} takes "
-        f"{each}: over {steady.steps * factor:,} {steady.unit}s set-up weighs {then}."
-    )
+    steps = f"Once warm, a {steady.unit} of {label} takes {each}: over {steady.steps * factor:,} {steady.unit}s"
+    if steady.others:
+        text = f"Set-up and other programs took {whole}, {now} of the time. {steps} that weighs {then}, if they come no more often."
+    else:
+        text = f"Set-up took {whole} once, {now} of the time. {steps} set-up weighs {then}."
     saved = round(steady.set_up_cycles * (1 - 1 / factor))
     gain = Gain(
         cycles=saved,

@@ -276,6 +276,23 @@ def test_set_up_that_edits_spare_is_told_with_what_they_leave(by_turns: bool) ->
         assert finding.text.endswith(f" With the edits above, set-up takes about {time_text(left * 1e-6)}.")
 
 
+@pytest.mark.parametrize("evaluated", [True, False])
+def test_an_evaluation_behind_the_steps_is_not_said_to_be_set_up(evaluated: bool) -> None:
+    host = Host()
+    begin = begin_history(host.system)
+    state = host.put(BIG)
+    step = program(superstep(80), name="jit_step", takes=(BIG,), gives=(BIG,), donates={0: 0})
+    for _ in range(12):
+        [state] = host.run(step, state)
+    if evaluated:
+        host.run(program(superstep(5), name="jit_score"))
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    [finding] = [finding for finding in profile.findings if finding.kind == "set-up"]
+    assert finding.text.startswith("Set-up and other programs took ") == finding.text.endswith(", if they come no more often.") == evaluated
+    assert re.match("Set-up took .* once,", finding.text) is None or not evaluated
+    assert (" once warm, set-up and other programs " in profile.summary()) == evaluated
+
+
 def test_what_does_not_fit_comes_first() -> None:
     profile = trained(replace(STEP, memory=replace(STEP.memory, peak_bytes=1200, resident_bytes=1190)), 20)
     assert (profile.findings[0].kind, profile.findings[0].urgent) == ("memory", True)

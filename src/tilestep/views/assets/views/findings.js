@@ -76,7 +76,7 @@ function steady(side, found) {
     ...(found.low_cycles === null
       ? []
       : [" (", valueOf(found.low_cycles, side.cycles, "findings.sure"), " to ", valueOf(found.high_cycles, side.cycles, "findings.sure"), `; widest: ${found.widest})`]),
-    " once warm, set-up ",
+    found.others ? " once warm, set-up and other programs " : " once warm, set-up ",
     valueOf(found.set_up_cycles, side.cycles, "findings.set_up"),
     `. A step is a ${found.unit} of ${found.label}`,
     ...(found.samples === null ? [] : [" (", valueOf(found.samples, "count", "findings.samples"), " items)"]),

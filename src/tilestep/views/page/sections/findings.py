@@ -83,9 +83,9 @@ def findings(report: Report) -> Block | None:
     (further lines with their shares), gain {cycles, share, step_cycles, step_share, tile_bytes}, how, then (null, or the share that it
     saves of what the findings `numbers` leave), basis, unknown (why nobody knows a gain), ways (other edits, each with edit, gain, how,
     basis), program (row of the only one that its sentence names), proof (name of a view), see (state of that view)), together {gain, how,
-    basis, numbers, left (a phrase for each reason)} or null, steady {label, unit, steps, step_cycles, set_up_cycles, samples, low_cycles,
-    high_cycles, widest} or null, ended_by (what ended the program before its own end; '': nothing), sure (the 80 % intervals as a
-    sentence), idle_cycles, assumptions, options (autoReport and other engine options that were set).
+    basis, numbers, left (a phrase for each reason)} or null, steady {label, unit, steps, step_cycles, set_up_cycles, samples, others,
+    low_cycles, high_cycles, widest} or null, ended_by (what ended the program before its own end; '': nothing), sure (the 80 % intervals as
+    a sentence), idle_cycles, assumptions, options (autoReport and other engine options that were set).
 
     Raises: RecordingError if the profile is damaged, or of a newer form.
     """
@@ -105,6 +105,7 @@ def findings(report: Report) -> Block | None:
                     name: number_in(steady, name)
                     for name in ("steps", "step_cycles", "set_up_cycles", "samples", "low_cycles", "high_cycles")
                 },
+                "others": steady.get("others") is True,
             }
             if isinstance(steady, dict)
             else None,
