@@ -33,7 +33,7 @@ from benchmarks.advice_cases import CASES, Case, Options
 from benchmarks.advice_programs import ipu
 from benchmarks.commit import commit
 from tilestep.advice import Gain, evidence_of
-from tilestep.advice.freeing import freed_of
+from tilestep.advice.memory_savings import freed_of
 from tilestep.advice.remedies import remedies
 from tilestep.views.profile import Profile
 

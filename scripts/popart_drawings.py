@@ -15,7 +15,7 @@ from tilestep import hints, popart
 from tilestep.machine import MachineSpec, load_machine
 from tilestep.machine.fields import SYNC_PATTERNS
 from tilestep.options import PlanOptions
-from tilestep.pjrt.programs.beside import machine_beside
+from tilestep.pjrt.programs.other_machines import machine_beside
 from tilestep.profiling.plugin import initialize
 from tilestep.sim.sync import host_set
 

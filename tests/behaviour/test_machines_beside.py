@@ -10,7 +10,7 @@ import pytest
 import tilestep
 from tilestep.machine import load_machine
 from tilestep.options import PlanOptions
-from tilestep.pjrt.programs.beside import MachineBeside, machine_beside
+from tilestep.pjrt.programs.other_machines import MachineBeside, machine_beside
 from tilestep.views.profile import Profile
 
 

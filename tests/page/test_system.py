@@ -8,7 +8,7 @@ from tests.page.conftest import OpenPage
 from tests.page.pages import address, rows, text
 from tests.unit.figures.reader.test_system import job
 from tilestep.figures.reader import Report, open_report
-from tilestep.recording.merged import merged
+from tilestep.recording.merge import merged
 
 
 def test_the_call_tree_is_the_readers_spans_by_path(open_page: OpenPage, host_only: Path) -> None:

@@ -8,9 +8,9 @@ from tilestep.advice.finding import Line as Line
 from tilestep.advice.finding import Other as Other
 from tilestep.advice.finding import Together as Together
 from tilestep.advice.memory import NEARLY_FULL as NEARLY_FULL
+from tilestep.advice.ranking import Advice as Advice
 from tilestep.advice.rules import advice as advice
 from tilestep.advice.rules import evidence_of as evidence_of
 from tilestep.advice.rules import findings as findings
 from tilestep.advice.set_up import Steady as Steady
 from tilestep.advice.set_up import steady_state as steady_state
-from tilestep.advice.worth import Advice as Advice

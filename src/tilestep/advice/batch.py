@@ -13,7 +13,7 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.plan.liveness import fits
 from tilestep.plan.steps import Program
 from tilestep.program.shapes import array_of
-from tilestep.recording.edits.larger import enlarged
+from tilestep.recording.edits.larger_dimension import enlarged
 from tilestep.recording.edits.script import ImpossibleEditError
 from tilestep.recording.sources import Source, planned_again
 

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from tilestep.advice.finding import Line
 from tilestep.advice.lines import plain
-from tilestep.advice.written import last_name, nodes_of
+from tilestep.advice.source_lines import last_name, nodes_of
 from tilestep.plan.frames import own_frames
 from tilestep.plan.steps import Frame, Program
 from tilestep.recording.source_lines import source_text

@@ -11,7 +11,7 @@ from typing import Final, final
 from tilestep.advice.evidence import MOST_PLAYED, Evidence, Played, begin_of, work_of
 from tilestep.advice.knobs import FAMILY, KNOBS, TURNED, Knob, Setting, family_knob, setting_of, turned, with_family
 from tilestep.errors import RecordingError, SpecError
-from tilestep.figures.collected import collected_seldom
+from tilestep.figures.garbage import collected_seldom
 from tilestep.figures.quantities import share_text, time_text
 from tilestep.machine.assemble import value_of
 from tilestep.machine.fields import QUANTITIES, SYNC_PATTERNS

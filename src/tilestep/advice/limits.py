@@ -12,7 +12,7 @@ from tilestep.advice.lines import line_of
 from tilestep.advice.longest import superstep_cycles
 from tilestep.advice.phrases import named, one_or
 from tilestep.advice.proposal import Proposal, Way
-from tilestep.advice.written import called_at
+from tilestep.advice.source_lines import called_at
 from tilestep.figures.quantities import count_text, names_text, share_text
 from tilestep.figures.records import PINNED_HOST, FamilyCycles, Figures
 from tilestep.machine.catalog import DEFAULT_MACHINE, named_machine

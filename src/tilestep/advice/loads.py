@@ -12,17 +12,17 @@ from typing import Final
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding, Line
 from tilestep.advice.jits import jit_of
-from tilestep.advice.loaded import Loaded, loaded
+from tilestep.advice.loads_of_ipus import Loaded, loaded
 from tilestep.advice.phrases import AS_ONE, CPU_DEFAULT, times_text
 from tilestep.advice.proposal import Proposal, Way
-from tilestep.advice.single import Shares, shares_of, single_text, single_ways, staged, staged_text, staged_ways
-from tilestep.advice.written import in_loop
+from tilestep.advice.single_operations import Shares, shares_of, single_text, single_ways, staged, staged_text, staged_ways
+from tilestep.advice.source_lines import in_loop
 from tilestep.figures.quantities import count_text, names_text, share_text
 from tilestep.figures.records import Figures, Loading, ShapesProfile
 from tilestep.plan.frames import user_frames
 from tilestep.plan.steps import Program, leaves
 from tilestep.program.shapes import array_of
-from tilestep.recording.edits.moved import called_as, merged
+from tilestep.recording.edits.relocate import called_as, merged
 from tilestep.recording.edits.script import Script
 from tilestep.recording.sources import MOST_TEXT, Source
 

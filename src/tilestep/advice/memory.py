@@ -8,7 +8,7 @@ from typing import Final
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding, Line
-from tilestep.advice.freeing import Freed, freed
+from tilestep.advice.memory_savings import Freed, freed
 from tilestep.advice.phrases import CPU_DEFAULT, group_text, is_loop, named
 from tilestep.advice.proposal import Proposal
 from tilestep.advice.remedies import GENERAL, OF_CODE, Remedies, remedies

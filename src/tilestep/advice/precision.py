@@ -12,11 +12,11 @@ from tilestep.advice.finding import Finding, Line
 from tilestep.advice.jits import jit_of
 from tilestep.advice.longest import PRODUCTS, longest_program
 from tilestep.advice.proposal import Proposal, Way
-from tilestep.advice.written import last_name, nodes_of
+from tilestep.advice.source_lines import last_name, nodes_of
+from tilestep.figures.donation_pairs import may_be_states
 from tilestep.figures.gradients import goes_backward
 from tilestep.figures.quantities import names_text
 from tilestep.figures.records import Figures
-from tilestep.figures.replaceable import may_be_states
 from tilestep.plan.steps import Program, leaves
 from tilestep.recording.edits.script import Script, with_changed
 from tilestep.recording.source_lines import source_text

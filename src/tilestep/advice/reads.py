@@ -10,7 +10,7 @@ from tilestep.advice.finding import Finding, Line
 from tilestep.advice.host_lines import most
 from tilestep.advice.phrases import times_text
 from tilestep.advice.proposal import Proposal, Way
-from tilestep.advice.written import needed_at
+from tilestep.advice.source_lines import needed_at
 from tilestep.figures.quantities import bytes_text, names_text
 from tilestep.figures.records import Figures
 from tilestep.recording.edits.reads import asked_of, read_of_last_run

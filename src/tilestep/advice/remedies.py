@@ -7,9 +7,9 @@ from math import ceil
 from typing import Final
 
 from tilestep.advice.batch import smaller
-from tilestep.advice.freeing import Freed, freed_of
+from tilestep.advice.memory_savings import Freed, freed_of
+from tilestep.figures.donation_pairs import may_be_states
 from tilestep.figures.quantities import bytes_text
-from tilestep.figures.replaceable import may_be_states
 from tilestep.machine.catalog import machine_names, named_machine
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Program

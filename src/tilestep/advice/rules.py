@@ -10,7 +10,7 @@ from tilestep.advice.collectives import collectives
 from tilestep.advice.donation import donation
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding
-from tilestep.advice.idle import idle
+from tilestep.advice.idle_time import idle
 from tilestep.advice.limits import fallbacks, interpreted, limit, unused
 from tilestep.advice.loads import loads
 from tilestep.advice.memory import memory
@@ -18,14 +18,14 @@ from tilestep.advice.offload import offload
 from tilestep.advice.pipelines import bubbles, unbalanced
 from tilestep.advice.precision import doubles, halves, partials
 from tilestep.advice.proposal import Rule
+from tilestep.advice.ranking import Advice, ranked
 from tilestep.advice.reads import reads
-from tilestep.advice.repeated import repeated
+from tilestep.advice.repeated_arguments import repeated
 from tilestep.advice.results import results
 from tilestep.advice.set_up import set_up, steady_state
 from tilestep.advice.short_calls import short_calls
-from tilestep.advice.small import small
+from tilestep.advice.small_steps import small
 from tilestep.advice.streaming import feeds, streaming
-from tilestep.advice.worth import Advice, ranked
 from tilestep.figures.records import Figures
 from tilestep.recording.source_lines import each_read_once
 

@@ -13,7 +13,7 @@ from tilestep.advice.evidence import LEAST_TURNS, Evidence, Turns
 from tilestep.advice.finding import Finding, Gain
 from tilestep.advice.phrases import chunks_of, group_text, is_loop, named
 from tilestep.advice.proposal import Proposal
-from tilestep.advice.repeated import never_new
+from tilestep.advice.repeated_arguments import never_new
 from tilestep.advice.stages import steps_each
 from tilestep.figures.intervals import error_of
 from tilestep.figures.quantities import count_text, share_text, time_text

@@ -17,8 +17,8 @@ from tilestep.figures.quantities import time_text
 from tilestep.figures.records import Figures, ProgramProfile
 from tilestep.plan.steps import Program
 from tilestep.recording.edits.looped import in_loops
-from tilestep.recording.edits.moved import LOOP_STEPS
 from tilestep.recording.edits.reads import read_at_the_end
+from tilestep.recording.edits.relocate import LOOP_STEPS
 from tilestep.recording.edits.script import in_turn
 from tilestep.sim.calls import Dispatch, Read, Wait
 from tilestep.units import ceil_div

@@ -11,12 +11,12 @@ from tilestep.advice.finding import Finding, FindingKind, Line
 from tilestep.advice.jits import jit_of, made_at
 from tilestep.advice.phrases import one_or
 from tilestep.advice.proposal import Proposal, Way
-from tilestep.advice.repeated import may_be_alike, never_new
+from tilestep.advice.repeated_arguments import may_be_alike, never_new
 from tilestep.figures.quantities import bytes_text, names_text, share_text
 from tilestep.figures.records import Figures, Origin, ProgramProfile
 from tilestep.plan.steps import Argument, Program
-from tilestep.recording.edits.moved import LOOP_STEPS, merged
 from tilestep.recording.edits.programs import on_fewer_tiles
+from tilestep.recording.edits.relocate import LOOP_STEPS, merged
 from tilestep.recording.edits.script import Change, with_changed
 
 IO_TILES: Final = 32  # that Graphcore's examples give to transfers

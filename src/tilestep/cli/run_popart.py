@@ -75,8 +75,8 @@ def run_popart(
     try:
         from tilestep.cli.former_numpy import former_numpy
         from tilestep.popart.install import install
-        from tilestep.popart.session.emulation.watched import summary, watched_sessions
-        from tilestep.popart.session.proposals.seen import proposals, seen_sessions
+        from tilestep.popart.session.emulation.watch_sessions import summary, watched_sessions
+        from tilestep.popart.session.proposals.session_registry import proposals, seen_sessions
 
         install()
     except ImportError as error:

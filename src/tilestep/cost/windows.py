@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from math import gcd, prod
 
-from tilestep.cost.applied import applied
 from tilestep.cost.attributes import WindowDimension, taps, window
 from tilestep.cost.elementwise import worker_cycles
 from tilestep.cost.exchange import share
 from tilestep.cost.reduce import RESULT_BUNDLES
+from tilestep.cost.reducer import applied
 from tilestep.cost.step import StepCost, nothing, step_cost
 from tilestep.machine.spec import IpuSpec
 from tilestep.program.work import Work

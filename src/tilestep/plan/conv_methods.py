@@ -35,9 +35,9 @@ from tilestep.cost.splits import Ints, ceil_divide, cuts, integers
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.plan.field import POINT, Axis
-from tilestep.plan.lists import LIST_BYTES, RUN_BYTES, by_element_bytes
 from tilestep.plan.matmul import COMPLEX_PRODUCTS, computes_in, partial_bytes, sent_bytes, unit_of, vectors_of
 from tilestep.plan.partition import Blocks, Plan, Types, cheapest, footprint_of, held
+from tilestep.plan.work_lists import LIST_BYTES, RUN_BYTES, by_element_bytes
 from tilestep.program.work import DTYPE_BITS
 from tilestep.units import ceil_div
 

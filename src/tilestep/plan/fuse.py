@@ -25,9 +25,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from tilestep.plan.again import call_of, is_repeated
-from tilestep.plan.cheaper import from_one_array
-from tilestep.plan.ordered import ordered
+from tilestep.plan.clone_elementwise import from_one_array
+from tilestep.plan.order_units import ordered
+from tilestep.plan.rematerialize import call_of, is_repeated
 from tilestep.program.hlo import Computation, Instruction, users_of
 
 VIEWS = frozenset({"bitcast", "reshape"})

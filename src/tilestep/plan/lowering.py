@@ -18,10 +18,10 @@ from tilestep.hints import INFEED_TARGET, OUTFEED_TARGET
 from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.plan import steps
-from tilestep.plan.again import computed_again
 from tilestep.plan.block import Block, Scope, scope_of
 from tilestep.plan.code import code_of, code_of_pass
 from tilestep.plan.collectives import groups_of, kind_of, pairs_of
+from tilestep.plan.conv_copies import regrouped
 from tilestep.plan.counters import without_counters
 from tilestep.plan.frames import Frames
 from tilestep.plan.fuse import VIEWS, Unit, fuse, with_less_kept
@@ -31,7 +31,7 @@ from tilestep.plan.operation_options import OperationOptions
 from tilestep.plan.pinned import PARTIAL_READS, Pinned
 from tilestep.plan.price import price, priced_as, superstep, work_of
 from tilestep.plan.reductions import is_epilogue, shares_supersteps
-from tilestep.plan.regrouped import regrouped
+from tilestep.plan.rematerialize import computed_again
 from tilestep.plan.steps import Branch, Collective, HostCall, Loop
 from tilestep.plan.timeline import Buffers, Moment
 from tilestep.program.hlo import Computation, HloModule, Instruction, users_of

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from tilestep.plan.again import call_of
 from tilestep.plan.block import Scope
 from tilestep.plan.fuse import Unit
+from tilestep.plan.rematerialize import call_of
 from tilestep.program.hlo import Instruction
 
 _SCALES: Final = frozenset({"multiply", "divide", "convert", "negate"})

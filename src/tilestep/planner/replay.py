@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding
 from tilestep.errors import StreamingMemoryError
 from tilestep.machine.spec import MachineSpec
 from tilestep.options import PlanOptions
-from tilestep.pjrt.programs.beside import machine_beside
+from tilestep.pjrt.programs.other_machines import machine_beside
 from tilestep.plan.streaming import check_streaming_memory
 from tilestep.planner.model import Model
 from tilestep.planner.search import Replayed

@@ -8,7 +8,7 @@ from typing import Final, final, overload
 
 from tilestep.popart.enums import AnchorReturnTypeId, ExchangeStrategy, TileSet
 from tilestep.popart.exceptions import noted, popart_exception
-from tilestep.popart.whole import whole
+from tilestep.popart.whole_numbers import whole
 
 _IDS: Final = {
     "final": AnchorReturnTypeId.Final,

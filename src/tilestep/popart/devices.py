@@ -17,7 +17,7 @@ from tilestep.popart.device_info import DeviceInfo, Request
 from tilestep.popart.device_system import SYSTEM, machine_of, system_machine
 from tilestep.popart.enums import DeviceConnectionType, DeviceSelectionCriterion, DeviceType, SyncPattern
 from tilestep.popart.exceptions import popart_exception, poplar_exception
-from tilestep.popart.whole import whole
+from tilestep.popart.whole_numbers import whole
 
 E = TypeVar("E", bound=Enum)
 

@@ -6,7 +6,7 @@ from typing import Final, final, overload
 
 from tilestep.popart.enums import CommGroupType
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.whole import whole
+from tilestep.popart.whole_numbers import whole
 
 _NAME: Final = "popart::ReplicaGrouping"
 _Text = str  # the class has a method of this name

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import cast
 
+from tilestep.figures.donation_pairs import could_be_donated, free_results
 from tilestep.figures.gradients import could_recompute
 from tilestep.figures.intervals import interval_of
 from tilestep.figures.quantities import names_text
@@ -29,7 +30,6 @@ from tilestep.figures.records import (
     StepProfile,
     StreamedArgument,
 )
-from tilestep.figures.replaceable import could_be_donated, free_results
 from tilestep.machine.assemble import describe
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.liveness import LARGEST, fits

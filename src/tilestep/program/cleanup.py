@@ -4,10 +4,10 @@
 - 16-bit operations computed in f32 between converts (all bf16 ones; f16 dots, convolutions, collectives), and 8-bit floats that are
   multiplied, moved or sent as wider ones;
 - `erf`, `erfc` and `erf_inv`, which arrive as some eighty f32 operations;
-- conversions of such operands in front of a loop that only reads them: `hoisted.py`;
+- conversions of such operands in front of a loop that only reads them: `sink_conversions.py`;
 - reductions of 16-bit values that first convert the whole operand to f32: the tile reads halves and adds in f32;
 - copies that only XLA:CPU's buffers need: `copies.py`;
-- products that it has made anew without their frontend attributes: `rewritten.py`.
+- products that it has made anew without their frontend attributes: `product_attributes.py`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from dataclasses import replace
 
 from tilestep.program.copies import Origin, body_origins, entry_origins, needless_copies, reader_origins
 from tilestep.program.hlo import Computation, HloModule, Instruction, users_of
-from tilestep.program.hoisted import sink_converts
 from tilestep.program.inline import inline_calls
-from tilestep.program.rewritten import with_attributes
+from tilestep.program.product_attributes import with_attributes
 from tilestep.program.shapes import Shape
+from tilestep.program.sink_conversions import sink_converts
 from tilestep.program.work import ArrayShape
 
 HALVES = ("f16", "bf16")

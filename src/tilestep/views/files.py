@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tilestep.advice import Advice, Finding
-from tilestep.advice.refused import refused
+from tilestep.advice.does_not_fit import refused
 from tilestep.errors import RecordingError
 from tilestep.figures.file_names import (
     HLO_FILE,

@@ -14,7 +14,7 @@ import tilestep
 from tests.behaviour.advice.fault import dry
 from tilestep.advice import Finding, evidence_of
 from tilestep.plan.steps import Program, Superstep, leaves
-from tilestep.recording.edits.larger import enlarged
+from tilestep.recording.edits.larger_dimension import enlarged
 from tilestep.recording.edits.script import ImpossibleEditError
 from tilestep.recording.sources import planned_again
 from tilestep.train import InfeedQueue, repeat

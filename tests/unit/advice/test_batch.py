@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from tilestep.advice.batch import MOST_PLANS, batches, room, smaller
-from tilestep.advice.refused import did_not_fit
+from tilestep.advice.does_not_fit import did_not_fit
 from tilestep.errors import RecordingError
 from tilestep.figures.quantities import bytes_text
 from tilestep.machine import MachineSpec, load_machine
@@ -18,7 +18,7 @@ from tilestep.options import PlanOptions
 from tilestep.plan.lower import lower
 from tilestep.plan.steps import Program
 from tilestep.program.hlo import parse_hlo
-from tilestep.recording.edits.larger import enlarged
+from tilestep.recording.edits.larger_dimension import enlarged
 from tilestep.recording.edits.script import ImpossibleEditError
 from tilestep.recording.sources import Source, planned_again
 

@@ -16,17 +16,17 @@ from tilestep.advice.evidence import Evidence, Played
 from tilestep.advice.lines import line_of, line_of_call
 from tilestep.advice.phrases import left_texts
 from tilestep.advice.proposal import Proposal, Way
-from tilestep.advice.repeated import never_new
+from tilestep.advice.ranking import ranked
+from tilestep.advice.repeated_arguments import never_new
 from tilestep.advice.results import results
 from tilestep.advice.set_up import steady_state
-from tilestep.advice.worth import ranked
 from tilestep.figures.intervals import UNSEEN, model_errors
 from tilestep.figures.quantities import share_text, time_text
 from tilestep.options import PlanOptions
 from tilestep.plan.steps import Frame, HostCall, Loop, Program, Series
 from tilestep.profiling.measure import profile_between
-from tilestep.recording.edits.fewer import in_fewer_calls
-from tilestep.recording.edits.moved import on_cpu
+from tilestep.recording.edits.batch_calls import in_fewer_calls
+from tilestep.recording.edits.relocate import on_cpu
 from tilestep.recording.edits.script import Script
 from tilestep.recording.history import begin_history, history_since
 from tilestep.recording.sources import Source

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from tests.faults import Clock
-from tilestep.train import OutfeedQueue, aloud, patience
-from tilestep.train.aloud import Aloud
+from tilestep.train import OutfeedQueue, patience, wait_notices
 from tilestep.train.patience import Patience
+from tilestep.train.wait_notices import Aloud
 
 
 def test_a_wait_says_what_it_waits_for_after_ten_seconds_and_then_every_minute(capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,7 +41,7 @@ def test_another_thread_says_what_one_waits_for_that_cannot_look(
 
     with Aloud(what):
         assert said.wait(60)
-    aloud.say_what_is_due()
+    wait_notices.say_what_is_due()
     assert capsys.readouterr().err.count("has waited 0 s for rain") == 1
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from tests.unit.sim.toy import DISPATCH, Host, program, superstep
 from tilestep.advice import Finding, Line, findings
-from tilestep.advice.idle import idle
+from tilestep.advice.idle_time import idle
 from tilestep.figures.lane_names import KIND_TEXTS
 from tilestep.figures.quantities import share_text
 from tilestep.hints import EffectiveBatch

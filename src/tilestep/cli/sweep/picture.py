@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tilestep.cli.sweep.answers import Row, rate_of
+from tilestep.cli.sweep.sweep_table import Row, rate_of
 from tilestep.views.front import Choice, draw
 
 _TITLES: Final = {

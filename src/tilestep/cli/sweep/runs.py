@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from tilestep import __version__
 from tilestep.cli.program import Program, ScriptProgram, program_words
-from tilestep.cli.sweep.measured import LONGEST_ERROR, Measured
+from tilestep.cli.sweep.setting import LONGEST_ERROR, Measured
 from tilestep.cli.sweep.settings import Setting
 from tilestep.files import read_file, write_file
 from tilestep.messages import shortened
@@ -111,7 +111,7 @@ def measure(runs: Sequence[Run], *, processes: int, done: Callable[[int, Measure
 
 def _started(run: Run, target: Path, told: Any) -> subprocess.Popen[bytes]:
     trips = "" if run.trip_count is None else str(run.trip_count)
-    words = [sys.executable, "-m", "tilestep.cli.sweep.measured", str(target), trips, *program_words(run.program)]
+    words = [sys.executable, "-m", "tilestep.cli.sweep.setting", str(target), trips, *program_words(run.program)]
     return subprocess.Popen(
         words,
         env={**os.environ, **run.environ},

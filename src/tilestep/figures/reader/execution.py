@@ -12,11 +12,11 @@ from tilestep.figures.reader.blocks import BLOCK_PROGRAMS, BLOCKS, Block, blocks
 from tilestep.figures.reader.causes import CriticalPath, Unkept, Wait, critical_path, gaps_of
 from tilestep.figures.reader.compilation import Compilation
 from tilestep.figures.reader.events import Event, Events, Lane
+from tilestep.figures.reader.gaps import Unrecorded
 from tilestep.figures.reader.grouped import Grouped
-from tilestep.figures.reader.lazily import LazySequence
+from tilestep.figures.reader.lazy_sequence import LazySequence
 from tilestep.figures.reader.runs import Run, RunOnIpu, RunRow, Step
 from tilestep.figures.reader.sums import MOST_SUM, busiest_of, cycles_by_ipu
-from tilestep.figures.reader.unrecorded import Unrecorded
 from tilestep.recording.tables import Tables, json_text
 
 

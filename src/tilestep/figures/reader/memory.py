@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tilestep.errors import RecordingError
 from tilestep.figures.reader.grouped import Grouped
-from tilestep.figures.reader.lazily import LazySequence
+from tilestep.figures.reader.lazy_sequence import LazySequence
 from tilestep.figures.reader.lines import SourceLine
 from tilestep.figures.reader.programs import ProgramLeaf
 from tilestep.messages import plain

@@ -16,14 +16,14 @@ from tilestep.figures.reader.execution import Execution
 from tilestep.figures.reader.system import System
 from tilestep.figures.records import SCHEMA_VERSION
 from tilestep.messages import plain, shown
+from tilestep.recording.all_runs import with_all_events
 from tilestep.recording.call_tables import history_of
 from tilestep.recording.container import read_recording
 from tilestep.recording.history import History
 from tilestep.recording.machine import machine_from_document
-from tilestep.recording.merged import are_of_one_job, merged
+from tilestep.recording.merge import are_of_one_job, merged
 from tilestep.recording.schema import SUFFIX
 from tilestep.recording.tables import Tables, json_text
-from tilestep.recording.whole import with_all_events
 
 MOST_PROCESSES: Final = 64  # of one job, whose traces are read together
 _NAMED: Final = 6  # files of a folder that a message names

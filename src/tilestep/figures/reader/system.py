@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.errors import RecordingError
-from tilestep.figures.reader.lazily import LazySequence
+from tilestep.figures.reader.lazy_sequence import LazySequence
 from tilestep.figures.reader.sums import require_sums
 from tilestep.messages import shown
 from tilestep.recording.schema import TABLES

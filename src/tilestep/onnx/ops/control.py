@@ -17,8 +17,7 @@ from jax import lax
 from tilestep.onnx.errors import DynamicShapeError, NodeError, OnnxError
 from tilestep.onnx.graph import Graph
 from tilestep.onnx.interpret import Call
-from tilestep.onnx.registry import op
-from tilestep.onnx.turns import (
+from tilestep.onnx.loop_iterations import (
     Body,
     ConditionError,
     TooManyTurnsError,
@@ -33,6 +32,7 @@ from tilestep.onnx.turns import (
     scanned,
     while_going,
 )
+from tilestep.onnx.registry import op
 from tilestep.onnx.values import NeedsValueError, is_known, is_traced, known_ints, known_scalar, module_of
 
 _MOST_UNROLLED: Final = 16  # turns of a Loop that become one program after the other

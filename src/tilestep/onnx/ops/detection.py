@@ -11,8 +11,8 @@ import numpy as np
 from jax import lax
 
 from tilestep.onnx.interpret import Call
+from tilestep.onnx.loop_iterations import spoiled
 from tilestep.onnx.registry import op
-from tilestep.onnx.turns import spoiled
 from tilestep.onnx.values import NeedsValueError, is_traced, jax_dtype, known, known_scalar
 
 

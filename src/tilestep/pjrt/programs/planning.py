@@ -8,7 +8,7 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.messages import shown
 from tilestep.options import PlanOptions
 from tilestep.pjrt.jax_private import compat, lowered, mlir, signature
-from tilestep.pjrt.jax_private.beside import analysis_host
+from tilestep.pjrt.jax_private.unregistered_clients import analysis_host
 from tilestep.pjrt.programs import callbacks
 from tilestep.pjrt.programs.analysis import partitioned_hlo
 from tilestep.pjrt.programs.sizes import require_countable

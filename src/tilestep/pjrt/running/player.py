@@ -18,7 +18,7 @@ from tilestep.collection import collection_paused
 from tilestep.pjrt.running.entries import Entry, MomentWanted, PlannedRun, Run, Upload, named
 from tilestep.pjrt.running.journal import Journal
 from tilestep.pjrt.running.recorded_programs import RecordedPrograms
-from tilestep.pjrt.running.uninterrupted import uninterrupted
+from tilestep.pjrt.running.signal_shield import uninterrupted
 from tilestep.plan.steps import Counts, Program
 from tilestep.recording.history import HistoryBegin, begin_history
 from tilestep.recording.replay import play

@@ -17,15 +17,15 @@ from tilestep.errors import SettingsError
 from tilestep.machine import MachineSpec, changed_machine, load_machine
 from tilestep.messages import shown
 from tilestep.pjrt import _native
-from tilestep.pjrt.jax_private import beside, compat
-from tilestep.pjrt.jax_private.beside import analysis_host
+from tilestep.pjrt.jax_private import compat, unregistered_clients
+from tilestep.pjrt.jax_private.unregistered_clients import analysis_host
 from tilestep.pjrt.jax_private.versions import warn_if_untested
 from tilestep.pjrt.platform import PLATFORM
 from tilestep.pjrt.running import timeline
 from tilestep.pjrt.running.door import Door, Reports
 from tilestep.pjrt.running.dry import DryMode, current_mode
-from tilestep.pjrt.running.in_flight import InFlight
 from tilestep.pjrt.running.player import Player
+from tilestep.pjrt.running.programs_in_flight import InFlight
 from tilestep.pjrt.running.wait_pool import WAIT_POOL
 from tilestep.pjrt.table import capi
 from tilestep.pjrt.table.device import MEMORY_KINDS, Device, device_at, make_devices, nothing_to_delete
@@ -153,7 +153,7 @@ def client_beside(settings: Settings, dry_mode: DryMode) -> tuple[Client, list[A
     number = str(len(_beside))
     client = _beside[number] = immortal(Client(settings, None, dry_mode))
     assert client.host  # which starts what waits for values
-    return client, beside.make_client(PLATFORM, {_BESIDE: number}).devices()
+    return client, unregistered_clients.make_client(PLATFORM, {_BESIDE: number}).devices()
 
 
 def the_client() -> Client:

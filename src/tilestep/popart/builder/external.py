@@ -17,7 +17,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from tilestep.popart.builder.walk import tensors_of
+from tilestep.popart.builder.graph_walk import tensors_of
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.tensors import data_type_of_onnx, numpy_dtype
 

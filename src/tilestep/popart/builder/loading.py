@@ -11,8 +11,8 @@ from onnx import checker
 
 from tilestep.messages import plain
 from tilestep.popart.builder import external
+from tilestep.popart.builder.graph_walk import tensors_of
 from tilestep.popart.builder.onnx_opsets import DEFAULT_VERSION, VERSIONS
-from tilestep.popart.builder.walk import tensors_of
 from tilestep.popart.exceptions import popart_exception
 
 _LONGEST_NAME: Final = 10_000  # characters of a file's name; what is longer is a model

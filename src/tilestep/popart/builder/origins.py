@@ -11,7 +11,7 @@ import onnx
 from jax.extend import source_info_util
 
 from tilestep.popart.builder.attribute_names import DEBUG_INFO_ID
-from tilestep.popart.builder.walk import nodes_of
+from tilestep.popart.builder.graph_walk import nodes_of
 
 Origin = Any  # a traceback as JAX has them, whose classes have no public name
 

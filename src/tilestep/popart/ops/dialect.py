@@ -16,7 +16,7 @@ from tilestep.onnx.values import is_known, module_of
 from tilestep.popart.ops.batch_norm import batch_norm
 from tilestep.popart.ops.checks import DIALECT, require_axes, types_and_frames
 from tilestep.popart.ops.gradients import extremes, magnitude, rounded
-from tilestep.popart.ops.scattering import grouped_gather
+from tilestep.popart.ops.scatter import grouped_gather
 
 _POWER: Final = all_operators()["", "Pow"][-1]  # the importer's
 _MEAN, _VARIANCE = 3, 4  # positions of a batch norm's running statistics

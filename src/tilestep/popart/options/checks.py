@@ -17,11 +17,11 @@ from tilestep.popart.enums import (
 )
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.log import warn
-from tilestep.popart.options.fates import Situation
-from tilestep.popart.options.kept import unsharded
 from tilestep.popart.options.option_fields import OptionFields
+from tilestep.popart.options.option_support import Situation
 from tilestep.popart.options.placement_checks import PLACEMENT_CHECKS, Check, implicit_pipeline
 from tilestep.popart.options.table import TABLE
+from tilestep.popart.options.tensor_locations import unsharded
 
 _LOSS_SCALE: Final = "[AutomaticLossScale transform]"
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from tilestep.popart.enums import VirtualGraphMode
-from tilestep.popart.options.fates import Situation
 from tilestep.popart.options.option_fields import OptionFields
+from tilestep.popart.options.option_support import Situation
 
 Check = Callable[[OptionFields, Situation], str | None]
 _FEWEST_IO_TILES: Final = 32  # of an IPU, and always an even number: Source: PopART's popx/irlowering.cpp

@@ -9,8 +9,8 @@ from tilestep.popart.environment import read_environment
 from tilestep.popart.former import gone
 from tilestep.popart.log import warn
 from tilestep.popart.options.checks import require_supported
-from tilestep.popart.options.fates import Situation
 from tilestep.popart.options.option_fields import OptionFields
+from tilestep.popart.options.option_support import Situation
 from tilestep.popart.options.placement_checks import replicas_of
 from tilestep.popart.options.table import PROGRAM
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from tilestep.popart.options.fates import Refuses, Row, Situation, done, no_effect, planned, refused
 from tilestep.popart.options.option_fields import OptionFields
+from tilestep.popart.options.option_support import Refuses, Row, Situation, done, no_effect, planned, refused
 from tilestep.popart.options.placement_checks import replicas_of
 
 _SCHEDULE: Final = "XLA and the emulator's planner choose the order of operations"

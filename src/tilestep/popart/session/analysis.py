@@ -13,7 +13,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.names import reservedGradientPrefix, reservedRestoredPrefix, reservedUpdatedVarPrefix
-from tilestep.popart.session.fetched import Fetched
+from tilestep.popart.session.anchor_sources import Fetched
 from tilestep.popart.session.graph import SessionGraph, Values
 from tilestep.popart.session.replication import in_replica
 

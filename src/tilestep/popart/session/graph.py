@@ -21,8 +21,8 @@ from tilestep.onnx.load import Loaded, load
 from tilestep.onnx.specs import ValueSpec, specs_of
 from tilestep.popart import ops as _graphcore_ops  # registers Graphcore's  # noqa: F401
 from tilestep.popart.builder import external
+from tilestep.popart.builder.graph_walk import nodes_of, tensors_of
 from tilestep.popart.builder.origins import Origin, origins_of
-from tilestep.popart.builder.walk import nodes_of, tensors_of
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.checks import DIALECT
 from tilestep.popart.ops.describing import kind_text

@@ -13,8 +13,8 @@ from tilestep.popart.patterns import Patterns
 from tilestep.popart.session.calls.executables import ExecutableCalls
 from tilestep.popart.session.calls.figures import FigureCalls
 from tilestep.popart.session.calls.random_numbers import RandomCalls
-from tilestep.popart.session.calls.refused import RefusedCalls
 from tilestep.popart.session.calls.running import RunCalls
+from tilestep.popart.session.calls.unsupported_methods import RefusedCalls
 from tilestep.popart.tensors import InputShapeInfo
 
 

@@ -14,8 +14,8 @@ from tilestep.errors import SettingsError
 from tilestep.messages import shown
 from tilestep.onnx.graph import Node
 from tilestep.options import PREFIX, PlanOptions
+from tilestep.popart.builder.graph_walk import nodes_of
 from tilestep.popart.builder.origins import Origin, made_at
-from tilestep.popart.builder.walk import nodes_of
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import SessionOptions, tuning_of
 from tilestep.train import tuned

@@ -11,7 +11,7 @@ from tilestep.plan.lower import lower
 from tilestep.plan.steps import Loop, Node, Program, Series
 from tilestep.program.hlo import parse_hlo
 from tilestep.program.shapes import array_of
-from tilestep.recording.edits.fewer import in_fewer_calls
+from tilestep.recording.edits.batch_calls import in_fewer_calls
 from tilestep.recording.edits.script import Change, ImpossibleEditError, Script
 from tilestep.sim.calls import Dispatch, Put
 

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from tilestep.errors import CheckpointError, Preempted
 from tilestep.messages import shown
-from tilestep.train.aloud import Aloud
 from tilestep.train.checkpoints import arrays as _arrays
 from tilestep.train.checkpoints.lock import locked
 from tilestep.train.checkpoints.metadata import FORMAT, Leaf, Metadata, Piece, Stored, packed, states_of, unpacked
@@ -37,6 +36,7 @@ from tilestep.train.other_arguments import items_of, require_bool
 from tilestep.train.schedules.partition import Partition
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
+from tilestep.train.wait_notices import Aloud
 
 Infeeds = InfeedQueue | Sequence[InfeedQueue] | Mapping[str, InfeedQueue]
 Outfeeds = OutfeedQueue | Sequence[OutfeedQueue] | Mapping[str, OutfeedQueue]

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.errors import DatasetError, QueueError
-from tilestep.train.aloud import Aloud
 from tilestep.train.datasets import Dataset, iterator_maker
 from tilestep.train.feeds.chunks import DEFAULT_CHUNK
 from tilestep.train.feeds.elements import ElementSpec
@@ -27,6 +26,7 @@ from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import require_bool
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
+from tilestep.train.wait_notices import Aloud
 
 _MOST: Final = 2**31 - 1  # epochs, elements of one
 PERCENTILES: Final = (50, 90, 99)

@@ -16,7 +16,7 @@ from tilestep import hints
 from tilestep.errors import QueueError
 from tilestep.train.ctrl_c import wait
 from tilestep.train.feeds.chunks import Chunk, Filling, Plan, on_devices
-from tilestep.train.feeds.ending import Ending
+from tilestep.train.feeds.end_of_pass import Ending
 from tilestep.train.feeds.gatherer import Gatherer
 from tilestep.train.feeds.lineup import Lineup
 from tilestep.train.feeds.passes import Pass, Start

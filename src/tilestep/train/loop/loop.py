@@ -11,7 +11,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from tilestep import hints
-from tilestep.train.aloud import Aloud
 from tilestep.train.calling import Body, name_of
 from tilestep.train.checkpoints.checkpoints import Checkpoints, Run
 from tilestep.train.feeds.chunks import DEFAULT_CHUNK
@@ -32,6 +31,7 @@ from tilestep.train.plan_options import GivenOptions, plan_options_of
 from tilestep.train.replicas.replicas import Replicas
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
+from tilestep.train.wait_notices import Aloud
 
 
 def repeat(

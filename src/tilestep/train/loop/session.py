@@ -11,7 +11,6 @@ import jax
 
 from tilestep import hints
 from tilestep.errors import LoopInterrupt, NotFiniteError, QueueError
-from tilestep.train.aloud import Aloud
 from tilestep.train.checkpoints.checkpoints import Run
 from tilestep.train.ctrl_c import CtrlC, whole
 from tilestep.train.feeds.chunks import Chunk
@@ -24,6 +23,7 @@ from tilestep.train.loop.program_cache import Loop
 from tilestep.train.resume import tell_loop_state
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
+from tilestep.train.wait_notices import Aloud
 
 
 @final

@@ -10,7 +10,7 @@ from html import escape
 from typing import Final
 
 from tilestep.errors import RecordingError
-from tilestep.figures.collected import collected_seldom
+from tilestep.figures.garbage import collected_seldom
 from tilestep.figures.reader import Report
 from tilestep.views.page.assets import script, style
 from tilestep.views.page.block import packed

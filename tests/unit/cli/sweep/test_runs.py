@@ -6,8 +6,8 @@ import dataclasses
 from pathlib import Path
 
 from tilestep.cli.program import ScriptProgram
-from tilestep.cli.sweep.measured import Measured
 from tilestep.cli.sweep.runs import Run, keep, kept
+from tilestep.cli.sweep.setting import Measured
 from tilestep.cli.sweep.settings import Setting
 
 

@@ -18,8 +18,8 @@ from tilestep.popart.options import (
     TensorLocationSettings,
 )
 from tilestep.popart.options.checks import refusals
-from tilestep.popart.options.fates import Situation
 from tilestep.popart.options.fields import fields_of
+from tilestep.popart.options.option_support import Situation
 from tilestep.popart.options.table import TABLE
 
 TRAINING = Situation(training=True)

@@ -17,7 +17,7 @@ from tilestep import popart
 from tilestep.popart.session.analysis import analyse
 from tilestep.popart.session.emulation.costs import Prices, wanted_gradients
 from tilestep.popart.session.graph import SessionGraph, session_graph
-from tilestep.popart.session.proposals.seen import Seen, made, proposals, seen_sessions
+from tilestep.popart.session.proposals.session_registry import Seen, made, proposals, seen_sessions
 from tilestep.popart.session.reading import read_model
 
 TILES = 64

@@ -12,9 +12,9 @@ from tests.unit.sim.toy import Host, collective, program, superstep
 from tilestep.plan.steps import HostCall, Loop, Program, Series
 from tilestep.recording.edits.donation import donatable, donated, pairs_of, put_once
 from tilestep.recording.edits.donation import kept as kept_unchanged
-from tilestep.recording.edits.moved import called_as, merged, on_cpu, passed_straight
 from tilestep.recording.edits.programs import in_tiles, on_fewer_tiles, scaled, with_collectives
 from tilestep.recording.edits.reads import read_at_the_end, without_results
+from tilestep.recording.edits.relocate import called_as, merged, on_cpu, passed_straight
 from tilestep.recording.edits.script import Change, ImpossibleEditError, in_turn, with_changed, without_forgets
 from tilestep.recording.replay import replay
 

@@ -21,7 +21,7 @@ from tilestep.plan.steps import Counts
 from tilestep.recording.container import Builder
 from tilestep.recording.schema import EVENT_KINDS, LANE_KINDS, TABLES
 from tilestep.views.page.block import Block, packed
-from tilestep.views.page.sections.execution import inside, waits
+from tilestep.views.page.sections.execution import run_spans, waits
 from tilestep.views.page.sections.execution import section as package
 from tilestep.views.page.sections.execution.section import ORIGINS, execution
 
@@ -187,9 +187,9 @@ def test_lanes_come_in_the_order_in_which_data_flow() -> None:
 
 
 @pytest.mark.parametrize("name", ["everything", "again", "loop", "trips", "later"])
-@pytest.mark.parametrize("most", [inside.MOST_UNROLLED, 0])
+@pytest.mark.parametrize("most", [run_spans.MOST_UNROLLED, 0])
 def test_spans_within_runs_are_the_readers_to_the_cycle(name: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inside, "MOST_UNROLLED", most)
+    monkeypatch.setattr(run_spans, "MOST_UNROLLED", most)
     report = REPORTS[name]()
     shown = Shown(block_of(report))
     compared = 0
@@ -215,11 +215,11 @@ def test_runs_with_other_trips_have_other_spans() -> None:
 
 def test_layouts_beyond_the_bounds_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = block_of(alone_with_trips(3, 7, 3))
-    monkeypatch.setattr(inside, "MOST_LAYOUTS", 1)
+    monkeypatch.setattr(run_spans, "MOST_LAYOUTS", 1)
     block = block_of(alone_with_trips(3, 7, 3))
     assert block.json["layouts"]["left_out"] == 1
     assert np.count_nonzero(block.columns["layout"] >= 0) == np.count_nonzero(whole.columns["layout"] >= 0) - 1
-    monkeypatch.setattr(inside, "MOST_SPANS", 0)
+    monkeypatch.setattr(run_spans, "MOST_SPANS", 0)
     assert block_of(alone_with_trips(3, 7, 3)).json["layouts"]["left_out"] == 3
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilestep.figures.reader import SourceLine
-from tilestep.views.page.sections.interned import Lines, Texts
+from tilestep.views.page.sections.string_table import Lines, Texts
 
 
 def chain(count: int) -> list[SourceLine]:

@@ -24,7 +24,7 @@ from tilestep.popart.session.figures import Figures
 from tilestep.popart.session.keys import key_of
 from tilestep.popart.session.plan import plan_of
 from tilestep.popart.session.program import Carry
-from tilestep.popart.session.proposals.seen import Seen, made
+from tilestep.popart.session.proposals.session_registry import Seen, made
 from tilestep.popart.session.saved import SavedModel
 from tilestep.popart.session.staging import require_ipus
 from tilestep.popart.session.streams import require_streams

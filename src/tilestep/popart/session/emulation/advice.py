@@ -12,7 +12,7 @@ from tilestep.advice.pipelines import PipelineWords, bubbles, unbalanced
 from tilestep.advice.precision import halves
 from tilestep.advice.proposal import Proposal, Rule, Way
 from tilestep.advice.set_up import set_up
-from tilestep.advice.small import small
+from tilestep.advice.small_steps import small
 from tilestep.advice.streaming import IO_TILES, halved_arguments, longest_streaming
 from tilestep.figures.quantities import bytes_text, names_text
 from tilestep.figures.records import Figures

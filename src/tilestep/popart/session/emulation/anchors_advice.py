@@ -12,7 +12,7 @@ from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding, Line
 from tilestep.advice.phrases import one_or
 from tilestep.advice.proposal import Proposal, Rule, Way
-from tilestep.advice.written import last_name, nodes_of
+from tilestep.advice.source_lines import last_name, nodes_of
 from tilestep.figures.quantities import bytes_text, count_text, names_text
 from tilestep.figures.records import Figures
 from tilestep.plan.steps import Program, Result

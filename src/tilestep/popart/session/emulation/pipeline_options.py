@@ -13,8 +13,8 @@ from tilestep.popart.enums import RecomputationType, ReplicatedTensorSharding, T
 from tilestep.popart.names import reservedAccumPrefix
 from tilestep.popart.optimizers import Optimizer, RuleOf, UpdateContext, UpdateRule, last_key, update_transformation
 from tilestep.popart.options import SessionOptions
-from tilestep.popart.options.kept import LOCATIONS, Subject, location_of
 from tilestep.popart.options.placement_checks import implicit_pipeline, replicas_of
+from tilestep.popart.options.tensor_locations import LOCATIONS, Subject, location_of
 from tilestep.popart.session.emulation.anchors_advice import returned_of
 from tilestep.popart.session.emulation.program import EmulatedProgram
 from tilestep.popart.session.emulation.schedules import cycles_of, one_by_one

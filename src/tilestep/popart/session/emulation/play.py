@@ -11,12 +11,12 @@ import numpy as np
 
 from tilestep import hints
 from tilestep.errors import LoopInterrupt
-from tilestep.pjrt.programs.beside import MachineBeside, machine_beside
+from tilestep.pjrt.programs.other_machines import MachineBeside, machine_beside
 from tilestep.pjrt.running.player import Begin
+from tilestep.popart.session.emulation.call_cycles import OUTSIDE
 from tilestep.popart.session.emulation.notes import Call, FromHost, Notes, Ran, ToHost, end_of_equal
 from tilestep.popart.session.emulation.program import EmulatedProgram
 from tilestep.popart.session.emulation.said import Said
-from tilestep.popart.session.emulation.spent import OUTSIDE
 from tilestep.profiling.plugin import initialize
 from tilestep.sim import Recurrence, TileUse
 from tilestep.sim.mark import ByIpu, cycles_between

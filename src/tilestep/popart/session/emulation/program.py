@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import optax
 
-from tilestep.pjrt.programs.beside import MachineBeside
+from tilestep.pjrt.programs.other_machines import MachineBeside
 from tilestep.popart.session.emulation.anchors_advice import Returned
 from tilestep.popart.session.emulation.stage_functions import StageFunctions
 from tilestep.popart.session.staging import Kind

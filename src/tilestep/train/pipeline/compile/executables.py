@@ -15,9 +15,9 @@ import jax
 from tilestep.train.jax_private.compiled_call import direct
 from tilestep.train.offload import sharding_on_device
 from tilestep.train.pipeline.compile.heap import give_back
+from tilestep.train.pipeline.compile.memory_errors import is_too_large, what_is_large
 from tilestep.train.pipeline.compile.programs import Compiled
 from tilestep.train.pipeline.compile.stage import Program, Programs, Stage
-from tilestep.train.pipeline.compile.too_large import is_too_large, what_is_large
 from tilestep.train.pipeline.compile.tracing import Function
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax

@@ -10,9 +10,9 @@ from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, Final, cast, get_args
 
+from tilestep.advice.does_not_fit import refused
 from tilestep.advice.finding import ASIDE, CELL, FIXED, How
 from tilestep.advice.phrases import group_text, left_texts
-from tilestep.advice.refused import refused
 from tilestep.figures.quantities import numbers_text
 from tilestep.figures.reader import CompiledProgram, Report
 from tilestep.figures.rows import relative_files

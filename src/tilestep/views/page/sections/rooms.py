@@ -7,10 +7,10 @@ from dataclasses import asdict
 from typing import Any, Final, cast, final
 
 from tilestep.advice.batch import MOST_PLANS, Room, room, smaller
-from tilestep.advice.refused import MOST_PLANNED
+from tilestep.advice.does_not_fit import MOST_PLANNED
 from tilestep.errors import RecordingError, TilestepError
+from tilestep.figures.donation_pairs import may_be_states
 from tilestep.figures.reader import CompiledProgram, Report
-from tilestep.figures.replaceable import may_be_states
 from tilestep.machine.spec import MachineSpec
 from tilestep.options import PlanOptions
 from tilestep.plan.liveness import fits

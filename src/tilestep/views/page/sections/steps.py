@@ -27,8 +27,8 @@ from tilestep.options import PlanOptions
 from tilestep.recording.sources import options_of
 from tilestep.sim.body import BodyCycles, Site
 from tilestep.views.page.block import Block, columns_of
-from tilestep.views.page.sections.interned import Lines, Texts
 from tilestep.views.page.sections.roofs import UNKNOWN, dtype_of, exchange_roofs, flop_roofs, roof_of
+from tilestep.views.page.sections.string_table import Lines, Texts
 
 MOST_NODES: Final = 100_000  # of all programs in a page
 ROOT, LOOP, BRANCH, ARM, SUPERSTEP, COLLECTIVE, HOST_CALL = range(7)

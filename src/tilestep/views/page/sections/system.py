@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tilestep.errors import RecordingError
 from tilestep.figures.reader import Report
 from tilestep.figures.reader.sums import require_sums
-from tilestep.recording.merged import MERGED
+from tilestep.recording.merge import MERGED
 from tilestep.views.page.block import Block
 
 Numbers = NDArray[np.int64]

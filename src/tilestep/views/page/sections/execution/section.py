@@ -16,8 +16,8 @@ from tilestep.figures.rows import relative_lines
 from tilestep.recording.schema import CALLS, EVENT_KINDS
 from tilestep.recording.tables import json_text
 from tilestep.views.page.block import Block
-from tilestep.views.page.sections.execution.inside import MOST_UNROLLED, Inside, inside
 from tilestep.views.page.sections.execution.rows import Numbers, Rows, kept_rows, rows_of
+from tilestep.views.page.sections.execution.run_spans import MOST_UNROLLED, Inside, inside
 from tilestep.views.page.sections.execution.waits import waits
 
 MOST_EVENTS: Final = 2_000_000  # of a page

@@ -11,9 +11,9 @@ import numpy as np
 from tilestep.figures.reader import Report
 from tilestep.views.page.block import Block
 from tilestep.views.page.sections.pipeline.flow import RunFlow, flows_of, kept_bytes, needs_of
-from tilestep.views.page.sections.pipeline.happened import GROUPS, WAITS, Happened, happened
 from tilestep.views.page.sections.pipeline.tasks import Task, Update, Updates, updates_of
 from tilestep.views.page.sections.pipeline.timing import Times, is_serial, simulated, slots, stash
+from tilestep.views.page.sections.pipeline.update_timeline import GROUPS, WAITS, Happened, happened
 
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {

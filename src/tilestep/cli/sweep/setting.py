@@ -1,4 +1,4 @@
-"""What one setting of a sweep takes, and the process that finds out: `python -m tilestep.cli.sweep.measured FILE TRIPS PROGRAM...`."""
+"""What one setting of a sweep takes, and the process that finds out: `python -m tilestep.cli.sweep.setting FILE TRIPS PROGRAM...`."""
 
 from __future__ import annotations
 

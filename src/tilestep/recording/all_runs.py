@@ -8,10 +8,10 @@ from tilestep.errors import RecordingError
 from tilestep.recording.call_tables import has_history, history_of
 from tilestep.recording.capture import event_columns, lane_row
 from tilestep.recording.history import History
-from tilestep.recording.replaced import Replaced
 from tilestep.recording.replay import replay_of_file
 from tilestep.recording.schema import TABLES
 from tilestep.recording.tables import Tables
+from tilestep.recording.with_tables import Replaced
 
 
 def with_all_events(tables: Tables, history: History | None = None) -> Tables:

@@ -11,11 +11,11 @@ from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import LEAST_SHARE, Finding
 from tilestep.advice.host_lines import most
 from tilestep.advice.proposal import Proposal, Way
-from tilestep.advice.written import needed_at
+from tilestep.advice.source_lines import needed_at
 from tilestep.figures.quantities import count_text, share_text
 from tilestep.figures.records import Figures, ProgramProfile
-from tilestep.recording.edits.moved import LOOP_STEPS, merged
 from tilestep.recording.edits.reads import read_at_the_end
+from tilestep.recording.edits.relocate import LOOP_STEPS, merged
 from tilestep.recording.edits.script import in_turn
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.golden.texts import module_text
 from tilestep.program import parse_hlo
-from tilestep.program.rewritten import with_attributes
+from tilestep.program.product_attributes import with_attributes
 
 LINES = """
   %x = f32[2,8,8,4]{{3,2,1,0}} parameter(0)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from tilestep.machine.spec import MachineSpec
-from tilestep.popart.session.announced import Announced
+from tilestep.popart.session.announcements import Announced
 
 
 class Session(Protocol):

@@ -10,10 +10,10 @@ from tilestep.advice.jits import jit_of
 from tilestep.advice.lines import line_of_call
 from tilestep.advice.remedies import remedies
 from tilestep.errors import RecordingError, TilestepError
+from tilestep.figures.donation_pairs import could_be_donated
 from tilestep.figures.gradients import could_recompute
 from tilestep.figures.quantities import bytes_text
 from tilestep.figures.reader import CompiledProgram, Report
-from tilestep.figures.replaceable import could_be_donated
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.liveness import fits
 from tilestep.plan.steps import Program, leaves

@@ -12,10 +12,10 @@ from tilestep.advice.batch import batches, scales
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Gain, How, Line
 from tilestep.errors import TilestepError
+from tilestep.figures.donation_pairs import may_be_states
 from tilestep.figures.gradients import goes_backward, of_gradient
 from tilestep.figures.quantities import bytes_text, names_text, time_text
 from tilestep.figures.records import Figures, ProgramProfile
-from tilestep.figures.replaceable import may_be_states
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.frames import user_frame
 from tilestep.plan.liveness import Life, Liveness
@@ -24,7 +24,7 @@ from tilestep.plan.steps import Argument, Branch, HostCall, Loop, Node, Program,
 from tilestep.program.hlo import HloModule, Instruction, parse_hlo, users_of
 from tilestep.program.shapes import array_of
 from tilestep.recording.edits.donation import pairs_of
-from tilestep.recording.edits.larger import enlarged
+from tilestep.recording.edits.larger_dimension import enlarged
 from tilestep.recording.edits.script import ImpossibleEditError
 from tilestep.recording.sources import MOST_TEXT, Source, planned_again
 from tilestep.sim.body import body_cost

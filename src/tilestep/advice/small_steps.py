@@ -14,17 +14,17 @@ from tilestep.advice.lines import line_of
 from tilestep.advice.longest import PRODUCTS, longest_program, superstep_cycles
 from tilestep.advice.phrases import chunks_of, group_text, is_loop
 from tilestep.advice.proposal import Proposal, Way
-from tilestep.advice.repeated import never_new
+from tilestep.advice.repeated_arguments import never_new
 from tilestep.advice.set_up import steady_state
-from tilestep.advice.written import constants
+from tilestep.advice.source_lines import constants
 from tilestep.errors import TilestepError
 from tilestep.figures.gradients import goes_backward
 from tilestep.figures.quantities import share_text
 from tilestep.figures.records import Figures, ProgramProfile
 from tilestep.plan.frames import own_frames
 from tilestep.plan.steps import Loop, Program, Series, Superstep, leaves
-from tilestep.recording.edits.fewer import in_fewer_calls
-from tilestep.recording.edits.larger import enlarged
+from tilestep.recording.edits.batch_calls import in_fewer_calls
+from tilestep.recording.edits.larger_dimension import enlarged
 from tilestep.recording.edits.reads import runs_read
 from tilestep.recording.edits.script import Change, ImpossibleEditError, Script
 from tilestep.recording.sources import MOST_TEXT, Source, planned_again

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from rich import box
 from rich.table import Table
 
-from tilestep.cli.sweep.measured import Measured
+from tilestep.cli.sweep.setting import Measured
 from tilestep.cli.sweep.settings import Setting
 from tilestep.figures.quantities import count_text, share_text, time_text
 from tilestep.messages import plain

@@ -6,7 +6,7 @@ import pytest
 
 from tests.golden.texts import module_text
 from tilestep.cost.copy import REGROUPED
-from tilestep.plan.regrouped import regrouped
+from tilestep.plan.conv_copies import regrouped
 from tilestep.program import parse_hlo
 
 LINES = """

@@ -15,7 +15,7 @@ from jax.sharding import SingleDeviceSharding
 from tilestep import hints
 from tilestep.machine import changed_machine, load_machine
 from tilestep.options import PlanOptions
-from tilestep.pjrt.programs.beside import MachineBeside, machine_beside
+from tilestep.pjrt.programs.other_machines import MachineBeside, machine_beside
 from tilestep.pjrt.running.dry import current_mode
 from tilestep.pjrt.table import client
 from tilestep.profiling.plugin import initialize

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.golden.texts import module_text
 from tilestep.cost import ELEMENTWISE
 from tilestep.cost.reduce import SQUARES
-from tilestep.plan.again import computed_again
 from tilestep.plan.fuse import fuse
+from tilestep.plan.rematerialize import computed_again
 from tilestep.program import parse_hlo
 
 SUM = "%sum (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %c = f32[] add(%a, %b)\n}"

@@ -11,14 +11,14 @@ from typing import Final, final
 from tilestep.figures.reader import Report
 from tilestep.machine.spec import MachineSpec
 from tilestep.popart.session.emulation import reports
+from tilestep.popart.session.emulation.call_cycles import inner_cycles
 from tilestep.popart.session.emulation.notes import FromHost, Notes, Ran, ToHost
 from tilestep.popart.session.emulation.options import EmulationOptions
 from tilestep.popart.session.emulation.plays import Plays
 from tilestep.popart.session.emulation.program import EmulatedProgram
 from tilestep.popart.session.emulation.said import line_now
-from tilestep.popart.session.emulation.spent import inner_cycles
 from tilestep.popart.session.emulation.table import told
-from tilestep.popart.session.emulation.watched import begun
+from tilestep.popart.session.emulation.watch_sessions import begun
 from tilestep.profiling.plugin import initialize
 
 

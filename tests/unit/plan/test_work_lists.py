@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilestep.plan.lists import by_element_bytes, one_element_bytes, pointers_bytes, runs
+from tilestep.plan.work_lists import by_element_bytes, one_element_bytes, pointers_bytes, runs
 
 
 def test_pointers_to_inputs_weights_and_results() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.together import each
 from tilestep.popart import enums
 from tilestep.popart.options import SessionOptions, TensorLocation, TensorLocationSettings
-from tilestep.popart.options.kept import Subject, class_of, location_of
+from tilestep.popart.options.tensor_locations import Subject, class_of, location_of
 
 OFF, ON = enums.TensorStorage.OffChip, enums.TensorStorage.OnChip
 SHARDED = enums.ReplicatedTensorSharding.On

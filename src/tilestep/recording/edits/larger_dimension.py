@@ -17,7 +17,7 @@ from tilestep.program.shapes import Shape
 from tilestep.program.work import ArrayShape
 from tilestep.recording.edits.links import ALIKE, ARRAYS, groups_of, numbers, physical
 from tilestep.recording.edits.script import ImpossibleEditError
-from tilestep.recording.edits.splats import apart, together
+from tilestep.recording.edits.split_constants import apart, together
 
 Dim = tuple[str, str, int, int]  # computation, instruction, leaf of its result, dimension
 _FREE: Final = frozenset({"parameter", "iota", "constant", "after-all", "partition-id", "replica-id"})

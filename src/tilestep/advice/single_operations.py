@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Line
-from tilestep.advice.loaded import Loaded
+from tilestep.advice.loads_of_ipus import Loaded
 from tilestep.advice.phrases import AS_ONE, CPU_DEFAULT, CPU_FREE, STAGE, STAGE_MAKERS, shares_text
 from tilestep.advice.proposal import Way
-from tilestep.advice.written import yields_at
+from tilestep.advice.source_lines import yields_at
 from tilestep.figures.quantities import names_text
 from tilestep.figures.records import Figures
-from tilestep.recording.edits.moved import merged, on_cpu, passed_straight
+from tilestep.recording.edits.relocate import merged, on_cpu, passed_straight
 
 _STRAIGHT = "pass the NumPy array straight to the jitted function"
 Shares = tuple[tuple[Line, float], ...]
