@@ -234,7 +234,7 @@ def test_a_parameter_of_two_stages_on_one_ipu_is_there_once() -> None:
 
 def test_stages_overlap() -> None:
     spans = {name: chain(name).timeline.makespan for name in ("sequential", "grouped", "interleaved")}
-    assert max(spans["grouped"], spans["interleaved"]) < 0.6 * spans["sequential"]
+    assert max(spans["grouped"], spans["interleaved"]) < 0.65 * spans["sequential"]
 
 
 def test_updates_overlap_the_ramp_down() -> None:

@@ -333,7 +333,8 @@ def test_no_other_file_reads_the_environment() -> None:
     readers = {str(path.relative_to(source)) for path in source.rglob("*.py") if environment_readers(path)}
     assert "settings.py" in readers
     # Commands set variables for the programs and models that they run; processes ask for JAX's own address of its coordinator.
-    assert readers <= {"settings.py", "cli/onnx.py", "cli/run.py", "cli/run_popart.py", "train/processes/start.py"}
+    commands = {"cli/onnx.py", "cli/run.py", "cli/run_popart.py", "cli/sweep/command.py", "cli/sweep/runs.py"}
+    assert readers <= {"settings.py", *commands, "train/processes/start.py"}
 
 
 def test_variables_of_popart_are_those_with_a_value() -> None:

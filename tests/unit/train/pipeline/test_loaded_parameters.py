@@ -231,7 +231,7 @@ def phased(form: str) -> Any:
         def layer(x: Any, _: None) -> tuple[Any, None]:
             return jnp.tanh(x @ params["up"]) @ params["down"], None
 
-        return jax.lax.scan(layer, x, None, length=9 if form == "replicas" else 5)[0]
+        return jax.lax.scan(layer, x, None, length=13 if form == "replicas" else 5)[0]
 
     ipus = jax.devices("ipu")
     own = {"up": np.zeros((wide, wide), np.float32), "down": np.zeros((wide, wide), np.float32)}
