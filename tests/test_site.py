@@ -130,7 +130,11 @@ def test_a_page_without_its_kind_is_found(tmp_path: Path) -> None:
 def test_a_name_without_its_description_is_found() -> None:
     rest = [name for name in PUBLIC_NAMES if name not in ("tilestep.machine.SYNC_PATTERNS", "tilestep.open_report")]
     wrong = wrongly_documented([*rest, "tilestep.machine.IpuSpec"])
-    assert {"tilestep.machine.IpuSpec: 2", "tilestep.machine.SYNC_PATTERNS: 0", "tilestep.train.Costs = tilestep.train.schedules.Costs: 2"} <= set(wrong)
+    assert {
+        "tilestep.machine.IpuSpec: 2",
+        "tilestep.machine.SYNC_PATTERNS: 0",
+        "tilestep.train.Costs = tilestep.train.schedules.Costs: 2",
+    } <= set(wrong)
     assert "tilestep.open_report = tilestep.figures.reader.open_report: 1" not in wrong
 
 
