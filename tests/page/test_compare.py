@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-import tilestep
 from tests.page.conftest import OpenPage
 from tests.page.pages import VIEWS, go, rows, text, values
 from tests.unit.figures.reader.recorded import larger, recorded, report_of, step, two_stages
@@ -39,17 +37,6 @@ def test_its_figures_are_those_of_the_comparison(open_page: OpenPage) -> None:
     steps = [[each.line or NONE, each.cycles_per_run.a, each.cycles_per_run.b] for each in found.steps]
     assert [[row[0], row[4], row[5]] for row in rows(page, "steps that differ")] == steps
     assert all(row[6] == row[5] - row[4] for row in rows(page, "steps that differ"))
-
-
-def test_real_recordings_too(open_page: OpenPage, mnist_plain: Path, pipeline: Path) -> None:
-    page = open_page((mnist_plain, pipeline), "compare")
-    found = compare(tilestep.open_report(mnist_plain), tilestep.open_report(pipeline))
-    assert [each["value"] for each in values(page, ".whole")] == [found.emulated_cycles.a, found.emulated_cycles.b]
-    steps = [[each.cycles_per_run.a, each.cycles_per_run.b] for each in found.steps]
-    assert [row[4:6] for row in rows(page, "steps that differ")] == steps
-    shown = {(row[0], row[1]) for row in rows(page, "programs that differ")}
-    alone = {(each.label, f"only in {'A' if each.keys[1] is None else 'B'}") for each in found.programs if not each.matched}
-    assert alone <= shown
 
 
 def test_its_first_lines_say_how_much_and_where(open_page: OpenPage) -> None:

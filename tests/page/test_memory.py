@@ -148,13 +148,6 @@ def test_memory_that_javascript_works_out_is_that_of_the_reader(blank: Page, see
         same(memory, found)
 
 
-def test_memory_of_recordings_is_that_of_the_reader(blank: Page, mnist_plain: Any, pipeline: Any) -> None:
-    for path in (mnist_plain, pipeline):
-        for program in open_report(path).compilation.programs:
-            if program.detailed:
-                compared(blank, program.memory)
-
-
 @pytest.mark.slow
 def test_memory_of_a_large_recording_is_that_of_the_reader(blank: Page, pipeline_transformer: Any) -> None:
     for program in open_report(pipeline_transformer).compilation.programs:

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto
 
 from tests.together import each
-from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime
+from tests.unit.onnx.ops.agree import agrees
 from tests.unit.onnx.ops.one_node import QUICK_WAYS, run_node
 from tests.unit.onnx.ops.versions import missing
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
@@ -38,11 +38,6 @@ def test_text_since_version_9() -> None:
     assert run_node("Cast", [np.array([1, 2])], "known", version=9, to=TensorProto.STRING)[0].tolist() == ["1", "2"]
     with pytest.raises(DynamicShapeError, match="needs text"):
         run_node("Cast", [np.array([1, 2], np.int32)], "jit", version=9, to=TensorProto.STRING)
-
-
-@each("to", [TensorProto.FLOAT16, TensorProto.INT8, TensorProto.UINT8, TensorProto.BOOL, TensorProto.DOUBLE])
-def test_onnx_runtime_agrees(to: int) -> None:
-    agrees_with_onnxruntime("Cast", [np.array([1.9, -1.9, 0, 200, 1e-3], F)], version=9, to=to)
 
 
 @each("way", QUICK_WAYS)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.together import each
-from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees
+from tests.unit.onnx.ops.agree import agrees, slope_agrees
 from tests.unit.onnx.ops.functions import function_of, primitives
 from tests.unit.onnx.ops.one_node import QUICK_WAYS, run_node
 from tests.unit.onnx.ops.versions import missing, takes, versions
@@ -297,11 +297,6 @@ def test_empty_arrays(name: str, attributes: dict[str, int]) -> None:
 def test_scalars_stay_scalars() -> None:
     for name in ("Div", "Pow", "Max"):
         agrees([np.array(1, F)], name, [np.array(1, F), np.array(1, F)], version=13, ways=("known",))
-
-
-@each("name, version, attributes", [("Add", 7, {}), ("Pow", 7, {}), ("Mod", 10, {"fmod": 1}), ("Mean", 8, {})])
-def test_onnx_runtime_agrees(name: str, version: int, attributes: dict[str, int]) -> None:
-    agrees_with_onnxruntime(name, [operands("Mul", (2, 3, 4), 0), operands("Mul", (3, 1), 1)], version=version, **attributes)
 
 
 @each("name", [*ARITHMETIC, *COMPARED, "Max", "Mean", "Mod", "Clip"])

@@ -12,7 +12,7 @@ import pytest
 from tests.together import each
 from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
 from tests.unit.onnx.ops.functions import function_of, primitives
-from tests.unit.onnx.ops.one_node import QUICK_WAYS, run_node
+from tests.unit.onnx.ops.one_node import run_node
 from tests.unit.onnx.ops.versions import missing, versions
 from tilestep.onnx.errors import DynamicShapeError, OnnxError
 
@@ -57,12 +57,6 @@ def test_slices(version: int, starts: list[int], ends: list[int], axes: Any, ste
     elif steps is None:
         attributes = {} if axes is None else {"axes": axes}
         agrees([expected], "Slice", [X], version=version, starts=starts, ends=ends, ways=("known", "jit"), **attributes)
-
-
-@each("case", [7, 8, 9, 10])
-def test_onnx_runtime_slices_alike(case: int) -> None:
-    starts, ends, axes, steps, _ = SLICES[case]
-    agrees_with_onnxruntime("Slice", [X, ints(*starts), ints(*ends), ints(*(axes or [])), ints(*(steps or []))], version=11)
 
 
 def test_slices_of_nothing_and_steps_of_0() -> None:
@@ -254,12 +248,6 @@ def test_caches_have_an_end() -> None:
         run_node("TensorScatter", [cache, np.zeros((2, 5, 1), F)], version=24)
     with pytest.raises(OnnxError, match="none of the batch"):
         run_node("TensorScatter", [cache, update], version=24, axis=0)
-
-
-@each("way", QUICK_WAYS)
-def test_integers_of_all_kinds_are_indices(way: str) -> None:
-    for dtype in (np.int32, np.int64):
-        assert np.asarray(run_node("Gather", [X[0, 0], np.array([-1, 0], dtype)], way, version=13)[0]).tolist() == [3, 0]
 
 
 # ---- gradients

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.together import each
-from tests.unit.onnx.ops.agree import agrees, agrees_with_onnxruntime, slope_agrees, values
+from tests.unit.onnx.ops.agree import agrees, slope_agrees, values
 from tests.unit.onnx.ops.functions import function_of, primitives
 from tests.unit.onnx.ops.one_node import run_node
 from tests.unit.onnx.ops.versions import missing, versions
@@ -62,11 +62,6 @@ def test_negative_numbers_take_away(version: int) -> None:
         agrees([expected], "Pad", [X, *more], version=version, mode=mode, ways=("known", "jit"), **attributes)
     with pytest.raises(OnnxError, match="take more from"):
         run_node("Pad", [X, *pads(version, [0, -2, 0, -2])[0]], version=version, **pads(version, [0, -2, 0, -2])[1])
-
-
-@each("mode, numbers", [("reflect", [0, 2, 0, 2]), ("constant", [1, -1, 0, 3]), ("edge", [2, 1, 1, -1]), ("reflect", [1, -1, 0, 1])])
-def test_onnx_runtime_agrees(mode: str, numbers: list[int]) -> None:
-    agrees_with_onnxruntime("Pad", [X, ints(*numbers)], version=11, mode=mode)
 
 
 def test_axes_since_version_18() -> None:

@@ -20,12 +20,6 @@ NONE = np.zeros(0, F)
 LARGER, SMALLER = np.array([1, 1, 2, 3], F), np.array([1, 1, 0.5, 0.6], F)
 
 
-@each("mode", ["nearest", "linear"])
-def test_upsample_is_onnxruntimes(mode: str) -> None:
-    agrees_with_onnxruntime("Upsample", [X], version=7, scales=[1.0, 1.0, 2.0, 1.5], mode=mode)
-    agrees_with_onnxruntime("Upsample", [X, np.array([1, 1, 2, 1.5], F)], version=9, mode=mode)
-
-
 @each("version", [1, 7, 9])
 def test_upsample_by_hand(version: int) -> None:
     x = np.array([[[[1, 2], [3, 4]]]], F)

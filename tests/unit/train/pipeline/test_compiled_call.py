@@ -457,14 +457,6 @@ def test_without_what_it_takes_jax_looks_for_programs(monkeypatch: pytest.Monkey
         pipeline.step(state, batches(1, COUNT))
 
 
-def test_arrays_that_somebody_has_deleted_are_named_so() -> None:
-    pipeline, state = started()
-    state, _ = pipeline.step(state, batches(0, COUNT))
-    state.params[0]["table"].delete()
-    with pytest.raises(RuntimeError, match="deleted"):
-        pipeline.step(state, batches(1, COUNT))
-
-
 def test_arrays_that_are_gone_are_an_error() -> None:
     pipeline, state = made()
     new, _ = pipeline.step(state, batches(0, COUNT))

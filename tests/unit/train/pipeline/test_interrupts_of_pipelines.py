@@ -112,7 +112,6 @@ FORMS = {
     "without jit": Form(eager=True),
     "emulated IPUs": Form(platform="ipu"),
 }
-FAST = ("grouped", "one program")
 
 
 @pytest.fixture(autouse=True)
@@ -238,10 +237,6 @@ def several_at_random(name: str, trials: int) -> None:
     assert ends or trials < 10  # a few may all come at the end
 
 
-def test_two_or_three_ctrl_cs_at_random_moments_neither_lose_nor_repeat_an_element() -> None:
-    several_at_random("grouped", 4)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORMS)
 def test_two_or_three_ctrl_cs_at_many_random_moments(name: str) -> None:
@@ -328,11 +323,6 @@ def at_random(name: str, trials: int) -> None:
     assert ends or trials < 10  # a few may all come at the end
 
 
-@pytest.mark.parametrize("name", FAST)
-def test_ctrl_c_at_a_random_moment_neither_loses_nor_repeats_an_element(name: str) -> None:
-    at_random(name, 3)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORMS)
 def test_ctrl_c_at_many_random_moments(name: str) -> None:
@@ -346,10 +336,6 @@ def wherever_python_looks(name: str, events: Sequence[int], trials: int) -> None
         finished(name, form.infeed(depth=3), At(event, Pipeline.run), rng)
     for event in events:
         finished(name, form.infeed(depth=3), At(event, Pipeline.run, after=CtrlC.end), rng)
-
-
-def test_ctrl_c_at_some_places_at_which_python_looks_for_one() -> None:
-    wherever_python_looks("grouped", (1, 2, 4, 7), 3)
 
 
 @pytest.mark.slow

@@ -17,7 +17,6 @@ from tests.unit.train.pipeline.pipelines import (
 from tests.unit.train.pipeline.test_options_of_pipelines import STAGES, three, trained
 from tilestep.train.pipeline.pipeline import Pipeline
 from tilestep.train.pipeline.state import JointState
-from tilestep.train.replicas.shards import is_shard
 
 # ------------------------------------------------------------------------------------------------------------------ optimisers
 
@@ -126,18 +125,3 @@ def test_what_updates_within_a_run_find_in_the_hosts_memory_changes_no_value(sch
     kinds = {leaf.sharding.memory_kind for leaf in jax.tree.leaves(away.optimizer_state)}
     assert kinds == {"pinned_host"}
     jax.tree.map(np.testing.assert_array_equal, away, whole)
-
-
-@pytest.mark.parametrize("away", [pytest.param(None, marks=pytest.mark.slow), True])
-def test_replicas_divide_the_optimizers_state(away: bool | None) -> None:
-    wide = [{"table": np.ones((11, 4096), np.float32)}, np.ones(4096, np.float32)]
-    stages = [lambda p, tokens, label: p["table"][tokens].mean(1), lambda p, x: (x * p).sum() ** 2 * 1e-9]
-    optimizer = optax.adam(1e-2)
-    rows = tuple(np.stack([leaf, leaf], 1) for leaf in batches(3, 4))
-    expected = trained(Pipeline(stages, optimizer, 4, replicas=2), rows, wide)
-    state = trained(Pipeline(stages, optimizer, 4, replicas=2, shard_optimizer_state=True, offload_optimizer_state=away), rows, wide)
-    moments = state.optimizer_state[0][0].mu["table"]
-    assert is_shard(moments)
-    assert moments.values.sharding.shard_shape(moments.values.shape)[0] == 11 * 4096 // 2
-    assert all(on_host(moments)) is bool(away)
-    assert_near(jax.tree.map(np.asarray, state.params), jax.tree.map(np.asarray, expected.params))

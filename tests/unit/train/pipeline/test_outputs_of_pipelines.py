@@ -175,14 +175,3 @@ def test_elements_that_are_small_are_on_the_first_device_at_once(
         assert {compiled.traced.is_whole for compiled, _ in runs} == {most > 0 and count > 1}
         found.append((state, outputs))
     jax.tree.map(np.testing.assert_array_equal, *found)
-
-
-def test_what_was_given_may_be_written_to_at_once() -> None:
-    x = np.ones((8, ROWS, WIDTH), np.float32)
-    pipeline = Pipeline([lambda p, x: x * p, lambda p, x: (x * p).sum()], optax.sgd(0.0), 8, program="stages")
-    state = pipeline.init([np.float32(1), np.float32(1)])
-    for _ in range(3):
-        x[:] = 1
-        state, losses = pipeline.step(state, x)
-        x[:] = np.nan
-        assert losses.tolist() == [ROWS * WIDTH] * 8

@@ -13,7 +13,6 @@ import pytest
 from tests.unit.train.pipeline.pipelines import (
     CLASSES,
     ROWS,
-    SYNCHRONOUS,
     WIDTH,
     assert_near,
     batches,
@@ -46,22 +45,6 @@ def pipeline_of(seed: int, **options: Any) -> tuple[Pipeline, list[Any], list[An
     optimizer = [optax.sgd(0.1), optax.sgd(0.05, momentum=0.9), optax.adamw(1e-2)][seed % 3]
     settings = {"device_mapping": jax.tree.map(int, mapping), "strict": False, **options}
     return Pipeline(stages, optimizer, count, **settings), stages, params, optimizer, count
-
-
-@pytest.mark.parametrize("seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (0, *range(3, 12)))])
-def test_any_pipeline_trains_as_one_device_does(seed: int) -> None:
-    """Random stages, mixed dtypes, concurrent ones and shared devices; any schedule, reduction and way to keep values."""
-    schedule, recompute = SYNCHRONOUS[seed % 4], [None, "full", jax.checkpoint_policies.dots_saveable][seed % 3]
-    reduction: Any = ("sum", "mean", "running_mean")[(seed + seed // 4 + 1) % 3]
-    pipeline, stages, params, optimizer, count = pipeline_of(seed, pipeline_schedule=schedule, recompute=recompute, reduction=reduction)
-    elements = batches(seed, count)
-    state = pipeline.init(params)
-    outputs: Any = None
-    for _ in range(3):
-        state, outputs = pipeline.step(state, elements)
-    expected, expected_outputs = reference(stages, params, optimizer, elements, 3, reduction)
-    assert_near(state.params, expected, 1e-5 if seed % 3 < 2 else 1e-4)  # Adam divides by the root of a small number
-    assert_near(outputs, jax.tree.map(lambda *rows: jnp.stack(rows), *expected_outputs), 1e-4)
 
 
 def test_stages_live_on_their_devices() -> None:

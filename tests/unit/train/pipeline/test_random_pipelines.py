@@ -221,13 +221,6 @@ def check(drawn: Drawn) -> None:
 FEW = settings(derandomize=True, deadline=None, max_examples=2, database=None, phases=[Phase.generate])
 
 
-@FEW
-@given(pipelines())
-def test_any_pipeline_trains_as_one_device_does(drawn: Drawn) -> None:
-    """Random stages, with concurrent ones, mixed dtypes, ties, auxiliary state, keys, shared devices and replicas; any optimiser."""
-    check(drawn)
-
-
 @pytest.mark.slow
 def test_halves_in_a_norm_are_all_that_differs() -> None:
     """The case of which `check` speaks."""

@@ -366,14 +366,6 @@ def test_without_a_watch_programs_are_those_without_marks(options: Any) -> None:
     assert texts[0] == texts[1]
 
 
-def test_without_a_watch_step_returns_what_it_did() -> None:
-    x = np.ones((COUNT, 3), np.float32)
-    pipeline = Pipeline([lambda p, x: watched(x * p, "h"), lambda p, x: (x * p).sum()], optax.sgd(0.1), COUNT, strict=False)
-    _, losses = pipeline.step(pipeline.init([np.float32(1)] * 2), x)
-    np.testing.assert_array_equal(losses, [3] * COUNT)
-    assert "watch" not in repr(pipeline)
-
-
 # ----------------------------------------------------------------------------------------------------------------------- memory
 
 

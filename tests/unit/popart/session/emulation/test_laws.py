@@ -65,13 +65,6 @@ def test_phases_that_load_as_long_as_they_compute_are_faster_on_replica_and_ladd
     assert full > 1.3 * ladder
 
 
-def test_phases_are_faster_on_replica_and_ladder() -> None:
-    chain = Chain(ipus=[0, 1] * 2, width=256, rows=128, layers=2, shared=True, phased=True)
-    chosen = options(phases=4, replicas=2, weightTensorLocationSettings=off_chip())
-    full, ladder = (emulated(chain, chosen, num_ipus=4, tiles=64, pattern=pattern, training=False).cycles() for pattern in PATTERNS[::2])
-    assert full > ladder
-
-
 def test_phases_keep_fewer_weights_on_the_chip() -> None:
     chain = Chain(ipus=[0, 1] * 4, width=128, rows=4, phased=True)
     on, off = (
