@@ -104,7 +104,7 @@ def memory_row(case: Case, row: dict[str, Any]) -> dict[str, Any]:
     assert evidence is not None
     [program] = [program for program in found.programs if program.peak_tile_bytes == fuller(found)]
     given = (evidence.programs[program.key], evidence.sources[program.key], evidence.machine)
-    known: dict[str, Any] = {"not_donated": program.not_donated, "could_recompute": program.could_recompute}
+    known: dict[str, Any] = {"could_recompute": program.could_recompute}
     ways = {way.edit: way.tile_bytes for way in freed_of(*given, **known)}
     best = remedies(*given, **known).best
     ways.update({} if best is None else {best.edit: best.tile_bytes})

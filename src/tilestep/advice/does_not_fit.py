@@ -10,7 +10,6 @@ from tilestep.advice.jits import jit_of
 from tilestep.advice.lines import line_of_call
 from tilestep.advice.remedies import remedies
 from tilestep.errors import RecordingError, TilestepError
-from tilestep.figures.donation_pairs import could_be_donated
 from tilestep.figures.gradients import could_recompute
 from tilestep.figures.quantities import bytes_text
 from tilestep.figures.reader import CompiledProgram, Report
@@ -60,8 +59,7 @@ def did_not_fit(
     values = [f"{name} {bytes_text(size)}{f' ({line})' if line else ''}" for name, size, line in list(named)[:_LARGEST]]
     text = f"{program.name} does not fit, so it never ran: {', and '.join(parts)}. Largest on that tile: {', '.join(values)}."
     scopes = {leaf.scope for leaf in leaves(program.body)}
-    donated = could_be_donated(program)
-    found = remedies(program, source, machine, not_donated=donated, could_recompute=could_recompute(scopes))
+    found = remedies(program, source, machine, could_recompute=could_recompute(scopes))
     line = jit_of(program, text_of).line or line_of_call(program)
     text, best = f"{text} {found.text}", found.best
     if best is None:

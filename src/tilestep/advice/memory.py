@@ -107,9 +107,8 @@ def _users(figures: Figures, evidence: Evidence | None) -> Iterator[_User]:
 
 
 def _remedies(evidence: Evidence, profile: ProgramProfile) -> Remedies:
-    donated = () if profile.origin == "group" else profile.not_donated
     program, source = evidence.programs[profile.key], evidence.sources.get(profile.key)
-    return remedies(program, source, evidence.machine, not_donated=donated, could_recompute=profile.could_recompute)
+    return remedies(program, source, evidence.machine, could_recompute=profile.could_recompute)
 
 
 def _line_of(program: ProgramProfile, evidence: Evidence | None) -> Line | None:

@@ -1,4 +1,4 @@
-"""What would free memory of a program's fullest tile, and how many bytes: donation, recomputation, division over IPUs, pinned_host."""
+"""What would free memory of a program's fullest tile, and how many bytes: recomputation, division over IPUs, pinned_host."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from tilestep.advice.batch import batches, scales
 from tilestep.advice.evidence import Evidence
-from tilestep.advice.finding import Gain, How, Line
+from tilestep.advice.finding import LEAST_SHARE, Gain, How, Line
 from tilestep.errors import TilestepError
 from tilestep.figures.donation_pairs import may_be_states
 from tilestep.figures.gradients import goes_backward, of_gradient
@@ -61,24 +61,23 @@ class Freed(NamedTuple):
 
 
 def freed(figures: Figures, evidence: Evidence, profile: ProgramProfile) -> tuple[Freed, ...]:
-    """The ways that are possible and free something, the one that frees most first. Without the program's HLO there are none."""
+    """The ways that free a hundredth of the fullest tile or more, the one that frees most first; () without the program's HLO.
+
+    Donation is none: an argument that is not donated streams in anew at each run, so results may be written over it anyway.
+    """
     program, source = evidence.programs.get(profile.key), evidence.sources.get(profile.key)
     if program is None or source is None:
         return ()
-    donated = () if profile.origin == "group" else profile.not_donated
-    return freed_of(program, source, evidence.machine, not_donated=donated, could_recompute=profile.could_recompute)
+    return freed_of(program, source, evidence.machine, could_recompute=profile.could_recompute)
 
 
-def freed_of(
-    program: Program, source: Source, machine: MachineSpec, *, not_donated: Sequence[str], could_recompute: bool
-) -> tuple[Freed, ...]:
+def freed_of(program: Program, source: Source, machine: MachineSpec, *, could_recompute: bool) -> tuple[Freed, ...]:
     """The same of a program, whether it ran or not.
 
     Args:
         program: as it was planned.
         source: what it was planned from.
         machine: that it was planned for.
-        not_donated: names of arguments that could be donated.
         could_recompute: whether it goes backward and recomputes nothing.
     """
     text = source.text()
@@ -88,25 +87,14 @@ def freed_of(
         module = parse_hlo(text)
         _, detail = lower_in_detail(module, machine, name=program.name, num_ipus=program.num_ipus, options=source.options)
         found = [
-            *_donated(program, source, machine, not_donated),
             *(_recomputed(machine, program, detail) if could_recompute else ()),
             *_divided(machine, program, source, detail),
             *_offloaded(machine, program, module, detail),
         ]
     except TilestepError:  # a text of another version
         return ()
-    return tuple(sorted((way for way in found if way.tile_bytes > 0), key=lambda way: -way.tile_bytes))
-
-
-def _donated(program: Program, source: Source, machine: MachineSpec, not_donated: Sequence[str]) -> Iterator[Freed]:
-    pairs = pairs_of(program, [argument.index for argument in program.arguments if argument.name in not_donated])
-    if not pairs:
-        return
-    aliases = {result: argument for argument, result in pairs.items()}
-    planned = planned_again(source, program, machine, donated=aliases)
-    names = names_text(tuple(not_donated), most=3)
-    way = f"donated arguments (donate_argnums: {names})"
-    yield Freed(way, f"donate {names}", program.memory.peak_bytes - planned.memory.peak_bytes, "within 2 %")
+    least = LEAST_SHARE * program.memory.peak_bytes
+    return tuple(sorted((way for way in found if way.tile_bytes >= least), key=lambda way: -way.tile_bytes))
 
 
 def _recomputed(machine: MachineSpec, program: Program, detail: Liveness) -> Iterator[Freed]:

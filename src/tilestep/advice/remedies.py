@@ -15,14 +15,11 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Program
 from tilestep.recording.sources import Source
 
-GENERAL: Final = (
-    "Try: arrays divided over more IPUs (jax.sharding), a smaller batch, donated arguments (donate_argnums), jax.checkpoint, or a smaller "
-    "dtype."
-)
+GENERAL: Final = "Try: arrays divided over more IPUs (jax.sharding), a smaller batch, jax.checkpoint, or a smaller dtype."
 OF_CODE: Final = "Try: a loop over equal parts (jax.lax.scan over layers), several programs, or more IPUs."
 _MOST_TEXT: Final = 400_000  # characters of the HLO of a program that is planned again with some batches
 _NOTHING: Final = "the recording has no HLO of it, so it cannot be planned again"
-_ORDER: Final = ("donate", "recompute", "make", "keep", "divide")  # what changes no result first, then a smaller batch, then more IPUs
+_ORDER: Final = ("recompute", "make", "keep", "divide")  # what changes no result first, then a smaller batch, then more IPUs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +37,7 @@ class Remedies:
     unknown: str = ""
 
 
-def remedies(
-    program: Program, source: Source | None, machine: MachineSpec, *, not_donated: tuple[str, ...], could_recompute: bool
-) -> Remedies:
+def remedies(program: Program, source: Source | None, machine: MachineSpec, *, could_recompute: bool) -> Remedies:
     """What would make a program fit that needs too much of a tile.
 
     Args: as for `freed_of`. source: None: it is not to be planned again.
@@ -53,7 +48,7 @@ def remedies(
         return Remedies(text=OF_CODE)
     if source is None:
         return Remedies(text=GENERAL, unknown=_NOTHING)
-    ways = list(freed_of(program, source, machine, not_donated=not_donated, could_recompute=could_recompute))
+    ways = list(freed_of(program, source, machine, could_recompute=could_recompute))
     batch = smaller(program, source, machine, again=may_be_states(program)) if len(source.text()) <= _MOST_TEXT else None
     if batch is not None:
         now, then = batch

@@ -42,7 +42,6 @@ def planned_again(
     options: PlanOptions | None = None,
     halves: bool = False,
     singles: bool = False,
-    donated: dict[int, int] | None = None,
     edit: Callable[[HloModule], HloModule] | None = None,
 ) -> Program:
     """A program as it would be planned from the same HLO under other circumstances.
@@ -54,7 +53,6 @@ def planned_again(
         options: in place of the source's.
         halves: whether arrays of float32 become float16.
         singles: whether arrays of float64 become float32.
-        donated: result to argument, of further donations.
         edit: of the module.
 
     Raises:
@@ -68,8 +66,6 @@ def planned_again(
         raise RecordingError(f"the HLO of program '{program.name}' has {len(text):,} characters: at most {MOST_TEXT:,} are planned again")
     text = _DOUBLE.sub("f32[", text) if singles else text
     module = parse_hlo(_SINGLE.sub("f16[", text) if halves else text)
-    if donated:
-        module = replace(module, input_output_aliases={**module.input_output_aliases, **donated})
     if edit is not None:
         module = edit(module)
     planned = lower(module, machine, name=program.name, num_ipus=program.num_ipus, options=options or source.options)

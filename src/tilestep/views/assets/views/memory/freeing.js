@@ -2,6 +2,7 @@
 
 import { h } from "../../core/dom.js";
 import { bytes, count, plural } from "../../core/format.js";
+import { link } from "../../core/state.js";
 import { table } from "../../core/table.js";
 import { valueOf } from "../../core/value.js";
 import { at, holds, lives } from "./lives.js";
@@ -20,7 +21,7 @@ const MOST_LINES = 50; // likewise
 const LAYERS = /(?<!^args\[)(?<=[a-z]_|\[|\['|\/|\.)\d+(?=[\]/)'.]|$)/gi;
 
 /**
- * What to do for more room, and the values on the fullest tile at the peak by kind, with the peak that is left without each.
+ * Whether there is room, and the values on the fullest tile at the peak by kind, with the peak that is left without each.
  * @param {Known} program @param {Pair} pair @param {(pair: import("./values.js").ValuePair) => void} open
  * @returns {HTMLElement[]}
  */
@@ -68,7 +69,7 @@ export function freeing(program, pair, open) {
           }),
         ]
       : []),
-  ].filter((part) => part !== null);
+  ];
 }
 
 /** @param {number[]} all @param {number[]} here @param {(life: number) => string} keyOf @returns {Group[]} those with a value here */
@@ -132,45 +133,27 @@ function then({ detail }) {
   return [{ name: "then the fullest", of: where, cell: (row) => long(where(row)) }];
 }
 
-/** What to do first for more room, or that nothing has to be done. @param {Known} program @param {Pair} pair @param {Row[]} kinds @returns {HTMLElement | null} */
+/** Whether it fits, what view What to do says of it, and which kind of values frees most. @param {Known} program @param {Pair} pair @param {Row[]} kinds @returns {HTMLElement} */
 function whatToDo(program, pair, kinds) {
-  const { facts, sram, detail: { peak } } = program;
+  const { edit, facts, sram, detail: { peak } } = program;
   const [best] = [...kinds].sort((one, other) => one.then.bytes - other.then.bytes);
   const left = sram - Math.max(peak.bytes, facts.group?.bytes ?? 0);
-  const fits = left < 0 ? `${bytes(-left)} have to be freed. ` : `It fits: nothing has to be freed, ${bytes(left)} of a tile are left. `;
-  if (!best || best.then.bytes >= peak.bytes) return h("p", { class: "answer frees" }, prefix(program, pair), fits, "No values of one kind free anything by themselves.");
-  const [verb, rest] = remedyOf(program, best);
+  const said = [
+    prefix(program, pair),
+    left < 0 ? `${bytes(-left)} have to be freed. ` : `It fits: nothing has to be freed, ${bytes(left)} of a tile are left. `,
+    ...(edit ? ["First, ", h("a", { href: link("findings") }, edit), ". "] : []),
+  ];
+  if (!best || best.then.bytes >= peak.bytes) return h("p", { class: "answer frees" }, ...said, "No values of one kind free anything by themselves.");
   return h(
     "p",
     { class: "answer frees" },
-    `${prefix(program, pair)}${fits}${left < 0 ? "First, " : "For more room, "}${verb} `,
+    ...said,
+    `Without ${best.all.length > 1 ? `${count(best.all.length)} values ` : ""}`,
     h("span", { class: "mono" }, best.name),
-    `${rest}. Without ${best.all.length > 1 ? `these ${count(best.all.length)} values` : "it"} the peak falls by `,
+    " the peak falls by ",
     valueOf(peak.bytes - best.then.bytes, "bytes", "memory.without"),
     " to ",
     valueOf(best.then.bytes, "bytes", "memory.without"),
     left < 0 && best.then.bytes > sram ? ", which does not fit yet." : ".",
   );
-}
-
-/** What frees values of a kind: words before their name and behind it. @param {Known} program @param {Row} row @returns {[string, string]} */
-function remedyOf(program, row) {
-  const { memory, names } = program.detail;
-  const { life } = row;
-  const backward = names.reduce((first, name, each) => (name.includes("transpose(") ? Math.min(first, at(memory.first, each)) : first), Infinity);
-  const toTheEnd = at(memory.last, life) === memory.numTicks - 1;
-  switch (categoryOf({ program, life })) {
-    case "argument":
-      return toTheEnd ? ["donate", ", if nothing reads that after the call (donate_argnames), or divide arrays over more IPUs"] : ["divide", " over more IPUs, or use a smaller dtype"];
-    case "resident":
-      return ["offload", " to pinned_host between runs, or divide arrays over more IPUs"];
-    case "constant":
-      return ["pass", " as an argument that is divided over IPUs"];
-    case "result":
-      return ["do without the result", ", or donate the argument that it replaces (donate_argnames)"];
-    default:
-      return at(memory.first, life) < backward && at(memory.last, life) >= backward
-        ? ["recompute the activations", " in the backward pass (jax.checkpoint), or use a smaller batch"]
-        : ["make", " smaller: by a smaller batch, a smaller dtype, or a loop over parts (jax.lax.scan)"];
-  }
 }

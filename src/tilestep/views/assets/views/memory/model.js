@@ -12,6 +12,7 @@ import { fullest, runsOf } from "./peaks.js";
  * @property {SideName} side
  * @property {any} facts its entry in the block, see views/page/sections/memory.py
  * @property {number} sram bytes of a tile
+ * @property {string} edit what view What to do says of its memory; '' if nothing
  * @property {Detail | null} detail null: the recording has only its peak
  */
 /**
@@ -50,10 +51,13 @@ export const LIVENESS = Object.freeze({
 /** The programs of one recording, the fullest first. @param {Side} side @returns {Promise<Program[]>} */
 export async function programsOf(side) {
   const { json, columns } = await side.block("memory");
+  const found = side.has("findings") ? (await side.block("findings")).json.found : [];
+  const about = (/** @type {any} */ facts) => found.find((/** @type {any} */ { kind, program, edit }) => kind === "memory" && program === facts.row && edit);
   return json.programs.map((/** @type {any} */ facts) => ({
     side: side.name,
     facts,
     sram: facts.sram_bytes,
+    edit: about(facts)?.edit ?? "",
     detail: facts.why ? null : detailOf(json, columns, facts),
   }));
 }
