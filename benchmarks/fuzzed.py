@@ -7,7 +7,7 @@
 Each input is a sound one with some edits: bits that differ, parts that are dropped, repeated or from another input, words of the
 format, and numbers that are odd. A reader may take it, or refuse it by the error that its format is documented to have. It is a fault
 if it ends in another error, in a message that a terminal would obey, or that says nothing or pages; if it opens a file outside of its
-folder, starts a process, connects, or unpickles; if it takes 5 s of a CPU, or waits; or if the process comes to take 1 GB more. Equal
+folder, starts a process, connects, or unpickles; if it takes 5 s of a CPU, or waits; or if the process comes to take 1 GB. Equal
 seeds make equal inputs. A format has a process of its own. `--keep` names a folder for inputs with faults. `--atheris` lets atheris,
 where it is installed, choose the inputs by what they reach.
 """
@@ -205,9 +205,9 @@ def run(name: str, seed: int, count: int, keep: Path | None, most_wall_s: float,
                     (keep / f"{name.replace(' ', '_')}.{len(faults)}").write_bytes(data)
                 faults.setdefault(known, f"input {number} of seed {seed}: {wrong}")
         faulthandler.cancel_dump_traceback_later()
-        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - before
-    if grown > MOST_BYTES:
-        faults["memory"] = f"the process came to take {grown:,} B more"
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    if peak > MOST_BYTES:
+        faults["memory"] = f"the process came to take {peak:,} B"
     accepted = ends.pop("accepted", 0)
     answers.put(
         {
@@ -219,7 +219,8 @@ def run(name: str, seed: int, count: int, keep: Path | None, most_wall_s: float,
             "faults": ends["fault"] + ("memory" in faults),
             "errors": dict(ends),
             "longest_cpu_s": round(longest, 4),
-            "grown_bytes": grown,
+            "grown_bytes": peak - before,
+            "peak_bytes": peak,
             "wall_s": round(time.monotonic() - begin, 1),
             "told": list(faults.values()),
         }
