@@ -200,7 +200,7 @@ def checkpoints(folder: Path) -> Read:
         arrays = storage.arrays(metadata)
         for what in ("infeeds", "outfeeds"):
             for key, value in states_of(getattr(metadata, what), what).items():
-                unpacked(value, f"{what} {key}", arrays.get)
+                unpacked(value, f"{what} {key}", arrays)
 
     return read
 

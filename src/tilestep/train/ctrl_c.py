@@ -12,13 +12,10 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, Final, TypeVar, final
 
-from tilestep.train.patience import Patience
-
 # What `signal` wraps, in ten times the time: it makes an enumeration's error of every handler that is no member of it.
 _signal: Any = importlib.import_module("_signal")
 _SIGINT: Final = int(signal.SIGINT)
 _LOOK_WALL_S: Final = 0.005
-_WAIT_WALL_S: Final = 0.05  # between two looks of what waits
 HANG_WALL_S: Final = 2.0  # from the first Ctrl-C that a whole call has held back; after it the next one ends the call
 _DROPPERS: Final = ("weakref", "_weakrefset")  # modules whose functions Python calls when an object dies
 _DROPPED: Final = ("__del__", "weakref_cb")  # and functions, of the program or of concurrent.futures
@@ -126,24 +123,6 @@ class CtrlC:
             pass
         finally:
             self._waits = False
-
-
-def wait(condition: threading.Condition, check: Callable[[], None] | None, patience: Patience) -> None:
-    """Waits until a condition is notified, or a while.
-
-    Nothing is raised in the midst of the wait, which would find the condition's lock released.
-
-    Args:
-        check: called before; None: the wait ends with a notification, or when there is something to say.
-        patience: says what it waits for.
-    """
-    if check is None:
-        condition.wait(patience.left_wall_s)
-    else:
-        check()
-        with patience:  # a loop is held up
-            condition.wait(_WAIT_WALL_S)
-    patience.look()
 
 
 def _looked_at(frame: FrameType | None) -> tuple[FrameType | None, bool]:

@@ -1,4 +1,4 @@
-"""A thread that waits for another one, for a device or for a file says so on stderr: after ten seconds, and then every minute."""
+"""A thread that waits for another one, for a device, a file or a process says so on stderr: after ten seconds, and then every minute."""
 
 from __future__ import annotations
 
@@ -6,13 +6,20 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from types import TracebackType
 from typing import Final, final
+
+from tilestep.train.ctrl_c import whole
 
 SAY_WALL_S: Final = 10.0
 SAY_AGAIN_WALL_S: Final = 60.0
 OURS: Final = "tilestep-"  # how names of the project's own threads begin
+_CHECK_WALL_S: Final = 0.05  # between two looks of what waits
+_LOOK_WALL_S: Final = 1.0
 
 _of_loops: Final[dict[int, Patience]] = {}  # the wait of each thread that runs a loop, where it is held up
+_waits: set[Patience] = set()  # of which a thread speaks
+_speaker: threading.Thread | None = None  # as long as there are any
 
 
 @final
@@ -20,15 +27,20 @@ class Patience:
     """One wait of this thread, from when it is made.
 
     Args:
-        what: gives the words behind "has waited 10 s for".
+        what: the words behind "has waited 10 s for", or what gives them. Who waits may change them.
+        who: waits; "": this thread, by its name.
         clock: wall seconds.
     """
 
-    def __init__(self, what: Callable[[], str], clock: Callable[[], float] = time.monotonic) -> None:
-        self._what, self._clock = what, clock
-        self._thread = threading.current_thread()
+    def __init__(self, what: str | Callable[[], str], who: str = "", clock: Callable[[], float] = time.monotonic) -> None:
+        self.what, self._clock = what, clock
+        self._who = who or f"thread {threading.current_thread().name}"
         self._began = clock()
         self._due = self._began + SAY_WALL_S
+
+    def __str__(self) -> str:
+        what, _, wall_s = self.state()
+        return f"{self._who} has waited {wall_s:.0f} s for {what}"
 
     def __enter__(self) -> None:
         """A loop begins to wait; others may ask about that."""
@@ -39,7 +51,7 @@ class Patience:
 
     def state(self) -> tuple[str, float, float]:
         """(for what, since when by its clock, wall seconds since then)."""
-        return self._what(), self._began, self._clock() - self._began
+        return self.what if isinstance(self.what, str) else self.what(), self._began, self._clock() - self._began
 
     @property
     def left_wall_s(self) -> float:
@@ -49,10 +61,52 @@ class Patience:
     def look(self) -> None:
         """Says what is waited for, if it is time."""
         if not self.left_wall_s:
-            now = self._clock()
-            self._due = now + SAY_AGAIN_WALL_S
-            text = f"tilestep: thread {self._thread.name} has waited {now - self._began:.0f} s for {self._what()}"
-            print(text, file=sys.stderr, flush=True)
+            self._due = self._clock() + SAY_AGAIN_WALL_S
+            print(f"tilestep: {self}", file=sys.stderr, flush=True)
+
+
+@final
+class Aloud:
+    """A block in which this thread waits and Python cannot say anything, because the wait is not Python's: another thread says it.
+
+    Args: what, who: as for `Patience`, which the block gets.
+    """
+
+    __slots__ = ("_wait",)
+
+    def __init__(self, what: str | Callable[[], str], who: str = "") -> None:
+        self._wait = Patience(what, who)
+
+    @whole
+    def __enter__(self) -> Patience:
+        global _speaker
+        _waits.add(self._wait)
+        if _speaker is None or not _speaker.is_alive():  # in a child that was forked it is not
+            _speaker = threading.Thread(target=_speak, name=f"{OURS}patience", daemon=True)
+            _speaker.start()
+        return self._wait
+
+    @whole
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        _waits.discard(self._wait)
+
+
+def wait(condition: threading.Condition, check: Callable[[], None] | None, patience: Patience) -> None:
+    """Waits until a condition is notified, or a while.
+
+    Nothing is raised in the midst of the wait, which would find the condition's lock released.
+
+    Args:
+        check: called before; None: the wait ends with a notification, or when there is something to say.
+        patience: says what it waits for.
+    """
+    if check is None:
+        condition.wait(patience.left_wall_s)
+    else:
+        check()
+        with patience:  # a loop is held up
+            condition.wait(_CHECK_WALL_S)
+    patience.look()
 
 
 def longest_wait() -> tuple[str, float, float] | None:
@@ -63,3 +117,22 @@ def longest_wait() -> tuple[str, float, float] | None:
 def is_alone() -> bool:
     """Whether no thread of the program but this one is alive: nothing that this one waits for will be done."""
     return all(thread is threading.current_thread() or thread.name.startswith(OURS) for thread in threading.enumerate())
+
+
+def say_what_is_due() -> None:
+    """Says what those threads wait for whose lines are due."""
+    for wait in tuple(_waits):
+        wait.look()
+
+
+def _speak() -> None:
+    """Says what threads wait for, until none does. Most waits end before it looks."""
+    global _speaker
+    while True:
+        time.sleep(min([_LOOK_WALL_S, *(wait.left_wall_s for wait in tuple(_waits))]))
+        say_what_is_due()
+        if not _waits:
+            _speaker = None
+            if not _waits or _speaker is not None:  # who waits from now on starts another one, or has
+                return
+            _speaker = threading.current_thread()

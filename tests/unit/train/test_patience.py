@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from tests.faults import Clock
-from tilestep.train import OutfeedQueue, patience, wait_notices
-from tilestep.train.patience import Patience
-from tilestep.train.wait_notices import Aloud
+from tilestep.train import OutfeedQueue, patience
+from tilestep.train.patience import Aloud, Patience
 
 
 def test_a_wait_says_what_it_waits_for_after_ten_seconds_and_then_every_minute(capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,7 +40,7 @@ def test_another_thread_says_what_one_waits_for_that_cannot_look(
 
     with Aloud(what):
         assert said.wait(60)
-    wait_notices.say_what_is_due()
+    patience.say_what_is_due()
     assert capsys.readouterr().err.count("has waited 0 s for rain") == 1
 
 
@@ -71,7 +70,6 @@ ENDING = {
     "feeds/prefetch.py: self._condition.wait()": "of a thread that has nothing to do, for which nobody waits",
     "feeds/staging.py: self._over.wait()": "another thread copies memory",
     "pipeline/compile/executables.py: future.result()": "it is done",
-    "processes/waiting.py: self._thread.join()": "the thread has been told to end",
     "schedules/partition.py: _jax.block_until_ready": "of a layer that is timed by itself, with its data there",
 }
 

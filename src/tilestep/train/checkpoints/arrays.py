@@ -157,8 +157,6 @@ def put(leaf: Leaf, like: Any, pieces: Pieces) -> Any:
     sharding = like.sharding
     if sharding is None or not getattr(like, "committed", True):
         value = _jax.device_put(whole(leaf, pieces))
-    elif sharding.is_fully_addressable and not _differ(pieces(leaf)):
-        value = _jax.device_put(whole(leaf, pieces), sharding)
     else:
         parts, devices = [], sharding.addressable_devices
         replicas: dict[Any, int] = {}
@@ -174,11 +172,6 @@ def put(leaf: Leaf, like: Any, pieces: Pieces) -> Any:
     if getattr(like, "weak_type", False):
         value = weak(value)
     return value
-
-
-def _differ(pieces: Sequence[tuple[Piece, NDArray[Any]]]) -> bool:
-    """Whether replicas have different values."""
-    return len({(piece.begin, piece.end) for piece, _ in pieces}) < len(pieces)
 
 
 def _cut(pieces: Sequence[tuple[Piece, NDArray[Any]]], begin: tuple[int, ...], end: tuple[int, ...], copy: int, leaf: Leaf) -> NDArray[Any]:

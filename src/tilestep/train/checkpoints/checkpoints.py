@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Protocol, final, runtime_checkable
+from typing import Any, Final, final
 
 import jax
 import numpy as np
@@ -33,10 +33,10 @@ from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import items_of, require_bool
+from tilestep.train.patience import Aloud
 from tilestep.train.schedules.partition import Partition
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
-from tilestep.train.wait_notices import Aloud
 
 Infeeds = InfeedQueue | Sequence[InfeedQueue] | Mapping[str, InfeedQueue]
 Outfeeds = OutfeedQueue | Sequence[OutfeedQueue] | Mapping[str, OutfeedQueue]
@@ -45,15 +45,6 @@ Facts = Mapping[str, object]
 _MOST_STEPS: Final = 10**18 - 1
 _ONE: Final[Mapping[type, str]] = {InfeedQueue: "infeed", OutfeedQueue: "outfeed"}  # the name of a loop's only queue of that kind
 _waited_for: set[Checkpoints] = set()  # at the program's end: those that save, or have an error that nobody has been told of
-
-
-@runtime_checkable
-class OfLayers(Protocol):
-    """A state that is divided among stages by layers: a `PipelineState`."""
-
-    def origins(self, old: Partition, new: Partition) -> dict[str, tuple[str, ...]]:
-        """For each leaf of this state, by its path, its paths where the layers are divided as `old` says."""
-        ...
 
 
 @final
@@ -195,7 +186,7 @@ class Checkpoints:
         origins: Mapping[str, tuple[str, ...]] | None = None
         if partitions is not None:
             pair = items_of("partitions", partitions, "a pair of Partitions: of what was saved, and of like")
-            if not isinstance(like, OfLayers) or [type(each) for each in pair] != [Partition] * 2:
+            if not hasattr(like, "origins") or [type(each) for each in pair] != [Partition] * 2:
                 raise TypeError(f"partitions is {shown(partitions)}: it must be a pair of Partitions, for a like that is a PipelineState")
             origins = like.origins(*pair)
         own = _named("feeds", feeds, InfeedQueue), _named("outfeeds", outfeeds, OutfeedQueue)
@@ -233,26 +224,40 @@ class Checkpoints:
 
     def _save(self, step: int, state: Pytree, infeeds: Mapping[str, Any], outfeeds: Mapping[str, OutfeedQueue], facts: Facts) -> None:
         self.wait()
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(self.locked())
-            self._save_locked(step, state, infeeds, outfeeds, facts, stack)
+        with contextlib.ExitStack() as lock:
+            lock.enter_context(self.locked())
+            metadata, arrays = self._taken(step, state, infeeds, outfeeds, facts)
+            held = lock.pop_all()
 
-    def _save_locked(
-        self,
-        step: int,
-        state: Pytree,
-        infeeds: Mapping[str, Any],
-        outfeeds: Mapping[str, OutfeedQueue],
-        facts: Facts,
-        lock: contextlib.ExitStack,
-    ) -> None:
+        def write() -> None:
+            try:
+                self._storage.write(metadata(), arrays)
+                _waited_for.discard(self)
+            except BaseException as error:  # the thread that waits raises it
+                self._error = error
+            finally:
+                held.close()
+
+        if self.background:
+            _wait_at_exit()
+            _waited_for.add(self)
+            self._thread = threading.Thread(target=write, name=f"tilestep checkpoint {step}")
+            self._thread.start()
+        else:
+            write()
+            self.wait()
+
+    def _taken(
+        self, step: int, state: Pytree, infeeds: Mapping[str, Any], outfeeds: Mapping[str, OutfeedQueue], facts: Facts
+    ) -> tuple[Callable[[], Metadata], dict[str, NDArray[Any]]]:
+        """(What makes the metadata, which takes as long as the digests; the arrays that it fills), when all is copied to the host."""
         newest = max(self._storage.steps(), default=-1)
         if newest >= step:
             raise CheckpointError(
                 f"{self.directory} has a checkpoint of step {newest:,} already, and step {step:,} is not after it: go on from the latest, "
                 "or save in another directory"
             )
-        taken: dict[str, NDArray[Any]] = {}
+        arrays: dict[str, NDArray[Any]] = {}
         feed_arrays: dict[str, NDArray[Any]] = {}
 
         def keep(array: NDArray[Any]) -> str:
@@ -263,45 +268,30 @@ class Checkpoints:
         fed = {name: packed(own, f"the state of feed {name!r}", keep) for name, own in infeeds.items()}
         unread = {name: packed(queue.unread(), f"what nobody has read of outfeed {name!r}", keep) for name, queue in outfeeds.items()}
         with Aloud(lambda: f"the device, to save step {step:,} in {self.directory}"):
-            records = _arrays.take(state, taken, digest)
+            records = _arrays.take(state, arrays, digest)
 
-        def write() -> None:
-            try:
-                leaves = records()
-                stored = (Stored(name=n, shape=a.shape, dtype=a.dtype.name, sha256=digest(a)) for n, a in feed_arrays.items())
-                metadata = Metadata(
-                    format=FORMAT,
-                    step=step,
-                    saved_at=int(time.time()),
-                    versions=(
-                        ("tilestep", importlib.metadata.version("tilestep")),
-                        ("jax", jax.__version__),
-                        ("python", platform.python_version()),
-                    ),
-                    process=_jax.process_index(),
-                    processes=_jax.process_count(),
-                    program=tuple((name, str(value)) for name, value in facts.items()),
-                    leaves=leaves,
-                    infeeds=json.dumps(fed),
-                    outfeeds=json.dumps(unread),
-                    feed_arrays=tuple(stored),
-                )
-                self._storage.write(metadata, {**taken, **feed_arrays})
-                _waited_for.discard(self)
-            except BaseException as error:  # the thread that waits raises it
-                self._error = error
-            finally:
-                held.close()
+        def metadata() -> Metadata:
+            stored = (Stored(name=n, shape=a.shape, dtype=a.dtype.name, sha256=digest(a)) for n, a in feed_arrays.items())
+            arrays.update(feed_arrays)
+            return Metadata(
+                format=FORMAT,
+                step=step,
+                saved_at=int(time.time()),
+                versions=(
+                    ("tilestep", importlib.metadata.version("tilestep")),
+                    ("jax", jax.__version__),
+                    ("python", platform.python_version()),
+                ),
+                process=_jax.process_index(),
+                processes=_jax.process_count(),
+                program=tuple((name, str(value)) for name, value in facts.items()),
+                leaves=records(),
+                infeeds=json.dumps(fed),
+                outfeeds=json.dumps(unread),
+                feed_arrays=tuple(stored),
+            )
 
-        held = lock.pop_all()
-        if self.background:
-            _wait_at_exit()
-            _waited_for.add(self)
-            self._thread = threading.Thread(target=write, name=f"tilestep checkpoint {step}")
-            self._thread.start()
-        else:
-            write()
-            self.wait()
+        return metadata, arrays
 
     def _restore(
         self,
@@ -359,8 +349,10 @@ class Checkpoints:
         for queue in outfeeds.values():
             queue.require_empty()
         part(own)
-        positions = _unpacked("feeds", fed, read[own], where)
-        unread = _unpacked("outfeeds", given_out, read[own], where)
+        positions, unread = (
+            {name: unpacked(state, f"{where}, {what}", read[own]) for name, state in saved.items()}
+            for what, saved in (("feeds", fed), ("outfeeds", given_out))
+        )
         for olds in origins.values():
             for old in olds[1:]:
                 if _arrays.whole(saved[old], pieces).tobytes() != _arrays.whole(saved[olds[0]], pieces).tobytes():
@@ -522,17 +514,6 @@ def _states_of_these(what: str, queues: Mapping[str, Any], text: str, where: str
             f"{where} was saved with {what} {sorted(saved) or 'none'}, and here are {sorted(queues) or 'none'}: give the same ones"
         )
     return saved
-
-
-def _unpacked(what: str, saved: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], where: str) -> dict[str, Any]:
-    """The states with their arrays."""
-
-    def array(name: str) -> NDArray[Any]:
-        if name not in arrays:
-            raise CheckpointError(f"{where} is damaged: an array of its {what} is missing")
-        return arrays[name]
-
-    return {name: unpacked(state, f"{where}, {what}", array) for name, state in saved.items()}
 
 
 def _covers(pieces: Sequence[tuple[Piece, NDArray[Any]]], leaf: Leaf) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -110,14 +112,7 @@ _CLASSES: Final = {cls.__name__: cls for cls in (Stored, Piece, Leaf, Metadata)}
 
 def size_bytes(array: Stored) -> int:
     """Of an array."""
-    return _product(array.shape) * dtype_of(array.dtype).itemsize
-
-
-def _product(shape: tuple[int, ...]) -> int:
-    size = 1
-    for length in shape:
-        size *= length
-    return size
+    return math.prod(array.shape) * dtype_of(array.dtype).itemsize
 
 
 def is_storable(dtype: np.dtype[Any]) -> bool:
@@ -231,8 +226,8 @@ def packed(value: Any, where: str, keep: Any, depth: int = 0) -> Any:
     )
 
 
-def unpacked(value: Any, where: str, arrays: Any, depth: int = 0) -> Any:
-    """The state that was packed. Args: arrays: gives an array by name. Raises: CheckpointError for other JSON."""
+def unpacked(value: Any, where: str, arrays: Mapping[str, Any], depth: int = 0) -> Any:
+    """The state that was packed. Args: arrays: by name. Raises: CheckpointError for other JSON."""
     if depth > _DEEPEST:
         raise CheckpointError(f"{where} has more than {_DEEPEST} containers in each other")
     if isinstance(value, list):
@@ -240,8 +235,8 @@ def unpacked(value: Any, where: str, arrays: Any, depth: int = 0) -> Any:
     if not isinstance(value, dict):
         return value
     match value:
-        case {"$array": str(name)}:
-            return arrays(name)
+        case {"$array": str(name)} if name in arrays:
+            return arrays[name]
         case {"$bytes": str(text)}:
             try:
                 return base64.b64decode(text, validate=True)
@@ -255,4 +250,4 @@ def unpacked(value: Any, where: str, arrays: Any, depth: int = 0) -> Any:
             except TypeError:
                 raise CheckpointError(f"{where} has a mapping whose key is none") from None
         case _:
-            raise CheckpointError(f"{where} has a mapping that no checkpoint has")
+            raise CheckpointError(f"{where} has a mapping that no checkpoint has, or lacks an array")

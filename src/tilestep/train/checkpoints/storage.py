@@ -17,7 +17,6 @@ import json
 import os
 import re
 import shutil
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.errors import CheckpointError, UnsupportedError
-from tilestep.files import read_file
+from tilestep.files import opened_file, read_file
 from tilestep.train.checkpoints.lock import require_no_link
 from tilestep.train.checkpoints.metadata import Metadata, Stored, as_json, dtype_of, read, size_bytes
 
@@ -229,17 +228,10 @@ def _read(path: Path, wanted: Stored) -> NDArray[Any] | None:
     """The array that was saved; None if the file has another size."""
     size = size_bytes(wanted)
     require_no_link(path)
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode) or not size <= status.st_size <= size + _MOST_HEADER_BYTES:
+    with opened_file(path) as file:
+        if not size <= os.fstat(file.fileno()).st_size <= size + _MOST_HEADER_BYTES:
             return None
-        version = np.lib.format.read_magic(file)
-        if version != (2, 0):
+        value = np.lib.format.read_array(file, allow_pickle=False)
+        if value.nbytes != size or file.read(1):
             return None
-        shape, is_fortran, dtype = np.lib.format.read_array_header_2_0(file)
-        if is_fortran or dtype.hasobject or np.prod(shape, dtype=object) * dtype.itemsize != size:
-            return None
-        content = file.read(size + 1)
-    if len(content) != size:
-        return None
-    return np.frombuffer(bytearray(content), dtype_of(wanted.dtype)).reshape(wanted.shape)
+    return value.reshape(-1).view(np.uint8).view(dtype_of(wanted.dtype)).reshape(wanted.shape)

@@ -24,9 +24,9 @@ from tilestep.train.feeds.elements import ElementSpec
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import require_bool
+from tilestep.train.patience import Aloud
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
-from tilestep.train.wait_notices import Aloud
 
 _MOST: Final = 2**31 - 1  # epochs, elements of one
 PERCENTILES: Final = (50, 90, 99)

@@ -18,7 +18,7 @@ from jax.extend.core import get_opaque_trace_state
 from tilestep import hints
 from tilestep.errors import QueueError
 from tilestep.messages import shortened
-from tilestep.train import ctrl_c
+from tilestep.train import patience as waits
 from tilestep.train.ctrl_c import whole
 from tilestep.train.feeds.random_keys import keys_on_host, kind, numbers_of
 from tilestep.train.numbers import whole_number
@@ -157,7 +157,7 @@ class OutfeedQueue:
             while wait and self._user is not None and not self._closed:
                 self._require_other_thread("dequeue(wait=True)")
                 with _jax.profiler.TraceAnnotation(hints.OUTFEED_WAIT):
-                    ctrl_c.wait(self._condition, None, patience)
+                    waits.wait(self._condition, None, patience)
             running = self._user is not None
             taken: list[_Chunk] = []
             with self._looking():
@@ -200,7 +200,7 @@ class OutfeedQueue:
             elsewhere = threading.get_ident() != self._loop_thread
             while elsewhere and not self._chunks and not self._closed and (self._user is not None or not self._unread_loops):
                 with _jax.profiler.TraceAnnotation(hints.OUTFEED_WAIT):
-                    ctrl_c.wait(self._condition, None, patience)
+                    waits.wait(self._condition, None, patience)
                 elsewhere = threading.get_ident() != self._loop_thread
             if not self._chunks:
                 self._unread_loops = 0
@@ -335,7 +335,7 @@ class OutfeedQueue:
                         "or choose when_full='drop', or a greater buffer_depth"
                     )
                 with _jax.profiler.TraceAnnotation(hints.OUTFEED_ROOM):
-                    ctrl_c.wait(self._condition, check, patience)
+                    waits.wait(self._condition, check, patience)
 
     def require_alike(self, kinds: Callable[[], Any]) -> None:
         """Before a loop's first chunk. Raises: QueueError if what waits to be read is not like that chunk's stacked values will be.

@@ -12,7 +12,6 @@ from typing import Any, final
 
 from tilestep.errors import DatasetError
 from tilestep.train.datasets import go_to
-from tilestep.train.feeds.skipping import skipping
 from tilestep.train.untyped import Pytree
 
 
@@ -55,7 +54,9 @@ class Pass:
                 go_to(iterator, self.start.dataset_state)
             self._iterator = iterator
         if self._skipped < self.start.skip:
-            with skipping(self.start.skip) as show:
+            from tilestep.train.progress_bar import shown_late  # rich takes a while to import
+
+            with shown_late("skipping elements of the dataset", self.start.skip) as show:
                 self._skip(self._iterator, show)
         return self._iterator
 

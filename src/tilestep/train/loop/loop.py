@@ -27,11 +27,11 @@ from tilestep.train.loop.session import Session
 from tilestep.train.loop.step import truth
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import require_bools
+from tilestep.train.patience import Aloud
 from tilestep.train.plan_options import GivenOptions, plan_options_of
 from tilestep.train.replicas.replicas import Replicas
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
-from tilestep.train.wait_notices import Aloud
 
 
 def repeat(

@@ -20,10 +20,10 @@ from tilestep.train.loop.effective_batch import UpdateSize
 from tilestep.train.loop.finite import first_wrong
 from tilestep.train.loop.in_flight import InFlight
 from tilestep.train.loop.program_cache import Loop
+from tilestep.train.patience import Aloud
 from tilestep.train.resume import tell_loop_state
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
-from tilestep.train.wait_notices import Aloud
 
 
 @final

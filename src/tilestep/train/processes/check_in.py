@@ -15,9 +15,9 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Final, final
 
+from tilestep.train.patience import Patience
 from tilestep.train.processes.acceptor import HANDSHAKE_WALL_S, Acceptor, HandshakeError, Reply, send_without_waiting
 from tilestep.train.processes.challenge import receive_exactly
-from tilestep.train.processes.waiting import Waiting
 
 TITLE: Final = b"tilestep checkin"
 HELLO: Final = struct.Struct(">II8s")  # num_processes, process_id, and a random number for each run of a process
@@ -69,7 +69,7 @@ class CheckInServer:
     Args: listener: a socket that listens at the coordinator's address. note: a likely mistake in that address, for messages.
     """
 
-    def __init__(self, listener: socket.socket, member: Member, waiting: Waiting, *, note: str = "") -> None:
+    def __init__(self, listener: socket.socket, member: Member, waiting: Patience, *, note: str = "") -> None:
         self._member, self._waiting, self._note = member, waiting, note
         self._acceptor = Acceptor(listener, _handshake, expected=member.count)
         self._peers: dict[int, tuple[socket.socket, _Peer]] = {}
@@ -83,8 +83,8 @@ class CheckInServer:
         next_frame, has_new = 0.0, True
         try:
             while missing := self._missing():
-                self._waiting.text = (
-                    f"at {self._member.address}: here {_listed(sorted((0, *self._peers)))}, missing {_listed(missing)}{self._note}"
+                self._waiting.what = (
+                    f"others at {self._member.address}: here {_listed(sorted((0, *self._peers)))}, missing {_listed(missing)}{self._note}"
                 )
                 if time.monotonic() > until:
                     self._send_all(_LATE, 1 + len(self._peers), missing[0])
@@ -151,7 +151,7 @@ def _handshake(_: Reply) -> Generator[int, bytes, _Peer]:
     return _Peer(count=count, number=number, instance=instance)
 
 
-def check_in(member: Member, until: float, waiting: Waiting) -> str:
+def check_in(member: Member, until: float, waiting: Patience) -> str:
     """Checks in with process 0, from any other process. Returns when all have checked in, and JAX's coordinator listens.
 
     Args: until: the deadline, as `time.monotonic` counts.
@@ -160,14 +160,14 @@ def check_in(member: Member, until: float, waiting: Waiting) -> str:
         other processes are missing at process 0's deadline.
     """
     hello = TITLE + HELLO.pack(member.count, member.number, os.urandom(8))
-    waiting.text = f"for process 0 at {member.address}"
+    waiting.what = f"process 0 at {member.address}"
     while time.monotonic() < until:
         try:
             connection = socket.create_connection(
                 (member.host, member.port), timeout=max(0.1, min(HANDSHAKE_WALL_S, until - time.monotonic()))
             )
         except OSError as error:
-            waiting.text = f"for process 0 at {member.address}: nobody listens there ({error.strerror or error})"
+            waiting.what = f"process 0 at {member.address}: nobody listens there ({error.strerror or error})"
             time.sleep(_RETRY_WALL_S)
             continue
         with connection:
@@ -177,8 +177,8 @@ def check_in(member: Member, until: float, waiting: Waiting) -> str:
                 may_go_on = _wait_for_go(connection, member, until, waiting)
             except OSError as error:
                 if time.monotonic() < until:
-                    waiting.text = (
-                        f"for process 0 at {member.address}: it has gone, or another program listens there ({error.strerror or error})"
+                    waiting.what = (
+                        f"process 0 at {member.address}: it has gone, or another program listens there ({error.strerror or error})"
                     )
                     time.sleep(_RETRY_WALL_S)
                 continue
@@ -192,12 +192,12 @@ def check_in(member: Member, until: float, waiting: Waiting) -> str:
 def report_mistake(member: Member) -> None:
     """Lets process 0, if it listens, know a process that cannot take part. Raises: ValueError if process 0 sees a mistake, too."""
     try:
-        check_in(member, time.monotonic() + FRAME_WALL_S, Waiting(str(member)))
+        check_in(member, time.monotonic() + FRAME_WALL_S, Patience("", str(member)))
     except TimeoutError:
         return
 
 
-def _wait_for_go(connection: socket.socket, member: Member, until: float, waiting: Waiting) -> bool:
+def _wait_for_go(connection: socket.socket, member: Member, until: float, waiting: Patience) -> bool:
     """Returns: whether all processes have checked in; False: process 0 waits no longer.
 
     Raises: OSError for bytes that process 0 would not send; ValueError for a mistake that process 0 reports.
@@ -208,7 +208,7 @@ def _wait_for_go(connection: socket.socket, member: Member, until: float, waitin
         status, first, second, count = FRAME.unpack(frame)
         frame_wall_s = _LOST_WALL_S
         if status in (_HERE, _LATE):
-            waiting.text = f"for all to come to process 0 at {member.address}: {first} are here, and process {second} is missing"
+            waiting.what = f"all to come to process 0 at {member.address}: {first} are here, and process {second} is missing"
         if status in (_GO, _LATE):
             return status == _GO
         if status in (_COUNT, _TWICE, _OUTSIDE):

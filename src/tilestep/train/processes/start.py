@@ -19,12 +19,12 @@ from jax.experimental import multihost_utils
 
 from tilestep.messages import shown
 from tilestep.train.jax_private import distributed
+from tilestep.train.patience import Aloud, Patience
 from tilestep.train.processes import hosts
 from tilestep.train.processes.check_in import CheckInServer, Member, check_in, report_mistake
 from tilestep.train.processes.cluster import not_found
 from tilestep.train.processes.own_watchdog import start_watchdog
 from tilestep.train.processes.peers import watch_peers
-from tilestep.train.processes.waiting import Waiting
 from tilestep.train.untyped import jax as _jax
 
 _LEAST_TIMEOUT_S: Final = 1.0
@@ -51,9 +51,9 @@ def start_processes(
     """Makes this process one of several of a program, as `jax.distributed.initialize` does, and watches that all of them are there.
 
     Each process calls it before it does anything else with JAX. JAX finds the arguments that are None where it knows the cluster (Slurm,
-    Open MPI 4, Kubernetes, Cloud TPU). While processes are missing, each waiting process says so every ten seconds on stderr. When a
-    process is killed, crashes, ends with an exception or before the others, or gives no sign of life, the others end within `timeout_s`
-    with exit status 1 (some by JAX's own abort). Each prints which process it was and how it ended.
+    Open MPI 4, Kubernetes, Cloud TPU). While processes are missing, each waiting process says so on stderr, after ten
+    seconds and then every minute. When a process is killed, crashes, ends with an exception or before the others, or gives no sign of
+    life, the others end within `timeout_s` with exit status 1 (some by JAX's own abort). Each prints which process it was and how it ended.
 
     A process whose loop waits for its dataset, or for room in its OutfeedQueue, is named by the others after 20 s, or a third of
     `timeout_s` if that is less. Beside each process runs a watchdog, a small Python process that ends with it. The watchdogs connect to
@@ -98,9 +98,9 @@ def start_processes(
         member = _member_of(*found)
         if listen_host is not None:
             listen_host = hosts.require_listen_host(listen_host, member.host)
-        with Waiting(str(member)) as waiting:
+        with Aloud("", str(member)) as waiting:
             bind = _meet(member, listen_host, until, waiting)
-            waiting.text = "for JAX to join all processes, which are here"
+            waiting.what = "JAX to join all processes, which are here"
             _jax.distributed.initialize(
                 *found,
                 local_device_ids,
@@ -141,7 +141,7 @@ def _member_of(address: str | None, count: int | None, number: int | None) -> Me
     return member
 
 
-def _meet(member: Member, listen_host: str | None, until: float, waiting: Waiting) -> str | None:
+def _meet(member: Member, listen_host: str | None, until: float, waiting: Patience) -> str | None:
     """Waits for all processes, and chooses where this one listens. Returns: where JAX's coordinator is to listen, if that is here."""
     if member.number:
         reached_from = check_in(member, until, waiting)
@@ -151,7 +151,7 @@ def _meet(member: Member, listen_host: str | None, until: float, waiting: Waitin
     hosts.choose(own)
     given = None if listen_host else os.environ.get("JAX_COORDINATOR_BIND_ADDRESS")
     host, port = hosts.split(given, "JAX_COORDINATOR_BIND_ADDRESS") if given else (own, member.port)
-    waiting.text = f"to listen at {hosts.join(host, port)}"
+    waiting.what = f"others, to listen at {hosts.join(host, port)}"
     try:
         listener = hosts.listener(host, port, backlog=max(128, member.count))
     except OSError as error:
@@ -173,12 +173,12 @@ def note_of(member: Member, own: str) -> str:
     return f"; process 0 listens at {own}, which is not what {member.host} is here"
 
 
-def _host_of_process_0(member: Member, until: float, waiting: Waiting) -> str:
+def _host_of_process_0(member: Member, until: float, waiting: Patience) -> str:
     while True:
         try:
             return hosts.host_of_process_0(member.host)
         except OSError as error:  # a cluster may give a name its address only later
-            waiting.text = f"to listen at {member.address}: {error.strerror or error}"
+            waiting.what = f"{member.address}, to listen there: {error.strerror or error}"
             if time.monotonic() > until:
                 raise TimeoutError(f"{waiting}; coordinator_address must name process 0's machine") from error
         time.sleep(_RETRY_WALL_S)

@@ -10,14 +10,14 @@ from rich.console import Console
 
 from tilestep.errors import DatasetError
 from tilestep.train.feeds.passes import Pass, Start
-from tilestep.train.feeds.skipping import skipping
+from tilestep.train.progress_bar import shown_late
 
 
 @pytest.mark.parametrize(("is_terminal", "step_s", "is_shown"), [(True, 0.4, True), (True, 0.001, False), (False, 0.4, False)])
 def test_a_bar_comes_on_a_terminal_after_a_second(is_terminal: bool, step_s: float, is_shown: bool) -> None:
     file, times = io.StringIO(), itertools.count()
     console = Console(file=file, force_terminal=is_terminal, width=100)
-    with skipping(5, clock=lambda: step_s * next(times), console=console) as show:
+    with shown_late("skipping elements of the dataset", 5, clock=lambda: step_s * next(times), console=console) as show:
         for done in range(1, 6):
             show(done)
     assert ("skipping elements of the dataset" in file.getvalue()) == is_shown

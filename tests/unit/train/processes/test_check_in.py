@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from tilestep.train.processes import acceptor, challenge, waiting
+from tilestep.train import patience
+from tilestep.train.patience import Aloud
+from tilestep.train.processes import acceptor, challenge
 from tilestep.train.processes.check_in import FRAME, HELLO, TITLE, CheckInServer, Member, check_in, report_mistake
-from tilestep.train.processes.waiting import Waiting
 
 pytestmark = pytest.mark.process  # it listens at ports
 LIMIT_WALL_S = 20.0
@@ -58,14 +59,14 @@ def threads() -> Iterator[ThreadPoolExecutor]:
 def received(port: Port, count: int, wall_s: float = LIMIT_WALL_S) -> None:
     """Process 0, with JAX's coordinator after it."""
     member = port.member(count, 0)
-    with Waiting(str(member)) as heard:
+    with Aloud("", str(member)) as heard:
         CheckInServer(port.listener, member, heard).wait_for_all(time.monotonic() + wall_s)
     port.listener = socket.create_server(("127.0.0.1", port.number))
 
 
 def came(port: Port, count: int, number: int, wall_s: float = LIMIT_WALL_S) -> str:
     member = port.member(count, number)
-    with Waiting(str(member)) as heard:
+    with Aloud("", str(member)) as heard:
         return check_in(member, time.monotonic() + wall_s, heard)
 
 
@@ -125,11 +126,11 @@ def test_where_nobody_listens_there_is_nobody_to_tell(port: Port, monkeypatch: p
 def test_who_is_missing_is_said_by_all(
     port: Port, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(waiting, "SAY_WALL_S", 0.2)
+    monkeypatch.setattr(patience, "SAY_WALL_S", 0.2)
     futures = [threads.submit(received, port, 12, 1.0), threads.submit(came, port, 12, 2)]
     missing = "1, 3, 4, 5, 6, 7, 8, 9 and 2 more"
     said = [
-        rf"process 0 of 12 has waited \d s at 127.0.0.1:{port.number}: here 0, 2, missing {missing}",
+        rf"process 0 of 12 has waited \d s for others at 127.0.0.1:{port.number}: here 0, 2, missing {missing}",
         rf"process 2 of 12 has waited \d s for all to come to process 0 at 127.0.0.1:{port.number}: 2 are here, and process 1 is missing",
     ]
     for error, text in zip(errors(futures), said, strict=True):
@@ -140,13 +141,14 @@ def test_who_is_missing_is_said_by_all(
 
 
 def test_a_coordinator_that_is_not_there_is_named(port: Port, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(waiting, "SAY_WALL_S", 0.1)
+    monkeypatch.setattr(patience, "SAY_WALL_S", 0.1)
     port.listener.close()
     with pytest.raises(
-        TimeoutError, match=rf"process 1 of 2 has waited 0 s for process 0 at 127.0.0.1:{port.number}: nobody listens there"
+        TimeoutError, match=rf"process 1 of 2 has waited \d s for process 0 at 127.0.0.1:{port.number}: nobody listens there"
     ):
-        came(port, 2, 1, 0.4)
-    assert f"tilestep: process 1 of 2 has waited 0 s for process 0 at 127.0.0.1:{port.number}: nobody listens" in capsys.readouterr().err
+        came(port, 2, 1, 1.5)  # a thread that speaks already looks once a second
+    said = rf"tilestep: process 1 of 2 has waited \d s for process 0 at 127.0.0.1:{port.number}: nobody listens"
+    assert re.match(said, capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("said", [b"", b"x" * 16, b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\xff" * 100_000])

@@ -8,8 +8,7 @@ import threading
 
 import pytest
 
-from tilestep.train.ctrl_c import wait
-from tilestep.train.patience import Patience, longest_wait
+from tilestep.train.patience import Patience, longest_wait, wait
 from tilestep.train.processes.peers import Peers
 
 
@@ -68,7 +67,7 @@ def test_the_waits_of_loops_are_known_and_those_of_readers_are_not() -> None:
     """A reader waits because a loop does."""
     seen = list[object]()
     times = iter([5.0, 5.0, 9.0, 9.0, 9.0, 9.0])
-    patience = Patience(lambda: "room", lambda: next(times))
+    patience = Patience("room", clock=lambda: next(times))
 
     class Look(threading.Condition):
         """What a wait is held up by: it looks, and does not wait."""

@@ -45,7 +45,7 @@ from tests.processes import run_python
 from tilestep.train import start_processes
 from tilestep.train.processes import hosts
 from tilestep.train.processes.check_in import CheckInServer, Member
-from tilestep.train.processes.waiting import Waiting
+from tilestep.train.patience import Aloud
 
 def said(**arguments):
     try:
@@ -61,7 +61,7 @@ found["listen_host"] = said(coordinator_address="localhost:1234", num_processes=
 listener = hosts.listener("127.0.0.1", 0)
 port = listener.getsockname()[1]
 member = Member(address=f"127.0.0.1:{port}", host="127.0.0.1", port=port, count=2, number=0)
-with ThreadPoolExecutor(1) as threads, Waiting(str(member)) as waiting:
+with ThreadPoolExecutor(1) as threads, Aloud("", str(member)) as waiting:
     hub = threads.submit(CheckInServer(listener, member, waiting).wait_for_all, time.monotonic() + 60)
     found["told"] = said(coordinator_address=member.address, num_processes=2, process_id=2)
     found["hub"] = f"{type(hub.exception()).__name__}: {hub.exception()}"

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, final
 import jax
 
 from tilestep import hints
+from tilestep.train.patience import Aloud
 from tilestep.train.pipeline.compile.executables import Report
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
 from tilestep.train.pipeline.compile.programs import Compiled, make_all
@@ -41,7 +42,6 @@ from tilestep.train.schedules.phasing import phases, updates_last
 from tilestep.train.schedules.schedule import Kind
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
-from tilestep.train.wait_notices import Aloud
 
 # (gives the specs of a row of `Outcome.outputs`; `Outcome.trees`; gives the specs of `Outcome.watched`) -> None
 Accept = Callable[[Callable[[], list[list[Spec]]], list[Pytree], Callable[[], dict[Key, Spec]]], None]

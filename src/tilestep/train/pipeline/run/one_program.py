@@ -8,6 +8,7 @@ from typing import Any, Final, final
 import jax
 import numpy as np
 
+from tilestep.train.patience import Aloud
 from tilestep.train.pipeline.compile.executables import Report
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
 from tilestep.train.pipeline.compile.placement import Placement
@@ -22,7 +23,6 @@ from tilestep.train.pipeline.run.single_state import SingleState
 from tilestep.train.pipeline.run.state import RunState
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
-from tilestep.train.wait_notices import Aloud
 
 _MOST_SHARDINGS: Final = 256  # that are remembered
 

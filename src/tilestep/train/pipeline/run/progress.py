@@ -16,12 +16,12 @@ from tilestep.errors import LoopInterrupt, ProcessFailedError
 from tilestep.train.ctrl_c import CtrlC, whole
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
+from tilestep.train.patience import Aloud
 from tilestep.train.pipeline.compile.tracing import Element
 from tilestep.train.pipeline.run.batches import Batch
 from tilestep.train.resume import tell_loop_state
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
-from tilestep.train.wait_notices import Aloud
 
 _SAME_CTRL_C_WALL_S: Final = 1.0  # within which one that was sent to all processes has come to each
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, final
 
 from tilestep.errors import NotFiniteError
+from tilestep.train.patience import Aloud
 from tilestep.train.pipeline.compile.python_calls import calls_python
 from tilestep.train.pipeline.compile.stage import Stage, is_real
 from tilestep.train.pipeline.compile.tracing import Function
@@ -13,7 +14,6 @@ from tilestep.train.pipeline.run.processes import Flushed, Processes
 from tilestep.train.schedules.schedule import Kind, Task
 from tilestep.train.schedules.tasks import OF_PARAMETERS
 from tilestep.train.untyped import jax as _jax
-from tilestep.train.wait_notices import Aloud
 
 _MOST_NAMED: Final = 3  # parameters
 
