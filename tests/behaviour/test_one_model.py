@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,14 @@ import tilestep
 from tests.unit.popart.session.emulation.models import Chain, emulated, one_stage, options
 from tilestep.cli import main
 from tilestep.errors import TileMemoryError
-from tilestep.figures.reader import Report
+from tilestep.figures.reader import Compilation, Report, Target
+from tilestep.profiling.measure import profile_of
+from tilestep.settings import read_settings
 from tilestep.sim.trace import BESIDE
 from tilestep.train import InfeedQueue, OutfeedQueue, Pipeline, Replicas, cross_replica_sum, repeat
 from tilestep.views.page.sections.findings import findings
 from tilestep.views.page.sections.head import head
-from tilestep.views.stored import stored_profile
+from tilestep.views.stored import FIGURES, stored_profile
 
 Ipus = Sequence[jax.Device]
 
@@ -162,6 +165,17 @@ def test_all_ways_to_see_a_run_agree(
     shown = json.loads(capsys.readouterr().out)
     assert shown["profile"] == document
     require_page_agrees(report, document)
+    require_figures_of_tables(report)
+
+
+def require_figures_of_tables(report: Report) -> None:
+    """The figures are those that the tables of the file give."""
+    stored = stored_profile(report)
+    assert stored is not None
+    machine = read_settings().machine  # which has the sources of its figures
+    assert report.target.machine == replace(machine, sources=report.target.machine.sources)
+    found = profile_of(Compilation(report.tables, Target(machine=machine)), refused=stored.refused)
+    assert {name: getattr(found, name) for name in FIGURES} == {name: getattr(stored, name) for name in FIGURES}
 
 
 SUMMED_UP = """

@@ -299,7 +299,7 @@ class Interval:
 class Figures:
     """The fields and sums of a `Profile`, whose docstring explains the fields (views/profile.py).
 
-    It has 21 fields, because it is the document that `Profile.to_json` writes, and the evidence for its findings.
+    It has 22 fields, because it is the document that `Profile.to_json` writes, and the evidence for its findings.
     """
 
     machine: MachineProfile
@@ -314,6 +314,7 @@ class Figures:
     loaded_on_busiest: tuple[int, ...] = ()
     loaded_elsewhere: tuple[Loading, ...] = ()
     cycles_by_kind: Mapping[EventKind, int]
+    cycles_by_ipu: Mapping[int, Mapping[str, int]] = field(default_factory=dict[int, Mapping[str, int]], repr=False)
     io_tiles_cycles: int
     dispatches: int
     dispatch_cycles: int

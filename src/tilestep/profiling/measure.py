@@ -1,12 +1,12 @@
-"""Makes a profile from the recording of a simulation in memory, and from what of its marks no table has: bytes, groups and batches."""
+"""Makes a profile from the recording of a simulation in memory."""
 
 from __future__ import annotations
 
 import heapq
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import cast
+from dataclasses import replace
+from typing import Any, cast
 
 from tilestep.figures.donation_pairs import could_be_donated, free_results
 from tilestep.figures.gradients import could_recompute
@@ -36,10 +36,10 @@ from tilestep.plan.liveness import LARGEST, fits
 from tilestep.plan.steps import HostCall, Superstep
 from tilestep.plan.streaming import streaming_memory_bytes
 from tilestep.recording.builder import Builder
-from tilestep.recording.capture import Compiled, Span, capture_sums
 from tilestep.recording.history import History
+from tilestep.recording.schema import TABLES
 from tilestep.recording.sources import Source
-from tilestep.sim.ledger import ProgramTotals
+from tilestep.recording.sums import Span, add_sums, ran_in
 from tilestep.sim.system import Mark, System
 from tilestep.sim.trace import BESIDE, KINDS
 from tilestep.units import cycles_from_seconds, seconds_from_cycles
@@ -77,31 +77,30 @@ def profile_between(
     """
     if end.number <= start.number:
         raise ValueError(f"mark {end.number} does not come after mark {start.number}: a profile needs its end after its start")
-    since = (totals.since(start.programs.get(key)) for key, totals in end.programs.items())
-    ran = [totals for totals in since if totals.runs or totals.host.read]
-    spec = system.machine
-    groups = {totals.key: _group(totals, end) for totals in ran}
-    dispatches = sum(totals.runs - sum(totals.runs_by_group.values()) for totals in ran)  # a member is dispatched with its group
+    span, builder = Span(system=system, begin=start, end=end, history=None), Builder(kind="run")
+    ran = ran_in(span, of_jax)
+    add_sums(builder, span, ran)
+    recorded = Compilation(builder.tables(), Target(machine=system.machine), {row: end.programs[key] for row, key in enumerate(ran)})
+    timeline = system.trace_between(start, end).events
+    profile = profile_of(recorded, notes=notes, refused=refused)
+    return replace(profile, timeline=timeline, history=history, sources={} if sources is None else sources)
 
-    def origin(totals: ProgramTotals) -> Origin:
-        if groups[totals.key]:
-            return "group"
-        return "jax" if of_jax(totals.program.name) else "user"
 
-    builder = Builder(kind="run")
-    compiled = {each.key: Compiled(program=each.program, origin=origin(each), group=groups[each.key]) for each in ran}
-    capture_sums(builder, Span(system=system, begin=start, end=end, history=None), compiled)
-    recorded = Compilation(builder.tables(), Target(machine=spec), dict(enumerate(ran)))
-    steps = [_steps(program) for program in recorded.programs]
-    by_ipu = cycles_by_ipu(recorded.tables, slice(None))
+def profile_of(recorded: Compilation, *, notes: Sequence[str] = (), refused: Sequence[Need] = ()) -> Profile:
+    """The profile of a recording, without its evidence. Arguments as for `profile_between`."""
+    tables, spec = recorded.tables, recorded.target.machine
+    begin, end, dropped = (tables.column("period", name).item() for name in ("begin", "end", "dropped"))
+    cycles = end - begin
+    dispatches = int(tables.column("host_bytes", "dispatches").sum())
+    ran = [recorded.programs[row] for row in tables.column("host_bytes", "program").tolist()]
+    steps = [_steps(program) for program in ran]
+    by_ipu = cycles_by_ipu(tables, slice(None))
     busiest = busiest_of(by_ipu)
     by_kind = {kind: busiest.by_kind[kind] for kind in KINDS if kind in busiest.by_kind and kind not in BESIDE}
-    trace = system.trace_between(start, end)
-    cycles = end.cycle - start.cycle
     dispatch_cycles = dispatches * cycles_from_seconds(spec.host.dispatch_seconds, spec.ipu.clock_hz)
-    programs = tuple(_program(*each, start, end, spec) for each in zip(recorded.programs, ran, steps, strict=True))
+    programs = tuple(_program(*each, spec) for each in zip(ran, steps, strict=True))
     waited = min(max(cycles - busiest.cycles, 0), dispatch_cycles)
-    members = _groups(end, set(groups.values()))
+    members = tuple(_groups(recorded))
     needed = (*(group.peak_tile_bytes for group in members), *(need.needed_bytes for need in refused if need.of_tile))
     tile_bytes = max((*(program.peak_tile_bytes for program in programs if program.runs), *needed), default=0)
     return Profile(
@@ -118,32 +117,29 @@ def profile_between(
         emulated_cycles=cycles,
         programs=programs,
         groups=members,
-        reshaped=tuple(_reshaped([program for program in recorded.programs if program.origin == "user"])),
-        batches=_batches(start, end),
+        reshaped=tuple(_reshaped([program for program in ran if program.origin == "user"])),
+        batches=tuple(_batches(recorded)),
         supersteps=tuple(heapq.nlargest(NUM_LARGEST_STEPS, itertools.chain(*steps), key=lambda step: step.total)),
         busiest_ipu=busiest.ipu,
         num_ipus_used=len(by_ipu),
-        loaded_on_busiest=_loaded_on(busiest.ipu, recorded.programs),
-        loaded_elsewhere=tuple(_loaded_elsewhere(busiest.ipu, by_ipu, recorded.programs)),
+        loaded_on_busiest=_loaded_on(busiest.ipu, ran),
+        loaded_elsewhere=tuple(_loaded_elsewhere(busiest.ipu, by_ipu, ran)),
         cycles_by_kind=by_kind,
+        cycles_by_ipu=by_ipu,
         io_tiles_cycles=sum(busiest.by_kind.values()) - busiest.cycles,
         dispatches=dispatches,
         dispatch_cycles=dispatch_cycles,
-        timeline=trace.events,
-        assumptions=(*_assumptions(spec, recorded.programs, trace.dropped), *notes),
+        assumptions=(*_assumptions(spec, ran, dropped), *notes),
         refused=tuple(refused),
         interval=interval_of(programs, seconds_from_cycles(cycles, spec.ipu.clock_hz), spec, tile_bytes=tile_bytes, waited_cycles=waited),
-        history=history,
-        sources={} if sources is None else sources,
     )
 
 
-def _program(
-    program: CompiledProgram, totals: ProgramTotals, steps: Sequence[StepProfile], start: Mark, end: Mark, machine: MachineSpec
-) -> ProgramProfile:
-    """Args: totals: its sums as the marks have them, for the bytes that no table has."""
+def _program(program: CompiledProgram, steps: Sequence[StepProfile], machine: MachineSpec) -> ProgramProfile:
     planned = program.planned
-    first = next(((b_in, b_out) for mark, b_in, b_out in totals.sizes.first_runs if start.number <= mark < end.number), (0, 0))
+    [row] = program.grouped.rows("host_bytes", "program", program.row)
+    names = [name for name in TABLES["host_bytes"] if name not in ("program", "dispatches")]
+    host_bytes: dict[str, int] = {name: program.tables.column("host_bytes", name)[row].item() for name in names}
     return ProgramProfile(
         name=program.name,
         key=program.key,
@@ -153,12 +149,7 @@ def _program(
         ipu=min(program.cycles_by_ipu, default=0),
         runs=program.runs,
         loads=program.loads,
-        host_bytes_in=_usual(totals.sizes.runs_by_bytes_in, first[0]),
-        host_bytes_out=_usual(totals.sizes.runs_by_bytes_out, first[1]),
-        first_run_host_bytes_in=first[0],
-        host_bytes_saved=totals.host.saved,
-        host_bytes_restored=totals.host.restored,
-        host_bytes_read=totals.host.read,
+        **host_bytes,
         call_bytes_in=_called(program, lambda call: call.bytes_from_host),
         call_bytes_out=_called(program, lambda call: call.bytes_to_host),
         peak_tile_bytes=planned.memory.peak_bytes,
@@ -173,7 +164,7 @@ def _program(
         streaming_memory_bytes=streaming_memory_bytes(planned, machine, tuple(program.cycles_by_ipu)),
         donated=tuple(argument.name for argument in planned.arguments if argument.result is not None and not argument.on_host),
         not_donated=could_be_donated(planned),
-        streamed_again=tuple(_streamed_again(totals, machine)),
+        streamed_again=tuple(_streamed_again(program, machine)),
         could_recompute=could_recompute(_scopes(program)),
         fallback_ops=planned.fallback_ops,
         flops=planned.flops,
@@ -193,35 +184,27 @@ def _called(program: CompiledProgram, size: Callable[[HostCall], int]) -> int:
     return total
 
 
-def _usual(runs_by_bytes: Mapping[int, int], first: int) -> int:
-    """Bytes of most runs, the very first of the program left out; the larger of equals."""
-    return max(runs_by_bytes, key=lambda size: (runs_by_bytes[size], size)) if runs_by_bytes else first
-
-
-def _streamed_again(totals: ProgramTotals, machine: MachineSpec) -> list[StreamedArgument]:
+def _streamed_again(program: CompiledProgram, machine: MachineSpec) -> Iterator[StreamedArgument]:
     """Arguments that donation would keep in SRAM: own results, if a result of that shape can take their memory; unchanged values."""
-    found: list[StreamedArgument] = []
-    free = free_results(totals.program)
-    for argument, refed, repeated in zip(totals.program.arguments, totals.refed, totals.repeated, strict=True):
-        own = refed >= repeated
-        calls = refed if own else repeated
-        if argument.result is not None or calls <= 0 or (own and not free[argument.shape]):
+    planned, rows = program.planned, program.grouped.rows("again", "program", program.row)
+    free = free_results(planned)
+    again: list[list[int]] = [program.tables.column("again", name)[rows].tolist() for name in ("argument", "refed", "repeated")]
+    for position, refed, repeated in zip(*again, strict=True):
+        argument, own = planned.arguments[position], refed >= repeated
+        if argument.result is not None or (own and not free[argument.shape]):
             continue
         if own:
             free[argument.shape] -= 1
-        each = machine.host_cycles(to_ipus=argument.size_bytes)
-        found.append(
-            StreamedArgument(
-                index=argument.index,
-                name=argument.name,
-                shape=argument.shape,
-                size_bytes=argument.size_bytes,
-                calls=calls,
-                cycles=calls * each // totals.program.num_ipus,
-                reason="own result" if own else "same value",
-            )
+        calls = refed if own else repeated
+        yield StreamedArgument(
+            index=argument.index,
+            name=argument.name,
+            shape=argument.shape,
+            size_bytes=argument.size_bytes,
+            calls=calls,
+            cycles=calls * machine.host_cycles(to_ipus=argument.size_bytes) // planned.num_ipus,
+            reason="own result" if own else "same value",
         )
-    return found
 
 
 def _steps(program: CompiledProgram) -> list[StepProfile]:
@@ -273,18 +256,19 @@ def _loaded_elsewhere(busiest: int, by_ipu: CyclesByIpu, programs: Sequence[Comp
         yield Loading(ipu=ipu, load_cycles=load, save_cycles=save, keys=_loaded_on(ipu, programs))
 
 
-def _group(totals: ProgramTotals, end: Mark) -> str:
-    """The program group that a program ran in; '' if in none. Runs before the profile count if only results were read in it."""
-    return next(iter((totals if totals.runs else end.programs[totals.key]).runs_by_group), "")
+def _rows(recorded: Compilation, table: str) -> Iterator[dict[str, Any]]:
+    """The rows of a table, with texts in place of their numbers."""
+    tables = recorded.tables
+    columns: list[list[int]] = [tables.column(table, name).tolist() for name in TABLES[table]]
+    for row in zip(*columns, strict=True):
+        named = zip(TABLES[table].items(), row, strict=True)
+        yield {name: recorded.strings[value] if column.table == "strings" else value for (name, column), value in named}
 
 
-def _groups(end: Mark, ran: set[str]) -> tuple[GroupProfile, ...]:
-    fullest: dict[str, GroupProfile] = {}
-    for (name, ipu), group in end.groups.items():
-        peak = group.use.peak_bytes
-        if name in ran and (name not in fullest or peak > fullest[name].peak_tile_bytes):
-            fullest[name] = GroupProfile(name=name, ipu=ipu, programs=tuple(group.members.values()), peak_tile_bytes=peak)
-    return tuple(fullest.values())
+def _groups(recorded: Compilation) -> Iterator[GroupProfile]:
+    members = list(_rows(recorded, "members"))
+    for number, group in enumerate(_rows(recorded, "groups")):
+        yield GroupProfile(**group, programs=tuple(member["name"] for member in members if member["group"] == number))
 
 
 def _scopes(program: CompiledProgram) -> frozenset[str]:
@@ -317,9 +301,10 @@ def _reshaped(ran: Sequence[CompiledProgram]) -> Iterator[ShapesProfile]:
         )
 
 
-def _batches(start: Mark, end: Mark) -> tuple[BatchProfile, ...]:
-    since = {batch: steps - start.accumulated.get(batch, 0) for batch, steps in end.accumulated.items()}
-    return tuple(BatchProfile(**asdict(batch), steps=steps) for batch, steps in since.items() if steps)
+def _batches(recorded: Compilation) -> Iterator[BatchProfile]:
+    for batch in _rows(recorded, "batches"):
+        known: dict[str, Any] = {name: None if value == -1 else value for name, value in batch.items()}
+        yield BatchProfile(**known)
 
 
 def _assumptions(machine: MachineSpec, ran: Sequence[CompiledProgram], dropped: int) -> tuple[str, ...]:

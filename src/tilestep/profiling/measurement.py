@@ -24,11 +24,12 @@ from tilestep.plan.liveness import Liveness
 from tilestep.plan.steps import Program, leaves
 from tilestep.profiling.measure import profile_between
 from tilestep.program.frames import without_frames
-from tilestep.recording.capture import Compiled, Span, capture, notes_of
+from tilestep.recording.capture import capture, notes_of
 from tilestep.recording.container import Builder, Tables
 from tilestep.recording.history import history_since
 from tilestep.recording.source_lines import source_files
 from tilestep.recording.sources import Source
+from tilestep.recording.sums import Compiled, Span
 from tilestep.sim import Mark, System
 from tilestep.views.profile import Profile
 

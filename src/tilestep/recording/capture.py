@@ -3,67 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tilestep.options import PlanOptions
-from tilestep.plan.liveness import Liveness
-from tilestep.plan.steps import Program
 from tilestep.recording.call_tables import put_history
 from tilestep.recording.container import Builder
 from tilestep.recording.history import History
 from tilestep.recording.machine import machine_document
-from tilestep.recording.program import ProgramTables
-from tilestep.recording.schema import EVENT_KINDS, LANE_KINDS
-from tilestep.sim.system import Mark, System
+from tilestep.recording.schema import LANE_KINDS
+from tilestep.recording.sums import Compiled, Span, add_sums
 from tilestep.sim.trace import Lane, Rows, RunRow
 
 _LANE_KINDS = {kind: number for number, kind in enumerate(LANE_KINDS)}
-_EVENT_KINDS = {kind: number for number, kind in enumerate(EVENT_KINDS)}
 MOST_OF_UPDATE: Final = 100_000  # events: of a larger update of a pipeline only the runs are kept that other programs' are
-
-
-@dataclass(frozen=True, kw_only=True)
-class Compiled:
-    """A program, and what is known of its compilation.
-
-    Attributes:
-        program: as it was planned.
-        detail: what its values take of the tiles' memory; None: unknown.
-        fingerprint: hexadecimal; '' if unknown.
-        hlo: text; None: it is not kept.
-        options: of its plan; None: unknown.
-        origin: 'user', 'jax' or 'group'.
-        group: of programs that it is a member of.
-    """
-
-    program: Program
-    detail: Liveness | None = None
-    fingerprint: str = ""
-    hlo: str | None = None
-    options: PlanOptions | None = None
-    origin: str = "user"
-    group: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Span:
-    """The part of a simulation that a recording is of.
-
-    Attributes:
-        system: the simulation.
-        begin: its first mark.
-        end: its last.
-        history: the calls between them; None: they are not kept.
-    """
-
-    system: System
-    begin: Mark
-    end: Mark
-    history: History | None
 
 
 def capture(
@@ -84,7 +38,7 @@ def capture(
             last update.
         lines: whether lines of the user's source are kept.
     """
-    programs, rows = capture_sums(builder, span, compiled, lines=lines)
+    programs, rows = add_sums(builder, span, compiled, lines=lines)
     builder.put_json("machine", machine_document(span.system.machine))
     programs.finish()
     for lane in span.system.lanes:
@@ -102,41 +56,6 @@ def capture(
     add_events(builder, events, programs=rows, runs=numbers)
     if span.history is not None:
         put_history(builder, span.history, lines=lines)
-
-
-def capture_sums(
-    builder: Builder, span: Span, compiled: Mapping[int, Compiled], *, lines: bool = True
-) -> tuple[ProgramTables, Mapping[int, int]]:
-    """Adds the programs of a span and what each took in all its runs: tables `programs`, `sums` and `counts`. Arguments as for `capture`.
-
-    Returns: the programs, whose texts `finish` adds; the row of each by its key.
-    """
-    totals = {key: of.since(span.begin.programs.get(key)) for key, of in span.end.programs.items() if key in compiled}
-    programs = ProgramTables(builder, lines=lines)
-    rows: dict[int, int] = {}
-    for key, of in compiled.items():
-        ran = totals.get(key)
-        rows[key] = programs.add(
-            of.program,
-            of.detail,
-            key=key,
-            fingerprint=of.fingerprint,
-            hlo=of.hlo,
-            options=of.options,
-            origin=of.origin,
-            group=of.group,
-            runs=0 if ran is None else ran.runs,
-            loads=0 if ran is None else ran.loads,
-        )
-    for key, of in totals.items():
-        for ipu, kinds in of.cycles.items():
-            for kind, cycles in kinds.items():
-                if cycles:
-                    builder.append("sums", program=rows[key], ipu=ipu, kind=_EVENT_KINDS[kind], cycles=cycles)
-            for site, arm in of.body.counted:
-                times = of.counted.get(ipu, {}).get((site, arm), 0)
-                builder.append("counts", program=rows[key], ipu=ipu, site=site, arm=arm, times=times)
-    return programs, rows
 
 
 def lane_row(lane: Lane) -> dict[str, int]:

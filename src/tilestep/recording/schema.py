@@ -15,7 +15,8 @@ from tilestep.sim.calls import CALL_KINDS
 from tilestep.sim.trace import KINDS
 
 FORMAT: Final = "tilestep-recording"
-VERSION: Final = 3  # of the form; a reader refuses a higher one. Form 1 lacks the text 'options', forms 1 and 2 the table 'counts'
+# of the form; a reader refuses a higher one. Form 1 lacks the text 'options', forms 1 and 2 the tables from 'counts' to 'period'
+VERSION: Final = 3
 SUFFIX: Final = ".tilestep"
 
 Dtype = Literal["uint8", "int16", "int32", "int64", "float64"]
@@ -160,6 +161,45 @@ TABLES: Final[Mapping[str, Mapping[str, Column]]] = MappingProxyType(
             "site": _count("number of the loop or branch in the program's tree", "int32"),
             "arm": _count("of the branch; 0 for a loop", "int32"),
             "times": _count("in all runs together"),
+        },
+        "host_bytes": {  # a row for each program that ran, or whose results were read; bytes of all its IPUs together
+            "program": _row("programs", "the program"),
+            "dispatches": _count("runs that were dispatched by themselves; those of a group are dispatched with it"),
+            "host_bytes_in": _count("arguments of most runs, the program's very first left out; without restored values"),
+            "host_bytes_out": _count("results of most runs, likewise; without saved values"),
+            "first_run_host_bytes_in": _count("arguments of the first run of the recording"),
+            "host_bytes_saved": _count("values of evicted programs, saved because this program uses them; all runs together"),
+            "host_bytes_restored": _count("values that returned to the SRAM from which they were evicted; all runs together"),
+            "host_bytes_read": _count("results in SRAM that the host read; all runs together"),
+        },
+        "again": {  # arguments that streamed in although the program had stayed loaded
+            "program": _row("programs", "the program"),
+            "argument": _count("position among the arguments that the program takes", "int32"),
+            "refed": _count("runs in which it was a result of the program, on every IPU"),
+            "repeated": _count("runs in which the same value had streamed in before, on every IPU"),
+        },
+        "groups": {  # program groups, on the IPU whose tiles they fill most
+            "name": _text("of the group"),
+            "ipu": _count("index of the IPU", "int32"),
+            "peak_tile_bytes": _count("on its fullest tile, all members together"),
+        },
+        "members": {  # of the groups on those IPUs, in order of first dispatch
+            "group": _row("groups", "the group"),
+            "name": _text("of the program"),
+        },
+        "batches": {  # of loops that accumulate gradients
+            "loop": _text("name of the loop's programs"),
+            "microbatch": _count("samples of a microbatch; -1: unknown"),
+            "count": _count("microbatches that a replica accumulates for an update"),
+            "replicas": _count("replicas that accumulate"),
+            "microbatches": _count("of an update, all replicas together"),
+            "samples": _count("of an update, all replicas together; -1: unknown"),
+            "steps": _count("microbatches that each replica has done"),
+        },
+        "period": {  # one row
+            "begin": _count("cycle at which all earlier work had ended"),
+            "end": _count("cycle at which all work of the recording had ended"),
+            "dropped": _count("events that the emulator did not keep, of all runs"),
         },
         # ------------------------------------------------------------------- the journal: calls that can be played again
         "calls": {"call": _count("index into CALLS", "uint8")},

@@ -18,8 +18,6 @@ _K = TypeVar("_K")
 class HostBytes:
     """Bytes between one program's IPUs and the host, all runs and IPUs together."""
 
-    arguments: int = 0  # that streamed in, except the restored ones
-    results: int = 0  # that streamed out
     saved: int = 0  # of values in the SRAM of an evicted program, saved because this program uses them
     restored: int = 0  # of values that were in the SRAM of an evicted program, and return because this program keeps them there
     read: int = 0  # of results in SRAM that the host asked for
@@ -27,8 +25,6 @@ class HostBytes:
     def minus(self, other: HostBytes) -> HostBytes:
         """The difference to another."""
         return HostBytes(
-            arguments=self.arguments - other.arguments,
-            results=self.results - other.results,
             saved=self.saved - other.saved,
             restored=self.restored - other.restored,
             read=self.read - other.read,
@@ -178,8 +174,6 @@ class ProgramLedger:
         if group:
             self.runs_by_group[group] += 1
         host = self.host
-        host.arguments += bytes_in
-        host.results += bytes_out
         host.saved += bytes_saved
         host.restored += bytes_restored
 

@@ -32,6 +32,7 @@ class Profile(Figures):
         loaded_on_busiest: keys of the programs that it loaded, whole or in part.
         loaded_elsewhere: what each other IPU loaded, that with the longest loads first.
         cycles_by_kind: of the busiest IPU.
+        cycles_by_ipu: of each IPU; a profile that was read from a recording has none.
         io_tiles_cycles: of its I/O tiles, beside the others.
         dispatches: by the host, of programs outside of groups.
         dispatch_cycles: of the host, for these dispatches.

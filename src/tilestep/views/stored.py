@@ -13,7 +13,7 @@ from tilestep.figures.reader import Report
 from tilestep.units import seconds_from_cycles
 from tilestep.views.profile import Profile
 
-_FIGURES: Final = (  # of the document; evidence for advice, which has been given, is not in it
+FIGURES: Final = (  # of the document; evidence for advice, which has been given, is not in it
     *("machine", "emulated_cycles", "programs", "groups", "reshaped", "batches", "supersteps", "busiest_ipu", "num_ipus_used"),
     *("cycles_by_kind", "io_tiles_cycles", "dispatches", "dispatch_cycles", "assumptions", "refused", "interval", "ended_by"),
 )
@@ -51,7 +51,7 @@ def _forms(document: Mapping[str, Any]) -> typed_json.Forms:
     def profile(found: Mapping[str, Any]) -> Mapping[str, Any]:
         kinds: Any = found.get("cycles_by_kind")
         given = {"findings": found.get("findings", []), "together": found.get("together"), "steady": found.get("steady")}
-        figures = {name: found[name] for name in _FIGURES if name in found}
+        figures = {name: found[name] for name in FIGURES if name in found}
         if isinstance(kinds, dict):
             figures["cycles_by_kind"] = {kind: cycles for kind, cycles in cast("dict[str, Any]", kinds).items() if kind != "idle"}
         return {**figures, "given": given}

@@ -17,11 +17,12 @@ from tilestep.advice.host_lines import host_lines
 from tilestep.errors import RecordingError
 from tilestep.recording.all_runs import with_all_events
 from tilestep.recording.call_tables import history_of
-from tilestep.recording.capture import Compiled, Span, capture
+from tilestep.recording.capture import capture
 from tilestep.recording.container import Builder, Tables
 from tilestep.recording.history import begin_history, history_since
 from tilestep.recording.replay import replay_of_file
 from tilestep.recording.schema import TABLES, TEXTS
+from tilestep.recording.sums import Compiled, Span
 from tilestep.sim import call_log
 from tilestep.sim.calls import Dispatch, Forget, Put, Read, Wait
 from tilestep.sim.system import System

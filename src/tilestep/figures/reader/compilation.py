@@ -167,6 +167,11 @@ class CompiledProgram:
         return self.planned.memory.peak_bytes if self.has_tree else None
 
     @property
+    def tables(self) -> Tables:
+        """Of the recording."""
+        return self._compilation.tables
+
+    @property
     def grouped(self) -> Grouped:
         """Rows of the recording's tables, by program."""
         return self._compilation.grouped

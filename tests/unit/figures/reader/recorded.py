@@ -12,9 +12,10 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.plan.liveness import Life, Liveness
 from tilestep.plan.serialized import dump_program
 from tilestep.plan.steps import Branch, Counts, Frame, HostCall, Loop, Program, Series, Superstep
-from tilestep.recording.capture import Compiled, Span, capture
+from tilestep.recording.capture import capture
 from tilestep.recording.container import Builder, Tables, parse_recording, recording_bytes
 from tilestep.recording.history import begin_history, history_since
+from tilestep.recording.sums import Compiled, Span
 
 
 def larger(num_ipus: int = 1, *, clock_hz: float = 1e6) -> MachineSpec:

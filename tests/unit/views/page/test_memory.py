@@ -17,8 +17,9 @@ from tilestep.machine import load_machine
 from tilestep.options import PlanOptions
 from tilestep.plan import Branch, Liveness, Program, Series, lower_in_detail
 from tilestep.program import parse_hlo
-from tilestep.recording.capture import Compiled, Span, capture
+from tilestep.recording.capture import capture
 from tilestep.recording.container import Builder, parse_recording, recording_bytes
+from tilestep.recording.sums import Compiled, Span
 from tilestep.views.page.block import Block, packed
 from tilestep.views.page.sections import memory as section
 from tilestep.views.page.sections import rooms

@@ -12,7 +12,6 @@ from tilestep.figures.quantities import bytes_text, share_text, time_text
 from tilestep.popart.session.emulation.program import EmulatedProgram
 from tilestep.profiling.measurement import Measurement
 from tilestep.sim import TileUse
-from tilestep.sim.mark import cycles_between
 
 _WORK: Final = ("compute", "exchange", "sync", "collective")
 _BESIDE: Final = ("io-in", "io-out")  # over I/O tiles, while the others compute
@@ -30,7 +29,7 @@ def told(measurement: Measurement, uses: Sequence[TileUse], program: EmulatedPro
 
 def stages_text(measurement: Measurement, uses: Sequence[TileUse], program: EmulatedProgram) -> str:
     """Of each IPU its stages, the shares of emulated time in which it works, and waits for the host and for others, and its memory."""
-    whole, spent = measurement.profile.emulated_cycles, cycles_between(measurement.span.begin, measurement.span.end)
+    whole, spent = measurement.profile.emulated_cycles, measurement.profile.cycles_by_ipu
     rows: list[tuple[str, ...]] = [_HEAD]
     for ipu, stages in _stages(program).items():
         kinds = spent.get(ipu, {})
