@@ -104,7 +104,6 @@ VARIABLES: Final = (
     b"JAX_IPU_AVAILABLE_MEMORY_PROPORTION=0.4",
     b"JAX_IPU_NUM_IO_TILES=32",
     b"JAX_IPU_WEIGHT_LOAD_BITS=128",
-    b"TILESTEP_TINY_STEPS=0",
     b'POPLAR_ENGINE_OPTIONS={"autoReport.all":"true"}',
     b'PVTI_OPTIONS={"enable":"true","channels":["a"],"duration":"3"}',
     b"POPART_LOG_LEVEL=DEBUG",
@@ -115,7 +114,7 @@ VARIABLES: Final = (
 
 def variables(folder: Path) -> Read:
     from tilestep.popart.environment import read_environment
-    from tilestep.settings import read_settings, stated_settings, tiny_steps_wanted, warn_of_unknown_variables
+    from tilestep.settings import read_settings, stated_settings, warn_of_unknown_variables
     from tilestep.tracing.options import parse_trace_options
 
     def read(data: bytes) -> None:
@@ -126,7 +125,7 @@ def variables(folder: Path) -> Read:
             warnings.simplefilter("ignore", UserWarning)  # that a variable does nothing
             warn_of_unknown_variables(environ)
         notes = list(parse_trace_options(environ["PVTI_OPTIONS"])[1]) if environ.get("PVTI_OPTIONS") else []
-        for ask in (read_settings, tiny_steps_wanted, read_environment):
+        for ask in (read_settings, read_environment):
             found = ask(environ)
             notes += getattr(found, "notes", ())
         assert all(note.isprintable() for note in notes), notes

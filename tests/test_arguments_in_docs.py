@@ -68,7 +68,7 @@ def test_a_document_names_each_argument() -> None:
 
 def test_the_page_of_settings_names_each_setting() -> None:
     named = re.findall(r"^\| (\w+) +\|", settings.__doc__ or "", re.MULTILINE)
-    assert "TILESTEP_TINY_STEPS" in named
+    assert "PVTI_OPTIONS" in named
     assert [name for name in named if not re.search(rf"`{name}`", (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8"))] == []
 
 

@@ -14,17 +14,16 @@
 | JAX_IPU_WEIGHT_LOAD_BITS            | 64 or 128, a cycle (*)                                     | 64                |
 | JAX_IPU_FUSION                      | clusters or none (*)                                       | clusters          |
 | POPLAR_ENGINE_OPTIONS               | JSON object of engine options (engine_options.py)          | {}                |
-| TILESTEP_TINY_STEPS                 | whether to compile CPU loops of tiny steps in one piece    | true              |
 | PVTI_OPTIONS                        | JSON object: how to trace the process (tracing/options.py) | not traced        |
 | SSH_CONNECTION                      | set by ssh; tilestep view then opens no browser            | unset             |
 | POPART_* and POPXL_CACHE_DIR        | read by tilestep.popart (popart/environment.py)            | unset             |
 
 (*) Only a variable. compiler_options of one program may change it: there its name is in small letters, without JAX_. options.py explains
-these four. train/loop/tiny_steps.py explains the last variable.
+these four.
 
 `jax.config.update` checks its value at once, and its value goes before the environment. The platform reads a variable when it starts, so a
-bad one never disturbs a program that does not use `ipu`. A loop reads TILESTEP_TINY_STEPS when it is first called with arrays of new
-shapes. PVTI_OPTIONS is read when tilestep is imported, by the program or by JAX. An empty variable counts as unset.
+bad one never disturbs a program that does not use `ipu`. PVTI_OPTIONS is read when tilestep is imported, by the program or by JAX. An empty
+variable counts as unset.
 """
 
 from __future__ import annotations
@@ -50,7 +49,6 @@ _TRUE = ("yes", "true", "t", "1", "on")
 _FALSE = ("no", "false", "f", "0", "off")
 _MACHINE = "TILESTEP_MACHINE"
 _SYNC_PATTERN = "TILESTEP_SYNC_PATTERN"
-_TINY_STEPS = "TILESTEP_TINY_STEPS"
 _TRACE = "PVTI_OPTIONS"
 _PLAN_VARIABLES = (
     "JAX_IPU_PARTIALS_TYPE",
@@ -243,16 +241,6 @@ def changes_since(stated: Mapping[str, object], environ: Mapping[str, str] | Non
 
 def _told(value: object) -> str:
     return "unset" if value in ("", None) else shown(value)
-
-
-def tiny_steps_wanted(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether the runtime may let XLA compile CPU loops of tiny steps in one piece.
-
-    Args: environ: environment variables, the process's own if None.
-    Raises: SettingsError if the variable is neither true nor false.
-    """
-    text = (os.environ if environ is None else environ).get(_TINY_STEPS, "")
-    return _bool(_TINY_STEPS, text) if text.strip() else True
 
 
 def trace_options(environ: Mapping[str, str] | None = None) -> str | None:

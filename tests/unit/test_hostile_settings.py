@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilestep.errors import SettingsError
-from tilestep.settings import read_settings, tiny_steps_wanted
+from tilestep.settings import read_settings
 
 VARIABLES = [
     "JAX_IPU_USE_MODEL",
@@ -21,7 +21,6 @@ VARIABLES = [
     "POPLAR_ENGINE_OPTIONS",
     "TILESTEP_MACHINE",
     "TILESTEP_SYNC_PATTERN",
-    "TILESTEP_TINY_STEPS",
 ]
 HOSTILE = {  # variable, value: what the message says
     "deep arrays": ("POPLAR_ENGINE_OPTIONS", "[" * 100_000, r"it must be a JSON object .* \(this is nested too deep\)"),
@@ -79,7 +78,6 @@ def test_any_value_of_a_variable_is_read_or_refused_by_name_on_one_line(variable
     environ, told = {variable: value}, f"{variable} on one line"
     try:
         read_settings(environ)
-        tiny_steps_wanted(environ)
     except SettingsError as error:
         told = str(error)
     assert variable.lower() in told.lower()

@@ -24,7 +24,6 @@ from tilestep.settings import (
     popart_variables,
     read_settings,
     stated_settings,
-    tiny_steps_wanted,
     warn_of_unknown_variables,
 )
 
@@ -313,11 +312,6 @@ print(jax.numpy.ones(2).sum(), [device.platform for device in jax.devices()])
     done = run_python("-W", "error", "-c", program, environ=BAD_ENVIRONMENT)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "None True False\n2.0 ['cpu']\n"
-
-
-@pytest.mark.parametrize(("text", "wanted"), [(None, True), (" ", True), ("1", True), ("On", True), ("0", False), ("no", False)])
-def test_tiny_steps_are_wanted_unless_somebody_says_no(text: str | None, wanted: bool) -> None:
-    assert tiny_steps_wanted({} if text is None else {"TILESTEP_TINY_STEPS": text}) is wanted
 
 
 def environment_readers(path: Path) -> list[str]:

@@ -8,8 +8,9 @@ the pass would.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, final
 
+import jax
 from jax.extend.core import ClosedJaxpr, JaxprEqn, jaxpr_as_fun
 
 from tilestep.train.jaxprs import CALLS, spec_of, with_equations
@@ -40,6 +41,38 @@ def with_quick_convolutions(function: Program) -> Program:
 
     quick.__name__ = quick.__qualname__ = function.__name__
     return quick
+
+
+@final
+class ConvolvingProgram:
+    """A loop's program. The first call chooses whether its convolutions are written anew: on one CPU device, if that makes them quick."""
+
+    def __init__(self, run: Program, *, shardings: Pytree) -> None:
+        """Args: run: the loop. Its first argument is donated. shardings: those of its results."""
+        self._ordinary = _jax.jit(run, donate_argnums=0, out_shardings=shardings)
+        self._quick = _jax.jit(with_quick_convolutions(self._ordinary), donate_argnums=0, out_shardings=shardings)
+        self._call: Program | None = None
+
+    @property
+    def has_quick_convolutions(self) -> bool:
+        """Whether the last call ran the program whose convolutions were written anew."""
+        return self._call is self._quick
+
+    def trace(self, *args: Pytree) -> Any:
+        """The ordinary program, traced as `jax.jit(...).trace` does."""
+        return self._ordinary.trace(*args)
+
+    def __call__(self, *args: Pytree) -> Any:
+        if self._call is None:
+            is_slow = _is_on_one_cpu(args) and has_slow_convolutions(self._ordinary.trace(*args).jaxpr)
+            self._call = self._quick if is_slow else self._ordinary
+        return self._call(*args)
+
+
+def _is_on_one_cpu(args: Pytree) -> bool:
+    arrays = [leaf for leaf in _jax.tree.leaves(args) if isinstance(leaf, jax.Array)] or [_jax.numpy.empty(())]
+    devices = {device for array in arrays for device in array.devices()}
+    return len(devices) == 1 and devices.pop().platform == "cpu"
 
 
 def _rewritten(jaxpr: Any, *, within: bool) -> Any:

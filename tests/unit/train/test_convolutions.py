@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from tilestep.train.convolutions import has_slow_convolutions, with_quick_convolutions
+from tilestep.train.convolutions import ConvolvingProgram, has_slow_convolutions, with_quick_convolutions
 
 _jax: Any = jax
 lax: Any = jax.lax
@@ -128,3 +128,22 @@ def test_a_function_keeps_its_name_and_its_structure() -> None:
 
     assert with_quick_convolutions(named).__name__ == "named"
     assert with_quick_convolutions(named)({"a": 1})["b"][1] is None
+
+
+def test_a_program_is_written_anew_where_its_convolutions_are_slow() -> None:
+    def step(kernel: Any, x: Any) -> tuple[Any, Any]:
+        value, gradient = _jax.value_and_grad(lambda kernel: (lax.conv(x, kernel, (1, 1), "SAME") ** 2).sum())(kernel)
+        return kernel - 1e-5 * gradient, value
+
+    def run(kernel: Any, elements: Any) -> Any:
+        return lax.scan(step, kernel, elements)
+
+    kernel, elements = numbers(4, 3, 3, 3), numbers(5, 2, 3, 8, 8)
+    expected, program = _jax.jit(run)(kernel, elements), ConvolvingProgram(run, shardings=None)
+    for _ in range(2):  # chosen, and called again
+        found = program(_jax.numpy.array(kernel), elements)
+        _jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), found, expected)
+        assert program.has_quick_convolutions
+    plain = ConvolvingProgram(lambda x: x * 2, shardings=None)
+    assert plain(_jax.numpy.float32(3)) == 6
+    assert not plain.has_quick_convolutions

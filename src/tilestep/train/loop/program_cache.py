@@ -17,12 +17,12 @@ from jax.typing import ArrayLike
 
 from tilestep import hints
 from tilestep.train.calling import Body, Step, name_of
+from tilestep.train.convolutions import ConvolvingProgram
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.gradients.recompute import Recompute, in_loop
 from tilestep.train.loop import finite, update_pattern
 from tilestep.train.loop.replicated import ReplicatedLoop
 from tilestep.train.loop.step import step_of, traced, truth
-from tilestep.train.loop.tiny_steps import LoopProgram, scan
 from tilestep.train.plan_options import CompilerOptions
 from tilestep.train.planned import planned
 from tilestep.train.untyped import Pytree
@@ -173,7 +173,7 @@ def _scanned(steps: tuple[Step, ...], carry: Pytree, elements: Pytree, span: Spa
 
     def scanned(steps: tuple[Step, ...], carry: Pytree) -> tuple[Pytree, Pytree]:
         if span.every is None:
-            return scan(steps[0], carry, elements, length=span.steps)
+            return _jax.lax.scan(steps[0], carry, elements, length=span.steps)
         between, last = steps
         return update_pattern.scan(between, last, carry, elements, steps=span.steps, count=span.every, first=span.first)
 
@@ -238,7 +238,7 @@ def _jitted(run: Callable[..., Pytree], name: str, shardings: tuple[Pytree, ...]
 
     def program(compiler_options: dict[str, Any] | None) -> Program:
         if settings.replicated is None and shardings[0] is None and compiler_options is None and not settings.check_nans:
-            return LoopProgram(run, shardings=shardings)
+            return ConvolvingProgram(run, shardings=shardings)
         donated = () if settings.check_nans else (0,)
         return _jax.jit(run, donate_argnums=donated, out_shardings=shardings, compiler_options=compiler_options)
 

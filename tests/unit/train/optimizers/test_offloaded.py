@@ -30,12 +30,6 @@ from tilestep.train.offload import choice_for, why_not
 X = np.random.default_rng(0).normal(size=(16, 8)).astype(np.float32)
 
 
-@pytest.fixture(autouse=True)
-def _one_way_to_compile(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On CPU, steps as small as these are compiled in a way of their own if nothing is in the host's memory, and round in another way."""
-    monkeypatch.setenv("TILESTEP_TINY_STEPS", "0")
-
-
 def parameters() -> Any:
     return {"w": jnp.asarray(X[:8]), "b": jnp.zeros(8), "scale": jnp.float32(1)}
 
