@@ -144,10 +144,10 @@ class _Checker:
             raise StoredError(f"{self._what} has {shown(value)} as {where}: it must be a record of {' or '.join(names)}")
         name, *items = record
         fields = _fields(self._classes[name])
-        if len(items) != len(fields):
+        if not len(fields) - len(_optional(self._classes[name])) <= len(items) <= len(fields):
             raise StoredError(f"{self._what} has {len(items)} fields in {where}: {name} has {len(fields)}")
         return self._classes[name](
-            **{field: self.checked(item, declared, f"{where}.{field}") for (field, declared), item in zip(fields, items, strict=True)}
+            **{field: self.checked(item, declared, f"{where}.{field}") for (field, declared), item in zip(fields, items, strict=False)}
         )
 
     def _named(self, value: Any, cls: type, forms: Forms, where: str) -> Any:

@@ -194,7 +194,7 @@ class GroupProfile:
     name: str
     ipu: int
     programs: tuple[str, ...]
-    peak_tile_bytes: int  # resident values + the code of all, each codelet once + the largest transient
+    peak_tile_bytes: int  # the code of all, each codelet once + the most values that are there at once
 
 
 @dataclass(frozen=True, kw_only=True)

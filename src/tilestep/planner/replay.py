@@ -146,8 +146,7 @@ def _fullest(system: System, num_ipus: int) -> tuple[int, dict[str, int]]:
     ipu = max(range(num_ipus), key=lambda ipu: system.tile_use(ipu).peak_bytes)
     use = system.tile_use(ipu)
     members = [program for (_, of), group in system.mark().groups.items() if of == ipu for program in group.members]
-    alone = max((system.programs[key].memory.transient_bytes for key in members), default=0)
-    waiting = max(0, use.transient_bytes - alone)
+    waiting = use.waiting_bytes(system.programs[key] for key in members)
     parts = {
         "code": use.code_bytes - use.shared_bytes,
         "stacks": use.fixed_bytes,

@@ -15,7 +15,8 @@ from tilestep.sim.calls import CALL_KINDS
 from tilestep.sim.trace import KINDS
 
 FORMAT: Final = "tilestep-recording"
-# of the form; a reader refuses a higher one. Form 1 lacks the text 'options', forms 1 and 2 the tables from 'counts' to 'period'
+# of the form; a reader refuses a higher one. Form 1 lacks the text 'options', forms 1 and 2 the tables from 'counts' to 'period' and what
+# groups leave in the tiles
 VERSION: Final = 3
 SUFFIX: Final = ".tilestep"
 

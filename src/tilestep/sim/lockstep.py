@@ -55,6 +55,7 @@ class Lockstep:
         self._loading: dict[int, tuple[Run, Part]] = {}  # by IPU, for those that load another program
         self._spans: dict[Value, tuple[IpuState, int, int]] = {}  # values that stay: behind one position in the work, and to another
         self._kept: dict[tuple[IpuState, ProgramLedger], tuple[int, int, int]] = {}  # what a member keeps: from its first run, to, bytes
+        self._left: dict[tuple[IpuState, ProgramLedger], tuple[int, list[Value]]] = {}  # what it keeps: its latest run, the results
 
     def add_run(self, run: Run, taken: Sequence[Sequence[Value]], mark: int) -> None:
         """Adds a run of a member to the open entry. The values that it makes or saves are pending from now on.
@@ -63,7 +64,7 @@ class Lockstep:
         """
         self._mark = mark
         for part, values in zip(run.parts, taken, strict=True):
-            part.own_bytes = self._take(run, part.state, values) + self._keep_on(run, part.state)
+            part.own_bytes = self._take(run, part.state, values) + self._keep_on(run, part)
         self._work.append(run)
         for part in run.parts:
             if part.reloads:
@@ -80,13 +81,14 @@ class Lockstep:
     def _take(self, run: Run, state: IpuState, values: Sequence[Value]) -> int:
         """Notes that the next run takes its arguments on an IPU; returns bytes of those that are on the chip before."""
         position, spans, own = len(self._work), self._spans, 0
+        stays = state.group.stays if state.group is not None else {}
         for value in values:
             span, maker = spans.get(value), value.made_by
             if span is not None:
                 if span[2] == position:  # it is two arguments
                     continue
                 spans[value] = (state, span[1], position)
-            elif value.epoch == state.epoch and value.ready:  # it has stayed there since an earlier entry
+            elif value in stays or (value.epoch == state.epoch and value.ready):  # it has stayed there since an earlier entry
                 spans[value] = (state, -1, position)
             elif maker is not None and maker is not run.prepared.ledger and not value.ready and (state, maker) in self._kept:
                 first, _, size_bytes = self._kept[state, maker]
@@ -96,12 +98,13 @@ class Lockstep:
             own += value.size_bytes
         return own
 
-    def _keep_on(self, run: Run, state: IpuState) -> int:
-        """Notes that the next run keeps donated arguments on an IPU; returns bytes of those that its program has kept there before."""
+    def _keep_on(self, run: Run, part: Part) -> int:
+        """Notes that the next run keeps donated arguments on an IPU; returns bytes of those that its program has kept in this entry."""
         size_bytes, position = run.prepared.interface.kept_bytes, len(self._work)
         if not size_bytes:
             return 0
-        kept = (state, run.prepared.ledger)
+        kept = (part.state, run.prepared.ledger)
+        self._left[kept] = (position, list(part.staying))
         first, _, _ = self._kept.setdefault(kept, (position, position, size_bytes))
         self._kept[kept] = (first, position, size_bytes)
         return size_bytes if first < position else 0
@@ -157,6 +160,7 @@ class Lockstep:
         if self.partition is None:
             return
         self._count_what_stays()
+        self._leave(count)
         copies: dict[Value, list[tuple[Value, int]]] = {}
         work: list[Work] = []
         now, later = self._work[:count], self._work[count:]
@@ -178,7 +182,7 @@ class Lockstep:
         played = len(self._work) - len(later)
         self._work = later
         if not later:
-            self._makers, self._open, self._loading, self._spans, self._kept = {}, {}, {}, {}, {}
+            self._makers, self._open, self._loading, self._spans, self._kept, self._left = {}, {}, {}, {}, {}, {}
             self.partition = None
             return
         parts = {id(part) for entry in later if isinstance(entry, Run) for part in entry.parts}
@@ -193,9 +197,20 @@ class Lockstep:
             for kept, (first, last, size_bytes) in self._kept.items()
             if last >= played
         }
+        self._left = {kept: (last - played, values) for kept, (last, values) in self._left.items() if last >= played}
         for entry in later:
             if not isinstance(entry, Run):
                 entry.position -= played
+
+    def _leave(self, count: int) -> None:
+        """Notes what the first `count` runs and copies leave in the tiles for later entries: what is kept, and nobody took or donated."""
+        for (state, ledger), (latest, values) in self._left.items():
+            if state.group is not None and latest < count:
+                stays = state.group.stays
+                for value in [each for each in stays if each.made_by is ledger or each.epoch != state.epoch]:
+                    del stays[value]
+                if self._kept[state, ledger][1] == latest:
+                    stays.update(dict.fromkeys(values))
 
     def _bound(self) -> None:
         if len(self._work) >= MAX_WORK:
@@ -242,12 +257,17 @@ class Lockstep:
 
     def _count_what_stays(self) -> None:
         """Adds the values that stay on the chip between members to the tile memory of the groups, without what a run counts as its own."""
+        assert self.partition is not None  # there is work
         changes: defaultdict[int, list[tuple[IpuState, int]]] = defaultdict(list)  # by position in the work
+        for state in self.partition.members.values():
+            if state.group is not None:
+                self._spans.update((value, (state, -1, len(self._work))) for value in state.group.stays if value.epoch == state.epoch)
         for value, (state, start, end) in self._spans.items():
             if end > start:
                 changes[start + 1].append((state, value.size_bytes))
                 changes[end + 1].append((state, -value.size_bytes))
-        for (state, _), (first, last, size_bytes) in self._kept.items():
+        for (state, ledger), (first, taken, size_bytes) in self._kept.items():
+            last = len(self._work) if taken == self._left[state, ledger][0] else taken  # what nobody has taken stays
             if last > first:
                 changes[first + 1].append((state, size_bytes))
                 changes[last + 1].append((state, -size_bytes))

@@ -123,6 +123,7 @@ class PartBuilder:
         is_new = group.add(prepared.ledger.key, program)
         state.use = group.use
         if reloaded:
+            group.stays.clear()
             return group.use.code_bytes * num_tiles, True
         return (program.memory.code_bytes * num_tiles if is_new else 0), False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final, final
 
@@ -104,8 +105,8 @@ class TileUse:
         code_bytes: of all members, each with its codelets: so much is loaded.
         shared_bytes: the part of it that is codelets of an earlier member, which a tile has once.
         fixed_bytes: stacks and the like, which the members share.
-        resident_bytes: of the member that keeps most between runs, because members share what they keep.
-        transient_bytes: of the member that needs most while it runs.
+        resident_bytes: that the member keeps which needs most while it runs.
+        transient_bytes: of its other values, and of all that others have made or keep meanwhile.
     """
 
     code_bytes: int = 0
@@ -119,16 +120,26 @@ class TileUse:
         """The most bytes that are in use at once."""
         return self.code_bytes - self.shared_bytes + self.fixed_bytes + self.resident_bytes + self.transient_bytes
 
+    def waiting_bytes(self, members: Iterable[Program]) -> int:
+        """Of the transient bytes those of values that wait for other members, beyond what the largest of `members` needs by itself."""
+        alone = max((member.memory.resident_bytes + member.memory.transient_bytes for member in members), default=0)
+        return max(0, self.resident_bytes + self.transient_bytes - alone)
+
     def with_member(self, program: Program, shared_bytes: int = 0) -> TileUse:
         """The same with `program` as another member, so many bytes of whose codelets are there already."""
         memory = program.memory
-        return TileUse(
+        return replace(
+            self.with_values(memory.resident_bytes, memory.transient_bytes),
             code_bytes=self.code_bytes + memory.code_bytes,
             fixed_bytes=max(self.fixed_bytes, memory.fixed_bytes),
-            resident_bytes=max(self.resident_bytes, memory.resident_bytes),
-            transient_bytes=max(self.transient_bytes, memory.transient_bytes),
             shared_bytes=self.shared_bytes + shared_bytes,
         )
+
+    def with_values(self, resident_bytes: int, transient_bytes: int) -> TileUse:
+        """The same where at some time there are so many bytes of values."""
+        if resident_bytes + transient_bytes <= self.resident_bytes + self.transient_bytes:
+            return self
+        return replace(self, resident_bytes=resident_bytes, transient_bytes=transient_bytes)
 
 
 @dataclass(kw_only=True)
@@ -139,17 +150,19 @@ class Group:
         members: key -> name of each program, in order of first dispatch.
         use: bytes that they take on the fullest tile.
         codelets: names of those that they run.
+        stays: what members have left in the tiles for later entries.
     """
 
     members: dict[int, str] = field(default_factory=dict[int, str])
     use: TileUse = TileUse()
     codelets: set[str] = field(default_factory=set[str])
+    stays: dict[Value, None] = field(default_factory=dict[Value, None])
 
     def hold(self, program: Program, size_bytes: int, num_tiles: int) -> None:
         """Counts `size_bytes` on the IPU while `program` ran, beside its own: values that others have made or kept, and take later."""
-        memory, use = program.memory, self.use
-        together = memory.resident_bytes + memory.transient_bytes + ceil_div(size_bytes, num_tiles - program.num_io_tiles)
-        self.use = replace(use, transient_bytes=max(use.transient_bytes, together - use.resident_bytes))
+        memory = program.memory
+        beside = ceil_div(size_bytes, num_tiles - program.num_io_tiles)
+        self.use = self.use.with_values(memory.resident_bytes, memory.transient_bytes + beside)
 
     def add(self, key: int, program: Program) -> bool:
         """Adds a member. Returns: whether it is new."""

@@ -37,12 +37,13 @@ class ValueState:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupState:
-    """The members of a program group on one IPU, and the bytes that they take."""
+    """The members of a program group on one IPU, the bytes that they take, and what they have left in the tiles for later entries."""
 
     name: str
     ipu: int
     members: tuple[tuple[int, str], ...]
     use: tuple[int, int, int, int]  # code, fixed, resident and transient bytes
+    stays: tuple[ValueState, ...] = ()  # the number of a value that was forgotten is -1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,9 +168,10 @@ def restore_ledger(ledger: ProgramLedger, state: LedgerState) -> None:
     ledger.refed, ledger.repeated = list(state.refed), list(state.repeated)
 
 
-def group_state(name: str, ipu: int, group: Group) -> GroupState:
-    """A group as plain data."""
-    return GroupState(name=name, ipu=ipu, members=tuple(group.members.items()), use=_bytes_of(group.use))
+def group_state(name: str, ipu: int, group: Group, numbers: Mapping[Value, int]) -> GroupState:
+    """A group as plain data. Args: numbers: of the values that are not forgotten."""
+    stays = tuple(value_state(numbers.get(value, -1), value) for value in group.stays)
+    return GroupState(name=name, ipu=ipu, members=tuple(group.members.items()), use=_bytes_of(group.use), stays=stays)
 
 
 def restored_group(state: GroupState, programs: Mapping[int, Program]) -> Group:

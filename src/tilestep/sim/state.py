@@ -42,6 +42,7 @@ class Parts(NamedTuple):
 
 def take_snapshot(parts: Parts, *, host_cycle: int, dispatches: int, moments: int) -> Snapshot:
     """The state of a system in which no group's work waits to be played."""
+    numbers = {value: number for number, value in parts.values.items()}
     return Snapshot(
         host_cycle=host_cycle,
         horizon=parts.execution.horizon,
@@ -50,7 +51,7 @@ def take_snapshot(parts: Parts, *, host_cycle: int, dispatches: int, moments: in
         moments=moments,
         ipus=tuple(map(ipu_snapshot, parts.ipus)),
         partitions=partition_states(parts.partitions, parts.programs.partitions()),
-        groups=tuple(group_state(name, ipu, group) for (name, ipu), group in parts.builder.known_groups.items()),
+        groups=tuple(group_state(name, ipu, group, numbers) for (name, ipu), group in parts.builder.known_groups.items()),
         ledgers=tuple(map(ledger_state, parts.programs.ledgers().values())),
         values=tuple(value_state(number, value) for number, value in parts.values.items()),
         channels=channel_states(parts.execution.resources),
@@ -102,3 +103,6 @@ def _restore(parts: Parts, snapshot: Snapshot, programs: Mapping[int, Program]) 
     ledgers = parts.programs.ledgers()
     for value in snapshot.values:
         parts.values[value.number] = restored_value(value, ledgers)
+    for group in snapshot.groups:
+        stays = (parts.values.get(value.number) or restored_value(value, ledgers) for value in group.stays)
+        parts.builder.known_groups[group.name, group.ipu].stays.update(dict.fromkeys(stays))

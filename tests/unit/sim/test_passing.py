@@ -282,14 +282,47 @@ def test_what_a_member_keeps_lies_beside_the_others_between_its_runs_and_is_coun
     host.system.mark()
     # While the other stage's program runs, which counts its own sums, this stage's weights, sums and the value for backward lie beside.
     together = 4 + 200 + 100 + 4 + 8 // NUM_TILES
-    assert host.system.tile_use(0) == TileUse(code_bytes=5 * CODE, resident_bytes=100, transient_bytes=together - 100)
+    assert host.system.tile_use(0) == TileUse(code_bytes=5 * CODE, resident_bytes=4, transient_bytes=together - 4)
     looks = program(superstep(1), name="looks", takes=(kept,), gives=(4,), transient_bytes=300)
     for _ in range(2):
         host.run(looks, *sums, group=("g", 3))  # takes what backward has kept, which is in its own memory
         sums = host.run(backward, stays, *sums, host.put(8), group=("g", 3))
         host.run(looks, *sums, group=("g", 3))
     host.system.mark()
-    assert host.system.tile_use(0) == TileUse(code_bytes=6 * CODE, resident_bytes=100, transient_bytes=300 + 100 - 100)
+    # `looks` has the sums of one stage as arguments. Those of the other stage, which nobody has taken, and the weights lie beside.
+    assert host.system.tile_use(0) == TileUse(code_bytes=6 * CODE, resident_bytes=0, transient_bytes=300 + 4 + 100)
+
+
+def test_what_one_entry_keeps_and_a_later_one_takes_lies_beside_all_between() -> None:
+    """A state that an update keeps, such as an optimiser's, is in the tiles during the forward pass of the next entry."""
+    state = 100 * NUM_TILES
+    update = program(superstep(1), name="update", takes=(state,), gives=(state,), donates={0: 0}, resident_bytes=100, transient_bytes=10)
+    forward = program(superstep(1), name="forward", takes=(8,), gives=(8,), transient_bytes=130)
+    host = Host(1)
+    kept = host.run(update, host.put(state), group=("g", 1))
+    host.system.mark()
+    assert host.system.tile_use(0) == TileUse(code_bytes=CODE, resident_bytes=100, transient_bytes=10)
+    for entry in (2, 3):
+        host.run(forward, host.put(8), group=("g", entry))
+        host.system.mark()  # the rest of the entry is played by itself
+        assert host.system.tile_use(0) == TileUse(code_bytes=2 * CODE, resident_bytes=0, transient_bytes=130 + 100)
+        kept = host.run(update, *kept, group=("g", entry))
+
+
+def test_weights_that_a_program_takes_and_another_updates_count_once() -> None:
+    """Backward has weights as arguments, and update keeps them: there are no two copies at any time."""
+    weights, sums = 100 * NUM_TILES, 50 * NUM_TILES
+    backward = program(superstep(1), name="backward", takes=(weights, 8), gives=(sums,), transient_bytes=180)
+    update = program(
+        superstep(1), name="update", takes=(weights, sums), gives=(weights,), donates={0: 0}, resident_bytes=100, transient_bytes=60
+    )
+    host = Host(1)
+    kept = host.put(weights)
+    for entry in (1, 2, 3):
+        [made] = host.run(backward, kept, host.put(8), group=("g", entry))
+        [kept] = host.run(update, kept, made, group=("g", entry))
+    host.system.mark()
+    assert host.system.tile_use(0) == TileUse(code_bytes=2 * CODE, resident_bytes=0, transient_bytes=180)
 
 
 def test_members_have_a_codelet_once_but_each_loads_it() -> None:

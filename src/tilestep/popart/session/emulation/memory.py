@@ -106,9 +106,7 @@ def way_out_of_stash(notes: Notes, play: Play, program: EmulatedProgram) -> str:
 
 def _waiting_bytes(play: Play, ipu: int) -> int:
     """Bytes on the fullest tile of what waits for other programs of the IPU, beyond what its largest program needs by itself."""
-    members = [play.start.programs[key].program for key in _keys_on(play, ipu)]
-    alone = max((program.memory.transient_bytes for program in members), default=0)
-    return max(0, play.uses[ipu].transient_bytes - alone)
+    return play.uses[ipu].waiting_bytes(play.start.programs[key].program for key in _keys_on(play, ipu))
 
 
 def _keys_on(play: Play, ipu: int) -> list[int]:
