@@ -21,7 +21,9 @@ unexport PYTHONPATH PYTHONHOME PYTHONSTARTUP PYTHONUSERBASE PYTHONWARNINGS VIRTU
 unexport PIP_PREFIX PIP_REQUIREMENT PIP_ROOT PIP_TARGET PIP_USER
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help demo test test-all newest check format docs docs-links wheel release clean
+ENV_OF_TENSORFLOW := .venv-tensorflow
+
+.PHONY: help demo test test-all test-tensorflow newest check format docs docs-links wheel release clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -34,6 +36,9 @@ test: $(VENV)/.ready-test $(NEWEST:=/.ready-test) ## format, lint, types and tes
 
 test-all: $(VENV)/.ready-test-all $(NEWEST:=/.ready-test-all) ## the same, long tests included, and all of them with both Pythons
 	VENV=$(VENV) NEWEST=$(NEWEST) scripts/check --all
+
+test-tensorflow: $(ENV_OF_TENSORFLOW)/.ready ## the tests of tilestep.tensorflow, in an environment of its own: TensorFlow takes 1.3 GB
+	$(ENV_OF_TENSORFLOW)/bin/python -m pytest -q -n 2 tests/unit/tensorflow tests/behaviour/test_tensorflow.py
 
 newest: ## raise constraints.txt to the newest versions that there are, and run the tests with them and with the newest Python
 	$(or $(PYTHON_NEWEST),$(PYTHON)) scripts/prerequisites.py
@@ -73,6 +78,12 @@ clean: ## remove environments, builds and caches
 $(VENV)/.created:
 	@$(PYTHON) scripts/prerequisites.py
 	$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+$(ENV_OF_TENSORFLOW)/.ready: pyproject.toml setup.py constraints.txt $(NATIVE)
+	@$(PYTHON) scripts/prerequisites.py
+	$(PYTHON) -m venv $(ENV_OF_TENSORFLOW)
+	$(ENV_OF_TENSORFLOW)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[tensorflow]' hypothesis pytest pytest-timeout pytest-xdist
 	@touch $@
 
 .venv-newest/.created:

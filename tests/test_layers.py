@@ -43,7 +43,7 @@ SHARED = (
     "collection",
 )
 RUNTIME = ("train", "legacy")  # for any JAX platform: imports nothing of the emulator
-FRONTENDS = ("onnx", "popart")  # on top of JAX, for any platform; only the doors import them
+FRONTENDS = ("onnx", "popart", "tensorflow")  # on top of JAX, for any platform; only the doors import them
 POPART = ("machine", "profiling", "tracing")  # and what other front ends may import
 EMULATION = "popart/session/emulation"  # the machine of a session: may import anything
 DOORS = ("__init__", "__main__", "cli", "planner", "profiling")  # these may import anything
@@ -348,6 +348,12 @@ def test_no_c_file_includes_itself_through_others(folder: str) -> None:
 
 def test_private_parts_of_jax_are_imported_in_the_private_rooms_only() -> None:
     assert private_imports(SRC, room=PRIVATE_ROOM) == []
+
+
+def test_private_parts_of_tensorflow_are_imported_in_one_room_only() -> None:
+    words = re.compile(r"import_module\(\"tensorflow\.(python|compiler|core)")
+    found = {path.parent.name for path in SRC.rglob("*.py") if words.search(path.read_text(encoding="utf-8"))}
+    assert found == {"tf_private"}
 
 
 def test_no_import_is_relative() -> None:

@@ -17,6 +17,7 @@ from typing import Any, Final, TextIO
 from tilestep.cli.first_import import first_import
 from tilestep.cli.program import CodeProgram, InputProgram, ModuleProgram, Program, ScriptProgram, program_words, run_whole
 from tilestep.cli.run_popart import require_fitting, run_popart, with_reports
+from tilestep.cli.run_tensorflow import VERSIONS, install_tensorflow
 from tilestep.cli.terminated import end
 from tilestep.cli.usage import Once, Parser, UsageError, discard, given_path, tell, whole_number, working_directory
 from tilestep.cuts import MAX_STAGES
@@ -39,12 +40,12 @@ _MORE_IPUS: Final = (4, 16, 64, 256)  # of pods
 _MAX_TRIPS: Final = 2**31 - 1
 TAKE_A_VALUE: Final = ("--machine", "--ipus", "--tiles", "--sync-pattern", "--trip-count", "--json", "--report", "--propose-stages")
 _OUTPUTS: Final = ("--json", "--report")
-FLAGS: Final = ("--dry-run", "--all", "--no-intervals", "--no-source", "--popart")
+FLAGS: Final = ("--dry-run", "--all", "--no-intervals", "--no-source", "--popart", "--tensorflow")
 _REFUSED: Final = 2  # the exit code of programs that do not know an option
 _PIPE_WIDTH: Final = 100  # columns where stderr is no terminal
 _USAGE: Final = (
     "tilestep run [--machine NAME|FILE.toml] [--ipus N] [--tiles N] [--sync-pattern PATTERN] [--dry-run] [--trip-count N] "
-    "[--all] [--no-intervals] [--json FILE] [--report DIR [--no-source]] [--popart [--propose-stages N]] "
+    "[--all] [--no-intervals] [--json FILE] [--report DIR [--no-source]] [--popart [--propose-stages N]] [--tensorflow[=1|2]] "
     "(SCRIPT | -m MODULE | -c CODE) [ARGS...]"
 )
 
@@ -124,6 +125,14 @@ def _option_parser() -> argparse.ArgumentParser:
         "its device's machine, or on that of --machine",
     )
     parser.add_argument(
+        "--tensorflow",
+        nargs="?",
+        const=VERSIONS[0],
+        choices=VERSIONS,
+        metavar="1|2",
+        help="give the program tensorflow.python.ipu, on stock TensorFlow; =1 or =2 says which TensorFlow it was written for",
+    )
+    parser.add_argument(
         "--propose-stages",
         type=whole_number(MAX_STAGES),
         metavar="N",
@@ -147,6 +156,9 @@ def run(args: argparse.Namespace) -> int:
         return 2
     if options.propose_stages is not None and not options.popart:
         tell(_COMMAND, "--propose-stages is about the sessions of a PopART program; it goes with --popart")
+        return 2
+    if options.popart and options.tensorflow is not None:
+        tell(_COMMAND, "--popart and --tensorflow are two front ends: give one of them")
         return 2
     try:
         if options.popart:
@@ -178,6 +190,8 @@ def run(args: argparse.Namespace) -> int:
 def _run_emulated(program: Program, options: argparse.Namespace, json_path: Path | None, report_path: Path | None) -> int:
     """Raises: KeyboardInterrupt if Ctrl-C comes when the program has ended, and is summed up."""
     choose_platform()
+    if options.tensorflow is not None and not install_tensorflow(options.tensorflow, program, _COMMAND):
+        return _REFUSED
     stderr, process = sys.stderr, os.getpid()
     forks: list[int] = []
     os.register_at_fork(after_in_parent=lambda: forks.append(os.getpid()))
@@ -196,6 +210,8 @@ def _run_emulated(program: Program, options: argparse.Namespace, json_path: Path
     last = getattr(sys, "last_value", None)
     if code and isinstance(last, ModuleNotFoundError) and last.name == "popart":
         tell(_COMMAND, "--popart before the program gives it tilestep.popart under that name")
+    if code and isinstance(last, ModuleNotFoundError) and (last.name or "").startswith("tensorflow.python.ipu"):
+        tell(_COMMAND, "--tensorflow before the program gives it tensorflow.python.ipu")
     _tell_of_late_options(program, code)
     unwritten = _tell(recording, stderr, options, json_path, report_path)
     ran = bool(recording.profile.programs)

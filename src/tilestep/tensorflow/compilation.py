@@ -1,0 +1,233 @@
+"""A program that `ipu_compiler.compile` has made: one node of the session's graph, which runs pieces of JAX on the device.
+
+Loops and pipelines are pieces that `tilestep.train` runs. What a function computes beside them is lowered as pieces between them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, final
+
+import numpy as np
+
+from tilestep import hints
+from tilestep.errors import UnsupportedError
+from tilestep.tensorflow.lowering import Program, lower
+from tilestep.tensorflow.machine import Placement, placement
+from tilestep.tensorflow.residency import residency_of
+from tilestep.tensorflow.tf_private import graphs, sessions
+from tilestep.tensorflow.tracing import Scope, Traced, current_scope, trace
+from tilestep.tensorflow.untyped import Graph, Operation, Session, Structure, Tensor, tf, v1
+from tilestep.train.calling import name_of
+from tilestep.train.untyped import jax
+
+_IDLE = ("NoOp", "Const", "Placeholder", "Identity")  # nodes that need not run by themselves
+
+
+class Runs(Protocol):
+    """A loop or a pipeline of a program.
+
+    Attributes:
+        inputs: what it begins with, tensors of the program's graph or of the session's.
+        results: placeholders in the program's graph, which stand for what it gives.
+        handles: the variables that it uses, by their names.
+    """
+
+    inputs: list[Tensor]
+    results: list[Tensor]
+    handles: Mapping[str, Tensor]
+
+    def prepare(self, where: Placement) -> None:
+        """Makes its programs. Raises: UnsupportedError for what XLA cannot lower."""
+        ...
+
+    def run(self, session: Session, inputs: Sequence[Any], variables: MutableMapping[str, Any]) -> Sequence[Any]:
+        """Gives its results. Puts new values of variables into `variables`, also if it fails; those that are lost it removes."""
+        ...
+
+
+@final
+class Compilation:
+    """What `ipu_compiler.compile` finds out while it calls its function."""
+
+    def __init__(self) -> None:
+        self.steps: list[Runs] = []
+
+    def add(self, step: Runs) -> list[Tensor]:
+        """A loop or pipeline is called. Returns: its results in the program's graph."""
+        self.steps.append(step)
+        return step.results
+
+
+def require_compilation(name: str) -> Compilation:
+    """The compilation of the function that is being called. Raises: UnsupportedError outside of one, and inside of a loop's body."""
+    scope = current_scope()
+    if scope is None:
+        raise UnsupportedError(f"{name} was called outside of ipu_compiler.compile: call it in the function that is given to that")
+    if scope.is_body:
+        raise UnsupportedError(
+            f"{name} was called inside of a loop's body: what a program runs one after the other stands beside its loops"
+        )
+    return scope.compilation
+
+
+def compiled(computation: Callable[..., Any], inputs: Sequence[Any] | None) -> Structure:
+    """Compiles a function of tensors into one node of the graph.
+
+    Returns: what the function returns, as tensors that the node gives; a node if that is nothing, or nodes alone; a list of one tensor if
+        that is one tensor.
+    Raises: UnsupportedError for what XLA cannot lower, or outside of a graph.
+    """
+    if tf.executing_eagerly():
+        raise UnsupportedError(
+            "ipu_compiler.compile works in a graph, as of TensorFlow 1 (`tilestep run --tensorflow=1`); in TensorFlow 2 call "
+            "IPUStrategy.run with a tf.function"
+        )
+    graph = v1.get_default_graph()
+    given = [tf.convert_to_tensor(each) for each in inputs or ()]
+    compilation = Compilation()
+    name = node_name(computation)
+    traced = trace(name, computation, given, scope=Scope(compilation=compilation))
+    if traced.scope.sent:
+        raise UnsupportedError("enqueue() was called outside of a loop's body: an outfeed takes what loops.repeat or a pipeline sends")
+    program = _Compiled(traced, given, compilation.steps, placement(traced.scope.shards))
+    with graph.as_default(), tf.device("/CPU:0"):
+        results = program.node(graph)
+    flat = iter(results)
+    if not traced.results:
+        return tf.group(*results, name=name)
+    tensors = tf.nest.map_structure(
+        lambda each: None if each is None or isinstance(each, tf.Operation) else next(flat), traced.returned, expand_composites=False
+    )
+    if not isinstance(traced.returned, list | tuple | dict):
+        return [tensors]
+    return [each for each in tensors if each is not None] if isinstance(tensors, list | tuple) else tensors
+
+
+def node_name(function: Callable[..., Any]) -> str:
+    """A function's name, as a node may have it."""
+    return re.sub(r"\W", "_", name_of(function)).lstrip("_") or "ipu"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Piece:
+    """What is computed beside loops. Attributes: program: jitted; from values and variables to outputs and new variables."""
+
+    program: Program
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    jitted: Callable[..., Any]
+
+
+@final
+class _Compiled:
+    def __init__(self, traced: Traced, given: Sequence[Tensor], steps: Sequence[Runs], where: Placement) -> None:
+        self._traced, self._where, self._steps = traced, where, list(steps)
+        self._outside: dict[int, Tensor] = {}  # by the id of a tensor as the program knows it: the session's tensor
+        for inside, outside in zip(traced.arguments, given, strict=True):
+            self._outside[id(inside)] = outside
+        for outside, inside in traced.captured:
+            self._outside[id(inside)] = outside
+        handles = dict(traced.handles)
+        for step in steps:
+            handles |= step.handles
+            for tensor in step.inputs:
+                if tensor.graph is not traced.graph:
+                    self._outside[id(tensor)] = tensor
+        self._names = list(handles)
+        self._known: list[Tensor] = [*traced.arguments, *(inside for _, inside in traced.captured)]
+        self._constants: dict[int, Any] = {}
+        self._pieces: list[_Piece | Runs] = []
+        for step in steps:
+            self._compute(step.inputs, [])
+            step.prepare(where)
+            self._pieces.append(step)
+            self._known += step.results
+        self._compute(traced.results, traced.operations)
+
+    def _compute(self, tensors: Sequence[Tensor], operations: Sequence[Operation]) -> None:
+        """Makes a piece for what is neither known nor constant."""
+        known = {id(tensor) for tensor in self._known} | set(self._outside)
+        missing: list[Tensor] = []
+        for tensor in tensors:
+            if id(tensor) in known or id(tensor) in self._constants:
+                continue
+            constant = tf.get_static_value(tensor)
+            if constant is None:
+                missing.append(tensor)
+            else:
+                self._constants[id(tensor)] = constant
+        busy = [each for each in graphs.ancestors([], operations, self._known) if each.type not in _IDLE]
+        if not missing and not busy:
+            return
+        traced = self._traced
+        program = lower(traced.graph, self._known, missing, operations, traced.handles)
+        self._pieces.append(
+            _Piece(program=program, inputs=list(self._known), outputs=missing, jitted=_jitted(program, self._where, traced.name))
+        )
+        self._known += missing
+
+    def node(self, graph: Graph) -> list[Tensor]:
+        """Puts the node into the session's graph. Returns: the results; one tensor without meaning if there is none."""
+        residency = residency_of(graph)
+        traced = self._traced
+
+        def run(session: Session, *arrays: Any) -> Any:
+            values: dict[int, Any] = self._constants | dict(zip(self._outside, arrays, strict=True))
+            variables = residency.take(session, self._names, self._where)
+            try:
+                for piece in self._pieces:
+                    if isinstance(piece, _Piece):
+                        outputs, new = piece.jitted([values[id(each)] for each in piece.inputs], _of(piece.program, variables))
+                        variables.update(new)
+                        values.update(zip(map(id, piece.outputs), outputs, strict=True))
+                    else:
+                        outputs = piece.run(session, [values[id(each)] for each in piece.inputs], variables)
+                        values.update(zip(map(id, piece.results), outputs, strict=True))
+            finally:
+                kept = {name: array for name, array in variables.items() if not array.is_deleted()}
+                residency.put(session, kept, kept)
+                residency.lose(session, set(self._names) - set(kept))
+            hints.wait_untimed(list(kept.values()), jax.block_until_ready)
+            results = [_on_host(values[id(tensor)], tensor) for tensor in traced.results]
+            return results if results else np.int32(0)
+
+        inputs = list(self._outside.values())
+        kinds = [tensor.dtype for tensor in traced.results] or tf.int32
+        made = tf.numpy_function(sessions.keeps_errors(graph, run), inputs, kinds, name=traced.name)
+        made = list(made) if isinstance(made, list | tuple) else [made]
+        for tensor, like in zip(made, traced.results, strict=False):
+            tensor.set_shape(like.shape)
+        return made
+
+
+def _of(program: Program, variables: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: variables[name] for name in program.variables}
+
+
+def _on_host(value: Any, like: Tensor) -> Any:
+    return np.asarray(value).astype(like.dtype.as_numpy_dtype, copy=False)
+
+
+def _jitted(program: Program, where: Placement, name: str) -> Callable[..., Any]:
+    """Compiled for the devices; variables are donated."""
+
+    def function(values: list[Any], variables: dict[str, Any]) -> Any:
+        outputs, new = program(values, variables)
+        return outputs, variables | new
+
+    function.__name__ = name
+    if where.replicas is None:
+        jitted = jax.jit(function, donate_argnums=1)
+
+        def call(values: list[Any], variables: dict[str, Any]) -> Any:
+            return jitted(jax.device_put(values, where.device), variables)
+
+        return call
+    spec = jax.sharding.PartitionSpec()
+    over = where.replicas.shard_map(function, in_specs=(spec, spec), out_specs=(spec, spec))
+    divided = jax.jit(over, donate_argnums=1)
+    replicas = where.replicas
+    return lambda values, variables: divided(replicas.place(values), variables)

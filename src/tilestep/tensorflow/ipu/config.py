@@ -1,0 +1,274 @@
+"""`tensorflow.python.ipu.config`: which IPUs a program has, and how it is compiled for them."""
+
+from __future__ import annotations
+
+import enum
+import json
+import warnings
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from tilestep.errors import UnsupportedError
+from tilestep.messages import nearest, shown
+from tilestep.tensorflow import machine
+from tilestep.train import select_devices
+
+
+class SelectionOrder(enum.Enum):
+    """In which order IPUs get their numbers. No effect: `tilestep.machine` has the places of a machine's IPUs."""
+
+    AUTO = 0
+    ZIGZAG = 1
+    SNAKE = 2
+    HOOF = 3
+
+
+class DeviceConnectionType(enum.Enum):
+    """When a program attaches to its IPUs. No effect: emulated IPUs are always there."""
+
+    ALWAYS = 0
+    ON_DEMAND = 1
+    PRE_COMPILE = 2
+    NEVER = 3
+
+
+class ExecutionProfileType(enum.Enum):
+    """What a profile has. No effect: `tilestep run --report` writes one."""
+
+    NO_PROFILE = 0
+    DEVICE_PROFILE = 1
+    IPU_PROFILE = 2
+    TILE_PROFILE = 3
+
+
+class MergeRemoteBuffersBehaviour(enum.Enum):
+    """Whether remote buffers are merged. No effect."""
+
+    NO_MERGING = 0
+    MERGE = 1
+    IF_BENEFICIAL = 2
+
+
+class SchedulingAlgorithm(enum.Enum):
+    """In which order a program's operations run. No effect: XLA orders them."""
+
+    CHOOSE_BEST = 0
+    POST_ORDER = 1
+    CLUSTERING = 2
+    SHORTEST_PATH = 3
+
+
+class StochasticRoundingBehaviour(enum.Enum):
+    """Whether float16 is rounded at random. No effect: values are XLA's, rounded to the nearest."""
+
+    OFF = 0
+    ON = 1
+    REPLICA_IDENTICAL_ONLY = 2
+
+    @classmethod
+    def from_bool(cls, value: bool) -> StochasticRoundingBehaviour:
+        return cls.ON if value else cls.OFF
+
+
+# Option -> its default, as `IPUConfig` of SDK 2.4 to 3.3 has them. Source: the documentation of `tensorflow.python.ipu.config`, and which
+# options the public programs set.
+_DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "auto_select_ipus": [],
+        "select_ipus": [],
+        "selection_order": SelectionOrder.AUTO,
+        "serialization_output_folder": "",
+        "allow_recompute": False,
+        "compilation_poplar_options": {},
+        "gcl_poplar_options": {},
+        "convolutions.poplar_options": {},
+        "matmuls.poplar_options": {},
+        "matmuls.clear_pass_type": False,
+        "pooling.poplar_options": {},
+        "slices.poplar_options": {},
+        "device_connection.type": DeviceConnectionType.ALWAYS,
+        "device_connection.version": "",
+        "device_connection.enable_remote_buffers": False,
+        "ipu_model.compile_ipu_code": True,
+        "ipu_model.tiles_per_ipu": 0,
+        "ipu_model.version": "ipu2",
+        "floating_point_behaviour.inv": False,
+        "floating_point_behaviour.div0": False,
+        "floating_point_behaviour.oflo": False,
+        "floating_point_behaviour.esr": StochasticRoundingBehaviour.OFF,
+        "floating_point_behaviour.nanoo": False,
+        "floating_point_behaviour.set_all": False,
+        "io_tiles.num_io_tiles": 0,
+        "io_tiles.place_ops_on_io_tiles": False,
+        "io_tiles.available_memory_proportion": 0.9,
+        "norms.use_stable_statistics": False,
+        "norms.experimental.distributed_batch_norm_replica_group_size": 1,
+        "scheduling.algorithm": SchedulingAlgorithm.CHOOSE_BEST,
+        "scheduling.maximum_scheduler_lookahead_depth": 5,
+        "scheduling.maximum_scheduler_search_space_size": 64,
+        "experimental.always_rearrange_copies_on_the_host": False,
+        "experimental.enable_remote_buffer_embedding": False,
+        "experimental.enable_prng_stability": False,
+        "experimental.multi_replica_distribution.process_count": 0,
+        "experimental.multi_replica_distribution.process_index": 0,
+        "optimizations.math.fast": False,
+        "optimizations.math.dot_strength": True,
+        "optimizations.prefetch_data_streams": True,
+        "optimizations.combine_embedding_lookups": False,
+        "optimizations.combine_matmuls": False,
+        "optimizations.enable_graph_outlining": True,
+        "optimizations.merge_infeed_io_copies": True,
+        "optimizations.maximum_cross_replica_sum_buffer_size": 0,
+        "optimizations.maximum_reduce_scatter_buffer_size": 0,
+        "optimizations.maximum_all_gather_buffer_size": 0,
+        "optimizations.maximum_inter_ipu_copies_buffer_size": 0,
+        "optimizations.maximum_send_recv_cluster_size": 0,
+        "optimizations.maximum_reduce_many_buffer_size": 0,
+        "optimizations.minimum_remote_tensor_size": 128,
+        "optimizations.merge_remote_buffers": MergeRemoteBuffersBehaviour.IF_BENEFICIAL,
+        "optimizations.enable_gather_simplifier": False,
+        "optimizations.triangular_solve_expander_block_size": 0,
+        "optimizations.cholesky_block_size": 0,
+        "optimizations.enable_dynamic_slice_replacement": True,
+        "optimizations.enable_fast_math": False,
+    }
+)
+# What has an equal here. Other options that a program changes have no effect, and a warning names them.
+_DONE: Final = ("auto_select_ipus", "select_ipus", "allow_recompute", "io_tiles.num_io_tiles", "floating_point_behaviour.inv")
+_PLAN: Final = MappingProxyType({"availableMemoryProportion": "available_memory_proportion", "partialsType": "partials_type"})
+_PLANNED: Final = ("matmuls.poplar_options", "convolutions.poplar_options")
+_SILENT: Final = ("device_connection.", "ipu_model.", "selection_order", "serialization_output_folder")  # of a machine that is not there
+
+
+class _Options:
+    """A part of the tree of options, as attributes.
+
+    Raises: AttributeError for one that there is not; TypeError for a value of another type.
+    """
+
+    def __init__(self, values: dict[str, Any], path: str = "") -> None:
+        object.__setattr__(self, "_values", values)
+        object.__setattr__(self, "_path", path)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        path = f"{self._path}{name}"
+        if path in self._values:
+            return self._values[path]
+        if any(known.startswith(f"{path}.") for known in self._values):
+            return _Options(self._values, f"{path}.")
+        raise AttributeError(self._unknown(name))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        path = f"{self._path}{name}"
+        if path not in self._values:
+            raise AttributeError(self._unknown(name))
+        default = _DEFAULTS[path]
+        if path == "floating_point_behaviour.esr" and isinstance(value, bool):
+            value = StochasticRoundingBehaviour.from_bool(value)
+        kinds = (int, list, tuple) if path in ("auto_select_ipus", "select_ipus") else (type(default),)
+        if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+            raise TypeError(f"IPUConfig.{path} is {shown(value)}: it must be {' or '.join(kind.__name__ for kind in kinds)}")
+        self._values[path] = value
+
+    def _unknown(self, name: str) -> str:
+        ways = {known.removeprefix(self._path).partition(".")[0] for known in self._values if known.startswith(self._path)}
+        closest = nearest(name, ways, cutoff=0.6)
+        return f"IPUConfig has no option {self._path}{name}" + (f": did you mean {self._path}{closest}?" if closest else "")
+
+
+class IPUConfig(_Options):
+    """The options, each with its default. `configure_ipu_system()` makes them those of the programs that are compiled after it."""
+
+    def __init__(self) -> None:
+        super().__init__(dict(_DEFAULTS))
+
+    def configure_ipu_system(self, device: str = "cpu") -> None:
+        """Chooses the devices. Options that are changed and have no equal here are named in a warning, once.
+
+        Args: device: of the original's runtime; no effect.
+        Raises: UnsupportedError for more IPUs than there are; ValueError for both ways of selection, or one that is wrong.
+        """
+        del device
+        options = dict(self._changes())
+        machine.configure(_devices(self.auto_select_ipus, self.select_ipus), dict(_plan_options(options)))
+        ignored = sorted(set(options) - set(_DONE) - set(_PLANNED) - _warned)
+        ignored = [name for name in ignored if not name.startswith(_SILENT)]
+        _warned.update(ignored)
+        if ignored:
+            warnings.warn(f"options of IPUConfig that have no effect here: {', '.join(ignored)}", UserWarning, stacklevel=2)
+
+    def _changes(self) -> Iterator[tuple[str, Any]]:
+        """(option, value) of each that is not as its default."""
+        return ((name, value) for name, value in self._values.items() if value != _DEFAULTS[name])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Option -> value; an enum is its name."""
+        return {name: value.name if isinstance(value, enum.Enum) else value for name, value in self._values.items()}
+
+    def from_dict(self, options: Mapping[str, Any]) -> None:
+        """Sets options that `to_dict` gave."""
+        for name, value in options.items():
+            *parts, last = name.split(".")
+            place: Any = self
+            for part in parts:
+                place = getattr(place, part)
+            default = _DEFAULTS.get(name)
+            setattr(place, last, type(default)[value] if isinstance(default, enum.Enum) and isinstance(value, str) else value)
+
+    def to_json(self) -> str:
+        """`to_dict` as JSON."""
+        return json.dumps(self.to_dict())
+
+    def from_json(self, text: str) -> None:
+        """Sets options that `to_json` gave."""
+        self.from_dict(json.loads(text))
+
+
+_warned: Final[set[str]] = set()
+
+
+def _devices(auto: Any, ids: Any) -> tuple[Any, ...]:
+    if auto != [] and ids != []:
+        raise ValueError(f"IPUConfig has auto_select_ipus={shown(auto)} and select_ipus={shown(ids)}: set one of them")
+    given = auto if ids == [] else ids
+    if isinstance(given, list | tuple) and len(given) > 1:
+        raise UnsupportedError(
+            f"auto_select_ipus or select_ipus is {shown(given)}, which makes several devices of TensorFlow: tilestep has /device:IPU:0 "
+            "alone; give one number of IPUs, which its replicas and pipeline stages share"
+        )
+    one = given[0] if isinstance(given, list | tuple) and given else given
+    try:
+        if ids != []:
+            return select_devices(ids=one)
+        return select_devices(1 if one == [] else one)
+    except ValueError as error:
+        raise UnsupportedError(f"IPUConfig asks for IPUs that are not there: {error}; `tilestep run --ipus N` emulates N") from error
+
+
+def _plan_options(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    if "io_tiles.num_io_tiles" in options:
+        yield "num_io_tiles", options["io_tiles.num_io_tiles"]
+    for name in _PLANNED:
+        for key, value in options.get(name, {}).items():
+            if key in _PLAN:
+                yield _PLAN[key], float(value) if key == "availableMemoryProportion" else value
+
+
+def configure_ipu_system(config: IPUConfig, device: str = "cpu", reset_configuration: bool = True) -> None:
+    """`config.configure_ipu_system()`."""
+    del reset_configuration
+    config.configure_ipu_system(device)
+
+
+def reset_ipu_configuration() -> None:
+    """As before anything was configured: one IPU."""
+    machine.reset()
+
+
+def get_ipu_config(session: Any = None) -> list[str]:
+    """How many IPUs are configured, as text."""
+    del session
+    return [str(len(machine.system().devices))]

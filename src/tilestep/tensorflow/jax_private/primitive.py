@@ -1,0 +1,240 @@
+"""A program that XLA has lowered, as one JAX primitive: StableHLO that becomes a part of the program around it, on any platform.
+
+Inside of it, custom calls whose targets begin with MARKER are markers: JAX code takes their place. It is traced where the primitive is
+bound, so that it knows the replicas around it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from jax._src.lib import _jax
+from jax.extend.core import Primitive
+from jax.interpreters import mlir
+
+from tilestep.train.untyped import jax, jnp
+
+_mlir: Any = mlir  # JAX's types don't tell what these modules hold
+_ir: Any = _mlir.ir
+_xla: Any = _jax
+MARKER: Final = "tilestep."  # what targets of markers begin with
+_COPY: Final = "mhlo.copy"  # XLA puts it where a variable is written; only XLA:CPU knows it
+_CUSTOM_CALL: Final = "stablehlo.custom_call"
+_ALIASES: Final = "mhlo.input_output_alias"
+_OTHER_DTYPES: Final = {"i1": np.dtype(bool), "bf16": jnp.dtype("bfloat16"), "complex<f32>": np.dtype("complex64")}
+_KINDS: Final = {"f": "float", "i": "int", "ui": "uint"}  # of MLIR's dtypes with a number of bits
+
+Spec = Any  # a jax.core.ShapedArray
+Handler = Callable[..., Any]  # JAX code of a marker: (result specs, *operands) -> results
+Line = tuple[str, int]  # file, line
+
+
+@dataclass(frozen=True, kw_only=True)
+class Marker:
+    """A custom call that stands for JAX code. Attributes: target: its name. operands, results: their shapes, with JAX's dtypes."""
+
+    target: str
+    operands: tuple[Spec, ...]
+    results: tuple[Spec, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Lowered:
+    """A program in StableHLO, which is called as a JAX function.
+
+    Attributes:
+        module: its bytecode, whose function "main" is the program.
+        operands, results: what main takes and gives, with the dtypes inside of it, which may have 64 bits.
+        aliases: index of a result -> index of the operand of which it is the new value.
+        markers: those in it, in the order of the module.
+    """
+
+    module: bytes
+    operands: tuple[Spec, ...]
+    results: tuple[Spec, ...]
+    aliases: Mapping[int, int]
+    markers: tuple[Marker, ...]
+
+    def __call__(self, operands: Sequence[Any], handler: Callable[[str], Handler]) -> list[Any]:
+        """The results, with the dtypes that JAX has for them. Args: handler: what a marker is, by its target."""
+        given = [jnp.asarray(operand, spec.dtype) for operand, spec in zip(operands, map(_outside, self.operands), strict=True)]
+        handled = [
+            jax.make_jaxpr(functools.partial(handler(marker.target), marker.results))(*map(_shape, marker.operands))
+            for marker in self.markers
+        ]
+        return list(_program_p.bind(*given, program=self, handled=tuple(handled)))
+
+
+def from_hlo(hlo: bytes, line_of: Callable[[str], Line | None]) -> Lowered:
+    """A serialised HLO module as StableHLO.
+
+    Args:
+        line_of: the line of the program's source that made a node, by the node's name; None for what is no node.
+    """
+    with _mlir.make_ir_context():
+        module = _ir.Module.parse(_xla.mlir.hlo_to_stablehlo(hlo))
+        for operation in list(_operations(module.operation)):
+            if operation.name == _COPY:
+                operation.results[0].replace_all_uses_with(operation.operands[0])
+                operation.erase()
+            else:
+                operation.location = _with_line(operation.location, line_of)
+        main = _ir.SymbolTable(module.operation)["main"]
+        return Lowered(
+            module=_mlir.module_to_bytecode(module),
+            operands=tuple(map(_spec, main.type.inputs)),
+            results=tuple(map(_spec, main.type.results)),
+            aliases=dict(_aliases(module)),
+            markers=tuple(_marker(call) for call in _marker_calls(module.operation)),
+        )
+
+
+def _aliases(module: Any) -> Iterator[tuple[int, int]]:
+    attributes = module.operation.attributes
+    if _ALIASES in attributes:
+        for alias in map(_ir.DictAttr, _ir.ArrayAttr(attributes[_ALIASES])):
+            index = list(_ir.DenseI64ArrayAttr(alias["output_index"]))
+            yield (index[0] if index else 0), _ir.IntegerAttr(_ir.DictAttr(alias["alias"])["parameter_number"]).value
+
+
+def _operations(operation: Any) -> Iterator[Any]:
+    """All operations inside of one, those of inner regions too."""
+    for region in operation.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                yield inner.operation
+                yield from _operations(inner.operation)
+
+
+def _marker_calls(operation: Any) -> list[Any]:
+    return [each for each in _operations(operation) if each.name == _CUSTOM_CALL and _target(each).startswith(MARKER)]
+
+
+def _target(call: Any) -> str:
+    return str(_ir.StringAttr(call.attributes["call_target_name"]).value)
+
+
+def _marker(call: Any) -> Marker:
+    operands = (_outside(_spec(value.type)) for value in call.operands)
+    results = (_outside(_spec(kind)) for result in call.results for kind in _flat(result.type))
+    return Marker(target=_target(call), operands=tuple(operands), results=tuple(results))
+
+
+def _is_tuple(kind: Any) -> bool:
+    return str(kind).startswith("tuple<")
+
+
+def _flat(kind: Any) -> list[Any]:
+    """The items of a tuple's type; of any other type the type."""
+    if not _is_tuple(kind):
+        return [kind]
+    items = _ir.TupleType(kind)
+    return [items.get_type(index) for index in range(items.num_types)]
+
+
+def _with_line(location: Any, line_of: Callable[[str], Line | None]) -> Any:
+    """XLA's location is fused of the node's name and a line of TensorFlow: the line of the program takes the latter's place."""
+    parts = getattr(location, "locations", [location])
+    name = next((part.name_str for part in parts if hasattr(part, "name_str")), None)
+    if name is None:
+        return location
+    line = line_of(name)
+    return _ir.Location.name(name, None if line is None else _ir.Location.file(line[0], line[1], 0))
+
+
+def _spec(kind: Any) -> Spec:
+    ranked = _ir.RankedTensorType(kind)
+    name = str(ranked.element_type)
+    bits = name.lstrip("fui")
+    dtype = _OTHER_DTYPES.get(name) or np.dtype(_KINDS[name.removesuffix(bits)] + bits)
+    return jax.core.ShapedArray(tuple(ranked.shape), dtype)
+
+
+def _kind(spec: Spec) -> Any:
+    return _ir.RankedTensorType.get(spec.shape, _mlir.dtype_to_ir_type(spec.dtype))
+
+
+def _outside(spec: Spec) -> Spec:
+    """The same with the dtype that JAX has for it: 64 bits are 32 unless `jax_enable_x64` is set."""
+    return jax.core.ShapedArray(spec.shape, jax.dtypes.canonicalize_dtype(spec.dtype))
+
+
+def _shape(spec: Spec) -> Any:
+    return jax.ShapeDtypeStruct(spec.shape, spec.dtype)
+
+
+_program_p: Any = Primitive("tensorflow")
+_program_p.multiple_results = True
+
+
+@_program_p.def_abstract_eval
+def _results(*operands: Any, program: Lowered, handled: tuple[Any, ...]) -> list[Spec]:
+    del operands, handled
+    return list(map(_outside, program.results))
+
+
+@functools.cache
+def _jitted(program: Lowered) -> Any:
+    return jax.jit(functools.partial(_program_p.bind, program=program, handled=()))
+
+
+@_program_p.def_impl
+def _run(*operands: Any, program: Lowered, handled: tuple[Any, ...]) -> list[Any]:
+    del handled  # markers ask for replicas, which are inside of a jitted program
+    return _jitted(program)(*operands)
+
+
+def _lower(ctx: Any, *operands: Any, program: Lowered, handled: tuple[Any, ...]) -> list[Any]:
+    part = _ir.Module.parse(program.module)
+    before = {str(each.operation.attributes["sym_name"]) for each in ctx.module_context.module.body.operations}
+    name = _mlir.merge_mlir_modules(ctx.module_context.module, "tensorflow", part, dst_symtab=ctx.module_context.symbol_table)
+    if handled:
+        merged = [each for each in ctx.module_context.module.body.operations if str(each.operation.attributes["sym_name"]) not in before]
+        calls = [call for each in merged for call in _marker_calls(each.operation)]
+        for call, marker, jaxpr in zip(calls, program.markers, handled, strict=True):
+            _replace(ctx, call, marker, jaxpr)
+    kinds = list(map(_kind, program.results))
+    call = _mlir.ir.Operation.create(
+        "func.call",
+        results=kinds,
+        operands=_converted(operands, program.operands),
+        attributes={"callee": _ir.FlatSymbolRefAttr.get(name)},
+    )
+    return _converted(call.results, list(map(_outside, program.results)))
+
+
+def _replace(ctx: Any, call: Any, marker: Marker, jaxpr: Any) -> None:
+    """Puts the code of a marker in the place of its call."""
+    inside = [_spec(kind) for result in call.results for kind in _flat(result.type)]
+    with _ir.InsertionPoint(call), call.location:
+        around = ctx.replace(primitive=None, avals_in=list(marker.operands), avals_out=list(marker.results))
+        given = _converted(call.operands, marker.operands)
+        values = _mlir.core_call_lowering(around, *given, name=marker.target, call_jaxpr=jaxpr)
+        values = _converted([value[0] if isinstance(value, tuple | list) else value for value in values], inside)
+    if any(_is_tuple(result.type) for result in call.results):
+        for use in list(call.results[0].uses):
+            element = use.owner.operation  # a stablehlo.get_tuple_element
+            element.results[0].replace_all_uses_with(values[_ir.IntegerAttr(element.attributes["index"]).value])
+            element.erase()
+    else:
+        for result, value in zip(call.results, values, strict=True):
+            result.replace_all_uses_with(value)
+    call.erase()
+
+
+def _converted(values: Sequence[Any], specs: Sequence[Spec]) -> list[Any]:
+    """The values with these dtypes."""
+    found: list[Any] = []
+    for value, spec in zip(values, specs, strict=True):
+        kind = _kind(spec)
+        found.append(
+            value if value.type == kind else _ir.Operation.create("stablehlo.convert", results=[kind], operands=[value]).results[0]
+        )
+    return found
+
+
+_mlir.register_lowering(_program_p, _lower)

@@ -1,0 +1,70 @@
+"""Which devices programs have: what `IPUConfig.configure_ipu_system()` has chosen, divided into shards and replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tilestep.errors import UnsupportedError
+from tilestep.train import Replicas, select_devices
+from tilestep.train.untyped import Device, Pytree, jax
+
+
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """The devices, and options of all programs' plans."""
+
+    devices: tuple[Device, ...]
+    plan_options: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """Where a program runs. Attributes: device: of the first replica. replicas: None if there is one."""
+
+    device: Device
+    replicas: Replicas | None
+
+    @property
+    def count(self) -> int:
+        return 1 if self.replicas is None else self.replicas.count
+
+    def placed(self, tree: Pytree) -> Pytree:
+        """A pytree of arrays on the devices. Those that are there stay."""
+        return jax.device_put(tree, self.device) if self.replicas is None else self.replicas.place(tree)
+
+
+_configured: Final[list[System]] = []
+
+
+def configure(devices: tuple[Device, ...], plan_options: Mapping[str, Any]) -> None:
+    """All programs that are made from now on have these devices."""
+    _configured[:] = [System(devices=devices, plan_options=dict(plan_options))]
+
+
+def reset() -> None:
+    """As it is before anything is configured."""
+    _configured.clear()
+
+
+def system() -> System:
+    """What is configured; one device if nothing is."""
+    return _configured[0] if _configured else System(devices=select_devices(1), plan_options={})
+
+
+def placement(shards: int) -> Placement:
+    """Where a program runs that has so many shards.
+
+    A replica has as many IPUs as the next power of two. Source: TensorFlow for the IPU, `scopes.ipu_shard` and its tests of pipelines.
+    Raises: UnsupportedError for IPUs that are no multiple of the shards.
+    """
+    devices = system().devices
+    each = 1 << (shards - 1).bit_length()
+    if len(devices) % each:
+        raise UnsupportedError(
+            f"the program has {shards} shards, for which a replica has {each} IPUs, but {len(devices)} are configured: set "
+            f"auto_select_ipus to a multiple of {each}"
+        )
+    count = len(devices) // each
+    return Placement(device=devices[0], replicas=None if count == 1 else Replicas(count, devices=devices[::each]))

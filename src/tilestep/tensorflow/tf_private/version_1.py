@@ -1,0 +1,18 @@
+"""Gives a program the interface of TensorFlow 1 under the name `tensorflow`."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+from tilestep.tensorflow.untyped import tf
+
+
+def use_version_1() -> None:
+    """`import tensorflow` gives TensorFlow 1's interface and behaviour from now on, as Graphcore's TensorFlow 1 had it."""
+    tf.compat.v1.disable_v2_behavior()
+    first: Any = tf.compat.v1
+    first.__path__ = tf.__path__
+    first.python = import_module("tensorflow.python")
+    sys.modules["tensorflow"] = first

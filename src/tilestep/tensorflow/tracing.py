@@ -1,0 +1,120 @@
+"""Runs functions of a program once to see what they do: their graph, what they return, and what they send to queues."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, final
+
+from tilestep.tensorflow.residency import residency_of
+from tilestep.tensorflow.tf_private import graphs
+from tilestep.tensorflow.untyped import Graph, Operation, Structure, Tensor, TensorSpec, tf, v1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sent:
+    """What a function has sent to an outfeed queue."""
+
+    queue: Any
+    structure: Structure
+    tensors: list[Tensor]
+
+
+@dataclass(kw_only=True, eq=False)
+class Scope:
+    """What happens while a function is traced. Attributes: compilation: of the whole program. shards: as many as `ipu_shard` has named."""
+
+    compilation: Any
+    sent: list[Sent] = field(default_factory=list)
+    updates: list[Any] = field(default_factory=list)  # of optimizers that accumulate gradients
+    shards: int = 1
+    is_body: bool = False
+
+
+@final
+class _Scopes(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[Scope] = []
+
+
+_scopes: Final = _Scopes()
+
+
+def current_scope() -> Scope | None:
+    """That of the innermost function that is being traced; None outside of `ipu_compiler.compile`."""
+    return _scopes.stack[-1] if _scopes.stack else None
+
+
+@contextlib.contextmanager
+def _within(scope: Scope) -> Iterator[None]:
+    _scopes.stack.append(scope)
+    try:
+        yield
+    finally:
+        _scopes.stack.pop()
+        if _scopes.stack:
+            _scopes.stack[-1].shards = max(_scopes.stack[-1].shards, scope.shards)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Traced:
+    """A function as a graph.
+
+    Attributes:
+        name: of the function.
+        graph: its nodes.
+        arguments: placeholders of its positional arguments, flat.
+        keywords: those of its keyword arguments.
+        returned: what it has returned.
+        results: the tensors of that, in order.
+        operations: the nodes of that, and what sends to queues.
+        captured: tensors that it takes from outside: (there, its placeholder).
+        handles: name of each variable that it uses -> the handle in the graph.
+        scope: what happened meanwhile.
+    """
+
+    name: str
+    graph: Graph
+    arguments: list[Tensor]
+    keywords: dict[str, Tensor]
+    returned: Structure
+    results: list[Tensor]
+    operations: list[Operation]
+    captured: list[tuple[Tensor, Tensor]]
+    handles: dict[str, Tensor]
+    scope: Scope
+
+
+def trace(
+    name: str, function: Callable[..., Any], specs: Sequence[TensorSpec], keywords: Mapping[str, TensorSpec] | None = None, *, scope: Scope
+) -> Traced:
+    """Calls a function with placeholders. Raises: TypeError if it does not return tensors and nodes; what the function raises."""
+    graph = graphs.new_graph(name)
+    with graph.as_default(), graphs.resource_variables(), _within(scope):
+        arguments = [v1.placeholder(spec.dtype, spec.shape) for spec in specs]
+        named = {key: v1.placeholder(spec.dtype, spec.shape) for key, spec in (keywords or {}).items()}
+        returned = function(*arguments, **named)
+        flat = [] if returned is None else [each for each in tf.nest.flatten(returned) if each is not None]
+        operations = [each for each in flat if isinstance(each, tf.Operation)]
+        results = [tf.convert_to_tensor(each) for each in flat if not isinstance(each, tf.Operation)]
+    captured: list[tuple[Tensor, Tensor]] = []
+    handles: dict[str, Tensor] = {}
+    for outside, inside in graphs.captures(graph):
+        if inside.dtype == tf.resource:
+            handles[residency_of(graphs.outermost(graph)).add(outside)] = inside
+        else:
+            captured.append((outside, inside))
+    return Traced(
+        name=name,
+        graph=graph,
+        arguments=arguments,
+        keywords=named,
+        returned=returned,
+        results=results,
+        operations=operations,
+        captured=captured,
+        handles=handles,
+        scope=scope,
+    )

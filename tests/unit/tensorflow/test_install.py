@@ -1,0 +1,28 @@
+"""The name `tensorflow.python.ipu`: its modules are those here, and what there is not says what is instead."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+
+import tilestep.tensorflow
+from tilestep.tensorflow.ipu import config, scopes
+
+
+def test_modules_and_names_are_served() -> None:
+    tilestep.tensorflow.install()
+    ipu: Any = importlib.import_module("tensorflow.python.ipu")
+    assert ipu.config.IPUConfig is ipu.utils.IPUConfig is config.IPUConfig
+    assert importlib.import_module("tensorflow.python.ipu.scopes").ipu_scope is scopes.ipu_scope
+    assert importlib.import_module("tensorflow.python.ipu.ops.rand_ops").dropout is ipu.rand_ops.dropout
+
+
+@pytest.mark.parametrize(("name", "instead"), [("custom_ops", "compiled C"), ("horovod", "auto_select_ipus"), ("no_such", "docs/how-to")])
+def test_what_there_is_not_says_what_is_instead(name: str, instead: str) -> None:
+    ipu: Any = importlib.import_module("tensorflow.python.ipu")
+    with pytest.raises(ImportError, match=rf"no tensorflow\.python\.ipu\.{name}: .*{instead}"):
+        importlib.import_module(f"tensorflow.python.ipu.{name}")
+    with pytest.raises(AttributeError, match=instead):
+        getattr(ipu, name)
