@@ -105,15 +105,15 @@ def memory_row(case: Case, row: dict[str, Any]) -> dict[str, Any]:
     [program] = [program for program in found.programs if program.peak_tile_bytes == fuller(found)]
     given = (evidence.programs[program.key], evidence.sources[program.key], evidence.machine)
     known: dict[str, Any] = {"could_recompute": program.could_recompute}
-    ways = {way.edit: way.tile_bytes for way in freed_of(*given, **known)}
+    ways = {way.edit: way for way in freed_of(*given, **known)}
     best = remedies(*given, **known).best
-    ways.update({} if best is None else {best.edit: best.tile_bytes})
+    ways.update({} if best is None else {best.edit: best})
     edit = next((edit for edit in ways if re.search(case.edit, edit)), "")
     if not edit:
         return {**row, "edit": "", "headlines": list(ways)}
     after, _ = profiled(lambda: case.program(case.steps, **case.after), dry=True)
-    shares = {"promised": ways[edit] / fuller(found), "made": 1 - fuller(after) / fuller(found)}
-    return {**row, "edit": edit, "how": "", **shares, "of": "a tile", "apart": apart(case, case.after), "left_ipu": False}
+    shares = {"promised": ways[edit].tile_bytes / fuller(found), "made": 1 - fuller(after) / fuller(found)}
+    return {**row, "edit": edit, "how": ways[edit].how, **shares, "of": "a tile", "apart": apart(case, case.after), "left_ipu": False}
 
 
 def row_of(case: Case) -> dict[str, Any]:
@@ -152,15 +152,15 @@ def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     for row in sorted(rows, key=lambda row: row["kind"]):
         values = "0" if row["apart"] < 1e-6 else f"{row['apart']:.0e}"
         edit = re.sub(r"pipeline \d+", "a pipeline", row["edit"]).replace("|", " ")
-        lines.append(
-            f"| `{row['kind']}` | {row['program']} | {edit} | {row['of']} | {row['promised']:.1%} | {row['made']:.1%} | {values} |"
-        )
+        promised = f"{'at least ' if row['how'] == 'at least' else ''}{row['promised']:.1%}"
+        lines.append(f"| `{row['kind']}` | {row['program']} | {edit} | {row['of']} | {promised} | {row['made']:.1%} | {values} |")
     return lines
 
 
 def points(rows: Sequence[Mapping[str, Any]]) -> list[float]:
-    """How far each promise is from what was made, the nearest first."""
-    return sorted(abs(row["promised"] - row["made"]) * 100 for row in rows)
+    """How far each promise is from what was made, the nearest first. One of the least that is saved is kept if more is."""
+    apart = (row["promised"] - row["made"] for row in rows)
+    return sorted(100 * (max(each, 0.0) if row["how"] == "at least" else abs(each)) for row, each in zip(rows, apart, strict=True))
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -19,6 +19,7 @@ from benchmarks.advice_programs import (
     descending,
     divided,
     elementwise,
+    embedded,
     epochs,
     equinox,
     fed,
@@ -26,6 +27,7 @@ from benchmarks.advice_programs import (
     graph,
     ipu,
     leapfrog,
+    perceptron,
     pipelined,
     predicting,
     regression,
@@ -101,6 +103,7 @@ def two_towers(steps: int, *, kept: bool) -> Any:
 
 TINY: Options = MappingProxyType({"width": 32, "batch": 16})
 MOVING: Options = MappingProxyType({**TINY, "deep": 1, "optimizer": optax.sgd(1.0)})  # else parameters change by less than they are rounded
+FULL: Options = MappingProxyType({"batch": 256, "depth": 40})
 FEW: Options = MappingProxyType({"width": 32})
 LAYERS: Options = MappingProxyType({"width": 32, "batch": 32, "depth": 2})
 LOOP, ONE, READ = "^loop over", "into one jitted function", "^read results after"
@@ -314,12 +317,15 @@ CASES: tuple[Case, ...] = (
         "^keep momentum in pinned_host",
         "layers in a scan",
         descending,
-        {"batch": 256, "depth": 40},
-        {"batch": 256, "depth": 40, "way": "offload"},
+        FULL,
+        {**FULL, "way": "offload"},
         1,
         LAYERS,
         public=False,
     ),
     Case("memory", "^divide x along axis 0", "layers in a scan", descending, NONE, {"way": "spread"}, 1, LAYERS, public=False),
+    Case("memory", "^divide params along", "layers in a scan", descending, FULL, {**FULL, "way": "states"}, 1, LAYERS, public=False),
+    Case("memory", "^divide table along", "an embedding", embedded, {}, {"divided": True}, 1, {"words": 512}),
+    Case("memory", "^divide weights", "a transformer's two layers", perceptron, {}, {"divided": True}, 1, {"width": 64}),
     Case("memory", "^make the batch 2,048", "layers in a scan", descending, NONE, {"way": "smaller"}, 1, LAYERS, public=False),
 )

@@ -305,13 +305,47 @@ def descending(steps: int, *, way: str = "", batch: int = 4096, depth: int = 8, 
         after = jax.device_put(inside, jax.memory.Space.Host) if way == "offload" else inside
         return params - 1e-3 * inside, after
 
-    mesh = Mesh(np.array(jax.devices("ipu")[: 4 if way == "spread" else 1]), ("x",))
-    chip, away = NamedSharding(mesh, P()), NamedSharding(mesh, P(), memory_kind="pinned_host" if way == "offload" else "device")
+    mesh = Mesh(np.array(jax.devices("ipu")[: 4 if way in ("spread", "states") else 1]), ("x",))
+    columns = P(None, None, "x") if way == "states" else P()
+    chip, away = NamedSharding(mesh, columns), NamedSharding(mesh, columns, memory_kind="pinned_host" if way == "offload" else "device")
     params, momentum = (jax.device_put(drawn(depth, width, width), where) for where in (chip, away))
     shape = batch // (2 if way == "smaller" else 1), width
-    x = jax.device_put(np.resize(drawn(8, width), shape), NamedSharding(mesh, P("x")))  # eight samples: a half has the same loss
-    jitted = jax.jit(step, donate_argnums=(0, 1) if way == "donate" else (), out_shardings=(chip, away))
+    x = jax.device_put(
+        np.resize(drawn(8, width), shape), NamedSharding(mesh, P() if way == "states" else P("x"))
+    )  # eight samples: a half has the same loss
+    jitted = jax.jit(step, out_shardings=(chip, away))
     return [jitted(params, momentum, x)[1] for _ in range(steps)]
+
+
+def embedded(steps: int, *, divided: bool = False, words: int = 32_000, width: int = 512) -> Any:
+    """A table of words that is trained, as in a language model; its rows are divided over IPUs, or it is on each."""
+
+    def step(table: Any, ids: Any) -> Any:
+        return table - 0.1 * jax.grad(lambda table: (jnp.tanh(table[ids]) ** 2).sum())(table)
+
+    mesh = Mesh(np.array(jax.devices("ipu")[: 4 if divided else 1]), ("x",))
+    where, ids = NamedSharding(mesh, P("x" if divided else None)), np.arange(4096, dtype=np.int32).reshape(32, 128) * 7 % words
+    table, ids = jax.device_put(drawn(words, width), where), jax.device_put(ids, NamedSharding(mesh, P()))
+    jitted = jax.jit(step, out_shardings=where)
+    for _ in range(steps):
+        table = jitted(table, ids)
+    return table
+
+
+def perceptron(steps: int, *, divided: bool = False, width: int = 1024, batch: int = 512) -> Any:
+    """Two layers, as in a transformer's block, whose weights are divided over IPUs along what both share, or are on each."""
+
+    def step(weights: Any, x: Any) -> Any:
+        gradients = jax.grad(lambda weights: ((jnp.tanh(x @ weights[0]) @ weights[1]) ** 2).mean())(weights)
+        return [w - g for w, g in zip(weights, gradients, strict=True)]
+
+    mesh = Mesh(np.array(jax.devices("ipu")[: 4 if divided else 1]), ("x",))
+    where = [NamedSharding(mesh, P(*axes) if divided else P()) for axes in ((None, "x"), ("x", None))]
+    weights = [jax.device_put(drawn(*shape), at) for shape, at in zip(((width, 4 * width), (4 * width, width)), where, strict=True)]
+    x, jitted = jax.device_put(drawn(batch, width), NamedSharding(mesh, P())), jax.jit(step, out_shardings=where)
+    for _ in range(steps):
+        weights = jitted(weights, x)
+    return weights
 
 
 def alternating(steps: int, *, together: bool, width: int = 256) -> Any:

@@ -45,7 +45,7 @@ ASIDE: Final[tuple[FindingKind, ...]] = (
     "fallback",
 )  # kinds that nobody has to follow unless urgent
 LEARNS_OTHERWISE: Final[tuple[FindingKind, ...]] = ("products", "steps")  # larger batches change what a step learns
-How = Literal["replayed", "within 2 %", "about"]
+How = Literal["replayed", "within 2 %", "about", "at least"]
 Left = Literal["same line", "saves nothing", "not played"]  # why an edit is not among those that are played together
 CELL: Final = re.compile(r"(?:^|/)ipykernel_\d+/\d+\.py$")  # of a notebook
 LEAST_SHARE: Final = 0.01  # of emulated time: the least that is worth a sentence
@@ -79,7 +79,7 @@ class Gain:
         after_share: of what these edits leave of a warm step, else of emulated time, that it saves then.
         tile_bytes: of the fullest tile, for findings about memory.
         how: 'replayed': the journal was played again with the edit, and the gain is exact; 'within 2 %': the same, with programs that will
-            be compiled anew; 'about': an estimate.
+            be compiled anew; 'about': an estimate; 'at least': what is sure of a gain whose rest nobody knows.
         basis: of what the gain was worked out and how it was estimated, in words; '' if there is nothing to say.
     """
 
@@ -111,7 +111,7 @@ class Gain:
 
     def __str__(self) -> str:
         """'saves 67 %, 46.2 ms', 'saves about 66 % of a warm step, 2.95 ms; of all 22 %, 30.1 ms (as one program); after 1: 80 % ...'."""
-        sure = {"replayed": "", "within 2 %": "", "about": "about "}[self.how]
+        sure = {"replayed": "", "within 2 %": "", "about": "about ", "at least": "at least "}[self.how]
         within = "within 2 %" if self.how == "within 2 %" else ""
         notes = "; ".join(note for note in (within, self.basis) if note)
         then = f"; after {numbers_text(self.after)}: {share_text(self.after_share, 1)} of {self._rest}" if self.after else ""

@@ -43,19 +43,18 @@ class Freed(NamedTuple):
     tile_bytes: int
     how: How
     line: Line | None = None
-    alone: bool = False  # whether what is computed of the values may get smaller as well, or be gathered
     price: str = ""  # in time; '' if that is small or unknown
 
     def __str__(self) -> str:
         """'jax.checkpoint (-12 KiB a tile)', 'm in pinned_host (-12 KiB a tile, for transfers of 3 ms a run)'."""
         price = f", for {self.price}" if self.price else ""
-        return f"{self.way} (-{bytes_text(self.tile_bytes)} a tile{', their own bytes alone' if self.alone else ''}{price})"
+        return f"{self.way} (-{bytes_text(self.tile_bytes)} a tile{' or more' if self.how == 'at least' else ''}{price})"
 
     @property
     def gain(self) -> Gain:
         """What it frees, and how that is known."""
         basis = "planned again" if self.how == "within 2 %" else "added up from the sizes of the values that go"
-        basis += ", alone: what is computed of them may be divided as well" if self.alone else ""
+        basis += "; gradients and what else is computed of them are divided as well" if self.how == "at least" else ""
         basis += f"; for {self.price}" if self.price else ""
         return Gain(tile_bytes=self.tile_bytes, how=self.how, basis=basis)
 
@@ -116,7 +115,10 @@ def _recomputed(machine: MachineSpec, program: Program, detail: Liveness) -> Ite
 
 
 def _divided(machine: MachineSpec, program: Program, source: Source, detail: Liveness) -> Iterator[Freed]:
-    """The batch of a program of one IPU over several, which is planned as a part of it; and parameters, or what else may be states."""
+    """The batch of a program of one IPU over several, which is planned as a part of it; and parameters, or what else may be states.
+
+    Of states their own bytes are sure. Which of their gradients and activations get smaller is the partitioner's choice.
+    """
     count, states = machine.num_ipus, may_be_states(program)
     if count < 2 or program.num_ipus > 1:
         return
@@ -139,7 +141,7 @@ def _divided(machine: MachineSpec, program: Program, source: Source, detail: Liv
     size = sum(life.tile_bytes - ceil_div(life.tile_bytes, count) for life in lives)
     named = [f"{life.name} along axis {axes[life.name]}" for life in lives]
     way = f"{names_text(named, most=_NAMED)} over {count} IPUs"
-    yield Freed(f"divided: {way}", f"divide {way}", size, "about", alone=True)
+    yield Freed(f"divided: {way}", f"divide {way}", size, "about" if len(program.arguments) == 1 else "at least")
 
 
 def _part(program: Program, source: Source, machine: MachineSpec, dims: Mapping[int, int], count: int) -> Program | None:

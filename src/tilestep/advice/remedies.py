@@ -64,20 +64,20 @@ def remedies(program: Program, source: Source | None, machine: MachineSpec, *, c
     if would_do and not enough:
         text += f" Whether it is enough to {best.edit} is not planned."
     elif not enough:
-        left = memory.peak_bytes - best.tile_bytes
+        more = any(way.how == "at least" for way in ways)
+        first = "the first" if best is ways[0] else f"to {best.edit}"
+        left = f"{'at most ' if best.how == 'at least' else ''}{bytes_text(memory.peak_bytes - best.tile_bytes)}"
         text += (
-            f" None of them is enough by itself: the first leaves {bytes_text(left)} of {bytes_text(tile.sram_bytes)}."
-            if best is ways[0] or len(ways) == 1
-            else f" None of them is enough by itself: to {best.edit} leaves {bytes_text(left)} of {bytes_text(tile.sram_bytes)}."
+            f" None of them is {'known to be ' if more else ''}enough by itself: {first} leaves {left} of {bytes_text(tile.sram_bytes)}."
         )
-        together = sum(way.tile_bytes for way in ways)
-        text += f" {_out_of_reach(program, machine)}" if together < over else " Join them, make the arrays smaller, or use a smaller dtype."
+        count = ceil(memory.peak_bytes / tile.sram_bytes) * program.num_ipus
+        out_of_reach = sum(way.tile_bytes for way in ways) < over and not (more and count <= machine.num_ipus)
+        text += f" {_out_of_reach(count, machine)}" if out_of_reach else " Join them, make the arrays smaller, or use a smaller dtype."
     return Remedies(text=text, best=best)
 
 
-def _out_of_reach(program: Program, machine: MachineSpec) -> str:
-    """Where nothing on this machine makes a program fit: what would."""
-    count = ceil(program.memory.peak_bytes / machine.ipu.tile.sram_bytes) * program.num_ipus
+def _out_of_reach(count: int, machine: MachineSpec) -> str:
+    """Where nothing on this machine makes a program fit: what would. Args: count: of IPUs that hold all of it, if it is divided."""
     alike = (named for name in machine_names() if (named := named_machine(name)).ipu == machine.ipu)
     found = next((each for each in alike if count <= each.num_ipus), None)
     where = f"all of it divided needs {count:,} IPUs or more ({'no listed machine has them' if found is None else found.name})"

@@ -488,7 +488,7 @@ def test_a_program_that_does_not_fit_keeps_its_error_and_is_told_what_would_make
         "does not fit: jit__lambda needs 3.25 MiB of the 624 KiB of tile 0 of IPU 0 (533 %, 2,769,333 B too many), so it never ran "
         "Nothing ran on bow-2000 (4 IPUs of 1,472 tiles, 1.85 GHz)."
     )
-    assert "\nWhat to do\n  1. donate x" in summary
+    assert "\nWhat to do\n  1. divide x along axis 1 over 4 IPUs" in summary
     assert "All together neither: all of it divided needs 6 IPUs or more (bow-pod16); or a Pipeline" in " ".join(summary.split())
 
 

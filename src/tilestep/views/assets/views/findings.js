@@ -13,6 +13,8 @@ import { proofTitle } from "./titles.js";
 
 const MEMORY = new Set(["memory", "liveness"]); // views that choose a program by its side and row
 const MOST_CARDS = 3; // findings that stand out
+/** @type {Readonly<Record<string, string>>} */
+const ORIGINS = Object.freeze({ replayed: "findings.replayed", about: "findings.about", "at least": "findings.least" }); // of gains
 
 /** @type {import("../core/page.js").View} */
 export const findings = {
@@ -141,8 +143,8 @@ function weight(found) {
 
 /** How much an edit saves. @param {Side} side @param {any} found @param {string} how @param {string} [known] @returns {import("../core/dom.js").Children} */
 function amount(side, found, how, known) {
-  const origin = known ?? (how === "replayed" ? "findings.replayed" : how === "about" ? "findings.about" : "findings.within");
-  const sure = how === "about" ? "about " : "";
+  const origin = known ?? ORIGINS[how] ?? "findings.within";
+  const sure = how === "about" || how === "at least" ? `${how} ` : "";
   if (found.tile_bytes !== null) return [h("strong", {}, "frees ", sure, valueOf(found.tile_bytes, "bytes", origin))];
   const whole = [valueOf(found.share, "share", origin), " of the time, ", valueOf(found.cycles, side.cycles, origin)];
   if (found.step_share === null) return [h("strong", {}, "saves ", sure, whole[0]), ...whole.slice(1)];

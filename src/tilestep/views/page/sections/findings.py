@@ -24,6 +24,7 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "findings.replayed": "The journal was played again with the change made: the gain is exact.",
         "findings.within": "The journal was played again with the change made; programs that will be compiled anew may differ by 2 %.",
+        "findings.least": "Bytes of the divided values themselves; what is computed of them gets smaller as well, which is not planned.",
         "findings.about": "An estimate, on the ground that is named beside it.",
         "findings.together": "The journal was played again with all these edits, so that gains which overlap count once.",
         "findings.then": "The journal was played again with the edits of those findings, then with this one more.",
