@@ -178,6 +178,17 @@ def require_figures_of_tables(report: Report) -> None:
     assert {name: getattr(found, name) for name in FIGURES} == {name: getattr(stored, name) for name in FIGURES}
 
 
+def test_a_program_that_was_refused_is_the_first_finding_without_a_folder_too(ipus: Ipus) -> None:
+    with tilestep.profile() as profile, jax.default_device(ipus[0]):
+        refused_and_plain(ipus)
+    first, *others = profile.findings
+    assert first.text.startswith("jit__lambda does not fit, so it never ran: tile ")
+    assert "What frees some: " in first.text
+    assert others
+    assert not any("never ran" in finding.text for finding in others)
+    assert profile.as_document()["findings"][0]["text"] == first.text
+
+
 SUMMED_UP = """
 import sys, jax, jax.numpy as jnp, numpy as np, tilestep
 step = jax.jit(lambda w, x: w - 0.1 * jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from tilestep.advice.collectives import collectives
+from tilestep.advice.does_not_fit import refused
 from tilestep.advice.donation import donation
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding
@@ -30,6 +31,7 @@ from tilestep.figures.records import Figures
 from tilestep.recording.source_lines import each_read_once
 
 RULES: Final[tuple[Rule, ...]] = (
+    refused,
     memory,
     idle,
     short_calls,

@@ -32,7 +32,7 @@ from tilestep.machine.toml import load_machine
 from tilestep.messages import plain, shown
 from tilestep.profiling.profiles import Recording, dry_run, profiled
 from tilestep.settings import MAX_IPUS, MAX_TILES, read_settings
-from tilestep.views.files import unfit, write_report
+from tilestep.views.files import write_report
 
 _COMMAND: Final = "tilestep run"
 _PLATFORMS: Final = "ipu,cpu"
@@ -198,9 +198,7 @@ def _run_emulated(program: Program, options: argparse.Namespace, json_path: Path
     mode = dry_run(trip_count=options.trip_count) if options.dry_run else contextlib.nullcontext()
     ended_by = ""
     with (
-        profiled(
-            report_path, refused=True, lines=not options.no_source, intervals=not options.no_intervals, ended_by=lambda: ended_by
-        ) as recording,
+        profiled(report_path, lines=not options.no_source, intervals=not options.no_intervals, ended_by=lambda: ended_by) as recording,
         mode,
         first_import(),
     ):
@@ -429,8 +427,7 @@ def _show(recording: Recording, stderr: TextIO | None, *, all_findings: bool) ->
     terminal = stderr.isatty()
     width = max(shutil.get_terminal_size((_PIPE_WIDTH, 0)).columns, 60) if terminal else _PIPE_WIDTH
     try:
-        color, before = terminal and "NO_COLOR" not in os.environ, unfit(recording.of_refused)
-        text = recording.profile.summary(width=width, color=color, all=all_findings, before=before)
+        text = recording.profile.summary(width=width, color=terminal and "NO_COLOR" not in os.environ, all=all_findings)
         print(f"\n{text}", file=stderr, flush=True)
     except OSError:  # nobody reads it any more
         discard(stderr)

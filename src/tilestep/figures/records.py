@@ -9,6 +9,8 @@ from typing import Final, Literal
 
 from tilestep.figures.quantities import time_text
 from tilestep.figures.scopes import short_scope
+from tilestep.machine.spec import MachineSpec
+from tilestep.plan.steps import Program
 from tilestep.recording.history import History
 from tilestep.recording.sources import Source
 from tilestep.sim.trace import BESIDE, Event, EventKind
@@ -263,6 +265,15 @@ class Need:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Unfit:
+    """A program that did not fit, so that it never ran."""
+
+    program: Program  # as it was planned
+    source: Source | None  # what it was planned from; None: it was not kept
+    machine: MachineSpec  # that it was planned for
+
+
+@dataclass(frozen=True, kw_only=True)
 class Interval:
     """Within which the time of real IPUs and what their fullest tile needs lie eight times of ten.
 
@@ -299,7 +310,7 @@ class Interval:
 class Figures:
     """The fields and sums of a `Profile`, whose docstring explains the fields (views/profile.py).
 
-    It has 22 fields, because it is the document that `Profile.to_json` writes, and the evidence for its findings.
+    It has 23 fields, because it is the document that `Profile.to_json` writes, and the evidence for its findings.
     """
 
     machine: MachineProfile
@@ -325,6 +336,7 @@ class Figures:
     ended_by: str = ""
     history: History | None = field(default=None, repr=False, compare=False)
     sources: Mapping[int, Source] = field(default_factory=dict[int, Source], repr=False, compare=False)
+    unfit: Sequence[Unfit] = field(default=(), repr=False, compare=False)
     operation_of: Callable[[str], str] = field(default=short_scope, repr=False, compare=False)
 
     @property

@@ -14,7 +14,7 @@ import jax
 from tilestep.engine_options import BLOCKS_FILTER, PROGRAMS_FILTER, EngineOptions
 from tilestep.errors import RecordingError, TileMemoryError
 from tilestep.figures.reader.blocks import BLOCK_PROGRAMS, BLOCKS, scopes_of
-from tilestep.figures.records import Need, ProgramProfile
+from tilestep.figures.records import Need, ProgramProfile, Unfit
 from tilestep.pjrt.jax_private import compat
 from tilestep.pjrt.running.jax_programs import is_jax_program
 from tilestep.pjrt.running.player import Begin, Player
@@ -72,17 +72,6 @@ class Measurement:
         stated = notes_of(history, jax=jax.__version__, engine_options=engine.recorded(lines=lines))
         builder = Builder(kind="run", notes={**stated, **self._chosen_blocks()})
         self.add_to(builder, journal=journal, hlo=hlo, lines=lines, memory=memory)
-        return builder.tables()
-
-    def of_refused(self) -> Tables | None:
-        """A recording of the programs that did not fit and of nothing else, to say what would make them fit; None if all fitted."""
-        if not self.refused:
-            return None
-        end, builder, plans = self.span.end, Builder(kind="run"), _Plans()
-        compiled = {key: _with_source(None, source, plans, hlo=True, memory=True) for key, source in self.refused.items()}
-        capture(builder, Span(system=self.span.system, begin=end, end=end, history=None), compiled, runs_in_detail=0)
-        if files := source_files(each.program for each in compiled.values()):
-            builder.put_json("sources", files)
         return builder.tables()
 
     def add_to(self, builder: Builder, *, journal: bool, hlo: bool, lines: bool, memory: bool = True) -> None:
@@ -168,13 +157,13 @@ class _Plans:
     def plan(self, source: ProgramSource, program: Program | None, text: str | None) -> tuple[Program, Liveness]:
         """The program as it was planned, and the lives of its values.
 
-        Args: program: as it was planned, if that is known. text: its HLO.
+        Args: program: as it was planned; None: it never ran. text: its HLO.
         """
         first = self._equal(source)
         known = self._plans.get(first)
         if known is not None and program is not None and replace(program, dry=known[0].dry) == known[0]:
             return known
-        found = source.detail(text)
+        found = source.kept_detail if program is None else source.detail(text)
         self._plans.setdefault(first, found)
         return found
 
@@ -228,12 +217,13 @@ def measurement_of(
         end,
         of_jax=is_jax_program,
         history=history,
-        sources={key: Source(text=partial(compat.hlo_text, source.hlo), options=source.options) for key, source in sources.items()},
+        sources={key: _source(source) for key, source in sources.items()},
         notes=engine.notes,
         refused=[_need(each) for each in refused.values()],
     )
+    unfit = [Unfit(program=each.program, source=_source(each.source), machine=each.source.machine) for each in refused.values()]
     return Measurement(
-        profile=profile,
+        profile=replace(profile, unfit=unfit),
         span=Span(system=system, begin=begin.mark, end=end, history=history),
         sources=sources,
         engine=engine,
@@ -241,9 +231,13 @@ def measurement_of(
     )
 
 
+def _source(source: ProgramSource) -> Source:
+    return Source(text=partial(compat.hlo_text, source.hlo), options=source.options)
+
+
 def _need(refused: Refused) -> Need:
     """What a program needs that was refused for it."""
-    source, ipu, error = refused
+    _, source, ipu, error = refused
     of_tile = isinstance(error, TileMemoryError) and not error.of_code
     if isinstance(error, TileMemoryError):
         where = f"each tile of IPU {ipu} for code" if error.of_code else f"tile {error.tile:,} of IPU {ipu}"

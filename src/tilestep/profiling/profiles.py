@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
-from tilestep.errors import RecordingError, TilestepError
+from tilestep.errors import RecordingError
 from tilestep.hints import nothing_computed
 from tilestep.messages import shown
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tilestep.profiling.measurement import Measurement
     from tilestep.recording.tables import Tables
     from tilestep.views.page.frame import PageFrame
     from tilestep.views.profile import Profile
@@ -30,24 +29,15 @@ class Recording:
     def __init__(self) -> None:
         self._profile: Profile | None = None
         self._tables: Tables | None = None
-        self._refused: Tables | None = None
 
-    def complete(self, profile: Profile, tables: Tables | None, refused: Tables | None = None) -> None:
-        """Gives the recording its profile, and its tables if they are kept; `profile()` does when the block ends.
-
-        Args: refused: of programs that did not fit, where the tables are not kept.
-        """
-        self._profile, self._tables, self._refused = profile, tables, refused
+    def complete(self, profile: Profile, tables: Tables | None) -> None:
+        """Gives the recording its profile, and its tables if they are kept; `profile()` does when the block ends."""
+        self._profile, self._tables = profile, tables
 
     @property
     def tables(self) -> Tables | None:
         """The tables of run.tilestep; None if nobody asked for a directory."""
         return self._tables
-
-    @property
-    def of_refused(self) -> Tables | None:
-        """The tables that say which programs did not fit, if any: those of run.tilestep, where it was asked for. None if nobody asked."""
-        return self._tables or self._refused
 
     @property
     def profile(self) -> Profile:
@@ -135,16 +125,13 @@ def profile(directory: str | PathLike[str] | None = None) -> Iterator[Recording]
 
 
 @contextlib.contextmanager
-def profiled(
-    target: Path | None, *, lines: bool = True, refused: bool = False, intervals: bool = True, ended_by: Callable[[], str] = str
-) -> Iterator[Recording]:
+def profiled(target: Path | None, *, lines: bool = True, intervals: bool = True, ended_by: Callable[[], str] = str) -> Iterator[Recording]:
     """The same, but the caller writes the files. Only a program that does not fit writes its own, when it is compiled.
 
     Args:
         target: where they will be; None: nowhere. Else the recording has the tables of run.tilestep at its end, for which each program is
             planned again.
         lines: whether those, and what a program that does not fit writes, have lines of the user's source.
-        refused: whether programs that do not fit are planned again if there is no target, to say what would make them fit.
         intervals: whether the profile says how sure its figures are.
         ended_by: says at the block's end what ended the program before its own end, such as 'SIGTERM'; '': nothing.
     """
@@ -160,14 +147,7 @@ def profiled(
         finally:
             measurement = measure().ended(ended_by(), intervals=intervals)
             tables = None if target is None else measurement.recording(lines=lines)
-            result.complete(measurement.profile, tables, _of_refused(measurement) if refused and target is None else None)
-
-
-def _of_refused(measurement: Measurement) -> Tables | None:
-    try:
-        return measurement.of_refused()
-    except TilestepError:  # its tables are too large, or its text is not read; the gist was said when the program was refused
-        return None
+            result.complete(measurement.profile, tables)
 
 
 @contextlib.contextmanager

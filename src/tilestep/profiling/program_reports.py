@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from collections.abc import Callable
 from pathlib import Path
 from typing import final
 
@@ -38,7 +38,7 @@ class ProgramReports:
             memory=engine.graph_profile, hlo=engine.serialized_graph, variables=engine.lowered_vars, lines=engine.debug_info
         )
         try:
-            self._write(_Planned(source), engine.directory, key, parts)
+            self._write(source, engine.directory, key, parts, source.detail)
         except (OSError, RecordingError) as error:
             if not self._told:
                 self._told = True
@@ -49,32 +49,33 @@ class ProgramReports:
 
         Returns: the path of the first report that says what takes its memory; if it cannot be written, why; '' without such a folder.
         """
-        planned, engine = _Planned(source), self._engine
+        engine = self._engine
         folders = report_folders()
         targets = {directory: ProgramParts(lines=lines) for directory, lines in folders.items()}
         if engine.directory is not None:
             lines = engine.debug_info and folders.get(engine.directory, True)
             parts = ProgramParts(hlo=engine.serialized_graph, variables=engine.lowered_vars, lines=lines)
             targets = {engine.directory: parts, **{folder: others for folder, others in targets.items() if folder != engine.directory}}
-        return next(iter([self._kept(planned, directory, key, parts) for directory, parts in targets.items()]), "")
+        return next(iter([self._kept(source, directory, key, parts) for directory, parts in targets.items()]), "")
 
-    def _kept(self, planned: _Planned, directory: Path, key: int, parts: ProgramParts) -> str:
+    def _kept(self, source: ProgramSource, directory: Path, key: int, parts: ProgramParts) -> str:
         try:
-            return plain(self._write(planned, directory, key, parts) / MEMORY_FILE)
+            return plain(self._write(source, directory, key, parts, lambda: source.kept_detail) / MEMORY_FILE)
         except (OSError, RecordingError) as error:
             return unwritten(error)
 
-    def _write(self, planned: _Planned, directory: Path, key: int, parts: ProgramParts) -> Path:
+    def _write(
+        self, source: ProgramSource, directory: Path, key: int, parts: ProgramParts, detail: Callable[[], tuple[Program, Liveness]]
+    ) -> Path:
         """Writes the parts that the program's folder does not have yet; returns the folder."""
-        source = planned.source
         folder = program_folder(directory, source.name, source.fingerprint)
         if not has_program(folder, source.fingerprint, parts, lines=source.lines):
-            program, detail = planned.detail
+            program, lives = detail()
             notes = {"jax": jax.__version__, "engine_options": self._engine.recorded(lines=parts.lines)}
             write_program(
                 folder,
                 program,
-                detail,
+                lives,
                 source.machine,
                 key=key,
                 fingerprint=source.fingerprint,
@@ -85,15 +86,3 @@ class ProgramReports:
                 notes=notes,
             )
         return folder
-
-
-@final
-class _Planned:
-    """A program that is planned again at most once."""
-
-    def __init__(self, source: ProgramSource) -> None:
-        self.source = source
-
-    @cached_property
-    def detail(self) -> tuple[Program, Liveness]:
-        return self.source.detail()

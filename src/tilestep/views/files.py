@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from tilestep.advice import Advice, Finding
-from tilestep.advice.does_not_fit import refused
+from tilestep.advice import Advice
 from tilestep.errors import RecordingError
 from tilestep.figures.file_names import (
     HLO_FILE,
@@ -50,7 +49,7 @@ def write_report(profile: Profile, directory: Path, *, recording: Tables | None 
     Raises: OSError naming the file that cannot be written; RecordingError if the recording is too large to be read again.
     """
     profile = profile if lines else replace(profile, given=Advice(findings=(), steady=profile.steady))
-    for name, text in zip(REPORT_FILES, (profile.to_json(), profile.summary(before=unfit(recording))), strict=True):
+    for name, text in zip(REPORT_FILES, (profile.to_json(), profile.summary()), strict=True):
         write_file(directory / name, text + "\n")
     if recording is None:
         return ""
@@ -66,16 +65,6 @@ def write_report(profile: Profile, directory: Path, *, recording: Tables | None 
         way = f"`tilestep report html {folder} -o FILE` makes a page of it"
         return f"{plain(page)} is not written{stale}: {_why(error)}; run.tilestep is: {way}"
     return ""
-
-
-def unfit(recording: Tables | None) -> tuple[Finding, ...]:
-    """The findings of a recording about programs that did not fit; () if it has none, or cannot be read."""
-    if recording is None:
-        return ()
-    try:
-        return tuple(finding for _, finding in refused(Report(recording)))
-    except RecordingError:
-        return ()
 
 
 def unwritten(error: OSError | RecordingError) -> str:

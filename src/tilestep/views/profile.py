@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, final
@@ -43,6 +42,7 @@ class Profile(Figures):
         ended_by: what ended the program before its own end, such as 'SIGTERM': the figures are of what ran until then; '': nothing.
         history: what the host program did, so that the gains of findings can be worked out; None: it was not kept.
         sources: what the programs were planned from, by key.
+        unfit: programs that did not fit, so that they never ran.
         operation_of: what a summary calls the operation of a scope. A front end has words of its own.
         given: the advice that was given on it, as a front end or a recording has it; None: it is worked out when somebody asks.
     """
@@ -79,19 +79,18 @@ class Profile(Figures):
     def _evidence(self) -> Evidence | None:
         return evidence_of(self)
 
-    def summary(self, *, width: int = 100, color: bool = False, all: bool = False, before: Sequence[Finding] = ()) -> str:
+    def summary(self, *, width: int = 100, color: bool = False, all: bool = False) -> str:
         """Text: what to do about the profile, then tables.
 
         Args:
             width: columns, at least 90.
             color: whether to add escape codes for a terminal.
             all: whether to name findings that save less than a hundredth of emulated time as well, of advice that was not `given`.
-            before: findings that come first: those about programs that did not fit, which only a recording has.
         """
         from tilestep.views.summary import render  # importing rich takes time, so only a summary pays for it
 
         found = advice(self, all=True, evidence=self._evidence) if all and self.given is None else self._advice
-        return render(self, found.findings, self.steady, before=before, together=found.together, width=width, color=color)
+        return render(self, found.findings, self.steady, together=found.together, width=width, color=color)
 
     def _repr_html_(self) -> str:  # IPython calls it
         """The profile for notebooks, without scripts."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from rich.console import Console, RenderableType
@@ -63,14 +63,13 @@ def render(
     advice: Sequence[Finding],
     steady: Steady | None,
     *,
-    before: Sequence[Finding] = (),
     together: Together | None = None,
     width: int,
     color: bool,
 ) -> str:
     """The text of `Profile.summary`, with the findings in the order of `advice`, and what a step takes once the system is warm.
 
-    Args: before: findings that come before them. together: what they save all together.
+    Args: together: what the findings save all together.
     """
     stream = io.StringIO()
     console = Console(
@@ -82,11 +81,7 @@ def render(
         legacy_windows=False,
         _environ={},
     )
-    advice = [replace(finding, gain=finding.gain and finding.gain.behind(len(before))) for finding in advice]
-    if together is not None:
-        numbers, left = (tuple(number + len(before) for number in each) for each in (together.numbers, together.left))
-        together = replace(together, numbers=numbers, left=left)
-    for part in _parts(figures, [*before, *advice], steady, together):
+    for part in _parts(figures, advice, steady, together):
         console.print(part, highlight=False)
     return "\n".join(line.rstrip() for line in stream.getvalue().rstrip().splitlines())
 

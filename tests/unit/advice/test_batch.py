@@ -145,6 +145,27 @@ def test_what_did_not_fit_says_by_how_much_and_what_would_make_it_fit() -> None:
     assert did_not_fit(program, source, BOW) is None
 
 
+def test_a_state_is_no_batch_that_could_be_smaller() -> None:
+    hlo = """HloModule jit_step
+
+ENTRY %main (w: f32[8192,32768], x: f32[64,8192]) -> f32[8192,32768] {
+  %w = f32[8192,32768] parameter(0), metadata={op_name="w"}
+  %x = f32[64,8192] parameter(1), metadata={op_name="x"}
+  %zero = f32[] constant(0)
+  %s = f32[] reduce(f32[64,8192] %x, f32[] %zero), dimensions={0,1}, to_apply=%sum
+  %b = f32[8192,32768] broadcast(f32[] %s), dimensions={}
+  ROOT %r = f32[8192,32768] add(f32[8192,32768] %w, f32[8192,32768] %b)
+}
+"""
+    total = "%sum (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n"
+    total += "  ROOT %c = f32[] add(f32[] %a, f32[] %b)\n}\n\n"
+    text = hlo.replace("ENTRY", f"{total}ENTRY")
+    program = lower(parse_hlo(text), BOW, name="jit_step", num_ipus=1, options=PlanOptions())
+    found = did_not_fit(program, Source(text=lambda: text, options=PlanOptions()), BOW)
+    assert found is not None
+    assert "a batch of" not in found.text
+
+
 def test_a_division_names_its_arrays_and_axes_and_what_it_leaves() -> None:
     """A batch is planned in parts; where nothing is enough, the least machine that would hold all of it is named."""
     program, source = planned()

@@ -613,10 +613,10 @@ def test_an_edit_that_is_not_played_with_the_others_says_why() -> None:
     assert told.together is not None
     left = dict(zip(told.together.left, told.together.why, strict=True))
     assert {told.findings[number - 1].line: why for number, why in left.items()} == {lines[0]: "same line", lines[2]: "not played"}
-    text = render(profile, told.findings, None, before=told.findings[:1], together=told.together, width=120, color=False)
-    shifted = {why: number + 1 for number, why in left.items()}  # behind the finding that comes before them
-    assert f"  Not in it: {shifted['same line']}, another edit at a line that one of them changes\n" in text
-    assert f"  Not in it: {shifted['not played']}, which cannot be played with them\n" in text
+    text = render(profile, told.findings, None, together=told.together, width=120, color=False)
+    shown = {why: number for number, why in left.items()}
+    assert f"  Not in it: {shown['same line']}, another edit at a line that one of them changes\n" in text
+    assert f"  Not in it: {shown['not played']}, which cannot be played with them\n" in text
 
 
 @pytest.mark.parametrize("spoils", [True, False])
@@ -798,8 +798,7 @@ def test_what_saves_little_is_told_with_what_it_saves_after_the_others() -> None
     assert donate.gain.after_share == pytest.approx((without - donating) / without, rel=0.05)
     assert f"; after 1: {share_text(donate.gain.after_share, 1)} of the time that is left" in donate.headline
     assert donate.as_document()["gain_after"] == [1]
-    shown = render(profile, (single, donate), None, before=[single], width=120, color=False)
-    assert "; after 2: " in shown  # behind the finding that comes before them
+    assert "; after 1: " in render(profile, (single, donate), None, width=120, color=False)
 
 
 def test_what_saves_as_much_by_itself_or_little_even_then_is_told_as_before() -> None:

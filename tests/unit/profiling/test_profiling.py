@@ -10,9 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests import in_turn, processes
-from tilestep.errors import RecordingError
-from tilestep.profiling.measurement import Measurement
-from tilestep.profiling.profiles import profiled
 
 FEW_TILES = """
 inherits = "bow-2000"
@@ -234,16 +231,3 @@ def test_a_page_that_cannot_be_written_is_a_warning_after_the_files(folder: Path
     out = printed["page"]()
     assert out == [f"RuntimeWarning|<string>|tilestep.profile: {missing}", f"'mine' tilestep.profile: {missing}"]
     assert sorted(path.name for path in folder.iterdir()) == ["profile.json", "report.html", "run.tilestep", "summary.txt"]
-
-
-def test_a_refused_program_whose_tables_are_too_large_has_none_and_another_error_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    def of_refused(self: Measurement) -> None:
-        raise errors.pop()
-
-    monkeypatch.setattr(Measurement, "of_refused", of_refused)
-    errors: list[Exception] = [KeyError("a mistake"), RecordingError("the tables are too large")]
-    with profiled(None, refused=True) as recording:
-        pass
-    assert recording.of_refused is None
-    with pytest.raises(KeyError, match="a mistake"), profiled(None, refused=True):
-        pass

@@ -12,7 +12,7 @@ import pytest
 from rich.table import Table
 
 from tests.unit.sim.toy import DISPATCH, Host, program, superstep
-from tilestep.advice import Finding, Line, findings
+from tilestep.advice import Advice, Finding, Line, findings
 from tilestep.advice.idle_time import idle
 from tilestep.figures.lane_names import KIND_TEXTS
 from tilestep.figures.quantities import share_text
@@ -357,25 +357,15 @@ def test_many_programs_are_cut_short_but_counted() -> None:
     assert "  op0 " not in text
 
 
-def test_findings_that_a_recording_has_come_first() -> None:
-    host = Host()
-    host.run(program(superstep(5)))
-    profile = profile_of(host)
-    before = Finding(kind="memory", text="f does not fit.", edit="donate x", urgent=True)
-    assert "  1. donate x\n     f does not fit.\n" in profile.summary(before=[before])
-    assert profile.summary(before=[before]).count("\n  2. ") == profile.summary().count("\n  1. ") == 1
-    assert "does not fit" not in profile.summary()
-
-
 def test_names_in_a_summary_move_no_cursor_and_are_shown_in_part() -> None:
     red, long = "A\x1b[31mRED\x1b[2J\u202e", "h" * 10_000
     host = Host()
     host.run(program(superstep(5, name=red, family=red), name=red))
     host.run(program(superstep(50, name=long), name=long))
     finding = Finding(kind="memory", text=f"{red}, {long} do not fit.", edit=f"donate {red}", line=Line(file=red, number=1))
-    profile = profile_of(host)
+    profile = replace(profile_of(host), given=Advice(findings=(finding,)))
     for color in (False, True):
-        text = profile.summary(before=[finding], color=color, all=True)
+        text = profile.summary(color=color)
         assert not set("\u202e") & set(text)
         assert "\x1b[31m" not in text
         assert "\x1b[2J" not in text

@@ -13,7 +13,6 @@ from tilestep.figures.reader.runs import Run
 from tilestep.figures.rows import program_row, step_rows
 from tilestep.messages import plain
 from tilestep.units import seconds_from_cycles
-from tilestep.views.files import unfit
 from tilestep.views.stored import stored_profile
 
 _COMMAND: Final = "tilestep report show"
@@ -45,7 +44,7 @@ def _show(report: Report, *, as_json: bool) -> int:
         print_json(_document(report))
         return 0
     if profile is not None:
-        print_line(profile.summary(width=_WIDTH, before=unfit(report.tables)))
+        print_line(profile.summary(width=_WIDTH))
         print_line("")
     print_line(_head(report))
     print_line("")

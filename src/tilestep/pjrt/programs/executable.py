@@ -151,7 +151,7 @@ class LoadedExecutable(_native.ExecutableBase):
             report = client.program_reports.does_not_fit(self.source, self.key)
             allowed = client.settings.allow_out_of_memory or self.request.plan_options.allow_out_of_memory
             if not allowed and client.dry_mode is None:
-                client.player.programs.does_not_fit(self.key, Refused(self.source, self.request.ipus[0], error))
+                client.player.programs.does_not_fit(self.key, Refused(program, self.source, self.request.ipus[0], error))
                 raise error.reported(report) from None
 
     def _parse(self, context: Any) -> tuple[Any, str, list[Callable[..., Any]], tuple[str, ...]]:

@@ -75,6 +75,11 @@ class ProgramSource:
         text = self.text if text is None else text
         return lower_in_detail(parse_hlo(text), self.machine, name=self.name, num_ipus=self.num_ipus, options=self.options)
 
+    @functools.cached_property
+    def kept_detail(self) -> tuple[Program, Liveness]:
+        """The same, planned again once: of a program that does not fit, its own folder and the run's recording both have it."""
+        return self.detail()
+
 
 def _forget_callback(operation: Any) -> None:
     """Removes the number of a Python function, which is another one in every process."""

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple, final
 
 from tilestep.errors import StreamingMemoryError, TileMemoryError
 from tilestep.pjrt.running.program_source import ProgramSource
+from tilestep.plan import Program
 from tilestep.sim import System
 
 _MOST_REFUSED: Final = 20
@@ -14,6 +15,7 @@ _MOST_REFUSED: Final = 20
 class Refused(NamedTuple):
     """A program that does not fit, so that it never runs."""
 
+    program: Program  # as it was planned
     source: ProgramSource
     ipu: int  # the first of those that were to run it
     error: TileMemoryError | StreamingMemoryError

@@ -125,32 +125,11 @@ def test_a_batch_is_looked_for_where_the_hlo_was_kept(monkeypatch: pytest.Monkey
     assert only(block_of(report(HLO)))["room_why"].startswith("Planning it again would take too long")
 
 
-def test_a_state_of_a_program_that_does_not_fit_is_no_batch() -> None:
-    """The weights and what takes their place are 8,192 rows; the batch is 64, and no smaller one fits beside them."""
-    hlo = """HloModule jit_step
-
-ENTRY %main (w: f32[8192,32768], x: f32[64,8192]) -> f32[8192,32768] {
-  %w = f32[8192,32768] parameter(0), metadata={op_name="w"}
-  %x = f32[64,8192] parameter(1), metadata={op_name="x"}
-  %zero = f32[] constant(0)
-  %s = f32[] reduce(f32[64,8192] %x, f32[] %zero), dimensions={0,1}, to_apply=%sum
-  %b = f32[8192,32768] broadcast(f32[] %s), dimensions={}
-  ROOT %r = f32[8192,32768] add(f32[8192,32768] %w, f32[8192,32768] %b)
-}
-"""
-    total = "%sum (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n"
-    total += "  ROOT %c = f32[] add(f32[] %a, f32[] %b)\n}\n\n"
-    text = hlo.replace("ENTRY", f"{total}ENTRY")
-    program, detail = lower_in_detail(parse_hlo(text), load_machine("bow-2000"), name="jit_step", num_ipus=1, options=PlanOptions())
-    facts = only(block_of(_report(program, detail, text)))
-    assert (facts["room"], facts["room_why"]) == (None, "It does not fit, and no smaller batch is known with which it would.")
-
-
-def test_a_smaller_batch_that_fits_is_named() -> None:
+def test_a_program_that_does_not_fit_has_no_room_and_what_to_do_says_more() -> None:
     text = HLO.replace("512", "8388608")
     program, detail = lower_in_detail(parse_hlo(text), load_machine("bow-2000"), name="jit_f", num_ipus=1, options=PlanOptions())
-    why = only(block_of(_report(program, detail, text)))["room_why"]
-    assert why.startswith("It does not fit with the batch of now, 8,388,608; with ")
+    facts = only(block_of(_report(program, detail, text)))
+    assert (facts["room"], facts["room_why"]) == (None, "It does not fit. What to do says what would free memory.")
 
 
 def _report(program: Program, detail: Liveness, hlo: str | None) -> Report:

@@ -10,7 +10,6 @@ from pathlib import PurePath
 from types import MappingProxyType
 from typing import Any, Final, cast, get_args
 
-from tilestep.advice.does_not_fit import refused
 from tilestep.advice.finding import ASIDE, CELL, FIXED, How
 from tilestep.advice.phrases import group_text, left_texts
 from tilestep.figures.quantities import numbers_text
@@ -92,14 +91,13 @@ def findings(report: Report) -> Block | None:
     """
     document = report.profile
     read = _Findings(report)
-    first = [read.finding(found.as_document(), program) for program, found in refused(report)]
-    if not document and not first:
+    if not document:
         return None
     steady = document.get("steady")
     return Block(
         json={
-            "found": [*first, *(read.finding(record, before=len(first)) for record in records_in(document, "findings"))],
-            "together": _together(document.get("together"), len(first)),
+            "found": [read.finding(record) for record in records_in(document, "findings")],
+            "together": _together(document.get("together")),
             "steady": {
                 **{name: text_in(steady, name) for name in ("label", "unit", "widest")},
                 **{
@@ -128,13 +126,8 @@ class _Findings:
         self.programs = report.compilation.programs if "compilation" in report.parts else ()
         self.records = records_in(report.profile, "groups")
 
-    def finding(self, record: Mapping[str, Any], about: CompiledProgram | None = None, before: int = 0) -> dict[str, Any]:
-        """A finding for the page.
-
-        Args:
-            about: the program that it is about; None: the one that its sentence names.
-            before: findings that stand before those of the profile.
-        """
+    def finding(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """A finding for the page."""
         kind, text = text_in(record, "kind"), text_in(record, "text")
         urgent = record.get("urgent") is True
         how = text_in(record, "how") if text_in(record, "how") in _HOW else ""
@@ -143,7 +136,7 @@ class _Findings:
         aside = kind in ASIDE and not urgent
         part = "first" if not aside else "fixed" if kind in FIXED else "aside"
         known = known and part != "fixed"  # a longer program is no gain
-        line, program = self.line(record.get("line")), about or self.program(text)
+        line, program = self.line(record.get("line")), self.program(text)
         return {
             "kind": kind,
             "edit": text_in(record, "edit"),
@@ -154,7 +147,7 @@ class _Findings:
             "others": [{**other, "share": number_in(of, "share")} for of in records_in(record, "lines") if (other := self.line(of))],
             "gain": gain if known else None,
             "how": how if known else "",
-            "then": _then(record, before) if known else None,
+            "then": _then(record) if known else None,
             "basis": text_in(record, "basis"),
             "unknown": text_in(record, "unknown"),
             "ways": [_way(other) for other in records_in(record, "others")],
@@ -209,9 +202,9 @@ def _gain(record: Mapping[str, Any]) -> dict[str, int | float | None]:
     return {name: number_in(record, f"gain_{name}") for name in ("cycles", "share", "step_cycles", "step_share", "tile_bytes")}
 
 
-def _then(record: Mapping[str, Any], before: int) -> dict[str, Any] | None:
+def _then(record: Mapping[str, Any]) -> dict[str, Any] | None:
     """The share that a finding saves of what others leave, and which these are; None if it is none."""
-    numbers, share = _numbers(record.get("gain_after"), before), number_in(record, "gain_after_share")
+    numbers, share = _numbers(record.get("gain_after")), number_in(record, "gain_after_share")
     return {"numbers": numbers_text(numbers), "share": share} if numbers and share is not None else None
 
 
@@ -226,19 +219,19 @@ def _way(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _together(record: Any, before: int) -> dict[str, Any] | None:
-    """What findings save together. Args: before: findings that stand before those of the profile."""
+def _together(record: Any) -> dict[str, Any] | None:
+    """What findings save together."""
     if not isinstance(record, dict) or number_in(record, "gain_share") is None:
         return None
     known = cast("dict[str, Any]", record)
-    left = zip_longest(_numbers(known.get("left"), before), texts_in(known, "why"))
+    left = zip_longest(_numbers(known.get("left")), texts_in(known, "why"))
     apart = left_texts((number, why or "") for number, why in left if number is not None)
-    numbers = _numbers(known.get("numbers"), before)
+    numbers = _numbers(known.get("numbers"))
     return {**_way(known), "numbers": numbers_text(numbers), "left": apart} if numbers else None
 
 
-def _numbers(value: Any, before: int) -> list[int]:
-    return [each + before for each in cast("list[Any]", value) if type(each) is int] if isinstance(value, list) else []
+def _numbers(value: Any) -> list[int]:
+    return [each for each in cast("list[Any]", value) if type(each) is int] if isinstance(value, list) else []
 
 
 def _options(options: Any) -> list[list[str]]:

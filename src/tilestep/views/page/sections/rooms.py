@@ -6,15 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final, cast, final
 
-from tilestep.advice.batch import MOST_PLANS, Room, room, smaller
+from tilestep.advice.batch import MOST_PLANS, Room, room
 from tilestep.advice.does_not_fit import MOST_PLANNED
 from tilestep.errors import RecordingError, TilestepError
-from tilestep.figures.donation_pairs import may_be_states
 from tilestep.figures.reader import CompiledProgram, Report
-from tilestep.machine.spec import MachineSpec
 from tilestep.options import PlanOptions
 from tilestep.plan.liveness import fits
-from tilestep.plan.steps import Program
 from tilestep.recording.edits.script import ImpossibleEditError
 from tilestep.recording.sources import Source, hlo_of, options_of
 
@@ -58,8 +55,7 @@ class Rooms:
                 f"{MOST_PLANNED:,} again, those of the fullest programs first.",
             }
         if not fits(program.planned.memory, self._machine.ipu.tile):
-            self._left -= length * plans
-            return {"room": None, "room_why": _smaller(program.planned, source, self._machine, again)}
+            return {"room": None, "room_why": "It does not fit. What to do says what would free memory."}
         try:
             found = room(program.planned, source, self._machine, again=again, most_plans=plans)
         except (TilestepError, ImpossibleEditError) as error:
@@ -67,15 +63,6 @@ class Rooms:
             return {"room": None, "room_why": f"The batch is not known: {error}."}
         self._left -= length * (len(found.tried) - 1)
         return {"room": _room(found), "room_why": ""}
-
-
-def _smaller(program: Program, source: Source, machine: MachineSpec, again: frozenset[int]) -> str:
-    """What batch of a program fits that does not fit as it is. Arguments that a result could take the place of are no batch."""
-    found = smaller(program, source, machine, again=again | may_be_states(program))
-    if found is None:
-        return "It does not fit, and no smaller batch is known with which it would."
-    now, then = found
-    return f"It does not fit with the batch of now, {now.batch:,}; with {then.batch:,} it does, planned again from its HLO."
 
 
 def _room(found: Room) -> dict[str, Any]:
