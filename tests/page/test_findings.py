@@ -174,6 +174,14 @@ def test_a_finding_about_memory_leads_to_its_program(open_page: OpenPage) -> Non
     assert "First, recompute h. Without " in page.inner_text(".frees"), "the same advice, and not another one"
 
 
+def test_a_gain_that_is_known_of_a_warm_step_alone_says_nothing_of_all(open_page: OpenPage) -> None:
+    gain = Gain(step_cycles=40, step_share=0.25, warm_only=True, how="about")
+    cut = Finding(kind="pipeline", text="Stage 1 is long.", edit="cut it", gain=gain)
+    [shown] = entries(open_page(said(cut, together=Together(gain=gain, numbers=(1,))), "findings"))
+    assert shown["gains"] == [0.25, 40]
+    assert "of all" not in shown["said"][0]
+
+
 class Replaced:
     """A recording with another text."""
 

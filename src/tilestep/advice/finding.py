@@ -75,6 +75,7 @@ class Gain:
         step_cycles: of one step once the system is warm; None: nothing has steps, or nobody knows.
         step_share: of such a step; None likewise.
         step_seconds: of such a step.
+        warm_only: whether only a warm step is known, because set-up becomes another one; `cycles` and `share` are 0 then.
         after: the numbers of findings whose edits make this one worth more; (): none do.
         after_share: of what these edits leave of a warm step, else of emulated time, that it saves then.
         tile_bytes: of the fullest tile, for findings about memory.
@@ -89,6 +90,7 @@ class Gain:
     step_cycles: int | None = None
     step_share: float | None = None
     step_seconds: float = 0.0
+    warm_only: bool = False
     after: tuple[int, ...] = ()
     after_share: float = 0.0
     tile_bytes: int = 0
@@ -128,15 +130,15 @@ class Gain:
             longer = self.step_share < -LEAST_SHARE
             step = f"takes {share_text(-self.step_share, 1)} longer" if longer else "stays as it is"
             return f"{whole}, once: a warm step {step}"
-        total = f"of all {whole}" if self.cycles > 0 else "of all nothing yet"
-        return f"{share_text(self.step_share, 1)} of a warm step, {time_text(self.step_seconds)}; {total}"
+        total = "" if self.warm_only else f"; of all {whole}" if self.cycles > 0 else "; of all nothing yet"
+        return f"{share_text(self.step_share, 1)} of a warm step, {time_text(self.step_seconds)}{total}"
 
     def as_document(self) -> dict[str, object]:
         """It in the profile's JSON document: None for what nobody knows."""
         tile = bool(self.tile_bytes)
         return {
-            "gain_cycles": None if tile else self.cycles,
-            "gain_share": None if tile else self.share,
+            "gain_cycles": None if tile or self.warm_only else self.cycles,
+            "gain_share": None if tile or self.warm_only else self.share,
             "gain_step_cycles": self.step_cycles,
             "gain_step_share": self.step_share,
             "gain_after": list(self.after),

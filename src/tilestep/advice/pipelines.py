@@ -85,6 +85,7 @@ def _cut(pipeline: Stages, evidence: Evidence, words: PipelineWords) -> Proposal
         edit=f"cut {pipeline.group} into stages of {better} products in place of {now}",
         change=_scaled(pipeline, costs),
         how="about",
+        warm_only=True,  # other parameters come to other stages, with all microbatches of the first step
         basis="the supersteps of each stage in proportion to its products; what the longest stage streams gets less as well",
     )
     finding = Finding(kind="pipeline", text=f"{text}{words.cut.format(count=len(counts))}.", line=pipeline.line)

@@ -25,6 +25,7 @@ class Way:
         times: as much work as before, that a run does with it: fewer runs are needed.
         fixed_cycles: of the profile that do not get less with fewer runs, such as loads; they count if `times` is more than one.
         fewer_calls: whether one call does what several did, so that some warm calls are no part of it: what it saves is of all steps alike.
+        warm_only: whether set-up becomes another one, which nobody plans: what it saves is known of a warm step alone.
         plans: whether it plans a program again from its HLO, so that other edits have to come after it.
     """
 
@@ -37,6 +38,7 @@ class Way:
     times: int = 1
     fixed_cycles: int = 0
     fewer_calls: bool = False
+    warm_only: bool = False
     plans: bool = False
 
 

@@ -117,7 +117,7 @@ def _by_gain(kind: FindingKind, ways: Iterable[Way], played: Played, warm: Warm 
         after = played.after(way.change, played.script)
         saved = 0.0 if after is None else played.cycles - _needed(after[1], _fixed(way, played, evidence), way.times)
         of_step = None if after is None or warm is None else _of_step(way, saved, played, warm)
-        if max(saved, of_step or 0) > 0:
+        if max(0 if way.warm_only else saved, of_step or 0) > 0:
             gain = _gain(way, saved, of_step, played, warm, evidence)
             if kind in _WAITS and warm is not None and _is_uneven(gain, saved, of_step, warm):
                 gain = replace(gain, how="about")
@@ -157,7 +157,12 @@ def _fixed(way: Way, played: Played, evidence: Evidence) -> float:
 def _gain(way: Way, saved: float, of_step: float | None, played: Played, warm: Warm | None, evidence: Evidence) -> Gain:
     basis = "; ".join(words for words in (way.basis, played.basis) if words)
     gain = _gain_of(way.part * saved, None if of_step is None else way.part * of_step, played, warm, evidence)
-    return replace(gain, how=way.how, basis=basis)
+    return _of_warm_step(replace(gain, how=way.how, basis=basis)) if way.warm_only else replace(gain, how=way.how, basis=basis)
+
+
+def _of_warm_step(gain: Gain) -> Gain:
+    """It without what is saved of all."""
+    return replace(gain, cycles=0, share=0.0, seconds=0.0, warm_only=True)
 
 
 def _is_uneven(gain: Gain, saved: float, of_step: float | None, warm: Warm) -> bool:
@@ -324,6 +329,10 @@ def _together(
     alone = [found[number - 1][0].gain for number in numbers]
     if (gain.step_cycles or 0) < max(each.step_cycles or 0 for each in alone if each is not None):
         gain = _gain_of(chain.saved, None, played, warm, evidence)  # with so few calls left, nobody knows a step
+    if any(way is not None and way.warm_only for _, way in (found[number - 1] for number in numbers)):
+        gain = _of_warm_step(gain)
+    if gain.warm_only and gain.step_share is None:
+        return None
     gain = replace(gain, how="within 2 %" if sure else "about")
     return Together(gain=gain, numbers=tuple(sorted(numbers)), left=tuple(sorted(left)), why=tuple(left[number] for number in sorted(left)))
 

@@ -66,6 +66,7 @@ def _forms(document: Mapping[str, Any]) -> typed_json.Forms:
 
     def gain(found: Mapping[str, Any]) -> Mapping[str, Any]:
         known = {name.removeprefix("gain_"): value for name, value in found.items() if value is not None}
+        known["warm_only"] = "step_share" in known and "share" not in known
         return {**known, "seconds": seconds(found.get("gain_cycles")), "step_seconds": seconds(found.get("gain_step_cycles"))}
 
     return {

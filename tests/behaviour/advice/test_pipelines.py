@@ -143,9 +143,29 @@ def test_a_stage_that_has_nearly_all_products_is_cut_though_another_has_none() -
     first = first_of(before)
     assert re.fullmatch(r"cut pipeline \d+ into stages of 3, 3, 3, 3 products in place of 0, 10, 1, 1", first.edit)
     assert first.gain is not None
+    assert first.gain.step_cycles is not None
+    assert before.steady is not None
+    assert after.steady is not None
     assert "what the longest stage streams gets less as well" in first.gain.basis  # so it is more than what is told
-    assert 0 < first.gain.cycles <= before.emulated_cycles - after.emulated_cycles
+    assert 0 < first.gain.step_cycles <= before.steady.step_cycles - after.steady.step_cycles
     assert of_kind(after, "pipeline") == []
+
+
+def test_of_another_cut_a_warm_step_alone_is_promised() -> None:
+    """The parameters of a stage come with all microbatches of the first step, and other ones after the cut: a short run gets longer."""
+    before, after = (dry(trained(stage, layers, microbatches=4, width=1024, batch=64, samples=5 * 4 * 64)) for layers in ((1, 5), (3, 3)))
+    [found] = of_kind(before, "pipeline")
+    assert found.gain is not None
+    assert found.gain.step_share is not None
+    assert found.gain.step_share > 0.2
+    assert after.emulated_cycles > before.emulated_cycles
+    assert found.gain.as_document()["gain_share"] is None
+    assert " of a warm step, " in str(found.gain)
+    assert "of all" not in found.headline
+
+
+def test_of_another_cut_with_too_few_steps_nothing_is_promised() -> None:
+    assert of_kind(dry(trained(stage, (1, 5), microbatches=4, width=1024, batch=64, samples=2 * 4 * 64)), "pipeline") == []
 
 
 def blocks(cuts: Sequence[int]) -> Callable[[], Any]:

@@ -146,11 +146,11 @@ function amount(side, found, how, known) {
   const origin = known ?? ORIGINS[how] ?? "findings.within";
   const sure = how === "about" || how === "at least" ? `${how} ` : "";
   if (found.tile_bytes !== null) return [h("strong", {}, "frees ", sure, valueOf(found.tile_bytes, "bytes", origin))];
-  const whole = [valueOf(found.share, "share", origin), " of the time, ", valueOf(found.cycles, side.cycles, origin)];
+  const whole = found.share === null ? [] : [valueOf(found.share, "share", origin), " of the time, ", valueOf(found.cycles, side.cycles, origin)];
   if (found.step_share === null) return [h("strong", {}, "saves ", sure, whole[0]), ...whole.slice(1)];
   if (found.step_share <= 0) return [h("strong", {}, "saves ", sure, whole[0]), ...whole.slice(1), ", once"];
   const step = h("strong", {}, "saves ", sure, valueOf(found.step_share, "share", origin), " of a warm step");
-  return [step, ", ", valueOf(found.step_cycles, side.cycles, origin), "; of all ", ...whole];
+  return [step, ", ", valueOf(found.step_cycles, side.cycles, origin), ...(found.share === null ? [] : ["; of all ", ...whole])];
 }
 
 /** @param {Side} side @param {number | null} idle @returns {HTMLElement[] | null} */

@@ -132,7 +132,7 @@ class _Findings:
         urgent = record.get("urgent") is True
         how = text_in(record, "how") if text_in(record, "how") in _HOW else ""
         gain = _gain(record)
-        known = how != "" and (gain["share"] is not None or gain["tile_bytes"] is not None)
+        known = how != "" and any(gain[name] is not None for name in ("share", "step_share", "tile_bytes"))
         aside = kind in ASIDE and not urgent
         part = "first" if not aside else "fixed" if kind in FIXED else "aside"
         known = known and part != "fixed"  # a longer program is no gain
@@ -221,7 +221,7 @@ def _way(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def _together(record: Any) -> dict[str, Any] | None:
     """What findings save together."""
-    if not isinstance(record, dict) or number_in(record, "gain_share") is None:
+    if not isinstance(record, dict) or all(number_in(record, name) is None for name in ("gain_share", "gain_step_share")):
         return None
     known = cast("dict[str, Any]", record)
     left = zip_longest(_numbers(known.get("left")), texts_in(known, "why"))
