@@ -21,7 +21,7 @@ from tilestep.pjrt.running.wait_pool import WAIT_POOL
 from tilestep.pjrt.table import capi
 from tilestep.pjrt.table.client import Client
 from tilestep.pjrt.table.device import nothing_to_delete
-from tilestep.pjrt.table.entry_points import entry_point, int32s, int64s, named_values, own_text, pointers, read_bytes, sizes, text
+from tilestep.pjrt.table.entry_points import answers, entry_point, int32s, int64s, named_values, own_text, pointers, read_bytes, sizes, text
 from tilestep.pjrt.table.layouts import layout
 from tilestep.plan.steps import Program
 from tilestep.sim.body import body_cost
@@ -190,51 +190,9 @@ def executable_deserialize(args: capi.PJRT_Executable_DeserializeAndLoad_Args) -
     args.loaded_executable = _native.own(LoadedExecutable(_native.object_at(args.client), serialized.code, options, serialized))
 
 
-@entry_point("PJRT_LoadedExecutable_GetExecutable")
-def loaded_executable_get(args: capi.PJRT_LoadedExecutable_GetExecutable_Args) -> None:
-    args.executable = _native.own(_executable(args.loaded_executable))
-
-
 @entry_point("PJRT_LoadedExecutable_Delete")
 def loaded_executable_delete(args: capi.PJRT_LoadedExecutable_Delete_Args) -> None:
     _executable(args.executable).deleted = 1
-
-
-@entry_point("PJRT_Executable_Name")
-def executable_name(args: capi.PJRT_Executable_Name_Args) -> None:
-    buffer, args.executable_name_size = name(_executable(args.executable))
-    args.executable_name = addressof(buffer)
-
-
-@entry_point("PJRT_Executable_SizeOfGeneratedCodeInBytes")
-def executable_code_size(args: capi.PJRT_Executable_SizeOfGeneratedCodeInBytes_Args) -> None:
-    args.size_in_bytes = _executable(args.executable).host_program.executable.size_of_generated_code_in_bytes()
-
-
-@entry_point("PJRT_LoadedExecutable_AddressableDevices")
-def executable_devices(args: capi.PJRT_LoadedExecutable_AddressableDevices_Args) -> None:
-    executable = _executable(args.executable)
-    args.addressable_devices, args.num_addressable_devices = addressof(device_addresses(executable)), len(executable.devices)
-
-
-@entry_point("PJRT_LoadedExecutable_AddressableDeviceLogicalIds")
-def executable_logical_ids(args: capi.PJRT_LoadedExecutable_AddressableDeviceLogicalIds_Args) -> None:
-    executable = _executable(args.executable)
-    args.addressable_device_logical_ids = addressof(logical_ids(executable))
-    args.num_addressable_device_logical_ids = len(executable.devices)
-
-
-@entry_point("PJRT_LoadedExecutable_GetDeviceAssignment")
-def executable_assignment(args: capi.PJRT_LoadedExecutable_GetDeviceAssignment_Args) -> None:
-    # The answers own their bytes, so the handle 1 stands for nothing: JAX only wants one that is not null.
-    args.serialized_bytes, args.serialized_bytes_size = text(_executable(args.executable).request.serialized_assignment)
-    args.serialized_device_assignment, args.serialized_device_assignment_deleter = 1, nothing_to_delete()
-
-
-@entry_point("PJRT_Executable_GetCompileOptions")
-def executable_options(args: capi.PJRT_Executable_GetCompileOptions_Args) -> None:
-    args.serialized_bytes, args.serialized_bytes_size = text(_executable(args.executable).request.options)
-    args.serialized_compile_options, args.serialized_compile_options_deleter = 1, nothing_to_delete()
 
 
 @entry_point("PJRT_Executable_OptimizedProgram")
@@ -249,12 +207,6 @@ def executable_optimized_program(args: capi.PJRT_Executable_OptimizedProgram_Arg
         memmove(program.code, code, len(code))
 
 
-@entry_point("PJRT_Executable_GetCostAnalysis")
-def executable_cost(args: capi.PJRT_Executable_GetCostAnalysis_Args) -> None:
-    figures = cost(_executable(args.executable))[0]
-    args.properties, args.num_properties = addressof(figures), len(figures)
-
-
 @entry_point("PJRT_Executable_GetCompiledMemoryStats")
 def executable_memory(args: capi.PJRT_Executable_GetCompiledMemoryStats_Args) -> None:
     stats = _executable(args.executable).host_program.executable.get_compiled_memory_stats()
@@ -262,50 +214,79 @@ def executable_memory(args: capi.PJRT_Executable_GetCompiledMemoryStats_Args) ->
         setattr(args, name, getattr(stats, name, 0))
 
 
-@entry_point("PJRT_Executable_OutputElementTypes")
-def executable_output_types(args: capi.PJRT_Executable_OutputElementTypes_Args) -> None:
-    executable = _executable(args.executable)
-    args.output_types, args.num_output_types = addressof(output_types(executable)), executable.num_outputs
-
-
-@entry_point("PJRT_Executable_OutputDimensions")
-def executable_output_dims(args: capi.PJRT_Executable_OutputDimensions_Args) -> None:
-    executable = _executable(args.executable)
-    dims, ranks = output_dims(executable)
-    args.num_outputs, args.dims, args.dim_sizes = executable.num_outputs, addressof(dims), addressof(ranks)
-
-
-@entry_point("PJRT_Executable_OutputMemoryKinds")
-def executable_output_kinds(args: capi.PJRT_Executable_OutputMemoryKinds_Args) -> None:
-    executable = _executable(args.executable)
-    names, lengths = output_kinds(executable)
-    args.num_outputs, args.memory_kinds, args.memory_kind_sizes = executable.num_outputs, addressof(names), addressof(lengths)
-
-
-@entry_point("PJRT_Layouts_PJRT_Executable_GetOutputLayouts")
-def executable_output_layouts(args: capi.PJRT_Layouts_PJRT_Executable_GetOutputLayouts_Args) -> None:
-    addresses, args.num_outputs = output_layout_addresses(_executable(args.executable))
-    args.layouts = addressof(addresses)
-
-
-@entry_point("PJRT_Layouts_PJRT_Executable_GetParameterLayouts")
-def executable_parameter_layouts(args: capi.PJRT_Layouts_PJRT_Executable_GetParameterLayouts_Args) -> None:
-    addresses, args.num_parameters = parameter_layout_addresses(_executable(args.executable))
-    args.layouts = addressof(addresses)
-
-
-@entry_point("PJRT_Executable_Fingerprint")
-def executable_fingerprint(args: capi.PJRT_Executable_Fingerprint_Args) -> None:
-    buffer, args.executable_fingerprint_size = fingerprint(_executable(args.executable))
-    args.executable_fingerprint = addressof(buffer)
-
-
-@entry_point("PJRT_LoadedExecutable_Fingerprint")
-def loaded_executable_fingerprint(args: capi.PJRT_LoadedExecutable_Fingerprint_Args) -> None:
-    buffer, args.executable_fingerprint_size = fingerprint(_executable(args.executable))
-    args.executable_fingerprint = addressof(buffer)
-
-
 @entry_point("PJRT_ExecuteContext_Create")
 def context_create(args: capi.PJRT_ExecuteContext_Create_Args) -> None:
     args.context = _native.own(object())
+
+
+# ----------------------------------------------------------------------------------------------------------- answers
+
+
+def _placed(kept: tuple[Any, int]) -> tuple[int, int]:
+    """(where a C value is, what goes with it)."""
+    return addressof(kept[0]), kept[1]
+
+
+def _dims(executable: LoadedExecutable) -> tuple[int, int, int]:
+    dims, ranks = output_dims(executable)
+    return executable.num_outputs, addressof(dims), addressof(ranks)
+
+
+def _kinds(executable: LoadedExecutable) -> tuple[int, int, int]:
+    names, lengths = output_kinds(executable)
+    return executable.num_outputs, addressof(names), addressof(lengths)
+
+
+answers("PJRT_LoadedExecutable_GetExecutable", "executable", _native.own)
+answers("PJRT_Executable_Name", "executable_name executable_name_size", lambda executable: _placed(name(executable)))
+answers(
+    "PJRT_Executable_SizeOfGeneratedCodeInBytes",
+    "size_in_bytes",
+    lambda executable: executable.host_program.executable.size_of_generated_code_in_bytes(),
+)
+answers(
+    "PJRT_LoadedExecutable_AddressableDevices",
+    "addressable_devices num_addressable_devices",
+    lambda executable: (addressof(device_addresses(executable)), len(executable.devices)),
+)
+answers(
+    "PJRT_LoadedExecutable_AddressableDeviceLogicalIds",
+    "addressable_device_logical_ids num_addressable_device_logical_ids",
+    lambda executable: (addressof(logical_ids(executable)), len(executable.devices)),
+)
+# The answers own their bytes, so the handle 1 stands for nothing: JAX only wants one that is not null.
+answers(
+    "PJRT_LoadedExecutable_GetDeviceAssignment",
+    "serialized_bytes serialized_bytes_size serialized_device_assignment serialized_device_assignment_deleter",
+    lambda executable: (*text(executable.request.serialized_assignment), 1, nothing_to_delete()),
+)
+answers(
+    "PJRT_Executable_GetCompileOptions",
+    "serialized_bytes serialized_bytes_size serialized_compile_options serialized_compile_options_deleter",
+    lambda executable: (*text(executable.request.options), 1, nothing_to_delete()),
+)
+answers(
+    "PJRT_Executable_GetCostAnalysis",
+    "properties num_properties",
+    lambda executable: _placed((cost(executable)[0], len(cost(executable)[0]))),
+)
+answers(
+    "PJRT_Executable_OutputElementTypes",
+    "output_types num_output_types",
+    lambda executable: (addressof(output_types(executable)), executable.num_outputs),
+)
+answers("PJRT_Executable_OutputDimensions", "num_outputs dims dim_sizes", _dims)
+answers("PJRT_Executable_OutputMemoryKinds", "num_outputs memory_kinds memory_kind_sizes", _kinds)
+answers(
+    "PJRT_Layouts_PJRT_Executable_GetOutputLayouts",
+    "layouts num_outputs",
+    lambda executable: _placed(output_layout_addresses(executable)),
+)
+answers(
+    "PJRT_Layouts_PJRT_Executable_GetParameterLayouts",
+    "layouts num_parameters",
+    lambda executable: _placed(parameter_layout_addresses(executable)),
+)
+_FINGERPRINT = "executable_fingerprint executable_fingerprint_size"
+answers("PJRT_Executable_Fingerprint", _FINGERPRINT, lambda executable: _placed(fingerprint(executable)))
+answers("PJRT_LoadedExecutable_Fingerprint", _FINGERPRINT, lambda executable: _placed(fingerprint(executable)))

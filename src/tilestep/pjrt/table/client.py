@@ -29,7 +29,17 @@ from tilestep.pjrt.running.programs_in_flight import InFlight
 from tilestep.pjrt.running.wait_pool import WAIT_POOL
 from tilestep.pjrt.table import capi
 from tilestep.pjrt.table.device import MEMORY_KINDS, Device, device_at, make_devices, nothing_to_delete
-from tilestep.pjrt.table.entry_points import entry_point, immortal, int32s, named_values, pointers, read_bytes, read_named_values, text
+from tilestep.pjrt.table.entry_points import (
+    answers,
+    entry_point,
+    immortal,
+    int32s,
+    named_values,
+    pointers,
+    read_bytes,
+    read_named_values,
+    text,
+)
 from tilestep.plan.cache import PlanCache
 from tilestep.settings import (
     WHEN_SET,
@@ -200,36 +210,21 @@ def client_create(args: capi.PJRT_Client_Create_Args) -> None:
     args.client = client.address
 
 
-@entry_point("PJRT_Client_PlatformName")
-def client_platform_name(args: capi.PJRT_Client_PlatformName_Args) -> None:
-    args.platform_name, args.platform_name_size = text(PLATFORM)
+def _devices(client: Client) -> tuple[int, int]:
+    return addressof(client.device_addresses), len(client.devices)
 
 
-@entry_point("PJRT_Client_PlatformVersion")
-def client_platform_version(args: capi.PJRT_Client_PlatformVersion_Args) -> None:
-    args.platform_version, args.platform_version_size = text(_native.object_at(args.client).version)
-
-
-@entry_point("PJRT_Client_ProcessIndex")
-def client_process_index(args: capi.PJRT_Client_ProcessIndex_Args) -> None:
-    args.process_index = 0
-
-
-@entry_point("PJRT_Client_TopologyDescription")
-def client_topology(args: capi.PJRT_Client_TopologyDescription_Args) -> None:
-    args.topology = args.client
-
-
-@entry_point("PJRT_Client_Devices")
-def client_devices(args: capi.PJRT_Client_Devices_Args) -> None:
-    client: Client = _native.object_at(args.client)
-    args.devices, args.num_devices = addressof(client.device_addresses), len(client.devices)
-
-
-@entry_point("PJRT_Client_AddressableDevices")
-def client_addressable_devices(args: capi.PJRT_Client_AddressableDevices_Args) -> None:
-    client: Client = _native.object_at(args.client)
-    args.addressable_devices, args.num_addressable_devices = addressof(client.device_addresses), len(client.devices)
+answers("PJRT_Client_PlatformName", "platform_name platform_name_size", lambda _: text(PLATFORM))
+answers("PJRT_Client_PlatformVersion", "platform_version platform_version_size", lambda client: text(client.version))
+answers("PJRT_Client_ProcessIndex", "process_index", lambda _: 0)
+answers("PJRT_Client_TopologyDescription", "topology", lambda client: client.address)
+answers("PJRT_Client_Devices", "devices num_devices", _devices)
+answers("PJRT_Client_AddressableDevices", "addressable_devices num_addressable_devices", _devices)
+answers(
+    "PJRT_Client_AddressableMemories",
+    "addressable_memories num_addressable_memories",
+    lambda client: (addressof(client.memory_addresses), len(client.devices) * len(MEMORY_KINDS)),
+)
 
 
 @entry_point("PJRT_Client_LookupDevice")
@@ -248,12 +243,6 @@ def _lookup(client: Client, attribute: str, value: int) -> int:
             return device.address
     known = ", ".join(str(getattr(device, attribute)) for device in client.devices)
     raise ValueError(f"no IPU has {attribute} {value}; known are {known}")
-
-
-@entry_point("PJRT_Client_AddressableMemories")
-def client_memories(args: capi.PJRT_Client_AddressableMemories_Args) -> None:
-    client: Client = _native.object_at(args.client)
-    args.addressable_memories, args.num_addressable_memories = addressof(client.memory_addresses), len(client.devices) * len(MEMORY_KINDS)
 
 
 @entry_point("PJRT_Client_DefaultDeviceAssignment")
@@ -291,48 +280,10 @@ def topology_create(args: capi.PJRT_TopologyDescription_Create_Args) -> None:
     args.topology = _absent(settings).address
 
 
-@entry_point("PJRT_TopologyDescription_PlatformName")
-def topology_platform_name(args: capi.PJRT_TopologyDescription_PlatformName_Args) -> None:
-    args.platform_name, args.platform_name_size = text(PLATFORM)
-
-
-@entry_point("PJRT_TopologyDescription_PlatformVersion")
-def topology_platform_version(args: capi.PJRT_TopologyDescription_PlatformVersion_Args) -> None:
-    args.platform_version, args.platform_version_size = text(_native.object_at(args.topology).version)
-
-
-@entry_point("PJRT_TopologyDescription_GetDeviceDescriptions")
-def topology_devices(args: capi.PJRT_TopologyDescription_GetDeviceDescriptions_Args) -> None:
-    client: Client = _native.object_at(args.topology)
-    args.descriptions, args.num_descriptions = addressof(client.device_addresses), len(client.devices)
-
-
 _NO_ATTRIBUTES = immortal(named_values({}))
 _PLUGIN_ATTRIBUTES = immortal(
     named_values({"xla_version": 2, "stablehlo_current_version": compat.stablehlo_version(), "stablehlo_minimum_version": [0, 9, 0]})
 )
-
-
-@entry_point("PJRT_TopologyDescription_Attributes")
-def topology_attributes(args: capi.PJRT_TopologyDescription_Attributes_Args) -> None:
-    args.attributes, args.num_attributes = addressof(_NO_ATTRIBUTES[0]), 0
-
-
-@entry_point("PJRT_TopologyDescription_Fingerprint")
-def topology_fingerprint(args: capi.PJRT_TopologyDescription_Fingerprint_Args) -> None:
-    args.fingerprint = _fingerprint(_topology_text(_native.object_at(args.topology)))
-
-
-@entry_point("PJRT_TopologyDescription_Serialize")
-def topology_serialize(args: capi.PJRT_TopologyDescription_Serialize_Args) -> None:
-    args.serialized_bytes, args.serialized_bytes_size = text(_topology_text(_native.object_at(args.topology)))
-    args.serialized_topology, args.serialized_topology_deleter = 1, nothing_to_delete()
-
-
-@entry_point("PJRT_TopologyDescription_GetMemorySpaceKindIds")
-def topology_memory_kinds(args: capi.PJRT_TopologyDescription_GetMemorySpaceKindIds_Args) -> None:
-    client: Client = _native.object_at(args.topology)
-    args.memory_space_kind_ids, args.num_memory_space_kind_ids = addressof(client.kind_ids), len(MEMORY_KINDS)
 
 
 def _topology_text(client: Client) -> str:
@@ -345,6 +296,23 @@ def _fingerprint(value: str) -> int:
     for byte in value.encode():
         result = (result ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
     return result
+
+
+answers("PJRT_TopologyDescription_PlatformName", "platform_name platform_name_size", lambda _: text(PLATFORM))
+answers("PJRT_TopologyDescription_PlatformVersion", "platform_version platform_version_size", lambda client: text(client.version))
+answers("PJRT_TopologyDescription_GetDeviceDescriptions", "descriptions num_descriptions", _devices)
+answers("PJRT_TopologyDescription_Attributes", "attributes num_attributes", lambda _: (addressof(_NO_ATTRIBUTES[0]), 0))
+answers("PJRT_TopologyDescription_Fingerprint", "fingerprint", lambda client: _fingerprint(_topology_text(client)))
+answers(
+    "PJRT_TopologyDescription_Serialize",
+    "serialized_bytes serialized_bytes_size serialized_topology serialized_topology_deleter",
+    lambda client: (*text(_topology_text(client)), 1, nothing_to_delete()),
+)
+answers(
+    "PJRT_TopologyDescription_GetMemorySpaceKindIds",
+    "memory_space_kind_ids num_memory_space_kind_ids",
+    lambda client: (addressof(client.kind_ids), len(MEMORY_KINDS)),
+)
 
 
 @entry_point("PJRT_Plugin_Initialize")

@@ -10,7 +10,7 @@ from tilestep.pjrt import _native
 from tilestep.pjrt.running.dry import DryMode, current_mode
 from tilestep.pjrt.running.journal import Journal
 from tilestep.pjrt.table import capi
-from tilestep.pjrt.table.entry_points import clear_flags, entry_point, immortal, named_values, pointers, text
+from tilestep.pjrt.table.entry_points import answers, clear_flags, entry_point, immortal, named_values, pointers, text
 
 MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
 DEVICE_KIND = "Graphcore-IPUModel"
@@ -85,61 +85,25 @@ def device_of_memory(memory: _native.Memory) -> Device:
     return devices[0]
 
 
-@entry_point("PJRT_DeviceDescription_Id")
-def description_id(args: capi.PJRT_DeviceDescription_Id_Args) -> None:
-    args.id = device_at(args.device_description).id
+def _attributes(device: Device) -> tuple[int, int]:
+    return addressof(device.attributes), len(device.attributes)
 
 
-@entry_point("PJRT_DeviceDescription_ProcessIndex")
-def description_process_index(args: capi.PJRT_DeviceDescription_ProcessIndex_Args) -> None:
-    args.process_index = 0
-
-
-@entry_point("PJRT_DeviceDescription_Attributes")
-def description_attributes(args: capi.PJRT_DeviceDescription_Attributes_Args) -> None:
-    attributes = device_at(args.device_description).attributes
-    args.attributes, args.num_attributes = addressof(attributes), len(attributes)
-
-
-@entry_point("PJRT_DeviceDescription_Kind")
-def description_kind(args: capi.PJRT_DeviceDescription_Kind_Args) -> None:
-    args.device_kind, args.device_kind_size = text(DEVICE_KIND)
-
-
-@entry_point("PJRT_DeviceDescription_DebugString")
-def description_debug_string(args: capi.PJRT_DeviceDescription_DebugString_Args) -> None:
-    args.debug_string, args.debug_string_size = text(device_at(args.device_description).label)
-
-
-@entry_point("PJRT_DeviceDescription_ToString")
-def description_to_string(args: capi.PJRT_DeviceDescription_ToString_Args) -> None:
-    args.to_string, args.to_string_size = text(device_at(args.device_description).label)
-
-
-@entry_point("PJRT_Device_GetDescription")
-def device_description(args: capi.PJRT_Device_GetDescription_Args) -> None:
-    args.device_description = args.device
-
-
-@entry_point("PJRT_Device_IsAddressable")
-def device_is_addressable(args: capi.PJRT_Device_IsAddressable_Args) -> None:
-    args.is_addressable = True
-
-
-@entry_point("PJRT_Device_LocalHardwareId")
-def device_local_hardware_id(args: capi.PJRT_Device_LocalHardwareId_Args) -> None:
-    args.local_hardware_id = device_at(args.device).hardware_id
-
-
-@entry_point("PJRT_Device_AddressableMemories")
-def device_memories(args: capi.PJRT_Device_AddressableMemories_Args) -> None:
-    device = device_at(args.device)
-    args.memories, args.num_memories = addressof(device.memory_addresses), len(device.memories)
-
-
-@entry_point("PJRT_Device_DefaultMemory")
-def device_default_memory(args: capi.PJRT_Device_DefaultMemory_Args) -> None:
-    args.memory = device_at(args.device).memory("device").address
+answers("PJRT_DeviceDescription_Id", "id", lambda device: device.id)
+answers("PJRT_DeviceDescription_ProcessIndex", "process_index", lambda _: 0)
+answers("PJRT_DeviceDescription_Attributes", "attributes num_attributes", _attributes)
+answers("PJRT_DeviceDescription_Kind", "device_kind device_kind_size", lambda _: text(DEVICE_KIND))
+answers("PJRT_DeviceDescription_DebugString", "debug_string debug_string_size", lambda device: text(device.label))
+answers("PJRT_DeviceDescription_ToString", "to_string to_string_size", lambda device: text(device.label))
+answers("PJRT_Device_GetDescription", "device_description", lambda device: device.address)
+answers("PJRT_Device_IsAddressable", "is_addressable", lambda _: True)
+answers("PJRT_Device_LocalHardwareId", "local_hardware_id", lambda device: device.hardware_id)
+answers(
+    "PJRT_Device_AddressableMemories",
+    "memories num_memories",
+    lambda device: (addressof(device.memory_addresses), len(device.memories)),
+)
+answers("PJRT_Device_DefaultMemory", "memory", lambda device: device.memory("device").address)
 
 
 @entry_point("PJRT_Device_MemoryStats")
@@ -160,13 +124,6 @@ def device_clear_memory_stats(args: capi.PJRT_Device_ClearMemoryStats_Args) -> N
     sram.peak_bytes = sram.live_bytes
 
 
-@entry_point("PJRT_Device_GetAttributes")
-def device_attributes(args: capi.PJRT_Device_GetAttributes_Args) -> None:
-    attributes = device_at(args.device).attributes
-    args.attributes, args.num_attributes = addressof(attributes), len(attributes)
-    args.device_attributes, args.attributes_deleter = 1, nothing_to_delete()
-
-
 def nothing_to_delete() -> int:
     """Address of a C function of one pointer that does nothing, because the memory that we hand out stays."""
     return _NOTHING_ADDRESS
@@ -182,3 +139,8 @@ def _make_nothing() -> int:
 
 
 _NOTHING_ADDRESS = _make_nothing()
+answers(
+    "PJRT_Device_GetAttributes",
+    "attributes num_attributes device_attributes attributes_deleter",
+    lambda device: (*_attributes(device), 1, nothing_to_delete()),
+)

@@ -39,6 +39,25 @@ def entry_point(name: str) -> Callable[[Callable[[ArgsT], None]], Callable[[Args
     return register
 
 
+def answers(name: str, fields: str, answer: Callable[[Any], Any]) -> None:
+    """Makes an entry point `name` that only answers about the object to which its first argument points.
+
+    Args: fields: names of the struct's results. answer: object -> the result, or a tuple of several, in the order of `fields`.
+    Raises: KeyError if the interface has no such entry point; ValueError if its struct has no such field.
+    """
+    struct: Any = getattr(capi, f"{name}_Args")
+    _, _, handle, *others = [field for field, *_ in struct._fields_]  # the first two are the struct's size and extensions
+    results = fields.split()
+    if unknown := [field for field in results if field not in others]:
+        raise ValueError(f"{name} has no result {unknown[0]}: it has {', '.join(others)}")
+
+    @entry_point(name)
+    def fill_in(args: Structure) -> None:
+        found = answer(_native.object_at(getattr(args, handle)))
+        for field, value in zip(results, found if len(results) > 1 else (found,), strict=True):
+            setattr(args, field, value)
+
+
 def immortal(thing: Any) -> Any:
     """Keeps `thing` until the process ends, and returns it."""
     _immortal.append(thing)
