@@ -33,21 +33,17 @@ class KeyValueContextManager:
 
     def __init__(self, model: GraphModel, name: str, values: Mapping[str, str]) -> None:
         self._model, self._name, self._values = model, name, dict(values)
-        self._before: list[list[str] | None] = []
+        self._open: list[AttributeContextManager] = []
 
     def __enter__(self) -> None:
-        before = cast("list[str] | None", self._model.attributes.get(self._name))
-        self._before.append(before)
-        outer = dict(zip(before[::2], before[1::2], strict=True)) if before else {}
-        merged = {**self._values, **outer}
-        self._model.attributes[self._name] = [text for key in sorted(merged) for text in (key, merged[key])]
+        before = cast("list[str]", self._model.attributes.get(self._name, []))
+        merged = {**self._values, **dict(zip(before[::2], before[1::2], strict=True))}
+        texts = [text for key in sorted(merged) for text in (key, merged[key])]
+        self._open.append(AttributeContextManager(self._model, self._name, texts))
+        self._open[-1].__enter__()
 
     def __exit__(self, *exception: object) -> None:
-        before = self._before.pop()
-        if before is None:
-            self._model.attributes.pop(self._name, None)
-        else:
-            self._model.attributes[self._name] = before
+        self._open.pop().__exit__(*exception)
 
 
 class NameContextManager:

@@ -23,6 +23,17 @@ def _adding(kind: Kind) -> tuple[Parameter, ...]:
     return (_NAME, Parameter(name="attributeValue", kind=kind), _OUTPUTS)
 
 
+def _reader(name: str, kind: Any, wanted: str, returns: str) -> Any:
+    """A method of that name. Args: kind: of the attributes that it reads. wanted: the kind in words. returns: the type of a value."""
+
+    def run(self: NodeAttributes, attributeName: str, nodeOutputNames: frozenset[str]) -> Any:
+        """The value of an attribute. Raises: popart_exception if the node lacks it, or it is of another kind."""
+        return self._read(attributeName, nodeOutputNames, kind, wanted)
+
+    run.__name__, run.__qualname__ = name, f"NodeAttributes.{name}"
+    return overloaded(_ONE, returns=returns)(run)
+
+
 class NodeAttributes:
     """Attributes of nodes. A node is named by the set of all its outputs."""
 
@@ -39,35 +50,12 @@ class NodeAttributes:
         """Whether a node has an attribute."""
         return any(attribute.name == attributeName for attribute in self._model.node_of(nodeOutputNames).attribute)
 
-    @overloaded(_ONE, returns="int")
-    def getInt64NodeAttribute(self, attributeName: str, nodeOutputNames: frozenset[str]) -> int:
-        """The value of an attribute. Raises: popart_exception if the node lacks it, or it is of another kind."""
-        return self._read(attributeName, nodeOutputNames, _Type.INT, "an integer")
-
-    @overloaded(_ONE, returns="List[int]")
-    def getInt64VectorNodeAttribute(self, attributeName: str, nodeOutputNames: frozenset[str]) -> list[int]:
-        """The value of an attribute. Raises: popart_exception if the node lacks it, or it is of another kind."""
-        return self._read(attributeName, nodeOutputNames, _Type.INTS, "an integer vector")
-
-    @overloaded(_ONE, returns="float")
-    def getFloatNodeAttribute(self, attributeName: str, nodeOutputNames: frozenset[str]) -> float:
-        """The value of an attribute. Raises: popart_exception if the node lacks it, or it is of another kind."""
-        return self._read(attributeName, nodeOutputNames, _Type.FLOAT, "a float")
-
-    @overloaded(_ONE, returns="List[float]")
-    def getFloatVectorNodeAttribute(self, attributeName: str, nodeOutputNames: frozenset[str]) -> list[float]:
-        """The value of an attribute. Raises: popart_exception if the node lacks it, or it is of another kind."""
-        return self._read(attributeName, nodeOutputNames, _Type.FLOATS, "a float vector")
-
-    @overloaded(_ONE, returns="str")
-    def getStringNodeAttribute(self, attributeName: str, nodeOutputNames: frozenset[str]) -> str:
-        """The value of an attribute. Raises: popart_exception if the node lacks it, or it is of another kind."""
-        return self._read(attributeName, nodeOutputNames, _Type.STRING, "a string")
-
-    @overloaded(_ONE, returns="List[str]")
-    def getStringVectorNodeAttribute(self, attributeName: str, nodeOutputNames: frozenset[str]) -> list[str]:
-        """The value of an attribute. Raises: popart_exception if the node lacks it, or it is of another kind."""
-        return self._read(attributeName, nodeOutputNames, _Type.STRINGS, "a string vector")
+    getInt64NodeAttribute = _reader("getInt64NodeAttribute", _Type.INT, "an integer", "int")
+    getInt64VectorNodeAttribute = _reader("getInt64VectorNodeAttribute", _Type.INTS, "an integer vector", "List[int]")
+    getFloatNodeAttribute = _reader("getFloatNodeAttribute", _Type.FLOAT, "a float", "float")
+    getFloatVectorNodeAttribute = _reader("getFloatVectorNodeAttribute", _Type.FLOATS, "a float vector", "List[float]")
+    getStringNodeAttribute = _reader("getStringNodeAttribute", _Type.STRING, "a string", "str")
+    getStringVectorNodeAttribute = _reader("getStringVectorNodeAttribute", _Type.STRINGS, "a string vector", "List[str]")
 
     @overloaded(_ONE, returns="bool")
     def getBoolNodeAttribute(self, attributeName: str, nodeOutputNames: frozenset[str]) -> bool:

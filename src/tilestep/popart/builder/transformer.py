@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Iterator, MutableSequence, Sequence
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from typing import Any, Final, TypeVar, final
 
 import numpy as np
@@ -28,6 +28,16 @@ _numbers: Final = itertools.count()  # of outputs that are added, process-wide
 _Type: Final = onnx.TensorProto
 
 
+def _conversion(name: str, old: int, new: int, what: str) -> Callable[[GraphTransformer], None]:
+    """A method of that name. It changes initialisers, constants, and the types of inputs and outputs. Args: what: changes into what."""
+
+    def convert(self: GraphTransformer) -> None:
+        self._convert(old, new)
+
+    convert.__name__, convert.__qualname__, convert.__doc__ = name, f"GraphTransformer.{name}", f"Makes all {what}."
+    return convert
+
+
 @final
 class GraphTransformer:
     """Changes a model.
@@ -43,37 +53,14 @@ class GraphTransformer:
         """The model so far."""
         return self._model.SerializeToString()
 
-    def convertFloatsToHalfs(self) -> None:
-        """Makes all floats half as long: initialisers, constants, and the types of inputs and outputs."""
-        self._convert(_Type.FLOAT, _Type.FLOAT16)
-
-    def convertDoublesToHalfs(self) -> None:
-        """Makes all doubles 16-bit floats."""
-        self._convert(_Type.DOUBLE, _Type.FLOAT16)
-
-    def convertDoublesToFloats(self) -> None:
-        """Makes all doubles 32-bit floats."""
-        self._convert(_Type.DOUBLE, _Type.FLOAT)
-
-    def convertBFloats16ToFloat32(self) -> None:
-        """Makes all bfloat16 32-bit floats."""
-        self._convert(_Type.BFLOAT16, _Type.FLOAT)
-
-    def convertUINT8ToINT32(self) -> None:
-        """Makes all 8-bit unsigned integers 32-bit ones with a sign."""
-        self._convert(_Type.UINT8, _Type.INT32)
-
-    def convertUINT16ToINT32(self) -> None:
-        """Makes all 16-bit unsigned integers 32-bit ones with a sign."""
-        self._convert(_Type.UINT16, _Type.INT32)
-
-    def convertINT8ToINT32(self) -> None:
-        """Makes all 8-bit integers 32-bit ones."""
-        self._convert(_Type.INT8, _Type.INT32)
-
-    def convertINT16ToINT32(self) -> None:
-        """Makes all 16-bit integers 32-bit ones."""
-        self._convert(_Type.INT16, _Type.INT32)
+    convertFloatsToHalfs = _conversion("convertFloatsToHalfs", _Type.FLOAT, _Type.FLOAT16, "floats 16-bit floats")
+    convertDoublesToHalfs = _conversion("convertDoublesToHalfs", _Type.DOUBLE, _Type.FLOAT16, "doubles 16-bit floats")
+    convertDoublesToFloats = _conversion("convertDoublesToFloats", _Type.DOUBLE, _Type.FLOAT, "doubles 32-bit floats")
+    convertBFloats16ToFloat32 = _conversion("convertBFloats16ToFloat32", _Type.BFLOAT16, _Type.FLOAT, "bfloat16 32-bit floats")
+    convertUINT8ToINT32 = _conversion("convertUINT8ToINT32", _Type.UINT8, _Type.INT32, "8-bit unsigned integers signed ones of 32 bits")
+    convertUINT16ToINT32 = _conversion("convertUINT16ToINT32", _Type.UINT16, _Type.INT32, "16-bit unsigned integers signed ones of 32 bits")
+    convertINT8ToINT32 = _conversion("convertINT8ToINT32", _Type.INT8, _Type.INT32, "8-bit integers 32-bit ones")
+    convertINT16ToINT32 = _conversion("convertINT16ToINT32", _Type.INT16, _Type.INT32, "16-bit integers 32-bit ones")
 
     @overloaded((Parameter(name="clip", kind=BOOL, default=False),))
     def convertINT64ToINT32(self, clip: bool) -> None:

@@ -72,14 +72,10 @@ def grouped(
     forward of one microbatch and backward of another. Each stage keeps values of up to 2(N-1-s)+1 microbatches.
 
     Args:
-        stages: their number, or a list with the number in each level.
-        microbatches: their number in a run.
-        training: whether there is a backward pass.
-        device_mapping: the number of each stage's device.
+        stages, microbatches, training, device_mapping: as for `sequential`.
         strict: whether the count must be a multiple of 2N, in inference of N.
 
-    Returns: The schedule.
-    Raises: TypeError, ValueError. `tilestep.train.schedules.standard` says for which arguments, and more of each.
+    Returns: The schedule. Raises: as `sequential`.
     """
     require_bools(training=training, strict=strict)
     levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
@@ -99,15 +95,11 @@ def interleaved(
     Stage s of microbatch m is in slot 2m + s. Each stage keeps values of up to N-s microbatches.
 
     Args:
-        stages: their number, or a list with the number in each level.
-        microbatches: their number in a run.
-        training: whether there is a backward pass.
-        device_mapping: the number of each stage's device.
+        stages, microbatches, training, device_mapping: as for `sequential`.
         strict: whether the count must be a multiple of the number of microbatches that go round the devices without meeting: N if each
             stage has a device of its own, else less. In training no two levels may share a device then.
 
-    Returns: The schedule.
-    Raises: TypeError, ValueError. `tilestep.train.schedules.standard` says for which arguments, and more of each.
+    Returns: The schedule. Raises: as `sequential`.
     """
     require_bools(training=training, strict=strict)
     levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
@@ -140,8 +132,7 @@ def looped(devices: int, microbatches: int, *, rounds: int = 2, strict: bool = T
         rounds: the number of stages on each device.
         strict: whether the count must be a multiple of `devices`. Without it the last round has gaps.
 
-    Returns: The schedule.
-    Raises: TypeError, ValueError. `tilestep.train.schedules.standard` says for which arguments, and more of each.
+    Returns: The schedule. Raises: as `sequential`.
 
     Source:
         Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", 2021, section 2.2.
@@ -186,13 +177,10 @@ def zero_bubble(stages: Stages, microbatches: int, *, device_mapping: Sequence[i
     Each stage keeps values of up to N microbatches, as the first stage of 1F1B does.
 
     Args:
-        stages: their number, or a list with the number in each level.
-        microbatches: their number in a run.
-        device_mapping: the number of each stage's device.
+        stages, microbatches, device_mapping: as for `sequential`.
         strict: of no effect, because any count is allowed.
 
-    Returns: The schedule.
-    Raises: TypeError, ValueError. `tilestep.train.schedules.standard` says for which arguments, and more of each.
+    Returns: The schedule. Raises: as `sequential`.
 
     Source:
         Qi et al., "Zero Bubble Pipeline Parallelism", 2023, schedule ZB-H1.
@@ -210,13 +198,10 @@ def stale(stages: Stages, microbatches: int, *, device_mapping: Sequence[int] | 
     after m updates. The ramps belong to each run: at its begin all stages have the same version again.
 
     Args:
-        stages: their number, or a list with the number in each level.
-        microbatches: their number in a run.
-        device_mapping: the number of each stage's device.
+        stages, microbatches, device_mapping: as for `sequential`.
         strict: of no effect, because any count is allowed.
 
-    Returns: The schedule.
-    Raises: TypeError, ValueError. `tilestep.train.schedules.standard` says for which arguments, and more of each.
+    Returns: The schedule. Raises: as `sequential`.
     """
     require_bools(strict=strict)
     levels, mapping, microbatches = _shape(stages, device_mapping, microbatches)
@@ -238,13 +223,10 @@ def stashed(stages: Stages, microbatches: int, *, device_mapping: Sequence[int] 
     """1F1B with an update after each microbatch's backward, which has the very weights that its forward had: they are kept so long.
 
     Args:
-        stages: their number, or a list with the number in each level.
-        microbatches: their number in a run.
-        device_mapping: the number of each stage's device.
+        stages, microbatches, device_mapping: as for `sequential`.
         strict: of no effect, because any count is allowed.
 
-    Returns: The schedule.
-    Raises: TypeError, ValueError. `tilestep.train.schedules.standard` says for which arguments, and more of each.
+    Returns: The schedule. Raises: as `sequential`.
 
     Source:
         Narayanan et al., "PipeDream: Generalized Pipeline Parallelism for DNN Training", 2019, weight stashing.

@@ -19,7 +19,7 @@ from tilestep.figures.records import Figures
 from tilestep.popart.session.emulation.advice_words import LIMITS, PRECISION, at_line, full_tiles, half_partials
 from tilestep.popart.session.emulation.anchors_advice import anchors
 from tilestep.popart.session.emulation.program import EmulatedProgram
-from tilestep.popart.session.emulation.said import ANCHORS, RUN
+from tilestep.popart.session.emulation.session_labels import ANCHORS, RUN
 from tilestep.popart.session.emulation.weights_advice import WeightReads, weights
 from tilestep.recording.edits.programs import on_fewer_tiles
 from tilestep.recording.edits.script import with_changed

@@ -16,7 +16,7 @@ from tilestep.pjrt.running.player import Begin
 from tilestep.popart.session.emulation.call_cycles import OUTSIDE
 from tilestep.popart.session.emulation.notes import Call, FromHost, Notes, Ran, ToHost, end_of_equal
 from tilestep.popart.session.emulation.program import EmulatedProgram
-from tilestep.popart.session.emulation.said import Said
+from tilestep.popart.session.emulation.session_labels import SessionLabels
 from tilestep.profiling.plugin import initialize
 from tilestep.sim import Recurrence, TileUse
 from tilestep.sim.mark import ByIpu, cycles_between
@@ -59,7 +59,7 @@ class Play:
         self.played = 0
         self._notes, self._program, self._record = notes, program, False
         self._machine: MachineBeside = machine_beside(notes.machine, notes.options.plan)
-        self.player = self._machine.player(Said(program.stages, notes.line))
+        self.player = self._machine.player(SessionLabels(program.stages, notes.line))
         self._begins: dict[int, Begin] = {}
         self.last: Spent | None = None
         with self._machine.running(self.player), hints.program_group(self._group):

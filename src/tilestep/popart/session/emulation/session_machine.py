@@ -16,7 +16,7 @@ from tilestep.popart.session.emulation.notes import FromHost, Notes, Ran, ToHost
 from tilestep.popart.session.emulation.options import EmulationOptions
 from tilestep.popart.session.emulation.plays import Plays
 from tilestep.popart.session.emulation.program import EmulatedProgram
-from tilestep.popart.session.emulation.said import line_now
+from tilestep.popart.session.emulation.session_labels import line_now
 from tilestep.popart.session.emulation.table import told
 from tilestep.popart.session.emulation.watch_sessions import begun
 from tilestep.profiling.plugin import initialize

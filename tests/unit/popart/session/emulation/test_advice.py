@@ -13,7 +13,7 @@ from tests.unit.popart.session.emulation.models import Chain, emulated, options
 from tilestep.options import PlanOptions
 from tilestep.popart.session.emulation import EmulationOptions
 from tilestep.popart.session.emulation.advice_words import operator_of
-from tilestep.popart.session.emulation.said import line_now, program_name
+from tilestep.popart.session.emulation.session_labels import line_now, program_name
 
 CHAIN = Chain(ipus=range(2))
 WIDE = Chain(ipus=range(2), width=512, rows=64)

@@ -68,7 +68,7 @@ def line_now() -> Line | None:
 
 
 @final
-class Said:
+class SessionLabels:
     """A session's programs in its user's words. Lines that made no operator are the one that prepared the session.
 
     Args: line: that one, if known.
