@@ -170,7 +170,6 @@ def test_a_finding_about_memory_leads_to_its_program(open_page: OpenPage) -> Non
     assert shown["links"][-1] == "#memory?program=a0"
     page.get_by_text("see Memory").click()
     wait_for(page, "memory")
-    assert page.locator("canvas[aria-label*='every tile at every step']").count() == 1
     assert "First, recompute h. Without " in page.inner_text(".frees"), "the same advice, and not another one"
 
 

@@ -31,9 +31,7 @@ ALL = """(memories) => memories.map((memory) => {
     const ticks = memory.temporary.map((_, tick) => tick);
     const tiles = Array.from({ length: memory.numTiles }, (_, tile) => tile);
     const over = (tile) => { const { always, others } = mem.overTime(memory, tile); return [[...always], [...others]]; };
-    const grid = (...given) => { const found = mem.grid(memory, runs, ...given); return [found.columns, found.rows, [...found.bytes]]; };
     return {
-        tiles: ticks.map((tick) => [...mem.tileBytes(memory, tick)]),
         categories: ticks.map((tick) => tiles.map((tile) => mem.byCategory(memory, tick, tile))),
         over: [over(null), ...tiles.map(over)],
         byCategory: mem.categoriesOverTime(memory, null).map((each) => [...each]),
@@ -41,8 +39,6 @@ ALL = """(memories) => memories.map((memory) => {
         difference: ticks.map((tick) => mem.difference(memory, tick, ticks.length - 1 - tick)),
         peak: mem.peak(fullest),
         without: mem.without(memory, runs, fullest, groups),
-        grid: grid(0, ticks.length, 10000, 10000),
-        part: grid(Math.floor(ticks.length / 3), ticks.length, 3, 4),
     };
 })"""
 
@@ -50,7 +46,7 @@ ALL = """(memories) => memories.map((memory) => {
 @cache
 def _script() -> str:
     """The modules without a page, in an object `mem`."""
-    return joined("views/memory/heat.js", asset) + "\nwindow.mem = { ...module0, ...module1, ...module2 };"
+    return joined("views/memory/peaks.js", asset) + "\nwindow.mem = { ...module0, ...module1 };"
 
 
 @pytest.fixture
@@ -104,20 +100,8 @@ def without(memory: ProgramMemory, life: int | list[int]) -> ProgramMemory:
     return replace(memory, **{name: np.delete(getattr(memory, name), life) for name in names})
 
 
-def coarse(cells: np.ndarray[Any, Any], columns: int, rows_: int) -> np.ndarray[Any, Any]:
-    """The most of each block of a matrix [tiles, ticks]."""
-    tiles, ticks = cells.shape
-
-    def edges(parts: int, whole: int) -> list[tuple[int, int]]:
-        return [(part * whole // parts, (part + 1) * whole // parts) for part in range(parts)]
-
-    return np.array([[cells[a:b, c:d].max() for c, d in edges(columns, ticks)] for a, b in edges(rows_, tiles)])
-
-
 def same(memory: ProgramMemory, found: dict[str, Any]) -> None:
     """Checks all that JavaScript found of a program's memory."""
-    cells = tile_bytes(memory)
-    assert found["tiles"] == cells.tolist()
     assert found["categories"] == [by_category(memory, tick).T.tolist() for tick in range(memory.num_ticks)]
     for tile, sums in zip([None, *range(memory.num_tiles)], found["over"], strict=True):
         assert sums == [column.tolist() for column in over_time(memory, tile)]
@@ -134,11 +118,6 @@ def same(memory: ProgramMemory, found: dict[str, Any]) -> None:
         left = peak(rest)
         assert (told["bytes"], told["tick"]) == (left.total_bytes, left.tick)
         assert tile_bytes(rest)[told["tick"], told["tile"]] == left.total_bytes
-    columns, rows_, whole = found["grid"]
-    assert (columns, rows_) == (memory.num_ticks, memory.num_tiles)
-    assert np.reshape(whole, (rows_, columns)).tolist() == cells.T.tolist()
-    columns, rows_, part = found["part"]
-    assert np.reshape(part, (rows_, columns)).tolist() == coarse(cells.T[:, memory.num_ticks // 3 :], columns, rows_).tolist()
 
 
 @pytest.mark.parametrize("seeds", [range(50), pytest.param(range(50, 300), marks=pytest.mark.slow)], ids=["some", "many"])
@@ -156,20 +135,17 @@ def test_memory_of_a_large_recording_is_that_of_the_reader(blank: Page, pipeline
 
 
 def compared(page: Page, memory: MemoryReport) -> None:
-    """Checks a program's map of tiles and steps, its peak, and its peak without each value."""
+    """Checks a program's memory over steps, its peak, and its peak without each value."""
     found = page.evaluate(
         """(memory) => {
             const runs = mem.runsOf(memory);
             const fullest = mem.fullest(memory, runs);
-            const cells = mem.grid(memory, runs, 0, memory.numTicks, 1e6, 1e6);
             const { always, others } = mem.overTime(memory, null);
-            return { bytes: [...cells.bytes], peak: mem.peak(fullest), always: [...always], others: [...others],
+            return { peak: mem.peak(fullest), always: [...always], others: [...others],
                      without: mem.without(memory, runs, fullest, memory.first.map((_, life) => [life])) };
         }""",
         as_javascript(memory.columns),
     )
-    cells = tile_bytes(memory.columns)
-    assert np.array_equal(np.reshape(found["bytes"], cells.T.shape), cells.T)
     assert found["peak"] == {"bytes": memory.peak.total_bytes, "tile": memory.peak.tile, "tick": memory.peak.tick}
     assert [found["always"], found["others"]] == [column.tolist() for column in memory.over_time()]
     for life, told in enumerate(found["without"]):
@@ -199,17 +175,6 @@ def test_the_fullest_tile_and_its_parts_are_those_of_the_reader(open_page: Any) 
     )
     assert parts == {name: size for name, size in memory.by_category().items() if size}
     assert "stacks (no program can use them)" in page.inner_text(".kinds")
-
-
-def test_each_tile_beside_the_chosen_one_has_a_bar_as_long_as_its_bytes(open_page: Any) -> None:
-    page = open_page(one(), "memory")
-    found = page.evaluate(
-        """() => [...document.querySelectorAll(".chosen-tiles tbody tr")].map((row) =>
-            [Number(row.querySelector(".value").dataset.value), parseFloat(row.querySelector(".bar")?.style.width ?? "0") / 100])"""
-    )
-    most = max(size for size, _ in found)
-    assert len(found) % 3 == 0
-    assert [part for _, part in found] == pytest.approx([size / most for size, _ in found], abs=1e-5)
 
 
 def test_values_and_what_frees_the_fullest_tile(open_page: Any) -> None:
@@ -260,42 +225,19 @@ def test_values_that_differ_by_a_layer_are_one_row_and_the_first_line_says_which
     assert [each["value"] for each in values(page, ".frees")] == row[1:3]
 
 
-def test_keys_choose_any_tile_and_step_and_the_url_keeps_them(open_page: Any) -> None:
-    report = one()
-    memory = report.compilation.main.memory
-    page = open_page(report, "memory")
-    canvas = page.locator("canvas[aria-label*='every tile at every step']")
-    canvas.focus()
-    for key in ("Home", "ArrowRight", "ArrowRight", "Shift+ArrowUp", "Shift+ArrowUp", "ArrowDown", "ArrowDown"):
-        page.keyboard.press(key)
-    assert address(page) == "#memory?tick=2&tile=2"
-    told = canvas.locator("xpath=..").locator(".live").inner_text()
-    assert f"{int(memory.per_tile(2)[2]):,} bytes" in told
-    assert "step 2, loop" in told
-    page.reload()
-    wait_for(page, "memory")
-    assert page.locator("input[type=number]").first.input_value() == "2"
-    page.locator("canvas[aria-label*='every tile']").focus()
-    page.keyboard.press("p")
-    assert address(page) == "#memory"
-
-
-def test_a_click_in_the_map_chooses_and_a_row_marks_a_life(open_page: Any) -> None:
-    page = open_page(one(), "memory")
-    canvas = page.locator("canvas[aria-label*='every tile at every step']")
-    box = canvas.bounding_box()
-    canvas.click(position={"x": 80, "y": box["height"] - 45})
-    assert address(page) == "#memory?tick=0&tile=15"
+def test_a_value_leads_to_what_is_alive_in_its_first_step(open_page: Any) -> None:
+    page, memory = open_page(one(), "memory"), one().compilation.main.memory
     page.get_by_role("button", name="h", exact=True).last.click()
-    assert "is the life of h" in page.inner_text("[role=status]:has-text('dashed')")
-    assert "valuea=2" in address(page)
+    wait_for(page, "liveness")
+    [first] = [each.first for each in memory.variables if each.name == "h"]
+    assert address(page) == f"#liveness?tick={first}"
 
 
 def test_a_program_without_detail_says_why(open_page: Any) -> None:
     page = open_page(report_of(two_stages()), "memory")
     text = page.inner_text("#main")
     assert "its memory was not recorded in detail" in text
-    assert page.locator("canvas[aria-label*='every tile']").count() == 0
+    assert page.get_by_role("table", name="values").count() == 0
 
 
 def test_two_recordings_stand_side_by_side(open_page: Any) -> None:
@@ -303,51 +245,12 @@ def test_two_recordings_stand_side_by_side(open_page: Any) -> None:
     larger = replace(detail, lives=(*detail.lives[:-1], replace(detail.lives[-1], tile_bytes=44)))
     a, b = one(), report_of(two_stages(), detail=larger)
     page = open_page((a, b), "memory")
-    assert page.locator("canvas[aria-label*='every tile at every step']").count() == 2
     found = {row[0]: row for row in rows(page, "values")}
     assert found["y"][2:5] == [4, 44, 40]
     assert found["x"][2:5] == [10, 10, 0]
     memories = [report.compilation.main.memory for report in (a, b)]
     sentence = [each["value"] for each in values(page, ".fullest")]
     assert [sentence[0], sentence[3]] == [memory.peak.total_bytes for memory in memories]
-
-
-def lives_in_memory(count: int) -> dict[str, Any]:
-    """Lives of values on the tiles of one IPU, over 5,000 ticks."""
-    draw = np.random.default_rng(0)
-    ticks = 5000
-    first = draw.integers(0, ticks, count)
-    return {
-        "numTiles": 1472,
-        "numTicks": ticks,
-        "always": 1000,
-        "temporary": draw.integers(0, 5000, ticks).tolist(),
-        "category": [0] * count,
-        "first": first.tolist(),
-        "last": np.minimum(first + draw.integers(1, 400, count), ticks - 1).tolist(),
-        "tileBytes": draw.integers(8, 900, count).tolist(),
-        "tiles": draw.integers(1, 1473, count).tolist(),
-        "startTile": draw.integers(0, 1472, count).tolist(),
-    }
-
-
-@pytest.mark.slow
-def test_the_time_to_draw_the_map_of_all_tiles_grows_at_most_as_lives_do(blank: Page) -> None:
-    """Each time is the shortest of some, because the computer may be busy."""
-    few, many = blank.evaluate(
-        """(memories) => memories.map((memory) => {
-            const runs = mem.runsOf(memory);
-            const times = [];
-            for (let turn = 0; turn < 3; turn++) {
-                const start = performance.now();
-                mem.picture(mem.grid(memory, runs, 0, memory.numTicks, 1100, 290), 0, 1e6);
-                times.push(performance.now() - start);
-            }
-            return Math.min(...times);
-        })""",
-        [lives_in_memory(400), lives_in_memory(16_000)],
-    )
-    assert many < 400 * few  # 40 times the lives; each against each would be 1,600
 
 
 def test_a_link_leads_to_the_top_of_a_view_and_back_to_the_link(open_page: OpenPage, mnist_plain: Path) -> None:

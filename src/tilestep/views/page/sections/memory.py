@@ -33,7 +33,6 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
         "memory.group": "All programs of the group on an IPU: the code of all, each codelet once, and the most that one needs with what "
         "others keep beside it.",
         "memory.category": "Bytes of one tile at one step: code and fixed parts, and the values that lie there, from their lives.",
-        "memory.tile": "Bytes of one tile at one step, from the lives of values and the code on every tile.",
         "memory.step": "Bytes of all tiles of one IPU together, or of one tile, at one step, from the lives of values.",
         "memory.value": "From the plan: a value takes the same bytes on the same tiles from its birth to its last use.",
         "memory.without": "The fullest tile worked out again without this value; what the program would do instead is not planned.",

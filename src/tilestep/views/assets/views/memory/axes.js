@@ -1,14 +1,17 @@
-/** Axes of pictures whose ground is steps or tiles and whose height is bytes. */
+/** Axes of pictures whose ground is steps and whose height is bytes. */
 
 import { themeColor } from "../../core/colors.js";
-import { bytes, count } from "../../core/format.js";
+import { bytes, count, plural } from "../../core/format.js";
 
 /** @import { Drawing } from "../../core/figure.js" */
+/** @import { Detail } from "./model.js" */
 /** @typedef {{left: number, top: number, right: number, bottom: number}} Box of the picture within its axes, in pixels */
 
 export const FONT = '12px system-ui, "DejaVu Sans", sans-serif';
 const LEFT = 76;
 const BELOW = 40;
+export const LOOPS = 16; // pixels of a row of loops
+const MOST_DEPTH = 4; // rows of loops
 
 /** @param {Drawing} drawing @param {number} [above] pixels above the picture @returns {Box} */
 export function boxOf({ width, height }, above = 12) {
@@ -93,4 +96,51 @@ export function label(context, box, words, x, y, ink = "ink") {
   context.textAlign = "left";
   context.textBaseline = "middle";
   context.fillText(words, left + 4, y);
+}
+
+/** Rows of loops above a picture. @param {Detail} detail @returns {number} */
+export function depthOf({ loops }) {
+  return Math.min(MOST_DEPTH, Math.max(0, ...loops.map(([, , , , level]) => level + 1)));
+}
+
+/** The loop whose bar is at a place, in words. @param {Detail} detail @param {number} tick @param {number} y @returns {string | null} */
+export function loopAt({ loops }, tick, y) {
+  const found = loops.find(([, first, last, , level]) => y >= 2 + level * LOOPS && y < 2 + (level + 1) * LOOPS && tick >= first && tick <= last);
+  return found ? loopWords(found) : null;
+}
+
+/** @param {[string, number, number, number | null, number, string]} loop @returns {string} */
+function loopWords([name, first, last, trips, , kind]) {
+  const steps = `steps ${count(first)} to ${count(last)}`;
+  if (kind === "branch") return `branch ${name}, ${steps}: its arms stand one after the other, and one of them runs`;
+  const times = trips === null ? "as often as its data say" : plural(trips, "trip");
+  return `loop ${name}, ${steps}: ${times}; its body stands here once, because each trip needs the same memory`;
+}
+
+/**
+ * Bars of loops and branches above a picture.
+ * @param {CanvasRenderingContext2D} context @param {Detail} detail @param {{left: number, right: number}} box @param {(tick: number) => number} xOf @param {number} depth
+ */
+export function drawLoops(context, detail, box, xOf, depth) {
+  context.font = FONT;
+  context.textAlign = "left";
+  context.textBaseline = "middle";
+  for (const [name, first, last, trips, level, kind] of detail.loops) {
+    if (level >= depth) continue;
+    const [x0, x1] = [Math.max(xOf(first), box.left), Math.min(xOf(last + 1), box.right)];
+    if (x1 <= x0) continue;
+    const y = 2 + level * LOOPS;
+    context.fillStyle = themeColor("panel");
+    context.fillRect(x0, y, x1 - x0, LOOPS - 3);
+    context.strokeStyle = themeColor("edge");
+    context.strokeRect(x0 + 0.5, y + 0.5, Math.max(1, x1 - x0 - 1), LOOPS - 4);
+    const times = trips === null ? "" : ` ×${count(trips)}`;
+    const choices =
+      kind === "branch"
+        ? [`branch ${name}`, "branch"]
+        : [`loop ${name}, ${trips === null ? "trips depend on data" : plural(trips, "trip")}: its body once`, `loop ${name}${times}`, `loop${times}`, times.trim()];
+    const words = choices.find((each) => context.measureText(each).width < x1 - x0 - 8);
+    context.fillStyle = themeColor("ink");
+    if (words) context.fillText(words, x0 + 4, y + (LOOPS - 3) / 2);
+  }
 }

@@ -4,8 +4,7 @@ import { fillOf, themeColor } from "../../core/colors.js";
 import { figure } from "../../core/figure.js";
 import { bytes, count, plural, share } from "../../core/format.js";
 import { table } from "../../core/table.js";
-import { below, boxOf, bytesAxis, label, limit, line } from "./axes.js";
-import { depthOf, drawLoops, loopAt, LOOPS } from "./heatmap.js";
+import { below, boxOf, bytesAxis, depthOf, drawLoops, label, limit, line, loopAt, LOOPS } from "./axes.js";
 import { at, categoriesOverTime, CATEGORIES, overTime } from "./lives.js";
 import { LIVENESS, ORDER, PARTS, prefix, stepWords } from "./model.js";
 
@@ -116,7 +115,7 @@ export function curveFigure(program, pair, selection, shown, setMark) {
       if (key === "p") {
         selection.choose({ tick: shown().curve.top });
         selection.reveal(selection.tick(detail));
-      } else if (!selection.press(key, event, detail, true, false)) return undefined;
+      } else if (!selection.press(key, event, detail)) return undefined;
       return words(selection.tick(detail));
     },
     table: () => rowsOf(program, shown().curve, selection),

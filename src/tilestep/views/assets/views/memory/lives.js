@@ -36,28 +36,6 @@ export function lives(memory, life, tick) {
   return at(memory.first, life) <= tick && tick <= at(memory.last, life);
 }
 
-/** What was asked for last, of each program. @type {WeakMap<Memory, {tick: number, bytes: Float64Array}>} */
-const asked = new WeakMap();
-
-/** Bytes on each tile at a tick. @param {Memory} memory @param {number} tick @returns {Float64Array} not to be changed */
-export function tileBytes(memory, tick) {
-  const known = asked.get(memory);
-  if (known?.tick === tick) return known.bytes;
-  const changes = new Float64Array(memory.numTiles + 1);
-  for (let life = 0; life < memory.first.length; life++) {
-    if (!lives(memory, life, tick)) continue;
-    for (const [begin, end] of spans(memory, life)) {
-      changes[begin] = at(changes, begin) + at(memory.tileBytes, life);
-      changes[end] = at(changes, end) - at(memory.tileBytes, life);
-    }
-  }
-  const found = changes.subarray(0, memory.numTiles);
-  let sum = memory.always + at(memory.temporary, tick);
-  for (let tile = 0; tile < memory.numTiles; tile++) found[tile] = sum += at(found, tile);
-  asked.set(memory, { tick, bytes: found });
-  return found;
-}
-
 /**
  * The tiles of a value, [first, behind the last]: two spans if they go round.
  * @param {Memory} memory @param {number} life @returns {[number, number][]}

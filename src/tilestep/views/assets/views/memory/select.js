@@ -1,4 +1,4 @@
-/** What the user has chosen in views Memory and Liveness: a program, a step, a tile, a value. It stands in the URL. */
+/** What the user has chosen in views Memory and Liveness: a program, a step, a tile. It stands in the URL. */
 
 import { h } from "../../core/dom.js";
 import { bytes, count } from "../../core/format.js";
@@ -81,28 +81,22 @@ export class Selection {
   }
 
   /**
-   * Moves by keys of a picture of steps, of tiles, or of both: arrows by one, with Shift by ten, pages by a tenth.
-   * @param {string} key @param {KeyboardEvent} event @param {Detail} detail from whose step and tile it moves @param {boolean} ofSteps @param {boolean} ofTiles
+   * Moves by keys: arrows by one step, with Shift by ten, pages by a tenth.
+   * @param {string} key @param {KeyboardEvent} event @param {Detail} detail from whose step it moves
    * @returns {boolean} whether the key is one of them
    */
-  press(key, event, detail, ofSteps, ofTiles) {
-    const [tick, tile] = [this.tick(detail), this.tile(detail)];
+  press(key, event, detail) {
+    const tick = this.tick(detail);
     const far = event.shiftKey ? 10 : 1;
-    const along = (/** @type {number} */ from, /** @type {number} */ shown, /** @type {number} */ most) => {
-      const page = Math.max(1, Math.round(shown / 10));
-      return { ArrowLeft: from - far, ArrowRight: from + far, PageUp: from - page, PageDown: from + page, Home: 0, End: most - 1 };
-    };
+    const page = Math.max(1, Math.round((this.to - this.from) / 10));
     /** @type {Record<string, number>} */
-    const ticks = ofSteps ? along(tick, this.to - this.from, this.ticks) : {};
-    /** @type {Record<string, number>} */
-    const tiles = !ofTiles ? {} : ofSteps ? { ArrowUp: tile - far, ArrowDown: tile + far } : along(tile, detail.memory.numTiles, detail.memory.numTiles);
-    if (key in ticks || key in tiles) this.choose({ tick: ticks[key], tile: tiles[key] });
-    else if (!ofSteps) return false;
+    const ticks = { ArrowLeft: tick - far, ArrowRight: tick + far, PageUp: tick - page, PageDown: tick + page, Home: 0, End: this.ticks - 1 };
+    if (key in ticks) this.choose({ tick: ticks[key] });
     else if (key === "+" || key === "=") this.zoomAround(tick, 0.5);
     else if (key === "-") this.zoomAround(tick, 2);
     else if (key === "0") this.zoom(0, this.ticks);
     else return false;
-    if (ofSteps) this.reveal(this.tick(detail));
+    this.reveal(this.tick(detail));
     return true;
   }
 
@@ -151,7 +145,7 @@ export function chooser(pairs, draw) {
   field.value = String(Math.max(0, found < 0 ? pairs.findIndex((pair) => together(pair) === most) : found));
   field.addEventListener("change", () => {
     const pair = pairs[Number(field.value)];
-    set({ program: pair ? key(pair) : null, tick: null, tile: null, mark: null, valuea: null, valueb: null, from: null, to: null });
+    set({ program: pair ? key(pair) : null, tick: null, tile: null, mark: null, from: null, to: null });
     show(pair);
   });
   show(pairs[Number(field.value)]);
