@@ -39,12 +39,6 @@ def leave(seed: int) -> None:
     assert "Timeout (" not in result.stderr, told
 
 
-def test_the_process_ends_well_at_a_random_moment() -> None:
-    """The ways that meet most threads in the midst of something: the long form has all."""
-    for seed in (2, 5):
-        leave(seed)
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(BATCH * PROCESS_TIMEOUT_WALL_S)
 @pytest.mark.parametrize("batch", range(BATCHES))
