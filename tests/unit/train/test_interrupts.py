@@ -210,6 +210,7 @@ def resumed(loop: str, moment: At | Several, rng: random.Random, *, wait_wall_s:
     return ends, losses
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the second may come in a destructor, where it is lost
 @pytest.mark.parametrize("trials", [6, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("loop", ["repeat", "while_loop"])
 def test_two_or_three_ctrl_cs_at_random_moments_neither_lose_nor_repeat_an_element(loop: str, trials: int) -> None:
@@ -220,6 +221,7 @@ def test_two_or_three_ctrl_cs_at_random_moments_neither_lose_nor_repeat_an_eleme
     assert ends or trials < 10  # a few may all come at the end
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the second may come in a destructor, where it is lost
 @pytest.mark.parametrize("trials", [8, pytest.param(300, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("loop", [repeat, while_loop])
 def test_two_or_three_ctrl_cs_wherever_python_looks_for_one(loop: Any, trials: int) -> None:
