@@ -247,3 +247,24 @@ print(loads(lambda: sharded(adam).init(params)) > 1, loads(lambda: offloaded(sha
         TILESTEP_MACHINE=str(machine),
     )
     assert out == ["True 1"]
+
+
+def test_what_begins_off_the_chip_is_there_array_by_array() -> None:
+    """Of a stage that is divided over IPUs: Adam's moments and the accumulators of six arrays, never all of them in the tiles at once."""
+    out = lines(
+        """
+def layers(params, x): return sum(jnp.mean((x @ own) ** 2) for own in params)
+mesh = Mesh(np.array(ipus[:2]), ("shard",))
+cut = NamedSharding(mesh, PartitionSpec(None, "shard"))
+away = {"optimizer_state": True, "accumulators": True}
+pipeline = Pipeline([layers], optax.adam(1e-3), 2, device_mapping=[mesh], offload_optimizer_state=away)
+with tilestep.dry_run(), tilestep.profile() as profile:
+    weights = [jax.device_put(np.broadcast_to(np.float32(0), (512, 1024)), cut) for _ in range(6)]
+    state = pipeline.init([weights])
+    jax.block_until_ready(pipeline.step(state, np.ones((2, 4, 512), np.float32)))
+for program in profile.programs:
+    if program.name in ("jit_init", "jit_zeros"):
+        print(program.name, program.values_bytes < 3 * 512 * 512 * 4)
+"""
+    )
+    assert out == ["jit_init True", "jit_zeros True"]

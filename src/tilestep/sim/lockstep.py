@@ -207,7 +207,7 @@ class Lockstep:
         for (state, ledger), (latest, values) in self._left.items():
             if state.group is not None and latest < count:
                 stays = state.group.stays
-                for value in [each for each in stays if each.made_by is ledger or each.epoch != state.epoch]:
+                for value in [each for each in stays if each.made_by is ledger]:
                     del stays[value]
                 if self._kept[state, ledger][1] == latest:
                     stays.update(dict.fromkeys(values))
@@ -260,8 +260,12 @@ class Lockstep:
         assert self.partition is not None  # there is work
         changes: defaultdict[int, list[tuple[IpuState, int]]] = defaultdict(list)  # by position in the work
         for state in self.partition.members.values():
-            if state.group is not None:
-                self._spans.update((value, (state, -1, len(self._work))) for value in state.group.stays if value.epoch == state.epoch)
+            stays = {} if state.group is None else state.group.stays
+            for value in list(stays):
+                if value in self._spans:  # the last that takes it may be the last that needs it
+                    del stays[value]
+                else:
+                    changes[0].append((state, value.size_bytes))
         for value, (state, start, end) in self._spans.items():
             if end > start:
                 changes[start + 1].append((state, value.size_bytes))

@@ -66,9 +66,9 @@ HALVES = {"up": PartitionSpec(None, "shard"), "down": PartitionSpec("shard")}
 
 
 def test_a_layer_that_no_ipu_holds_is_divided_over_several() -> None:
-    """A layer has 512 KiB of halves and as much of accumulators; an IPU here has two tiles of 624 KiB."""
+    """A layer has 1 MiB of halves and as much of accumulators or gradients; an IPU here has two tiles of 624 KiB."""
     machine = changed_machine(read_settings().machine, num_ipus=4, num_tiles=2)
-    model = residual(2, 128, 1024)
+    model = residual(2, 128, 2048)
     model = SmallModel([constrained, constrained, model.layers[-1]], model.params, model.microbatch)
     shardings = [HALVES, HALVES, None]
     options: dict[str, Any] = {"optimizer": optax.sgd(0.1), "offload": [None, "accumulators"], "sharding": shardings}
@@ -76,10 +76,9 @@ def test_a_layer_that_no_ipu_holds_is_divided_over_several() -> None:
     whole = planned(model, machine, shards=[1], replays=1, progress=lambda _, text: played.append(text), **options)
     assert not whole.plans
     plans = planned(model, machine, shards=[2, 3], exhaustive=True, **options)
-    assert {plan.shards for plan in plans.plans} == {2}
-    assert "2 stages (1+2 layers) of 2 IPUs x 1 replica, 4 microbatches of 2, interleaved" in [plan.text for plan in plans.plans]
-    used = {plan.offload: sum(plan.tile_bytes.values()) for plan in plans.plans if len(plan.stages) == 3}
-    assert used["accumulators"] < used[None]
+    assert [plan.text for plan in plans.plans] == [
+        "2 stages (1+2 layers) of 2 IPUs x 1 replica, 4 microbatches of 2, interleaved, accumulators offloaded"
+    ]
 
 
 def test_a_divided_plan_takes_what_running_it_takes() -> None:
@@ -134,12 +133,12 @@ def test_plans_are_ranked_and_say_what_they_are(tmp_path: Path) -> None:
 
 
 def test_what_is_offloaded_leaves_the_tiles() -> None:
-    plans = planned(classifier([64]), offload=[None, "state", "activations"], exhaustive=True)
+    plans = planned(classifier([64, 64, 64]), offload=[None, "state", "activations"], exhaustive=True)
     assert all(plan.offload != "activations" for plan in plans.plans if len(plan.stages) == 2)  # one stage has nothing that waits
-    stays = {(plan.stages, plan.offload): plan.tile_bytes["values that stay"] for plan in plans.plans if plan.replicas == 1}
-    cuts = {stages for stages, _ in stays if len(stages) == 3}
+    used = {(plan.stages, plan.offload): sum(plan.tile_bytes.values()) for plan in plans.plans if plan.replicas == 1}
+    cuts = {stages for stages, _ in used if len(stages) == 3}
     assert cuts
-    assert all(stays[each, "state"] < stays[each, None] == stays[each, "activations"] for each in cuts)
+    assert all(used[each, "state"] < used[each, None] for each in cuts)
 
 
 def test_the_fastest_is_said_only_where_nothing_faster_can_be_left() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import jax
@@ -13,7 +13,7 @@ import numpy as np
 from tilestep.messages import shown
 from tilestep.train.gradients.accumulation import Choice, Reduction, finished, promoted, zeros_for
 from tilestep.train.jaxprs import flat_jaxpr, needed, read_by
-from tilestep.train.offload import Offload, are_chosen, choice_for, on_device, placed, placed_like, sharding_on_device
+from tilestep.train.offload import HOST_KIND, Offload, are_chosen, choice_for, on_device, placed, placed_like, sharding_on_device
 from tilestep.train.optimizers.offloaded import offloaded
 from tilestep.train.optimizers.sharded import sharded
 from tilestep.train.pipeline.compile.placement import STATE
@@ -223,11 +223,24 @@ class _Maker:
         if not placement.is_local:
             return remote_like(specs, placement.whole)
         shardings = self._state_shardings(specs, trained)
+        if placement.is_mesh and placement.replicas is None:  # the program itself sends what is off the chip there, array by array
+            shardings = self._away(shardings, specs)
         options = placement.compiler_options if _jax.tree.leaves(specs) else None  # nothing is on the default device
         state = _jax.jit(init, out_shardings=shardings, compiler_options=options)(trained, extras)
         if placement.replicas is not None:
             state = placement.replicas.place(state)
         return placed(state, plan.offload, kind="optimizer_state", platform=placement.devices[0].platform)
+
+    def _away(self, shardings: Any, specs: Any) -> Any:
+        """The shardings of a state, in the host's memory for what is offloaded."""
+        device = self._stage.placement.devices[0]
+        if all(memory.kind != HOST_KIND for memory in device.addressable_memories()):
+            return shardings  # `placed` says so
+        leaves, structure = _jax.tree.flatten(shardings)
+        chosen = are_chosen(specs, choice_for(self._plan.offload, "optimizer_state"), platform=device.platform)
+        return _jax.tree.unflatten(
+            structure, [own.with_memory_kind(HOST_KIND) if is_away else own for own, is_away in zip(leaves, chosen, strict=True)]
+        )
 
     def _state_shardings(self, specs: Any, trained: Sequence[jax.Array]) -> Any:
         """The state of a parameter is divided as the parameter is."""
@@ -294,7 +307,7 @@ class _Maker:
         stage, plan = self._stage, self._plan
         placement = stage.placement
         copies = 1 if placement.replicas is None else placement.replicas.count
-        shardings = [placement.accumulator_sharding(stage.shardings_on_device[index]) for index in stage.real_params]
+        away = accumulators_away(stage, plan)
 
         def zeros() -> list[jax.Array]:
             made = self._packing.pack(self._start())
@@ -304,10 +317,10 @@ class _Maker:
             return RemoteProgram(zeros, placement.whole)
         program = _jax.jit(
             zeros,
-            out_shardings=shardings if placement.is_mesh else placement.along(0),
+            out_shardings=replace(stage, accumulators_away=away).accumulator_shardings or placement.along(0),
             compiler_options=placement.compiler_options if stage.real_params else None,  # nothing is on the default device
         )
-        if not (isinstance(plan.offload, Mapping) and plan.offload.get("accumulators")):
+        if placement.is_mesh or not away:
             return program
         offload, platform = plan.offload, placement.devices[0].platform
         structure = _jax.tree.structure(_real(stage))
