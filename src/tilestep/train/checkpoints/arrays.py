@@ -36,6 +36,10 @@ def take(tree: Pytree, arrays: Arrays, digests: Callable[[NDArray[Any]], str]) -
         if where in seen:
             raise CheckpointError(f"two leaves of the state are called state{where}: a checkpoint could not tell them apart")
         seen.add(where)
+        if isinstance(leaf, jax.Array) and leaf.is_deleted():
+            raise CheckpointError(
+                f"state{where} was deleted: a program that it was donated to has taken it over, so save what that returned"
+            )
         if isinstance(leaf, jax.Array) and _is_key(leaf):
             impl, leaf = str(_jax.random.key_impl(leaf)), _jax.random.key_data(leaf)
         if isinstance(leaf, jax.Array):

@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, final
@@ -25,10 +24,11 @@ from numpy.typing import NDArray
 from tilestep.errors import CheckpointError, Preempted
 from tilestep.messages import shown
 from tilestep.train.checkpoints import arrays as _arrays
-from tilestep.train.checkpoints.lock import locked
+from tilestep.train.checkpoints.lock import Lock, locked
 from tilestep.train.checkpoints.metadata import FORMAT, Leaf, Metadata, Piece, Stored, packed, states_of, unpacked
 from tilestep.train.checkpoints.preemption import Preemption
 from tilestep.train.checkpoints.storage import Storage, digest, require_installed
+from tilestep.train.ctrl_c import CtrlC, whole
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
 from tilestep.train.numbers import whole_number
@@ -120,7 +120,7 @@ class Checkpoints:
     # --------------------------------------------------------------------------------------------------------- by hand
 
     def save(self, step: int, state: Pytree, *, feeds: Infeeds = (), outfeeds: Outfeeds = ()) -> None:
-        """Saves a checkpoint; with `background` it returns when the state is copied to the host.
+        """Saves a checkpoint; with `background` it returns when the state is copied to the host. A Ctrl-C waits for that.
 
         Args:
             step: steps done, more than at the latest checkpoint.
@@ -133,7 +133,14 @@ class Checkpoints:
         """
         number = whole_number("step", step, least=0, most=_MOST_STEPS)
         infeeds = {name: queue.state() for name, queue in _named("feeds", feeds, InfeedQueue).items()}
-        self._save(number, state, infeeds, _named("outfeeds", outfeeds, OutfeedQueue), {})
+        ctrl_c = CtrlC()
+        ctrl_c.begin()
+        try:
+            self._save(number, state, infeeds, _named("outfeeds", outfeeds, OutfeedQueue), {})
+        finally:
+            has_come = ctrl_c.end()
+        if has_come:
+            raise KeyboardInterrupt
 
     def latest(self) -> int | None:
         """The newest step that was saved whole; None if there is none. Waits for one that is being saved.
@@ -210,7 +217,7 @@ class Checkpoints:
         if self._thread is not None:
             with Aloud(lambda: f"a checkpoint to be written in {self.directory}"):
                 self._thread.join()
-            self._thread = None
+        self._thread = None
         error, self._error = self._error, None
         if error is not None:
             _waited_for.discard(self)
@@ -218,16 +225,14 @@ class Checkpoints:
 
     # ----------------------------------------------------------------------------------------------------------- inside
 
-    def locked(self) -> AbstractContextManager[None]:
-        """Nobody else saves in this process's part of the directory. Raises: CheckpointError if another one does."""
+    def locked(self) -> Lock:
+        """As long as it is referred to, nobody else saves in this process's part. Raises: CheckpointError if another one does."""
         return locked(self._storage.folder(_jax.process_index()), self)
 
+    @whole
     def _save(self, step: int, state: Pytree, infeeds: Mapping[str, Any], outfeeds: Mapping[str, OutfeedQueue], facts: Facts) -> None:
         self.wait()
-        with contextlib.ExitStack() as lock:
-            lock.enter_context(self.locked())
-            metadata, arrays = self._taken(step, state, infeeds, outfeeds, facts)
-            held = lock.pop_all()
+        lock = [self.locked()]
 
         def write() -> None:
             try:
@@ -236,8 +241,13 @@ class Checkpoints:
             except BaseException as error:  # the thread that waits raises it
                 self._error = error
             finally:
-                held.close()
+                lock.clear()
 
+        try:
+            metadata, arrays = self._taken(step, state, infeeds, outfeeds, facts)
+        except BaseException:
+            lock.clear()
+            raise
         if self.background:
             _wait_at_exit()
             _waited_for.add(self)
@@ -425,7 +435,8 @@ class Run:
         self.state, self.done, self._name = state, done, name
         self._checkpoints, self._total, self._save = checkpoints, total, save
         self._saved, self._saved_at = done, time.monotonic()
-        self._preemption, self._lock = Preemption(), contextlib.ExitStack()
+        self._preemption = Preemption()
+        self._lock: Lock | None = None
 
     @property
     def left(self) -> int:
@@ -433,13 +444,15 @@ class Run:
         return self._total - self.done
 
     def __enter__(self) -> Run:
-        self._lock.enter_context(self._checkpoints.locked())
+        self._lock = self._checkpoints.locked()
         self._preemption.begin()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        with self._lock:
+        try:
             self._checkpoints.__exit__(kind, error, trace)
+        finally:
+            self._lock = None
         if error is not None and not isinstance(error, Preempted):  # which tells it itself
             with contextlib.suppress(CheckpointError):
                 newest = max(self._checkpoints.steps(), default=None)

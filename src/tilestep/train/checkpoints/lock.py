@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import os
 import socket
 import threading
 import warnings
-from collections.abc import Iterator
+import weakref
 from pathlib import Path
-from typing import Final
+from typing import Final, final
 
 from tilestep.errors import CheckpointError
 from tilestep.messages import plain
@@ -21,7 +20,7 @@ _MOST_BYTES: Final = 200  # of what the file says
 _WAY_OUT: Final = "one directory belongs to one run: wait for its end, or save in another directory"
 _CANNOT: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # of a file system without locks
 
-_held: Final[dict[Path, object]] = {}  # by this process: the system keeps processes apart, and nothing in one
+_held: Final = weakref.WeakValueDictionary[Path, "Lock"]()  # by this process: the system keeps processes apart, and nothing in one
 _guard: Final = threading.Lock()
 
 
@@ -32,28 +31,35 @@ def require_no_link(*paths: Path) -> None:
             raise OSError(errno.ELOOP, f"{plain(path.name)} is a link, which no checkpoint has")
 
 
-@contextlib.contextmanager
-def locked(part: Path, owner: object) -> Iterator[None]:
-    """Holds the lock of a process's part of a directory. Who holds it already goes on.
+@final
+class Lock:
+    """The lock of a process's part of a directory, held as long as somebody refers to it: a Ctrl-C may come between any two lines.
 
     It is one of `fcntl.lockf`, which processes that are forked do not inherit: workers of a dataset may outlive a program that is killed.
 
-    Args: owner: who saves, in this process.
-    Raises: CheckpointError, which names the holder, if another one has it, or the file cannot be written.
+    Args: part: the folder. owner: who saves, in this process.
+    Raises: CheckpointError, which names the holder, if another program has it, or the file cannot be written.
     """
+
+    def __init__(self, part: Path, owner: object) -> None:
+        self._descriptor = -1
+        self.owner = owner
+        self._descriptor = _lock(part)
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)  # which releases it
+
+
+def locked(part: Path, owner: object) -> Lock:
+    """The lock of a part; who has it already gets it again. Raises: CheckpointError if another one of this process has it, or as `Lock`."""
     with _guard:
         holder = _held.get(part)
-        if holder is not None and holder is not owner:
+        if holder is None:
+            holder = _held[part] = Lock(part, owner)
+        elif holder.owner is not owner:
             raise CheckpointError(f"{plain(part)} is being saved to by another run of this process (pid {os.getpid()}): {_WAY_OUT}")
-        descriptor = _lock(part) if holder is None else None
-        _held[part] = owner
-    try:
-        yield
-    finally:
-        if descriptor is not None:
-            with _guard:
-                del _held[part]
-                os.close(descriptor)  # which releases it
+        return holder
 
 
 def _lock(part: Path) -> int:

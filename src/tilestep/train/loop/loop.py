@@ -26,7 +26,7 @@ from tilestep.train.loop.replicated import ReplicatedLoop
 from tilestep.train.loop.session import Session
 from tilestep.train.loop.step import truth
 from tilestep.train.numbers import whole_number
-from tilestep.train.other_arguments import require_bools
+from tilestep.train.other_arguments import require_bools, require_kind
 from tilestep.train.patience import Aloud
 from tilestep.train.plan_options import GivenOptions, plan_options_of
 from tilestep.train.replicas.replicas import Replicas
@@ -98,6 +98,7 @@ def repeat(
     if checkpoints is None:
         call = Call(body, infeed, outfeed, (n, chunk, replicas, recompute, options, check_nans))
         return _repeat(call, carry, donate=donate, progress=progress)
+    require_kind("checkpoints", checkpoints, Checkpoints, "a Checkpoints, or None")
     total = whole_number("n", n, least=0)
     facts = {"accumulation": [counter.count for counter in update_pattern.counters_in(_jax.tree.structure(carry))]}
     if replicas is not None:

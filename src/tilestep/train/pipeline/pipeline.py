@@ -30,6 +30,7 @@ from tilestep.train.other_arguments import (
     refuse_misplaced,
     require_bools,
     require_dtype,
+    require_kind,
     require_one_of,
 )
 from tilestep.train.pipeline.arguments import (
@@ -427,6 +428,7 @@ class Pipeline:
             infeed, outfeed = infeed if self._processes.feeds else None, outfeed if self._processes.gives_out() else None
         saves: Run | None = None
         if checkpoints is not None:
+            require_kind("checkpoints", checkpoints, Checkpoints, "a Checkpoints, or None")
             self._engine.stop_measuring()  # which program runs would depend on the wall time
             saves = checkpoints.begin(
                 user,

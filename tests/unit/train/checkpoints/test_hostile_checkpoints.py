@@ -196,6 +196,36 @@ def test_what_is_no_directory_is_refused_at_once(name: Any) -> None:
         train.Checkpoints(name)
 
 
+def test_what_are_no_checkpoints_is_refused_by_loops(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="checkpoints is a str: it must be a Checkpoints, or None"):
+        train.repeat(1, lambda c: c, jnp.zeros(()), checkpoints=str(tmp_path))  # type: ignore[arg-type]
+
+
+def test_an_array_that_was_donated_is_named(tmp_path: Path) -> None:
+    gone = jnp.zeros(3)
+    gone.delete()
+    with pytest.raises(CheckpointError, match=r"state\['w'\] was deleted: a program that it was donated to has taken it over"):
+        train.Checkpoints(tmp_path).save(1, {"w": gone})
+    train.Checkpoints(tmp_path, background=False).save(1, 0)  # the first one's lock is released
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_ctrl_c_amid_a_save_by_hand_comes_when_it_is_taken_and_leaves_no_lock(background: bool, tmp_path: Path) -> None:
+    class Number:
+        """A leaf that is interrupted while it is copied."""
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+            signal.raise_signal(signal.SIGINT)
+            return np.asarray(7.0)
+
+    checkpoints = train.Checkpoints(tmp_path, background=background)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoints.save(1, Number())
+    checkpoints.wait()
+    train.Checkpoints(tmp_path, background=False).save(2, 0)
+    assert train.Checkpoints(tmp_path).steps() == [1, 2]
+
+
 def test_a_queue_that_cannot_go_there_leaves_the_others_as_they_are(tmp_path: Path) -> None:
     outfeed, infeed = train.OutfeedQueue(), train.InfeedQueue([1.0, 2.0])
     train.repeat(2, lambda c, x: (outfeed.enqueue(x), c)[1], jnp.zeros(()), infeed, outfeed)
