@@ -34,3 +34,52 @@ def test_the_program_without_a_loop_learns_and_is_one_program_on_the_ipu(tmp_pat
     assert losses == sorted(losses, reverse=True)
     assert "looks like one of TensorFlow 1; --tensorflow=2 says otherwise" in err
     assert "jit_step" in err
+
+
+def test_the_loop_of_the_documentation_gives_the_sum_and_the_difference_of_each_step(tmp_path: Path) -> None:
+    out, err = run(tmp_path, program_of_page(1), "--tensorflow=1")
+    assert out == "{'d1': ((10, 800), np.float32(2.0)), 'd2': ((10, 800), np.float32(0.0))}\n"
+    assert "jit_repeat_body" in err
+    assert "looks like" not in err
+
+
+ACCUMULATED = """
+import threading
+import numpy as np
+import tensorflow as tf
+from tensorflow.python import ipu
+
+config = ipu.config.IPUConfig()
+config.auto_select_ipus = 2
+config.configure_ipu_system()
+dataset = tf.data.Dataset.from_tensor_slices(np.linspace(0, 1, 64, dtype=np.float32)).repeat().batch(4, drop_remainder=True)
+infeed = ipu.ipu_infeed_queue.IPUInfeedQueue(dataset)
+outfeed = ipu.ipu_outfeed_queue.IPUOutfeedQueue()
+
+def body(x):
+    weights = tf.get_variable("w", (2,), initializer=tf.zeros_initializer())
+    loss = tf.reduce_mean((weights[0] * x + weights[1] - 3 * x - 1) ** 2)
+    optimizer = ipu.optimizers.CrossReplicaGradientAccumulationOptimizerV2(
+        tf.train.AdamOptimizer(0.1), 2, reduction_method="mean")
+    return outfeed.enqueue(loss), optimizer.minimize(loss)
+
+with ipu.scopes.ipu_scope("/device:IPU:0"):
+    train = ipu.ipu_compiler.compile(lambda: ipu.loops.repeat(64, body, [], infeed))
+losses = outfeed.dequeue()
+got = []
+with tf.Session() as session:
+    session.run([tf.global_variables_initializer(), infeed.initializer])
+    running = threading.Thread(target=lambda: [session.run(train) for _ in range(4)])
+    running.start()
+    while running.is_alive():
+        got += [each.mean() for each in session.run(losses)]
+    running.join()
+    got += [each.mean() for each in session.run(losses)]
+print(len(got), got[0] > 1, got[-1] < got[0] / 10)
+"""
+
+
+def test_replicas_accumulate_on_emulated_ipus_while_another_thread_reads(tmp_path: Path) -> None:
+    out, err = run(tmp_path, ACCUMULATED, "--tensorflow=1")
+    assert out == "256 True True\n"
+    assert "256 steps" in err or "256 ran" in err

@@ -163,10 +163,10 @@ class _Compiled:
         if not missing and not busy:
             return
         traced = self._traced
-        program = lower(traced.graph, self._known, missing, operations, traced.handles)
-        self._pieces.append(
-            _Piece(program=program, inputs=list(self._known), outputs=missing, jitted=_jitted(program, self._where, traced.name))
-        )
+        used = {id(each) for operation in graphs.ancestors(missing, operations, self._known) for each in operation.inputs}
+        inputs = [each for each in self._known if id(each) in used]
+        program = lower(traced.graph, inputs, missing, operations, traced.handles)
+        self._pieces.append(_Piece(program=program, inputs=inputs, outputs=missing, jitted=_jitted(program, self._where, traced.name)))
         self._known += missing
 
     def node(self, graph: Graph) -> list[Tensor]:

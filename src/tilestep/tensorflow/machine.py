@@ -32,7 +32,12 @@ class Placement:
 
     def placed(self, tree: Pytree) -> Pytree:
         """A pytree of arrays on the devices. Those that are there stay."""
-        return jax.device_put(tree, self.device) if self.replicas is None else self.replicas.place(tree)
+        return jax.tree.map(self._moved, tree) if self.replicas is None else self.replicas.place(tree)
+
+    def _moved(self, leaf: Any) -> Any:
+        """What is in the host's memory of the device stays there."""
+        there = isinstance(leaf, jax.Array) and leaf.devices() == {self.device}
+        return leaf if there else jax.device_put(leaf, self.device)
 
 
 _configured: Final[list[System]] = []
@@ -51,6 +56,11 @@ def reset() -> None:
 def system() -> System:
     """What is configured; one device if nothing is."""
     return _configured[0] if _configured else System(devices=select_devices(1), plan_options={})
+
+
+def offloads(given: bool | None) -> bool:
+    """Whether optimisers' slots are in the host's memory between updates. Args: given: None: where devices have a memory of their own."""
+    return system().devices[0].platform != "cpu" if given is None else given
 
 
 def placement(shards: int) -> Placement:

@@ -31,6 +31,7 @@ class Scope:
     updates: list[Any] = field(default_factory=list)  # of optimizers that accumulate gradients
     shards: int = 1
     is_body: bool = False
+    accumulates: int | None = None  # steps of `loops.repeat`, in which updates may wait for several
 
 
 @final

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilestep.tensorflow import markers
+from tilestep.tensorflow import machine, markers
+from tilestep.tensorflow.accumulation import Update
+from tilestep.tensorflow.ipu.gradient_accumulation import GradientAccumulationReductionMethod as GradientAccumulationReductionMethod
+from tilestep.tensorflow.ipu.gradient_accumulation import reduction_of
+from tilestep.tensorflow.tracing import Scope, current_scope, trace
 from tilestep.tensorflow.untyped import Operation, Tensor, tf, v1
+from tilestep.train.numbers import whole_number
 
 GradientsAndVariables = Sequence[tuple[Tensor | None, Any]]
 
@@ -46,3 +51,107 @@ class CrossReplicaOptimizer(_Wrapping):
             for gradient, variable in grads_and_vars
         ]
         return self._opt.apply_gradients(combined, global_step, name)
+
+
+class GradientAccumulationOptimizerV2(_Wrapping):
+    """Adds up the gradients of several steps of `loops.repeat`, and lets any optimiser update once for them.
+
+    Args:
+        opt: of `tf.train`, or a Keras optimiser with `apply_gradients`; it may be a `CrossReplicaOptimizer`.
+        num_mini_batches: steps for each update, 1 or more; the loop's steps are a multiple of it.
+        offload_weight_update_variables: whether slots are in the host's memory between updates; None: where devices have their own.
+        replicated_optimizer_state_sharding: no effect.
+        dtype: of accumulators: None (that of the variable), a dtype, or a function of the variable that returns one.
+        reduction_method: SUM, MEAN or RUNNING_MEAN.
+    Raises: ValueError for a number below 1, or another method.
+    """
+
+    def __init__(
+        self,
+        opt: Any,
+        num_mini_batches: int,
+        offload_weight_update_variables: bool | None = None,
+        replicated_optimizer_state_sharding: bool = False,
+        dtype: Any = None,
+        reduction_method: Any = GradientAccumulationReductionMethod.SUM,
+        name: str = "GradientAccumulationOptimizerV2",
+    ) -> None:
+        super().__init__(opt, name)
+        del replicated_optimizer_state_sharding
+        self._count = whole_number("num_mini_batches", num_mini_batches, least=1)
+        self._offload = offload_weight_update_variables
+        self._dtype = dtype
+        self._reduction = reduction_of(reduction_method)
+
+    def apply_gradients(self, grads_and_vars: GradientsAndVariables, global_step: Any = None, name: str | None = None) -> Operation:
+        """Raises: FailedPreconditionError outside of `loops.repeat`, or if its steps are no multiple of the count."""
+        scope = current_scope()
+        steps = None if scope is None else scope.accumulates
+        if scope is None or steps is None or steps % self._count:
+            raise tf.errors.FailedPreconditionError(
+                None,
+                None,
+                f"{type(self).__name__} with {self._count} mini batches works in loops.repeat whose number of steps is a multiple of that"
+                + ("" if steps is None else f", but it has {steps}")
+                + "; a pipeline accumulates by itself, so give it the optimizer alone",
+            )
+        pairs = [(tf.convert_to_tensor(gradient), variable) for gradient, variable in grads_and_vars if gradient is not None]
+        dtypes = [accumulator_dtype(self._dtype, variable) for _, variable in pairs]
+
+        def apply(*gradients: Tensor) -> Operation:
+            named = list(zip(gradients, (variable for _, variable in pairs), strict=True))
+            options = {} if global_step is None else {"global_step": global_step}
+            return self._opt.apply_gradients(named, **options)
+
+        specs = [tf.TensorSpec(gradient.shape, dtype) for (gradient, _), dtype in zip(pairs, dtypes, strict=True)]
+        traced = trace(f"{type(self).__name__}_update", apply, specs, scope=Scope(compilation=scope.compilation))
+        names = [variable.handle.name for _, variable in pairs]
+        scope.updates.append(
+            Update(
+                traced=traced,
+                gradients=[gradient for gradient, _ in pairs],
+                names=names,
+                extra=[outside for outside, _ in traced.captured if outside.graph is pairs[0][0].graph],
+                count=self._count,
+                reduction=self._reduction,
+                offload=machine.offloads(self._offload),
+                dtypes={key: dtype.as_numpy_dtype for key, dtype in zip(names, dtypes, strict=True)},
+            )
+        )
+        return tf.no_op(name=name or "accumulate")
+
+
+class CrossReplicaGradientAccumulationOptimizerV2(GradientAccumulationOptimizerV2):
+    """`GradientAccumulationOptimizerV2` whose update has the mean over replicas of the accumulated gradients."""
+
+    def __init__(self, opt: Any, num_mini_batches: int, *arguments: Any, **options: Any) -> None:
+        super().__init__(CrossReplicaOptimizer(opt), num_mini_batches, *arguments, **options)
+
+
+class GradientAccumulationOptimizer(GradientAccumulationOptimizerV2):
+    """Adds up the gradients of several steps for gradient descent or momentum. Slots stay on the device.
+
+    Raises: ValueError for another optimiser.
+    """
+
+    def __init__(self, opt: Any, num_mini_batches: int, verify_usage: bool = True, name: str = "GradientAccumulationOptimizer") -> None:
+        inner = opt._opt if isinstance(opt, CrossReplicaOptimizer) else opt
+        if verify_usage and not isinstance(inner, v1.train.GradientDescentOptimizer | v1.train.MomentumOptimizer):
+            raise ValueError(
+                f"GradientAccumulationOptimizer wraps GradientDescentOptimizer and MomentumOptimizer alone, not {type(inner).__name__}: "
+                "use GradientAccumulationOptimizerV2"
+            )
+        super().__init__(opt, num_mini_batches, offload_weight_update_variables=False, name=name)
+
+
+class CrossReplicaGradientAccumulationOptimizer(GradientAccumulationOptimizer):
+    """`GradientAccumulationOptimizer` whose update has the mean over replicas of the accumulated gradients."""
+
+    def __init__(self, opt: Any, num_mini_batches: int, verify_usage: bool = True, name: str = "GradientAccumulationOptimizer") -> None:
+        super().__init__(CrossReplicaOptimizer(opt), num_mini_batches, verify_usage, name)
+
+
+def accumulator_dtype(dtype: Any, variable: Any) -> Any:
+    """Of one variable. Args: dtype: None, a dtype, or a function of the variable."""
+    chosen = dtype(variable) if callable(dtype) and not isinstance(dtype, tf.DType | type) else dtype
+    return variable.dtype.base_dtype if chosen is None else tf.as_dtype(chosen)

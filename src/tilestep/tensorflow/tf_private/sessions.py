@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import Any, Final, Protocol
 
@@ -12,6 +12,7 @@ from tilestep.tensorflow.untyped import Session, tf
 
 _client: Final[Any] = import_module("tensorflow.python.client.session")
 _run: Final[Any] = _client.BaseSession.run
+_IN_THIS_THREAD: Final[Any] = tf.compat.v1.RunOptions(inter_op_thread_pool=-1)
 
 
 class Watcher(Protocol):
@@ -22,16 +23,15 @@ class Watcher(Protocol):
     def after(self, session: Session, fetches: Any) -> None: ...
 
 
-class _Running(threading.local):
-    session: Session | None = None
-
-
 _failures: Final[dict[int, BaseException]] = {}  # by the id of the session: what a function of ours raised in its run
 
 
 def run_unseen(session: Session, fetches: Any, feed: dict[Any, Any] | None = None) -> Any:
-    """What `session.run` gives."""
-    return _run(session, fetches, feed)
+    """What `session.run` gives.
+
+    It has the calling thread alone: TensorFlow's own threads may all wait for functions that want this.
+    """
+    return _run(session, fetches, feed, _IN_THIS_THREAD)
 
 
 def watch(watcher: Watcher) -> None:
@@ -56,6 +56,7 @@ def watch(watcher: Watcher) -> None:
     _client.BaseSession.run = run
 
 
+_busy: Final[list[bool]] = []  # not empty while a function runs
 _sessions: Final[dict[int, list[Session]]] = {}  # by the id of a graph: those that run it now
 
 
@@ -64,14 +65,34 @@ def running(graph: Any) -> Session:
     return _sessions[id(graph)][-1]
 
 
-def keeps_errors(graph: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function for a node, whose exceptions come out of `session.run` as they are, not as TensorFlow's."""
+@functools.cache
+def _worker() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="tilestep_tensorflow")
+
+
+def _noted(function: Callable[..., Any], *arguments: Any) -> Any:
+    _busy.append(True)
+    try:
+        return function(*arguments)
+    finally:
+        _busy.pop()
+
+
+def keeps_errors(graph: Any, function: Callable[..., Any], *, beside: bool = False) -> Callable[..., Any]:
+    """A function for a node, whose exceptions come out of `session.run` as they are, not as TensorFlow's.
+
+    All such functions run in one thread, though TensorFlow calls them in any of its own: what one thread dispatches has one order.
+
+    Args: beside: whether it runs in the thread that calls it while another one is busy.
+    """
 
     @functools.wraps(function)
     def call(*arguments: Any) -> Any:
         session = running(graph)
         try:
-            return function(session, *arguments)
+            if beside and _busy:
+                return function(session, *arguments)
+            return _worker().submit(_noted, function, session, *arguments).result()
         except BaseException as error:
             _failures[id(session)] = error
             raise

@@ -1,0 +1,76 @@
+"""`tensorflow.python.ipu.dataset_benchmark`: how fast a dataset gives its elements."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tilestep import train
+from tilestep.tensorflow.ipu.ipu_infeed_queue import IPUInfeedQueue
+from tilestep.tensorflow.tf_private import graphs, sessions
+from tilestep.tensorflow.untyped import Session, Tensor, tf, v1
+
+
+def dataset_benchmark(
+    dataset: Any,
+    number_of_epochs: int,
+    elements_per_epochs: int,
+    print_stats: bool = True,
+    apply_debug_options: bool = True,
+    do_memcpy: bool = True,
+) -> Tensor:
+    """Takes elements from a dataset as fast as it gives them, without any device.
+
+    Args:
+        dataset: a `tf.data.Dataset` with fixed shapes.
+        number_of_epochs, elements_per_epochs: how many, 1 or more.
+        print_stats: whether each epoch's figures are printed.
+        apply_debug_options: no effect.
+        do_memcpy: whether the elements are copied.
+    Returns:
+        string[1], JSON of {"epochs": [...]}. Each epoch has elements_processed, total_bytes_processed, time_elapsed (seconds),
+        elements_per_second and bandwidth (1e9 bytes per second). In a graph it is a tensor that measures when it is run.
+    Raises: ValueError for shapes that are not fixed, or a number below 1; DatasetError when the dataset ends early.
+    """
+    del apply_debug_options
+    graph = None if tf.executing_eagerly() else graphs.outermost()
+    if graph is not None:
+        with graph.as_default(), tf.device("/CPU:0"):
+            iterator = v1.data.make_initializable_iterator(dataset)
+            element = iterator.get_next()
+
+    def elements(session: Session | None) -> Iterator[Any]:
+        if session is None:
+            yield from dataset.as_numpy_iterator()
+            return
+        sessions.run_unseen(session, iterator.initializer)
+        while True:
+            try:
+                yield sessions.run_unseen(session, element)
+            except tf.errors.OutOfRangeError:
+                return
+
+    def measure(session: Session | None = None) -> Any:
+        text = train.dataset_benchmark(lambda: elements(session), number_of_epochs, elements_per_epochs, copy=do_memcpy)
+        epochs = json.loads(text)["epochs"]
+        if print_stats:
+            for number, epoch in enumerate(epochs):
+                print(f"epoch {number}: {epoch['elements_per_second']:.1f} elements/s, {epoch['bandwidth']:.3f} GB/s")
+        return np.array([json.dumps({"epochs": epochs}).encode()], dtype=object)
+
+    if graph is None:
+        return tf.constant(measure())
+    with graph.as_default(), tf.device("/CPU:0"):
+        made = tf.numpy_function(sessions.keeps_errors(graph, measure), [], tf.string, name="dataset_benchmark")
+    made.set_shape([1])
+    return made
+
+
+def infeed_benchmark(
+    infeed_queue: IPUInfeedQueue, number_of_epochs: int, elements_per_epochs: int, print_stats: bool = True, do_memcpy: bool = True
+) -> Tensor:
+    """`dataset_benchmark` of a queue's dataset, from its beginning."""
+    return dataset_benchmark(infeed_queue.dataset, number_of_epochs, elements_per_epochs, print_stats, True, do_memcpy)

@@ -1,0 +1,156 @@
+"""A training loop of a program: its body is lowered once, and `tilestep.train` runs it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from typing import Any, final
+
+from tilestep import train
+from tilestep.tensorflow import machine
+from tilestep.tensorflow.accumulation import Update, with_slots
+from tilestep.tensorflow.lowering import Program, lower
+from tilestep.tensorflow.machine import Placement
+from tilestep.tensorflow.tracing import Traced
+from tilestep.tensorflow.untyped import Session, Tensor, v1
+from tilestep.train import loop_state
+from tilestep.train.untyped import jax
+
+
+@final
+class Loop:
+    """`loops.repeat` or `loops.while_loop` in a program.
+
+    Args:
+        condition: of a while loop, a function of the carry; None: all `steps` are done.
+        steps: at most; None: any number.
+        body: as a graph. Its arguments are the carry, then the infeed's element.
+        carry: what the loop begins with.
+        infeed: the program's queue.
+    """
+
+    def __init__(self, condition: Traced | None, steps: int | None, body: Traced, carry: Sequence[Tensor], infeed: Any) -> None:
+        self._condition, self._steps, self._body, self._infeed = condition, steps, body, infeed
+        self._num_carried = len(carry)
+        captured = [outside for outside, _ in body.captured]
+        self._tests = [] if condition is None else [outside for outside, _ in condition.captured]
+        self._updates: list[Update] = body.scope.updates
+        extra = [outside for update in self._updates for outside, _ in update.traced.captured if outside.graph is not body.graph]
+        self.inputs: list[Tensor] = [*carry, *captured, *self._tests, *extra]
+        self.results: list[Tensor] = [v1.placeholder(each.dtype, each.shape) for each in carry]
+        self.handles: Mapping[str, Tensor] = (
+            body.handles
+            | ({} if condition is None else condition.handles)
+            | {n: h for u in self._updates for n, h in u.traced.handles.items()}
+        )
+        self._states: weakref.WeakKeyDictionary[Session, list[Any]] = weakref.WeakKeyDictionary()
+
+    def prepare(self, where: Placement) -> None:
+        self._where = where
+        body = self._body
+        inside = [placeholder for _, placeholder in body.captured]
+        inputs = [*body.arguments, *body.keywords.values(), *inside]
+        gradients = [tensor for update in self._updates for tensor in (*update.gradients, *update.extra)]
+        sent = [tensor for each in body.scope.sent for tensor in each.tensors]
+        program = lower(body.graph, inputs, [*body.results[: self._num_carried], *sent, *gradients], body.operations, body.handles)
+        self._prepared = [update.prepared() for update in self._updates]
+        self._slots = [name for update in self._updates for name in update.slots]
+        test = self._condition
+        tests = None
+        if test is not None:
+            tests = lower(test.graph, [*test.arguments, *(each for _, each in test.captured)], test.results, [], test.handles)
+        self._optimizers: list[Any] = []
+        for each in body.scope.sent:
+            each.queue.replicas = where.count
+        self._functions = self._traced_by_jax(program, tests)
+
+    def _traced_by_jax(self, program: Program, tests: Program | None) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
+        """(body, condition) as the runtime takes them. The carry is (carried, constant, variables, states of updates)."""
+        keys, sends = list(self._body.keywords), self._body.scope.sent
+        num_carried, num_captured = self._num_carried, len(self._body.captured)
+        num_tests = len(self._tests)
+
+        def body(carry: Any, *elements: Any, **named: Any) -> Any:
+            carried, constants, variables, states = carry
+            seen = dict(variables)
+            for state in states:
+                seen |= state.inner
+            values = [*carried, *elements, *(named[key] for key in keys), *constants[:num_captured]]
+            outputs, new = program(values, seen)
+            rest = outputs[num_carried:]
+            for each in sends:
+                flat, rest = rest[: len(each.tensors)], rest[len(each.tensors) :]
+                each.queue.queue.enqueue(tuple(flat))
+            variables = {name: new.get(name, old) for name, old in variables.items()}
+            states, places = list(states), constants[num_captured + num_tests :]
+            for index, (prepared, optimizer) in enumerate(zip(self._prepared, self._optimizers, strict=True)):
+                update = prepared.update
+                gradients, rest = rest[: len(update.gradients)], rest[len(update.gradients) :]
+                own, rest = rest[: len(update.extra)], rest[len(update.extra) :]
+                extra, own = [], list(own)
+                for outside, _ in update.traced.captured:
+                    if outside.graph is self._body.graph:
+                        extra.append(own.pop(0))
+                    else:
+                        extra.append(places[0])
+                        places = places[1:]
+                states[index], variables = prepared.applied(optimizer, gradients, extra, states[index], variables)
+            return tuple(outputs[:num_carried]), constants, variables, tuple(states)
+
+        body.__name__ = self._body.name
+        if tests is None:
+            return body, None
+
+        def condition(carry: Any) -> Any:
+            carried, constants, variables, _ = carry
+            (goes_on,), _ = tests([*carried, *constants[num_captured : num_captured + num_tests]], variables)
+            return goes_on
+
+        return body, condition
+
+    def run(self, session: Session, inputs: Sequence[Any], variables: MutableMapping[str, Any]) -> Sequence[Any]:
+        body, condition = self._functions
+        where, names = self._where, [name for name in self.handles if name not in self._slots]
+        states = self._states_of(session, variables)
+        inputs = [jax.numpy.copy(each) if isinstance(each, jax.Array) else each for each in inputs]  # the loop takes its carry over
+        first, constants = where.placed((tuple(inputs[: self._num_carried]), tuple(inputs[self._num_carried :])))
+        carry = (first, constants, {name: variables[name] for name in names}, tuple(states))
+        infeed = None if self._infeed is None else self._infeed.opened(where.count)
+        sends = self._body.scope.sent
+        outfeed = sends[0].queue.queue if sends else None
+        options = {"replicas": where.replicas, "plan_options": machine.system().plan_options or None}
+        try:
+            with jax.default_device(where.device):
+                if condition is None:
+                    assert self._steps is not None
+                    carry = train.repeat(self._steps, body, carry, infeed, outfeed, **options)
+                else:
+                    carry = train.while_loop(condition, body, carry, infeed, outfeed, maximum_iterations=self._steps, **options)
+        except BaseException as error:
+            reached = loop_state(error)
+            if reached is not None:
+                carry = reached.carry
+            raise
+        finally:
+            carried, _, changed, states = carry
+            variables.update(changed)
+            for state in states:
+                variables.update(state.inner)
+            self._states[session] = list(states)
+        return carried
+
+    def _states_of(self, session: Session, variables: Mapping[str, Any]) -> list[Any]:
+        """The accumulators, which are zero between calls, and the slots, which are variables between calls."""
+        if not self._prepared:
+            return []
+        if not self._optimizers:
+            for prepared in self._prepared:
+                specs = {name: jax.ShapeDtypeStruct(variables[name].shape, variables[name].dtype) for name in prepared.update.slots}
+                self._optimizers.append(prepared.optimizer(specs))
+        kept = self._states.get(session)
+        if kept is None or any(leaf.is_deleted() for state in kept for leaf in jax.tree.leaves(state.accumulators)):
+            kept = [
+                optimizer.init({name: variables[name] for name in prepared.update.names})
+                for prepared, optimizer in zip(self._prepared, self._optimizers, strict=True)
+            ]
+        return [with_slots(state, variables) for state in kept]
