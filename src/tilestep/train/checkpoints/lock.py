@@ -20,7 +20,9 @@ _MOST_BYTES: Final = 200  # of what the file says
 _WAY_OUT: Final = "one directory belongs to one run: wait for its end, or save in another directory"
 _CANNOT: Final = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # of a file system without locks
 
-_held: Final = weakref.WeakValueDictionary[Path, "Lock"]()  # by this process: the system keeps processes apart, and nothing in one
+_held: Final[weakref.WeakValueDictionary[Path, Lock]] = (
+    weakref.WeakValueDictionary()
+)  # by this process: the system keeps processes apart, and nothing in one
 _guard: Final = threading.Lock()
 
 
