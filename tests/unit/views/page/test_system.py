@@ -51,6 +51,19 @@ def test_spans_are_those_of_the_reader() -> None:
     assert [thread["name"] for thread in found.json["threads"]] == ["MainThread", "feeder"]
 
 
+def test_a_main_thread_that_is_named_after_its_command_is_known_by_its_number() -> None:
+    builder = Builder(kind="trace")
+    builder.append("processes", pid=25, name="python")
+    builder.append("threads", process=0, tid=0, name="pool of XLA")
+    builder.append("threads", process=0, tid=25, name="train.py")
+    builder.append("channels", name="Framework")
+    for thread, start in ((0, 0), (0, 20), (1, 40)):
+        builder.append("spans", thread=thread, channel=0, label="compile", start_ns=start, duration_ns=10, parent=-1)
+    found = block_of(builder).json
+    assert found["threads"][found["main"]]["name"] == "train.py"
+    assert found["shares"]["compiles"] == 10
+
+
 def test_spans_that_add_up_to_more_than_whole_numbers_hold_are_an_error() -> None:
     spans = [("Epoch", 0, 2**60, -1), *[("step", 0, 2**60, 0)] * 4]
     assert block_of(main_thread(*spans[:4])).json["summary"][0][3] == 3 * 2**60

@@ -148,11 +148,11 @@ def _thread_places(report: Report) -> Numbers:
 
 
 def _main_thread(report: Report, places: Numbers, of_spans: Numbers) -> int:
-    """The place of the main thread: that of the first process, or the one with the most spans; -1: there is none."""
-    threads = [thread for process in report.system.processes for thread in process.threads]
-    named = [place for place, thread in enumerate(threads) if thread.name == "MainThread"]
-    if named:
-        return named[0]
+    """The place of the main thread: that of the first process that has one, or the one with the most spans; -1: there is none."""
+    threads = [(process.pid, thread) for process in report.system.processes for thread in process.threads]
+    for place, (pid, thread) in enumerate(threads):
+        if thread.name == "MainThread" or thread.tid == pid:  # profilers name it after the command
+            return place
     return int(np.bincount(places[of_spans]).argmax()) if len(of_spans) and threads else -1
 
 
