@@ -21,7 +21,7 @@ from tilestep.plan.frames import user_frame
 from tilestep.plan.liveness import Life, Liveness
 from tilestep.plan.lower import lower_in_detail
 from tilestep.plan.steps import Argument, Branch, HostCall, Loop, Node, Program, Series, leaves
-from tilestep.program.hlo import HloModule, Instruction, parse_hlo, users_of
+from tilestep.program.hlo import HloModule, Instruction, parse_hlo
 from tilestep.program.shapes import array_of
 from tilestep.recording.edits.donation import pairs_of
 from tilestep.recording.edits.larger_dimension import enlarged
@@ -163,7 +163,7 @@ def _axis(argument: Argument, count: int) -> int | None:
 
 def _offloaded(machine: MachineSpec, program: Program, module: HloModule, detail: Liveness) -> Iterator[Freed]:
     """Arguments that neither forward nor backward reads, such as an optimiser's state."""
-    users = users_of(module.entry.instructions)
+    users = module.entry.users
     apart = [
         argument
         for argument, parameter in zip(program.arguments, module.entry.parameters, strict=True)

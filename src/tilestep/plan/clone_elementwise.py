@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Final
 
 from tilestep.plan.rematerialize import AGAIN
-from tilestep.program.hlo import Computation, Instruction, users_of
+from tilestep.program.hlo import Computation, Instruction
 
 LONGEST_CHAIN: Final = 16  # operations in a row; the end of a longer chain is kept
 _VIEWS: Final = frozenset({"bitcast", "reshape"})
@@ -39,7 +39,8 @@ class _Again:
 
     def __init__(self, computation: Computation, leader: Mapping[str, str], fusible: AbstractSet[str], absorbed: AbstractSet[str]) -> None:
         self._computation, self._leader, self._fusible, self._absorbed = computation, leader, fusible, absorbed
-        self._table, self._users = computation.by_name, users_of(computation.instructions)
+        self._table, self._users = computation.by_name, computation.users
+        self._number = {instruction.name: number for number, instruction in enumerate(computation.instructions)}
         self._source: dict[str, str] = {}  # of a function of one array, the array
         self._chain: dict[str, int] = {}  # operations between the two
         self._clones: dict[str, Instruction] = {}
@@ -94,11 +95,14 @@ class _Again:
         of tanh, which JAX 0.12 computes of the result in one piece, then takes no memory.
         """
         outside = {reader.name for reader in self._readers(source) if reader.name not in self._fusible}
+        if not outside:
+            return False
+        first = min(self._number[name] for name in outside)  # nothing that stands before it needs it
         before: set[str] = set()  # what comes before those passes
         waiting = [reader.name for name in names for reader in self._readers(name)]
         while waiting:
             name = waiting.pop()
-            if name not in before:
+            if name not in before and self._number[name] >= first:
                 before.add(name)
                 waiting += self._table[name].operands
         return not outside <= before

@@ -8,7 +8,8 @@ docs/reference/memory.md, section Code, compares the figures with Poplar's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from types import MappingProxyType
 
 from tilestep.cost import StepCost
@@ -70,6 +71,7 @@ SWAP_LIST_BYTES = 4 + 16  # of a worker: a pointer, and seven or more short inte
 GROUP_ELEMENTS = 16  # of a group of channels of a result; of a rearrangement a message carries one group
 
 _END = Series(nodes=())
+_CODE = attrgetter(*(each.name for each in fields(Superstep) if each.name not in ("name", "scope", "frame")))  # equal: the same code
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,21 +168,22 @@ def code_bytes(nodes: Sequence[Node], *, streams: int) -> dict[str, int]:
     Args: streams: arguments and results that come from the host or go there.
     """
     codelets: dict[str, int] = {}
-    seen: set[Superstep] = set()
-    followed: set[tuple[Superstep | None, Superstep]] = set()  # a step, and the one whose code was written behind it
-    control, exchange, calls = PROGRAM_CONTROL_BYTES, 0, 0
-    before: Superstep | None = None
+    numbers: dict[tuple[object, ...], int] = {}  # of steps that share their code
+    followed: set[tuple[int, int]] = set()  # a step, and the one whose code was written behind it
+    control, exchange, state, calls = PROGRAM_CONTROL_BYTES, 0, 0, 0
+    before: int | None = None
     for node in _all(nodes):
         last, before = before, None
         match node:
             case Superstep():
-                alike = before = replace(node, name="", scope="", frame=0)
-                if alike in seen:
-                    control += 0 if (last, alike) in followed else CALL_BYTES
+                known = len(numbers)
+                before = numbers.setdefault(_CODE(node), known)
+                if before < known:
+                    control += 0 if last is not None and (last, before) in followed else CALL_BYTES
                     continue
                 if last is not None:
-                    followed.add((last, alike))
-                seen.add(alike)
+                    followed.add((last, before))
+                state += node.vertex_state_bytes
                 control += STEP_CONTROL_BYTES * node.compute_sets
                 exchange += node.exchange_code_bytes
                 codelets[node.codelet] = node.codelet_bytes
@@ -200,7 +203,7 @@ def code_bytes(nodes: Sequence[Node], *, streams: int) -> dict[str, int]:
         "vertex code": vertices,
         "exchange code": exchange,
         "control code": control,
-        "vertex state": sum(step.vertex_state_bytes for step in seen),
+        "vertex state": state,
         "host exchange code": host,
     }
 

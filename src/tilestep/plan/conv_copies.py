@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tilestep.cost.copy import REGROUPED
-from tilestep.program.hlo import Computation, Instruction, users_of
+from tilestep.program.hlo import Computation, Instruction
 
 _VIEWS = frozenset({"bitcast", "reshape"})
 
@@ -26,7 +26,7 @@ def regrouped(computation: Computation) -> Computation:
     """
     if all(instruction.opcode != "convolution" for instruction in computation.instructions):
         return computation
-    users = users_of(computation.instructions)
+    users = computation.users
     instructions = tuple(
         _regrouped(instruction, computation, users)
         if instruction.opcode == "copy" and instruction is not computation.root and _only_convolved(instruction, users)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tilestep.program.cleanup import rebuilt
-from tilestep.program.hlo import Computation, Instruction, users_of
+from tilestep.program.hlo import Computation, Instruction
 
 _COUNTING = ("add", "subtract")
 
@@ -21,7 +21,7 @@ def without_counters(body: Computation) -> Computation:
     if len(body.parameters) != 1 or body.root.opcode != "tuple":
         return body
     table = body.by_name
-    users = users_of(body.instructions)
+    users = body.users
     carried = body.parameters[0].name
     operands = list(body.root.operands)
     for instruction in body.instructions:

@@ -28,7 +28,7 @@ from types import MappingProxyType
 from tilestep.plan.clone_elementwise import from_one_array
 from tilestep.plan.order_units import ordered
 from tilestep.plan.rematerialize import call_of, is_repeated
-from tilestep.program.hlo import Computation, Instruction, users_of
+from tilestep.program.hlo import Computation, Instruction
 
 VIEWS = frozenset({"bitcast", "reshape"})
 SMALL_COPY = 1024  # elements; copies up to this size at one depth go together
@@ -93,7 +93,7 @@ def _passes(
     computation: Computation, elementwise: AbstractSet[str], apart: bool
 ) -> tuple[frozenset[str], frozenset[str], dict[str, str], dict[str, int]]:
     """Names of elementwise operations, of operations that nobody stores, of each operation of a pass the pass, and levels."""
-    users = users_of(computation.instructions)
+    users = computation.users
     table = computation.by_name
     counted = {i.name for i in computation.instructions if i.opcode == "iota" and _only_reduced(i, computation, users)}
     fusible = frozenset({i.name for i in computation.instructions if is_fusible(i, table, elementwise)} - counted)
@@ -148,21 +148,10 @@ def _leaders(
     depth: dict[str, int] = {}
     level: dict[str, int] = {}  # depth without the steps between calls
     leader: dict[str, str] = {}
-
-    def size(name: str) -> int:
-        return table[name].leaves[0].size
-
-    def transparent(name: str) -> bool:
-        instruction = table[name]
-        return (instruction.opcode in VIEWS or (name in absorbed and instruction.opcode == "broadcast")) and size(name) == size(
-            instruction.operands[0]
-        )
-
-    def barrier(name: str) -> bool:
-        opcode = table[name].opcode
-        if opcode == "get-tuple-element":
-            return table[table[name].operands[0]].opcode != "parameter"
-        return not (name in fusible or (name in absorbed and opcode == "broadcast") or opcode in _SOURCES or transparent(name))
+    size: dict[str, int] = {}
+    stored: dict[str, str] = {}  # of a view, the value that it is a view of; of others, themselves
+    barrier: dict[str, bool] = {}  # whether what reads it is deeper
+    call = {name: call_of(table[name]) for name in fusible}
 
     def find(name: str) -> str:
         while leader[name] != name:
@@ -171,31 +160,31 @@ def _leaders(
         return name
 
     def together(one: str, other: str) -> bool:
-        call, of_other = call_of(table[one]), call_of(table[other])
-        if "" in (call, of_other):
+        if call[one] == "" or call[other] == "":
             return False
-        return not apart or (call is not None and call == of_other)
+        return not apart or (call[one] is not None and call[one] == call[other])
 
     def parted(operand: str, name: str) -> bool:
-        operand = stored(operand)
+        operand = stored[operand]
         return operand in fusible and name in fusible and not together(operand, name)
-
-    def stored(name: str) -> str:
-        while transparent(name):
-            name = table[name].operands[0]
-        return name
 
     arriving: set[str] = set()  # operations on values from the host's memory, or on their results
     awaited: set[str] = set()  # operations behind which others have to run
     for instruction in computation.instructions:
-        name = instruction.name
-        level[name] = max((level[operand] + barrier(operand) for operand in instruction.operands), default=0)
-        depth[name] = max((depth[operand] + (barrier(operand) or parted(operand, name)) for operand in instruction.operands), default=0)
+        name, opcode, operands = instruction.name, instruction.opcode, instruction.operands
+        size[name] = instruction.leaves[0].size if instruction.leaves else 0
+        spread = opcode == "broadcast" and name in absorbed
+        stored[name] = stored[operands[0]] if (spread or opcode in VIEWS) and size[name] == size[operands[0]] else name
+        if opcode == "get-tuple-element":
+            barrier[name] = table[operands[0]].opcode != "parameter"
+        else:
+            barrier[name] = not (name in fusible or spread or opcode in _SOURCES or stored[name] != name)
+        level[name] = max((level[operand] + barrier[operand] for operand in operands), default=0)
+        depth[name] = max((depth[operand] + (barrier[operand] or parted(operand, name)) for operand in operands), default=0)
         if instruction.after:
             depth[name] = max([depth[name], *(depth[other] + 1 for other in instruction.after if other in depth)])
             awaited.update(instruction.after)
-        sources = [stored(operand) for operand in instruction.operands] if name in fusible else []
-        if any(table[source].destination == "device" or source in arriving for source in sources):
+        if name in fusible and any(table[stored[operand]].destination == "device" or stored[operand] in arriving for operand in operands):
             arriving.add(name)
     for instruction in reversed(computation.instructions):  # they wait for their other operands; until then their operands need no tiles
         name, using = instruction.name, users[instruction.name]
@@ -203,7 +192,7 @@ def _leaders(
             (name in arriving or (name in fusible and is_repeated(table[name], table)))
             and name not in awaited
             and using
-            and all(user.name in fusible and size(user.name) == size(name) for user in using)
+            and all(user.name in fusible and size[user.name] == size[name] for user in using)
         ):
             depth[name] = min(depth[user.name] for user in using)
     for instruction in computation.instructions:
@@ -212,21 +201,18 @@ def _leaders(
             continue
         leader[name] = name
         for operand in instruction.operands:
-            root = stored(operand)
-            if root in leader and depth[root] == depth[name] and size(root) == size(name) and together(root, name):
+            root = stored[operand]
+            if root in leader and depth[root] == depth[name] and size[root] == size[name] and together(root, name):
                 leader[find(root)] = find(name)
     copies: dict[tuple[int, int], str] = {}
     busy = {find(name) for name in leader if table[name].opcode != "copy"}
     for name in leader:
-        if find(name) not in busy and size(name) <= SMALL_COPY:
-            first = copies.setdefault((depth[name], size(name)), name)
+        if find(name) not in busy and size[name] <= SMALL_COPY:
+            first = copies.setdefault((depth[name], size[name]), name)
             leader[find(name)] = find(first)
     groups = {name: find(name) for name in leader}
     for instruction in reversed(computation.instructions):
-        if transparent(instruction.name):
-            root = instruction.name
-            while transparent(root):
-                root = table[root].operands[0]
-            if root in leader and any(groups.get(user.name) == groups[root] for user in users[instruction.name]):
-                groups[instruction.name] = groups[root]
+        name, root = instruction.name, stored[instruction.name]
+        if root != name and root in leader and any(groups.get(user.name) == groups[root] for user in users[name]):
+            groups[name] = groups[root]
     return groups, level

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tilestep.program.hlo import Computation, Instruction, users_of
+from tilestep.program.hlo import Computation, Instruction
 
 _SAME = ("bitcast", "reshape", "copy")  # their result may stay in the memory of their operand
 Users = Mapping[str, Sequence[Instruction]]
@@ -26,7 +26,7 @@ class HostGathers:
 
 def host_gathers(computation: Computation, computations: Mapping[str, Computation]) -> HostGathers:
     """Finds carried elements into which a loop only writes slices, if the body or the caller moves these to pinned_host."""
-    users = users_of(computation.instructions)
+    users = computation.users
     elements: dict[str, dict[int, bool]] = {}
     unstored: set[str] = set()
     for loop in computation.instructions:
@@ -54,7 +54,7 @@ def _source(name: str, computation: Computation) -> Instruction:
 
 def _gathers(body: Computation, index: int, computations: Mapping[str, Computation], *, any_slice: bool) -> bool:
     """Whether a body only writes slices into a carried element: slices from pinned_host, or any slices if `any_slice`."""
-    users = users_of(body.instructions)
+    users = body.users
     last = _source(body.root.operands[index], body)
     if last.opcode == "dynamic-update-slice":
         into = last.operands[0]

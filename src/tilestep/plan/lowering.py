@@ -34,7 +34,7 @@ from tilestep.plan.reductions import is_epilogue, shares_supersteps
 from tilestep.plan.rematerialize import computed_again
 from tilestep.plan.steps import Branch, Collective, HostCall, Loop
 from tilestep.plan.timeline import Buffers, Moment
-from tilestep.program.hlo import Computation, HloModule, Instruction, users_of
+from tilestep.program.hlo import Computation, HloModule, Instruction
 from tilestep.program.work import DTYPE_BITS, Work
 
 _RECEIVE_FIRST = frozenset({"rearrange"})  # families of steps that write the result when all operands have been received elsewhere
@@ -64,6 +64,7 @@ class Lowering:
         self.constants: list[int] = []
         self.assumptions: set[str] = set()
         self.fallbacks: set[str] = set()
+        self._passes: dict[tuple[object, ...], tuple[StepCost, StepCode, int]] = {}  # price, code and dearest operation of a pass
         self._apart = options.fusion == "none"
         self._enough_bytes = int(_ENOUGH * ipu.num_tiles * ipu.tile.sram_bytes)
 
@@ -86,7 +87,7 @@ class Lowering:
             units=fuse(
                 computation, elementwise=cost.ELEMENTWISE, enough_bytes=self._enough_bytes, taken_over=taken_over, apart=self._apart
             ),
-            users=users_of(computation.instructions),
+            users=computation.users,
             gathers=host_gathers(computation, self.module.computations),
         )
         for unit in scope.units.order:
@@ -272,25 +273,31 @@ class Lowering:
                 scope.values[member.name] = scope.values[member.operands[0]]
         if not size:
             return
-        named = [scope.operation(member, self.ipu) for member in operations]
-        step = cost.elementwise_pass(
-            named,
-            size=size,
-            inputs=[shape for _, shape in reads],
-            outputs=[member.leaves[0] for member in outputs],
-            moved_bytes=placed.moved_bytes,
-            tile_elements=tile_elements,
-            halo_bytes=halo_bytes,
-            copied_bytes=copied_bytes,
-            in_place=len(operations) == 1 and scope.takes_over(last),
-            ipu=self.ipu,
-        )
+        named = tuple(scope.operation(member, self.ipu) for member in operations)
+        inputs, stored = tuple(shape for _, shape in reads), tuple(member.leaves[0] for member in outputs)
+        in_place = len(operations) == 1 and scope.takes_over(last)
+        alike = (named, size, inputs, stored, placed.moved_bytes, tile_elements, halo_bytes, copied_bytes, in_place)
+        known = self._passes.get(alike)  # layers repeat
+        if known is None:
+            step = cost.elementwise_pass(
+                named,
+                size=size,
+                inputs=inputs,
+                outputs=stored,
+                moved_bytes=placed.moved_bytes,
+                tile_elements=tile_elements,
+                halo_bytes=halo_bytes,
+                copied_bytes=copied_bytes,
+                in_place=in_place,
+                ipu=self.ipu,
+            )
+            known = self._passes[alike] = step, code_of_pass(named, step), dearest(named)
+        step, code, number = known
         self.assumptions.update(step.assumptions)
         if len(operations) > 1 or self._apart:
             self.assumptions.add(_APART if self._apart else _CLUSTERS)
         written = tuple(leaf for member in outputs for leaf in scope.values[member.name])
-        named_by = operations[dearest(named)]
-        code = code_of_pass(named, step)
+        named_by = operations[number]
         node = superstep(named_by.name, scope_of(named_by), step, code, frame=self.frames.number(named_by.frame))
         self.pinned.emit(
             node, [tuple(leaf for leaf, _ in reads)], written, scope, temporary_tile_bytes=step.temporary_tile_bytes, in_place=True

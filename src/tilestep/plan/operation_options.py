@@ -31,8 +31,9 @@ class OperationOptions:
             return self._program
         known = self._known.get(text)
         if known is None:
+            own = {key: value for key, value in instruction.frontend_attributes.items() if key.startswith(PREFIX)}
             try:
-                known = self._known[text] = self._program.of_operation(instruction.frontend_with(PREFIX))
+                known = self._known[text] = self._program.of_operation(own)
             except SettingsError as error:
                 raise SettingsError(f"operation {scope_of(instruction) or instruction.name!r}: {error}") from None
         return known

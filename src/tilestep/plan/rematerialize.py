@@ -17,7 +17,7 @@ from typing import Final
 
 from tilestep.cost.reduce import SQUARES
 from tilestep.hints import CALL
-from tilestep.program.hlo import Computation, Instruction, users_of
+from tilestep.program.hlo import Computation, Instruction
 from tilestep.program.work import DTYPE_BITS
 
 AGAIN: Final = "tilestep_again"  # attribute of an operation that a pass computes for itself alone
@@ -64,7 +64,7 @@ def computed_again(computation: Computation, computations: Mapping[str, Computat
     """
     computation = _signs_of_results(computation)
     table = computation.by_name
-    users = users_of(computation.instructions)
+    users = computation.users
     widened = {i.name for i in computation.instructions if is_widening(i, table)}
     squares = {
         i.name

@@ -46,7 +46,7 @@ class Buffers:
         """
         layout = block_layout(size_bytes, block_bytes, self.num_tiles) if block_bytes else even_layout(size_bytes, self.num_tiles)
         if layout.tiles < self.num_tiles:
-            layout = replace(layout, start=self._next_tile)
+            layout = TileLayout(tile_bytes=layout.tile_bytes, tiles=layout.tiles, start=self._next_tile)
             self._next_tile = (self._next_tile + layout.tiles) % self.num_tiles
         self.names.append(name)
         self.frames.append(frame)

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from tilestep.program.copies import Origin, body_origins, entry_origins, needless_copies, reader_origins
-from tilestep.program.hlo import Computation, HloModule, Instruction, users_of
+from tilestep.program.hlo import Computation, HloModule, Instruction
 from tilestep.program.inline import inline_calls
 from tilestep.program.product_attributes import with_attributes
 from tilestep.program.shapes import Shape
@@ -55,7 +55,7 @@ def clean(module: HloModule) -> HloModule:
         if computation.name in done:
             return
         computation = with_attributes(computation)
-        copies = needless_copies(computation, origins, users_of(computation.instructions))
+        copies = needless_copies(computation, origins, computation.users)
         computation = rebuilt(computation, {}, copies) if copies else computation
         done[computation.name] = _clean(computation)
         for instruction in computation.instructions:
@@ -75,7 +75,7 @@ def _clean(computation: Computation) -> Computation:
     computation = _collapse_scopes(computation)
     dtypes = {leaf.dtype for instruction in computation.instructions for leaf in instruction.leaves}
     if not dtypes.isdisjoint(HALVES):
-        for dtype in HALVES:
+        for dtype in (half for half in HALVES if half in dtypes):
             computation = _restore_halves(computation, dtype)
         computation = _reduce_halves(computation)
     if not dtypes.isdisjoint(FLOAT8):
@@ -123,7 +123,7 @@ def _collapse_scopes(computation: Computation) -> Computation:
             scopes[instruction.op_name, instruction.leaves[0].dims].add(instruction.name)
     if not scopes:
         return computation
-    users = users_of(computation.instructions)
+    users = computation.users
     changed: dict[str, Instruction] = {}
     for (scope, dims), names in scopes.items():
         found = _COLLAPSED.search(scope)
@@ -198,7 +198,7 @@ def _restore_halves(computation: Computation, dtype: str) -> Computation:
 
     Collect first, change afterwards: a convert may serve several operations, not all of them restored.
     """
-    users = users_of(computation.instructions)
+    users = computation.users
     table = computation.by_name
     up = {i.name for i in computation.instructions if _inserted(i, dtype, "f32", computation)}
     down = {i.name for i in computation.instructions if _inserted(i, "f32", dtype, computation)}
@@ -256,7 +256,7 @@ def _restore_float8(computation: Computation, wide: str) -> Computation:
     A product's result keeps its type, and its operands may be of two 8-bit formats, as JAX allows. A conversion that the author wrote
     and XLA has found equal to its own belongs to the product if the other operand's does: JAX multiplies no 8-bit floats with others.
     """
-    users = users_of(computation.instructions)
+    users = computation.users
     table = computation.by_name
     up: dict[str, str] = {}  # conversion, and the 8-bit type that it is of
     inserted: set[str] = set()
@@ -320,7 +320,7 @@ def _restore_float8(computation: Computation, wide: str) -> Computation:
 
 def _reduce_halves(computation: Computation) -> Computation:
     """Lets reductions read 16-bit values whose conversion to f32 has no other user."""
-    users = users_of(computation.instructions)
+    users = computation.users
     table = computation.by_name
 
     def folds(name: str) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
@@ -34,6 +34,7 @@ _BRACKET = re.compile(r'["{]')
 _CALLING = ("to_apply", "calls", "body", "condition", "branch_computations", "true_computation", "false_computation",
             "called_computations", "select", "scatter")  # fmt: skip
 _MOVES = {"MoveToHost": "host", "MoveToDevice": "device"}  # custom calls that XLA has for it
+_FRONTEND = re.compile(r'[{,]\s*([\w.\-]+)="((?:[^"\\]|\\.)*)"')
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"([0-9]{1,18})"')
 _COMMENT = re.compile(r"/\*[^*]*\*/")
 _ALIAS = re.compile(r"\{((?:[0-9]{1,9}(?:, ?[0-9]{1,9})*)?)\}: \(([0-9]{1,9}), \{([\d, ]*)\}(?:, [\w\-]+)?\)")
@@ -99,13 +100,13 @@ class Instruction:
 
     def frontend(self, key: str) -> str | None:
         """Value of the frontend attribute `key`; None if there is none."""
-        return self.frontend_with(key).get(key)
+        return self.frontend_attributes.get(key)
 
-    def frontend_with(self, prefix: str) -> dict[str, str]:
-        """The frontend attributes whose names begin so."""
-        text = self.attributes.get("frontend_attributes", "")
-        found = re.findall(r"[{,]\s*(" + re.escape(prefix) + r'[\w.\-]*)="((?:[^"\\]|\\.)*)"', text) if prefix in text else []
-        return {key: unescape(value) for key, value in found}
+    @cached_property
+    def frontend_attributes(self) -> Mapping[str, str]:
+        """The frontend attributes by name."""
+        text = self.attributes.get("frontend_attributes")
+        return {key: unescape(value) for key, value in _FRONTEND.findall(text)} if text else _NO_ATTRIBUTES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +127,15 @@ class Computation:
     def by_name(self) -> Mapping[str, Instruction]:
         """Instructions by name."""
         return {instruction.name: instruction for instruction in self.instructions}
+
+    @cached_property
+    def users(self) -> Mapping[str, list[Instruction]]:
+        """The users of each value by its name. An instruction that uses a value twice is listed twice."""
+        users: dict[str, list[Instruction]] = defaultdict(list)
+        for instruction in self.instructions:
+            for operand in instruction.operands:
+                users[operand].append(instruction)
+        return users
 
     @cached_property
     def parameters(self) -> tuple[Instruction, ...]:
@@ -161,15 +171,6 @@ class HloModule:
     num_partitions: int = 1
     num_replicas: int = 1
     frames: Mapping[int, Frame] = field(default_factory=dict[int, Frame])
-
-
-def users_of(instructions: Iterable[Instruction]) -> dict[str, list[Instruction]]:
-    """The users of each value by its name. An instruction that uses a value twice is listed twice."""
-    users: dict[str, list[Instruction]] = defaultdict(list)
-    for instruction in instructions:
-        for operand in instruction.operands:
-            users[operand].append(instruction)
-    return users
 
 
 def parse_hlo(text: str) -> HloModule:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from tilestep.program.hlo import Computation, Instruction, users_of
+from tilestep.program.hlo import Computation, Instruction
 
 FRONTEND: Final = "frontend_attributes"
 _PRODUCTS: Final = frozenset({"dot", "convolution"})
@@ -22,7 +22,7 @@ def with_attributes(computation: Computation) -> Computation:
     lost = [instruction for instruction in computation.instructions if _is_made(instruction) and instruction.opcode in _PRODUCTS]
     if not lost or not any(FRONTEND in instruction.attributes for instruction in computation.instructions):
         return computation
-    users = users_of(computation.instructions)
+    users = computation.users
     found = {instruction.name: text for instruction in lost if (text := _behind(instruction, users))}
     if not found:
         return computation

@@ -51,7 +51,7 @@ class ArrayShape:
         """Number of elements."""
         return prod(self.dims)
 
-    @property
+    @cached_property
     def size_bytes(self) -> int:
         """Bytes in memory, sub-byte elements packed, rounded up."""
         return -(-self.size * DTYPE_BITS[self.dtype] // 8)
