@@ -1,7 +1,4 @@
-"""The HLO that the cost model reads, from any JAX function: per device, XLA:CPU's own rewrites left out.
-
-The compile is given up before code is generated: a transform hook takes the module and raises.
-"""
+"""The HLO that the cost model reads, from any JAX function: per device, XLA:CPU's own rewrites left out."""
 
 from __future__ import annotations
 
@@ -11,39 +8,22 @@ from typing import Any
 
 import numpy as np
 from jax._src import compiler
-from jaxlib import _jax, _xla, xla_client
 from jaxlib.mlir import ir
 
-# With 'fusion-wrapper' off too, XLA:CPU loses transposes.
-DISABLED_PASSES = (
-    "fusion,cpu-instruction-fusion,tree_reduction_rewriter,library-rewriter,ynnpack-library-rewriter,dot-library-rewriter,"
-    "select_and_scatter_expander,rng-expander,rng-bit-generator-expander,topk-decomposer"
-)
+from tilestep.pjrt.jax_private import compat, mlir
+from tilestep.pjrt.programs.analysis import partitioned_hlo
+
 SITE = "tilestep.site"
 
 _LOCATIONS = re.compile(r"\n(?:FileNames|FunctionNames|FileLocations|StackFrames)\n(?:\d+ .*\n)*")
+_NAME = re.compile(r"HloModule \S+(?=,)")
 _FRAME = re.compile(r" stack_frame_id=\d+")
-_taken: list[bytes] = []
-_wanted = False
-
-
-class _Enough(Exception):
-    """Ends a compile whose HLO has been taken."""
-
-
-def _take(module: bytes) -> None:
-    if _wanted:
-        _taken.append(module)
-        raise _Enough
-
-
-_xla.register_xla_transform("tilestep-tests-clean-hlo", 0, _take)
 
 
 @cache
 def _client(num_devices: int) -> Any:
     """An XLA:CPU client apart from JAX's own."""
-    return xla_client.make_cpu_client(num_devices=num_devices)
+    return compat.make_host_client(num_devices)
 
 
 def clean_hlo(lowered: Any, *, num_devices: int = 1, with_lines: bool = False) -> str:
@@ -53,23 +33,14 @@ def clean_hlo(lowered: Any, *, num_devices: int = 1, with_lines: bool = False) -
 
     Loops and branches get the numbers by which their runs are counted, in the order of the module.
     """
-    global _wanted
     module = lowered.compiler_ir()
     _number_sites(module)
     client = _client(num_devices)
     options = compiler.get_compile_options(1, num_devices, device_assignment=np.arange(num_devices).reshape(1, num_devices))
     options.executable_build_options.use_spmd_partitioning = num_devices > 1
-    options.executable_build_options.debug_options.xla_disable_hlo_passes = DISABLED_PASSES
-    _taken.clear()
-    _wanted = True
-    try:
-        client.compile_and_load(module, _jax.DeviceList(tuple(client.devices())), options)
-    except Exception:
-        if not _taken:
-            raise
-    finally:
-        _wanted = False
-    text = xla_client.hlo.HloModule.from_serialized_hlo_module_proto(_taken[0]).to_string()
+    with module.context:
+        hlo = partitioned_hlo(client, module, client.devices(), options.SerializeAsString(), ())
+    text = _NAME.sub(f"HloModule {mlir.module_name(module)}", compat.hlo_text(hlo), count=1)
     if with_lines:
         return text
     return _FRAME.sub("", _LOCATIONS.sub("\n", text)).strip() + "\n"

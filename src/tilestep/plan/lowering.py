@@ -19,7 +19,7 @@ from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.plan import steps
 from tilestep.plan.block import Block, Scope, scope_of
-from tilestep.plan.code import code_of, code_of_pass
+from tilestep.plan.code import StepCode, code_of, code_of_pass
 from tilestep.plan.collectives import groups_of, kind_of, pairs_of
 from tilestep.plan.conv_copies import regrouped
 from tilestep.plan.counters import without_counters
