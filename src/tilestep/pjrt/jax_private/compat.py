@@ -45,7 +45,7 @@ ANALYSIS_PASSES_OFF = (
     "fusion,cpu-instruction-fusion,tree_reduction_rewriter,library-rewriter,ynnpack-library-rewriter,dot-library-rewriter,"
     "select_and_scatter_expander,rng-expander,rng-bit-generator-expander,topk-decomposer,"
     "strip-memory-placement-annotations,cse_barrier_expander,fusion-wrapper,cpu-parallel-task-assigner,"
-    "change-op-data-type,operand_upcaster,result_caster,all-reduce-promotion,float-normalization-bf16,"
+    "shape-canonicalizer,literal-canonicalizer,change-op-data-type,operand_upcaster,result_caster,all-reduce-promotion,float-normalization-bf16,"
     "float-normalization-f8e5m2,float-normalization-f8e4m3,float-normalization-f8e4m3fn,float-normalization-f8e4m3b11fnuz,"
     "float-normalization-f8e5m2fnuz,float-normalization-f8e4m3fnuz,float-normalization-f8e3m4"
 )
