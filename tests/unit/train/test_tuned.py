@@ -35,7 +35,7 @@ LOSES_OPTIONS_OF_CONVOLUTIONS = pytest.mark.xfail(
 def planned(function: Callable[..., Any], *arguments: Any, options: PlanOptions | None = None) -> Program:
     initialize()
     lowered = jax.jit(function).trace(*arguments).lower(lowering_platforms=("ipu",))
-    return plan_for(MACHINE, lowered, options=options).program
+    return plan_for(MACHINE, lowered, options=options)
 
 
 def supersteps(program: Program) -> list[Superstep]:
