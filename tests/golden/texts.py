@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tilestep.plan.passes import WRITTEN
+from tilestep.program import HloModule
+from tilestep.program.inline import inline_calls
+from tilestep.program.passes import passed
+
 _FOLDER = Path(__file__).parent / "hlo"
 
 
@@ -17,3 +22,8 @@ def module_text(entry: str, *, computations: str = "", head: str = "HloModule m"
     before = f"{computations.strip()}\n\n" if computations else ""
     lines = entry.strip("\n")
     return f"{head}\n\n{before}ENTRY %main () -> f32[] {{\n{lines}\n}}\n"
+
+
+def clean(module: HloModule) -> HloModule:
+    """The module as its author wrote it."""
+    return passed(inline_calls(module), WRITTEN)

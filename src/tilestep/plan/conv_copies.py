@@ -14,12 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tilestep.cost.copy import REGROUPED
+from tilestep.program.context import Context
 from tilestep.program.hlo import Computation, Instruction
 
 _VIEWS = frozenset({"bitcast", "reshape"})
 
 
-def regrouped(computation: Computation) -> Computation:
+def regrouped(computation: Computation, _: Context) -> Computation:
     """The computation in which copies that only convolutions read, directly or through views, have the attribute `REGROUPED`.
 
     `tilestep.cost` prices such copies as work on the tiles, without an exchange. Those of values that stay are views.

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tilestep.program.cleanup import rebuilt
-from tilestep.program.hlo import Computation, Instruction
+from tilestep.program.hlo import Computation, Instruction, rebuilt
 
 _COUNTING = ("add", "subtract")
 

@@ -25,9 +25,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from tilestep import cost
 from tilestep.plan.clone_elementwise import from_one_array
 from tilestep.plan.order_units import ordered
 from tilestep.plan.rematerialize import call_of, is_repeated
+from tilestep.program.context import Context
 from tilestep.program.hlo import Computation, Instruction
 
 VIEWS = frozenset({"bitcast", "reshape"})
@@ -82,9 +84,11 @@ def fuse(
     )
 
 
-def with_less_kept(computation: Computation, *, elementwise: AbstractSet[str]) -> Computation:
+def with_less_kept(computation: Computation, context: Context) -> Computation:
     """The computation in which passes compute functions of one array again, where that takes less memory than to keep them."""
-    fusible, absorbed, leader, _ = _passes(computation, elementwise, False)
+    if not context.clusters:
+        return computation
+    fusible, absorbed, leader, _ = _passes(computation, cost.ELEMENTWISE, False)
     again = frozenset(name for name in fusible if call_of(computation.by_name[name]) != "")
     return from_one_array(computation, leader, fusible=again, absorbed=absorbed)
 
@@ -94,11 +98,16 @@ def _passes(
 ) -> tuple[frozenset[str], frozenset[str], dict[str, str], dict[str, int]]:
     """Names of elementwise operations, of operations that nobody stores, of each operation of a pass the pass, and levels."""
     users = computation.users
-    table = computation.by_name
-    counted = {i.name for i in computation.instructions if i.opcode == "iota" and _only_reduced(i, computation, users)}
-    fusible = frozenset({i.name for i in computation.instructions if is_fusible(i, table, elementwise)} - counted)
+    fusible = fusible_in(computation, elementwise)
+    counted = {i.name for i in computation.instructions if _only_reduced(i, computation)}
     absorbed = frozenset(_absorbed(computation, users, fusible) | counted)
     return fusible, absorbed, *_leaders(computation, fusible, absorbed, users, apart)
+
+
+def fusible_in(computation: Computation, elementwise: AbstractSet[str]) -> frozenset[str]:
+    """Names of the operations that can be part of a pass."""
+    table = computation.by_name
+    return frozenset(i.name for i in computation.instructions if is_fusible(i, table, elementwise) and not _only_reduced(i, computation))
 
 
 def is_fusible(instruction: Instruction, table: Mapping[str, Instruction], elementwise: AbstractSet[str]) -> bool:
@@ -111,9 +120,12 @@ def is_fusible(instruction: Instruction, table: Mapping[str, Instruction], eleme
     return not source.is_tuple and source.leaves[0].minor_to_major == instruction.leaves[0].minor_to_major
 
 
-def _only_reduced(iota: Instruction, computation: Computation, users: Mapping[str, list[Instruction]]) -> bool:
-    """Whether only reductions read an iota, as an argmax does: they know where they are."""
-    return iota is not computation.root and bool(users[iota.name]) and all(user.opcode == "reduce" for user in users[iota.name])
+def _only_reduced(instruction: Instruction, computation: Computation) -> bool:
+    """Whether it is an iota that only reductions read, as an argmax does: they know where they are."""
+    if instruction.opcode != "iota" or instruction is computation.root:
+        return False
+    users = computation.users[instruction.name]
+    return bool(users) and all(user.opcode == "reduce" for user in users)
 
 
 def _absorbed(computation: Computation, users: Mapping[str, list[Instruction]], fusible: AbstractSet[str]) -> set[str]:

@@ -14,10 +14,12 @@ from tilestep.plan.frames import Frames
 from tilestep.plan.liveness import Liveness, liveness, tile_memory
 from tilestep.plan.lowering import Lowering
 from tilestep.plan.mapping import ANYWHERE, Leaf, Value
+from tilestep.plan.passes import PASSES
 from tilestep.plan.steps import Argument, Branch, Loop, Node, Program, Result, Series, Superstep
 from tilestep.plan.timeline import Occupancy, occupancy
-from tilestep.program.cleanup import clean
 from tilestep.program.hlo import HloModule
+from tilestep.program.inline import inline_calls
+from tilestep.program.passes import passed
 
 DEFAULTS = PlanOptions()
 HOST_SPACE = 5  # XLA's memory space for pinned_host and unpinned_host
@@ -54,7 +56,7 @@ def lower_in_detail(
 
 def _lowered(module: HloModule, machine: MachineSpec, name: str, num_ipus: int, options: PlanOptions) -> tuple[Program, Occupancy, Frames]:
     """The program, what takes memory in it, and the frames that both use."""
-    module = clean(module)
+    module = passed(inline_calls(module), PASSES, clusters=options.fusion != "none")
     ipu = compute_tiles(machine.ipu, options)
     lowering = Lowering(module=module, ipu=ipu, num_ipus=num_ipus, options=options)
     spaces = module.argument_spaces or (0,) * len(module.entry.parameters)

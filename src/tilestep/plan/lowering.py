@@ -21,17 +21,15 @@ from tilestep.plan import steps
 from tilestep.plan.block import Block, Scope, scope_of
 from tilestep.plan.code import StepCode, code_of, code_of_pass
 from tilestep.plan.collectives import groups_of, kind_of, pairs_of
-from tilestep.plan.conv_copies import regrouped
 from tilestep.plan.counters import without_counters
 from tilestep.plan.frames import Frames
-from tilestep.plan.fuse import VIEWS, Unit, fuse, with_less_kept
+from tilestep.plan.fuse import VIEWS, Unit, fuse, fusible_in
 from tilestep.plan.host_gather import host_gathers
 from tilestep.plan.mapping import ANYWHERE, Leaf, Value, home_of, keeping_layout, place_pass
 from tilestep.plan.operation_options import OperationOptions
 from tilestep.plan.pinned import PARTIAL_READS, Pinned
 from tilestep.plan.price import price, priced_as, superstep, work_of
 from tilestep.plan.reductions import is_epilogue, shares_supersteps
-from tilestep.plan.rematerialize import computed_again
 from tilestep.plan.steps import Branch, Collective, HostCall, Loop
 from tilestep.plan.timeline import Buffers, Moment
 from tilestep.program.hlo import Computation, HloModule, Instruction
@@ -78,10 +76,6 @@ class Lowering:
 
         Args: taken_over: of results, by their numbers, the parameter and its leaf whose memory they take over.
         """
-        again = frozenset[str]() if self._apart else cost.ELEMENTWISE  # a pass computes operations again, a codelet for one does not
-        computation = computed_again(regrouped(computation), self.module.computations, elementwise=again)
-        if not self._apart:
-            computation = with_less_kept(computation, elementwise=cost.ELEMENTWISE)
         scope = Scope(
             computation=computation,
             units=fuse(
@@ -315,7 +309,7 @@ class Lowering:
             self.assumptions.add(
                 f"loop '{instruction.name}' ({scope_of(instruction) or 'no name'}) runs as often as its data says: one trip assumed"
             )
-        keeps = keeping_layout(body, fuse(body, elementwise=cost.ELEMENTWISE).fusible)
+        keeps = keeping_layout(body, fusible_in(body, cost.ELEMENTWISE))
         shape = scope.computation.by_name[instruction.operands[0]].shape
         homes = {leaf: ANYWHERE for index in keeps for leaf in range(*shape.span(index))}
         parameter = tuple(Leaf(leaf.buffer, homes.get(index, f"{instruction.name}.{index}")) for index, leaf in enumerate(carried))

@@ -15,8 +15,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
 
+from tilestep import cost
 from tilestep.cost.reduce import SQUARES
 from tilestep.hints import CALL
+from tilestep.program.context import Context
 from tilestep.program.hlo import Computation, Instruction
 from tilestep.program.work import DTYPE_BITS
 
@@ -53,15 +55,14 @@ def is_repeated(instruction: Instruction, table: Mapping[str, Instruction]) -> b
     return AGAIN in instruction.attributes or is_widening(instruction, table) or is_sign(instruction, table)
 
 
-def computed_again(computation: Computation, computations: Mapping[str, Computation], *, elementwise: AbstractSet[str]) -> Computation:
+def computed_again(computation: Computation, context: Context) -> Computation:
     """The computation with a conversion of its own for each elementwise operation that reads a wider value.
 
     Reductions read the narrow value, and sums of squares the value that is squared. Gradients of rectifiers read the rectifiers' results.
 
-    Args:
-        computations: of the module, by name.
-        elementwise: the opcodes of operations that share a pass with the conversion.
+    A codelet for one operation (`ipu_fusion` none) computes nothing again.
     """
+    elementwise = cost.ELEMENTWISE if context.clusters else frozenset[str]()
     computation = _signs_of_results(computation)
     table = computation.by_name
     users = computation.users
@@ -69,7 +70,7 @@ def computed_again(computation: Computation, computations: Mapping[str, Computat
     squares = {
         i.name
         for i in computation.instructions
-        if _is_square(i) and all(_is_sum(user, computations) and user.operands[0] == i.name for user in users[i.name])
+        if _is_square(i) and all(_is_sum(user, context.computations) and user.operands[0] == i.name for user in users[i.name])
     }
     squares.discard(computation.root.name)
     repeated = widened | {i.name for i in computation.instructions if is_sign(i, table)}

@@ -1,96 +1,22 @@
-"""Undoes XLA:CPU's own rewrites of a program, so that it has the operations that its author wrote.
-
-- wrappers of one operation, small calls, asynchronous pairs: `inline.py`;
-- `erf`, `erfc` and `erf_inv`, which arrive as some eighty f32 operations;
-- products whose results are 8-bit floats;
-- reductions of 16-bit values that first convert the whole operand to f32: the tile reads halves and adds in f32;
-- copies that only XLA:CPU's buffers need: `copies.py`;
-- products that it has made anew without their frontend attributes: `product_attributes.py`.
-"""
+"""Passes that undo XLA:CPU's own rewrites of operations, so that a program has those that its author wrote."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
 from dataclasses import replace
 
-from tilestep.program.copies import Origin, body_origins, entry_origins, needless_copies, reader_origins
-from tilestep.program.hlo import Computation, HloModule, Instruction
-from tilestep.program.inline import inline_calls
-from tilestep.program.product_attributes import with_attributes
+from tilestep.program.context import Context
+from tilestep.program.hlo import Computation, Instruction, rebuilt
 from tilestep.program.work import ArrayShape
 
 _HALVES = ("f16", "bf16")
 _COLLAPSED = re.compile(r"/(erf|erfc|erf_inv)$")
 _PRODUCTS = ("dot", "convolution")
 _VIEWS = ("bitcast", "reshape", "broadcast", "transpose", "copy")
-_EFFECTS = frozenset({"parameter", "custom-call", "infeed", "outfeed", "send", "send-done", "recv", "recv-done", "while", "conditional",
-                      "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast",
-                      "rng-get-and-update-state"})  # fmt: skip
 
 
-def clean(module: HloModule) -> HloModule:
-    """The module as its author wrote it, in the entry and in the bodies of all control flow.
-
-    Raises: HloError as `inline_calls` does.
-    """
-    flat = inline_calls(module)
-    done: dict[str, Computation] = {}
-
-    def visit(computation: Computation, origins: Mapping[str, Origin]) -> None:
-        if computation.name in done:
-            return
-        computation = with_attributes(computation)
-        copies = needless_copies(computation, origins, computation.users)
-        computation = rebuilt(computation, {}, copies) if copies else computation
-        done[computation.name] = _clean(computation)
-        for instruction in computation.instructions:
-            if instruction.opcode == "while":
-                body, condition = (flat.computations[instruction.called(key)[0]] for key in ("body", "condition"))
-                visit(body, body_origins(body))
-                visit(condition, reader_origins(condition))
-            elif instruction.opcode == "conditional":
-                for arm in (flat.computations[name] for name in instruction.calls):
-                    visit(arm, reader_origins(arm))
-
-    visit(flat.entry, entry_origins(flat.entry, flat.input_output_aliases))
-    return replace(flat, entry=done[flat.entry.name], computations={**flat.computations, **done})
-
-
-def _clean(computation: Computation) -> Computation:
-    return _products_in_halves(_reduce_halves(_collapse_scopes(computation)))
-
-
-def rebuilt(computation: Computation, changed: Mapping[str, Instruction], renamed: Mapping[str, str]) -> Computation:
-    """The computation with instructions changed, values renamed, and unused instructions left out.
-
-    Args:
-        changed: by the name of the instruction that they replace, which is also their own.
-        renamed: the name of an instruction that goes, and of the value that stands for it now.
-    """
-    instructions: list[Instruction] = []
-    for original in computation.instructions:
-        if original.name in renamed:
-            continue
-        instruction = changed.get(original.name, original)
-        operands = tuple(renamed.get(operand, operand) for operand in instruction.operands)
-        after = tuple(renamed.get(other, other) for other in instruction.after)
-        if (operands, after) != (instruction.operands, instruction.after):
-            instruction = replace(instruction, operands=operands, after=after)
-        instructions.append(instruction)
-    root = renamed.get(computation.root.name, computation.root.name)
-    used = {root}
-    kept: list[Instruction] = []
-    for instruction in reversed(instructions):
-        if instruction.name in used or instruction.opcode in _EFFECTS:
-            kept.append(instruction)
-            used.update(instruction.operands)
-    kept.reverse()
-    return Computation(name=computation.name, instructions=tuple(kept), root=next(i for i in kept if i.name == root))
-
-
-def _collapse_scopes(computation: Computation) -> Computation:
+def collapse_scopes(computation: Computation, _: Context) -> Computation:
     """Each erf, erfc and erf_inv as one operation, found by the user's name for it in the metadata.
 
     Only where the scope has one full-size input and one output: others stay as they are, and are priced part by part.
@@ -152,7 +78,7 @@ def _is_constant(computation: Computation, name: str) -> bool:
     return instruction.opcode == "constant"
 
 
-def _reduce_halves(computation: Computation) -> Computation:
+def reduce_halves(computation: Computation, _: Context) -> Computation:
     """Lets reductions read 16-bit values whose conversion to f32 has no other user."""
     users = computation.users
     table = computation.by_name
@@ -175,7 +101,7 @@ def _reduce_halves(computation: Computation) -> Computation:
     return rebuilt(computation, changed, {}) if changed else computation
 
 
-def _products_in_halves(computation: Computation) -> Computation:
+def products_in_halves(computation: Computation, _: Context) -> Computation:
     """Has products whose results are 8-bit floats write halves, and a conversion behind each: the matrix unit adds them up in halves."""
     instructions: list[Instruction] = []
     for instruction in computation.instructions:

@@ -8,19 +8,11 @@ original must survive.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from tilestep.program.hlo import Computation, Instruction
+from tilestep.program.context import Context, Origin
+from tilestep.program.hlo import Computation, Instruction, rebuilt
 
 _WRITES_INTO_OPERANDS = frozenset({"tuple", "while", "conditional", "dynamic-update-slice", "scatter", "custom-call"})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Origin:
-    """A value that a computation receives, and the fate of its memory."""
-
-    writer: str | None  # the instruction whose result takes it over, or None
-    survives: bool  # the caller may read it afterwards
 
 
 def entry_origins(entry: Computation, aliases: Mapping[int, int]) -> dict[str, Origin]:
@@ -49,8 +41,15 @@ def reader_origins(computation: Computation) -> dict[str, Origin]:
     return {name: Origin(writer=None, survives=True) for name in names}
 
 
-def needless_copies(computation: Computation, origins: Mapping[str, Origin], users: Mapping[str, Sequence[Instruction]]) -> dict[str, str]:
+def without_needless_copies(computation: Computation, context: Context) -> Computation:
+    """The computation without copies that may go."""
+    copies = _needless(computation, context.origins)
+    return rebuilt(computation, {}, copies) if copies else computation
+
+
+def _needless(computation: Computation, origins: Mapping[str, Origin]) -> dict[str, str]:
     """Copies that may go: their name, and the name of the value that they copy."""
+    users = computation.users
     found: dict[str, str] = {}
     for name, origin in origins.items():
         shape = computation.by_name[name].shape

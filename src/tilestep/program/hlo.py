@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 
@@ -31,6 +31,9 @@ _FRAME = re.compile(r"\bstack_frame_id=(\d{1,9})\b")
 _KEY = re.compile(r", ([\w.\-]+)=")
 _PLAIN_VALUE = re.compile(r'[^{}"]*?(?=, (?!device_ids=)[\w.\-]+=|$)')  # a mesh's device_ids belong to the value before
 _BRACKET = re.compile(r'["{]')
+_EFFECTS = frozenset({"parameter", "custom-call", "infeed", "outfeed", "send", "send-done", "recv", "recv-done", "while", "conditional",
+                      "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast",
+                      "rng-get-and-update-state"})  # fmt: skip
 _CALLING = ("to_apply", "calls", "body", "condition", "branch_computations", "true_computation", "false_computation",
             "called_computations", "select", "scatter")  # fmt: skip
 _MOVES = {"MoveToHost": "host", "MoveToDevice": "device"}  # custom calls that XLA has for it
@@ -171,6 +174,34 @@ class HloModule:
     num_partitions: int = 1
     num_replicas: int = 1
     frames: Mapping[int, Frame] = field(default_factory=dict[int, Frame])
+
+
+def rebuilt(computation: Computation, changed: Mapping[str, Instruction], renamed: Mapping[str, str]) -> Computation:
+    """The computation with instructions changed, values renamed, and unused instructions left out.
+
+    Args:
+        changed: by the name of the instruction that they replace, which is also their own.
+        renamed: the name of an instruction that goes, and of the value that stands for it now.
+    """
+    instructions: list[Instruction] = []
+    for original in computation.instructions:
+        if original.name in renamed:
+            continue
+        instruction = changed.get(original.name, original)
+        operands = tuple(renamed.get(operand, operand) for operand in instruction.operands)
+        after = tuple(renamed.get(other, other) for other in instruction.after)
+        if (operands, after) != (instruction.operands, instruction.after):
+            instruction = replace(instruction, operands=operands, after=after)
+        instructions.append(instruction)
+    root = renamed.get(computation.root.name, computation.root.name)
+    used = {root}
+    kept: list[Instruction] = []
+    for instruction in reversed(instructions):
+        if instruction.name in used or instruction.opcode in _EFFECTS:
+            kept.append(instruction)
+            used.update(instruction.operands)
+    kept.reverse()
+    return Computation(name=computation.name, instructions=tuple(kept), root=next(i for i in kept if i.name == root))
 
 
 def parse_hlo(text: str) -> HloModule:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from tilestep.program.context import Context
 from tilestep.program.hlo import Computation, Instruction
 
 FRONTEND: Final = "frontend_attributes"
@@ -17,7 +18,7 @@ _PRODUCTS: Final = frozenset({"dot", "convolution"})
 _AROUND: Final = frozenset({"bitcast", "reshape", "transpose", "copy", "convert", "reverse", "select"})  # what XLA puts behind a product
 
 
-def with_attributes(computation: Computation) -> Computation:
+def with_attributes(computation: Computation, _: Context) -> Computation:
     """The computation in which a product that XLA made has the attributes of the operation that it made it for."""
     lost = [instruction for instruction in computation.instructions if _is_made(instruction) and instruction.opcode in _PRODUCTS]
     if not lost or not any(FRONTEND in instruction.attributes for instruction in computation.instructions):

@@ -6,6 +6,7 @@ from tests.golden.texts import module_text
 from tilestep.cost import ELEMENTWISE
 from tilestep.plan.fuse import fuse, with_less_kept
 from tilestep.program import parse_hlo
+from tilestep.program.context import Context
 
 # An activation function with two values for its gradient: t and s are functions of x alone, which itself comes of a product.
 GRADIENT = """
@@ -21,7 +22,7 @@ GRADIENT = """
 
 
 def passes(lines: str) -> list[list[str]]:
-    entry = with_less_kept(parse_hlo(module_text(lines)).entry, elementwise=ELEMENTWISE)
+    entry = with_less_kept(parse_hlo(module_text(lines)).entry, Context(computations={}))
     found = fuse(entry, elementwise=ELEMENTWISE)
     return [[member.name for member in unit.members] for unit in found.order if unit.fused]
 

@@ -8,6 +8,7 @@ from tests.golden.texts import module_text
 from tilestep.cost.copy import REGROUPED
 from tilestep.plan.conv_copies import regrouped
 from tilestep.program import parse_hlo
+from tilestep.program.context import Context
 
 LINES = """
   %x = f16[16,8,8,4]{{0,3,2,1}} parameter(0)
@@ -20,7 +21,7 @@ LINES = """
 
 @pytest.mark.parametrize(("other", "found"), [("y", {"c"}), ("c", set[str]()), ("v", set[str]())])
 def test_a_copy_is_marked_if_only_convolutions_read_it(other: str, found: set[str]) -> None:
-    computation = regrouped(parse_hlo(module_text(LINES.format(other=other))).entry)
+    computation = regrouped(parse_hlo(module_text(LINES.format(other=other))).entry, Context(computations={}))
     assert {i.name for i in computation.instructions if REGROUPED in i.attributes} == found
 
 
@@ -43,6 +44,6 @@ STAYS = """
     ],
 )
 def test_a_kernel_that_stays_needs_no_copy(other: str, returned: str, opcode: str) -> None:
-    computation = regrouped(parse_hlo(module_text(STAYS.format(other=other, returned=returned))).entry)
+    computation = regrouped(parse_hlo(module_text(STAYS.format(other=other, returned=returned))).entry, Context(computations={}))
     copy = computation.by_name["c"]
     assert (copy.opcode, REGROUPED in copy.attributes) == (opcode, opcode == "copy")

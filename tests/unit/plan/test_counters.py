@@ -11,13 +11,12 @@ import pytest
 from jax import lax
 
 from tests.golden.clean_hlo import clean_hlo
-from tests.golden.texts import hlo_text, module_text
+from tests.golden.texts import clean, hlo_text, module_text
 from tilestep.machine import load_machine
 from tilestep.plan import lower
 from tilestep.plan.counters import without_counters
 from tilestep.plan.steps import Loop, Node, Series, Superstep
 from tilestep.program import Computation, parse_hlo
-from tilestep.program.cleanup import clean
 
 MACHINE = load_machine("bow-2000")
 Function = Callable[[Any], Any]

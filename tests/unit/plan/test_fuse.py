@@ -6,10 +6,9 @@ import random
 
 import pytest
 
-from tests.golden.texts import hlo_text, module_text
+from tests.golden.texts import clean, hlo_text, module_text
 from tilestep.plan.fuse import Units, fuse
 from tilestep.program import Computation, parse_hlo
-from tilestep.program.cleanup import clean
 from tilestep.program.inline import inline_calls
 
 ELEMENTWISE = frozenset({"add", "negate", "multiply", "copy", "select", "compare", "maximum", "convert"})

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from tests.golden.texts import hlo_text
+from tests.golden.texts import clean, hlo_text
 from tilestep.cost import ELEMENTWISE
-from tilestep.plan.fuse import fuse
+from tilestep.plan.fuse import fusible_in
 from tilestep.plan.mapping import ANYWHERE, Leaf, keeping_layout, place_pass
 from tilestep.program import ArrayShape, Computation, parse_hlo
-from tilestep.program.cleanup import clean
 
 FULL, ROW = ArrayShape("f32", (8, 4)), ArrayShape("f32", (4,))
 
@@ -36,11 +35,11 @@ def test_a_pass_over_arguments_is_a_home_of_its_own_and_moves_nothing() -> None:
 
 def test_a_training_loop_keeps_its_weights_and_batch_in_place() -> None:
     body = loop_body("train_loop")
-    kept = keeping_layout(body, fuse(body, elementwise=ELEMENTWISE).fusible)
+    kept = keeping_layout(body, fusible_in(body, ELEMENTWISE))
     assert kept == set(range(6))  # counter, b1, w1, w2, x, y
 
 
 def test_a_hidden_state_that_goes_through_a_product_does_not_stay_in_place() -> None:
     body = loop_body("scan")
-    kept = keeping_layout(body, fuse(body, elementwise=ELEMENTWISE).fusible)
+    kept = keeping_layout(body, fusible_in(body, ELEMENTWISE))
     assert kept == {0, 2, 3}  # counter, outputs written in place, inputs; not the state at 1

@@ -8,6 +8,7 @@ from tilestep.cost.reduce import SQUARES
 from tilestep.plan.fuse import fuse
 from tilestep.plan.rematerialize import computed_again
 from tilestep.program import parse_hlo
+from tilestep.program.context import Context
 
 SUM = "%sum (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %c = f32[] add(%a, %b)\n}"
 MOST = SUM.replace("%sum", "%most").replace("add", "maximum")
@@ -16,7 +17,7 @@ MOST = SUM.replace("%sum", "%most").replace("add", "maximum")
 def changed(lines: str, *others: str) -> dict[str, tuple[str, tuple[str, ...]]]:
     """Opcode and operands of each instruction of the entry, by its name."""
     module = parse_hlo(module_text(lines, computations="\n\n".join(others)))
-    entry = computed_again(module.entry, module.computations, elementwise=ELEMENTWISE)
+    entry = computed_again(module.entry, Context(computations=module.computations))
     return {i.name: (i.opcode, i.operands) for i in entry.instructions if i.opcode != "parameter"}
 
 
@@ -43,7 +44,7 @@ def test_each_reader_converts_for_itself() -> None:
 
 def test_it_converts_in_the_pass_that_reads() -> None:
     module = parse_hlo(module_text(TWO_READERS))
-    found = fuse(computed_again(module.entry, module.computations, elementwise=ELEMENTWISE), elementwise=ELEMENTWISE)
+    found = fuse(computed_again(module.entry, Context(computations=module.computations)), elementwise=ELEMENTWISE)
     assert [[member.name for member in unit.members] for unit in found.order if unit.fused] == [["w/a", "a"], ["w/b", "b"]]
 
 
@@ -87,7 +88,7 @@ SQUARED = """
 def test_squares_are_added_up_by_the_reduction() -> None:
     assert changed(SQUARED, SUM) == {"z": ("constant", ()), "r": ("reduce", ("x", "z"))}
     module = parse_hlo(module_text(SQUARED, computations=SUM))
-    entry = computed_again(module.entry, module.computations, elementwise=ELEMENTWISE)
+    entry = computed_again(module.entry, Context(computations=module.computations))
     assert SQUARES in entry.root.attributes
 
 
@@ -115,7 +116,7 @@ RECTIFIER = """
 
 def test_the_gradient_of_a_rectifier_asks_its_result() -> None:
     module = parse_hlo(module_text(RECTIFIER.replace("DIRECTION", "GT")))
-    entry = computed_again(module.entry, module.computations, elementwise=ELEMENTWISE)
+    entry = computed_again(module.entry, Context(computations=module.computations))
     assert entry.by_name["positive"].operands == ("y", "zeros")
     assert [i.name for i in entry.instructions].index("y") < [i.name for i in entry.instructions].index("positive")
     found = fuse(entry, elementwise=ELEMENTWISE)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.golden.texts import hlo_text, module_text
+from tests.golden.texts import clean, hlo_text, module_text
 from tilestep.program import Computation, parse_hlo
-from tilestep.program.cleanup import clean
 
 
 def cleaned(name: str) -> Computation:

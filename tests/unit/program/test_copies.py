@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tests.golden.texts import hlo_text, module_text
+from tests.golden.texts import clean, hlo_text, module_text
 from tilestep.program import Computation, parse_hlo
-from tilestep.program.cleanup import clean
 
 HEAD = "HloModule m, input_output_alias={ {0}: (0, {}, may-alias) }"
 

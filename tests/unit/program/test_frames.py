@@ -6,10 +6,9 @@ import time
 
 import pytest
 
-from tests.golden.texts import module_text
+from tests.golden.texts import clean, module_text
 from tilestep.errors import HloError
 from tilestep.program import HloModule, parse_hlo
-from tilestep.program.cleanup import clean
 from tilestep.program.frames import Frame, without_frames
 
 TABLES = r"""HloModule m

@@ -6,6 +6,7 @@ import pytest
 
 from tests.golden.texts import module_text
 from tilestep.program import parse_hlo
+from tilestep.program.context import Context
 from tilestep.program.product_attributes import with_attributes
 
 LINES = """
@@ -31,6 +32,6 @@ NAME = 'metadata={op_name="conv"}'
     ],
 )
 def test_attributes_come_from_the_end_of_what_was_made(own: str, last: str, found: str | None) -> None:
-    computation = with_attributes(parse_hlo(module_text(LINES.format(own=own, last=last))).entry)
+    computation = with_attributes(parse_hlo(module_text(LINES.format(own=own, last=last))).entry, Context(computations={}))
     assert computation.by_name["y"].attributes.get("frontend_attributes") == found
     assert computation.root is computation.by_name["r"]
