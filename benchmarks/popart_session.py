@@ -1,11 +1,16 @@
-"""What does `session.run` of tilestep.popart cost above the compiled program alone?
+"""What does `session.run` of tilestep.popart cost above the compiled program alone, and what does `prepareDevice`?
 
     benchmarks/popart_session.py                                                   a table
     benchmarks/popart_session.py --json benchmarks/results/popart_session.json     the record
+    benchmarks/popart_session.py --before PYTHON                                   `prepareDevice` beside that of another checkout
 
 A small network is trained with four anchors, on one device, with 1 to 64 batches in a step; on a Cpu device, and on one with an emulated
 machine. The program alone is the session's own compiled step, called with the same NumPy arrays and waited for. Both take turns in each
 repetition. Wall time is reported, never judged.
+
+`prepareDevice` of the emulated session is timed in processes of their own, in seconds of the CPU because these depend less on what else
+runs: a process prepares one session so that all is imported, then another one, which counts. With --before the processes of the two
+checkouts take turns.
 """
 
 from __future__ import annotations
@@ -14,9 +19,10 @@ import argparse
 import json
 import os
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -35,10 +41,11 @@ DEVICES: Final = ("Cpu", "IpuModel")
 MICROBATCH: Final = 16
 SIZE: Final = 32
 BOUND_MS: Final = 0.5
+BOUND_TIMES: Final = 1.25  # of prepareDevice, as long as it took before
 
 
-def session_of(batches: int, device: str) -> tuple[popart.TrainingSession, popart.PyStepIO]:
-    """A prepared session with four anchors, and the arrays of a step."""
+def session_of(batches: int, device: str, *, prepare: bool = True) -> tuple[popart.TrainingSession, popart.PyStepIO]:
+    """A session with four anchors, prepared or not, and the arrays of a step."""
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [MICROBATCH, SIZE])
     labels = builder.addInputTensor("INT32", [MICROBATCH])
@@ -61,8 +68,9 @@ def session_of(batches: int, device: str) -> tuple[popart.TrainingSession, popar
         optimizer=popart.SGD({"defaultLearningRate": (0.01, False), "defaultMomentum": (0.9, True)}),
         deviceInfo=manager.createCpuDevice() if device == "Cpu" else manager.createIpuModelDevice({"numIPUs": 1, "tilesPerIPU": 64}),
     )
-    session.prepareDevice()
-    session.weightsFromHost()
+    if prepare:
+        session.prepareDevice()
+        session.weightsFromHost()
     inputs = {
         x: random.normal(size=(batches, MICROBATCH, SIZE)).astype(np.float32),
         labels: random.integers(0, SIZE, (batches, MICROBATCH)).astype(np.int32),
@@ -104,13 +112,45 @@ def measure(batches: int, device: str, repetitions: int) -> dict[str, Any]:
     }
 
 
+def prepared(pythons: Mapping[str, str], repetitions: int) -> dict[str, Any]:
+    """The row of `prepareDevice`: seconds of the CPU with each interpreter, in turns. Args: pythons: by name."""
+    cpu_s: dict[str, list[float]] = {name: [] for name in pythons}
+    for number in range(repetitions):
+        for name in list(pythons)[:: 1 if number % 2 else -1]:
+            command = [pythons[name], __file__, "--prepare-once"]
+            cpu_s[name].append(float(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+    row: dict[str, Any] = {"commit": commit(), "cpu_s": {name: summary(values) for name, values in cpu_s.items()}}
+    if "before" in cpu_s:
+        row["bound_times"] = BOUND_TIMES
+        row["times_before"] = round(statistics.median(now / then for now, then in zip(cpu_s["now"], cpu_s["before"], strict=True)), 3)
+    return row
+
+
+def prepare_once() -> float:
+    """Seconds of the CPU that `prepareDevice` takes of the second session of a process."""
+    session_of(1, "IpuModel")
+    session, _ = session_of(1, "IpuModel", prepare=False)
+    begin = time.process_time()
+    session.prepareDevice()
+    return time.process_time() - begin
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=300, metavar="N", help="calls of each side (at least 2; default 300)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the record to FILE")
+    pairs = "processes of each checkout for prepareDevice (0: none; else at least 2; default 5)"
+    parser.add_argument("--pairs", type=int, default=5, metavar="N", help=pairs)
+    parser.add_argument("--before", metavar="PYTHON", help="the interpreter of another checkout's environment")
+    parser.add_argument("--prepare-once", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
+    if options.prepare_once:
+        print(prepare_once())
+        return
     if options.repetitions < 2:
         parser.error(f"--repetitions is {options.repetitions}: a spread needs 2 or more")
+    if options.pairs < 0 or options.pairs == 1:
+        parser.error(f"--pairs is {options.pairs}: a spread needs 2 or more, and 0 leaves prepareDevice out")
     load = os.getloadavg()[0]
     print(f"session.run above its program, medians of {options.repetitions}; load {load:.1f} on {os.cpu_count()} CPUs")
     answers: list[dict[str, Any]] = []
@@ -120,6 +160,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             answers.append(row)
             ours, alone = (1000 * row["wall_s"][name]["median"] for name in ("session.run", "program alone"))
             print(f"{device:9} {batches:3} batches   run {ours:7.3f} ms   program {alone:7.3f} ms   above {row['above_ms']:7.3f} ms")
+    preparing = None
+    if options.pairs:
+        preparing = prepared({"now": sys.executable, **({"before": options.before} if options.before else {})}, options.pairs)
+        told = ", ".join(f"{name} {1000 * times['median']:.0f} ms" for name, times in preparing["cpu_s"].items())
+        print(f"prepareDevice, of the CPU: {told}", *([f"{preparing['times_before']} times"] if options.before else []))
     if options.json:
         record = {
             "question": (__doc__ or "").splitlines()[0],
@@ -128,6 +173,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "versions": {name: version(name) for name in ("jax", "jaxlib", "numpy", "tilestep")},
             "bound_ms": BOUND_MS,
             "answers": answers,
+            "prepareDevice": preparing,
         }
         options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 

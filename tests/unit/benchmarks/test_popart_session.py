@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ def test_each_device_and_number_of_batches_has_a_row(
 ) -> None:
     monkeypatch.setattr(popart_session, "BATCHES", (1, 2))
     target = tmp_path / "record.json"
-    popart_session.main(["--repetitions", "3", "--json", str(target)])
+    popart_session.main(["--repetitions", "3", "--pairs", "0", "--json", str(target)])
     found = json.loads(target.read_text(encoding="utf-8"))["answers"]
     assert [(row["device"], row["batches"]) for row in found] == [("Cpu", 1), ("Cpu", 2), ("IpuModel", 1), ("IpuModel", 2)]
     assert all(times["median"] > 0 and times["n"] == 3 for row in found for times in row["wall_s"].values())
@@ -34,7 +35,17 @@ def test_the_program_alone_does_not_train_the_session() -> None:
     assert not all((first[name] == second[name]).all() for name in first)  # the program alone leaves the session's weights alone
 
 
+@pytest.mark.slow
+@pytest.mark.process
+def test_prepare_device_is_timed_in_turns_with_another_checkout() -> None:
+    row = popart_session.prepared({"now": sys.executable, "before": sys.executable}, 2)
+    assert all(row["cpu_s"][name]["median"] > 0 and row["cpu_s"][name]["n"] == 2 for name in ("now", "before"))
+    assert 0.2 < row["times_before"] < 5
+
+
 def test_one_repetition_has_no_spread(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         popart_session.main(["--repetitions", "1"])
-    assert "a spread needs 2 or more" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        popart_session.main(["--pairs", "1"])
+    assert capsys.readouterr().err.count("a spread needs 2 or more") == 2
