@@ -176,7 +176,7 @@ class _Compiled:
 
         def run(session: Session, *arrays: Any) -> Any:
             values: dict[int, Any] = self._constants | dict(zip(self._outside, arrays, strict=True))
-            variables = residency.take(session, self._names, self._where)
+            variables = residency.take(session, self._names)
             try:
                 for piece in self._pieces:
                     if isinstance(piece, _Piece):
@@ -187,10 +187,10 @@ class _Compiled:
                         outputs = piece.run(session, [values[id(each)] for each in piece.inputs], variables)
                         values.update(zip(map(id, piece.results), outputs, strict=True))
             finally:
-                kept = {name: array for name, array in variables.items() if not array.is_deleted()}
+                kept = {name: array for name, array in variables.items() if not (isinstance(array, jax.Array) and array.is_deleted())}
                 residency.put(session, kept, kept)
                 residency.lose(session, set(self._names) - set(kept))
-            hints.wait_untimed(list(kept.values()), jax.block_until_ready)
+            hints.wait_untimed([each for each in kept.values() if isinstance(each, jax.Array)], jax.block_until_ready)
             results = [_on_host(values[id(tensor)], tensor) for tensor in traced.results]
             return results if results else np.int32(0)
 
@@ -223,11 +223,10 @@ def _jitted(program: Program, where: Placement, name: str) -> Callable[..., Any]
         jitted = jax.jit(function, donate_argnums=1)
 
         def call(values: list[Any], variables: dict[str, Any]) -> Any:
-            return jitted(jax.device_put(values, where.device), variables)
+            return jitted(*where.placed((values, variables)))
 
         return call
     spec = jax.sharding.PartitionSpec()
     over = where.replicas.shard_map(function, in_specs=(spec, spec), out_specs=(spec, spec))
     divided = jax.jit(over, donate_argnums=1)
-    replicas = where.replicas
-    return lambda values, variables: divided(replicas.place(values), variables)
+    return lambda values, variables: divided(*where.placed((values, variables)))

@@ -111,6 +111,7 @@ class Loop:
     def run(self, session: Session, inputs: Sequence[Any], variables: MutableMapping[str, Any]) -> Sequence[Any]:
         body, condition = self._functions
         where, names = self._where, [name for name in self.handles if name not in self._slots]
+        variables.update(where.placed(dict(variables)))
         states = self._states_of(session, variables)
         inputs = [jax.numpy.copy(each) if isinstance(each, jax.Array) else each for each in inputs]  # the loop takes its carry over
         first, constants = where.placed((tuple(inputs[: self._num_carried]), tuple(inputs[self._num_carried :])))

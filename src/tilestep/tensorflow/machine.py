@@ -58,6 +58,13 @@ def system() -> System:
     return _configured[0] if _configured else System(devices=select_devices(1), plan_options={})
 
 
+def shares(shards: int) -> tuple[tuple[Device, ...], int]:
+    """(devices of a pipeline of so many, one replica's after the other; the number of replicas). Raises: as `placement`."""
+    where, devices = placement(shards), system().devices
+    each = len(devices) // where.count
+    return tuple(device for replica in range(where.count) for device in devices[replica * each :][:shards]), where.count
+
+
 def offloads(given: bool | None) -> bool:
     """Whether optimisers' slots are in the host's memory between updates. Args: given: None: where devices have a memory of their own."""
     return system().devices[0].platform != "cpu" if given is None else given

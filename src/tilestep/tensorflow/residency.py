@@ -13,7 +13,6 @@ from typing import Any, Final, final
 
 import numpy as np
 
-from tilestep.tensorflow.machine import Placement
 from tilestep.tensorflow.tf_private import graphs, sessions
 from tilestep.tensorflow.untyped import Graph, Operation, Session, Tensor, TensorSpec, tf, v1
 
@@ -75,18 +74,18 @@ class Residency:
         value = self._variables[name].new_value
         return tf.TensorSpec(value.shape, value.dtype)
 
-    def take(self, session: Session, names: Sequence[str], placement: Placement) -> dict[str, Any]:
-        """The newest values of variables, on the devices where a program runs. Raises: tf.errors.FailedPreconditionError: no value yet."""
+    def take(self, session: Session, names: Sequence[str]) -> dict[str, Any]:
+        """The newest values of variables, on the devices where they are, or NumPy's.
+
+        Raises: tf.errors.FailedPreconditionError for one that has no value yet.
+        """
         values = self._of(session)
         self._give_back(session, values, values.shared & values.newer)
         missing = [name for name in names if name not in values.arrays or name in values.shared]
         if missing:
             read = sessions.run_unseen(session, [self._variables[name].value for name in missing])
             values.arrays.update(zip(missing, read, strict=True))
-        arrays = {name: values.arrays[name] for name in names}
-        placed = placement.placed(arrays)
-        values.arrays.update(placed)
-        return placed
+        return {name: values.arrays[name] for name in names}
 
     def put(self, session: Session, arrays: Mapping[str, Any], written: Iterable[str]) -> None:
         """A program has made new values. Args: arrays: of all that it took. written: those that it may have changed."""

@@ -73,6 +73,7 @@ class Traced:
         operations: the nodes of that, and what sends to queues.
         captured: tensors that it takes from outside: (there, its placeholder).
         handles: name of each variable that it uses -> the handle in the graph.
+        dtypes: of these variables.
         scope: what happened meanwhile.
     """
 
@@ -85,6 +86,7 @@ class Traced:
     operations: list[Operation]
     captured: list[tuple[Tensor, Tensor]]
     handles: dict[str, Tensor]
+    dtypes: dict[str, Any]
     scope: Scope
 
 
@@ -117,5 +119,6 @@ def trace(
         operations=operations,
         captured=captured,
         handles=handles,
+        dtypes={key: residency_of(graphs.outermost(graph)).spec(key).dtype for key in handles},
         scope=scope,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib import import_module
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ _lift: Final[Any] = import_module("tensorflow.python.eager.lift_to_graph")
 _xla_ops: Final[Any] = import_module("tensorflow.compiler.tf2xla.ops.gen_xla_ops")
 _resources: Final[Any] = import_module("tensorflow.python.ops.gen_resource_variable_ops")
 _OWN: Final = (os.sep + "tensorflow" + os.sep, os.sep + "tf_keras" + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
+_FREE: Final = ("Const", "ReadVariableOp")
 _NOT_OF_A_GRAPH: Final = ("_class", "_xla_inferred_shapes")
 
 
@@ -108,6 +109,28 @@ def ancestors(tensors: Sequence[Tensor], operations: Sequence[Operation], stop: 
         todo += [each.op for each in operation.inputs]
         todo += operation.control_inputs
     return list(found)
+
+
+def boundary(tensors: Sequence[Tensor], old: Collection[Operation], ends: Sequence[Tensor]) -> list[Tensor]:
+    """What new nodes read of old ones: the tensors of `old` from which `tensors` are computed.
+
+    Constants and values of variables are none of them: who computes the tensors has these, too. Args: ends: what is known besides.
+    """
+    known = {tensor.op for tensor in ends}
+    found: dict[int, Tensor] = {}
+    seen: set[Operation] = set()
+    todo = list(tensors)
+    while todo:
+        tensor = todo.pop()
+        operation = tensor.op
+        if operation in known:
+            continue
+        if operation in old and operation.type not in _FREE:
+            found[id(tensor)] = tensor
+        elif operation not in seen:
+            seen.add(operation)
+            todo += operation.inputs
+    return list(found.values())
 
 
 def hlo(

@@ -1,0 +1,204 @@
+"""`tensorflow.python.ipu.pipelining_ops`: models in stages on several IPUs."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from tilestep.errors import UnsupportedError
+from tilestep.tensorflow import machine
+from tilestep.tensorflow.compilation import node_name, require_compilation
+from tilestep.tensorflow.ipu.gradient_accumulation import GradientAccumulationReductionMethod, reduction_of
+from tilestep.tensorflow.ipu.optimizers import accumulator_dtype
+from tilestep.tensorflow.pipeline import Levels, Pipeline, Settings, TracedOptimizer
+from tilestep.tensorflow.tracing import Scope, trace
+from tilestep.tensorflow.untyped import Operation, Tensor, tf
+from tilestep.train.numbers import whole_number
+
+
+class PipelineSchedule(enum.IntEnum):
+    """The order of tasks."""
+
+    Grouped = 0
+    Interleaved = 1
+    Sequential = 2
+
+
+class RecomputationMode(enum.Enum):
+    """When activations are computed again; each of them is full recomputation here."""
+
+    Auto = 0
+    RecomputeThenBackpropagate = 1
+    RecomputeAndBackpropagateInterleaved = 2
+
+
+class PipelineStageOptions:
+    """Options of a stage. Args: options: no effect; `IPUConfig` has those of all programs."""
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+
+
+class OptimizerFunctionOutput(NamedTuple):
+    """What an optimizer function returns. Attributes: opt: the optimiser. loss: one of the last stage's outputs."""
+
+    opt: Any
+    loss: Tensor
+    compute_gradients_args: Any = None
+    compute_gradients_kwargs: Any = None
+    apply_gradients_args: Any = None
+    apply_gradients_kwargs: Any = None
+    variables: Any = None
+    tape: Any = None
+    gradient_capture_context: Any = None
+    captured_gradient_outfeed: Any = None
+
+
+def pipeline(
+    computational_stages: Sequence[Any],
+    gradient_accumulation_count: int | None = None,
+    gradient_accumulation_dtype: Any = None,
+    repeat_count: int = 1,
+    batch_serialization_iterations: int = 1,
+    inputs: Sequence[Any] | None = None,
+    infeed_queue: Any = None,
+    outfeed_queue: Any = None,
+    optimizer_function: Callable[..., OptimizerFunctionOutput] | None = None,
+    device_mapping: Sequence[Any] | None = None,
+    pipeline_schedule: PipelineSchedule | None = None,
+    recomputation_mode: RecomputationMode | None = None,
+    forward_propagation_stages_poplar_options: Any = None,
+    backward_propagation_stages_poplar_options: Any = None,
+    weight_update_poplar_options: Any = None,
+    offload_weight_update_variables: bool | None = None,
+    replicated_optimizer_state_sharding: bool = False,
+    offload_activations: bool | None = None,
+    offload_gradient_accumulation_buffers: bool | None = None,
+    replicated_weight_sharding: bool | None = None,
+    offload_weights: bool | None = None,
+    continuous_weight_updates: bool = False,
+    outfeed_loss: bool = False,
+    accumulate_outfeed: bool = False,
+    accumulate_outfeed_dtype: Any = None,
+    outfeed_mask: Sequence[bool] | None = None,
+    reduction_method: Any = GradientAccumulationReductionMethod.SUM,
+    name: str | None = None,
+) -> Operation:
+    """Runs a model in stages, each on its own IPU, which work on different microbatches at once.
+
+    Args:
+        computational_stages: functions; a list of them are concurrent stages, whose outputs are joined.
+        gradient_accumulation_count: microbatches of an update.
+        gradient_accumulation_dtype: of accumulators: None (that of the variable), a dtype, or a function of the variable.
+        repeat_count: updates in a call.
+        inputs: arguments of the first stage before the infeed's element.
+        infeed_queue, outfeed_queue: an element for each microbatch.
+        optimizer_function: of the last stage's outputs; None: inference.
+        device_mapping: the IPU of each stage; None: one after the other.
+        pipeline_schedule: None: Grouped.
+        recomputation_mode: None: activations are kept.
+        offload_weight_update_variables: whether slots wait in the host's memory; None: where devices have their own.
+        offload_activations: whether activations do, too.
+        outfeed_loss: whether the outfeed gets the loss alone.
+        accumulate_outfeed: whether it gets sums over an update's microbatches, of `accumulate_outfeed_dtype`.
+        outfeed_mask: of the last stage's outputs, those that the outfeed does not get.
+        reduction_method: of the microbatches' gradients.
+    Other arguments have no effect, but for `batch_serialization_iterations` and `continuous_weight_updates`, which are refused.
+
+    Returns: a node.
+    Raises: UnsupportedError for what is refused, outside of `ipu_compiler.compile`, and for what XLA cannot lower; ValueError and
+        TypeError as `tilestep.train.Pipeline`.
+    """
+    del forward_propagation_stages_poplar_options, backward_propagation_stages_poplar_options, weight_update_poplar_options
+    del offload_gradient_accumulation_buffers, replicated_weight_sharding, offload_weights
+    if batch_serialization_iterations != 1 or continuous_weight_updates:
+        raise UnsupportedError(
+            "pipeline() has neither batch_serialization_iterations nor continuous_weight_updates here: leave them away, or write the "
+            "pipeline with tilestep.train.Pipeline"
+        )
+    compilation = require_compilation("pipelining_ops.pipeline")
+    count = whole_number("gradient_accumulation_count", gradient_accumulation_count, least=1)
+    first = [tf.convert_to_tensor(each) for each in inputs or ()]
+    elements, keywords = ([], {}) if infeed_queue is None else infeed_queue.arguments()
+    levels = _traced(computational_stages, [*first, *elements], keywords, compilation)
+    last = [tensor for each in levels[-1] for tensor in each.results]
+    optimizer = None if optimizer_function is None else _traced_optimizer(optimizer_function, levels, last, gradient_accumulation_dtype)
+    chosen: dict[str, Any] = dict(_accumulators(gradient_accumulation_dtype, levels)) if optimizer is not None else {}
+    shown = [last[optimizer.loss]] if outfeed_loss and optimizer is not None else last
+    if outfeed_mask is not None:
+        shown = [each for each, hidden in zip(shown, outfeed_mask, strict=True) if not hidden]
+    if outfeed_queue is not None:
+        outfeed_queue.will_get(shown[0] if len(shown) == 1 else shown, shown)
+    mapping = None if device_mapping is None else list(device_mapping)
+    indices = [] if mapping is None else tf.nest.flatten(mapping)
+    options: dict[str, Any] = {
+        "pipeline_schedule": PipelineSchedule(pipeline_schedule or 0).name.lower(),
+        "device_mapping": mapping,
+        "recompute": None if recomputation_mode is None else "full",
+        "accumulate_outfeed": accumulate_outfeed,
+        "accumulate_outfeed_dtype": None if accumulate_outfeed_dtype is None else tf.as_dtype(accumulate_outfeed_dtype).as_numpy_dtype,
+        "outfeed_mask": None if outfeed_mask is None else list(outfeed_mask),
+        "offload_activations": bool(offload_activations),
+    }
+    if optimizer is not None:
+        options |= {
+            "reduction": reduction_of(reduction_method),
+            "outfeed_loss": outfeed_loss,
+            "offload_optimizer_state": machine.offloads(offload_weight_update_variables),
+            "shard_optimizer_state": replicated_optimizer_state_sharding,
+            "gradient_accumulation_dtype": lambda path, variable: chosen.get(path, variable.dtype),
+        }
+    shards = max(indices) + 1 if indices else sum(map(len, levels))
+    settings = Settings(count=count, repeat_count=whole_number("repeat_count", repeat_count, least=1), shards=shards, options=options)
+    compilation.add(Pipeline(levels, first, optimizer, infeed_queue, outfeed_queue, settings))
+    return tf.no_op(name=name or "pipeline")
+
+
+def recomputation_checkpoint(tensors: Any, name: str | None = None) -> Any:
+    """The tensors as they are."""
+    del name
+    return tf.nest.map_structure(tf.identity, tensors)
+
+
+def _traced(stages: Sequence[Any], arguments: list[Any], keywords: Any, compilation: Any) -> Levels:
+    levels: Levels = []
+    for given in stages:
+        functions = list(given) if isinstance(given, list | tuple) else [given]
+        scope = [Scope(compilation=compilation, is_body=True) for _ in functions]
+        levels.append([trace(node_name(each), each, arguments, keywords, scope=own) for each, own in zip(functions, scope, strict=True)])
+        arguments, keywords = [tensor for each in levels[-1] for tensor in each.results], {}
+    return levels
+
+
+def _traced_optimizer(function: Callable[..., Any], levels: Levels, last: list[Tensor], dtype: Any) -> TracedOptimizer:
+    """The optimizer function, called once; it updates each variable of the stages that can learn by a node of its own."""
+    learned = _learned(levels)
+    updates: dict[str, tuple[Tensor, Operation]] = {}
+    place: list[int] = []
+
+    def apply(*given: Tensor) -> None:
+        outputs, gradients = given[: len(last)], given[len(last) :]
+        result = function(*outputs)
+        place.extend(index for index, each in enumerate(outputs) if each is result.loss)
+        options = dict(result.apply_gradients_kwargs or {})
+        for (key, variable), gradient in zip(learned.items(), gradients, strict=True):
+            updates[key] = (gradient, result.opt.apply_gradients([(gradient, variable)], **options))
+
+    specs = [tf.TensorSpec(each.shape, each.dtype) for each in last]
+    specs += [tf.TensorSpec(each.shape, accumulator_dtype(dtype, each)) for each in learned.values()]
+    scope = Scope(compilation=levels[0][0].scope.compilation, is_body=True)
+    traced = trace("optimizer", apply, specs, scope=scope)
+    if not place:
+        raise UnsupportedError("the optimizer function's loss is none of the last stage's outputs: return the loss from the last stage")
+    return TracedOptimizer(traced=traced, updates=updates, loss=place[0])
+
+
+def _learned(levels: Levels) -> dict[str, Any]:
+    """Name -> variable of those that the stages use and that can be trained."""
+    used = {key for level in levels for each in level for key in each.handles}
+    return {each.handle.name: each for each in tf.compat.v1.trainable_variables() if each.handle.name in used}
+
+
+def _accumulators(dtype: Any, levels: Levels) -> list[tuple[str, Any]]:
+    return [(key, accumulator_dtype(dtype, each).as_numpy_dtype) for key, each in _learned(levels).items()]

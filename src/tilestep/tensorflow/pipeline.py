@@ -1,0 +1,192 @@
+"""A pipeline of a program: its stages are lowered one by one, and `tilestep.train.Pipeline` runs them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import weakref
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import optax
+
+from tilestep import train
+from tilestep.errors import UnsupportedError
+from tilestep.tensorflow import machine
+from tilestep.tensorflow.lowering import Program, lower
+from tilestep.tensorflow.machine import Placement
+from tilestep.tensorflow.stage import Stage, stage_of
+from tilestep.tensorflow.tracing import Traced
+from tilestep.tensorflow.untyped import Operation, Session, Tensor
+from tilestep.train.untyped import Pytree, jax
+
+Levels = list[list[Traced]]  # stages, concurrent ones together
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TracedOptimizer:
+    """What an optimizer function does with the last stage's outputs.
+
+    Attributes:
+        traced: its graph; arguments are the outputs, then the gradients.
+        updates: name of a variable -> (its gradient, the node that updates it).
+        loss: index of the loss among the outputs.
+    """
+
+    traced: Traced
+    updates: Mapping[str, tuple[Tensor, Operation]]
+    loss: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What `pipelining_ops.pipeline` was given, in the runtime's words."""
+
+    count: int
+    repeat_count: int
+    shards: int
+    options: Mapping[str, Any]
+
+
+@final
+class Pipeline:
+    """A pipeline in a program. Args: inputs: arguments of the first stage before the infeed's element."""
+
+    def __init__(
+        self, levels: Levels, inputs: Sequence[Tensor], optimizer: TracedOptimizer | None, infeed: Any, outfeed: Any, settings: Settings
+    ) -> None:
+        self._levels, self._optimizer, self._settings = levels, optimizer, settings
+        self._infeed, self._outfeed = infeed, outfeed
+        stages = [each for level in levels for each in level]
+        for each in [*stages, *([optimizer.traced] if optimizer is not None else [])]:
+            if each.captured:
+                raise UnsupportedError(
+                    f"stage {each.name} uses tensor {each.captured[0][0].name} from outside of it: give it to pipeline(inputs=...), and "
+                    "let each stage pass it on"
+                )
+        self.inputs: list[Tensor] = list(inputs)
+        self.results: list[Tensor] = []
+        traced = [*stages, *([optimizer.traced] if optimizer is not None else [])]
+        self.handles: Mapping[str, Tensor] = {name: handle for each in traced for name, handle in each.handles.items()}
+        self._states: weakref.WeakKeyDictionary[Session, Any] = weakref.WeakKeyDictionary()
+        self._shown: dict[str, Any] = {}  # auxiliary state as the session has it
+        self._initial: dict[str, Any] = {}  # slots, when the first update asks
+
+    def prepare(self, where: Placement) -> None:
+        del where  # that of a program without stages
+        training = self._optimizer is not None
+        self._stages = [[stage_of(each, training=training) for each in level] for level in self._levels]
+        flat = [stage for level in self._stages for stage in level]
+        self._updates = {} if self._optimizer is None else dict(_lowered(self._optimizer))
+        devices, self._replicas = machine.shares(self._settings.shards)
+        if self._outfeed is not None:
+            self._outfeed.replicas = self._replicas
+        homes: dict[str, list[Any]] = {}
+        for level, stages in enumerate(self._stages):
+            for member, stage in enumerate(stages):
+                for name in stage.params:
+                    homes.setdefault(name, []).append(((level, member) if len(stages) > 1 else level, name))
+        self._flat = flat
+        self._pipeline = train.Pipeline(
+            _nested([stage.function for stage in flat], self._stages),
+            self._transformation if training else None,
+            self._settings.count,
+            devices=devices,
+            replicas=self._replicas,
+            tied=[paths for paths in homes.values() if len(paths) > 1],
+            plan_options=machine.system().plan_options or None,
+            **self._settings.options,
+        )
+
+    def run(self, session: Session, inputs: Sequence[Any], variables: MutableMapping[str, Any]) -> Sequence[Any]:
+        state = self._state_of(session, variables)
+        self._initial = dict(variables)
+        infeed = None if self._infeed is None else self._infeed.opened(self._replicas)
+        outfeed = None if self._outfeed is None else self._outfeed.queue
+        try:
+            state = self._pipeline.run(state, infeed, outfeed, inputs=list(inputs), repeat_count=self._settings.repeat_count)
+        except BaseException as error:
+            state = getattr(error, "state", None) or state
+            raise
+        finally:
+            self._initial = {}
+            self._states[session] = state
+            for path, leaf in [*_paths(state.params), *_paths(state.optimizer_state)]:
+                variables[path[-1].key] = leaf
+            for path, leaf in _paths(state.aux):  # each replica has its own: the session gets the first one's
+                variables[path[-1].key] = self._shown[path[-1].key] = leaf[0] if self._replicas > 1 else leaf
+        return []
+
+    def _state_of(self, session: Session, variables: Mapping[str, Any]) -> Any:
+        kept = self._states.get(session)
+        if kept is None or any(isinstance(each, jax.Array) and each.is_deleted() for each in jax.tree.leaves(kept)):
+            params = _nested([{name: variables[name] for name in stage.params} for stage in self._flat], self._stages)
+            aux = [{name: variables[name] for name in stage.aux} or None for stage in self._flat]
+            return self._pipeline.init(params, _nested(aux, self._stages) if any(each is not None for each in aux) else None)
+
+        def newest(path: Any, leaf: Any, is_aux: bool = False) -> Any:
+            name = str(getattr(path[-1], "key", ""))
+            value = variables.get(name, leaf)
+            if value is (self._shown.get(name) if is_aux else leaf):
+                return leaf
+            return jax.device_put(np.broadcast_to(np.asarray(value, leaf.dtype), leaf.shape), leaf.sharding)
+
+        params, optimizer_state = (jax.tree_util.tree_map_with_path(newest, tree) for tree in (kept.params, kept.optimizer_state))
+        aux = jax.tree_util.tree_map_with_path(functools.partial(newest, is_aux=True), kept.aux)
+        return dataclasses.replace(kept, params=params, optimizer_state=optimizer_state, aux=aux)
+
+    def _transformation(self, *outputs: Any) -> Any:
+        """The optimizer function, as the runtime takes it: each variable has an update of its own."""
+        assert self._optimizer is not None
+
+        def init(params: Pytree) -> Pytree:
+            return {
+                name: {slot: self._first(slot) for slot in self._updates[name].variables if slot != name}
+                for name in _by_name(params)
+                if name in self._updates
+            }
+
+        def update(updates: Pytree, state: Pytree, params: Pytree = None) -> Any:
+            own, changes, new_state = _by_name(params), {}, {}
+            for name, gradient in _by_name(updates).items():
+                if name not in self._updates:
+                    changes[name] = jax.numpy.zeros_like(own[name])
+                    continue
+                program = self._updates[name]
+                _, new = program([*outputs, gradient], {name: own[name], **state[name]})
+                changes[name] = new[name].astype(own[name].dtype) - own[name]
+                new_state[name] = {slot: new[slot].astype(old.dtype) if slot in new else old for slot, old in state[name].items()}
+            leaves, structure = jax.tree_util.tree_flatten_with_path(params)
+            return jax.tree.unflatten(structure, [changes[path[-1].key] for path, _ in leaves]), new_state
+
+        return optax.GradientTransformation(init, update), outputs[self._optimizer.loss]
+
+    def _first(self, slot: str) -> Any:
+        value = np.asarray(self._initial[slot])
+        return jax.numpy.zeros(value.shape, value.dtype) if not value.any() else jax.numpy.asarray(value)
+
+
+def _nested(items: list[Any], like: Sequence[Sequence[Stage]]) -> list[Any]:
+    """One item for each level, a list for concurrent stages."""
+    rest = iter(items)
+    groups = [[next(rest) for _ in level] for level in like]
+    return [group[0] if len(group) == 1 else group for group in groups]
+
+
+def _by_name(tree: Pytree) -> dict[str, Any]:
+    return {path[-1].key: leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+
+
+def _paths(tree: Pytree) -> list[Any]:
+    return [(path, leaf) for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0] if hasattr(path[-1], "key")]
+
+
+def _lowered(optimizer: TracedOptimizer) -> list[tuple[str, Program]]:
+    traced = optimizer.traced
+    outputs = traced.arguments[: len(traced.arguments) - len(optimizer.updates)]
+    return [
+        (name, lower(traced.graph, [*outputs, gradient], [], [node], traced.handles))
+        for name, (gradient, node) in optimizer.updates.items()
+    ]

@@ -1,0 +1,168 @@
+"""`pipelining_ops.pipeline`: its values are those of plain TensorFlow on one large batch, with each schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilestep.errors import UnsupportedError
+from tilestep.tensorflow.ipu import ipu_compiler, optimizers, pipelining_ops, scopes
+from tilestep.tensorflow.ipu.config import IPUConfig
+from tilestep.tensorflow.ipu.ipu_infeed_queue import IPUInfeedQueue
+from tilestep.tensorflow.ipu.ipu_outfeed_queue import IPUOutfeedQueue
+from tilestep.tensorflow.ipu.pipelining_ops import OptimizerFunctionOutput, PipelineSchedule
+
+RANDOM = np.random.default_rng(0)
+X = RANDOM.normal(size=(96, 5)).astype(np.float32)
+Y = RANDOM.normal(size=(96, 1)).astype(np.float32)
+SIZE, COUNT = 4, 4
+
+
+def batches(tf: Any, size: int = SIZE) -> Any:
+    return tf.data.Dataset.from_tensor_slices((X, Y)).repeat().batch(size, drop_remainder=True)
+
+
+def first(tf: Any, x: Any) -> Any:
+    with tf.variable_scope("net", reuse=tf.AUTO_REUSE, use_resource=True):
+        return tf.nn.tanh(x @ tf.get_variable("w1", (5, 8), initializer=tf.glorot_uniform_initializer(seed=1)))
+
+
+def second(tf: Any, hidden: Any, y: Any) -> Any:
+    with tf.variable_scope("net", reuse=tf.AUTO_REUSE, use_resource=True):
+        return tf.reduce_mean((hidden @ tf.get_variable("w2", (8, 1), initializer=tf.glorot_uniform_initializer(seed=2)) - y) ** 2)
+
+
+def trained(tf: Any, optimizer: Callable[[Any], Any], *, calls: int = 2, ipus: int = 2, **options: Any) -> Any:
+    """(losses, variables) of a pipeline of two stages."""
+    config = IPUConfig()
+    config.auto_select_ipus = ipus
+    config.configure_ipu_system()
+    infeed, outfeed = IPUInfeedQueue(batches(tf)), IPUOutfeedQueue()
+
+    def net(rate: Any) -> Any:
+        return pipelining_ops.pipeline(
+            [lambda rate, x, y: (rate, first(tf, x), y), lambda rate, hidden, y: (rate, second(tf, hidden, y))],
+            gradient_accumulation_count=COUNT,
+            inputs=[rate],
+            infeed_queue=infeed,
+            outfeed_queue=outfeed,
+            optimizer_function=lambda rate, loss: OptimizerFunctionOutput(optimizer(rate), loss),
+            outfeed_loss=True,
+            reduction_method="mean",
+            **options,
+        )
+
+    rate = tf.placeholder(tf.float32, ())
+    with scopes.ipu_scope("/device:IPU:0"):
+        run = ipu_compiler.compile(net, [rate])
+    losses = outfeed.dequeue()
+    with tf.Session() as session:
+        session.run([tf.global_variables_initializer(), infeed.initializer])
+        got = []
+        for _ in range(calls):
+            session.run(run, {rate: 0.05})
+            got.append(session.run(losses))
+        return np.concatenate(got), {each.name: session.run(each) for each in tf.trainable_variables()}
+
+
+def by_plain_tensorflow(tf: Any, optimizer: Callable[[Any], Any], *, updates: int, size: int) -> Any:
+    x, y = batches(tf, size).make_one_shot_iterator().get_next()
+    loss = second(tf, first(tf, x), y)
+    train = optimizer(0.05).minimize(loss)
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        got = [session.run([loss, train])[0] for _ in range(updates)]
+        return np.array(got), {each.name: session.run(each) for each in tf.trainable_variables()}
+
+
+def same(got: Any, wanted: Any) -> None:
+    for name, value in wanted.items():
+        np.testing.assert_allclose(got[name], value, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+OPTIMIZERS = {
+    "momentum": lambda tf: lambda rate: tf.train.MomentumOptimizer(rate, 0.9),
+    "adam": lambda tf: lambda rate: tf.train.AdamOptimizer(rate),
+    "adagrad": lambda tf: lambda rate: tf.train.AdagradOptimizer(rate),
+}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "name"), [(None, "momentum"), (PipelineSchedule.Interleaved, "adam"), (PipelineSchedule.Sequential, "adagrad")]
+)
+def test_a_pipeline_trains_as_one_large_batch(tf: Any, schedule: Any, name: str) -> None:
+    wanted, weights = by_plain_tensorflow(tf, OPTIMIZERS[name](tf), updates=4, size=COUNT * SIZE)
+    with tf.Graph().as_default():
+        got, own = trained(tf, OPTIMIZERS[name](tf), repeat_count=2, pipeline_schedule=schedule)
+    np.testing.assert_allclose(got.reshape(4, COUNT).mean(1), wanted, rtol=1e-5)
+    same(own, weights)
+
+
+def test_an_accumulating_optimizer_does_not_go_with_a_pipeline(tf: Any) -> None:
+    with pytest.raises(tf.errors.FailedPreconditionError, match="a pipeline accumulates by itself"):
+        trained(tf, lambda rate: optimizers.GradientAccumulationOptimizerV2(tf.train.GradientDescentOptimizer(rate), 2))
+
+
+def test_concurrent_stages_get_the_same_and_their_outputs_are_joined(tf: Any) -> None:
+    config = IPUConfig()
+    config.auto_select_ipus = 4
+    config.configure_ipu_system()
+    infeed, outfeed = IPUInfeedQueue(tf.data.Dataset.range(9).map(lambda k: tf.cast(k, tf.float32))), IPUOutfeedQueue()
+
+    def net() -> Any:
+        return pipelining_ops.pipeline(
+            [lambda x: x + 1.0, [lambda x: x * 2.0, lambda x: (x * 3.0, x)], lambda a, b, c: (a + b, c)],
+            gradient_accumulation_count=9,
+            infeed_queue=infeed,
+            outfeed_queue=outfeed,
+            device_mapping=[0, [1, 2], 2],
+        )
+
+    run = ipu_compiler.compile(net)
+    values = outfeed.dequeue()
+    with tf.Session() as session:
+        session.run(infeed.initializer)
+        session.run(run)
+        sums, last = session.run(values)
+    assert sums.tolist() == [5.0 * (k + 1) for k in range(9)]
+    assert last.tolist() == [k + 1 for k in range(9)]
+
+
+def test_a_stage_with_a_tensor_from_outside_names_the_way_out(tf: Any) -> None:
+    rate = tf.placeholder(tf.float32, (), name="rate")
+    with pytest.raises(UnsupportedError, match=r"uses tensor rate:0 from outside of it: give it to pipeline\(inputs="):
+        ipu_compiler.compile(lambda: pipelining_ops.pipeline([lambda: rate + 1.0], gradient_accumulation_count=1))
+
+
+def test_statistics_that_a_stage_updates_are_variables_of_the_session_and_can_be_assigned(tf: Any) -> None:
+    config = IPUConfig()
+    config.auto_select_ipus = 4
+    config.configure_ipu_system()
+    infeed = IPUInfeedQueue(tf.data.Dataset.range(100).map(lambda k: tf.cast(k, tf.float32)))
+
+    def count(x: Any) -> Any:
+        seen = tf.get_variable("seen", (), initializer=tf.zeros_initializer(), trainable=False)
+        with tf.control_dependencies([seen.assign_add(1.0)]):
+            return x * tf.get_variable("w", (), initializer=tf.ones_initializer())
+
+    def net() -> Any:
+        return pipelining_ops.pipeline(
+            [count, lambda y: y],
+            gradient_accumulation_count=4,
+            infeed_queue=infeed,
+            optimizer_function=lambda y: OptimizerFunctionOutput(tf.train.GradientDescentOptimizer(0.0), y),
+        )
+
+    run = ipu_compiler.compile(net)
+    (seen,) = (each for each in tf.global_variables() if each.op.name == "seen")
+    with tf.Session() as session:
+        session.run([tf.global_variables_initializer(), infeed.initializer])
+        session.run(run)
+        assert session.run(seen) == 4  # of each of the two replicas
+        session.run(run)
+        session.run(seen.assign(100.0))
+        session.run(run)
+        assert session.run(seen) == 104
