@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from tilestep.advice.evidence import Evidence
-from tilestep.advice.finding import Finding
+from tilestep.advice.finding import LEAST_SHARE, Finding
 from tilestep.advice.lines import line_of
 from tilestep.advice.phrases import named
 from tilestep.advice.proposal import Proposal, Way
@@ -21,7 +21,7 @@ from tilestep.recording.edits.programs import with_collectives
 from tilestep.recording.edits.script import with_changed
 from tilestep.recording.sources import MOST_TEXT, Source
 
-_LEAST: Final = 0.05  # of emulated time, that exchanges take
+_LEAST: Final = 0.05  # of emulated time, or of what other edits leave of a step, that is worth another exchange
 _COUNTS: Final = (2, 4, 8, 16, 32, 64)  # of steps after which gradients would be exchanged
 _PRODUCTS: Final = frozenset({"dot", "convolution"})
 _SUMS: Final = ("all-reduce", "reduce-scatter", "all-gather")
@@ -33,7 +33,7 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
         return
     spent = {p.key: sum(family.total for family in p.families if family.family in _SUMS) for p in figures.programs}
     key = max(spent, key=lambda key: spent[key], default=None)
-    if key is None or spent[key] < _LEAST * figures.emulated_cycles or key not in evidence.programs:
+    if key is None or spent[key] < LEAST_SHARE * figures.emulated_cycles or key not in evidence.programs:
         return
     program = evidence.programs[key]
     found = [leaf for leaf in leaves(program.body) if isinstance(leaf, Collective) and leaf.kind in _SUMS]
@@ -68,7 +68,7 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
         text = f"{exchanges}. {why}: divide another dimension than the one that is added up, or exchange a smaller dtype."
         ways = (half,)
     line = line_of(program, largest.frame) or evidence.line_of_call(key)
-    yield Proposal(finding=Finding(kind="collectives", text=text, line=line), ways=ways, only_with_gain=True)
+    yield Proposal(finding=Finding(kind="collectives", text=text, line=line), ways=ways, only_with_gain=True, least_share=_LEAST)
 
 
 def _gradients(source: Source | None) -> frozenset[str] | None:

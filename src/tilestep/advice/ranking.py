@@ -271,7 +271,7 @@ def _with_small(
     steps = None if warm is None else chain.steps(found, warm)
     place = sum(not finding.is_aside for finding, _ in found)
     last = place + _MOST_BEHIND
-    for finding, way, least_share in small:
+    for finding, way, least_share in sorted(small, key=lambda each: not each[1].plans):  # others come after those that plan again
         if not chain.numbers or place == last:
             break
         longer = chain.then(place + 1, way, played, evidence)

@@ -182,3 +182,36 @@ def test_only_gradients_are_accumulated(divided: str, edit: str) -> None:
     [found] = of_kind(dry(training(divided)), "collectives")
     assert found.edit.startswith(edit)
     assert ("goes into further products of the same run" in found.text) == (divided == "products")
+
+
+def replicas(*, width: int, donated: bool) -> Callable[[], Any]:
+    """Data-parallel training, whose parameters stream in at each step if they are not donated."""
+
+    def program() -> Any:
+        mesh = Mesh(np.array(jax.devices("ipu")), ("x",))
+        params = [jax.device_put(np.ones((width, width), np.float32), NamedSharding(mesh, P()))]
+        x = jax.device_put(np.ones((256, width), np.float32), NamedSharding(mesh, P("x")))
+        step = jax.jit(
+            lambda params, x: [w - g for w, g in zip(params, jax.grad(lambda p: (jnp.tanh(x @ p[0]) ** 2).mean())(params), strict=True)],
+            donate_argnums=(0,) if donated else (),
+        )
+        for _ in range(20):
+            params = step(params, x)
+        return params
+
+    return program
+
+
+def test_exchanges_that_count_once_arguments_are_donated_are_told_with_donation() -> None:
+    before, after = (dry(replicas(width=1024, donated=donated)) for donated in (False, True))
+    [found], [then] = (of_kind(profile, "collectives") for profile in (before, after))
+    assert before.findings[0].kind == "donation"
+    assert found.gain is not None
+    assert then.gain is not None
+    assert found.gain.weight < 0.05
+    assert found.gain.after[0] == 1
+    assert found.gain.after_share > 0.2
+
+
+def test_exchanges_that_never_count_are_not_told() -> None:
+    assert of_kind(dry(replicas(width=32, donated=False)), "collectives") == []
