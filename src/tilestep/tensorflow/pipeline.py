@@ -115,8 +115,11 @@ class Pipeline:
             self._states[session] = state
             for path, leaf in [*_paths(state.params), *_paths(state.optimizer_state)]:
                 variables[path[-1].key] = leaf
-            for path, leaf in _paths(state.aux):  # each replica has its own: the session gets the first one's
-                variables[path[-1].key] = self._shown[path[-1].key] = leaf[0] if self._replicas > 1 else leaf
+            shown = (
+                state.aux if self._replicas == 1 else [_of_first_replica(each) for each in jax.tree.leaves(state.aux, is_leaf=_is_stage)]
+            )  # each has its own: the session gets one
+            for path, leaf in _paths(shown):
+                variables[path[-1].key] = self._shown[path[-1].key] = leaf
         return []
 
     def _state_of(self, session: Session, variables: Mapping[str, Any]) -> Any:
@@ -177,6 +180,15 @@ def _nested(items: list[Any], like: Sequence[Sequence[Stage]]) -> list[Any]:
 
 def _by_name(tree: Pytree) -> dict[str, Any]:
     return {path[-1].key: leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
+
+
+def _is_stage(tree: Pytree) -> bool:
+    return isinstance(tree, dict)
+
+
+@jax.jit
+def _of_first_replica(tree: Pytree) -> Pytree:
+    return jax.tree.map(lambda leaf: leaf[0], tree)
 
 
 def _paths(tree: Pytree) -> list[Any]:

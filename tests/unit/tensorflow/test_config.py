@@ -66,3 +66,11 @@ def test_options_without_an_equal_are_named_once(tf: Any) -> None:
     with pytest.warns(UserWarning, match=r"no effect here: optimizations\.math\.fast$"):
         config.configure_ipu_system()
     config.configure_ipu_system()
+
+
+def test_a_seed_has_no_effect_and_says_so_once() -> None:
+    with pytest.warns(UserWarning, match=r"reset_ipu_seed has no effect.*stateless"):
+        utils.reset_ipu_seed(3)
+    utils.reset_ipu_seed(4)
+    with pytest.raises(TypeError, match="seed"):
+        utils.reset_ipu_seed("x")  # pyrefly: ignore
