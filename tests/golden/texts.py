@@ -8,6 +8,7 @@ from tilestep.plan.passes import WRITTEN
 from tilestep.program import HloModule
 from tilestep.program.inline import inline_calls
 from tilestep.program.passes import passed
+from tilestep.program.sink_conversions import sink_converts
 
 _FOLDER = Path(__file__).parent / "hlo"
 
@@ -26,4 +27,4 @@ def module_text(entry: str, *, computations: str = "", head: str = "HloModule m"
 
 def clean(module: HloModule) -> HloModule:
     """The module as its author wrote it."""
-    return passed(inline_calls(module), WRITTEN)
+    return passed(sink_converts(inline_calls(module)), WRITTEN)

@@ -20,6 +20,7 @@ from tilestep.plan.timeline import Occupancy, occupancy
 from tilestep.program.hlo import HloModule
 from tilestep.program.inline import inline_calls
 from tilestep.program.passes import passed
+from tilestep.program.sink_conversions import sink_converts
 
 DEFAULTS = PlanOptions()
 HOST_SPACE = 5  # XLA's memory space for pinned_host and unpinned_host
@@ -56,7 +57,7 @@ def lower_in_detail(
 
 def _lowered(module: HloModule, machine: MachineSpec, name: str, num_ipus: int, options: PlanOptions) -> tuple[Program, Occupancy, Frames]:
     """The program, what takes memory in it, and the frames that both use."""
-    module = passed(inline_calls(module), PASSES, clusters=options.fusion != "none")
+    module = passed(sink_converts(inline_calls(module)), PASSES, clusters=options.fusion != "none")
     ipu = compute_tiles(machine.ipu, options)
     lowering = Lowering(module=module, ipu=ipu, num_ipus=num_ipus, options=options)
     spaces = module.argument_spaces or (0,) * len(module.entry.parameters)

@@ -10,7 +10,7 @@ from typing import Final
 from tilestep.plan.conv_copies import regrouped
 from tilestep.plan.fuse import with_less_kept
 from tilestep.plan.rematerialize import computed_again
-from tilestep.program.cleanup import collapse_scopes, products_in_halves, reduce_halves
+from tilestep.program.cleanup import collapse_scopes, products_in_halves, reduce_halves, restore_halves
 from tilestep.program.copies import without_needless_copies
 from tilestep.program.passes import Pass
 from tilestep.program.product_attributes import with_attributes
@@ -19,6 +19,7 @@ WRITTEN: Final[tuple[Pass, ...]] = (
     with_attributes,
     without_needless_copies,
     collapse_scopes,
+    restore_halves,
     reduce_halves,
     products_in_halves,
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from tests.golden.texts import clean, hlo_text, module_text
 from tilestep.program import Computation, parse_hlo
 
@@ -73,3 +75,85 @@ def test_erf_with_two_outputs_stays_in_parts() -> None:
   %b = f32[8]{{0}} exponential(%a){scope}
   ROOT %t = (f32[8]{{0}}, f32[8]{{0}}) tuple(%a, %b)"""
     assert opcodes(clean(parse_hlo(module_text(entry))).entry)["erf"] == 0
+
+
+def test_a_dot_of_halves_that_is_wanted_in_f32_keeps_its_result() -> None:
+    entry = """
+  %x = f16[8,16]{1,0} parameter(0)
+  %w = f16[16,4]{1,0} parameter(1)
+  %x32 = f32[8,16]{1,0} convert(%x)
+  %w32 = f32[16,4]{1,0} convert(%w)
+  ROOT %d = f32[8,4]{1,0} dot(%x32, %w32), lhs_contracting_dims={1}, rhs_contracting_dims={0}"""
+    root = clean(parse_hlo(module_text(entry))).entry.root
+    assert root.operands == ("x", "w")
+    assert root.leaves[0].dtype == "f32"
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16"])
+def test_a_dot_of_halves_reads_them_through_views(dtype: str) -> None:
+    """As XLA:CPU writes a batched product whose operands it transposes; an operand that something else reads in f32 stays in f32."""
+    entry = f"""
+  %x = {dtype}[8,2,16]{{2,1,0}} parameter(0)
+  %w = {dtype}[16,4]{{1,0}} parameter(1)
+  %x32 = f32[8,2,16]{{2,1,0}} convert(%x)
+  %w32 = f32[16,4]{{1,0}} convert(%w)
+  %t = f32[2,8,16]{{2,1,0}} transpose(%x32), dimensions={{1,0,2}}
+  %b = f32[16,16]{{1,0}} bitcast(%t)
+  %d = f32[16,4]{{1,0}} dot(%b, %w32), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}"""
+    alone = clean(parse_hlo(module_text(entry + "\n  ROOT %r = f32[16,4]{1,0} negate(%d)"))).entry
+    assert [alone.by_name[name].leaves[0].dtype for name in ("t", "b", "d", "r")] == [dtype, dtype, "f32", "f32"]
+    assert alone.by_name["d"].operands == ("b", "w")
+    assert opcodes(alone)["convert"] == 0
+
+    shared = clean(parse_hlo(module_text(entry + "\n  ROOT %r = (f32[16,4]{1,0}, f32[16,16]{1,0}) tuple(%d, %b)"))).entry
+    assert [shared.by_name[name].leaves[0].dtype for name in ("t", "b", "d")] == ["f32", "f32", "f32"]
+    assert shared.by_name["d"].operands == ("b", "w32")
+
+
+SHARED = """
+  %x = f16[8,8]{{1,0}} parameter(0)
+  %w = f16[8,8]{{1,0}} parameter(1)
+  %a = f32[8,8]{{1,0}} convert(%x)
+  %own = f32[8,8]{{1,0}} convert(%w), metadata={{op_name="jit(f)/convert_element_type"}}
+  %dot = f32[8,8]{{1,0}} dot(%a, %own), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, metadata={{op_name="jit(f)/dot_general"}}
+  %back = f16[8,8]{{1,0}} convert(%dot), metadata={{op_name="jit(f)/{back}"}}
+  %twice = f32[8,8]{{1,0}} add(%own, %own)
+  ROOT %r = (f16[8,8], f32[8,8]) tuple(%back, %twice)"""
+
+
+@pytest.mark.parametrize(("back", "dtype"), [("dot_general", "f16"), ("convert_element_type", "f32")])
+def test_a_half_dot_shares_a_conversion_with_its_author(back: str, dtype: str) -> None:
+    cleaned_entry = clean(parse_hlo(module_text(SHARED.format(back=back)))).entry
+    (dot,) = [i for i in cleaned_entry.instructions if i.opcode == "dot"]
+    assert {cleaned_entry.by_name[operand].leaves[0].dtype for operand in dot.operands} == {dtype}
+    assert dot.leaves[0].dtype == dtype
+    (add,) = [i for i in cleaned_entry.instructions if i.opcode == "add"]
+    assert add.leaves[0].dtype == "f32"
+
+
+def test_arithmetic_between_a_conversion_and_a_dot_stays_in_f32() -> None:
+    entry = """
+  %x = f16[8,16]{1,0} parameter(0)
+  %w = f16[16,4]{1,0} parameter(1)
+  %x32 = f32[8,16]{1,0} convert(%x)
+  %n = f32[8,16]{1,0} sine(%x32)
+  %w32 = f32[16,4]{1,0} convert(%w)
+  ROOT %d = f32[8,4]{1,0} dot(%n, %w32), lhs_contracting_dims={1}, rhs_contracting_dims={0}"""
+    root = clean(parse_hlo(module_text(entry))).entry.root
+    assert root.operands == ("n", "w32")
+
+
+def test_a_convert_that_a_restored_and_an_unrestored_operation_share_serves_both() -> None:
+    entry = """
+  %x = bf16[8]{0} parameter(0)
+  %y = f32[8]{0} parameter(1)
+  %x32 = f32[8]{0} convert(%x)
+  %a = f32[8]{0} negate(%x32), metadata={op_name="jit(f)/neg"}
+  %a16 = bf16[8]{0} convert(%a)
+  %b = f32[8]{0} add(%x32, %y), metadata={op_name="jit(f)/add"}
+  ROOT %t = (bf16[8]{0}, f32[8]{0}) tuple(%a16, %b)"""
+    computation = clean(parse_hlo(module_text(entry))).entry
+    assert computation.by_name["a"].operands == ("x",)
+    assert computation.by_name["a"].leaves[0].dtype == "bf16"
+    assert computation.by_name["b"].operands == ("x32", "y")
+    assert computation.root.operands == ("a", "b")

@@ -40,12 +40,12 @@ Module = Any
 
 # XLA:CPU expands operations that it has no code for, but an IPU has libraries for them. An IPU has streaming memory as well.
 # Barriers must stay (cse_barrier_expander), because later passes would simplify across them. A fusion around each operation
-# (fusion-wrapper) would stop these passes. XLA:CPU computes in f32 what an IPU computes in 16 bits, and widens 8-bit floats.
+# (fusion-wrapper) would stop these passes. XLA:CPU computes in f32 what an IPU computes in bf16, and widens 8-bit floats.
 ANALYSIS_PASSES_OFF = (
     "fusion,cpu-instruction-fusion,tree_reduction_rewriter,library-rewriter,ynnpack-library-rewriter,dot-library-rewriter,"
     "select_and_scatter_expander,rng-expander,rng-bit-generator-expander,topk-decomposer,"
     "strip-memory-placement-annotations,cse_barrier_expander,fusion-wrapper,cpu-parallel-task-assigner,"
-    "shape-canonicalizer,literal-canonicalizer,change-op-data-type,operand_upcaster,result_caster,all-reduce-promotion,float-normalization-bf16,"
+    "shape-canonicalizer,literal-canonicalizer,operand_upcaster,result_caster,all-reduce-promotion,float-normalization-bf16,"
     "float-normalization-f8e5m2,float-normalization-f8e4m3,float-normalization-f8e4m3fn,float-normalization-f8e4m3b11fnuz,"
     "float-normalization-f8e5m2fnuz,float-normalization-f8e4m3fnuz,float-normalization-f8e3m4"
 )
