@@ -13,10 +13,11 @@ from tilestep.train.untyped import Device, Pytree, jax
 
 @dataclass(frozen=True, kw_only=True)
 class System:
-    """The devices, and options of all programs' plans."""
+    """The devices, options of all programs' plans, and whether pipelines compute activations again."""
 
     devices: tuple[Device, ...]
     plan_options: Mapping[str, Any]
+    recompute: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +44,9 @@ class Placement:
 _configured: Final[list[System]] = []
 
 
-def configure(devices: tuple[Device, ...], plan_options: Mapping[str, Any]) -> None:
+def configure(devices: tuple[Device, ...], plan_options: Mapping[str, Any], *, recompute: bool = False) -> None:
     """All programs that are made from now on have these devices."""
-    _configured[:] = [System(devices=devices, plan_options=dict(plan_options))]
+    _configured[:] = [System(devices=devices, plan_options=dict(plan_options), recompute=recompute)]
 
 
 def reset() -> None:

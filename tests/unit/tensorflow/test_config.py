@@ -45,7 +45,9 @@ def test_devices_and_plan_options_are_chosen(tf: Any) -> None:
     with pytest.raises(UnsupportedError, match="several devices"):
         config.configure_ipu_system()
     config.select_ipus = 2
+    config.allow_recompute = True
     config.configure_ipu_system()
+    assert machine.system().recompute
     assert [device.id for device in machine.system().devices] == [2]
     assert machine.system().plan_options == {"available_memory_proportion": 0.2, "partials_type": "half"}
     ipu_config.reset_ipu_configuration()

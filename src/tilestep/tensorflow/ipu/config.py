@@ -193,7 +193,7 @@ class IPUConfig(_Options):
         """
         del device
         options = dict(self._changes())
-        machine.configure(_devices(self.auto_select_ipus, self.select_ipus), dict(_plan_options(options)))
+        machine.configure(_devices(self.auto_select_ipus, self.select_ipus), dict(_plan_options(options)), recompute=self.allow_recompute)
         ignored = sorted(set(options) - set(_DONE) - set(_PLANNED) - _warned)
         ignored = [name for name in ignored if not name.startswith(_SILENT)]
         _warned.update(ignored)

@@ -97,7 +97,7 @@ def pipeline(
         optimizer_function: of the last stage's outputs; None: inference.
         device_mapping: the IPU of each stage; None: one after the other.
         pipeline_schedule: None: Grouped.
-        recomputation_mode: None: activations are kept.
+        recomputation_mode: None: activations are kept, unless the configuration has `allow_recompute`.
         offload_weight_update_variables: whether slots wait in the host's memory; None: where devices have their own.
         offload_activations: whether activations do, too.
         outfeed_loss: whether the outfeed gets the loss alone.
@@ -135,7 +135,7 @@ def pipeline(
     options: dict[str, Any] = {
         "pipeline_schedule": PipelineSchedule(pipeline_schedule or 0).name.lower(),
         "device_mapping": mapping,
-        "recompute": None if recomputation_mode is None else "full",
+        "recompute": "full" if recomputation_mode is not None or machine.system().recompute else None,
         "accumulate_outfeed": accumulate_outfeed,
         "accumulate_outfeed_dtype": None if accumulate_outfeed_dtype is None else tf.as_dtype(accumulate_outfeed_dtype).as_numpy_dtype,
         "outfeed_mask": None if outfeed_mask is None else list(outfeed_mask),
