@@ -153,7 +153,7 @@ def test_programs_that_are_dropped_leave_neither_names_nor_fingerprints(ipu: jax
     before = texts()
     for number in range(2, 6):
         run(number)
-    assert texts() == before
+    assert texts() <= before  # what other programs left may go meanwhile
 
 
 def test_a_stored_program_has_the_fingerprint_of_the_first(ipu: jax.Device) -> None:
