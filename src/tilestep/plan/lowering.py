@@ -419,7 +419,7 @@ class Lowering:
         return next((buffer for buffer in on_host if buffer in passed), next(iter(on_host), None))
 
     def _site(self, instruction: Instruction) -> int | None:
-        text = instruction.frontend(SITE)
+        text = instruction.frontend_attributes.get(SITE)
         if text is not None and not text.isdigit():
             raise HloError(f"line {instruction.line}: {SITE} of {instruction.name!r} is {text!r}, expected a whole number")
         return None if text is None else int(text)

@@ -28,7 +28,7 @@ _HALVES: Final = ("f16", "bf16")
 
 def call_of(instruction: Instruction) -> str | None:
     """The call of a library that an instruction belongs to, if any; '' for one whose operations are codelets of their own."""
-    return instruction.frontend(CALL)
+    return instruction.frontend_attributes.get(CALL)
 
 
 def is_widening(instruction: Instruction, table: Mapping[str, Instruction]) -> bool:

@@ -101,10 +101,6 @@ class Instruction:
         """Names of the computations under attribute `key` ('body', 'to_apply', ...); () if there are none."""
         return tuple(_OPERAND.findall(self.attributes.get(key, "")))
 
-    def frontend(self, key: str) -> str | None:
-        """Value of the frontend attribute `key`; None if there is none."""
-        return self.frontend_attributes.get(key)
-
     @cached_property
     def frontend_attributes(self) -> Mapping[str, str]:
         """The frontend attributes by name."""

@@ -44,12 +44,7 @@ def sink_converts(module: HloModule) -> HloModule:
     return replace(module, entry=table[module.entry.name], computations={name: table[name] for name in module.computations})
 
 
-def _sink(
-    table: dict[str, Computation],
-    outer: str,
-    loop_name: str,
-    index: int,
-) -> bool:
+def _sink(table: dict[str, Computation], outer: str, loop_name: str, index: int) -> bool:
     """Moves the conversion of one carried element into the loop's body, if possible; returns whether it was."""
     computation = table[outer]
     loop = computation.by_name[loop_name]

@@ -74,9 +74,9 @@ def test_attributes_are_split_at_commas_outside_of_brackets_and_strings() -> Non
         "backend_config": '{"known_trip_count":{"n":"12"},"s":"}"}',
     }
     assert found.op_name == "jit(f)/s['a']"
-    assert found.frontend("tilestep.site") == "3"
-    assert found.frontend("other") == "{x}, y=1"
-    assert found.frontend("absent") is None
+    assert found.frontend_attributes.get("tilestep.site") == "3"
+    assert found.frontend_attributes.get("other") == "{x}, y=1"
+    assert found.frontend_attributes.get("absent") is None
     assert found.trip_count == 12
 
 
@@ -103,7 +103,7 @@ def test_called_computations_are_found_by_role() -> None:
     loops = [i for computation in module.computations.values() for i in computation.instructions if i.opcode == "while"]
     (loop,) = loops
     assert loop.trip_count is None
-    assert loop.frontend("tilestep.site") == "0"
+    assert loop.frontend_attributes.get("tilestep.site") == "0"
     assert module.computations[loop.called("condition")[0]].root.leaves[0].dtype == "pred"
     assert module.computations[loop.called("body")[0]].root.opcode == "tuple"
     (branch,) = [i for computation in module.computations.values() for i in computation.instructions if i.opcode == "conditional"]
