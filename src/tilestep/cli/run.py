@@ -44,7 +44,7 @@ FLAGS: Final = ("--dry-run", "--all", "--no-intervals", "--no-source", "--popart
 _REFUSED: Final = 2  # the exit code of programs that do not know an option
 _PIPE_WIDTH: Final = 100  # columns where stderr is no terminal
 _USAGE: Final = (
-    "tilestep run [--machine NAME|FILE.toml] [--ipus N] [--tiles N] [--sync-pattern PATTERN] [--dry-run] [--trip-count N] "
+    "tilestep run [--machine NAME|FILE.toml] [--ipus N] [--tiles N] [--sync-pattern PATTERN] [--dry-run[=zeros]] [--trip-count N] "
     "[--all] [--no-intervals] [--json FILE] [--report DIR [--no-source]] [--popart [--propose-stages N]] [--tensorflow[=1|2]] "
     "(SCRIPT | -m MODULE | -c CODE) [ARGS...]"
 )
@@ -93,7 +93,14 @@ def _option_parser() -> argparse.ArgumentParser:
         metavar="PATTERN",
         help=f"which IPUs of a program wait for each other at a host access: {', '.join(SYNC_PATTERNS)} (default: the machine's)",
     )
-    parser.add_argument("--dry-run", action="store_true", help="compute no values and take no memory for them; reading one is an error")
+    parser.add_argument(
+        "--dry-run",
+        nargs="?",
+        const="error",
+        choices=("error", "zeros"),
+        metavar="zeros",
+        help="compute no values and take no memory for them; reading one is an error, or gives zeros with =zeros",
+    )
     parser.add_argument(
         "--trip-count", type=whole_number(_MAX_TRIPS), metavar="N", help="trips of each loop whose end depends on data; only with --dry-run"
     )
@@ -195,7 +202,7 @@ def _run_emulated(program: Program, options: argparse.Namespace, json_path: Path
     stderr, process = sys.stderr, os.getpid()
     forks: list[int] = []
     os.register_at_fork(after_in_parent=lambda: forks.append(os.getpid()))
-    mode = dry_run(trip_count=options.trip_count) if options.dry_run else contextlib.nullcontext()
+    mode = dry_run(options.dry_run, trip_count=options.trip_count) if options.dry_run else contextlib.nullcontext()
     ended_by = ""
     with (
         profiled(report_path, lines=not options.no_source, intervals=not options.no_intervals, ended_by=lambda: ended_by) as recording,

@@ -633,6 +633,18 @@ def test_a_dry_run_computes_nothing_and_needs_to_be_told_how_often_loops_run(til
     assert "a dry run has no data" in " ".join(untold.stderr.split())
 
 
+READS = "import jax.numpy as jnp; print(float(jnp.ones((4, 4)).sum()))"
+
+
+def test_a_value_that_a_dry_run_reads_is_an_error_that_names_the_flag_for_zeros(tilestep_run: TilestepRun) -> None:
+    refused = tilestep_run("--dry-run", "-c", READS)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert "`tilestep run --dry-run=zeros`" in refused.stderr
+    zeros = tilestep_run("--dry-run=zeros", "-c", READS)
+    assert (zeros.returncode, zeros.stdout) == (0, "0.0\n")
+    assert tilestep_run("--dry-run=ones", "-c", READS).returncode == 2
+
+
 def test_a_dash_is_a_program_from_standard_input(tmp_path: Path, tilestep_run: TilestepRun) -> None:
     text = "import sys; print(sys.argv, repr(sys.path[0]), __name__); 1 / 0"
     own, python = (run("-", "a", text_in=text, folder=tmp_path) for run in (tilestep_run, processes.run_python))

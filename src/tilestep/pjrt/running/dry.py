@@ -133,7 +133,7 @@ class DryArray:
             shape = f"{self.dtype}[{','.join(map(str, self.shape))}]"
             raise UnsupportedError(
                 f"a dry run computes no values, but the program reads one: {shape}; "
-                "leave the read out, or ask for zeros: tilestep.dry_run(values='zeros')"
+                "leave the read out, or ask for zeros: tilestep.dry_run(values='zeros'), or `tilestep run --dry-run=zeros`"
             )
         if self._zeros is None:
             self._zeros = np.zeros(self.shape, self.dtype)

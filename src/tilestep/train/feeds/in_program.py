@@ -286,7 +286,7 @@ def _dry_value(device: Device, aval: jax.ShapeDtypeStruct) -> Any:
     if dry_platforms[device.platform] == "error":
         raise UnsupportedError(
             f"a dry run computes no values, but the host drains the outfeed of {_name(device)}: leave that out, or ask for zeros: "
-            "tilestep.dry_run(values='zeros')"
+            "tilestep.dry_run(values='zeros'), or `tilestep run --dry-run=zeros`"
         )
     return np.zeros(aval.shape, aval.dtype)
 
