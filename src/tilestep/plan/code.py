@@ -165,7 +165,7 @@ def _entered(step: StepCost, instructions_bytes: int) -> int:
 def code_bytes(nodes: Sequence[Node], *, streams: int) -> dict[str, int]:
     """Bytes per tile of everything that is loaded with a program but its constants, by kind.
 
-    Args: streams: arguments and results that come from the host or go there.
+    Args: streams: arrays that come from the host or go there; one that does both counts twice.
     """
     codelets: dict[str, int] = {}
     numbers: dict[tuple[object, ...], int] = {}  # of steps that share their code

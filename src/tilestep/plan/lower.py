@@ -80,7 +80,9 @@ def _lowered(module: HloModule, machine: MachineSpec, name: str, num_ipus: int, 
         if result.argument is not None and buffer not in owned:
             lowering.buffers.share(buffer, values[result.argument][0].buffer)
     body = Series(nodes=tuple(block.nodes))
-    streams = sum(not argument.on_host for argument in arguments)  # resident arguments come once
+    streams = sum(not argument.on_host for argument in arguments)
+    # A resident argument comes once, and the host can read it afterwards: PopART's program `weightsToHost` has a stream for each variable.
+    streams += sum(argument.result is not None and not argument.on_host for argument in arguments)
     streams += sum(result.argument is None and not result.on_host for result in results)
     held = occupancy(
         block.moments,

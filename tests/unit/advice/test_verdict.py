@@ -75,7 +75,7 @@ def test_a_group_is_as_full_as_its_members_together() -> None:
     assert profile.interval is not None
     assert profile.interval.tile == 0.92  # no program alone needs that
     assert first_line(profile).startswith("tilestep: likely fits: ")
-    assert "Memory: 92 % of a tile (92 to 101): likely fits." in profile.summary(width=200)
+    assert "Memory: 92 % of a tile (92 to 100): likely fits." in profile.summary(width=200)
 
 
 def test_an_interval_that_has_a_full_tile_in_it_makes_it_likely() -> None:
@@ -107,10 +107,10 @@ def test_what_was_refused_is_as_sure_as_what_ran() -> None:
     refused = Need(what="g", where="tile 3 of IPU 0", needed_bytes=1001, available_bytes=1000, ran=False)
     assert first_line(profile_of(host, refused)).startswith("tilestep: likely does not fit: g ")
     assert (
-        profile_of(host, refused).as_document()["interval"]["text"].endswith("Memory: 100 % of a tile (100 to 110): likely does not fit.")
+        profile_of(host, refused).as_document()["interval"]["text"].endswith("Memory: 100 % of a tile (100 to 109): likely does not fit.")
     )
     alone = profile_of(Host(), refused).as_document()
-    assert alone["interval"]["text"] == "Memory: 100 % of a tile (100 to 110): likely does not fit."
+    assert alone["interval"]["text"] == "Memory: 100 % of a tile (100 to 109): likely does not fit."
 
 
 def test_a_verdict_on_another_memory_is_not_that_of_the_tile() -> None:
@@ -119,7 +119,7 @@ def test_a_verdict_on_another_memory_is_not_that_of_the_tile() -> None:
     refused = Need(what="g", where="each tile of IPU 0 for code", needed_bytes=700, available_bytes=500, of_tile=False, ran=False)
     profile = profile_of(host, refused)
     assert first_line(profile).startswith("tilestep: does not fit: g needs 700 B")  # surely, whatever the fullest tile is
-    assert profile.as_document()["interval"]["text"].endswith("Memory: 95 % of a tile (95 to 105).")
+    assert profile.as_document()["interval"]["text"].endswith("Memory: 95 % of a tile (95 to 104).")
 
 
 def test_of_nothing_there_is_no_verdict() -> None:
