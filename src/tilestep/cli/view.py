@@ -59,6 +59,8 @@ def _view(args: argparse.Namespace) -> int:
         server.serve()
     except KeyboardInterrupt:
         print_line("")
+    finally:
+        server.close()
     return 0
 
 

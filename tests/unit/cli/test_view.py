@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 import urllib.request
-import warnings
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
@@ -55,8 +54,7 @@ class Seen:
         with open(write, "w", buffering=1) as stdout, contextlib.redirect_stdout(stdout):
             self.code = main(["view", *words])
         user.join(PATIENCE_WALL_S)
-        with warnings.catch_warnings(action="ignore", category=ResourceWarning):
-            gc.collect()  # the socket, which the end of the process would close
+        gc.collect()  # a socket that is still open is a warning, and so an error
 
     def _use(self, read: int) -> None:
         with open(read) as stdout:
