@@ -14,6 +14,7 @@ from typing import Any
 import optax
 
 from tilestep.tensorflow.lowering import Program, lower
+from tilestep.tensorflow.machine import offloads
 from tilestep.tensorflow.tracing import Traced
 from tilestep.tensorflow.untyped import Tensor
 from tilestep.train import AccumulationState, apply_updates, gradient_accumulation, placed_like
@@ -32,7 +33,7 @@ class Update:
         extra: tensors of the body that the function has captured, such as a learning rate.
         count: steps for each update.
         reduction: of the steps' gradients.
-        offload: whether slots are in the host's memory between updates.
+        offload: whether slots are in the host's memory between updates; None: where devices have a memory of their own.
         dtypes: of accumulators, by the variables' names.
     """
 
@@ -42,7 +43,7 @@ class Update:
     extra: Sequence[Tensor]
     count: int
     reduction: Reduction
-    offload: bool
+    offload: bool | None
     dtypes: Mapping[str, Any]
 
     @property
@@ -94,7 +95,7 @@ class Prepared:
             update.count,
             dtype=lambda path, variable: dtypes.get(path, variable.dtype),
             reduction=update.reduction,
-            offload_optimizer_state=update.offload,
+            offload_optimizer_state=offloads(update.offload),
         )
 
     def applied(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from tilestep import hints
 from tilestep.errors import UnsupportedError
 from tilestep.tensorflow.lowering import Program, lower
-from tilestep.tensorflow.machine import Placement, placement
+from tilestep.tensorflow.machine import Placement, is_configured, placement
 from tilestep.tensorflow.residency import residency_of
 from tilestep.tensorflow.tf_private import graphs, sessions
 from tilestep.tensorflow.tracing import Scope, Traced, current_scope, trace
@@ -39,8 +38,12 @@ class Runs(Protocol):
     results: list[Tensor]
     handles: Mapping[str, Tensor]
 
-    def prepare(self, where: Placement) -> None:
-        """Makes its programs. Raises: UnsupportedError for what XLA cannot lower."""
+    def prepare(self) -> None:
+        """Lowers its programs. Raises: UnsupportedError for what XLA cannot lower."""
+        ...
+
+    def place(self, where: Placement) -> None:
+        """It is told which devices it has, before it runs."""
         ...
 
     def run(self, session: Session, inputs: Sequence[Any], variables: MutableMapping[str, Any]) -> Sequence[Any]:
@@ -92,7 +95,7 @@ def compiled(computation: Callable[..., Any], inputs: Sequence[Any] | None) -> S
     traced = trace(name, computation, given, scope=Scope(compilation=compilation))
     if traced.scope.sent:
         raise UnsupportedError("enqueue() was called outside of a loop's body: an outfeed takes what loops.repeat or a pipeline sends")
-    program = _Compiled(traced, given, compilation.steps, placement(traced.scope.shards))
+    program = _Compiled(traced, given, compilation.steps)
     with graph.as_default(), tf.device("/CPU:0"):
         results = program.node(graph)
     flat = iter(results)
@@ -111,20 +114,32 @@ def node_name(function: Callable[..., Any]) -> str:
     return re.sub(r"\W", "_", name_of(function)).lstrip("_") or "ipu"
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@final
 class _Piece:
-    """What is computed beside loops. Attributes: program: jitted; from values and variables to outputs and new variables."""
+    """What is computed beside loops."""
 
-    program: Program
-    inputs: list[Tensor]
-    outputs: list[Tensor]
-    jitted: Callable[..., Any]
+    def __init__(self, traced: Traced, inputs: list[Tensor], results: list[Tensor], operations: Sequence[Operation]) -> None:
+        self.inputs, self.results = inputs, results
+        self.handles: Mapping[str, Tensor] = traced.handles
+        self._program, self._name = lower(traced.graph, inputs, results, operations, traced.handles), traced.name
+
+    def prepare(self) -> None:
+        """It is lowered when it is made."""
+
+    def place(self, where: Placement) -> None:
+        self._jitted = _jitted(self._program, where, self._name)
+
+    def run(self, session: Session, inputs: Sequence[Any], variables: MutableMapping[str, Any]) -> Sequence[Any]:
+        del session
+        outputs, new = self._jitted(list(inputs), {name: variables[name] for name in self._program.variables})
+        variables.update(new)
+        return outputs
 
 
 @final
 class _Compiled:
-    def __init__(self, traced: Traced, given: Sequence[Tensor], steps: Sequence[Runs], where: Placement) -> None:
-        self._traced, self._where, self._steps = traced, where, list(steps)
+    def __init__(self, traced: Traced, given: Sequence[Tensor], steps: Sequence[Runs]) -> None:
+        self._traced = traced
         self._outside: dict[int, Tensor] = {}  # by the id of a tensor as the program knows it: the session's tensor
         for inside, outside in zip(traced.arguments, given, strict=True):
             self._outside[id(inside)] = outside
@@ -139,13 +154,23 @@ class _Compiled:
         self._names = list(handles)
         self._known: list[Tensor] = [*traced.arguments, *(inside for _, inside in traced.captured)]
         self._constants: dict[int, Any] = {}
-        self._pieces: list[_Piece | Runs] = []
+        self._pieces: list[Runs] = []
         for step in steps:
             self._compute(step.inputs, [])
-            step.prepare(where)
+            step.prepare()
             self._pieces.append(step)
             self._known += step.results
         self._compute(traced.results, traced.operations)
+        self._is_placed = False
+        if is_configured():
+            self._place()
+
+    def _place(self) -> None:
+        """Programs may be compiled before the configuration says which devices they have. Raises: as `placement`."""
+        where = placement(self._traced.scope.shards)
+        for piece in self._pieces:
+            piece.place(where)
+        self._is_placed = True
 
     def _compute(self, tensors: Sequence[Tensor], operations: Sequence[Operation]) -> None:
         """Makes a piece for what is neither known nor constant."""
@@ -165,8 +190,7 @@ class _Compiled:
         traced = self._traced
         used = {id(each) for operation in graphs.ancestors(missing, operations, self._known) for each in operation.inputs}
         inputs = [each for each in self._known if id(each) in used]
-        program = lower(traced.graph, inputs, missing, operations, traced.handles)
-        self._pieces.append(_Piece(program=program, inputs=inputs, outputs=missing, jitted=_jitted(program, self._where, traced.name)))
+        self._pieces.append(_Piece(traced, inputs, missing, operations))
         self._known += missing
 
     def node(self, graph: Graph) -> list[Tensor]:
@@ -175,17 +199,14 @@ class _Compiled:
         traced = self._traced
 
         def run(session: Session, *arrays: Any) -> Any:
+            if not self._is_placed:
+                self._place()
             values: dict[int, Any] = self._constants | dict(zip(self._outside, arrays, strict=True))
             variables = residency.take(session, self._names)
             try:
                 for piece in self._pieces:
-                    if isinstance(piece, _Piece):
-                        outputs, new = piece.jitted([values[id(each)] for each in piece.inputs], _of(piece.program, variables))
-                        variables.update(new)
-                        values.update(zip(map(id, piece.outputs), outputs, strict=True))
-                    else:
-                        outputs = piece.run(session, [values[id(each)] for each in piece.inputs], variables)
-                        values.update(zip(map(id, piece.results), outputs, strict=True))
+                    outputs = piece.run(session, [values[id(each)] for each in piece.inputs], variables)
+                    values.update(zip(map(id, piece.results), outputs, strict=True))
             finally:
                 kept = {name: array for name, array in variables.items() if not (isinstance(array, jax.Array) and array.is_deleted())}
                 residency.put(session, kept, kept)
@@ -201,10 +222,6 @@ class _Compiled:
         for tensor, like in zip(made, traced.results, strict=False):
             tensor.set_shape(like.shape)
         return made
-
-
-def _of(program: Program, variables: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: variables[name] for name in program.variables}
 
 
 def _on_host(value: Any, like: Tensor) -> Any:

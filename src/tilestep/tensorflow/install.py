@@ -21,7 +21,7 @@ _OTHER_PLACES: Final = MappingProxyType(  # of modules that the original has in 
     {
         **{
             f"ops.{name}": name
-            for name in ("pipelining_ops", "rand_ops", "nn_ops", "normalization_ops", "embedding_ops", "cross_replica_ops")
+            for name in ("pipelining_ops", "rand_ops", "rnn_ops", "nn_ops", "normalization_ops", "embedding_ops", "cross_replica_ops")
         },
         "optimizers.cross_replica_optimizer": "optimizers",
         "optimizers.gradient_accumulation_optimizer": "optimizers",
@@ -42,7 +42,6 @@ _REFUSED: Final[Mapping[str, str]] = MappingProxyType(
         "embedded_runtime": "compiled programs are not served here; jax.export keeps a JAX function",
         "application_compile_op": "compiled programs are not served here; jax.export keeps a JAX function",
         "serving": "compiled programs are not served here; jax.export keeps a JAX function",
-        "rnn_ops": "use tf.keras.layers.LSTM or GRU of tf_keras, which XLA compiles",
         "internal_ops": "send values out of the loop with IPUOutfeedQueue.enqueue",
         "image_ops": "write the operation with tf.image",
         "sharding": "scopes.ipu_shard divides a program; stages of pipelining_ops.pipeline run apart",

@@ -45,8 +45,7 @@ class Loop:
         )
         self._states: weakref.WeakKeyDictionary[Session, list[Any]] = weakref.WeakKeyDictionary()
 
-    def prepare(self, where: Placement) -> None:
-        self._where = where
+    def prepare(self) -> None:
         body = self._body
         inside = [placeholder for _, placeholder in body.captured]
         inputs = [*body.arguments, *body.keywords.values(), *inside]
@@ -60,9 +59,12 @@ class Loop:
         if test is not None:
             tests = lower(test.graph, [*test.arguments, *(each for _, each in test.captured)], test.results, [], test.handles)
         self._optimizers: list[Any] = []
-        for each in body.scope.sent:
-            each.queue.replicas = where.count
         self._functions = self._traced_by_jax(program, tests)
+
+    def place(self, where: Placement) -> None:
+        self._where = where
+        for each in self._body.scope.sent:
+            each.queue.replicas = where.count
 
     def _traced_by_jax(self, program: Program, tests: Program | None) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
         """(body, condition) as the runtime takes them. The carry is (carried, constant, variables, states of updates)."""

@@ -54,6 +54,11 @@ def reset() -> None:
     _configured.clear()
 
 
+def is_configured() -> bool:
+    """Whether anything is configured."""
+    return bool(_configured)
+
+
 def system() -> System:
     """What is configured; one device if nothing is."""
     return _configured[0] if _configured else System(devices=select_devices(1), plan_options={})

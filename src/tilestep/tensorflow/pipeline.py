@@ -42,11 +42,13 @@ class TracedOptimizer:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What `pipelining_ops.pipeline` was given, in the runtime's words."""
+    """What `pipelining_ops.pipeline` was given, in the runtime's words. Attributes: offload: None: where devices have a memory."""
 
     count: int
     repeat_count: int
     shards: int
+    recompute: bool
+    offload: bool | None
     options: Mapping[str, Any]
 
 
@@ -74,13 +76,19 @@ class Pipeline:
         self._shown: dict[str, Any] = {}  # auxiliary state as the session has it
         self._initial: dict[str, Any] = {}  # slots, when the first update asks
 
-    def prepare(self, where: Placement) -> None:
-        del where  # that of a program without stages
+    def prepare(self) -> None:
         training = self._optimizer is not None
         self._stages = [[stage_of(each, training=training) for each in level] for level in self._levels]
-        flat = [stage for level in self._stages for stage in level]
+        self._flat = [stage for level in self._stages for stage in level]
         self._updates = {} if self._optimizer is None else dict(_lowered(self._optimizer))
-        devices, self._replicas = machine.shares(self._settings.shards)
+
+    def place(self, where: Placement) -> None:
+        del where  # that of a program without stages
+        settings, system = self._settings, machine.system()
+        options: dict[str, Any] = {**settings.options, "recompute": "full" if settings.recompute or system.recompute else None}
+        if self._optimizer is not None:
+            options["offload_optimizer_state"] = machine.offloads(settings.offload)
+        devices, self._replicas = machine.shares(settings.shards)
         if self._outfeed is not None:
             self._outfeed.replicas = self._replicas
         homes: dict[str, list[Any]] = {}
@@ -88,16 +96,15 @@ class Pipeline:
             for member, stage in enumerate(stages):
                 for name in stage.params:
                     homes.setdefault(name, []).append(((level, member) if len(stages) > 1 else level, name))
-        self._flat = flat
         self._pipeline = train.Pipeline(
-            _nested([stage.function for stage in flat], self._stages),
-            self._transformation if training else None,
-            self._settings.count,
+            _nested([stage.function for stage in self._flat], self._stages),
+            None if self._optimizer is None else self._transformation,
+            settings.count,
             devices=devices,
             replicas=self._replicas,
             tied=[paths for paths in homes.values() if len(paths) > 1],
-            plan_options=machine.system().plan_options or None,
-            **self._settings.options,
+            plan_options=system.plan_options or None,
+            **options,
         )
 
     def run(self, session: Session, inputs: Sequence[Any], variables: MutableMapping[str, Any]) -> Sequence[Any]:

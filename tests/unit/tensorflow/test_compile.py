@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tilestep.errors import UnsupportedError
-from tilestep.tensorflow.ipu import ipu_compiler, scopes
+from tilestep.tensorflow.ipu import ipu_compiler, rnn_ops, scopes
 from tilestep.tensorflow.ipu.config import IPUConfig
 from tilestep.tensorflow.ipu.cross_replica_ops import cross_replica_sum
 from tilestep.tensorflow.ipu.replication_ops import replication_index
@@ -142,6 +142,37 @@ def test_ipus_that_are_no_multiple_of_the_shards_are_refused(tf: Any) -> None:
 
     with pytest.raises(UnsupportedError, match="2 shards, for which a replica has 2 IPUs, but 3 are configured: set auto_select_ipus"):
         compiled(net)
+
+
+def test_a_program_may_be_compiled_before_the_ipus_are_configured(tf: Any) -> None:
+    def net() -> Any:
+        with scopes.ipu_shard(1):
+            return cross_replica_sum(tf.ones(()))
+
+    op = compiled(net)
+    config = IPUConfig()
+    with tf.Session() as session:
+        with pytest.raises(UnsupportedError, match="2 shards, for which a replica has 2 IPUs, but 1 are configured"):
+            session.run(op)
+        config.auto_select_ipus = 4
+        config.configure_ipu_system()
+        assert session.run(op) == [2]
+
+
+@pytest.mark.filterwarnings("ignore:`tf.nn.rnn_cell")
+@pytest.mark.parametrize("name", ["PopnnLSTM", "PopnnGRU"])
+def test_recurrent_layers_compute_what_the_cells_of_tensorflow_compute(tf: Any, name: str) -> None:
+    cells = {"PopnnLSTM": lambda: tf.nn.rnn_cell.LSTMCell(3, forget_bias=0.0), "PopnnGRU": lambda: tf.nn.rnn_cell.GRUCell(3)}
+    inputs = np.random.default_rng(0).normal(size=(5, 2, 4)).astype(np.float32)
+    with tf.variable_scope("net", use_resource=True, initializer=tf.constant_initializer(0.1)):
+        ours = ipu_compiler.compile(lambda x: getattr(rnn_ops, name)(3, name="layer")(x), [tf.constant(inputs)])
+    with tf.variable_scope("net", reuse=True):
+        stock = tf.nn.dynamic_rnn(cells[name](), tf.constant(inputs), dtype=tf.float32, time_major=True, scope="layer/rnn")
+    with tf.Session() as session:
+        session.run(tf.global_variables_initializer())
+        got, wanted = session.run([tf.nest.flatten(ours), tf.nest.flatten(stock)])
+    for one, other in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
 def test_what_xla_cannot_lower_is_named_with_its_line(tf: Any) -> None:

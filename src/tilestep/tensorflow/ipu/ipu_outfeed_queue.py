@@ -47,7 +47,7 @@ class IPUOutfeedQueue:
         self.queue = OutfeedQueue("all" if mode is IPUOutfeedMode.ALL else "last")
         self.structure: Structure = None
         self.specs: list[Any] = []  # of what is sent, once it is known
-        self.replicas = 1
+        self.replicas: int | None = None  # of the program that sends, once it has devices
         self._graph = None if tf.executing_eagerly() else graphs.outermost()
 
     def enqueue(self, tensors: Structure) -> Operation:
@@ -92,7 +92,8 @@ class IPUOutfeedQueue:
             made = tf.numpy_function(function, [], [spec.dtype for spec in self.specs], name="outfeed_dequeue")
         made = list(made) if isinstance(made, list | tuple) else [made]
         for tensor, spec in zip(made, self.specs, strict=True):
-            tensor.set_shape([*([None] if self.mode is IPUOutfeedMode.ALL else []), *([None] * (self.replicas > 1)), *spec.shape])
+            if self.replicas is not None:
+                tensor.set_shape([*([None] if self.mode is IPUOutfeedMode.ALL else []), *([None] * (self.replicas > 1)), *spec.shape])
         return tf.nest.pack_sequence_as(self.structure, made)
 
     @property
@@ -117,7 +118,7 @@ class IPUOutfeedQueue:
     def _taken(self, wait: bool) -> list[Any]:
         values = self.queue.dequeue(wait)
         if values is None:
-            extra = (0,) if self.replicas == 1 else (0, self.replicas)
+            extra = (0,) if self.replicas in (None, 1) else (0, self.replicas)
             return [np.zeros((*extra, *spec.shape), spec.dtype.as_numpy_dtype) for spec in self.specs]
         return self._own_dtypes(values)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilestep.tensorflow import machine, markers
+from tilestep.tensorflow import markers
 from tilestep.tensorflow.accumulation import Update
 from tilestep.tensorflow.ipu.gradient_accumulation import GradientAccumulationReductionMethod as GradientAccumulationReductionMethod
 from tilestep.tensorflow.ipu.gradient_accumulation import reduction_of
@@ -114,7 +114,7 @@ class GradientAccumulationOptimizerV2(_Wrapping):
                 extra=[outside for outside, _ in traced.captured if outside.graph is pairs[0][0].graph],
                 count=self._count,
                 reduction=self._reduction,
-                offload=machine.offloads(self._offload),
+                offload=self._offload,
                 dtypes={key: dtype.as_numpy_dtype for key, dtype in zip(names, dtypes, strict=True)},
             )
         )

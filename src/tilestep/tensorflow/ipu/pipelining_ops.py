@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from tilestep.errors import UnsupportedError
-from tilestep.tensorflow import machine
 from tilestep.tensorflow.compilation import node_name, require_compilation
 from tilestep.tensorflow.ipu.gradient_accumulation import GradientAccumulationReductionMethod, reduction_of
 from tilestep.tensorflow.ipu.optimizers import accumulator_dtype
@@ -135,7 +134,6 @@ def pipeline(
     options: dict[str, Any] = {
         "pipeline_schedule": PipelineSchedule(pipeline_schedule or 0).name.lower(),
         "device_mapping": mapping,
-        "recompute": "full" if recomputation_mode is not None or machine.system().recompute else None,
         "accumulate_outfeed": accumulate_outfeed,
         "accumulate_outfeed_dtype": None if accumulate_outfeed_dtype is None else tf.as_dtype(accumulate_outfeed_dtype).as_numpy_dtype,
         "outfeed_mask": None if outfeed_mask is None else list(outfeed_mask),
@@ -145,12 +143,18 @@ def pipeline(
         options |= {
             "reduction": reduction_of(reduction_method),
             "outfeed_loss": outfeed_loss,
-            "offload_optimizer_state": machine.offloads(offload_weight_update_variables),
             "shard_optimizer_state": replicated_optimizer_state_sharding,
             "gradient_accumulation_dtype": lambda path, variable: chosen.get(path, variable.dtype),
         }
     shards = max(indices) + 1 if indices else sum(map(len, levels))
-    settings = Settings(count=count, repeat_count=whole_number("repeat_count", repeat_count, least=1), shards=shards, options=options)
+    settings = Settings(
+        count=count,
+        repeat_count=whole_number("repeat_count", repeat_count, least=1),
+        shards=shards,
+        recompute=recomputation_mode is not None,
+        offload=offload_weight_update_variables,
+        options=options,
+    )
     compilation.add(Pipeline(levels, first, optimizer, infeed_queue, outfeed_queue, settings))
     return tf.no_op(name=name or "pipeline")
 
