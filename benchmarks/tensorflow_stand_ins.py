@@ -1,0 +1,71 @@
+"""Runs a TensorFlow program with random arrays in the place of data sets that it would download.
+
+    tilestep run --tensorflow benchmarks/tensorflow_stand_ins.py PROGRAM [ARGS]
+
+The arrays have the shapes, dtypes and ranges of the originals, and a tenth of their examples.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+TRAIN, TEST = 6_000, 1_000  # examples; MNIST has ten times as many
+IMAGES: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
+    {"mnist": (28, 28), "fashion_mnist": (28, 28), "cifar10": (32, 32, 3), "cifar100": (32, 32, 3)}
+)
+PACKAGES: Final = ("tf_keras", "tf_keras.api._v1.keras", "tf_keras.api._v2.keras")  # each has modules of its own
+WORDS: Final = 88_587  # different words in Keras' IMDB reviews
+LENGTHS: Final = (10, 400)  # words of a review
+
+
+def images(shape: tuple[int, ...], classes: int) -> Callable[..., Any]:
+    """A `load_data` of images, uint8[n, *shape], and labels, uint8[n], or uint8[n, 1] where images have colours."""
+
+    def load_data(*_: Any, **__: Any) -> Any:
+        random = np.random.default_rng(0)
+        parts = []
+        for count in (TRAIN, TEST):
+            labels = random.integers(0, classes, (count, 1) if len(shape) == 3 else (count,), dtype=np.uint8)
+            parts.append((random.integers(0, 256, (count, *shape), dtype=np.uint8), labels))
+        return tuple(parts)
+
+    return load_data
+
+
+def reviews(*_: Any, num_words: int | None = None, **__: Any) -> Any:
+    """A `load_data` of reviews: lists of numbers of words, as an object array, and labels, int64[n]."""
+    random = np.random.default_rng(0)
+    parts = []
+    for count in (TRAIN, TEST):
+        texts = np.empty(count, object)
+        texts[:] = [random.integers(1, num_words or WORDS, length).tolist() for length in random.integers(*LENGTHS, count)]
+        parts.append((texts, random.integers(0, 2, count)))
+    return tuple(parts)
+
+
+def install() -> None:
+    """Keras' data sets are random arrays from now on, under each name that programs import them by."""
+    loaders = {name: images(shape, 100 if name == "cifar100" else 10) for name, shape in IMAGES.items()} | {"imdb": reviews}
+    for name, load_data in loaders.items():
+        for package in PACKAGES:
+            import_module(f"{package}.datasets.{name}").load_data = load_data
+
+
+def main() -> None:
+    program = os.path.abspath(sys.argv[1])
+    install()
+    sys.argv = [program, *sys.argv[2:]]
+    sys.path[0] = os.path.dirname(program)
+    runpy.run_path(program, run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()
