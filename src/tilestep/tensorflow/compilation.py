@@ -30,11 +30,13 @@ class Runs(Protocol):
 
     Attributes:
         inputs: what it begins with, tensors of the program's graph or of the session's.
+        first: nodes that run before it.
         results: placeholders in the program's graph, which stand for what it gives.
         handles: the variables that it uses, by their names.
     """
 
     inputs: list[Tensor]
+    first: Sequence[Operation]
     results: list[Tensor]
     handles: Mapping[str, Tensor]
 
@@ -95,7 +97,7 @@ def compiled(computation: Callable[..., Any], inputs: Sequence[Any] | None) -> S
     traced = trace(name, computation, given, scope=Scope(compilation=compilation))
     if traced.scope.sent:
         raise UnsupportedError("enqueue() was called outside of a loop's body: an outfeed takes what loops.repeat or a pipeline sends")
-    program = _Compiled(traced, given, compilation.steps)
+    program = Compiled(traced, given, compilation.steps)
     with graph.as_default(), tf.device("/CPU:0"):
         results = program.node(graph)
     flat = iter(results)
@@ -118,10 +120,14 @@ def node_name(function: Callable[..., Any]) -> str:
 class _Piece:
     """What is computed beside loops."""
 
-    def __init__(self, traced: Traced, inputs: list[Tensor], results: list[Tensor], operations: Sequence[Operation]) -> None:
+    first: Sequence[Operation] = ()
+
+    def __init__(
+        self, traced: Traced, inputs: list[Tensor], results: list[Tensor], operations: Sequence[Operation], skip: set[Operation]
+    ) -> None:
         self.inputs, self.results = inputs, results
         self.handles: Mapping[str, Tensor] = traced.handles
-        self._program, self._name = lower(traced.graph, inputs, results, operations, traced.handles), traced.name
+        self._program, self._name = lower(traced.graph, inputs, results, operations, traced.handles, skip), traced.name
 
     def prepare(self) -> None:
         """It is lowered when it is made."""
@@ -137,7 +143,15 @@ class _Piece:
 
 
 @final
-class _Compiled:
+class Compiled:
+    """A function as pieces that run one after the other.
+
+    Args:
+        given: the tensors outside of it that its arguments are.
+        steps: its loops and pipelines, in their order.
+    Attributes: outside: tensors whose values it begins with, by the id of the tensor as the program knows it.
+    """
+
     def __init__(self, traced: Traced, given: Sequence[Tensor], steps: Sequence[Runs]) -> None:
         self._traced = traced
         self._outside: dict[int, Tensor] = {}  # by the id of a tensor as the program knows it: the session's tensor
@@ -149,17 +163,19 @@ class _Compiled:
         for step in steps:
             handles |= step.handles
             for tensor in step.inputs:
-                if tensor.graph is not traced.graph:
+                if graphs.graph_of(tensor) is not traced.graph:
                     self._outside[id(tensor)] = tensor
         self._names = list(handles)
         self._known: list[Tensor] = [*traced.arguments, *(inside for _, inside in traced.captured)]
         self._constants: dict[int, Any] = {}
+        self._done: set[Operation] = set()  # nodes with effects that pieces run
         self._pieces: list[Runs] = []
         for step in steps:
-            self._compute(step.inputs, [])
+            self._compute(step.inputs, step.first)
             step.prepare()
             self._pieces.append(step)
             self._known += step.results
+            self._done.update(each.op for each in step.results)
         self._compute(traced.results, traced.operations)
         self._is_placed = False
         if is_configured():
@@ -184,14 +200,41 @@ class _Compiled:
                 missing.append(tensor)
             else:
                 self._constants[id(tensor)] = constant
-        busy = [each for each in graphs.ancestors([], operations, self._known) if each.type not in _IDLE]
+        operations = [each for each in operations if each not in self._done]
+        busy = [each for each in graphs.ancestors([], operations, self._known, self._done) if each.type not in _IDLE]
         if not missing and not busy:
             return
         traced = self._traced
-        used = {id(each) for operation in graphs.ancestors(missing, operations, self._known) for each in operation.inputs}
+        nodes = graphs.ancestors(missing, operations, self._known, self._done)
+        effects = [each for each in nodes if each.op_def.is_stateful and each.type not in _IDLE]
+        values = [value for each in effects for value in each.outputs if value.dtype not in (tf.resource, tf.variant)]
+        missing += [value for value in values if set(value.consumers()) - set(nodes) and all(value is not each for each in missing)]
+        used = {id(each) for operation in nodes for each in operation.inputs}
         inputs = [each for each in self._known if id(each) in used]
-        self._pieces.append(_Piece(traced, inputs, missing, operations))
+        self._pieces.append(_Piece(traced, inputs, missing, operations, self._done))
+        self._done.update(effects)
         self._known += missing
+
+    @property
+    def outside(self) -> Mapping[int, Tensor]:
+        return self._outside
+
+    def run(self, residency: Any, session: Any, given: Mapping[int, Any]) -> list[Any]:
+        """Runs the pieces. Args: given: values of `outside`. Returns: NumPy's arrays, the results."""
+        if not self._is_placed:
+            self._place()
+        values: dict[int, Any] = {**self._constants, **given}
+        variables = residency.take(session, self._names)
+        try:
+            for piece in self._pieces:
+                outputs = piece.run(session, [values[id(each)] for each in piece.inputs], variables)
+                values.update(zip(map(id, piece.results), outputs, strict=True))
+        finally:
+            kept = {name: array for name, array in variables.items() if not (isinstance(array, jax.Array) and array.is_deleted())}
+            residency.put(session, kept, kept)
+            residency.lose(session, set(self._names) - set(kept))
+        hints.wait_untimed([each for each in kept.values() if isinstance(each, jax.Array)], jax.block_until_ready)
+        return [_on_host(values[id(tensor)], tensor) for tensor in self._traced.results]
 
     def node(self, graph: Graph) -> list[Tensor]:
         """Puts the node into the session's graph. Returns: the results; one tensor without meaning if there is none."""
@@ -199,20 +242,7 @@ class _Compiled:
         traced = self._traced
 
         def run(session: Session, *arrays: Any) -> Any:
-            if not self._is_placed:
-                self._place()
-            values: dict[int, Any] = self._constants | dict(zip(self._outside, arrays, strict=True))
-            variables = residency.take(session, self._names)
-            try:
-                for piece in self._pieces:
-                    outputs = piece.run(session, [values[id(each)] for each in piece.inputs], variables)
-                    values.update(zip(map(id, piece.results), outputs, strict=True))
-            finally:
-                kept = {name: array for name, array in variables.items() if not (isinstance(array, jax.Array) and array.is_deleted())}
-                residency.put(session, kept, kept)
-                residency.lose(session, set(self._names) - set(kept))
-            hints.wait_untimed([each for each in kept.values() if isinstance(each, jax.Array)], jax.block_until_ready)
-            results = [_on_host(values[id(tensor)], tensor) for tensor in traced.results]
+            results = self.run(residency, session, dict(zip(self._outside, arrays, strict=True)))
             return results if results else np.int32(0)
 
         inputs = list(self._outside.values())

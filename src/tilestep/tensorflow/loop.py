@@ -11,8 +11,9 @@ from tilestep.tensorflow import machine
 from tilestep.tensorflow.accumulation import Update, with_slots
 from tilestep.tensorflow.lowering import Program, lower
 from tilestep.tensorflow.machine import Placement
+from tilestep.tensorflow.tf_private import graphs
 from tilestep.tensorflow.tracing import Traced
-from tilestep.tensorflow.untyped import Session, Tensor, v1
+from tilestep.tensorflow.untyped import Operation, Session, Tensor, v1
 from tilestep.train import loop_state
 from tilestep.train.untyped import jax
 
@@ -27,17 +28,30 @@ class Loop:
         body: as a graph. Its arguments are the carry, then the infeed's element.
         carry: what the loop begins with.
         infeed: the program's queue.
+        results: tensors that stand for its results; None: it makes them.
+        first: nodes that run before it.
+    Attributes: steps, infeed: of the next run.
     """
 
-    def __init__(self, condition: Traced | None, steps: int | None, body: Traced, carry: Sequence[Tensor], infeed: Any) -> None:
-        self._condition, self._steps, self._body, self._infeed = condition, steps, body, infeed
+    def __init__(
+        self,
+        condition: Traced | None,
+        steps: int | None,
+        body: Traced,
+        carry: Sequence[Tensor],
+        infeed: Any,
+        results: Sequence[Tensor] | None = None,
+        first: Sequence[Operation] = (),
+    ) -> None:
+        self._condition, self._body = condition, body
+        self.steps, self.infeed, self.first = steps, infeed, first
         self._num_carried = len(carry)
         captured = [outside for outside, _ in body.captured]
         self._tests = [] if condition is None else [outside for outside, _ in condition.captured]
         self._updates: list[Update] = body.scope.updates
-        extra = [outside for update in self._updates for outside, _ in update.traced.captured if outside.graph is not body.graph]
+        extra = [outside for update in self._updates for outside, _ in update.traced.captured if graphs.graph_of(outside) is not body.graph]
         self.inputs: list[Tensor] = [*carry, *captured, *self._tests, *extra]
-        self.results: list[Tensor] = [v1.placeholder(each.dtype, each.shape) for each in carry]
+        self.results: list[Tensor] = list(results or [v1.placeholder(each.dtype, each.shape) for each in carry])
         self.handles: Mapping[str, Tensor] = (
             body.handles
             | ({} if condition is None else condition.handles)
@@ -83,7 +97,7 @@ class Loop:
             for each in sends:
                 flat, rest = rest[: len(each.tensors)], rest[len(each.tensors) :]
                 each.queue.queue.enqueue(tuple(flat))
-            variables = {name: new.get(name, old) for name, old in variables.items()}
+            variables = {name: self._merged(name, old, new[name]) if name in new else old for name, old in variables.items()}
             states, places = list(states), constants[num_captured + num_tests :]
             for index, (prepared, optimizer) in enumerate(zip(self._prepared, self._optimizers, strict=True)):
                 update = prepared.update
@@ -91,7 +105,7 @@ class Loop:
                 own, rest = rest[: len(update.extra)], rest[len(update.extra) :]
                 extra, own = [], list(own)
                 for outside, _ in update.traced.captured:
-                    if outside.graph is self._body.graph:
+                    if graphs.graph_of(outside) is self._body.graph:
                         extra.append(own.pop(0))
                     else:
                         extra.append(places[0])
@@ -110,6 +124,13 @@ class Loop:
 
         return body, condition
 
+    def _merged(self, name: str, old: Any, new: Any) -> Any:
+        """The new value, with what the variable declares for replicas: metrics add up, moving averages are averaged."""
+        how = self._body.merged.get(name) if self._where.replicas is not None else None
+        if how == "sum":
+            return old + train.cross_replica_sum(new - old)
+        return train.cross_replica_mean(new) if how == "mean" else new
+
     def run(self, session: Session, inputs: Sequence[Any], variables: MutableMapping[str, Any]) -> Sequence[Any]:
         body, condition = self._functions
         where, names = self._where, [name for name in self.handles if name not in self._slots]
@@ -118,17 +139,17 @@ class Loop:
         inputs = [jax.numpy.copy(each) if isinstance(each, jax.Array) else each for each in inputs]  # the loop takes its carry over
         first, constants = where.placed((tuple(inputs[: self._num_carried]), tuple(inputs[self._num_carried :])))
         carry = (first, constants, {name: variables[name] for name in names}, tuple(states))
-        infeed = None if self._infeed is None else self._infeed.opened(where.count)
+        infeed = None if self.infeed is None else self.infeed.opened(where.count)
         sends = self._body.scope.sent
         outfeed = sends[0].queue.queue if sends else None
         options = {"replicas": where.replicas, "plan_options": machine.system().plan_options or None}
         try:
             with jax.default_device(where.device):
                 if condition is None:
-                    assert self._steps is not None
-                    carry = train.repeat(self._steps, body, carry, infeed, outfeed, **options)
+                    assert self.steps is not None
+                    carry = train.repeat(self.steps, body, carry, infeed, outfeed, **options)
                 else:
-                    carry = train.while_loop(condition, body, carry, infeed, outfeed, maximum_iterations=self._steps, **options)
+                    carry = train.while_loop(condition, body, carry, infeed, outfeed, maximum_iterations=self.steps, **options)
         except BaseException as error:
             reached = loop_state(error)
             if reached is not None:

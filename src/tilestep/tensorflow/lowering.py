@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tilestep.errors import UnsupportedError
 from tilestep.tensorflow.jax_private.primitive import Handler, Lowered, from_hlo
 from tilestep.tensorflow.markers import handler_of
-from tilestep.tensorflow.residency import residency_of
 from tilestep.tensorflow.tf_private import graphs
 from tilestep.tensorflow.untyped import Graph, Operation, Tensor, tf
 
@@ -46,6 +45,7 @@ def lower(
     outputs: Sequence[Tensor],
     controls: Sequence[Operation],
     handles: Mapping[str, Tensor],
+    skip: Collection[Operation] = (),
 ) -> Program:
     """A part of a graph.
 
@@ -53,13 +53,14 @@ def lower(
         inputs, outputs: tensors of the graph.
         controls: nodes that the program runs beside what the outputs need.
         handles: name of a variable -> its handle in the graph.
+        skip: nodes that have run before.
     Raises: UnsupportedError for what XLA cannot lower; it names the node and its line.
     """
     for tensor in (*inputs, *outputs):
         require_fixed(tensor)
-    names, residency = list(handles), residency_of(graphs.outermost(graph))
+    names = list(handles)
     try:
-        module, order = graphs.hlo(graph, inputs, outputs, controls, [(handle, residency.spec(name)) for name, handle in handles.items()])
+        module, order = graphs.hlo(graph, inputs, outputs, controls, list(handles.values()), skip)
     except (tf.errors.OpError, ValueError) as error:
         raise UnsupportedError(_refusal(graph, error, [*outputs, *controls])) from error
     lowered = from_hlo(module, lambda name: graphs.line_of(graph, name))
@@ -75,9 +76,12 @@ def lower(
 def require_fixed(tensor: Tensor) -> None:
     """Raises: UnsupportedError for a tensor whose shape is not known, or that is no array of numbers."""
     if tensor.dtype in (tf.string, tf.variant) or not tensor.shape.is_fully_defined():
+        while tensor.op.type == "Identity":
+            tensor = tensor.op.inputs[0]
         raise UnsupportedError(
-            f"tensor {tensor.name}{_at(tensor.graph, tensor.op.name)} has dtype {tensor.dtype.name} and shape {tensor.shape}: programs on "
-            "the IPU have numbers and fixed shapes alone (batch with drop_remainder=True; use tf.where in place of tf.boolean_mask)"
+            f"tensor {tensor.name} ({tensor.op.type}){_at(tensor.graph, tensor.op.name)} has dtype {tensor.dtype.name} and shape "
+            f"{tensor.shape}: programs on the IPU have numbers and fixed shapes alone (batch with drop_remainder=True; use tf.where in "
+            "place of tf.boolean_mask)"
         )
 
 

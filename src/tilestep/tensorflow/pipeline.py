@@ -70,6 +70,7 @@ class Pipeline:
                 )
         self.inputs: list[Tensor] = list(inputs)
         self.results: list[Tensor] = []
+        self.first: Sequence[Operation] = ()
         traced = [*stages, *([optimizer.traced] if optimizer is not None else [])]
         self.handles: Mapping[str, Tensor] = {name: handle for each in traced for name, handle in each.handles.items()}
         self._states: weakref.WeakKeyDictionary[Session, Any] = weakref.WeakKeyDictionary()

@@ -14,7 +14,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from tilestep.tensorflow.tf_private import graphs, sessions
-from tilestep.tensorflow.untyped import Graph, Operation, Session, Tensor, TensorSpec, tf, v1
+from tilestep.tensorflow.untyped import Graph, Operation, Session, Tensor, tf, v1
 
 _READS: Final = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape")
 _NEITHER: Final = ("VarIsInitializedOp",)
@@ -57,22 +57,18 @@ class Residency:
         self._values: weakref.WeakKeyDictionary[Session, _Values] = weakref.WeakKeyDictionary()
         self._runs: dict[tuple[Operation, ...], _Run] = {}
 
-    def add(self, handle: Tensor) -> str:
-        """A program uses the variable of a handle. Returns: its name."""
+    def add(self, handle: Tensor, variable: Any = None) -> str:
+        """A program uses the variable of a handle. Args: variable: no effect. Returns: its name."""
+        del variable
         if handle.name not in self._variables:
             with handle.graph.as_default(), tf.init_scope(), tf.device("/CPU:0"), v1.control_dependencies(None):
                 value = graphs.read_variable(handle)
-                new_value = v1.placeholder(value.dtype, value.shape)
+                new_value = v1.placeholder(value.dtype, graphs.variable_spec(handle).shape)
                 self._variables[handle.name] = Variable(
                     handle=handle, value=value, new_value=new_value, assign=graphs.assign_variable(handle, new_value)
                 )
                 self._runs.clear()
         return handle.name
-
-    def spec(self, name: str) -> TensorSpec:
-        """Shape and dtype of a variable."""
-        value = self._variables[name].new_value
-        return tf.TensorSpec(value.shape, value.dtype)
 
     def take(self, session: Session, names: Sequence[str]) -> dict[str, Any]:
         """The newest values of variables, on the devices where they are, or NumPy's.

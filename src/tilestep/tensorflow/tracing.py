@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, final
 
+from tilestep.tensorflow.eager_variables import ON_DEVICES
 from tilestep.tensorflow.residency import residency_of
 from tilestep.tensorflow.tf_private import graphs
 from tilestep.tensorflow.untyped import Graph, Operation, Structure, Tensor, TensorSpec, tf, v1
@@ -22,16 +23,39 @@ class Sent:
     tensors: list[Tensor]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Taken:
+    """An element that a function takes from an iterator of TensorFlow 2 in each step. Attributes: graph: of the function or loop."""
+
+    iterator: Any
+    graph: Graph
+    placeholders: list[Tensor]
+
+
 @dataclass(kw_only=True, eq=False)
 class Scope:
-    """What happens while a function is traced. Attributes: compilation: of the whole program. shards: as many as `ipu_shard` has named."""
+    """What happens while a function is traced.
 
-    compilation: Any
+    Attributes:
+        compilation: of the whole program; None for a function of TensorFlow 2.
+        shards: as many as `ipu_shard` has named.
+        variables: those of TensorFlow 2 that it uses, by the id of their handles.
+        shapes: of elements of an iterator whose spec leaves them open.
+    """
+
+    compilation: Any = None
+    variables: dict[int, Any] = field(default_factory=dict)
+    taken: list[Taken] = field(default_factory=list)
+    shapes: Callable[[Any], Sequence[Any]] | None = None
     sent: list[Sent] = field(default_factory=list)
     updates: list[Any] = field(default_factory=list)  # of optimizers that accumulate gradients
     shards: int = 1
     is_body: bool = False
     accumulates: int | None = None  # steps of `loops.repeat`, in which updates may wait for several
+
+    def inner(self) -> Scope:
+        """For a function of the same program."""
+        return Scope(compilation=self.compilation, variables=self.variables)
 
 
 @final
@@ -46,6 +70,11 @@ _scopes: Final = _Scopes()
 def current_scope() -> Scope | None:
     """That of the innermost function that is being traced; None outside of `ipu_compiler.compile`."""
     return _scopes.stack[-1] if _scopes.stack else None
+
+
+def name_of_variable(variable: Any, scope: Scope) -> str:
+    """As programs know a variable."""
+    return variable.handle.name if scope.compilation is not None else ON_DEVICES.add(variable.handle, variable)
 
 
 @contextlib.contextmanager
@@ -75,6 +104,7 @@ class Traced:
         handles: name of each variable that it uses -> the handle in the graph.
         dtypes: of these variables.
         scope: what happened meanwhile.
+        merged: name of a variable -> "sum" or "mean": what replicas do with its changes, as it declares.
     """
 
     name: str
@@ -88,25 +118,45 @@ class Traced:
     handles: dict[str, Tensor]
     dtypes: dict[str, Any]
     scope: Scope
+    merged: dict[str, str] = field(default_factory=dict)
 
 
 def trace(
     name: str, function: Callable[..., Any], specs: Sequence[TensorSpec], keywords: Mapping[str, TensorSpec] | None = None, *, scope: Scope
 ) -> Traced:
     """Calls a function with placeholders. Raises: TypeError if it does not return tensors and nodes; what the function raises."""
-    graph = graphs.new_graph(name)
-    with graph.as_default(), graphs.resource_variables(), _within(scope):
-        arguments = [v1.placeholder(spec.dtype, spec.shape) for spec in specs]
-        named = {key: v1.placeholder(spec.dtype, spec.shape) for key, spec in (keywords or {}).items()}
-        returned = function(*arguments, **named)
+    arguments: list[Tensor] = []
+    named: dict[str, Tensor] = {}
+
+    def build() -> Structure:
+        arguments.extend(v1.placeholder(spec.dtype, spec.shape) for spec in specs)
+        named.update({key: v1.placeholder(spec.dtype, spec.shape) for key, spec in (keywords or {}).items()})
+        return function(*arguments, **named)
+
+    residency: Any
+    if scope.compilation is None:
+        residency = ON_DEVICES
+        with _within(scope):
+            graph, returned, operations = graphs.ordered_graph(name, build)
         flat = [] if returned is None else [each for each in tf.nest.flatten(returned) if each is not None]
-        operations = [each for each in flat if isinstance(each, tf.Operation)]
-        results = [tf.convert_to_tensor(each) for each in flat if not isinstance(each, tf.Operation)]
+    else:
+        graph = graphs.new_graph(name)
+        residency = residency_of(graphs.outermost(graph))
+        with graph.as_default(), graphs.resource_variables(), _within(scope):
+            returned = build()
+            flat = [] if returned is None else [each for each in tf.nest.flatten(returned) if each is not None]
+            operations = [each for each in flat if isinstance(each, tf.Operation)]
+            flat = [tf.convert_to_tensor(each) for each in flat if not isinstance(each, tf.Operation)]
     captured: list[tuple[Tensor, Tensor]] = []
     handles: dict[str, Tensor] = {}
+    merged: dict[str, str] = {}
     for outside, inside in graphs.captures(graph):
         if inside.dtype == tf.resource:
-            handles[residency_of(graphs.outermost(graph)).add(outside)] = inside
+            variable = scope.variables.get(id(outside))
+            key = residency.add(outside, variable)
+            handles[key] = inside
+            if variable is not None and variable.synchronization == tf.VariableSynchronization.ON_READ:
+                merged[key] = variable.aggregation.name.lower()
         else:
             captured.append((outside, inside))
     return Traced(
@@ -115,10 +165,11 @@ def trace(
         arguments=arguments,
         keywords=named,
         returned=returned,
-        results=results,
+        results=flat,
         operations=operations,
         captured=captured,
         handles=handles,
-        dtypes={key: residency_of(graphs.outermost(graph)).spec(key).dtype for key in handles},
+        dtypes={key: graphs.variable_spec(handle).dtype for key, handle in handles.items()},
         scope=scope,
+        merged=merged,
     )

@@ -55,7 +55,7 @@ class IPUOutfeedQueue:
 
         Raises: ValueError for a second call in one graph, and outside of a body.
         """
-        flat = [tf.convert_to_tensor(each) for each in tf.nest.flatten(tensors)]
+        flat = [tf.identity(each) for each in tf.nest.flatten(tensors)]  # of the body itself, also if they come from around it
         scope = current_scope()
         if scope is None or not scope.is_body:
             raise ValueError("IPUOutfeedQueue.enqueue() was called outside of a loop's body: call it in the function given to loops.repeat")

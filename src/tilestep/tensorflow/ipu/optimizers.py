@@ -9,7 +9,8 @@ from tilestep.tensorflow import markers
 from tilestep.tensorflow.accumulation import Update
 from tilestep.tensorflow.ipu.gradient_accumulation import GradientAccumulationReductionMethod as GradientAccumulationReductionMethod
 from tilestep.tensorflow.ipu.gradient_accumulation import reduction_of
-from tilestep.tensorflow.tracing import Scope, current_scope, trace
+from tilestep.tensorflow.tf_private import graphs
+from tilestep.tensorflow.tracing import current_scope, name_of_variable, trace
 from tilestep.tensorflow.untyped import Operation, Tensor, tf, v1
 from tilestep.train.numbers import whole_number
 
@@ -104,14 +105,14 @@ class GradientAccumulationOptimizerV2(_Wrapping):
             return self._opt.apply_gradients(named, **options)
 
         specs = [tf.TensorSpec(gradient.shape, dtype) for (gradient, _), dtype in zip(pairs, dtypes, strict=True)]
-        traced = trace(f"{type(self).__name__}_update", apply, specs, scope=Scope(compilation=scope.compilation))
-        names = [variable.handle.name for _, variable in pairs]
+        traced = trace(f"{type(self).__name__}_update", apply, specs, scope=scope.inner())
+        names = [name_of_variable(variable, scope) for _, variable in pairs]
         scope.updates.append(
             Update(
                 traced=traced,
                 gradients=[gradient for gradient, _ in pairs],
                 names=names,
-                extra=[outside for outside, _ in traced.captured if outside.graph is pairs[0][0].graph],
+                extra=[outside for outside, _ in traced.captured if graphs.graph_of(outside) is pairs[0][0].graph],
                 count=self._count,
                 reduction=self._reduction,
                 offload=self._offload,

@@ -1,0 +1,163 @@
+"""Functions of TensorFlow 2 as programs: their loops that take from iterators or send to queues are `tilestep.train`'s."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from tilestep.errors import UnsupportedError
+from tilestep.tensorflow import iterators
+from tilestep.tensorflow.compilation import Compiled
+from tilestep.tensorflow.eager_variables import ON_DEVICES
+from tilestep.tensorflow.loop import Loop
+from tilestep.tensorflow.tf_private import eager, graphs
+from tilestep.tensorflow.tracing import Scope, Taken, Traced, current_scope, trace
+from tilestep.tensorflow.untyped import Graph, Operation, Structure, Tensor, TensorSpec, tf, v1
+
+
+@final
+class Function:
+    """A function of TensorFlow 2, traced once and compiled.
+
+    Its loops that use feeds run as loops of the runtime. If it uses feeds outside of loops, it is itself the step of one.
+
+    Args:
+        function: of tensors, and of what it captures.
+        specs: of its tensors.
+        name: of the program.
+    Attributes:
+        taken: the iterators that it takes from, in the order of a step.
+    Raises: UnsupportedError for what XLA cannot lower, and for feeds in branches or in loops inside of loops.
+    """
+
+    def __init__(self, function: Callable[..., Any], specs: Sequence[TensorSpec], name: str) -> None:
+        watch_functions()
+        scope = Scope(is_body=True, accumulates=0)
+        traced = trace(name, graphs.with_graph_loops(function), specs, scope=scope)
+        self._returned, self._arguments = traced.returned, traced.arguments
+        self.taken = [each.iterator for each in scope.taken]
+        used = {id(graph): graph for graph in (*(each.graph for each in scope.taken), *(each.tensors[0].graph for each in scope.sent))}
+        used |= {id(each.gradients[0].graph): each.gradients[0].graph for each in scope.updates}
+        whole = used.pop(id(traced.graph), None)
+        loops = [each for each in graphs.loops(traced.graph) if used.pop(id(graphs.parts_of_loop(each)[1]), None) is not None]
+        if used or (whole is not None and loops):
+            raise UnsupportedError(
+                f"{traced.name} uses next(iterator) or enqueue() in a branch, in a loop inside of a loop, or both inside and outside of a "
+                "loop: use them in one loop over tf.range"
+            )
+        self._step: Loop | None = None
+        self._loops: list[tuple[Loop, list[int]]] = []  # each with the indices of its iterators
+        if whole is not None:
+            self._step, traced = _as_step(traced)
+            self._loops.append((self._step, list(range(len(scope.taken)))))
+        for each in loops:
+            body = graphs.parts_of_loop(each)[1]
+            self._loops.append((_as_loop(each, traced), [index for index, taken in enumerate(scope.taken) if taken.graph is body]))
+        self._compiled = Compiled(traced, traced.arguments, [loop for loop, _ in self._loops])
+
+    def __call__(self, values: Sequence[Any], taken: Sequence[Any], steps: int = 1) -> Structure:
+        """Runs it.
+
+        Args:
+            values: of its tensors.
+            taken: iterators, in the order of those it was traced with.
+            steps: how often, if it is a step; it then gives the results of the last time.
+        """
+        for loop, indices in self._loops:
+            loop.infeed = iterators.feed([taken[index] for index in indices]) if indices else None
+        if self._step is not None:
+            self._step.steps = steps
+        given = dict(zip(map(id, self._arguments), values, strict=True))
+        outside = {key: given[key] if key in given else np.asarray(tensor) for key, tensor in self._compiled.outside.items()}
+        results = iter(self._compiled.run(ON_DEVICES, ON_DEVICES, outside))
+        return tf.nest.map_structure(lambda each: None if each is None else tf.constant(next(results)), self._returned)
+
+
+def _as_step(traced: Traced) -> tuple[Loop, Traced]:
+    """(a loop whose step is a function, what gives the results of its last step)."""
+    with traced.graph.as_default():
+        carried, results = ([v1.placeholder(each.dtype, each.shape) for each in traced.results] for _ in range(2))
+        first = [tf.zeros(each.shape, each.dtype) for each in traced.results]
+    elements = [each for taken in traced.scope.taken for each in taken.placeholders]
+    constant = [*traced.arguments, *(inside for _, inside in traced.captured)]
+    body = dataclasses.replace(traced, arguments=[*carried, *elements], captured=[(each, each) for each in constant])
+    return Loop(None, 1, body, first, None, results), dataclasses.replace(traced, results=results, operations=[])
+
+
+def _as_loop(loop: Operation, traced: Traced) -> Loop:
+    """A while loop of a function's graph."""
+    condition, body = graphs.parts_of_loop(loop)
+    carried = [index for index, each in enumerate(loop.inputs) if each.dtype != tf.resource]
+    names = {id(handle): name for name, handle in traced.handles.items()}
+
+    def part(graph: Graph, results: list[Tensor], taken: Sequence[Taken] = ()) -> Traced:
+        inside = [(outer, each) for outer, each in zip(loop.inputs, graph.inputs, strict=True) if id(outer) in names]
+        return dataclasses.replace(
+            traced,
+            graph=graph,
+            arguments=[*(graph.inputs[index] for index in carried), *(each for one in taken for each in one.placeholders)],
+            results=results,
+            operations=list(graph.control_outputs),
+            captured=[],
+            handles={names[id(outer)]: each for outer, each in inside},
+            scope=dataclasses.replace(
+                traced.scope,
+                sent=[each for each in traced.scope.sent if each.tensors[0].graph is graph],
+                updates=[each for each in traced.scope.updates if each.gradients[0].graph is graph],
+            ),
+        )
+
+    steps = graphs.steps_of_loop(loop)
+    taken = [each for each in traced.scope.taken if each.graph is body]
+    step = part(body, [body.outputs[index] for index in carried], taken)
+    for update in step.scope.updates:
+        if steps is None or steps % update.count:
+            raise tf.errors.FailedPreconditionError(
+                None,
+                None,
+                f"an optimizer accumulates {update.count} steps in a loop of {steps or 'an unknown number'}: it must be a multiple",
+            )
+    for index in carried:
+        condition.inputs[index].set_shape(loop.inputs[index].shape)  # one that it does not use has none
+    test = part(condition, list(condition.outputs)) if steps is None else None
+    carry, results = ([values[index] for index in carried] for values in (loop.inputs, loop.outputs))
+    return Loop(test, steps, step, carry, None, results, loop.control_inputs)
+
+
+@final
+class _Watcher:
+    def is_tracing(self) -> bool:
+        scope = current_scope()
+        return scope is not None and scope.compilation is None
+
+    def named(self, variable: Any, handle: Tensor) -> None:
+        scope = current_scope()
+        assert scope is not None
+        scope.variables[id(handle)] = variable
+
+    def touched(self, handle: Tensor) -> None:
+        ON_DEVICES.touched(handle)
+
+    def next_element(self, iterator: Any) -> Structure:
+        if tf.executing_eagerly():
+            iterators.close(iterator)
+            return iterators.next_element(iterator)
+        scope = current_scope()
+        if scope is None or scope.compilation is not None:
+            return eager.next_of(iterator)
+        placeholders = [v1.placeholder(each.dtype, each.shape) for each in iterators.element_specs(iterator)]
+        scope.taken.append(Taken(iterator=iterator, graph=v1.get_default_graph(), placeholders=placeholders))
+        return tf.nest.pack_sequence_as(iterator.element_spec, placeholders)
+
+
+_watched: list[_Watcher] = []
+
+
+def watch_functions() -> None:
+    """From now on functions of TensorFlow 2 can be programs. A second call changes nothing."""
+    if not _watched:
+        _watched.append(_Watcher())
+        eager.watch(_watched[0])
