@@ -9,6 +9,7 @@ from typing import Any, final
 from tilestep import train
 from tilestep.tensorflow import machine
 from tilestep.tensorflow.accumulation import Update, with_slots
+from tilestep.tensorflow.ipu.ipu_outfeed_queue import divided
 from tilestep.tensorflow.lowering import Program, lower
 from tilestep.tensorflow.machine import Placement
 from tilestep.tensorflow.tf_private import graphs
@@ -57,6 +58,8 @@ class Loop:
             | ({} if condition is None else condition.handles)
             | {n: h for u in self._updates for n, h in u.traced.handles.items()}
         )
+        queues = [each.queue for each in body.scope.sent]
+        self._outfeed: Any = queues[0].queue if len(queues) == 1 else divided([(q, len(q.specs)) for q in queues]) if queues else None
         self._states: weakref.WeakKeyDictionary[Session, list[Any]] = weakref.WeakKeyDictionary()
 
     def prepare(self) -> None:
@@ -82,7 +85,7 @@ class Loop:
 
     def _traced_by_jax(self, program: Program, tests: Program | None) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
         """(body, condition) as the runtime takes them. The carry is (carried, constant, variables, states of updates)."""
-        keys, sends = list(self._body.keywords), self._body.scope.sent
+        keys, num_sent = list(self._body.keywords), sum(len(each.tensors) for each in self._body.scope.sent)
         num_carried, num_captured = self._num_carried, len(self._body.captured)
         num_tests = len(self._tests)
 
@@ -94,9 +97,9 @@ class Loop:
             values = [*carried, *elements, *(named[key] for key in keys), *constants[:num_captured]]
             outputs, new = program(values, seen)
             rest = outputs[num_carried:]
-            for each in sends:
-                flat, rest = rest[: len(each.tensors)], rest[len(each.tensors) :]
-                each.queue.queue.enqueue(tuple(flat))
+            if num_sent:
+                self._outfeed.enqueue(tuple(rest[:num_sent]))
+            rest = rest[num_sent:]
             variables = {name: self._merged(name, old, new[name]) if name in new else old for name, old in variables.items()}
             states, places = list(states), constants[num_captured + num_tests :]
             for index, (prepared, optimizer) in enumerate(zip(self._prepared, self._optimizers, strict=True)):
@@ -140,16 +143,14 @@ class Loop:
         first, constants = where.placed((tuple(inputs[: self._num_carried]), tuple(inputs[self._num_carried :])))
         carry = (first, constants, {name: variables[name] for name in names}, tuple(states))
         infeed = None if self.infeed is None else self.infeed.opened(where.count)
-        sends = self._body.scope.sent
-        outfeed = sends[0].queue.queue if sends else None
         options = {"replicas": where.replicas, "plan_options": machine.system().plan_options or None}
         try:
             with jax.default_device(where.device):
                 if condition is None:
                     assert self.steps is not None
-                    carry = train.repeat(self.steps, body, carry, infeed, outfeed, **options)
+                    carry = train.repeat(self.steps, body, carry, infeed, self._outfeed, **options)
                 else:
-                    carry = train.while_loop(condition, body, carry, infeed, outfeed, maximum_iterations=self.steps, **options)
+                    carry = train.while_loop(condition, body, carry, infeed, self._outfeed, maximum_iterations=self.steps, **options)
         except BaseException as error:
             reached = loop_state(error)
             if reached is not None:

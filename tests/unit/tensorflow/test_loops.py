@@ -202,6 +202,29 @@ def test_elements_that_are_dicts_are_keyword_arguments_and_values_come_out_with_
         assert session.run(every)["total"].shape == (0,)  # each value comes once
 
 
+def test_a_body_may_send_to_several_queues(tf: Any) -> None:
+    values, squares, newest = IPUOutfeedQueue(), IPUOutfeedQueue(), IPUOutfeedQueue(IPUOutfeedMode.LAST)
+
+    def body(value: Any) -> Any:
+        sent = [values.enqueue(value), squares.enqueue({"square": value**2, "both": (value, -value)}), newest.enqueue(value)]
+        return value + 1.0, *sent
+
+    run = compiled(lambda: loops.repeat(3, body, [1.0]))
+    outside = [queue.dequeue() for queue in (values, squares, newest)]
+    assert values.enqueued
+    with tf.Session() as session:
+        session.run(run)
+        assert session.run(outside[1])["square"].tolist() == [1, 4, 9]
+        assert (session.run(outside[0]).tolist(), session.run(outside[2])) == ([1, 2, 3], 3)
+        session.run(run)
+        session.run(run)
+        assert session.run(outside[1])["both"][1].tolist() == [-1, -2, -3] * 2
+        assert session.run(outside[0]).tolist() == [1, 2, 3] * 2
+        session.run(outside[2])
+        with pytest.raises(QueueError, match="nothing new"):
+            session.run(outside[2])
+
+
 def test_a_while_loop_ends_by_its_condition_or_its_bound(tf: Any) -> None:
     bound = tf.placeholder(tf.int32, ())
     step = compiled(lambda most: loops.while_loop(lambda k: k < most, lambda k: k + 2, [0]), [bound])

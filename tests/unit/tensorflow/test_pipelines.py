@@ -138,6 +138,12 @@ def test_a_stage_with_a_tensor_from_outside_names_the_way_out(tf: Any) -> None:
         ipu_compiler.compile(lambda: pipelining_ops.pipeline([lambda: rate + 1.0], gradient_accumulation_count=1))
 
 
+def test_a_stage_that_enqueues_names_the_way_out(tf: Any) -> None:
+    outfeed = IPUOutfeedQueue()
+    with pytest.raises(UnsupportedError, match=r"stage .* calls IPUOutfeedQueue\.enqueue\(\): return the values from the last stage"):
+        ipu_compiler.compile(lambda: pipelining_ops.pipeline([lambda x: (x, outfeed.enqueue(x))[0]], 2, inputs=[1.0]))
+
+
 def test_statistics_that_a_stage_updates_are_variables_of_the_session_and_can_be_assigned(tf: Any) -> None:
     config = IPUConfig()
     config.auto_select_ipus = 4

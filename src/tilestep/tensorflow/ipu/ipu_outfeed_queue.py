@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -48,7 +49,14 @@ class IPUOutfeedQueue:
         self.structure: Structure = None
         self.specs: list[Any] = []  # of what is sent, once it is known
         self.replicas: int | None = None  # of the program that sends, once it has devices
+        self.sources: list[Callable[[bool], None]] = []  # each appends to `waiting` what it has for this queue
+        self.waiting: list[list[Any]] = []  # arrays [steps, ...] of such
         self._graph = None if tf.executing_eagerly() else graphs.outermost()
+
+    @property
+    def enqueued(self) -> bool:
+        """Whether a program sends to the queue."""
+        return bool(self.specs)
 
     def enqueue(self, tensors: Structure) -> Operation:
         """Sends tensors out of a step, in the body of a loop. Returns: a node, which the body returns or lets others depend on.
@@ -102,7 +110,7 @@ class IPUOutfeedQueue:
 
         def forget(session: Any) -> list[Any]:
             del session
-            self.queue.dequeue()
+            self._taken(False)
             return []
 
         with graphs.outermost().as_default():
@@ -116,7 +124,12 @@ class IPUOutfeedQueue:
             yield tf.nest.pack_sequence_as(self.structure, [tf.constant(each) for each in self._own_dtypes(values)])
 
     def _taken(self, wait: bool) -> list[Any]:
-        values = self.queue.dequeue(wait)
+        for source in self.sources:
+            source(wait)
+        parts, self.waiting = self.waiting, []
+        values: Any = [np.concatenate(each) for each in zip(*parts, strict=True)] if parts else self.queue.dequeue(wait)
+        if parts and self.mode is IPUOutfeedMode.LAST:
+            values = [each[-1] for each in values]
         if values is None:
             extra = (0,) if self.replicas in (None, 1) else (0, self.replicas)
             return [np.zeros((*extra, *spec.shape), spec.dtype.as_numpy_dtype) for spec in self.specs]
@@ -127,3 +140,21 @@ class IPUOutfeedQueue:
             np.asarray(value).astype(spec.dtype.as_numpy_dtype, copy=False)
             for value, spec in zip(jax.tree.leaves(values), self.specs, strict=True)
         ]
+
+
+def divided(queues: Sequence[tuple[IPUOutfeedQueue, int]]) -> OutfeedQueue:
+    """The runtime's queue of a body that sends to several: each gets its own of what is taken out. Args: queues: and arrays of each."""
+    common, lock = OutfeedQueue(), threading.Lock()
+
+    def divide(wait: bool) -> None:
+        with lock:
+            values = common.dequeue(wait)
+            leaves = jax.tree.leaves(values)
+            for queue, count in queues:
+                own, leaves = leaves[:count], leaves[count:]
+                if own and len(own[0]):
+                    queue.waiting.append(own)
+
+    for queue, _ in queues:
+        queue.sources.append(divide)
+    return common

@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilestep.errors import UnsupportedError
 from tilestep.tensorflow.compilation import node_name, require_compilation
 from tilestep.tensorflow.ipu.ipu_infeed_queue import IPUInfeedQueue
 from tilestep.tensorflow.loop import Loop
@@ -76,8 +75,6 @@ def _loop(name: str, condition: Any, steps: int | None, body: Callable[..., Any]
     scope = Scope(compilation=compilation, is_body=True, accumulates=steps if condition is None else None)
     traced = trace(node_name(body), body, [*carried, *elements], keywords, scope=scope)
     _require_results(name, traced, carried)
-    if len(traced.scope.sent) > 1:
-        raise UnsupportedError(f"{name}: the body enqueues to {len(traced.scope.sent)} queues: enqueue all values to one, as a dict")
     test = None
     if condition is not None:
         _require_arguments(name, "condition", condition, carried, {})

@@ -171,6 +171,11 @@ def _traced(stages: Sequence[Any], arguments: list[Any], keywords: Any, compilat
         functions = list(given) if isinstance(given, list | tuple) else [given]
         scope = [Scope(compilation=compilation, is_body=True) for _ in functions]
         levels.append([trace(node_name(each), each, arguments, keywords, scope=own) for each, own in zip(functions, scope, strict=True)])
+        if any(each.sent for each in scope):
+            raise UnsupportedError(
+                f"stage {node_name(functions[0])} calls IPUOutfeedQueue.enqueue(): return the values from the last stage, which pipeline() "
+                "sends to its outfeed_queue"
+            )
         arguments, keywords = [tensor for each in levels[-1] for tensor in each.results], {}
     return levels
 
@@ -191,7 +196,7 @@ def _traced_optimizer(function: Callable[..., Any], levels: Levels, last: list[T
 
     specs = [tf.TensorSpec(each.shape, each.dtype) for each in last]
     specs += [tf.TensorSpec(each.shape, accumulator_dtype(dtype, each)) for each in learned.values()]
-    scope = Scope(compilation=levels[0][0].scope.compilation, is_body=True)
+    scope = Scope(compilation=levels[0][0].scope.compilation)
     traced = trace("optimizer", apply, specs, scope=scope)
     if not place:
         raise UnsupportedError("the optimizer function's loss is none of the last stage's outputs: return the loss from the last stage")

@@ -12,6 +12,14 @@ from tilestep.tensorflow.untyped import tf
 def use_version_1() -> None:
     """`import tensorflow` gives TensorFlow 1's interface and behaviour from now on, as Graphcore's TensorFlow 1 had it."""
     tf.compat.v1.disable_v2_behavior()
+    dimension = import_module("tensorflow.python.framework.tensor_shape").Dimension
+    exact = dimension.__init__
+
+    def whole(self: Any, value: Any) -> None:
+        """A whole float is a size, too, as in TensorFlow 1."""
+        exact(self, int(value) if isinstance(value, float) and value.is_integer() else value)
+
+    dimension.__init__ = whole
     first: Any = tf.compat.v1
     first.__path__ = tf.__path__
     first.python = import_module("tensorflow.python")
