@@ -85,6 +85,7 @@ PUBLIC_NAMES = [
     "tilestep.machine.machine_names",
     "tilestep.machine.waited_seconds",
     "tilestep.onnx.DynamicShapeError",
+    "tilestep.onnx.Layers",
     "tilestep.onnx.NodeError",
     "tilestep.onnx.OnnxError",
     "tilestep.onnx.OnnxModel",

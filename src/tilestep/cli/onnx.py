@@ -37,7 +37,7 @@ _MOST: Final = 10**9  # of a size
 _MOST_ELEMENTS: Final = 2**40  # of an input: several TiB, more than any machine holds
 _MOST_TRIPS: Final = 2**31 - 1
 _SCHEMA_VERSION: Final = 1
-_Settings = Mapping[tuple[str, int | None], str]  # (name, axis) or (name, None) -> what --set gives
+Settings = Mapping[tuple[str, int | None], str]  # (name, axis) or (name, None) -> what --set gives
 _SETTING: Final = re.compile(r"(?P<name>.+?)(?:\[(?P<axis>[0-9]{1,9})\])?=(?P<value>[^=]+)")
 
 
@@ -103,8 +103,8 @@ def _run(args: argparse.Namespace) -> int:
         print_table(_operators_table(), width_of_pipe=_PIPE_WIDTH)
         return 0
     try:
-        model, settings = _model(args)
-        rows = [(batch, _inputs(model, settings, batch)) for batch in _batches(model, settings, args.batch)]
+        model, settings = model_of(args.model, args.set, half=args.half, training=args.train)
+        rows = [(batch, inputs_of(model, settings, batch)) for batch in _batches(model, settings, args.batch)]
         _show_model(model, checked_by_onnx(model.loaded))
         prices, ended = _prices(model, rows, args)
     except DynamicShapeError as error:
@@ -161,27 +161,31 @@ def _choose_machine(machine: str | None) -> None:
     choose_platform()
 
 
-def _model(args: argparse.Namespace) -> tuple[OnnxModel, _Settings]:
-    """The model, and what --set says of dimensions, as text by (name, axis). Values of static inputs are fixed in the model."""
+def model_of(path: str, words: Sequence[str], *, half: bool, training: bool) -> tuple[OnnxModel, Settings]:
+    """The model, and what --set says of dimensions, as text by (name, axis). Values of static inputs are fixed in the model.
+
+    Args: words: of --set.
+    Raises: UsageError, OnnxError, OSError.
+    """
     from tilestep.onnx.arguments import fixed_values
     from tilestep.onnx.half import halved
     from tilestep.onnx.load import load
     from tilestep.onnx.model import OnnxModel
 
-    settings = _settings(args.set)
-    loaded = load(args.model)
-    if args.half:
+    settings = _settings(words)
+    loaded = load(path)
+    if half:
         loaded = halved(loaded)
-    plain_model = OnnxModel(loaded, training=args.train, static=(), bounds={}, trainable=None)
+    plain_model = OnnxModel(loaded, training=training, static=(), bounds={}, trainable=None)
     names = {spec.name: spec for spec in plain_model.inputs}
     static = {name: _numbers(text, names[name]) for (name, axis), text in settings.items() if axis is None and name in names}
     missing = [name for name in plain_model.static_inputs if name not in static]
     if missing:
         which = ", ".join(f"input '{plain(name)}' ({names[name]})" for name in missing)
         static_are = "are static, so their values" if missing[1:] else "is static, so its value"
-        raise UsageError(f"{plain(args.model)}: {which} {static_are} must be known: give {_to_set(missing)} or N,N")
+        raise UsageError(f"{plain(path)}: {which} {static_are} must be known: give {_to_set(missing)} or N,N")
     fixed_values(static, names)
-    model = OnnxModel(loaded, training=args.train, static=static, bounds={}, trainable=None) if static else plain_model
+    model = OnnxModel(loaded, training=training, static=static, bounds={}, trainable=None) if static else plain_model
     return model, {key: text for key, text in settings.items() if key[0] not in static}
 
 
@@ -204,7 +208,7 @@ def _numbers(text: str, spec: ValueSpec) -> Any:
     return numbers if "," in text or len(spec.shape or ()) == 1 else numbers[0]
 
 
-def _batches(model: OnnxModel, settings: _Settings, given: Sequence[int] | None) -> Sequence[int | None]:
+def _batches(model: OnnxModel, settings: Settings, given: Sequence[int] | None) -> Sequence[int | None]:
     """The sizes of a batch; None where the model or --set gives the inputs' first dimensions several sizes."""
     first = [(spec, spec.shape[0]) for spec in model.inputs if spec.shape and not isinstance(spec.shape[0], int)]
     texts = [_set_size(settings, spec.name, 0, size) for spec, size in first]
@@ -217,12 +221,12 @@ def _batches(model: OnnxModel, settings: _Settings, given: Sequence[int] | None)
     return [sizes.pop() if len(sizes) == 1 else None]
 
 
-def _set_size(settings: _Settings, name: str, axis: int, size: int | str | None) -> str | None:
+def _set_size(settings: Settings, name: str, axis: int, size: int | str | None) -> str | None:
     """What --set says of a dimension. Args: size: what the model says of it."""
     return settings.get((name, axis), settings.get((size, None)) if isinstance(size, str) else None)
 
 
-def _inputs(model: OnnxModel, settings: _Settings, batch: int | None) -> list[Any]:
+def inputs_of(model: OnnxModel, settings: Settings, batch: int | None) -> list[Any]:
     """Shape and dtype of each input. Raises: UsageError for sizes that are missing, or of nothing."""
     from tilestep.onnx.parts import input_shapes, missing_sizes
 
@@ -234,7 +238,7 @@ def _inputs(model: OnnxModel, settings: _Settings, batch: int | None) -> list[An
             raise UsageError(f"--set {shown(name)}: the model has no such dimension; it has {plain(known)}")
         if axis is not None and (name not in specs or axis not in specs[name].free()):
             raise UsageError(f"--set {shown(f'{name}[{axis}]')}: the model has no such dimension without a size: {_declared(model)}")
-    sizes = {name if axis is None else f"{name}[{axis}]": _size(text) for (name, axis), text in settings.items()}
+    sizes = sizes_of(settings)
     several = {name for spec in model.inputs for name in spec.named() if spec.named().count(name) > 1}  # names that bind nothing
     for spec in model.inputs:
         first = spec.shape[0] if spec.shape else None
@@ -251,6 +255,11 @@ def _inputs(model: OnnxModel, settings: _Settings, batch: int | None) -> list[An
             shape = ",".join(map(str, given.shape))
             raise UsageError(f"input '{plain(name)}' [{shape}] has {elements:,} elements: {_MOST_ELEMENTS:,} are the most that is priced")
     return found
+
+
+def sizes_of(settings: Settings) -> dict[str, int]:
+    """Sizes by a dimension's name, and of single ones as 'x[2]'. Raises: UsageError for what is no size."""
+    return {name if axis is None else f"{name}[{axis}]": _size(text) for (name, axis), text in settings.items()}
 
 
 def _to_set(names: Iterable[str]) -> str:

@@ -19,7 +19,10 @@ _COMMAND: Final = "tilestep plan"
 _MOST: Final = 2**20
 _NONE_FITS: Final = 1
 _GIVES: Final = ("layers", "params", "optimizer", "microbatch")
-_MAY_GIVE: Final = ("loss", "schedules", "recompute", "offload", "sharding", "shards", "plan_options")
+_MAY_GIVE: Final = ("loss", "schedules", "recompute", "offload", "sharding", "shards", "tied", "plan_options")
+_OPTIMIZERS: Final[Mapping[str, tuple[Any, ...]]] = {"sgd": ("sgd",), "momentum": ("sgd", 0.9), "adam": ("adam",), "lamb": ("lamb",)}
+_OPTIMIZER: Final = "adam"
+_RATE: Final = 1e-3  # of learning: a plan is the same for any
 
 
 def add_parser(subparsers: Any) -> None:
@@ -32,9 +35,9 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument(
         "model",
-        metavar="MODULE:NAME",
-        help="a function without arguments, or a mapping, in a module: it gives `layers`, `params`, `optimizer`, `microbatch` and perhaps "
-        f"{', '.join(f'`{name}`' for name in _MAY_GIVE)}, as tilestep.plan_training takes them",
+        metavar="MODEL.onnx|MODULE:NAME",
+        help="an ONNX model; or a function without arguments, or a mapping, in a module: it gives `layers`, `params`, `optimizer`, "
+        f"`microbatch` and perhaps {', '.join(f'`{name}`' for name in _MAY_GIVE)}, as tilestep.plan_training takes them",
     )
     parser.add_argument(
         "--machine",
@@ -55,6 +58,17 @@ def add_parser(subparsers: Any) -> None:
         metavar="N[,N...]",
         help="samples that a microbatch may have (default: all divisors of the batch)",
     )
+    of_onnx = parser.add_argument_group("of an ONNX model")
+    of_onnx.add_argument("--loss", metavar="NAME", help="output that is the loss (default: the mean of all outputs)")
+    of_onnx.add_argument("--optimizer", choices=_OPTIMIZERS, help=f"of the parameters (default: {_OPTIMIZER})")
+    of_onnx.add_argument("--half", action="store_true", help="plan the model in float16 instead of float32")
+    of_onnx.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="size of a dimension, or value of a static input, as of `tilestep onnx`",
+    )
     parser.add_argument(
         "--replays", type=whole_number(_MOST), default=16, metavar="N", help="plans to emulate at most (default: %(default)s)"
     )
@@ -70,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     Returns: 0; 1 if no plan fits, which stdout says; 2 after a message to stderr for a wrong model or option.
     """
     try:
-        model = _model(args.model)
+        model = _onnx_model(args) if args.model.endswith(".onnx") else _model(args)
         from tilestep.planner.door import plan_training
 
         with _bar(None if args.exhaustive else args.replays) as show:
@@ -78,7 +92,6 @@ def run(args: argparse.Namespace) -> int:
                 **model,
                 machine=args.machine,
                 global_batch=args.global_batch,
-                microbatch_sizes=args.microbatch_sizes,
                 replays=args.replays,
                 exhaustive=args.exhaustive,
                 progress=show,
@@ -95,11 +108,50 @@ def _sizes(text: str) -> list[int]:
     return [whole_number(_MOST)(part) for part in text.split(",")]
 
 
-def _model(text: str) -> dict[str, Any]:
+def _onnx_model(args: argparse.Namespace) -> dict[str, Any]:
+    """A model in layers. Raises: UsageError for a file that cannot be read or planned, or a size that is missing."""
+    try:
+        from tilestep.cli.onnx import inputs_of, model_of, sizes_of
+        from tilestep.onnx import OnnxError
+    except ImportError as error:
+        raise UsageError(str(error)) from error
+    import optax
+
+    try:
+        model, settings = model_of(args.model, args.set, half=args.half, training=False)
+        inputs_of(model, settings, 1)  # which says what is missing
+        made = model.layers(loss=args.loss, sizes=sizes_of(settings))
+    except OnnxError as error:
+        raise UsageError(f"{plain(args.model)}: {error}") from error
+    except OSError as error:
+        raise UsageError(f"{plain(args.model)}: {error.strerror}") from error
+    sizes = args.microbatch_sizes
+    if made.microbatch_sizes is not None:
+        if sizes not in (None, made.microbatch_sizes):
+            raise UsageError(f"--microbatch-sizes: {plain(args.model)} is a model of {made.microbatch_sizes[0]:,} samples only")
+        sizes = made.microbatch_sizes
+    name, *momentum = _OPTIMIZERS[args.optimizer or _OPTIMIZER]
+    return {
+        "layers": made.layers,
+        "params": made.params,
+        "microbatch": made.microbatch,
+        "tied": made.tied,
+        "optimizer": getattr(optax, name)(_RATE, *momentum),
+        "microbatch_sizes": sizes,
+    }
+
+
+def _model(args: argparse.Namespace) -> dict[str, Any]:
     """What a module gives. Raises: UsageError for a module or name that there is not, and for what is no model."""
+    text = args.model
+    given = {"--loss": args.loss, "--optimizer": args.optimizer, "--half": args.half, "--set": args.set}
+    if wrong := [name for name, value in given.items() if value]:
+        raise UsageError(f"{wrong[0]} is of an ONNX model, and {shown(text)} is none: what a module gives has its own")
     module, colon, name = text.partition(":")
     if not (colon and module and name):
-        raise UsageError(f"{shown(text)} names no model: name a module and what gives the model in it, such as my_model:layers")
+        raise UsageError(
+            f"{shown(text)} names no model: it must be a file, such as model.onnx, or a module and what gives it, such as my_model:layers"
+        )
     directory = os.fspath(working_directory())
     if directory not in sys.path:
         sys.path.insert(0, directory)  # where `python -m` looks
@@ -116,7 +168,7 @@ def _model(text: str) -> dict[str, Any]:
         raise UsageError(
             f"{shown(text)} gives {found}: it must give a mapping with {', '.join(_GIVES)}, and perhaps {', '.join(_MAY_GIVE)}"
         )
-    return dict(cast("Mapping[str, Any]", model))
+    return {**cast("Mapping[str, Any]", model), "microbatch_sizes": args.microbatch_sizes}
 
 
 @contextlib.contextmanager

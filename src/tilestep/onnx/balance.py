@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any, Final
 
 import jax
@@ -14,12 +14,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.function import ModelFunction
-from tilestep.onnx.graph import reads
+from tilestep.onnx.layers import MOST_LAYERS, layer_ends
 from tilestep.onnx.parts import Part, parts_of
-from tilestep.onnx.values import is_known, jax_dtype
+from tilestep.onnx.values import jax_dtype
 from tilestep.train import LayerCost, Partition, best_partition
 
-_MOST_LAYERS: Final = 64  # each is compiled by itself, alike ones once
 _LAYERS_PER_STAGE: Final = 12
 _AXIS: Final = "ipus"
 _OPTIONS: Final[dict[str, str | bool]] = {
@@ -40,7 +39,7 @@ def balanced(
     """
     if isinstance(stages, bool) or stages < 1:
         raise OnnxError(f"stages is {stages!r}: it must be a number of stages, at least 1, or a list of values to cut at")
-    ends = _layer_ends(model, values, min(_MOST_LAYERS, _LAYERS_PER_STAGE * stages))
+    ends = layer_ends(model, values, min(MOST_LAYERS, _LAYERS_PER_STAGE * stages))
     layers = [0] * len(model.graph.nodes)
     for layer, (first, after) in enumerate(pairwise([0, *ends])):
         layers[first:after] = [layer] * (after - first)
@@ -55,34 +54,6 @@ def balanced(
     for stage, (first, after) in enumerate(pairwise(partition.cuts)):
         homes = [stage if first <= layer < after else home for layer, home in zip(layers, homes, strict=True)]
     return homes, partition
-
-
-def _layer_ends(model: ModelFunction, values: Mapping[str, Any], most: int) -> list[int]:
-    """Numbers of nodes at which a layer ends: where fewer bytes are passed on than just before and after."""
-    nodes = model.graph.nodes
-    last_reader: dict[str, int] = {}
-    for number, node in enumerate(nodes):
-        last_reader.update((name, number) for name in reads(node))
-    last_reader.update((name, len(nodes)) for name in model.graph.outputs)
-    changes = [0] * (len(nodes) + 2)  # of the bytes that are alive after so many nodes
-    for number, node in enumerate(nodes):
-        for name in node.outputs:
-            if name and not is_known(values[name]):
-                changes[number + 1] += _bytes(values[name])
-                changes[last_reader.get(name, number) + 1] -= _bytes(values[name])
-    passed = list(accumulate(changes))
-    ends = [
-        number for number in range(1, len(nodes)) if 0 < passed[number] <= min(passed[number + 1], passed[number - 1] or passed[number])
-    ]
-    return [*_spread(ends, len(nodes), most - 1), len(nodes)]
-
-
-def _spread(ends: list[int], count: int, most: int) -> list[int]:
-    """At most so many of `ends`, about equally far from each other."""
-    if len(ends) <= most:
-        return ends
-    targets = np.linspace(0, count, most + 2)[1:-1]
-    return sorted({min(ends, key=lambda end: abs(end - target)) for target in targets})
 
 
 def _costs(parts: Sequence[Part], devices: Sequence[Any], *, training: bool) -> list[LayerCost]:
@@ -148,7 +119,3 @@ def _passing(shapes: Sequence[Any], devices: Sequence[Any]) -> float:
 
 def _cycles(compiled: Any) -> float:
     return float(compiled.cost_analysis()["ipu cycles"])
-
-
-def _bytes(value: Any) -> int:
-    return sum(int(np.prod(leaf.shape)) * np.dtype(leaf.dtype).itemsize for leaf in jax.tree.leaves(value) if hasattr(leaf, "shape"))

@@ -6,8 +6,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, final
 
 from tilestep.onnx.arguments import Trainable, require_bounds
+from tilestep.onnx.demand import statistics
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.function import ModelFunction
+from tilestep.onnx.layers import MOST_LAYERS, Layers, layers_of
 from tilestep.onnx.load import Source, load
 from tilestep.onnx.stages import Stages, stages_of
 
@@ -111,6 +113,38 @@ class OnnxModel(ModelFunction):
         Raises: OnnxError for values that the model does not have, cuts that do not follow one another, or sizes that are missing.
         """
         return stages_of(self, cuts, sizes=sizes or {}, loss=loss, machine=machine, training=training)
+
+    def layers(
+        self,
+        *,
+        loss: str | Callable[..., Any] | None = None,
+        others: Sequence[Any] = (),
+        sizes: Mapping[str, int] | None = None,
+        most: int = MOST_LAYERS,
+    ) -> Layers:
+        """Cuts the model into layers for `tilestep.plan_training`, where few bytes are passed on.
+
+        Batch norms keep their statistics, which are no parameters here, and dropout drops nothing.
+
+        Args:
+            loss: the output that is the loss; or a function that returns it, of the outputs and of what else a microbatch has. None: the
+                mean of all outputs.
+            others: arrays or shapes `[samples, ...]` that a microbatch has besides the inputs, such as labels.
+            sizes: of named dimensions, or of single ones as in {'x[2]': 48}. The first dimension of inputs counts samples: the planner
+                chooses its size.
+            most: layers.
+
+        Returns:
+            The layers, and what belongs to them.
+
+        Raises: OnnxError for a model for training, inputs without samples, an output that there is not, or sizes that are missing.
+        """
+        kept = statistics(self.graph) & self.params.keys()
+        model = self
+        if kept:
+            chosen = self.params.keys() - kept
+            model = OnnxModel(self._loaded, training=self._training, static=self._static, bounds=self._bounds, trainable=chosen)
+        return layers_of(model, loss=loss, others=others, sizes=sizes or {}, most=most)
 
     def summary(self, *, width: int = 100) -> str:
         """Text: inputs, outputs, parameters and operators. Args: width: columns."""

@@ -17,6 +17,7 @@ from tilestep.planner.sharding import Specs, divides, specs_of
 from tilestep.planner.space import OFFLOAD, RECOMPUTE, SCHEDULES, Candidate, Offloaded, Recomputed, ScheduleName, candidates, divisors
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import items_of, require_bool, require_function, require_kind, require_tree
+from tilestep.train.pipeline.arguments import ties_of
 from tilestep.train.plan_options import GivenOptions
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
@@ -45,6 +46,7 @@ def plan_training(
     offload: Sequence[Offloaded] = (None, "state"),
     sharding: Sequence[Pytree] | None = None,
     shards: Sequence[int] | None = None,
+    tied: Sequence[Sequence[Any]] = (),
     plan_options: GivenOptions | None = None,
     replays: int = _REPLAYS,
     exhaustive: bool = False,
@@ -77,6 +79,7 @@ def plan_training(
             `jax.lax.with_sharding_constraint` with such specs. XLA divides the rest, and adds the exchanges.
         shards: how many IPUs a stage may have; those that do not divide the axes of `sharding` are left out. None: 1, and with `sharding`
             the powers of two up to the number of IPUs.
+        tied: parameters that stay equal, as for `Pipeline`: a list of lists of paths (layer, key, ...).
         plan_options: how all programs are planned, as for `Pipeline`, such as {"available_memory_proportion": 0.1}.
         replays: plans that the emulator plays at most. More of them make the gap smaller.
         exhaustive: whether to play plans until none that is left can be faster, however many these are.
@@ -117,7 +120,8 @@ def plan_training(
     shapes = _jax.tree.map(_shape_of, list(params))
     specs = None if sharding is None else specs_of(sharding, shapes)
     counts = _shards(shards, specs, shapes, spec)
-    model = Model(layers, shapes, _jax.tree.map(_shape_of, sample), loss, specs, plan_options)
+    ties = ties_of(tied, [[layer] for layer in layers], "layer")
+    model = Model(layers, shapes, _jax.tree.map(_shape_of, sample), loss, specs, plan_options, ties)
     state_bytes = [_state_bytes(optimizer, own) for own in model.params]
     estimates = Estimates(model, state_bytes, spec, counts, sizes, global_batch)
     space = candidates(

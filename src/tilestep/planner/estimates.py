@@ -66,7 +66,7 @@ class Estimates:
         self._held: dict[int, _Held] = {}
         self._sizes = (microbatches[0], microbatches[min(_SECOND, len(microbatches) - 1)])
         self._least: dict[int, list[Least]] = {}
-        self._read_bytes = bytes_of(model.read())
+        self._read_bytes = bytes_of(model.read(microbatches[0])) // microbatches[0]
         self._latency = cycles_from_seconds(machine.host.link_latency_seconds, machine.ipu.clock_hz)  # of a microbatch's arguments
         self._dispatch = cycles_from_seconds(machine.host.dispatch_seconds, machine.ipu.clock_hz)  # of an update
 
@@ -95,7 +95,12 @@ class Estimates:
             leaves = [_jax.tree.leaves(own) for own in self._model.params]
             params = [self._model.held(own, layer, shards) for layer, own in enumerate(leaves)]
             trained = [
-                self._model.held([leaf if is_real(leaf) else None for leaf in own], layer, shards) for layer, own in enumerate(leaves)
+                self._model.held(
+                    [leaf if is_real(leaf) and (layer, index) not in self._model.copies else None for index, leaf in enumerate(own)],
+                    layer,
+                    shards,
+                )
+                for layer, own in enumerate(leaves)
             ]
             whole = [bytes_of([leaf for leaf in own if is_real(leaf)]) for own in leaves]
             state = [size * own // max(every, 1) for size, own, every in zip(self._given_state, trained, whole, strict=True)]
@@ -107,7 +112,7 @@ class Estimates:
     def least_fullness(self, candidate: Candidate) -> float:
         """What the fullest tile needs at least, as a part of what a tile has."""
         tile, tiles = self._machine.ipu.tile, self._machine.ipu.num_tiles
-        stays = max(sum(self._staying(candidate, layer) for layer in range(*span)) for span in candidate.spans())
+        stays = max(self._staying(candidate, span) for span in candidate.spans())
         return (stays / tiles + tile.stack_bytes + tile.reserved_bytes) / tile.sram_bytes
 
     def least_cycles(self, candidate: Candidate) -> float:
@@ -116,10 +121,14 @@ class Estimates:
         path = _path(candidate, work, ramps=candidate.schedule != "zero_bubble")
         return self._dispatch + max(path, self._batch_cycles(candidate), self._offload_cycles(candidate))
 
-    def _staying(self, candidate: Candidate, layer: int) -> int:
+    def _staying(self, candidate: Candidate, span: tuple[int, int]) -> int:
+        """What layers in one stage have there at least. Parameters that are tied within it are there once."""
         on = self._on(candidate.shards)
-        accumulators = on.trained[layer] if candidate.accumulation > 1 and not candidate.offloads_accumulators else 0
-        return on.params[layer] + max(accumulators, 0 if candidate.offloads_state else on.state[layer])
+        stays = -self._model.copied(*span, candidate.shards)
+        for layer in range(*span):
+            accumulators = on.trained[layer] if candidate.accumulation > 1 and not candidate.offloads_accumulators else 0
+            stays += on.params[layer] + max(accumulators, 0 if candidate.offloads_state else on.state[layer])
+        return stays
 
     def _least_work(self, candidate: Candidate) -> _Spent:
         if candidate.microbatch not in self._least:
@@ -210,7 +219,7 @@ class Estimates:
             copies = 1 if candidate.offloads_activations else min(count, waiting[candidate.schedule])
             layers = [alone[layer] for layer in range(*span)]
             state = 0 if candidate.offloads_state else sum(self._on(candidate.shards).state[slice(*span)])
-            stays = state + sum(self._staying(candidate, layer) for layer in range(*span))
+            stays = state + self._staying(candidate, span)
             values = stays + copies * kept[stage]
             values += sum(each.stash_bytes for each in layers) if candidate.recompute else 0
             code = max(each.code_bytes for each in layers) + _CODE_SHARED * sum(each.code_bytes for each in layers)

@@ -22,11 +22,13 @@ from tilestep.planner.sharding import Specs, on_mesh, share, within
 from tilestep.profiling.plugin import initialize
 from tilestep.sim.body import body_cost
 from tilestep.train.calling import name_of
+from tilestep.train.pipeline.compile.tied import leaves_tied
 from tilestep.train.plan_options import plan_options_of
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
 
 Layer = Callable[..., Any]
+Path = tuple[int, tuple[Any, ...]]  # a layer, and keys below its parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,12 +80,15 @@ class Model:
         loss: of the last layer's outputs; None: the last layer returns it.
         specs: of each layer's leaves how they are divided over the IPUs of a stage; None: they are not.
         options: of programs' plans, as `Pipeline` takes them.
+        ties: (layer, path below it) of parameters that are one.
 
     Attributes:
         layers: with the loss.
         params: as given.
         specs: as given.
         options: as given.
+        ties: as given.
+        copies: leaves (layer, index) that are copies of another, and this one.
 
     Raises:
         TypeError, ValueError: where layers do not fit together, with a note of the layer.
@@ -97,11 +102,14 @@ class Model:
         loss: Layer | None,
         specs: Sequence[Specs] | None = None,
         options: Mapping[str, Any] | None = None,
+        ties: Sequence[Sequence[Path]] = (),
     ) -> None:
         self.layers: Final = (*layers[:-1], layers[-1] if loss is None else _with_loss(layers[-1], loss))
         self.params: Final = tuple(params)
         self.specs: Final = specs
         self.options: Final = options
+        self.ties: Final = ties
+        self.copies: Final = {leaf: first for first, *others in leaves_tied(ties, self.params) for leaf in others}
         self._plan: Final = PlanOptions().changed(dict(plan_options_of(options)))
         self._sample: Final = tuple(sample)
         self._arguments: Final[dict[int, list[tuple[Spec, ...]]]] = {}
@@ -134,11 +142,11 @@ class Model:
             self._arguments[samples] = found
         return self._arguments[samples]
 
-    def read(self) -> list[Spec]:
-        """Arguments of a single sample that the first layer reads."""
+    def read(self, samples: int) -> list[Spec]:
+        """Arguments of so many samples that the first layer reads."""
         with self._within(1):
-            body = _Body(self.layers[0], self.params[0], self.arguments(1)[0])
-        leaves = _jax.tree.leaves(self.arguments(1)[0])
+            body = _Body(self.layers[0], self.params[0], self.arguments(samples)[0])
+        leaves = _jax.tree.leaves(self.arguments(samples)[0])
         return [leaf for index, leaf in enumerate(leaves) if any(body.reads(out, index) for out in range(body.outputs))]
 
     def least(self, samples: int, ipu: IpuSpec) -> list[Least]:
@@ -171,6 +179,15 @@ class Model:
         """Bytes of a layer's leaves on each of so many IPUs. Args: tree: for each leaf a spec, or None for one that does not count."""
         specs = [PartitionSpec()] * len(tree) if self.specs is None else self.specs[layer]
         return sum(0 if leaf is None else bytes_of(leaf) // share(spec, shards) for leaf, spec in zip(tree, specs, strict=True))
+
+    def copied(self, first: int, after: int, shards: int) -> int:
+        """Bytes of parameters of these layers that are copies of others of them, on each of so many IPUs."""
+        found = 0
+        for (layer, index), (original, _) in self.copies.items():
+            if first <= layer < after and first <= original < after:
+                leaves = _jax.tree.leaves(self.params[layer])
+                found += self.held([leaf if number == index else None for number, leaf in enumerate(leaves)], layer, shards)
+        return found
 
     def _within(self, shards: int) -> AbstractContextManager[Any]:
         return nullcontext() if self.specs is None else within(shards)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -68,11 +69,22 @@ def pipeline_of(model: Model, candidate: Candidate, optimizer: Any, devices: Any
         device_mapping=None if model.specs is None else meshes_of(candidate, devices),
         replicas=candidate.replicas,
         recompute=candidate.recompute,
+        tied=_ties(model, candidate),
         offload_optimizer_state=offload,
         offload_activations=candidate.offloads_activations,
         plan_options=model.options,
         strict=False,
     )
+
+
+def _ties(model: Model, candidate: Candidate) -> list[list[tuple[Any, ...]]]:
+    """Paths of the pipeline's parameters that are one: (stage, the layer's place in it, keys below)."""
+
+    def path(layer: int, keys: Sequence[Any]) -> tuple[Any, ...]:
+        stage = bisect_right(candidate.cuts, layer) - 1
+        return stage, layer - candidate.cuts[stage], *keys
+
+    return [[path(*each) for each in tie] for tie in model.ties]
 
 
 def split(model: Model, candidate: Candidate, params: Sequence[Any], devices: Sequence[Any]) -> list[Any]:

@@ -9,9 +9,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import onnx
 import optax
 import pytest
 
+from tests.unit.onnx.models import model as onnx_model
+from tests.unit.onnx.models import uniform
 from tests.unit.planner.small_models import classifier
 from tilestep.cli import plan
 
@@ -87,7 +90,10 @@ def test_nothing_that_fits_is_exit_code_1(capsys: pytest.CaptureFixture[str], ti
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["planned_model", "--global-batch", "2"], "'planned_model' names no model: name a module and what gives the model in it"),
+        (
+            ["planned_model", "--global-batch", "2"],
+            "'planned_model' names no model: it must be a file, such as model.onnx, or a module and",
+        ),
         (["planned_modul:layers", "--global-batch", "2"], "there is no module 'planned_modul'"),
         (["planned_model:layer", "--global-batch", "2"], "has no attribute 'layer'"),
         (["planned_model:number", "--global-batch", "2"], "'planned_model:number' gives a int: it must give a mapping with layers, params"),
@@ -109,3 +115,43 @@ def test_what_cannot_be_planned_is_exit_code_2(capsys: pytest.CaptureFixture[str
     assert err.startswith("tilestep plan: ")
     assert message in err
     assert "internal frames" not in err
+
+
+def saved(path: Path, graph: str, **initializers: Any) -> str:
+    onnx.save(onnx_model(graph, **initializers), str(path))
+    return str(path)
+
+
+PRODUCT = "(float[N,16] x) => (float[N,16] y, float l) { m = MatMul(x, w)  y = Relu(m)  l = ReduceMean <keepdims = 0> (y) }"
+
+
+def test_an_onnx_model_is_planned(capsys: pytest.CaptureFixture[str], tiny: str, tmp_path: Path) -> None:
+    path = saved(tmp_path / "product.onnx", PRODUCT, w=uniform(16, 16))
+    options = ["--loss", "l", "--optimizer", "momentum", "--half", "--set", "N=2"]
+    assert command(path, "--machine", tiny, "--global-batch", "2", "--replays", "1", "--json", *options) == 0
+    out, err = capsys.readouterr()
+    assert [plan["microbatch"] for plan in json.loads(out)["plans"]] == [2]  # which --set fixes
+    assert err == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--loss", "q"], "product.onnx: loss is 'q', and the model's outputs are y, l"),
+        (["--set", "M=3"], "--set 'M': the model has no such dimension; it has N"),
+        (["--set", "N=3"], "microbatch_sizes is [3]: at least one must divide the global batch of 2"),
+        (["--set", "N=2", "--microbatch-sizes", "1"], "product.onnx is a model of 2 samples only"),
+    ],
+)
+def test_what_an_onnx_model_lacks_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path, options: list[str], message: str) -> None:
+    assert command(saved(tmp_path / "product.onnx", PRODUCT, w=uniform(16, 16)), "--global-batch", "2", *options) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+
+
+def test_options_of_onnx_models_go_with_them_only(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert command(str(tmp_path / "none.onnx"), "--global-batch", "2") == 2
+    assert "none.onnx: No such file" in capsys.readouterr().err
+    assert command("planned_model:layers", "--global-batch", "2", "--optimizer", "sgd") == 2
+    assert "--optimizer is of an ONNX model, and 'planned_model:layers' is none" in capsys.readouterr().err

@@ -86,18 +86,17 @@ def _entry(entry: Any) -> Any:
     return indices if others else first
 
 
-def ties_of(tied: Any, levels: Sequence[Sequence[Any]]) -> tuple[tuple[Path, ...], ...]:
-    """Paths of parameters that are one, with the stages' numbers. Raises: TypeError, ValueError."""
+def ties_of(tied: Any, levels: Sequence[Sequence[Any]], of: str = "stage") -> tuple[tuple[Path, ...], ...]:
+    """Paths of parameters that are one, with the stages' numbers. Args: of: what a level is. Raises: TypeError, ValueError."""
     starts = [sum(map(len, levels[:index])) for index in range(len(levels))]
 
     def path(given: object) -> Path:
         if not isinstance(given, list | tuple) or len(cast("Sequence[Any]", given)) < 2:
-            raise TypeError(
-                f'tied has {shown(given)}: it must be a path (stage, key, ...), such as (0, "embedding"), or ((stage, member), key, ...)'
-            )
+            several = ", or ((stage, member), key, ...)" if of == "stage" else ""
+            raise TypeError(f'tied has {shown(given)}: it must be a path ({of}, key, ...), such as (0, "embedding"){several}')
         where, *keys = cast("Sequence[Any]", given)
         level, member = cast("Sequence[Any]", where) if isinstance(where, list | tuple) else (where, None)
-        level = whole_number("a stage of tied", level, least=0, most=len(levels) - 1)
+        level = whole_number(f"a {of} of tied", level, least=0, most=len(levels) - 1)
         if member is None and len(levels[level]) > 1:
             raise ValueError(
                 f"tied has {shown(given)}, but stage {level} is {len(levels[level])} concurrent ones: name one, (({level}, 0), ...)"
