@@ -247,7 +247,7 @@ class Compiled:
 
         inputs = list(self._outside.values())
         kinds = [tensor.dtype for tensor in traced.results] or tf.int32
-        made = tf.numpy_function(sessions.keeps_errors(graph, run), inputs, kinds, name=traced.name)
+        made = sessions.node(graph, run, inputs, kinds, traced.name)
         made = list(made) if isinstance(made, list | tuple) else [made]
         for tensor, like in zip(made, traced.results, strict=False):
             tensor.set_shape(like.shape)

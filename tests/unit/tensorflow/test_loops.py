@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -223,6 +224,29 @@ def test_a_body_may_send_to_several_queues(tf: Any) -> None:
         session.run(outside[2])
         with pytest.raises(QueueError, match="nothing new"):
             session.run(outside[2])
+
+
+def test_two_sessions_at_once_have_variables_of_their_own(tf: Any) -> None:
+    def body() -> Any:
+        weight = tf.get_variable("w", (), initializer=tf.zeros_initializer())
+        return weight.assign_add(1.0).op
+
+    run = compiled(lambda: loops.repeat(50, body))
+    init, weight = tf.global_variables_initializer(), tf.global_variables()[0]
+    with tf.Session() as first, tf.Session() as second:
+        for session in (first, second):
+            session.run(init)
+
+        def several(session: Any, count: int) -> None:
+            for _ in range(count):
+                session.run(run)
+
+        threads = [threading.Thread(target=several, args=(first, 5)), threading.Thread(target=several, args=(second, 9))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (first.run(weight), second.run(weight)) == (250, 450)
 
 
 def test_a_while_loop_ends_by_its_condition_or_its_bound(tf: Any) -> None:

@@ -58,15 +58,14 @@ class IPUInfeedQueue:
             raise ValueError("the initializer of an IPUInfeedQueue can be got once: keep it")
         self._given = True
         with self._graph.as_default(), tf.device("/CPU:0"), tf.control_dependencies([self._iterator.initializer]):
-            return tf.numpy_function(sessions.keeps_errors(self._graph, self._begin), [], [], name="infeed_begin")
+            return sessions.node(self._graph, self._begin, [], [], "infeed_begin")
 
     @property
     def deleter(self) -> Operation:
         """A node that ends the queue."""
         if self._graph is None:
             raise RuntimeError("an IPUInfeedQueue has no deleter outside of a graph: it ends with the last reference to it")
-        with self._graph.as_default(), tf.device("/CPU:0"):
-            return tf.numpy_function(sessions.keeps_errors(self._graph, self._end), [], [], name="infeed_end")
+        return sessions.node(self._graph, self._end, [], [], "infeed_end")
 
     @property
     def number_of_tuple_elements(self) -> int:

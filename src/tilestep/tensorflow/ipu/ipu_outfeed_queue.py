@@ -95,9 +95,7 @@ class IPUOutfeedQueue:
 
         if self._graph is None:
             return tf.nest.pack_sequence_as(self.structure, [tf.constant(each) for each in take()])
-        with self._graph.as_default(), tf.device("/CPU:0"):
-            function = sessions.keeps_errors(self._graph, take, beside=True)
-            made = tf.numpy_function(function, [], [spec.dtype for spec in self.specs], name="outfeed_dequeue")
+        made = sessions.node(self._graph, take, [], [spec.dtype for spec in self.specs], "outfeed_dequeue", beside=True)
         made = list(made) if isinstance(made, list | tuple) else [made]
         for tensor, spec in zip(made, self.specs, strict=True):
             if self.replicas is not None:
@@ -113,8 +111,7 @@ class IPUOutfeedQueue:
             self._taken(False)
             return []
 
-        with graphs.outermost().as_default():
-            return tf.numpy_function(sessions.keeps_errors(self._graph, forget), [], [], name="outfeed_delete")
+        return sessions.node(self._graph, forget, [], [], "outfeed_delete")
 
     def __iter__(self) -> Iterator[Structure]:
         """The values of each step, in eager mode and in mode ALL. Raises: RuntimeError otherwise."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import Any, Final, Protocol
 
-from tilestep.tensorflow.untyped import Session, tf
+import numpy as np
+
+from tilestep.tensorflow.untyped import Graph, Session, Tensor, tf
 
 _client: Final[Any] = import_module("tensorflow.python.client.session")
 _run: Final[Any] = _client.BaseSession.run
@@ -40,8 +43,9 @@ def watch(watcher: Watcher) -> None:
     @functools.wraps(_run)
     def run(self: Session, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
         watcher.before(self, fetches)
-        current = _sessions.setdefault(id(self.graph), [])
-        current.append(self)
+        if self.graph in _numbers:
+            _sessions[id(self)] = self
+            feed_dict = {**(feed_dict or {}), _numbers[self.graph]: id(self)}
         try:
             return _run(self, fetches, feed_dict, options, run_metadata)
         except tf.errors.OpError as error:
@@ -50,19 +54,14 @@ def watch(watcher: Watcher) -> None:
                 raise
             raise raised from error
         finally:
-            current.remove(self)
             watcher.after(self, fetches)
 
     _client.BaseSession.run = run
 
 
 _busy: Final[list[bool]] = []  # not empty while a function runs
-_sessions: Final[dict[int, list[Session]]] = {}  # by the id of a graph: those that run it now
-
-
-def running(graph: Any) -> Session:
-    """The session that runs a graph now."""
-    return _sessions[id(graph)][-1]
+_numbers: Final[weakref.WeakKeyDictionary[Graph, Tensor]] = weakref.WeakKeyDictionary()  # says to nodes of ours which session runs them
+_sessions: Final[weakref.WeakValueDictionary[int, Session]] = weakref.WeakValueDictionary()  # by that number
 
 
 @functools.cache
@@ -78,17 +77,18 @@ def _noted(function: Callable[..., Any], *arguments: Any) -> Any:
         _busy.pop()
 
 
-def keeps_errors(graph: Any, function: Callable[..., Any], *, beside: bool = False) -> Callable[..., Any]:
-    """A function for a node, whose exceptions come out of `session.run` as they are, not as TensorFlow's.
+def node(graph: Graph, function: Callable[..., Any], inputs: Sequence[Tensor], kinds: Any, name: str, *, beside: bool = False) -> Any:
+    """A node of a graph that calls a function of (its session, *arrays), whose exceptions come out of `session.run` as they are.
 
     All such functions run in one thread, though TensorFlow calls them in any of its own: what one thread dispatches has one order.
 
-    Args: beside: whether it runs in the thread that calls it while another one is busy.
+    Args:
+        inputs, kinds: its tensors, and the dtypes of its results, as of `tf.numpy_function`.
+        beside: whether it runs in the thread that calls it while another one is busy.
     """
 
-    @functools.wraps(function)
-    def call(*arguments: Any) -> Any:
-        session = running(graph)
+    def call(number: Any, *arguments: Any) -> Any:
+        session = _sessions[int(number)]
         try:
             if beside and _busy:
                 return function(session, *arguments)
@@ -97,4 +97,8 @@ def keeps_errors(graph: Any, function: Callable[..., Any], *, beside: bool = Fal
             _failures[id(session)] = error
             raise
 
-    return call
+    with graph.as_default(), tf.device("/CPU:0"):
+        if graph not in _numbers:
+            with tf.control_dependencies(None):
+                _numbers[graph] = tf.compat.v1.placeholder_with_default(np.int64(0), ())
+        return tf.numpy_function(call, [_numbers[graph], *inputs], kinds, name=name)
