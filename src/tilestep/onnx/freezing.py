@@ -11,9 +11,9 @@ import numpy as np
 from onnx import helper
 
 from tilestep.onnx.graph import Graph, Node, Preparation, is_constant, reads, with_ends
-from tilestep.onnx.ops.batch_norm import batch_norm, batch_norm_by_outputs
 from tilestep.onnx.ops.conv import conv
 from tilestep.onnx.ops.linalg import matmul
+from tilestep.onnx.ops.norm import batch_norm, batch_norm_by_outputs
 
 _NORMS: Final = (batch_norm, batch_norm_by_outputs)
 

@@ -13,8 +13,7 @@ from typing import Any, Final, TypeVar, final
 
 from tilestep.machine import machine_names
 from tilestep.messages import nearest, shown
-from tilestep.popart.device_info import DeviceInfo, Request
-from tilestep.popart.device_system import SYSTEM, machine_of, system_machine
+from tilestep.popart.device_info import SYSTEM, DeviceInfo, Request, machine_of, system_machine
 from tilestep.popart.enums import DeviceConnectionType, DeviceSelectionCriterion, DeviceType, SyncPattern
 from tilestep.popart.exceptions import popart_exception, poplar_exception
 from tilestep.popart.whole_numbers import whole

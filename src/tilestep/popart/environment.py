@@ -22,12 +22,12 @@ EFFECTS: Final[Mapping[str, str]] = MappingProxyType(
         "POPART_LOG_CONFIG": 'a JSON file with the levels of parts of the library, as {"popart:session": "DEBUG"}',
         "POPART_CACHE_DIR": "sets enableEngineCaching and cachePath of new SessionOptions",
         "POPXL_CACHE_DIR": "the same; it goes before POPART_CACHE_DIR",
-        "POPART_IR_DUMP": "a session writes its graph to this file when it is made, as JSON",
     }
 )
 NO_EFFECT: Final[Mapping[str, str]] = MappingProxyType(
     {
         "POPART_LOG_FORMAT": "lines of the log have one form",
+        "POPART_IR_DUMP": "there is no intermediate representation of PopART's; the model is what Builder.getModelProto() gives",
         "POPART_DOT_CHECKS": "no pictures of graphs are drawn: tilestep has no stages of PopART's intermediate representation",
         "POPART_PRELOAD_POPEF": "a cached executable is read when a session needs it",
         "POPART_PRINT_TENSORS": "operator printtensor prints a tensor",
@@ -48,7 +48,6 @@ class PopartEnvironment:
         log_destination: "stderr", "stdout" or a path.
         log_config: part -> level.
         cache_dir: where executables are cached; None: they are not.
-        ir_dump: the file for a session's graph; None: none is written.
         notes: a sentence about each variable that is set and has no effect, or does not exist.
     """
 
@@ -56,7 +55,6 @@ class PopartEnvironment:
     log_destination: str = "stderr"
     log_config: Mapping[str, str] = field(default_factory=dict[str, str])
     cache_dir: str | None = None
-    ir_dump: str | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -73,7 +71,6 @@ def read_environment(environ: Mapping[str, str] | None = None) -> PopartEnvironm
         log_destination=given.get("POPART_LOG_DEST", "stderr"),
         log_config={} if config is None else _config(config),
         cache_dir=given.get("POPXL_CACHE_DIR", given.get("POPART_CACHE_DIR")),
-        ir_dump=given.get("POPART_IR_DUMP"),
         notes=tuple(_notes(given)),
     )
 

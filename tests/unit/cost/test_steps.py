@@ -10,8 +10,7 @@ from tilestep.cost.attributes import WindowDimension, ints, taps, window
 from tilestep.cost.collective import collective_compute_cycles
 from tilestep.cost.copy import REGROUPED, rearrange_cycles
 from tilestep.cost.exchange import exchange_cycles, share
-from tilestep.cost.step import together
-from tilestep.cost.sync import sync_cycles
+from tilestep.cost.step import sync_cycles, together
 from tilestep.errors import HloError
 from tilestep.program.work import ArrayShape, Work
 

@@ -24,7 +24,6 @@ def test_variables_that_take_effect(tmp_path: Path) -> None:
             "POPART_LOG_DEST": "stdout",
             "POPART_LOG_CONFIG": str(config),
             "POPART_CACHE_DIR": "/one",
-            "POPART_IR_DUMP": "ir.json",
         }
     )
     assert (environment.log_level, environment.log_destination, environment.log_config) == (
@@ -32,7 +31,7 @@ def test_variables_that_take_effect(tmp_path: Path) -> None:
         "stdout",
         {"session": "DEBUG", "ir": "OFF"},
     )
-    assert (environment.cache_dir, environment.ir_dump, environment.notes) == ("/one", "ir.json", ())
+    assert (environment.cache_dir, environment.notes) == ("/one", ())
     assert read_environment({"POPART_CACHE_DIR": "/one", "POPXL_CACHE_DIR": "/two"}).cache_dir == "/two"
 
 

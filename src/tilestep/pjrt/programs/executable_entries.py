@@ -14,8 +14,7 @@ from tilestep.machine.spec import MachineSpec
 from tilestep.messages import shown
 from tilestep.pjrt import _native
 from tilestep.pjrt.programs.executable import LoadedExecutable
-from tilestep.pjrt.programs.hlo_proto import hlo_with_config, without_counter_shardings
-from tilestep.pjrt.programs.outputs import output_layouts, parameter_layouts
+from tilestep.pjrt.programs.outputs import hlo_with_config, output_layouts, parameter_layouts, without_counter_shardings
 from tilestep.pjrt.programs.serialized import pack, unpack
 from tilestep.pjrt.running.wait_pool import WAIT_POOL
 from tilestep.pjrt.table import capi

@@ -7,7 +7,7 @@ from typing import Any, Final
 from tilestep.machine.spec import MachineSpec
 from tilestep.messages import shown
 from tilestep.options import PlanOptions
-from tilestep.pjrt.jax_private import compat, lowered, mlir, signature
+from tilestep.pjrt.jax_private import compat, lowering, mlir, signature
 from tilestep.pjrt.jax_private.unregistered_clients import analysis_host
 from tilestep.pjrt.programs import callbacks
 from tilestep.pjrt.programs.analysis import partitioned_hlo
@@ -37,7 +37,7 @@ def plan_for(machine: MachineSpec, program: Any, *, resident: bool = False, opti
     """
     options = PlanOptions() if options is None else options
     options.require_tiles_left(machine.ipu.num_tiles)
-    code = lowered.code_of(program)
+    code = lowering.code_of(program)
     if b"lapack_" in code:
         compat.load_lapack()
     with compat.make_context() as context:
@@ -54,6 +54,6 @@ def plan_for(machine: MachineSpec, program: Any, *, resident: bool = False, opti
             signature.keep_arguments(module)
         functions = callbacks.renumber(module)
         host = analysis_host(count)
-        settings = lowered.host_options(replicas, partitions).SerializeAsString()
+        settings = lowering.host_options(replicas, partitions).SerializeAsString()
         hlo = partitioned_hlo(host, module, host.devices()[:count], settings, functions)
     return PLANS.plan(compat.hlo_text(hlo), machine, name=name, num_ipus=count, options=options)

@@ -18,7 +18,6 @@ from tilestep.collection import collection_paused
 from tilestep.pjrt.running.entries import Entry, MomentWanted, PlannedRun, Run, Upload, named
 from tilestep.pjrt.running.journal import Journal
 from tilestep.pjrt.running.recorded_programs import RecordedPrograms
-from tilestep.pjrt.running.signal_shield import uninterrupted
 from tilestep.plan.steps import Counts, Program
 from tilestep.recording.history import HistoryBegin, begin_history
 from tilestep.recording.replay import play
@@ -27,6 +26,40 @@ from tilestep.sim import Mark, System
 from tilestep.sim.calls import Copy, Dispatch, Forget, Read, Wait
 from tilestep.sim.trace import Task
 from tilestep.tracing.process import current_file
+
+
+def uninterrupted(work: Callable[[], None]) -> None:
+    """Does the work in a thread of its own, because handlers of signals run in the main thread only.
+
+    Raises: the work's exception; else the exception that a handler raised meanwhile, when the work is over.
+    """
+    over = threading.Event()
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            over.set()
+
+    try:
+        threading.Thread(target=run, name="tilestep-journal", daemon=True).start()
+    except RuntimeError:  # the interpreter is about to end: it starts no more threads
+        work()
+        return
+    interrupt: BaseException | None = None
+    while not over.is_set():
+        try:
+            over.wait()
+        except BaseException as error:
+            interrupt = error
+    if errors:
+        raise errors[0]
+    if interrupt is not None:
+        raise interrupt
+
 
 _MOST_COPIES = 2**16  # that are ordered together, unless a profile asks; JAX copies fewer arrays in one call
 

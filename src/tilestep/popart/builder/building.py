@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, Final, cast, final
 
 from tilestep.popart.builder import external
-from tilestep.popart.builder.bound import overloaded
 from tilestep.popart.builder.graphcore_opset import AiGraphcoreOpset1
 from tilestep.popart.builder.kinds import IDS, INT, STR, Kind, Mismatch
 from tilestep.popart.builder.loading import check_model, check_opsets, checked_model
@@ -23,7 +22,7 @@ from tilestep.popart.builder.onnx_opsets import (
     AiOnnxOpset11,
 )
 from tilestep.popart.builder.placement import Placement
-from tilestep.popart.builder.signatures import Parameter
+from tilestep.popart.builder.signatures import Parameter, overloaded
 from tilestep.popart.builder.tensors_of_graph import TensorsOfGraph
 from tilestep.popart.builder.tuning import Tuning
 from tilestep.popart.exceptions import popart_exception

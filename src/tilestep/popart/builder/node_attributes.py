@@ -7,10 +7,9 @@ from typing import Any, Final
 import onnx
 
 from tilestep.popart.builder.attributes import AttributeValue, read
-from tilestep.popart.builder.bound import overloaded
 from tilestep.popart.builder.kinds import FLOAT, FLOATS, ID_SET, INT, INTS, STR, STRS, Kind
 from tilestep.popart.builder.model import GraphModel
-from tilestep.popart.builder.signatures import Parameter
+from tilestep.popart.builder.signatures import Parameter, overloaded
 from tilestep.popart.exceptions import popart_exception
 
 _NAME: Final = Parameter(name="attributeName", kind=STR)

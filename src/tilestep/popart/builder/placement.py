@@ -2,20 +2,71 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, cast
 
 from tilestep.popart.builder import attribute_names as names
 from tilestep.popart.builder.attributes import AttributeValue
-from tilestep.popart.builder.bound import overloaded
-from tilestep.popart.builder.contexts import AttributeContextManager, KeyValueContextManager, NameContextManager
 from tilestep.popart.builder.kinds import FLOAT, ID_SET, IDS, INT, INT64, STR, Kind, Mismatch, instance_of, member_number
+from tilestep.popart.builder.model import GraphModel
 from tilestep.popart.builder.node_attributes import NodeAttributes
 from tilestep.popart.builder.nodes import Operator, add_operator
 from tilestep.popart.builder.onnx_opsets import DEFAULT_VERSION
-from tilestep.popart.builder.signatures import Parameter
+from tilestep.popart.builder.signatures import Parameter, overloaded
 from tilestep.popart.enums import CommGroupType, RecomputeType
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import TensorLocation
+
+
+class AttributeContextManager:
+    """Gives nodes an attribute. Inside another one for the same attribute this one counts."""
+
+    def __init__(self, model: GraphModel, name: str, value: AttributeValue) -> None:
+        self._model, self._name, self._value = model, name, value
+        self._before: list[AttributeValue | None] = []
+
+    def __enter__(self) -> None:
+        self._before.append(self._model.attributes.get(self._name))
+        self._model.attributes[self._name] = self._value
+
+    def __exit__(self, *exception: object) -> None:
+        before = self._before.pop()
+        if before is None:
+            self._model.attributes.pop(self._name, None)
+        else:
+            self._model.attributes[self._name] = before
+
+
+class KeyValueContextManager:
+    """Gives nodes an attribute of keys and values, in one list. Keys of a context around it stay; where both have one, its value counts."""
+
+    def __init__(self, model: GraphModel, name: str, values: Mapping[str, str]) -> None:
+        self._model, self._name, self._values = model, name, dict(values)
+        self._open: list[AttributeContextManager] = []
+
+    def __enter__(self) -> None:
+        before = cast("list[str]", self._model.attributes.get(self._name, []))
+        merged = {**self._values, **dict(zip(before[::2], before[1::2], strict=True))}
+        texts = [text for key in sorted(merged) for text in (key, merged[key])]
+        self._open.append(AttributeContextManager(self._model, self._name, texts))
+        self._open[-1].__enter__()
+
+    def __exit__(self, *exception: object) -> None:
+        self._open.pop().__exit__(*exception)
+
+
+class NameContextManager:
+    """Puts a name before the names of tensors and nodes."""
+
+    def __init__(self, model: GraphModel, name: str) -> None:
+        self._model, self._name = model, name
+
+    def __enter__(self) -> None:
+        self._model.scope.append(self._name)
+
+    def __exit__(self, *exception: object) -> None:
+        self._model.scope.pop()
+
 
 _IDENTITY: Final = Operator(domain="ai.onnx", name="Identity", inputs=(1, 1), outputs=1)
 _CHECKPOINT_EXCLUDES: Final = ("PreUniRepl", "PostNRepl")  # patterns that would take the identity away

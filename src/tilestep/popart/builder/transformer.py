@@ -13,11 +13,10 @@ from google.protobuf.message import Message
 from onnx import numpy_helper
 
 from tilestep.popart.builder import external
-from tilestep.popart.builder.bound import overloaded
 from tilestep.popart.builder.graph_walk import graphs_of, tensors_of
 from tilestep.popart.builder.kinds import BOOL, IDS, STR
 from tilestep.popart.builder.loading import check_model, checked_model
-from tilestep.popart.builder.signatures import Parameter
+from tilestep.popart.builder.signatures import Parameter, overloaded
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.tensors import data_type_of_onnx, is_fixed_point, numpy_dtype
 from tilestep.popart.typed_tensors import typed_tensor

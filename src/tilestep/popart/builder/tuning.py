@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tilestep.popart.builder import attribute_names as names
-from tilestep.popart.builder.bound import overloaded
 from tilestep.popart.builder.kinds import BOOL, FLOAT, ID_SET, INT, STR, STRS, dict_of
 from tilestep.popart.builder.node_attributes import NodeAttributes
-from tilestep.popart.builder.signatures import Parameter
+from tilestep.popart.builder.signatures import Parameter, overloaded
 from tilestep.popart.exceptions import popart_exception
 
 _OUTPUT: Final = Parameter(name="nodeOutputName", kind=STR)

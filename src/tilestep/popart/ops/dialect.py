@@ -13,9 +13,9 @@ from tilestep.onnx.interpret import Call
 from tilestep.onnx.ops.conv import conv_transpose as onnx_conv_transpose
 from tilestep.onnx.registry import Operator, all_operators, op
 from tilestep.onnx.values import is_known, module_of
-from tilestep.popart.ops.batch_norm import batch_norm
 from tilestep.popart.ops.checks import DIALECT, require_axes, types_and_frames
 from tilestep.popart.ops.gradients import extremes, magnitude, rounded
+from tilestep.popart.ops.normalise import batch_norm
 from tilestep.popart.ops.scatter import grouped_gather
 
 _POWER: Final = all_operators()["", "Pow"][-1]  # the importer's

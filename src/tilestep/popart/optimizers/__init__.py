@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from tilestep.popart.optimizers.adam import Adam as Adam
 from tilestep.popart.optimizers.adaptive import Adaptive as Adaptive
-from tilestep.popart.optimizers.as_optax import RuleOf as RuleOf
-from tilestep.popart.optimizers.as_optax import last_key as last_key
-from tilestep.popart.optimizers.as_optax import update_transformation as update_transformation
 from tilestep.popart.optimizers.clipping import ClipNormSettings as ClipNormSettings
 from tilestep.popart.optimizers.context import OptimizerState as OptimizerState
 from tilestep.popart.optimizers.context import UpdateContext as UpdateContext
@@ -14,8 +11,11 @@ from tilestep.popart.optimizers.loss_scaling import AutomaticLossScaling as Auto
 from tilestep.popart.optimizers.loss_scaling import ForwardNode as ForwardNode
 from tilestep.popart.optimizers.loss_scaling import tracked_tensors as tracked_tensors
 from tilestep.popart.optimizers.optimizer import Optimizer as Optimizer
+from tilestep.popart.optimizers.optimizer import RuleOf as RuleOf
+from tilestep.popart.optimizers.optimizer import UpdateRule as UpdateRule
+from tilestep.popart.optimizers.optimizer import last_key as last_key
+from tilestep.popart.optimizers.optimizer import update_transformation as update_transformation
 from tilestep.popart.optimizers.sgd import SGD as SGD
 from tilestep.popart.optimizers.sgd import ConstSGD as ConstSGD
-from tilestep.popart.optimizers.update_rule import UpdateRule as UpdateRule
 from tilestep.popart.optimizers.values import OptimizerValue as OptimizerValue
 from tilestep.popart.optimizers.values import OptimizerValueMap as OptimizerValueMap

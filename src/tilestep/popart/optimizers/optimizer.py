@@ -1,17 +1,251 @@
-"""An optimizer: its values, and the rule that they make."""
+"""An optimizer: its values, and the rule that they make: pure functions over a state, put together from the weights' own rules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, cast
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import optax
 
 from tilestep.popart.enums import MeanReductionStrategy, ReductionType
-from tilestep.popart.optimizers.as_optax import update_transformation
+from tilestep.popart.exceptions import popart_exception, popart_internal_exception, popart_runtime_error
+from tilestep.popart.names import reservedFinalReducedGradPrefix
+from tilestep.popart.optimizers.arithmetic import Arrays
 from tilestep.popart.optimizers.base import OptimizerBase
-from tilestep.popart.optimizers.context import UpdateContext
-from tilestep.popart.optimizers.update_rule import UpdateRule
+from tilestep.popart.optimizers.clipping import clip_groups, clipped
+from tilestep.popart.optimizers.context import OptimizerState, UpdateContext, changed
+from tilestep.popart.optimizers.scalars import FLOAT16, FLOAT32, Hyper, Scalar, Weight
+from tilestep.popart.optimizers.weight_rule import COUNTER, WeightRule
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UpdateRule:
+    """The pure functions of one optimizer in one session; all but `with_values` may be traced.
+
+    Per batch a session calls `accumulate` once for each microbatch (once if nothing is accumulated) and then `update`. Between the two the
+    state may hold gradients under names of their own; before and after a batch its structure is that of `init`.
+
+    Args:
+        optimizer: the optimizer, which nobody changes any more.
+        context: the session.
+        weights: the parameters, by id.
+        rules: the rule of each.
+        groups: the parameters that are clipped together, and their largest norm.
+        loss_scaling: the optimizer's.
+    """
+
+    optimizer: OptimizerBase
+    context: UpdateContext
+    weights: Mapping[str, Weight]
+    rules: Mapping[str, WeightRule]
+    groups: tuple[tuple[tuple[str, ...], float], ...]
+    loss_scaling: Scalar
+
+    @classmethod
+    def of(cls, optimizer: OptimizerBase, context: UpdateContext) -> UpdateRule:
+        """The rule of `optimizer` for the parameters of `context`.
+
+        Raises:
+            popart_exception: if the optimizer can't serve the session: a parameter's type, a group of clipping, automatic loss scaling.
+        """
+        if context.automatic_loss_scaling is not None and optimizer.lossScaling().isConst():
+            raise popart_exception("[AutomaticLossScale transform] The optimizer must have non-const loss scaling")
+        weights = {id: _weight(id, param, optimizer) for id, param in context.params.items()}
+        return cls(
+            optimizer=optimizer.clone(),
+            context=context,
+            weights=weights,
+            rules={id: optimizer.weight_rule(weight, context) for id, weight in weights.items()},
+            groups=clip_groups(optimizer.getClipNormSettings(), tuple(weights)),
+            loss_scaling=optimizer.loss_scaling_scalar(context.loss_dtype),
+        )
+
+    def _scalars(self) -> dict[str, Scalar]:
+        used = {scalar.name: scalar for rule in self.rules.values() for scalar in rule.scalars.values()}
+        return {**used, self.loss_scaling.name: self.loss_scaling}
+
+    def _counts(self) -> bool:
+        return self.context.accumulates and self.context.running_mean
+
+    def _factor(self, state: OptimizerState) -> jax.Array | None:
+        automatic = self.context.automatic_loss_scaling
+        return None if automatic is None else automatic.factor(state.tensors)
+
+    def _hypers(self, state: OptimizerState) -> dict[str, Hyper]:
+        factor = self._factor(state)
+        return {id: Hyper(scalars=rule.scalars, arrays=state.hyper, factor=factor) for id, rule in self.rules.items()}
+
+    def init(self, params: Mapping[str, jax.Array]) -> OptimizerState:
+        """The state before the first update."""
+        arrays = as_arrays(params)
+        tensors = {name: tensor for id, rule in self.rules.items() for name, tensor in rule.init(arrays[id]).items()}
+        if self._counts():
+            tensors[COUNTER] = jnp.zeros((), jnp.float32)
+        if self.context.automatic_loss_scaling is not None:
+            tensors.update(self.context.automatic_loss_scaling.init())
+        return OptimizerState(hyper={name: jnp.asarray(s.value) for name, s in self._scalars().items() if not s.const}, tensors=tensors)
+
+    def loss_scale(self, state: OptimizerState) -> jax.Array:
+        """Scalar float32 that the loss' gradient begins with."""
+        factor = self._factor(state)
+        hyper = Hyper(scalars={"loss_scaling": self.loss_scaling}, arrays=state.hyper, factor=factor)
+        value = jnp.asarray(hyper["loss_scaling"], jnp.float32)
+        return value if factor is None else value * factor
+
+    def observe(self, state: OptimizerState, gradients: Sequence[jax.Array]) -> OptimizerState:
+        """Automatic loss scaling looks at one microbatch's tracked gradients."""
+        automatic = self.context.automatic_loss_scaling
+        return state if automatic is None else changed(state, tensors=automatic.observe(state.tensors, gradients))
+
+    def accumulate(self, state: OptimizerState, gradients: Mapping[str, jax.Array]) -> OptimizerState:
+        """A microbatch's gradients arrive, by parameter id."""
+        hypers, tensors = self._hypers(state), dict(state.tensors)
+        for id, rule in self.rules.items():
+            if id not in gradients:
+                raise popart_internal_exception(f"The gradient of {id} is missing; there are {', '.join(gradients) or 'none'}")
+            tensors.update(rule.accumulate(hypers[id], tensors, jnp.asarray(gradients[id])))
+        if self._counts():
+            tensors[COUNTER] = tensors[COUNTER] + 1.0
+        return OptimizerState(hyper=state.hyper, tensors=tensors)
+
+    def update(self, state: OptimizerState, params: Mapping[str, jax.Array]) -> tuple[Arrays, OptimizerState]:
+        """The new parameters and the new state."""
+        hypers, tensors, arrays = self._hypers(state), dict(state.tensors), as_arrays(params)
+        updaters: Arrays = {}
+        for id, rule in self.rules.items():
+            updaters[id], changes = rule.prepare(hypers[id], tensors, arrays[id])
+            tensors.update(changes)
+        updaters = clipped(updaters, self.groups)
+        finished: Arrays = {}  # apart, because weights may share a tensor that all read before the first changes it
+        for id, rule in self.rules.items():
+            arrays[id], changes = rule.finish(hypers[id], tensors, arrays[id], updaters[id])
+            finished.update(changes)
+        tensors.update(finished)
+        if self._counts():
+            tensors[COUNTER] = jnp.zeros_like(tensors[COUNTER])
+        if self.context.automatic_loss_scaling is not None:
+            tensors.update(self.context.automatic_loss_scaling.update(tensors))
+        kept = {name: tensor for name, tensor in tensors.items() if not name.startswith(reservedFinalReducedGradPrefix())}
+        return arrays, OptimizerState(hyper=state.hyper, tensors=kept)
+
+    def with_values(self, state: OptimizerState, optimizer: OptimizerBase) -> OptimizerState:
+        """The state with a new optimizer's values. May not be traced.
+
+        Raises:
+            popart_runtime_error: where a constant would change.
+        """
+        self.optimizer.validReplacement(optimizer)
+        new = {s.name: s for weight in self.weights.values() for s in optimizer.scalars(weight, self.context).values()}
+        new[self.loss_scaling.name] = optimizer.loss_scaling_scalar(self.context.loss_dtype)
+        for name, old in self._scalars().items():
+            if old.const and old.value != new[name].value:
+                raise popart_runtime_error(
+                    f"New optimizer is not a valid replacement. {name} is constant at {old.value} and would become {new[name].value}"
+                )
+        return changed(state, hyper={name: jnp.asarray(new[name].value, old.dtype) for name, old in state.hyper.items()})
+
+    @cached_property
+    def owners(self) -> Mapping[str, str]:
+        """Names of the state's tensors of single parameters, each with its parameter's."""
+        names = {id: list(jax.eval_shape(rule.init, self.context.params[id])) for id, rule in self.rules.items()}
+        counts = Counter(name for made in names.values() for name in made)
+        return {name: id for id, made in names.items() for name in made if counts[name] == 1}
+
+    def values(self, state: OptimizerState) -> Arrays:
+        """Every tensor that a program may ask for by the original's names, `finalLossScale` too."""
+        return {**state.hyper, **state.tensors, "finalLossScale": self.loss_scale(state)}
+
+
+def _weight(id: str, param: jax.ShapeDtypeStruct, optimizer: OptimizerBase) -> Weight:
+    dtype = np.dtype(param.dtype)
+    if dtype not in (FLOAT32, FLOAT16):
+        raise popart_exception(f"Unsupported data type for tensor {id}, {dtype}: only FLOAT16 and FLOAT are supported by optimizers")
+    return Weight(id=id, shape=tuple(param.shape), dtype=dtype, specific=optimizer.hasSpecific(id))
+
+
+def as_arrays(params: Mapping[str, object]) -> Arrays:
+    """The parameters as JAX's arrays."""
+    return {id: jnp.asarray(param) for id, param in params.items()}
+
+
+RuleOf = Callable[[Mapping[str, jax.ShapeDtypeStruct]], UpdateRule]  # parameters by name -> their rule
+
+
+class Accumulating(NamedTuple):
+    """The state of a transformation that accumulates gradients of several calls.
+
+    Args:
+        microbatches: gradients since the last update, int32.
+        optimizer: the rule's state.
+    """
+
+    microbatches: jax.Array
+    optimizer: OptimizerState
+
+
+def joined(path: Sequence[Any]) -> str:
+    """A parameter's path in its tree, joined by "/": `{"w": ...}` has "w"."""
+    return jax.tree_util.keystr(tuple(path), simple=True, separator="/")
+
+
+def last_key(path: Sequence[Any]) -> str:
+    """The last key of a parameter's path in its tree."""
+    return str(getattr(path[-1], "key", path[-1]))
+
+
+def update_transformation(
+    rule_of: RuleOf, *, accumulation_factor: int = 1, name_of: Callable[[Sequence[Any]], str] = joined
+) -> optax.GradientTransformation:
+    """A transformation of gradients into what is added to the parameters. Its state is the rule's, or `Accumulating`.
+
+    Gradients are those of the loss times the optimizer's loss scaling.
+
+    Args:
+        rule_of: the rule for the parameters of a tree.
+        accumulation_factor: calls per update; the others return zeros.
+        name_of: a parameter's name, from its path in the tree.
+    """
+
+    def named_leaves(tree: Any) -> tuple[Arrays, Any]:
+        """The leaves by name, in the tree's order, and its structure."""
+        flat: Any = jax.tree_util.tree_flatten_with_path(tree)
+        leaves, structure = flat
+        return {name_of(path): jnp.asarray(leaf) for path, leaf in leaves}, structure
+
+    def rule_for(named: Arrays) -> UpdateRule:
+        return rule_of({name: jax.ShapeDtypeStruct(param.shape, param.dtype) for name, param in named.items()})
+
+    def init(params: Any) -> OptimizerState | Accumulating:
+        named, _ = named_leaves(params)
+        state = rule_for(named).init(named)
+        return state if accumulation_factor <= 1 else Accumulating(jnp.zeros((), jnp.int32), state)
+
+    def update(gradients: Any, state: Any, params: Any = None) -> tuple[Any, OptimizerState | Accumulating]:
+        if params is None:
+            raise popart_exception("update(gradients, state, params) needs the parameters: weight decay and Lamb's norms look at them")
+        named, tree = named_leaves(params)
+        rule = rule_for(named)
+        accumulated = rule.accumulate(state if accumulation_factor <= 1 else state.optimizer, named_leaves(gradients)[0])
+
+        def last() -> tuple[Arrays, OptimizerState]:
+            new, updated = rule.update(accumulated, named)
+            return {name: new[name] - param for name, param in named.items()}, updated
+
+        if accumulation_factor <= 1:
+            steps, updated = last()
+            return jax.tree.unflatten(tree, list(steps.values())), updated
+        count = state.microbatches + 1
+        none = {name: jnp.zeros_like(param) for name, param in named.items()}
+        steps, updated = jax.lax.cond(count == accumulation_factor, last, lambda: (none, accumulated))
+        return jax.tree.unflatten(tree, [steps[name] for name in named]), Accumulating(count % accumulation_factor, updated)
+
+    return optax.GradientTransformation(cast("Any", init), cast("Any", update))  # optax's types have no room for a state's own
 
 
 class Optimizer(OptimizerBase):

@@ -13,9 +13,30 @@ from jax.extend.core import ClosedJaxpr, Literal
 
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.names import reservedGradientPrefix, reservedRestoredPrefix, reservedUpdatedVarPrefix
-from tilestep.popart.session.anchor_sources import Fetched
 from tilestep.popart.session.graph import SessionGraph, Values
 from tilestep.popart.session.replication import in_replica
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fetched:
+    """Where the values of anchors come from.
+
+    Attributes:
+        tensors: of the graph, also inputs.
+        gradients: anchor -> the tensor whose gradient it is.
+        variables: of the graph or the optimiser's state: their value changes with the update.
+        accumulators: of the optimiser's state: their value changes with each microbatch.
+        updated: anchor -> the variable whose value after the update it is.
+        restored: anchor -> the tensor that a pipeline keeps for backward, and whose value it is.
+    """
+
+    tensors: Sequence[str] = ()
+    gradients: Mapping[str, str] = field(default_factory=dict[str, str])
+    variables: Sequence[str] = ()
+    accumulators: Sequence[str] = ()
+    updated: Mapping[str, str] = field(default_factory=dict[str, str])
+    restored: Mapping[str, str] = field(default_factory=dict[str, str])
+
 
 _ZEROS: Final = frozenset({"broadcast_in_dim", "convert_element_type", "reshape"})  # of a literal zero: a gradient that nobody computes
 _MOST_SHOWN: Final = 40  # names of tensors in an error

@@ -12,8 +12,7 @@ from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.optimizers.clipping import clip_groups
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.options.placement_checks import implicit_pipeline
-from tilestep.popart.session.analysis import Analysis
-from tilestep.popart.session.anchor_sources import Fetched
+from tilestep.popart.session.analysis import Analysis, Fetched
 from tilestep.popart.session.graph import SessionGraph
 from tilestep.popart.session.program import Program
 from tilestep.popart.session.recompute import recompute_policies

@@ -16,8 +16,7 @@ from tilestep.popart.exceptions import noted, popart_exception
 from tilestep.popart.names import reservedAcclPrefix, reservedAccumPrefix, reservedGradientPrefix
 from tilestep.popart.optimizers import AutomaticLossScaling, Optimizer, UpdateContext, UpdateRule
 from tilestep.popart.options import SessionOptions
-from tilestep.popart.session.analysis import Analysis, Names, analyse
-from tilestep.popart.session.anchor_sources import Fetched
+from tilestep.popart.session.analysis import Analysis, Fetched, Names, analyse
 from tilestep.popart.session.first_values import first_values, shared_by_replicas
 from tilestep.popart.session.graph import SessionGraph, session_graph
 from tilestep.popart.session.node_checks import require_node_attributes

@@ -14,7 +14,7 @@ from jax import lax
 from tilestep.popart.dataflow import Anchor
 from tilestep.popart.enums import AnchorReturnTypeId
 from tilestep.popart.optimizers import UpdateRule
-from tilestep.popart.session.anchor_sources import Fetched
+from tilestep.popart.session.analysis import Fetched
 from tilestep.popart.session.graph import SessionGraph, Values
 from tilestep.popart.session.marking import marking
 from tilestep.popart.session.stale import Asked, Rings, StaleWeights

@@ -11,7 +11,7 @@ import numpy as np
 from tests.together import each
 from tests.unit.onnx.ops.agree import agrees_with_onnxruntime, values
 from tests.unit.onnx.ops.functions import function_of
-from tilestep.onnx.ops.quick_conv import MOST_ELEMENTS, MOST_TAPS, convolution, plain
+from tilestep.onnx.ops.conv import MOST_ELEMENTS, MOST_TAPS, convolution, plain
 from tilestep.onnx.ops.windows import windows
 
 X = values(2, 3, 5, 4)

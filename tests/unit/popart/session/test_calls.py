@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -100,23 +99,6 @@ def test_variables_alone_go_to_a_file_and_back(tmp_path: Path) -> None:
     np.testing.assert_array_equal(weights(other), W + 7)
     with pytest.raises(popart.popart_exception, match=r"cannot be saved"):
         ready().saveVariables(str(tmp_path / "variables.popef"))
-
-
-def test_the_graph_is_written_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POPART_IR_DUMP", str(tmp_path / "graph.json"))
-    builder = popart.Builder()
-    x = builder.addInputTensor(popart.TensorInfo("FLOAT16", [2, 3]), "x")
-    c = builder.aiOnnx.constant(np.ones((3, 4), np.float16))
-    out = builder.aiOnnx.transpose([builder.aiOnnx.matmul([x, c])], [1, 0])
-    popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [out]), popart.DeviceManager().createCpuDevice())
-    constant, product, transpose = json.loads((tmp_path / "graph.json").read_text())["maingraph"]
-    assert constant["attributes"]["value"] == {"type": "FLOAT16", "shape": [3, 4]}
-    assert (product["type"], product["inputs"][0]) == ("MatMul", {"name": "x", "type": "FLOAT16", "shape": [2, 3]})
-    assert transpose["outputs"] == [{"name": out, "type": "FLOAT16", "shape": [4, 2]}]
-    assert transpose["attributes"]["perm"] == [1, 0]
-    monkeypatch.setenv("POPART_IR_DUMP", str(tmp_path / "none" / "graph.json"))
-    with pytest.raises(popart.popart_exception, match=r"^Failed to open file .*graph.json to dump ir"):
-        training()
 
 
 @pytest.mark.parametrize(

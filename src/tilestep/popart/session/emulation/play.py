@@ -13,7 +13,7 @@ from tilestep import hints
 from tilestep.errors import LoopInterrupt
 from tilestep.pjrt.programs.other_machines import MachineBeside, machine_beside
 from tilestep.pjrt.running.player import Begin
-from tilestep.popart.session.emulation.call_cycles import OUTSIDE
+from tilestep.popart.exceptions import popart_runtime_error
 from tilestep.popart.session.emulation.notes import Call, FromHost, Notes, Ran, ToHost, end_of_equal
 from tilestep.popart.session.emulation.program import EmulatedProgram
 from tilestep.popart.session.emulation.session_labels import SessionLabels
@@ -23,6 +23,20 @@ from tilestep.sim.mark import ByIpu, cycles_between
 from tilestep.train.offload import is_on_host
 from tilestep.train.pipeline.compile.watch_keys import Parameter
 from tilestep.train.untyped import jax as _jax
+
+OUTSIDE: Final = ("load", "save", "read", "io-in", "io-out")  # kinds of cycles that are no part of a run's own time
+_HOST: Final = (*OUTSIDE, "stream-in", "stream-out", "host-call")
+
+
+def inner_cycles(spent: ByIpu, ipu: int) -> int:
+    """Cycles of an IPU's steps, without transfers to and from the host; 0 if it took no part."""
+    return sum(cycles for kind, cycles in spent.get(ipu, {}).items() if kind not in _HOST)
+
+
+def no_run() -> popart_runtime_error:
+    """The exception of a session that was not called."""
+    return popart_runtime_error("Must call run before getCycleCount.")
+
 
 _NO_TASK: Final = -1  # stage and microbatch of a run that is no task of a pipeline
 

@@ -11,16 +11,13 @@ from tilestep.advice import advice
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.popart.exceptions import popart_runtime_error
 from tilestep.popart.session.emulation import reports
-from tilestep.popart.session.emulation.advice import rules_of
+from tilestep.popart.session.emulation.advice import WeightReads, rules_of
 from tilestep.popart.session.emulation.advice_words import operation_of
-from tilestep.popart.session.emulation.call_cycles import no_run
-from tilestep.popart.session.emulation.memory import too_large, unfit, way_out_of_stash
+from tilestep.popart.session.emulation.memory import out_of_memory, too_large, unfit, way_out_of_stash
 from tilestep.popart.session.emulation.notes import Notes, Ran, ToHost
-from tilestep.popart.session.emulation.out_of_memory import out_of_memory
-from tilestep.popart.session.emulation.play import Play, Spent
+from tilestep.popart.session.emulation.play import Play, Spent, no_run
 from tilestep.popart.session.emulation.program import EmulatedProgram
-from tilestep.popart.session.emulation.table import told
-from tilestep.popart.session.emulation.weights_advice import WeightReads
+from tilestep.popart.session.emulation.reports import told
 from tilestep.profiling.measurement import Measurement, measurement_of
 from tilestep.sim import TileUse
 from tilestep.views.memory import memory_text

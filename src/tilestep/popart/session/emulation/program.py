@@ -11,7 +11,7 @@ import numpy as np
 import optax
 
 from tilestep.pjrt.programs.other_machines import MachineBeside
-from tilestep.popart.session.emulation.anchors_advice import Returned
+from tilestep.popart.session.emulation.advice_words import Returned
 from tilestep.popart.session.emulation.stage_functions import StageFunctions
 from tilestep.popart.session.staging import Kind
 from tilestep.train import Pipeline

@@ -11,13 +11,13 @@ from typing import Final, final
 from tilestep.figures.reader import Report
 from tilestep.machine.spec import MachineSpec
 from tilestep.popart.session.emulation import reports
-from tilestep.popart.session.emulation.call_cycles import inner_cycles
 from tilestep.popart.session.emulation.notes import FromHost, Notes, Ran, ToHost
 from tilestep.popart.session.emulation.options import EmulationOptions
+from tilestep.popart.session.emulation.play import inner_cycles
 from tilestep.popart.session.emulation.plays import Plays
 from tilestep.popart.session.emulation.program import EmulatedProgram
+from tilestep.popart.session.emulation.reports import told
 from tilestep.popart.session.emulation.session_labels import line_now
-from tilestep.popart.session.emulation.table import told
 from tilestep.popart.session.emulation.watch_sessions import begun
 from tilestep.profiling.plugin import initialize
 

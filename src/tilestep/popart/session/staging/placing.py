@@ -7,19 +7,70 @@ from collections.abc import Mapping, Sequence
 from tilestep.popart.dataflow import Anchor
 from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.enums import VirtualGraphMode
+from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.names import reservedGradientPrefix
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.options.placement_checks import phased
 from tilestep.popart.session.analysis import Analysis
 from tilestep.popart.session.graph import SessionGraph
 from tilestep.popart.session.staging import checks
-from tilestep.popart.session.staging.automatic import automatic_ipus
-from tilestep.popart.session.staging.costs import cost_of
-from tilestep.popart.session.staging.phases import phase_homes, phase_ipus, phases_of
+from tilestep.popart.session.staging.automatic import automatic_ipus, cost_of
 from tilestep.popart.session.staging.pipelines import pipeline_homes
 from tilestep.popart.session.staging.placement import Operator, makers_of, operators_of
 from tilestep.popart.session.staging.splitting import Home, runs, split
 from tilestep.popart.session.staging.stages import Kind, Staging
+
+
+def phases_of(operators: Sequence[Operator], costs: Mapping[int, float], num_phases: int) -> dict[int, int]:
+    """Position of a node -> its phase. One without a phase gets one by its weights; none runs before what it reads.
+
+    Args:
+        operators: in an order in which they can run.
+        costs: position of a node -> bytes of its weights.
+
+    Raises: popart_exception for a phase that does not exist.
+    """
+    share = sum(costs.values()) / num_phases
+    makers: dict[str, int] = {}
+    found: dict[int, int] = {}
+    phase, spent = 0, 0.0
+    for operator in operators:
+        cost = costs[operator.position]
+        if spent > 0 and spent + cost > share and phase < num_phases - 1:
+            phase, spent = phase + 1, 0.0
+        spent += cost
+        stated = operator.place.phase
+        if stated is not None and stated >= num_phases:
+            raise popart_exception(f"[StreamingMemory] Maximum phase is {num_phases - 1}, but op {operator.name} has phase {stated}.")
+        before = [found[makers[name]] for name in operator.reads if name in makers]
+        found[operator.position] = max([phase if stated is None else stated, *before])
+        makers.update((name, operator.position) for name in operator.node.outputs if name)
+    return found
+
+
+def phase_ipus(operators: Sequence[Operator], phase_of: Mapping[int, int], num_stages: int) -> dict[int, int]:
+    """Position of a node -> its IPU. Raises: popart_exception for one on an IPU that has no turn in its phase."""
+    found: dict[int, int] = {}
+    for operator in operators:
+        phase, ipu = phase_of[operator.position], operator.place.ipu
+        if ipu is not None and phase % num_stages != ipu % num_stages:
+            raise popart_exception(
+                f"[StreamingMemory] Op {operator.name} inconsistent execution phase {phase} and virtual graph ID {ipu}: with "
+                f"{num_stages} stages, phase {phase} runs on virtual graph {phase % num_stages}"
+            )
+        found[operator.position] = phase % num_stages if ipu is None else ipu
+    return found
+
+
+def phase_homes(graph: SessionGraph, ipu_of: Mapping[int, int], phase_of: Mapping[int, int]) -> tuple[list[Home], dict[int, int]]:
+    """(the stages, position of a node -> its stage): phase after phase, and IPU after IPU within one."""
+    homes: list[Home] = []
+    placed: dict[int, int] = {}
+    for phase in sorted(set(phase_of.values())):
+        within, part = runs(graph, {position: ipu for position, ipu in ipu_of.items() if phase_of[position] == phase})
+        placed |= {position: len(homes) + number for position, number in part.items()}
+        homes += [Home(ipu=home.ipu, phase=phase) for home in within]
+    return homes, placed
 
 
 def staging_of(

@@ -12,7 +12,7 @@ import pytest
 from tests.unit.popart.session.emulation.models import Chain, emulated, options
 from tilestep import popart
 from tilestep.advice import Line
-from tilestep.popart.session.emulation.anchors_advice import said_at
+from tilestep.popart.session.emulation.advice_words import said_at
 from tilestep.popart.session.emulation.watch_sessions import watched_sessions
 
 FOREIGN = ("float16", "float32", "jit", "pinned_host", "plan_options", "jax", "while", "lax.")

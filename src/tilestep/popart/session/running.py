@@ -10,15 +10,15 @@ import numpy as np
 
 from tilestep.popart.enums import AnchorReturnTypeId, DeviceConnectionType
 from tilestep.popart.exceptions import popart_exception, popart_runtime_error
-from tilestep.popart.session.calls.weights import WeightCalls
 from tilestep.popart.session.engine import named_failures, quick_on_cpu
 from tilestep.popart.session.feeds import deliver
 from tilestep.popart.session.pipelined import FORWARD_ONLY
+from tilestep.popart.session.prepared import Prepared
 from tilestep.popart.session.program import Carry
 from tilestep.popart.stepio import IStepIO, PyStepIO, PyStepIOCallback
 
 
-class RunCalls(WeightCalls):
+class RunCalls(Prepared):
     """Method `run`."""
 
     _checked: PyStepIO | None = None  # the last one whose arrays have been checked

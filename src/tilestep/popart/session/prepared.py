@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from tilestep.files import write_file
 from tilestep.messages import plain, shown
 from tilestep.popart.dataflow import DataFlow
 from tilestep.popart.device_info import DeviceInfo
@@ -17,7 +20,6 @@ from tilestep.popart.log import Level, log
 from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.options import SessionOptions, require_known
 from tilestep.popart.patterns import Patterns
-from tilestep.popart.session.dump import dump_graph
 from tilestep.popart.session.engine import Engine, described
 from tilestep.popart.session.feeds import Feeds
 from tilestep.popart.session.figures import Figures
@@ -25,11 +27,12 @@ from tilestep.popart.session.keys import key_of
 from tilestep.popart.session.plan import plan_of
 from tilestep.popart.session.program import Carry
 from tilestep.popart.session.proposals.session_registry import Seen, made
-from tilestep.popart.session.saved import SavedModel
+from tilestep.popart.session.reading import read_model
 from tilestep.popart.session.staging import require_ipus
 from tilestep.popart.session.streams import require_streams
 from tilestep.popart.session.synthetic import Synthetic
-from tilestep.popart.session.weights import HostWeights
+from tilestep.popart.session.weights import HostWeights, SavedModel
+from tilestep.popart.stepio import PyWeightsIO
 from tilestep.popart.tensors import InputShapeInfo, TensorInfo
 
 Array = np.ndarray[Any, Any]
@@ -79,7 +82,6 @@ class Prepared:
             optimizer=optimizer,
         )
         require_streams(self._options, data_flow, self._plan.graph.model.proto, self._plan.graph.inputs)
-        dump_graph(self._plan)
         differentiable = self._plan.names.analysis.differentiable
         tiles = max(0, self._options.numIOTiles)
         made(
@@ -205,3 +207,88 @@ class Prepared:
                 "Call session.prepareDevice() first.",
             )
         return self._carry
+
+    _in_sync = False  # whether the host has what is on the device
+
+    def weightsFromHost(self) -> None:
+        """Sends the weights and the optimiser's state to the device."""
+        self._require_prepared("weightsFromHost()")
+        if self._synthetic.off:
+            self._carry = self._first_carry()
+            self._figures.weights_from_host()
+        self._weights_sent, self._in_sync = True, False
+
+    def weightsToHost(self) -> None:
+        """Receives the weights and the optimiser's state from the device; `readWeights` gives them out."""
+        carry = self._require_prepared("weightsToHost()")
+        if not self._synthetic.off:
+            return
+        self._figures.weights_to_host()
+        values = {**carry.variables, **({} if carry.optimizer is None else carry.optimizer.tensors)}
+        self._weights.receive(jax.device_get(values))
+        self._in_sync = True
+
+    def readWeights(self, weightsIo: PyWeightsIO) -> None:
+        """Copies what `weightsToHost` has received. Raises: popart_runtime_error for an array of another size."""
+        self._weights.read(weightsIo)
+
+    def writeWeights(self, weightsIo: PyWeightsIO) -> None:
+        """Takes arrays for the next `weightsFromHost`. Raises: popart_runtime_error where weights are constant, or for another shape."""
+        if self._options.constantWeights and not self._training:
+            raise popart_runtime_error(
+                "Cannot call writeWeights when constantWeights is set. Set `constantWeights` to False in the `SessionOption`s when "
+                "initialising the session to enable this behaviour."
+            )
+        self._weights.write(weightsIo)
+
+    def resetHostWeights(self, modelProtoOrFilename: Any, ignoreWeightsInModelWithoutCorrespondingHostWeight: bool = False) -> None:
+        """Takes a model's initialisers for the next `weightsFromHost`.
+
+        Raises: popart_runtime_error where weights are constant or do not fit, popart_exception for a model that can't be read.
+        """
+        self._require_prepared("resetHostWeights")
+        if self._options.constantWeights and not self._training:
+            raise popart_runtime_error("Cannot call resetHostWeights when constantWeights is set")
+        self._weights.reset(read_model(modelProtoOrFilename), ignore_unknown=ignoreWeightsInModelWithoutCorrespondingHostWeight)
+        self._weights_sent = False
+
+    def modelToHost(self, fn: str) -> None:
+        """Writes the model with its weights, and the optimiser's state as further initialisers, to a file.
+
+        What stands in a file of its own is written there. Raises: popart_exception if that file is not there.
+        """
+        self.weightsToHost()
+        model = self._saved.with_values(self._weights.of_groups)
+        write_file(Path(fn), model.SerializeToString())
+        if not self._options.constantWeights or self._training:
+            self._weights.outgoing = dict(self._weights.of_groups)
+
+    def updateExternallySavedTensorLocations(self, fromLocation: str, toLocation: str) -> None:
+        """Copies what stands in one file beside the model to another, where `modelToHost` writes it from then on.
+
+        Raises: popart_runtime_error if the new file exists, the old one does not, or nothing of the model stands in it.
+        """
+        self._saved.moved(os.fspath(fromLocation), os.fspath(toLocation))
+
+    def copyDeviceWeightsToHost(self) -> None:
+        """Receives the weights, unless the host has them already; the next `weightsFromHost` sends these."""
+        if not self._in_sync:
+            self.weightsToHost()
+        self._weights.outgoing = dict(self._weights.of_groups)
+
+    def markHostWeightsOutOfSync(self) -> None:
+        """Says that the device has other weights than the host. A run says it, too."""
+        self._in_sync = False
+
+    def markHostWeightsInSync(self) -> None:
+        """Says that the host has the device's weights."""
+        self._in_sync = True
+
+    def areHostWeightsInSync(self) -> bool:
+        """Whether the host has the device's weights."""
+        return self._in_sync
+
+    def broadcastWeights(self, rootRank: int = 0) -> None:
+        """Gives all processes the weights of one: there is one process. Raises: popart_runtime_error for a rank other than 0."""
+        if rootRank != 0:
+            raise popart_runtime_error(f"broadcastWeights: rootRank is {rootRank}, and the only process has rank 0")
