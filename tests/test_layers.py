@@ -72,7 +72,6 @@ TRAIN_TOP = (
     "offload",
     "other_arguments",
     "patience",
-    "plan_options",
     "planned",
     "progress_bar",
     "resume",

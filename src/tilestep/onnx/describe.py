@@ -1,4 +1,4 @@
-"""What a model is, as a text: its inputs, outputs, parameters and operators."""
+"""What a model has and needs, as text: inputs, parameters, operators, and which operators there are here."""
 
 from __future__ import annotations
 

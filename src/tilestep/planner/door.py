@@ -18,7 +18,7 @@ from tilestep.planner.space import OFFLOAD, RECOMPUTE, SCHEDULES, Candidate, Off
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import items_of, require_bool, require_function, require_kind, require_tree
 from tilestep.train.pipeline.arguments import ties_of
-from tilestep.train.plan_options import GivenOptions
+from tilestep.train.planned import GivenOptions
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 

@@ -23,7 +23,7 @@ from tilestep.profiling.plugin import initialize
 from tilestep.sim.body import body_cost
 from tilestep.train.calling import name_of
 from tilestep.train.pipeline.compile.tied import leaves_tied
-from tilestep.train.plan_options import plan_options_of
+from tilestep.train.planned import plan_options_of
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
 

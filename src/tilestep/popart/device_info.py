@@ -1,4 +1,4 @@
-"""DeviceInfo: one device, and the machine that is emulated for it.
+"""DeviceInfo: one device, the machine that is emulated for it, and the system of all devices.
 
 Devices have one IPU, or a power of two. Those of one IPU have the numbers of their IPUs; pairs follow, then groups of four, and so on:
 with 16 IPUs, device 16 is IPUs 0 and 1, device 24 is IPUs 0 to 3, and device 30 has all.

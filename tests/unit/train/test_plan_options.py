@@ -14,7 +14,7 @@ import pytest
 import tilestep
 from tilestep.errors import SettingsError
 from tilestep.train import Pipeline, repeat, select_devices, while_loop
-from tilestep.train.plan_options import plan_options_of, plan_options_of_devices
+from tilestep.train.planned import plan_options_of, plan_options_of_devices
 
 HALF = {"partials_type": "half"}
 WIDTH = 128

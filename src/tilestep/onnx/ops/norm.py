@@ -1,4 +1,4 @@
-"""Normalisation within an item: over layers, instances, groups, neighbours and axes."""
+"""Normalisation: within an item over layers, instances, groups, neighbours and axes, and over batches."""
 
 from __future__ import annotations
 

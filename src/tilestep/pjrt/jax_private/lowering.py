@@ -1,4 +1,4 @@
-"""JAX's rules of lowering for a platform whose programs XLA:CPU compiles: they are CPU's, but for a few."""
+"""JAX's rules of lowering for a platform whose programs XLA:CPU compiles (CPU's, but for a few), and programs that JAX has lowered."""
 
 from __future__ import annotations
 

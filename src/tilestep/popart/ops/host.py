@@ -1,4 +1,4 @@
-"""Operators by which a running program speaks to its host: it prints, and it stops."""
+"""Operators by which a running program speaks to its host: it prints values as text, and it stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalisation: of groups of channels, of batches, and of images."""
+"""Normalisation: of groups of channels, of batches (as PopART has it, in training and not), and of images."""
 
 from __future__ import annotations
 

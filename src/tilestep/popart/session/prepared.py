@@ -1,4 +1,4 @@
-"""What all of a session's methods share: its plan, its compiled step, and what is on the device."""
+"""What all of a session's methods share: its plan, its compiled step, its weights, and what is on the device."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tilestep.errors import CheckpointError
 from tilestep.messages import shortened
 from tilestep.train.checkpoints.metadata import Leaf, Piece, Stored, dtype_of, is_storable
-from tilestep.train.jax_private.weak_types import weak
+from tilestep.train.jax_private.device_put import weak
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 

@@ -11,9 +11,8 @@ from tilestep.train.feeds.chunks import Arrays, Filling
 from tilestep.train.feeds.contiguous import Run
 from tilestep.train.feeds.elements import ElementSpec, Outcome
 from tilestep.train.feeds.passes import Pass
-from tilestep.train.feeds.position import Position
+from tilestep.train.feeds.position import Position, Store
 from tilestep.train.feeds.staging import Copier, Staging, is_immutable
-from tilestep.train.feeds.store import Store
 from tilestep.train.untyped import Pytree
 
 _GATHER_WALL_S: Final = 0.5e-3  # after which others may take what has come from a dataset meanwhile

@@ -15,13 +15,11 @@ from typing import Any, Final, final
 from tilestep import hints
 from tilestep.errors import QueueError
 from tilestep.train.feeds.chunks import Chunk, Filling, Plan, on_devices
-from tilestep.train.feeds.end_of_pass import Ending
 from tilestep.train.feeds.gatherer import Gatherer
 from tilestep.train.feeds.lineup import Lineup
-from tilestep.train.feeds.passes import Pass, Start
-from tilestep.train.feeds.position import Position
+from tilestep.train.feeds.passes import Ending, Pass, Start
+from tilestep.train.feeds.position import Position, Store
 from tilestep.train.feeds.staging import Staging
-from tilestep.train.feeds.store import Store
 from tilestep.train.patience import Patience, wait
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax

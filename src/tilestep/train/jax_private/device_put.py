@@ -1,4 +1,4 @@
-"""Arrays from one device to another, many in one call, and from the host to one device.
+"""Arrays from one device to another, many in one call, and from the host to one device; arrays of weak type.
 
 `jax.device_put` takes the host longer for each array than starting a program does. Of the work that it does in Python nothing is needed for
 arrays that are whole on one device each; what it calls in the end is not public, and used here alone. Where JAX has it no more, the
@@ -11,11 +11,24 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
+import jax
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 from numpy.typing import NDArray
 
 from tilestep.train.untyped import jax as _jax
+
+
+def weak(array: jax.Array) -> jax.Array:
+    """The same values with a weak type; as they are where JAX has that function no more."""
+    try:
+        from jax._src.lax import lax
+
+        convert: Any = lax._convert_element_type
+        return convert(array, array.dtype, weak_type=True)
+    except (ImportError, AttributeError, TypeError):
+        return array
+
 
 _DEVICES: Final = "_internal_device_list"  # of a sharding
 MOST_KINDS: Final = 1024  # shapes and dtypes that are remembered

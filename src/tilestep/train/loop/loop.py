@@ -28,7 +28,7 @@ from tilestep.train.loop.step import truth
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import require_bools, require_kind
 from tilestep.train.patience import Aloud
-from tilestep.train.plan_options import GivenOptions, plan_options_of
+from tilestep.train.planned import GivenOptions, plan_options_of
 from tilestep.train.replicas.replicas import Replicas
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax

@@ -22,7 +22,7 @@ from tilestep.train.loop.replicated import ReplicatedLoop, replicated_loop
 from tilestep.train.loop.update_pattern import Counter, UpdatePattern, counters_in, update_pattern_of
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import belongs_to, require_function
-from tilestep.train.plan_options import CompilerOptions
+from tilestep.train.planned import CompilerOptions
 from tilestep.train.replicas.replicas import Replicas
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax

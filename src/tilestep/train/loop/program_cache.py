@@ -23,8 +23,7 @@ from tilestep.train.gradients.recompute import Recompute, in_loop
 from tilestep.train.loop import finite, update_pattern
 from tilestep.train.loop.replicated import ReplicatedLoop
 from tilestep.train.loop.step import step_of, traced, truth
-from tilestep.train.plan_options import CompilerOptions
-from tilestep.train.planned import planned
+from tilestep.train.planned import CompilerOptions, planned
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 

@@ -65,14 +65,13 @@ from tilestep.train.pipeline.compile.watch_keys import Given, Key, watch_list
 from tilestep.train.pipeline.run.batches import Batch, Stacked, Taken
 from tilestep.train.pipeline.run.chooser import PROGRAMS, Which
 from tilestep.train.pipeline.run.engine import Engine
-from tilestep.train.pipeline.run.outlets import Outlets
 from tilestep.train.pipeline.run.processes import Processes, Unfed
 from tilestep.train.pipeline.run.progress import Progress
-from tilestep.train.pipeline.run.results import Results
+from tilestep.train.pipeline.run.results import Outlets, Results
 from tilestep.train.pipeline.run.sightings import Watched, WatchedResults
 from tilestep.train.pipeline.run.state import RunState
 from tilestep.train.pipeline.state import PipelineState, pipeline_state, require_state, run_state
-from tilestep.train.plan_options import GivenOptions
+from tilestep.train.planned import GivenOptions
 from tilestep.train.replicas.collectives import Reduction as ReplicaReduction
 from tilestep.train.replicas.collectives import require_replica_reduction
 from tilestep.train.schedules.schedule import Schedule

@@ -1,4 +1,4 @@
-"""What all sessions' advice shares: how a PopART program says what the rules propose, and at which line."""
+"""How a PopART program says what the rules propose, at which line; and advice on anchors that leave after each microbatch."""
 
 from __future__ import annotations
 

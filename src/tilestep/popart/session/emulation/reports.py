@@ -1,4 +1,4 @@
-"""Reports of a session: recordings and files."""
+"""Reports of a session: recordings, files, and what each IPU does as text."""
 
 from __future__ import annotations
 

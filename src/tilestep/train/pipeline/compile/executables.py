@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import functools
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -15,12 +16,30 @@ import jax
 from tilestep.train.jax_private.compiled_call import direct
 from tilestep.train.offload import sharding_on_device
 from tilestep.train.pipeline.compile.heap import give_back
-from tilestep.train.pipeline.compile.memory_errors import is_too_large, what_is_large
 from tilestep.train.pipeline.compile.programs import Compiled
 from tilestep.train.pipeline.compile.stage import Program, Programs, Stage
 from tilestep.train.pipeline.compile.tracing import Function
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
+
+_MOST_NAMED: Final = 3  # parameters
+
+
+def is_too_large(error: BaseException) -> bool:
+    """Whether a program has not been compiled because it needs more memory than there is."""
+    return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
+
+
+def what_is_large(stage: Stage) -> str:
+    """For such an exception: what of a stage's parameters takes most."""
+    leaves = _jax.tree_util.tree_flatten_with_path(stage.params)[0]
+    sizes = sorted(
+        ((math.prod(leaf.shape) * leaf.dtype.itemsize, _jax.tree_util.keystr(path, simple=True, separator="/")) for path, leaf in leaves),
+        reverse=True,
+    )
+    named = ", ".join(f"{path} {size:,} B" for size, path in sizes[:_MOST_NAMED]) or "none"
+    return f"raised before microbatch 0 of the update began; the stage's parameters, largest first: {named}"
+
 
 _THREADS: Final = 16  # at most, for compiling
 

@@ -21,8 +21,20 @@ from tilestep.train.gradients.accumulation import finished, promoted, zeros_for
 from tilestep.train.jaxprs import computed, flat_jaxpr, flat_jaxpr_and_structure, is_variable, needed
 from tilestep.train.offload import in_memory, is_on_host, on_device, placed
 from tilestep.train.optimizers.sharded import LEAST_ELEMENTS, require_groups, unsharded
-from tilestep.train.pipeline.compile.joint_homes import homes_of, taints_of, work_of
-from tilestep.train.pipeline.compile.joint_part import NO_FORMS, TOGETHER, Forms, Home, Part, compiled, giving_up, part_for, part_of
+from tilestep.train.pipeline.compile.joint_part import (
+    NO_FORMS,
+    TOGETHER,
+    Forms,
+    Home,
+    Part,
+    compiled,
+    giving_up,
+    homes_of,
+    part_for,
+    part_of,
+    taints_of,
+    work_of,
+)
 from tilestep.train.pipeline.compile.packing import Packing
 from tilestep.train.pipeline.compile.pipeline_spec import PipelineSpec
 from tilestep.train.pipeline.compile.placement import Placement

@@ -10,8 +10,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
 from tilestep.train.optimizers.sharded import replica_specs
-from tilestep.train.plan_options import PLATFORM, CompilerOptions, GivenOptions, plan_options_of_devices, require_tiles_left
-from tilestep.train.planned import planned
+from tilestep.train.planned import PLATFORM, CompilerOptions, GivenOptions, plan_options_of_devices, planned, require_tiles_left
 from tilestep.train.processes.remote import RemoteProgram
 from tilestep.train.replicas.replicas import AXIS, SHARD_AXIS, Replicas
 from tilestep.train.untyped import Device, Spec

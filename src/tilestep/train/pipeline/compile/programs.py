@@ -14,16 +14,37 @@ from tilestep.train.pipeline.compile.packing import packed, unpacked
 from tilestep.train.pipeline.compile.parameter_loads import Mover
 from tilestep.train.pipeline.compile.pipeline_spec import Leaf, PipelineSpec
 from tilestep.train.pipeline.compile.placement import Placement
+from tilestep.train.pipeline.compile.python_calls import calls_python
 from tilestep.train.pipeline.compile.routes import Routes, routes
 from tilestep.train.pipeline.compile.stage import Hidden, Packings, Program, Programs, Stage, make_last, make_programs
 from tilestep.train.pipeline.compile.stage_watch import totals_of
 from tilestep.train.pipeline.compile.tracing import Traced
-from tilestep.train.pipeline.compile.unread_outputs import hidden_outputs
 from tilestep.train.pipeline.compile.updates import OptimizerPlan, Update, accumulator_specs, accumulators_away, make_update
 from tilestep.train.processes.remote import RemoteProgram
 from tilestep.train.schedules.schedule import Kind, Schedule
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
+
+
+def hidden_outputs(spec: PipelineSpec, stages: Sequence[Stage], read: Sequence[int]) -> tuple[Hidden, ...]:
+    """For each stage the outputs that are no results of its programs. A stage that calls Python gives all, because a call has an effect.
+
+    Args: read: indices of the last stage's outputs that the optimiser reads.
+    """
+    hidden = [Hidden()] * len(stages)
+    last = spec.schedule.levels[-1]
+    if spec.given_out is None:
+        return tuple(hidden)
+    plan = spec.optimizer
+    for stage, given in zip(last, spec.given_out([stages[stage].outputs for stage in last]), strict=True):
+        if calls_python(stages[stage], training=plan is not None):
+            continue
+        needed = {*given, *read}
+        if spec.gives_loss and plan is not None and not plan.is_function:
+            needed.add(0)  # the loss is the first output
+        hidden[stage] = Hidden(range(len(_jax.tree.leaves(stages[stage].outputs)))) - needed
+    return tuple(hidden)
+
 
 KnownPrograms = dict[Hashable, Any]  # programs made for other shapes, by everything that they depend on
 

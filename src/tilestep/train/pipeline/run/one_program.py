@@ -18,8 +18,7 @@ from tilestep.train.pipeline.compile.stage import Stage
 from tilestep.train.pipeline.compile.tracing import Element
 from tilestep.train.pipeline.compile.watch_keys import Key
 from tilestep.train.pipeline.run.program_cache import key_impl_of, shapes_of
-from tilestep.train.pipeline.run.single_function import Data, SingleFunction
-from tilestep.train.pipeline.run.single_state import SingleState
+from tilestep.train.pipeline.run.single_function import Data, SingleFunction, SingleState
 from tilestep.train.pipeline.run.state import RunState
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
