@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 
-from tilestep.onnx.describe import NOT_COVERED, coverage
+from tilestep.onnx.coverage import NOT_COVERED, coverage
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # for the tests' list

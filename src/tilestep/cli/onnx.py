@@ -377,7 +377,7 @@ def _document(model: OnnxModel, prices: Sequence[Price], args: argparse.Namespac
 
 
 def _operators_table() -> Table:
-    from tilestep.onnx.describe import coverage
+    from tilestep.onnx.coverage import coverage
 
     table = Table(box=box.SIMPLE_HEAD)
     for heading in ("domain", "operator", "versions", "static inputs"):

@@ -21,7 +21,7 @@ from scripts.onnx_operators import (
     table_of_tests,
 )
 from tests.conformance.onnx.differences import TESTS_OF_OPERATORS
-from tilestep.onnx.describe import NOT_COVERED, coverage
+from tilestep.onnx.coverage import NOT_COVERED, coverage
 
 ROOT = Path(__file__).resolve().parents[3]
 
