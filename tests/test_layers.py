@@ -308,7 +308,6 @@ def test_the_rooms_of_the_pipeline_import_only_earlier_rooms() -> None:
         "__init__",
         "arguments",
         "pipeline",
-        "repartition",
         "state",
     }
 
