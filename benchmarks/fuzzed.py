@@ -1,7 +1,7 @@
 """What does each reader of a file or a setting do with a hundred thousand damaged ones?
 
     benchmarks/fuzzed.py                                      all formats, a line for each
-    benchmarks/fuzzed.py --only hlo --only csv --count 1000
+    benchmarks/fuzzed.py --only hlo --only toml --count 1000
     benchmarks/fuzzed.py --nice 15 --json benchmarks/results/fuzzing.json
 
 Each input is a sound one with some edits: bits that differ, parts that are dropped, repeated or from another input, words of the

@@ -133,24 +133,6 @@ def variables(folder: Path) -> Read:
     return read
 
 
-def csv_seeds() -> list[bytes]:
-    from tilestep.train import schedules
-
-    made = [schedules.SCHEDULES[name](3, 4, strict=False) for name in ("grouped", "interleaved", "sequential")]
-    whole = [*made, schedules.grouped([1, 2, 1], 2, strict=False), schedules.offloading(made[0], [1])]
-    rows = [schedule.to_csv(tasks_only=True) for schedule in made[:2]]
-    return [text.encode() for text in (*(schedule.to_csv() for schedule in whole), *rows)]
-
-
-def csv(folder: Path) -> Read:
-    from tilestep.train import Schedule
-
-    def read(data: bytes) -> None:
-        assert Schedule.from_csv(data.decode("utf-8", "surrogateescape")).stages >= 1
-
-    return read
-
-
 CHECKPOINT_STEP: Final = 7
 FIRST: Final = "a0.0"  # the file of the state's first array
 
@@ -394,12 +376,6 @@ def formats() -> Mapping[str, Format]:
             reader=variables,
             errors=(SettingsError,),
             opens_any=True,
-        ),
-        "schedules": Format(
-            seeds=csv_seeds,
-            words=words('0F0¦1B1¦0U¦,¦# levels: ¦# devices: 2\n¦[[0], [1]]¦# name: ¦"same"¦0I0¦1W1¦2L0'),
-            reader=csv,
-            errors=(ValueError,),
         ),
         "checkpoints": Format(
             seeds=lambda: [checkpoint()["metadata.json"]],

@@ -1,4 +1,4 @@
-"""How long does it take to make and to check a schedule of 200,000 tasks, and to write and to read it?
+"""How long does it take to make and to check a schedule of 200,000 tasks, and to read its table?
 
     benchmarks/schedules.py                                                       a table
     benchmarks/schedules.py --against DIR                                         beside another checkout, with its extension built
@@ -6,7 +6,7 @@
 
 Each repetition is a process of its own for each checkout, and they take turns, so that what else the computer does is alike for both. A
 schedule is made by its function in `tilestep.train.schedules`; `check` is a `Schedule` of tasks that are there already, and `from_table`
-and `from_csv` read the tasks as text and check them. Time is the processor's; none of it is judged.
+reads the tasks as text and checks them. Time is the processor's; none of it is judged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script,
 from benchmarks.commit import commit
 
 ROOT = Path(__file__).resolve().parents[1]
-QUESTION = "How long does it take to make and to check a schedule of 200,000 tasks, and to write and to read it?"
+QUESTION = "How long does it take to make and to check a schedule of 200,000 tasks, and to read its table?"
 DEVICES = 8
 MICROBATCHES = {  # of about 200,000 tasks; a backward in two, or an update after each microbatch, is a third of them
     "sequential": 12_496,
@@ -44,7 +44,7 @@ MICROBATCHES = {  # of about 200,000 tasks; a backward in two, or an update afte
 def times() -> dict[str, float]:
     """Seconds of the processor's time that each thing takes once. What is imported is that checkout of the package which Python finds."""
     from tilestep.train import schedules
-    from tilestep.train.schedules import Schedule, from_csv, from_table
+    from tilestep.train.schedules import Schedule, from_table
 
     found: dict[str, float] = {}
 
@@ -61,8 +61,6 @@ def times() -> dict[str, float]:
     timed("check", lambda: Schedule(**fields))
     rows = schedule.table()
     timed("from_table", lambda: from_table(rows))
-    text = timed("to_csv", schedule.to_csv)
-    timed("from_csv", lambda: from_csv(text))
     timed("simulate", schedule.simulate)
     return found
 

@@ -29,11 +29,10 @@ OFFERED: dict[str, Callable[..., Any]] = {
     **{name: getattr(train, name) for name in train.__dict__ if inspect.isfunction(getattr(train, name)) and not name.startswith("_")},
     **{name: getattr(train, name) for name in train.__dict__ if inspect.isclass(getattr(train, name)) and name not in MADE_BY_THE_RUNTIME},
     **{f"Pipeline.{name}": getattr(train.Pipeline, name) for name in ("init", "step", "run")},
-    **{f"Schedule.{name}": getattr(train.Schedule, name) for name in ("simulate", "show", "plot", "to_csv", "from_csv")},
+    **{f"Schedule.{name}": getattr(train.Schedule, name) for name in ("simulate", "show", "plot")},
     **{f"schedules.{name}": make for name, make in schedules.SCHEDULES.items()},
     "schedules.offloading": schedules.offloading,
     "from_table": schedule.from_table,
-    "from_csv": schedule.from_csv,
 }
 
 

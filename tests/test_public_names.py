@@ -181,7 +181,6 @@ PUBLIC_NAMES = [
     "tilestep.train.schedules.Timeline",
     "tilestep.train.schedules.best_partition",
     "tilestep.train.schedules.costs_of",
-    "tilestep.train.schedules.from_csv",
     "tilestep.train.schedules.from_table",
     "tilestep.train.schedules.grouped",
     "tilestep.train.schedules.interleaved",

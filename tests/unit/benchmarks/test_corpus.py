@@ -48,12 +48,6 @@ FILES = {
         "no_zip": "truncated",
         "objects": "elements of type",
     },
-    "schedules": {
-        "digits": "is no task: it has a ",
-        "empty": "the text is empty",
-        "nested_levels": "it must be '# ",
-        "superscript_task": "'0F²' is no task",
-    },
     "serialised programs": {
         "another_magic": "no stored program of platform ipu begins with",
         "cut": "compile ",

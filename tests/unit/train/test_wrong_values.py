@@ -124,7 +124,6 @@ CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "from_table device_mapping": (lambda x: schedules.from_table([["0F0"]], device_mapping=x), "None"),
     "from_table levels": (lambda x: schedules.from_table([["0F0"]], levels=x), "None"),
     "from_table weights": (lambda x: schedules.from_table([["0F0"]], weights=x), ""),
-    "from_csv text": (schedules.from_csv, ""),
     "best_partition costs": (lambda x: schedules.best_partition(x, 2), ""),
     "best_partition stages": (lambda x: schedules.best_partition([schedules.LayerCost(name="a", work=1)], x), "2**63 10**5000 array(2)"),
     "LayerCost work": (lambda x: schedules.LayerCost(name="a", work=x), "2**63"),

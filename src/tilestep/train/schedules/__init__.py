@@ -10,7 +10,6 @@ from tilestep.train.schedules.partition import pipeline_partition as pipeline_pa
 from tilestep.train.schedules.phasing import phases as phases
 from tilestep.train.schedules.phasing import simulated_together as simulated_together
 from tilestep.train.schedules.schedule import Schedule as Schedule
-from tilestep.train.schedules.schedule import from_csv as from_csv
 from tilestep.train.schedules.schedule import from_table as from_table
 from tilestep.train.schedules.standard import SCHEDULES as SCHEDULES
 from tilestep.train.schedules.standard import grouped as grouped

@@ -10,12 +10,12 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, cast, final
+from typing import Any, Final, Literal, final
 
 from tilestep.messages import shortened, shown
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import items_of, require_kind, require_one_of
-from tilestep.train.schedules import csv_file, pictures
+from tilestep.train.schedules import pictures
 from tilestep.train.schedules.checks import HOW_LEVELS, WAYS, checked_costs
 from tilestep.train.schedules.phasing import simulated_together
 from tilestep.train.schedules.task_order import TaskOrder
@@ -28,7 +28,7 @@ from tilestep.train.schedules.tasks import Timeline as Timeline
 from tilestep.train.schedules.tasks import Weights as Weights
 
 _WIDEST: Final = 10_000  # columns of a text
-_HOW_ROWS: Final = 'a list with a row of tasks for each device, such as [["0F0", "0B0", "0U"]]; from_csv reads text'
+_HOW_ROWS: Final = 'a list with a row of tasks for each device, such as [["0F0", "0B0", "0U"]]; csv.reader gives those of a file'
 _HOW_MAPPING: Final = "a list with a device's index for each stage, such as [0, 1, 2]"
 
 
@@ -94,79 +94,6 @@ class Schedule(TaskOrder):
     def table(self) -> list[list[str]]:
         """A row for each device, with its tasks as text."""
         return [[str(task) for task in tasks] for tasks in self.tasks]
-
-    def to_csv(self, *, tasks_only: bool = False) -> str:
-        """All that the schedule is as comma-separated values, which `from_csv` reads: docs/reference/schedules.md says how.
-
-        Args:
-            tasks_only: whether to write the table alone, in the form of `torch.distributed.pipelining`. It has no name.
-
-        Returns:
-            A file's text.
-
-        Raises:
-            ValueError: if the table alone would be another schedule.
-        """
-        if tasks_only:
-            self._require_tasks_only()
-            return csv_file.written(None, self.table())
-        header = csv_file.Header(
-            name=self.name,
-            levels=tuple(tuple(map(int, stages)) for stages in self.levels),
-            device_mapping=tuple(map(int, self.device_mapping)),
-            devices=len(self.tasks),
-            microbatches=int(self.microbatches),
-            weights=self.weights,
-            serial=bool(self.serial),
-        )
-        return csv_file.written(header, self.table())
-
-    def _require_tasks_only(self) -> None:
-        lost = [f"weights {self.weights!r}"] if self.weights != "same" else []
-        lost += ["serial=True"] if self.serial else []
-        lost += [f"levels {shortened(str(self.levels))}"] if len(self.levels) < self.stages else []
-        if lost:
-            raise ValueError(
-                f"tasks_only is True, but rows of tasks cannot say what the schedule {self.name} has: {', '.join(lost)}. Leave tasks_only "
-                "away, because to_csv() writes all of it; or write another schedule, such as dataclasses.replace(schedule, serial=False)"
-            )
-
-    @classmethod
-    def from_csv(cls, text: str, *, name: str | None = None, device_mapping: Sequence[int] | None = None) -> Schedule:
-        """The schedule that `to_csv` has written, or rows of tasks, such as PyTorch's; empty cells are left out.
-
-        Rows without anything else are a schedule whose weights stay the same, which is not serial, with levels of one stage each:
-        `from_table` makes others of them.
-
-        Args:
-            text: a file's text.
-            name: None: the name in the text; "CSV" for rows alone.
-            device_mapping: for each stage the number of its device; None: the mapping in the text, or for rows alone the row of each stage.
-
-        Returns:
-            The schedule.
-
-        Raises:
-            TypeError: if `text` is no text.
-            ValueError: for text that is no schedule, with the line, and as `Schedule` does.
-        """
-        header, tasks, line = csv_file.read(text)
-        try:
-            if header is None:
-                return _of_tasks(tasks, device_mapping=device_mapping, levels=None, name="CSV" if name is None else name)
-            return cls(
-                name=header.name if name is None else name,
-                levels=header.levels,
-                device_mapping=header.device_mapping
-                if device_mapping is None
-                else items_of("device_mapping", device_mapping, _HOW_MAPPING),
-                microbatches=header.microbatches,
-                tasks=tasks,
-                weights=cast("Weights", header.weights),
-                serial=header.serial,
-            )
-        except ValueError as error:
-            raise ValueError(f"{error} (the tasks of device 0 are in line {line}, and each further device's in the next one)") from None
 
     def show(self, costs: Costs = SLOTS, *, timeline: Timeline | None = None, width: int = 120) -> str:
         """The schedule as text: a row for each device, time to the right, in units of the shortest task.
@@ -248,7 +175,7 @@ def from_table(
 
 
 def _parsed(device: int, row: Iterable[str]) -> tuple[Task, ...]:
-    must = 'a list of tasks, such as ["0F0", "0B0"]; from_csv reads text'
+    must = 'a list of tasks, such as ["0F0", "0B0"]'
     try:
         return tuple(Task.parse(cell) for cell in items_of(f"row {device}", row, must) if not isinstance(cell, str) or cell.strip())
     except (TypeError, ValueError) as error:
@@ -288,21 +215,3 @@ def _of_tasks(
         weights=weights,
         serial=serial,
     )
-
-
-def from_csv(text: str, *, name: str | None = None, device_mapping: Sequence[int] | None = None) -> Schedule:
-    """The schedule in a text of comma-separated values, as `Schedule.from_csv`.
-
-    Args:
-        text: a file's text.
-        name: None: the name in the text.
-        device_mapping: for each stage the number of its device; None: as the text has it.
-
-    Returns:
-        The schedule.
-
-    Raises:
-        TypeError: if `text` is no text.
-        ValueError: for text that is no schedule, with the line.
-    """
-    return Schedule.from_csv(text, name=name, device_mapping=device_mapping)

@@ -68,7 +68,7 @@ def test_a_mapping_to_a_large_number_is_refused(make: Any) -> None:
 
 def test_rows_and_levels_of_other_kinds_say_how_they_are_given() -> None:
     guess: Any = ["0F0,0B0"]
-    with pytest.raises(TypeError, match=r"row 0 is '0F0,0B0': it must be a list of tasks, such as .*from_csv reads text"):
+    with pytest.raises(TypeError, match=r"row 0 is '0F0,0B0': it must be a list of tasks, such as "):
         from_table(guess)
     sizes: Any = [1, 2, 1]
     with pytest.raises(
