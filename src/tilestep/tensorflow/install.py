@@ -29,8 +29,6 @@ _OTHER_PLACES: Final = MappingProxyType(  # of modules that the original has in 
 )
 _REFUSED: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "keras": "Keras models train by compile() and fit() inside of IPUStrategy.scope(); a pipeline is pipelining_ops.pipeline, or "
-        "tilestep.train.Pipeline",
         "custom_ops": "it loads compiled C++ for the IPU; write the operation with tf, or with @tf.custom_gradient",
         "ipu_estimator": "stock TensorFlow has no estimators any more; write the loop with loops.repeat",
         "ipu_pipeline_estimator": "stock TensorFlow has no estimators any more; write the pipeline with pipelining_ops.pipeline",

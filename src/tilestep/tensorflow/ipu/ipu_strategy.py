@@ -10,6 +10,7 @@ from typing import Any, final
 from tilestep.tensorflow import iterators
 from tilestep.tensorflow.compilation import node_name
 from tilestep.tensorflow.functions import Function, watch_functions
+from tilestep.tensorflow.keras_models import extend_keras, models_on_ipu
 from tilestep.tensorflow.untyped import Structure, tf
 
 
@@ -20,6 +21,7 @@ class IPUStrategyV1:
     Args:
         ipu_device, cpu_device: no effect: there is one device of each.
         enable_dataset_iterators, enable_keras_extensions: no effect.
+    Raises: UnsupportedError for Keras 3.
     """
 
     def __init__(
@@ -31,6 +33,7 @@ class IPUStrategyV1:
     ) -> None:
         del ipu_device, cpu_device, enable_dataset_iterators, enable_keras_extensions
         watch_functions()
+        extend_keras()
         self._functions: weakref.WeakKeyDictionary[Any, dict[Any, tuple[Function, list[Any]]]] = weakref.WeakKeyDictionary()
 
     @property
@@ -40,8 +43,9 @@ class IPUStrategyV1:
 
     @contextlib.contextmanager
     def scope(self) -> Iterator[IPUStrategyV1]:
-        """What is made inside is for the IPU."""
-        yield self
+        """Keras models that are made inside are on the IPU."""
+        with models_on_ipu():
+            yield self
 
     def run(
         self, fn: Callable[..., Any], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None, options: Any = None

@@ -1,0 +1,254 @@
+"""Keras models on the IPU: `fit`, `evaluate` and `predict` of models that are made in `IPUStrategy.scope()`.
+
+Keras keeps its own loop over epochs, its callbacks, metrics and checkpoints. An execution of `steps_per_execution` steps is one call of
+`tilestep.train.repeat`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final, final
+
+from tilestep.errors import DatasetError, UnsupportedError
+from tilestep.tensorflow import iterators, machine, markers
+from tilestep.tensorflow.functions import Function
+from tilestep.tensorflow.ipu.ipu_outfeed_queue import IPUOutfeedQueue
+from tilestep.tensorflow.ipu.optimizers import GradientAccumulationOptimizerV2
+from tilestep.tensorflow.tf_private import keras
+from tilestep.tensorflow.tracing import current_scope
+from tilestep.tensorflow.untyped import Structure, tf
+from tilestep.train.numbers import whole_number
+
+_NO_PIPELINES: Final = (
+    "Keras models are not pipelined here: write the stages as functions for pipelining_ops.pipeline in TensorFlow 1 "
+    "(tilestep run --tensorflow=1), or in JAX for tilestep.train.Pipeline"
+)
+
+
+@dataclass(kw_only=True)
+class _Accumulation:
+    """Options of a model. Attributes: count: steps for each update. scale: whether gradients are divided by all that are added up."""
+
+    count: int = 1
+    scale: bool = False
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@final
+class _Scopes(threading.local):
+    depth = 0
+
+
+@final
+class _OnIpu:
+    """The models."""
+
+    def __init__(self) -> None:
+        self.accumulation: weakref.WeakKeyDictionary[Any, _Accumulation] = weakref.WeakKeyDictionary()  # of each model
+        self.scopes = _Scopes()
+
+    def made(self, model: Any) -> None:
+        if self.scopes.depth:
+            self.accumulation.setdefault(model, _Accumulation())
+
+    def has(self, model: Any) -> bool:
+        return model is not None and model in self.accumulation
+
+    def function(self, model: Any, mode: str) -> Callable[[Any], Structure]:
+        if model.run_eagerly:
+            raise RuntimeError("Keras models cannot run eagerly in IPUStrategy: leave run_eagerly away when calling compile")
+        programs: dict[Any, tuple[Function, IPUOutfeedQueue | None]] = {}
+        accumulation = self.accumulation[model]
+
+        def execute(iterator: Any) -> Structure:
+            steps, replicas = keras.steps_per_execution(model), machine.placement(1).count
+            each = replicas * (accumulation.count if mode == "train" else 1)
+            if steps % each:
+                raise RuntimeError(
+                    f"an execution of {steps} steps cannot be divided among {replicas} replicas that update once for {each // replicas} "
+                    f"steps: set steps_per_execution, and the steps of an epoch, to a multiple of {each}"
+                )
+            key = tuple((tuple(each.shape), each.dtype) for each in iterators.element_specs(iterator))
+            if key not in programs:
+                outfeed = IPUOutfeedQueue() if mode == "predict" else None
+                programs[key] = _program(model, mode, iterator, accumulation, replicas, outfeed), outfeed
+            program, outfeed = programs[key]
+            try:
+                result = program([], [iterator], steps // replicas)
+            except DatasetError as error:
+                raise tf.errors.OutOfRangeError(None, None, str(error)) from error  # Keras ends the epoch, and says so
+            if outfeed is not None:
+                return tf.nest.map_structure(
+                    lambda values: tf.reshape(values, [-1, *values.shape[2 + (replicas > 1) :]]), outfeed.dequeue()
+                )
+            return model.get_metrics_result() if replicas > 1 else result  # those that replicas have added up
+
+        return execute
+
+    def require_data(self, handler: Any) -> None:
+        adapter, dataset, steps = keras.data_of(handler)
+        if adapter.has_partial_batch():
+            raise ValueError(
+                f"the data have a partial batch: give a batch_size that divides them (it is {adapter.batch_size()}), because a program on "
+                "the IPU has fixed shapes"
+            )
+        for spec in tf.nest.flatten(dataset.element_spec):
+            if adapter.batch_size() is None and isinstance(dataset, tf.data.Dataset) and not spec.shape.is_fully_defined():
+                raise ValueError(
+                    f"the dataset has elements of shape {spec.shape}, and a program on the IPU has fixed shapes: batch with "
+                    "dataset.batch(n, drop_remainder=True)"
+                )
+        if steps is None:
+            raise ValueError("the size of the data is not known: give the number of steps (steps_per_epoch, validation_steps or steps)")
+
+    def summed(self, gradients: list[tuple[Any, Any]]) -> list[tuple[Any, Any]] | None:
+        scope = current_scope()
+        if scope is None or scope.compilation is not None:
+            return None
+        return [(None if each is None else markers.collective("sum", tf.convert_to_tensor(each)), variable) for each, variable in gradients]
+
+
+def _program(model: Any, mode: str, iterator: Any, accumulation: _Accumulation, replicas: int, outfeed: IPUOutfeedQueue | None) -> Function:
+    """A step of a model."""
+
+    def step() -> Structure:
+        result = keras.step(model, mode, next(iterator))
+        if outfeed is None:
+            return result
+        outfeed.enqueue(result)
+        return None
+
+    with _accumulating(model.optimizer, accumulation, replicas) if mode == "train" else contextlib.nullcontext():
+        return Function(step, (), f"{model.name}_{mode}")
+
+
+@contextlib.contextmanager
+def _accumulating(optimizer: Any, accumulation: _Accumulation, replicas: int) -> Iterator[None]:
+    """Inside, the optimiser updates once for several steps."""
+    if accumulation.count == 1:
+        yield
+        return
+    apply = optimizer.apply_gradients
+    factor = 1 / (accumulation.count * replicas) if accumulation.scale else 1
+
+    def update(pairs: Any) -> Any:
+        return apply([(gradient * factor, variable) for gradient, variable in pairs])
+
+    accumulator = GradientAccumulationOptimizerV2(types.SimpleNamespace(apply_gradients=update), accumulation.count, **accumulation.options)
+    vars(optimizer)["apply_gradients"] = lambda grads_and_vars, **options: accumulator.apply_gradients(list(grads_and_vars))
+    try:
+        yield
+    finally:
+        del vars(optimizer)["apply_gradients"]
+
+
+_ON_IPU: Final = _OnIpu()
+_extended: Final[list[Any]] = []
+
+
+def extend_keras() -> None:
+    """From now on models can be on the IPU. A second call changes nothing. Raises: UnsupportedError for Keras 3."""
+    model = tf.keras.Model
+    if not model.__module__.startswith("tf_keras"):
+        raise UnsupportedError(
+            "IPUStrategy needs Keras 2, and tf.keras is Keras 3: set TF_USE_LEGACY_KERAS=1, or do not set it, before TensorFlow is imported"
+        )
+    if not _extended:
+        _extended.append(model)
+        keras.extend(model, _ON_IPU)
+        for name, method in _METHODS.items():
+            setattr(model, name, method)
+
+
+@contextlib.contextmanager
+def models_on_ipu() -> Iterator[None]:
+    """Models that are made inside are on the IPU. One of Keras 3 raises an UnsupportedError there."""
+    other = sys.modules.get("keras")
+    if other is not None and other not in _extended and not other.Model.__module__.startswith("tf_keras"):
+        _extended.append(other)
+        _refuse(other.Model)
+    _ON_IPU.scopes.depth += 1
+    try:
+        yield
+    finally:
+        _ON_IPU.scopes.depth -= 1
+
+
+def _refuse(model_class: Any) -> None:
+    """Args: model_class: of Keras 3."""
+    init = model_class.__init__
+
+    @functools.wraps(init)
+    def __init__(self: Any, *arguments: Any, **options: Any) -> None:
+        if _ON_IPU.scopes.depth:
+            raise UnsupportedError("a model of Keras 3 cannot be on the IPU: make it with tf.keras, or with tf_keras, which are Keras 2")
+        init(self, *arguments, **options)
+
+    model_class.__init__ = __init__
+
+
+def _set_gradient_accumulation_options(
+    model: Any,
+    gradient_accumulation_steps_per_replica: int | None = None,
+    experimental_normalize_gradients: bool | None = None,
+    gradient_accumulation_reduction_method: Any = "sum",
+    gradient_accumulation_count: int | None = None,
+    **options: Any,
+) -> None:
+    """Updates once for several steps.
+
+    Args:
+        gradient_accumulation_steps_per_replica: how many, 1 or more; `steps_per_execution` is a multiple of it times the replicas.
+        experimental_normalize_gradients: whether gradients are divided by that product.
+        gradient_accumulation_reduction_method: SUM, MEAN or RUNNING_MEAN of the steps' gradients.
+        gradient_accumulation_count: the first one's former name.
+        options: of `GradientAccumulationOptimizerV2`.
+    Raises: UnsupportedError for a model that was made outside of `IPUStrategy.scope()`.
+    """
+    if not _ON_IPU.has(model):
+        raise UnsupportedError(f"model {model.name} is not on the IPU: make it in IPUStrategy.scope()")
+    steps = gradient_accumulation_steps_per_replica or gradient_accumulation_count
+    count = 1 if steps is None else whole_number("gradient_accumulation_steps_per_replica", steps, least=1)
+    own = {"reduction_method": gradient_accumulation_reduction_method, **options}
+    GradientAccumulationOptimizerV2(None, count, **own)  # it says what is wrong
+    _ON_IPU.accumulation[model] = _Accumulation(count=count, scale=bool(experimental_normalize_gradients), options=own)
+    keras.forget_functions(model)
+
+
+def _no_pipelines(model: Any, *arguments: Any, **options: Any) -> Any:
+    """Raises: UnsupportedError."""
+    raise UnsupportedError(_NO_PIPELINES)
+
+
+class PipelineStage:
+    """Raises: UnsupportedError: there are no Keras pipelines here."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        raise UnsupportedError(_NO_PIPELINES)
+
+
+def _no_effect(model: Any, *arguments: Any, **options: Any) -> None:
+    """Has no effect: queues are the runtime's, and callbacks come after each execution."""
+
+
+_METHODS: Final = {
+    "set_gradient_accumulation_options": _set_gradient_accumulation_options,
+    **dict.fromkeys(
+        (
+            "set_pipelining_options",
+            "set_pipeline_stage_assignment",
+            "get_pipeline_stage_assignment",
+            "reset_pipeline_stage_assignment",
+            "print_pipeline_stage_assignment_summary",
+        ),
+        _no_pipelines,
+    ),
+    **dict.fromkeys(("set_infeed_queue_options", "set_outfeed_queue_options", "set_asynchronous_callbacks"), _no_effect),
+}
