@@ -46,7 +46,6 @@ def dataset_benchmark(
         if session is None:
             yield from dataset.as_numpy_iterator()
             return
-        sessions.run_unseen(session, iterator.initializer)
         while True:
             try:
                 yield sessions.run_unseen(session, element)
@@ -63,7 +62,8 @@ def dataset_benchmark(
 
     if graph is None:
         return tf.constant(measure())
-    made = sessions.node(graph, measure, [], tf.string, "dataset_benchmark")
+    with graph.as_default(), tf.control_dependencies([iterator.initializer]):  # which has the run's placeholders
+        made = sessions.node(graph, measure, [], tf.string, "dataset_benchmark")
     made.set_shape([1])
     return made
 
