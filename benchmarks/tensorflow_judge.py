@@ -211,7 +211,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "question": (__doc__ or "").splitlines()[0],
             "commit": commit(),
             "repositories": dict(sorted({row["repository"]: row["commit"] for row in programs()}.items())),
-            "versions": {name: version(name) for name in ("tensorflow-cpu", "tf_keras", "jax", "jaxlib", "numpy", "tilestep")},
+            "versions": {"tensorflow": tf.__version__}
+            | {name: version(name) for name in ("tf_keras", "jax", "jaxlib", "numpy", "tilestep")},
             "counts": counts(listed),
             "answers": listed,
         }

@@ -1,25 +1,27 @@
-"""The emulated cycles of a loop of TensorFlow are those of the same network in JAX."""
+"""The emulated cycles of a loop and of a pipeline of TensorFlow are those of the same network in JAX."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import tilestep
 from tilestep import train
 from tilestep.tensorflow import machine
-from tilestep.tensorflow.ipu import ipu_compiler, loops
+from tilestep.tensorflow.ipu import ipu_compiler, loops, pipelining_ops
 from tilestep.tensorflow.ipu.ipu_infeed_queue import IPUInfeedQueue
 from tilestep.tensorflow.ipu.ipu_outfeed_queue import IPUOutfeedQueue
 
 RANDOM = np.random.default_rng(0)
 X, Y = RANDOM.random((16, 8), np.float32), RANDOM.random((16, 4), np.float32)
 W1, W2 = RANDOM.random((8, 16), np.float32), RANDOM.random((16, 4), np.float32)
-STEPS = 5
+STEPS, MICROBATCHES = 5, 4
 
 
 def test_a_loop_takes_the_cycles_of_the_same_network_in_jax(tf: Any) -> None:
@@ -57,5 +59,55 @@ def test_a_loop_takes_the_cycles_of_the_same_network_in_jax(tf: Any) -> None:
             wanted = out.dequeue()
     queue.close()
     np.testing.assert_allclose(got, wanted, rtol=1e-5)
+    cycles = [recording.profile.emulated_cycles for recording in (here, there)]
+    assert cycles[0] == pytest.approx(cycles[1], rel=0.03)
+
+
+def test_a_pipeline_takes_the_cycles_of_the_same_network_in_jax(tf: Any) -> None:
+    devices = tuple(jax.devices("ipu")[:2])
+    machine.configure(devices, {})
+    infeed, outfeed = IPUInfeedQueue(tf.data.Dataset.from_tensors(X).repeat()), IPUOutfeedQueue()
+
+    def first(x: Any) -> Any:
+        return tf.nn.relu(x @ tf.get_variable("w1", initializer=tf.constant(W1)))
+
+    def second(hidden: Any) -> Any:
+        return tf.reduce_mean((hidden @ tf.get_variable("w2", initializer=tf.constant(W2)) - 1.0) ** 2)
+
+    def net() -> Any:
+        return pipelining_ops.pipeline(
+            [first, second],
+            MICROBATCHES,
+            infeed_queue=infeed,
+            outfeed_queue=outfeed,
+            optimizer_function=lambda loss: pipelining_ops.OptimizerFunctionOutput(tf.train.GradientDescentOptimizer(0.01), loss),
+            pipeline_schedule=pipelining_ops.PipelineSchedule.Interleaved,
+        )
+
+    run = ipu_compiler.compile(net)
+    losses = outfeed.dequeue()
+    with tf.Session() as session:
+        session.run([tf.global_variables_initializer(), infeed.initializer])
+        for _ in range(2):
+            session.run(run)
+            session.run(losses)
+        with tilestep.profile() as here:
+            session.run(run)
+            got = session.run(losses)
+
+    queue, out = train.InfeedQueue(lambda: itertools.repeat(X)), train.OutfeedQueue()
+    stages = [lambda w, x: jax.nn.relu(x @ w), lambda w, hidden: jnp.mean((hidden @ w - 1.0) ** 2)]
+    pipeline = train.Pipeline(
+        stages, lambda loss: (optax.sgd(0.01), loss), MICROBATCHES, devices=devices, pipeline_schedule="interleaved", reduction="sum"
+    )
+    state = pipeline.init([W1, W2])
+    for _ in range(2):  # the first call compiles what joins the losses of a call
+        state = jax.block_until_ready(pipeline.run(state, queue, out))
+        out.dequeue()
+    with tilestep.profile() as there:
+        jax.block_until_ready(pipeline.run(state, queue, out))
+        wanted = out.dequeue()
+    queue.close()
+    np.testing.assert_allclose(got, np.ravel(wanted), rtol=1e-5)
     cycles = [recording.profile.emulated_cycles for recording in (here, there)]
     assert cycles[0] == pytest.approx(cycles[1], rel=0.03)

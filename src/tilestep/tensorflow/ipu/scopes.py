@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator
 
 from tilestep.tensorflow.tf_private import graphs
@@ -29,7 +30,16 @@ def ipu_shard(index: int | list[int]) -> Iterator[None]:
     scope = current_scope()
     if scope is not None:
         scope.shards = max(scope.shards, *(each + 1 for each in indices))
+        if any(indices) and not _told:
+            _told.append(True)
+            warnings.warn(
+                "ipu_shard divides the IPUs into replicas, but its operations run on the first IPU of each: stages of pipelining_ops."
+                "pipeline run on IPUs of their own",
+                UserWarning,
+                stacklevel=3,
+            )
     yield
 
 
+_told: list[bool] = []
 ipu_jit_scope = ipu_scope
