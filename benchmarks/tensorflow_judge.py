@@ -35,7 +35,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script,
 
 from benchmarks.commit import commit
 from tilestep.cli import main as tilestep_command
-from tilestep.tensorflow.untyped import tf
 
 HERE: Final = Path(__file__).resolve().parent
 STAND_INS: Final = str(HERE / "tensorflow_stand_ins.py")
@@ -159,8 +158,8 @@ def judge(rows: Sequence[Mapping[str, str]], checkouts: Path, seconds: float, jo
     left = [row for row in rows if not row["excluded"]]
     outputs.mkdir(parents=True, exist_ok=True)
     running: list[Running] = []
-    for name in ("", ".api._v1.keras", ".api._v2.keras"):
-        import_module(f"{tf.keras.__name__.partition('.')[0]}{name}.datasets.mnist")  # forks need not import what each program needs
+    for name in ("tilestep.tensorflow", "tf_keras.datasets", "tf_keras.api._v1.keras.datasets", "tf_keras.api._v2.keras.datasets"):
+        import_module(name)  # forks need not import what each program needs; tilestep's first, which chooses this Keras
     with tempfile.TemporaryDirectory() as folder:
         copies = {
             (repository, wanted): copy_of(checkouts / repository, wanted, Path(folder) / repository.replace("/", "+"))
@@ -211,8 +210,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "question": (__doc__ or "").splitlines()[0],
             "commit": commit(),
             "repositories": dict(sorted({row["repository"]: row["commit"] for row in programs()}.items())),
-            "versions": {"tensorflow": tf.__version__}
-            | {name: version(name) for name in ("tf_keras", "jax", "jaxlib", "numpy", "tilestep")},
+            "versions": {name: version(name) for name in ("tensorflow", "tf_keras", "jax", "jaxlib", "numpy", "tilestep")},
             "counts": counts(listed),
             "answers": listed,
         }
