@@ -36,7 +36,8 @@ def dataset_benchmark(
     Raises: ValueError for shapes that are not fixed, or a number below 1; DatasetError when the dataset ends early.
     """
     del apply_debug_options
-    graph, iterator = None if tf.executing_eagerly() else graphs.outermost(), None
+    graph = None if tf.executing_eagerly() else graphs.outermost()
+    iterator: Any = None
     if graph is not None:
         with graph.as_default(), tf.device("/CPU:0"):
             iterator = v1.data.make_initializable_iterator(dataset)
