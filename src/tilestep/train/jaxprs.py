@@ -136,6 +136,36 @@ def computed(equations: Sequence[JaxprEqn], values: Mapping[Var, jax.Array], out
     return _jax.core.eval_jaxpr(Jaxpr((), read, outputs, equations, debug_info=names), (), *[values[variable] for variable in read])
 
 
+def is_real(leaf: Any) -> bool:
+    """Whether an array, or its spec, has a gradient: real or complex numbers have, integers have none."""
+    return bool(_jax.numpy.issubdtype(leaf.dtype, _jax.numpy.inexact))
+
+
+def own_gradients(program: Any) -> Iterator[JaxprEqn]:
+    """The calls of functions of `jax.custom_vjp` in a program, open or closed, and in its loops and branches."""
+    for equation in getattr(program, "jaxpr", program).eqns:
+        if equation.primitive.name == "custom_vjp_call":
+            yield equation
+        else:
+            for inner in programs_of(equation):
+                yield from own_gradients(inner)
+
+
+def gradient_of(equation: JaxprEqn) -> tuple[Callable[..., Any], Sequence[Spec]]:
+    """The gradient of one equation: (a function of its operands, their specs)."""
+    read = read_by([equation], ())
+    real, outputs = ([variable for variable in own if is_real(spec_of(variable))] for own in (read, equation.outvars))
+
+    def gradient(*operands: jax.Array) -> Any:
+        known = dict(zip(read, operands, strict=True))
+        values, pullback = _jax.vjp(
+            lambda *given: computed([equation], known | dict(zip(real, given, strict=True)), outputs), *(known[each] for each in real)
+        )
+        return pullback([_jax.numpy.ones_like(value) for value in values])
+
+    return gradient, [spec_of(variable) for variable in read]
+
+
 def halves(
     closed: ClosedJaxpr, first: int
 ) -> tuple[Callable[[Sequence[jax.Array]], tuple[list[jax.Array], list[jax.Array]]], Callable[..., list[jax.Array]]]:

@@ -15,8 +15,8 @@ import jax
 from jax.extend.core import Jaxpr
 from jax.sharding import Sharding
 
-from tilestep.train.jaxprs import called, is_variable
-from tilestep.train.pipeline.compile.stage import Stage, is_real
+from tilestep.train.jaxprs import called, is_real, is_variable
+from tilestep.train.pipeline.compile.stage import Stage
 from tilestep.train.pipeline.compile.tracing import Traced
 from tilestep.train.untyped import Atom
 from tilestep.train.untyped import jax as _jax

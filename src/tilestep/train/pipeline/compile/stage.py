@@ -8,13 +8,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import jax
+from jax.extend.core import JaxprEqn
 from jax.sharding import Sharding
 
 from tilestep.train.gradients.accumulation import Reduction, added
-from tilestep.train.jaxprs import flat_jaxpr, halves
+from tilestep.train.jaxprs import flat_jaxpr, gradient_of, halves, is_real
 from tilestep.train.offload import HOST_KIND, on_device, placed_like, sharding_on_device
 from tilestep.train.pipeline.compile.marks import extracted
 from tilestep.train.pipeline.compile.packing import Packing, packed, unpacked
@@ -24,8 +25,6 @@ from tilestep.train.pipeline.compile.stage_watch import NOTHING, Seen, StageWatc
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 from tilestep.train.untyped import jnp as _jnp
-
-_OWN_GRADIENT: Final = "custom_vjp_call"  # the primitive of `jax.custom_vjp`
 
 Program = Callable[..., Any]
 Arrays = Sequence[jax.Array]
@@ -51,6 +50,7 @@ class Stage:
         needs_gradient: indices of the arguments' leaves whose gradients another stage needs.
         outputs: the tree of its outputs' specs.
         text: its traced function as JAX writes it.
+        own_gradients: its calls of functions whose gradient is their author's.
         watch: what of it is watched.
         accumulators_away: of each real parameter whether its accumulator is in the host's memory between microbatches; () for none.
     """
@@ -66,6 +66,7 @@ class Stage:
     needs_gradient: tuple[int, ...]
     outputs: Pytree
     text: str
+    own_gradients: tuple[JaxprEqn, ...] = ()
     watch: StageWatch = NOTHING
     accumulators_away: tuple[bool, ...] = ()
 
@@ -99,21 +100,9 @@ class Stage:
 
     @functools.cached_property
     def gradient_text(self) -> str:
-        """Its traced gradient as JAX writes it, if its author has written a part of the gradient, which `text` does not have."""
-        if _OWN_GRADIENT not in self.text:
-            return ""
-
-        def gradients(params: Arrays, args: Arrays) -> Any:
-            def real_outputs(some_params: Arrays, some_args: Arrays) -> list[jax.Array]:
-                tree = _jax.tree.unflatten(self.params_structure, _replaced(params, self.real_params, some_params))
-                outputs, _ = self.call(tree, _replaced(args, self.needs_gradient, some_args))
-                return [leaf for leaf in _jax.tree.leaves(outputs) if is_real(leaf)]
-
-            wanted = [params[index] for index in self.real_params], [args[index] for index in self.needs_gradient]
-            outputs, pullback = _jax.vjp(real_outputs, *wanted)
-            return pullback([_jnp.ones_like(leaf) for leaf in outputs])
-
-        return str(self.placement.traced(gradients, _jax.tree.leaves(self.params), list(self.args))[0])
+        """The gradients that its authors have written, as JAX writes them: `text` does not have them."""
+        traced = (self.placement.traced(function, *specs) for function, specs in map(gradient_of, self.own_gradients))
+        return "\n".join(str(closed) for closed, _ in traced)
 
     @property
     def accumulator_shardings(self) -> list[Sharding] | None:
@@ -168,11 +157,6 @@ class Programs:
     input_gradient: Program | None = None
     weight_gradient: Program | None = None
     real_outputs: tuple[int, ...]
-
-
-def is_real(leaf: jax.Array) -> bool:
-    """Whether an array has a gradient: real or complex numbers have, integers have none."""
-    return bool(_jnp.issubdtype(leaf.dtype, _jnp.inexact))
 
 
 def make_programs(

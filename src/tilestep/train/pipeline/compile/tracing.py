@@ -10,11 +10,13 @@ from typing import Any, Final
 
 import jax
 import numpy as np
+from jax.extend.core import ClosedJaxpr
 
 from tilestep.messages import shortened, shown
+from tilestep.train.jaxprs import is_real, own_gradients
 from tilestep.train.pipeline.compile.marks import Mark, marks_of, traced_with_marks
 from tilestep.train.pipeline.compile.placement import Placement
-from tilestep.train.pipeline.compile.stage import Stage, is_real
+from tilestep.train.pipeline.compile.stage import Stage
 from tilestep.train.pipeline.compile.stage_watch import Seen, require_marked, watch_of_stage, watched_params
 from tilestep.train.pipeline.compile.watch_keys import WatchList
 from tilestep.train.replicas.collectives import replica_count, replica_index
@@ -224,7 +226,7 @@ def _stage(
     if keyed or given.is_whole:
         extras.append(jax.ShapeDtypeStruct((), np.int32))
     leaves = [*given.leaves, *aux_leaves, *extras]
-    outputs, text, found = _outputs(function, number, call, params_spec, leaves, given.seen, marks=marks)
+    outputs, closed, found = _outputs(function, number, call, params_spec, leaves, given.seen, marks=marks)
     stage = Stage(
         number=number,
         placement=placement,
@@ -236,7 +238,8 @@ def _stage(
         aux=aux_spec,
         needs_gradient=tuple(index for index, leaf in enumerate(given.leaves) if gradient and is_real(leaf)),
         outputs=outputs,
-        text=text,
+        text=f"{closed.jaxpr} {[np.asarray(value).tolist() for value in closed.consts]}",
+        own_gradients=tuple(own_gradients(closed.jaxpr)),
     )
     return stage, found
 
@@ -276,7 +279,7 @@ def _require_alike(function: Function, number: int, old: Pytree, new: Pytree) ->
 
 def _outputs(
     function: Function, number: int, call: Callable[..., Any], params: Pytree, args: Sequence[Spec], seen: Sequence[Spec], *, marks: bool
-) -> tuple[Any, str, list[Mark]]:
+) -> tuple[Any, ClosedJaxpr, list[Mark]]:
     """(shapes and dtypes of a stage's outputs, what it computes, its marks).
 
     Args: seen: what its function gets of `args`. marks: whether marks count.
@@ -297,8 +300,7 @@ def _outputs(
             f"stage {number} ({function.name}) has captured {names}: what a stage computes with must come as a parameter, from the stage "
             "before or from `inputs`, for it may be on another device"
         )
-    text = f"{closed.jaxpr} {[np.asarray(value).tolist() for value in closed.consts]}"
-    return outputs, text, marks_of(closed.jaxpr) if marks else []
+    return outputs, closed, marks_of(closed.jaxpr) if marks else []
 
 
 def _spread(result: Pytree) -> tuple[Any, ...]:

@@ -12,12 +12,12 @@ import numpy as np
 
 from tilestep.messages import shown
 from tilestep.train.gradients.accumulation import Choice, Reduction, finished, promoted, zeros_for
-from tilestep.train.jaxprs import flat_jaxpr, needed, read_by
+from tilestep.train.jaxprs import flat_jaxpr, is_real, needed, read_by
 from tilestep.train.offload import HOST_KIND, Offload, are_chosen, choice_for, on_device, placed, placed_like, sharding_on_device
 from tilestep.train.optimizers.offloaded import offloaded
 from tilestep.train.optimizers.sharded import sharded
 from tilestep.train.pipeline.compile.placement import STATE
-from tilestep.train.pipeline.compile.stage import Packings, Stage, is_real
+from tilestep.train.pipeline.compile.stage import Packings, Stage
 from tilestep.train.processes.remote import RemoteProgram, remote_like
 from tilestep.train.replicas.collectives import Reduction as ReplicaReduction
 from tilestep.train.replicas.collectives import cross_replica, cross_replica_all_gather, cross_replica_mean, replica_axis

@@ -8,9 +8,10 @@ from typing import Any, Final, NamedTuple, final
 import jax
 import numpy as np
 
+from tilestep.train.jaxprs import is_real
 from tilestep.train.pipeline.compile.pipeline_spec import Leaf, PipelineSpec
 from tilestep.train.pipeline.compile.programs import Compiled
-from tilestep.train.pipeline.compile.stage import Stage, accumulated, is_real, visible
+from tilestep.train.pipeline.compile.stage import Stage, accumulated, visible
 from tilestep.train.pipeline.compile.watch_keys import Key
 from tilestep.train.pipeline.run.state import RunState
 from tilestep.train.untyped import Pytree
