@@ -197,18 +197,20 @@ def reduce_halves(computation: Computation, _: Context) -> Computation:
 def products_in_halves(computation: Computation, _: Context) -> Computation:
     """Has products whose results are 8-bit floats write halves, and a conversion behind each: the matrix unit adds them up in halves."""
     instructions: list[Instruction] = []
+    converted: dict[str, str] = {}
     for instruction in computation.instructions:
+        instruction = replace(instruction, operands=tuple(converted.get(name, name) for name in instruction.operands))
         if instruction.opcode in _PRODUCTS and instruction.leaves[0].dtype.startswith("f8"):
-            (leaf,) = instruction.leaves
-            halves = replace(instruction.shape, leaves=(ArrayShape("f16", leaf.dims, leaf.minor_to_major),))
-            product = replace(instruction, name=f"{instruction.name}.halves", shape=halves)
-            instructions.append(product)
-            instruction = replace(instruction, opcode="convert", operands=(product.name,), attributes={}, calls=())
+            name = converted[instruction.name] = f"{instruction.name}.convert"
+            instructions.append(replace(instruction, shape=_with_dtype(instruction.shape, "f16")))
+            instruction = replace(instruction, name=name, opcode="convert", operands=(instruction.name,), attributes={}, calls=())
         instructions.append(instruction)
-    if len(instructions) == len(computation.instructions):
+    if not converted:
         return computation
-    root = next(i for i in instructions if i.name == computation.root.name)
-    return Computation(name=computation.name, instructions=tuple(instructions), root=root)
+    root = converted.get(computation.root.name, computation.root.name)
+    return Computation(
+        name=computation.name, instructions=tuple(instructions), root=next(each for each in instructions if each.name == root)
+    )
 
 
 def _with_dtype(shape: Shape, dtype: str) -> Shape:
