@@ -13,7 +13,7 @@ from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding, Line
 from tilestep.advice.jits import jit_of
 from tilestep.advice.loads_of_ipus import Loaded, loaded
-from tilestep.advice.phrases import AS_ONE, CPU_DEFAULT, times_text
+from tilestep.advice.phrases import AS_ONE, CPU_DEFAULT, STAGE, times_text
 from tilestep.advice.proposal import Proposal, Way
 from tilestep.advice.single_operations import Shares, shares_of, single_text, single_ways, staged, staged_text, staged_ways
 from tilestep.advice.source_lines import in_loop
@@ -66,6 +66,12 @@ def _on_busiest(figures: Figures, evidence: Evidence | None, spent: int, saving:
     """The larger part of the loads first, of operations outside of jit or of the others; the smaller part if it matters as well."""
     units = loaded(figures, figures.loaded_on_busiest)
     parts = [(part, what, _cycles(part)) for part, what in _parts(figures, units, evidence)]
+    if any(what == _SINGLE and _may_go(figures, part, evidence) for part, what, _ in parts):
+        parts = [
+            each
+            for each in parts
+            if each[1] != _JITTED or sum(unit.loads > 1 for unit in each[0]) != 1 or _ways(figures, each[0], evidence)
+        ]
     total = sum(unit.loads for unit in units)
     if units and not total:
         brought = sorted((p for p in figures.programs if p.key in figures.loaded_on_busiest), key=lambda p: -p.cycles.load)
@@ -80,7 +86,7 @@ def _on_busiest(figures: Figures, evidence: Evidence | None, spent: int, saving:
         count = sum(unit.loads for unit in part)
         are = "is" if count == 1 else "are"
         text, shares, ways = _said(figures, part, what, evidence)
-        if len(parts) == 1:
+        if count == total:
             yield _proposal(f"{head}: {text}" if what == _JITTED else f"{head}, all of {what}: {text}", part, shares, ways, evidence)
         elif cycles == max(of for _, _, of in parts):
             yield _proposal(f"{head}; {count:,} of them {are} of {what}: {text}", part, shares, ways, evidence)
@@ -88,6 +94,11 @@ def _on_busiest(figures: Figures, evidence: Evidence | None, spent: int, saving:
             cycles > LOADS_DOMINATE * figures.emulated_cycles and (what != _JITTED or len({unit.function for unit in part}) < count)
         ):
             yield _proposal(f"{count:,} of the {total:,} program loads {are} of {what}: {text}", part, shares, ways, evidence)
+
+
+def _may_go(figures: Figures, single: Sequence[Loaded], evidence: Evidence | None) -> bool:
+    """Whether single operations may leave the IPU, so that a program whose place they take is not loaded again."""
+    return evidence is not None and any(CPU_DEFAULT in way.edit for way in single_ways(figures, single, evidence))
 
 
 def _parts(figures: Figures, units: Sequence[Loaded], evidence: Evidence | None) -> Iterator[tuple[list[Loaded], str]]:
@@ -106,8 +117,14 @@ def _said(figures: Figures, part: list[Loaded], what: str, evidence: Evidence | 
     if what == _COPIES:
         return staged_text(part, shares), shares, staged_ways(part)
     ways = single_ways(figures, part, evidence) if evidence else ()
-    alone = evidence is not None and not any(CPU_DEFAULT in way.edit for way in ways)
-    return single_text(part, shares, on_cpu=not alone), shares, ways
+    on_cpu = evidence is None or _may_go(figures, part, evidence)
+    return single_text(part, shares, on_cpu=on_cpu, copies=_copies_arrays(part, evidence)), shares, ways
+
+
+def _copies_arrays(units: Sequence[Loaded], evidence: Evidence | None) -> bool:
+    """Whether one of them copies an array of the host. That of a number is what `jax.random.key` needs."""
+    keys = [key for unit in units if unit.name == STAGE for key in unit.keys]
+    return evidence is not None and any(_sizes(argument.shape) for key in keys for argument in evidence.programs[key].arguments)
 
 
 def _proposal(text: str, units: Sequence[Loaded], shares: Shares, ways: tuple[Way, ...], evidence: Evidence | None) -> Proposal:

@@ -51,22 +51,25 @@ def staged_ways(units: Sequence[Loaded]) -> tuple[Way, ...]:
     return (Way(edit=edit, change=passed_straight(keys), how="about", basis="the array put at each call"),)
 
 
-def single_text(units: Sequence[Loaded], shares: Shares, *, on_cpu: bool) -> str:
-    """What a sentence goes on with about single operations. Args: on_cpu: whether they can run there."""
+def single_text(units: Sequence[Loaded], shares: Shares, *, on_cpu: bool, copies: bool) -> str:
+    """What a sentence goes on with about single operations.
+
+    Args: on_cpu: whether they can run there. copies: whether one copies an array of the host.
+    """
     elsewhere = f", or run {'it' if len(units) == 1 else 'them'} under {CPU_DEFAULT}" if on_cpu else ""
     where = f" They are made by {shares_text(shares)}." if shares else ""
-    copies = f" {STAGE} is what {STAGE_MAKERS} run: {_STRAIGHT}." if any(unit.name == STAGE for unit in units) else ""
+    straight = f" {STAGE} is what {STAGE_MAKERS} run: {_STRAIGHT}." if copies else ""
     if len(units) == 1:
         return (
             f"{units[0].label} is a program of its own. Put it into a jitted function with its neighbours{elsewhere}."
-            + copies
+            + straight
             + where.replace("They are", "It is")
         )
     names = names_text(list(dict.fromkeys(unit.name for unit in units)), most=2)
     count = f"{len(units):,} programs in {sum(unit.runs for unit in units):,} calls"
     return (
         f"each is a program of its own, {count} ({names}). Put those that belong together, such as a model's initialisation, into one "
-        f"jitted function{elsewhere}.{copies}{where}"
+        f"jitted function{elsewhere}.{straight}{where}"
     )
 
 

@@ -295,6 +295,33 @@ def test_no_function_that_the_user_jits_is_told_to_leave_the_ipu() -> None:
     assert found.edit == "pad x of jit__lambda"
 
 
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_a_step_that_only_single_operations_evict_is_not_said_to_switch(by_hand: bool) -> None:
+    """What makes it load again is told, and goes with it. Another function of the user's stays, and takes its place as before."""
+
+    def program() -> Any:
+        step, mean = jax.jit(train, donate_argnums=0), jax.jit(lambda x: x.mean())
+        state: Any = STATE
+        for _ in range(6):
+            state = step(state, np.float32(1))
+            float((jnp.mean if by_hand else mean)(state))
+        return state
+
+    told = of_kind(profiled(program), "loads")
+    assert [finding for finding in told if "switching reloads" in finding.text] == ([] if by_hand else told)
+    assert [finding for finding in told if "single operations" in finding.text] == (told if by_hand else [])
+    assert told
+
+
+def test_the_copy_of_a_number_is_not_said_to_be_one_of_an_array() -> None:
+    def program(x: Any) -> Callable[[], Any]:
+        return lambda: jax.random.normal(jax.random.key(0), (64, 64)) + jnp.asarray(x)
+
+    of_a_number, of_an_array = (str(of_kind(profiled(program(x)), "loads")) for x in (1.0, np.ones((64, 64), np.float32)))
+    assert "of an array of the host" not in of_a_number
+    assert "of an array of the host" in of_an_array
+
+
 def test_functions_that_are_loaded_once_are_not_told_to_be_one() -> None:
     """Nobody can act on the first load of what runs once."""
     assert of_kind(profiled(drawing("ipu")), "loads") == []
