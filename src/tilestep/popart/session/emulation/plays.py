@@ -17,7 +17,6 @@ from tilestep.popart.session.emulation.memory import out_of_memory, too_large, u
 from tilestep.popart.session.emulation.notes import Notes, Ran, ToHost
 from tilestep.popart.session.emulation.play import Play, Spent, no_run
 from tilestep.popart.session.emulation.program import EmulatedProgram
-from tilestep.popart.session.emulation.reports import told
 from tilestep.profiling.measurement import Measurement, measurement_of
 from tilestep.sim import TileUse
 from tilestep.views.memory import memory_text
@@ -93,7 +92,7 @@ class Plays:
         """The figures of the whole session as text; '' if it was not prepared."""
         if self._lacks and not self._notes.calls:
             return f"tilestep: does not fit: {self._lacks}"
-        return "" if self._notes.program is None else told(self.measured(whole=True), self.uses, self.program)
+        return "" if self._notes.program is None else self.measured(whole=True).profile.summary()
 
     def require_fits(self) -> None:
         """Raises: OutOfMemoryException if the programs of an IPU do not fit into its tiles, and their data into streaming memory."""

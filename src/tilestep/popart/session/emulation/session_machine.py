@@ -16,7 +16,6 @@ from tilestep.popart.session.emulation.options import EmulationOptions
 from tilestep.popart.session.emulation.play import inner_cycles
 from tilestep.popart.session.emulation.plays import Plays
 from tilestep.popart.session.emulation.program import EmulatedProgram
-from tilestep.popart.session.emulation.reports import told
 from tilestep.popart.session.emulation.session_labels import line_now
 from tilestep.popart.session.emulation.watch_sessions import begun
 from tilestep.profiling.plugin import initialize
@@ -91,7 +90,7 @@ class Emulation:
 
     def summary(self) -> str:
         """The figures of the session so far as text."""
-        return told(self._plays.measured(), self._plays.uses, self._plays.program)
+        return self._plays.measured().profile.summary()
 
     def reset_profile(self) -> None:
         """Reports count from now on. What is on the device stays there."""

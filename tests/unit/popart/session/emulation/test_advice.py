@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -134,24 +133,6 @@ def test_a_pipeline_of_many_microbatches_is_not() -> None:
     assert "bubbles" not in edits(Chain(ipus=range(2), width=256), options(accumulation=64), calls=8)
 
 
-def test_the_summary_says_what_each_ipu_does() -> None:
-    text = emulated(Chain(ipus=[0, 1, 0]), options(accumulation=6)).summary()
-    table = text.partition("Stages, and what their IPUs do\n")[2].splitlines()
-    assert [row.split()[:3] for row in table[1:3]] == [["0", "0,", "2"], ["1", "1", *table[2].split()[2:3]]]
-    assert "is the slowest" in table[3]
-
-
-@pytest.mark.slow
-def test_what_a_microbatch_takes_does_not_depend_on_the_updates_of_a_call() -> None:
-    def takes(batches: int) -> str:
-        text = emulated(CHAIN, options(accumulation=4), batches=batches, calls=3).summary()
-        found = re.search(r"Supersteps, streams and exchanges between IPUs of a microbatch take .*, (.*) for stage 1\.", text)
-        assert found is not None
-        return found[1]
-
-    assert takes(1) == takes(3)
-
-
 def test_set_up_stands_apart_from_what_a_run_takes_once_warm() -> None:
     """The weights take longer to come than a run takes, and yet the run is what the session is for."""
     large = Chain(ipus=range(2), width=1024)
@@ -160,10 +141,6 @@ def test_set_up_stands_apart_from_what_a_run_takes_once_warm() -> None:
     assert "A step takes" not in few
     session.ran(name="a step")
     assert "A step is a step of program group 'session'" in session.summary().replace("\n", " ")
-
-
-def test_a_session_without_runs_has_no_slowest_stage() -> None:
-    assert "is the slowest" not in emulated(CHAIN, options(accumulation=4), calls=0).summary()
 
 
 def test_the_line_is_the_users_and_never_that_of_the_command() -> None:
