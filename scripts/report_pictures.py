@@ -31,7 +31,6 @@ SHOTS: tuple[tuple[str, str, str, dict[str, str | int], int, str], ...] = (  # f
     ("memory", "bert_pod", "memory", {}, 900, "light"),
     ("execution", "pipeline_transformer", "execution", {}, 760, "light"),
     ("pipeline", "pipeline_transformer", "pipeline", {}, 760, "light"),
-    ("what-if", "mnist_plain", "what-if", {}, 560, "dark"),
 )
 WIDTH = 1200
 

@@ -15,7 +15,6 @@
 | JAX_IPU_FUSION                      | clusters or none (*)                                       | clusters          |
 | POPLAR_ENGINE_OPTIONS               | JSON object of engine options (engine_options.py)          | {}                |
 | PVTI_OPTIONS                        | JSON object: how to trace the process (tracing/options.py) | not traced        |
-| SSH_CONNECTION                      | set by ssh; tilestep view then opens no browser            | unset             |
 | POPART_* and POPXL_CACHE_DIR        | read by tilestep.popart (popart/environment.py)            | unset             |
 
 (*) Only a variable. compiler_options of one program may change it: there its name is in small letters, without JAX_. options.py explains
@@ -305,11 +304,6 @@ def _machine(environ: Mapping[str, str], num_tiles: int | None) -> tuple[Machine
         return own, ids
     except SpecError as error:
         raise SettingsError(f"{_MACHINE}: {error}") from error
-
-
-def is_remote_shell() -> bool:
-    """Whether the process runs in a session of ssh, so that the user's browser is on another machine."""
-    return bool(os.environ.get("SSH_CONNECTION"))
 
 
 def _plan_options(environ: Mapping[str, str], machine: MachineSpec) -> PlanOptions:

@@ -1,4 +1,4 @@
-"""View Source: costs beside lines, what a line became, and the flame."""
+"""View Source: costs beside lines, and what a line became."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.conftest import OpenPage
-from tests.page.pages import address, rows, text, values, wait_for
+from tests.page.pages import address, rows, text, values
 from tests.unit.figures.reader.recorded import FRAMES, liveness, recorded, report_of, run_of, two_stages
 from tests.unit.views.page.test_source import Changed
 from tilestep.figures.reader import Report, open_report
@@ -91,7 +91,6 @@ def test_without_lines_of_calls_it_says_nothing_of_loads_and_transfers(open_page
 
 def test_the_keyboard_goes_to_a_costly_line_and_shows_its_steps(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "source")
-    assert page.locator("#to-picture").text_content() == "Skip to the flame"
     page.locator(".code-row[tabindex='0']").focus()
     page.keyboard.press("Home")
     page.keyboard.press("n")
@@ -184,69 +183,6 @@ def test_files_match_by_content_and_by_name(open_page: OpenPage, file: str, code
     assert (known[:half] == known[half:]) is ("not matched" not in note)
     assert "only A" not in page.inner_text(".source-code")
     assert page.locator(".source-code .shrinks").count() == 0
-
-
-@pytest.mark.parametrize("mode", ["stack", "scope", "program"])
-def test_the_flame_adds_up_to_the_cycles_of_all_steps(open_page: OpenPage, mnist_plain: Path, mode: str) -> None:
-    page = open_page(mnist_plain, "source", flame=mode)
-    page.locator(".flames").get_by_role("button", name="Show as table").click()
-    frames = {name: (total, own) for name, total, own in rows(page, "frames")}
-    report = open_report(mnist_plain)
-    assert frames["all steps"][0] == sum(row.cycles for row in step_rows(report))
-    if mode == "stack":
-        theirs = by_line(report)
-        line = max(theirs, key=lambda line: sum(row.cycles for row in theirs[line]))
-        [own] = [own for name, (_, own) in frames.items() if name.startswith("predict") and name.endswith(f":{line})")]
-        assert own == sum(row.cycles for row in theirs[line])
-
-
-def test_the_flame_is_read_and_zoomed_by_keys(open_page: OpenPage, mnist_plain: Path) -> None:
-    page = open_page(mnist_plain, "source")
-    canvas = page.locator(".flames canvas").first
-    said = page.locator(".flames .live").first
-    canvas.focus()
-    page.keyboard.press("ArrowDown")
-    expect(said).to_contain_text("<module>")
-    page.keyboard.press("ArrowDown")
-    expect(said).to_contain_text("update")
-    page.keyboard.press("Enter")
-    assert "zoom=" in address(page)
-    page.keyboard.press("Backspace")
-    expect(said).to_contain_text("<module>")
-    page.keyboard.press("Home")
-    assert "zoom=" not in address(page)
-
-
-def test_flames_have_one_scale_unless_one_is_much_longer(open_page: OpenPage) -> None:
-    drawn = """drawn => {
-        const canvas = document.querySelector('.flames canvas');
-        return (canvas.getContext('2d').getImageData(canvas.width - 9, 9, 1, 1).data[3] > 0) === drawn;
-    }"""  # at the right end of A's flame
-    alike = open_page([report_of(two_stages(trips=trips)) for trips in (6, 5)], "source")
-    assert alike.get_by_label("scale").input_value() == "same"
-    assert "Both have the same scale: equal widths are equal times." in text(alike)
-    page = open_page([report_of(two_stages(trips=trips)) for trips in (5, 50)], "source")
-    times = (7 + 50 * 21) / (7 + 5 * 21)
-    assert f"because the steps of B take {times:.0f} times as long: equal widths of A and of B are not equal times." in text(page)
-    page.wait_for_function(drawn, arg=True)
-    page.get_by_label("scale").focus()
-    page.keyboard.press("ArrowUp")
-    assert "scale=same" in address(page)
-    page.reload()
-    wait_for(page, "source")
-    assert "Both have the same scale" in text(page)
-    page.wait_for_function(drawn, arg=False)
-    assert open_page(report_of(two_stages()), "source").get_by_label("scale").count() == 0
-
-
-def test_search_in_the_flame_says_the_share(open_page: OpenPage, mnist_plain: Path) -> None:
-    page = open_page(mnist_plain, "source")
-    page.get_by_label("search in the frames").fill("matmul:")
-    cycles = Counter[str]()
-    for row in step_rows(open_report(mnist_plain)):
-        cycles[row.family] += row.cycles
-    share = 100 * cycles["matmul"] / cycles.total()
-    expect(page.get_by_text(f"{share:.0f} % of the time")).to_be_visible()
 
 
 def test_a_recording_in_which_nothing_ran_says_so(open_page: OpenPage, empty: Path) -> None:

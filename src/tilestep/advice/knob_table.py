@@ -150,7 +150,7 @@ def _turn(row: Turned) -> str:
     return f"{row.title} '{setting}'" if word is None else f"{word} {row.title}"
 
 
-def knob_table(history: History, *, most: int | None = None, cycles: int | None = None) -> KnobTable:
+def knob_table(history: History, *, most: int | None = None) -> KnobTable:
     """Every knob that a replay can turn, halved and doubled.
 
     All changes are of the emulated time of the whole recording. Of a long journal the first and the last runs are played, because loads
@@ -160,7 +160,6 @@ def knob_table(history: History, *, most: int | None = None, cycles: int | None 
     Args:
         history: of a recording, from anybody.
         most: work of all replays together, so that a long journal is played in part; None: that of findings.
-        cycles: that the recording takes, if it is known.
 
     Raises:
         RecordingError: if the journal cannot be played.
@@ -174,8 +173,7 @@ def knob_table(history: History, *, most: int | None = None, cycles: int | None 
             parts, basis = evidence.ends_for(sum(map(len, knobs.values())), most=most)
         except (ValueError, ArithmeticError, LookupError, AssertionError, TypeError) as error:
             raise RecordingError(f"the journal of the recording cannot be played: {error or type(error).__name__}") from None
-        if cycles is None:
-            cycles = (evidence.end.cycle if evidence.is_whole else replay_of_file(history).end_cycle) - begin_of(history.snapshot)
+        cycles = (evidence.end.cycle if evidence.is_whole else replay_of_file(history).end_cycle) - begin_of(history.snapshot)
         told = sum(part.times * part.cycles for part in parts)
         stands = not basis or told >= _COVERED * cycles  # else the runs between are not as the last ones
         if not evidence.is_whole:

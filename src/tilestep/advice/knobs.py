@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from tilestep.errors import SpecError
 from tilestep.machine.assemble import FIELD_KINDS, value_of
-from tilestep.machine.fields import QUANTITIES, SYNC_PATTERNS, Value
+from tilestep.machine.fields import QUANTITIES, Value
 from tilestep.machine.spec import MachineSpec
 from tilestep.messages import nearest, shown
 from tilestep.plan.steps import Program
@@ -32,104 +32,43 @@ class Knob:
         name: short.
         title: in plain words.
         fields: of the machine, by their paths, that it turns together.
-        meaning: in words.
         plans: whether a program would be planned otherwise, so that a replay alone tells nothing.
     """
 
     name: str
     title: str
     fields: tuple[str, ...]
-    meaning: str
     plans: bool = False
 
 
+_ROWS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (  # a name, what it is in words, the fields that it turns together
+    ("host.link", "the bandwidth of a host link", ("host.to_ipus_bytes_per_second", "host.to_host_bytes_per_second")),
+    ("host.latency", "the latency of a host transfer", ("host.link_latency_seconds",)),
+    ("host.load", "the time to load a program, beside its bytes", ("host.load_seconds",)),
+    ("host.dispatch", "the host's time for a dispatch", ("host.dispatch_seconds",)),
+    (
+        "streaming-memory",
+        "the bandwidth of streaming memory",
+        ("host.streaming_memory_bytes_per_second", "host.remote_buffer_bytes_per_second"),
+    ),
+    ("links", "the bandwidth of IPU-Links", ("link.bytes_per_second",)),
+    ("gateway", "the bandwidth of a gateway", ("link.gateway_bytes_per_second",)),
+    ("sync.hop", "the time of a sync between IPUs, for each hop", ("link.sync_seconds_per_hop",)),
+    ("sync.pattern", "the sync pattern", ("sync_pattern",)),
+    (
+        "amp",
+        "the products a cycle of a tile's matrix unit",
+        tuple(f"ipu.macs_per_cycle_{kind}" for kind in ("half", "half_float", "float", "float8")),
+    ),
+    ("exchange", "the bytes a cycle that a tile receives", ("ipu.tile.exchange_bytes_per_cycle",)),
+    ("sram", "the memory of a tile", ("ipu.tile.sram_bytes",)),
+    ("tiles", "the number of tiles", ("ipu.num_tiles",)),
+    ("tile.sync", "the cycles of a sync of an IPU's tiles", ("ipu.sync_cycles",)),
+)
 KNOBS: Final[Mapping[str, Knob]] = MappingProxyType(
     {
-        knob.name: knob
-        for knob in (
-            Knob(
-                name="host.link",
-                title="the bandwidth of a host link",
-                fields=("host.to_ipus_bytes_per_second", "host.to_host_bytes_per_second"),
-                meaning="bytes a second of a host link",
-            ),
-            Knob(
-                name="host.latency",
-                title="the latency of a host transfer",
-                fields=("host.link_latency_seconds",),
-                meaning="seconds of a transfer, beside its bytes",
-            ),
-            Knob(
-                name="host.load",
-                title="the time to load a program, beside its bytes",
-                fields=("host.load_seconds",),
-                meaning="seconds to load a program, beside its bytes",
-            ),
-            Knob(
-                name="host.dispatch",
-                title="the host's time for a dispatch",
-                fields=("host.dispatch_seconds",),
-                meaning="seconds of the host for a dispatch",
-            ),
-            Knob(
-                name="streaming-memory",
-                title="the bandwidth of streaming memory",
-                fields=("host.streaming_memory_bytes_per_second", "host.remote_buffer_bytes_per_second"),
-                meaning="bytes a second of streaming memory",
-            ),
-            Knob(
-                name="links",
-                title="the bandwidth of IPU-Links",
-                fields=("link.bytes_per_second",),
-                meaning="bytes a second of IPU-Links between neighbours",
-            ),
-            Knob(
-                name="gateway",
-                title="the bandwidth of a gateway",
-                fields=("link.gateway_bytes_per_second",),
-                meaning="bytes a second of a gateway",
-            ),
-            Knob(
-                name="sync.hop",
-                title="the time of a sync between IPUs, for each hop",
-                fields=("link.sync_seconds_per_hop",),
-                meaning="seconds of a sync between IPUs, for each hop",
-            ),
-            Knob(
-                name="sync.pattern",
-                title="the sync pattern",
-                fields=("sync_pattern",),
-                meaning=f"which IPUs wait: {', '.join(SYNC_PATTERNS)}",
-            ),
-            Knob(
-                name="amp",
-                title="the products a cycle of a tile's matrix unit",
-                fields=(
-                    "ipu.macs_per_cycle_half",
-                    "ipu.macs_per_cycle_half_float",
-                    "ipu.macs_per_cycle_float",
-                    "ipu.macs_per_cycle_float8",
-                ),
-                meaning="products a cycle of a tile's matrix unit",
-                plans=True,
-            ),
-            Knob(
-                name="exchange",
-                title="the bytes a cycle that a tile receives",
-                fields=("ipu.tile.exchange_bytes_per_cycle",),
-                meaning="bytes a cycle that a tile receives",
-                plans=True,
-            ),
-            Knob(name="sram", title="the memory of a tile", fields=("ipu.tile.sram_bytes",), meaning="bytes of a tile", plans=True),
-            Knob(name="tiles", title="the number of tiles", fields=("ipu.num_tiles",), meaning="tiles of an IPU", plans=True),
-            Knob(
-                name="tile.sync",
-                title="the cycles of a sync of an IPU's tiles",
-                fields=("ipu.sync_cycles",),
-                meaning="cycles of a sync of an IPU's tiles",
-                plans=True,
-            ),
-        )
+        name: Knob(name=name, title=title, fields=fields, plans=all(field.startswith("ipu.") for field in fields))
+        for name, title, fields in _ROWS
     }
 )
 TURNED: Final = tuple(name for name, knob in KNOBS.items() if not knob.plans and name != "sync.pattern")
@@ -198,7 +137,7 @@ def setting_of(text: str) -> Setting:
 
 def family_knob(family: str) -> Knob:
     """The knob of the supersteps of a family."""
-    return Knob(name=FAMILY + family, title=f"the time of {family} supersteps", fields=(), meaning="cycles of these supersteps")
+    return Knob(name=FAMILY + family, title=f"the time of {family} supersteps", fields=())
 
 
 def turned(machine: MachineSpec, setting: Setting) -> MachineSpec:
@@ -227,7 +166,7 @@ def _knob(name: str) -> Knob:
         return knob
     if name in FIELD_KINDS and name not in _FIXED:
         known = next((knob for knob in KNOBS.values() if name in knob.fields), None)
-        return Knob(name=name, title=name, fields=(name,), meaning=name, plans=known.plans if known else name.startswith("ipu."))
+        return Knob(name=name, title=name, fields=(name,), plans=known.plans if known else name.startswith("ipu."))
     if name in _FIXED:
         raise SpecError(f"knob {shown(name)} cannot be turned, because a recording is of IPUs that it numbers, and counts their cycles")
     near = nearest(name, (*KNOBS, *FIELD_KINDS))

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from tilestep import __version__
-from tilestep.cli import bench_data, checkpoints, machines, onnx, plan, run, view
+from tilestep.cli import bench_data, checkpoints, machines, onnx, plan, run
 from tilestep.cli.report import commands as report
 from tilestep.cli.sweep import command as sweep
 from tilestep.cli.usage import INTERRUPTED, Parser
@@ -23,7 +23,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"tilestep {__version__}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (run, sweep, plan, report, view, machines, onnx, checkpoints, bench_data):
+    for command in (run, sweep, plan, report, machines, onnx, checkpoints, bench_data):
         command.add_parser(subparsers)
     return parser
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from html import escape
 from typing import Any, final
 
 from tilestep.advice import Advice, Finding, Steady, Together, advice, evidence_of, steady_state
@@ -93,10 +94,8 @@ class Profile(Figures):
         return render(self, found.findings, self.steady, together=found.together, width=width, color=color)
 
     def _repr_html_(self) -> str:  # IPython calls it
-        """The profile for notebooks, without scripts."""
-        from tilestep.views.notebook import html_of  # imports the summary's tables
-
-        return html_of(self, self.findings)
+        """The summary for notebooks, as text: it has no script, so it shows in untrusted notebooks, too."""
+        return f"<pre>{escape(self.summary())}</pre>"
 
     def to_json(self) -> str:
         """The profile as a JSON document, which docs/reference/profile.md describes."""

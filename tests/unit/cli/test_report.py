@@ -171,12 +171,11 @@ def test_a_bound_that_is_no_percentage_is_a_usage_error(runs: dict[str, str], ca
 
 
 def test_export_writes_what_is_named(runs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    files = {"--perfetto": tmp_path / "a.pftrace", "--chrome": tmp_path / "a.json", "--parquet": tmp_path / "tables"}
+    files = {"--chrome": tmp_path / "a.json", "--parquet": tmp_path / "tables"}
     assert main(["report", "export", runs["five"], *(str(part) for pair in files.items() for part in pair)]) == 0
     out, err = capsys.readouterr()
     assert err == ""
     assert "B of emulated time" in out
-    assert b"train.py" in files["--perfetto"].read_bytes()
     assert b"train.py:3" in files["--chrome"].read_bytes()
     assert (files["--parquet"] / "events.parquet").exists()
     assert b"/home" not in b"".join(file.read_bytes() for file in tmp_path.glob("a.*"))
@@ -201,24 +200,17 @@ def test_export_takes_the_clock_that_is_there(runs: dict[str, str], tmp_path: Pa
 
 def test_export_of_nothing_is_an_error(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "export", runs["five"]]) == 2
-    assert "nothing to write: name a file by --perfetto or --chrome" in capsys.readouterr().err
+    assert "nothing to write: name a file by --chrome" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("form", ["--perfetto", "--chrome"])
-def test_export_overwrites_no_recording_and_no_other_trace(
-    form: str, runs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_export_overwrites_no_recording(runs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = Path(runs["five"]).read_bytes()
     link = tmp_path / "link.json"
     link.hardlink_to(runs["five"])
     for target in (runs["five"], str(link), str(tmp_path / "other.tilestep")):
-        assert main(["report", "export", runs["five"], form, target]) == 2
+        assert main(["report", "export", runs["five"], "--chrome", target]) == 2
         assert "is a recording: a trace goes into another file" in capsys.readouterr().err
-    same = str(tmp_path / "same.json")
-    assert main(["report", "export", runs["five"], "--perfetto", same, "--chrome", same]) == 2
-    assert "each needs a file of its own" in capsys.readouterr().err
     assert Path(runs["five"]).read_bytes() == before
-    assert not Path(same).exists()
 
 
 @pytest.mark.parametrize("arguments", [["show"], ["compare", "five"], ["export", "--chrome", "x.json"]])

@@ -26,20 +26,19 @@ _LEAST_PART: Final = 0.01  # of the events that a page keeps in any case
 _MARGIN: Final = 0.9  # because packed events are not all of a size
 
 
-def page_html(a: Report, b: Report | None = None, *, labels: tuple[str, str] = ("A", "B"), served: bool = False) -> str:
+def page_html(a: Report, b: Report | None = None, *, labels: tuple[str, str] = ("A", "B")) -> str:
     """The page of a recording, or of two to compare.
 
     Args:
         a: the recording.
         b: another.
         labels: what the page calls them.
-        served: whether `tilestep view` serves it, so that the page may ask its own server for more.
     Returns: HTML that asks for nothing outside of itself.
     Raises: RecordingError if a recording is damaged.
     """
     code, look = script(), style()
     named = dict(zip("ab", labels, strict=True))
-    shell = _inert(json.dumps({"labels": named, "served": served, "origins": dict(ORIGINS), "terms": dict(TERMS)}))
+    shell = _inert(json.dumps({"labels": named, "origins": dict(ORIGINS), "terms": dict(TERMS)}))
     with collected_seldom():
         blocks = _fitting(a, b, others=len(code) + len(look) + len(shell))
     policy = "; ".join(
@@ -47,7 +46,6 @@ def page_html(a: Report, b: Report | None = None, *, labels: tuple[str, str] = (
             "default-src 'none'",
             f"script-src '{policy_hash(code)}'",
             f"style-src '{policy_hash(look)}'",
-            *(["connect-src 'self'"] if served else []),
             "base-uri 'none'",
             "form-action 'none'",
         )

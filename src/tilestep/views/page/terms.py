@@ -62,7 +62,6 @@ TERMS: Final[Mapping[str, str]] = MappingProxyType(
         "critical path": "The chain of events that decided the end: each decided when the next began.",
         "roofline": "A picture of operations below the roofs: how much each does in a second, by how much it does for each byte exchanged.",
         "roof": "The most that a machine can do in a second.",
-        "flame": "A picture of costs in which each frame is a bar above those that it called. The width is the cost.",
         "scope": "A jax.named_scope.",
         "fixed cost": "The cycles that any superstep takes, whatever its work.",
         "fixed costs": "What you pay once, however often a program runs, such as its first load. It weighs less in a longer program.",

@@ -23,7 +23,6 @@ from tilestep.figures.rows import program_row, step_rows
 from tilestep.plan.steps import Counts
 from tilestep.recording.container import parse_recording, recording_bytes
 from tilestep.views.export.chrome import chrome_trace
-from tilestep.views.export.perfetto import perfetto_trace
 from tilestep.views.export.timeline import timeline
 
 NUMBERS = (-2, -1, 0, 1, 2, 3, 7, 100, 255, 2**31 - 1, -(2**31), 2**40, 2**62, -(2**62), 2**63 - 1)
@@ -96,7 +95,6 @@ def use(report: Report, other: Report) -> None:
 
 def traces(report: Report, clock: Any) -> None:
     found = timeline(report, clock=clock, source=True)
-    perfetto_trace(found)
     json.loads(chrome_trace(found))
 
 

@@ -29,7 +29,6 @@ import { ofSide } from "./value.js";
 /**
  * @typedef {object} Page
  * @property {Side[]} sides one or two
- * @property {boolean} served whether `tilestep view` serves the page, so that it can ask for more
  * @property {Record<string, string>} origins sentences that say where numbers come from
  * @property {Record<string, string>} terms words of the machine, and what they mean
  * @property {any} comparison block of the comparison's JSON; null with one recording
@@ -51,5 +50,5 @@ export async function openPage() {
       block: (part) => block(`${name}-${part}`),
     });
   }
-  return { sides, served: shell.served, origins: shell.origins, terms: shell.terms, comparison: hasBlock("comparison") ? (await block("comparison")).json : null };
+  return { sides, origins: shell.origins, terms: shell.terms, comparison: hasBlock("comparison") ? (await block("comparison")).json : null };
 }

@@ -9,7 +9,6 @@ import { table } from "../core/table.js";
 import { text, valueOf } from "../core/value.js";
 import { codeList, figuresOf } from "./source/code.js";
 import { filesOf, linesOf, matchedFiles, sourceOf } from "./source/costs.js";
-import { flames } from "./source/flame.js";
 import { linePanel } from "./source/line.js";
 import { choice, listSearch } from "./steps/controls.js";
 import { NAMES, stepsOf } from "./steps/read.js";
@@ -24,7 +23,6 @@ export const source = {
   title: "Source",
   question: "Which of my lines costs this?",
   needs: "source",
-  picture: "flame",
   absent: "The recording has no programs, so no line has a cost.",
   async render(sides, page) {
     const { sources, names: namesOfA } = matchedFiles(await Promise.all(sides.map(sourceOf)));
@@ -48,7 +46,7 @@ export const source = {
       else replace(panel, h("p", { class: "note" }, line ? `Line ${line} of ${file} has no cost.` : "Choose a line with a cost to see what it became."));
     };
 
-    if (!files.length) return [h("p", { class: "absent" }, "No line of the program has a cost: nothing ran, or nothing says where steps come from."), ...flames(all)];
+    if (!files.length) return [h("p", { class: "absent" }, "No line of the program has a cost: nothing ran, or nothing says where steps come from.")];
     const wanted = namesOfA.get(get("file")) ?? get("file");
     const start = files.some(({ file }) => file === wanted) ? wanted : /** @type {{file: string}} */ (files[0]).file;
     show(start, number("line", 0));
@@ -58,7 +56,7 @@ export const source = {
       set({ file, line: null });
       show(file, 0);
     });
-    return [...sources.flatMap((each) => answer(each, sources.length > 1)), h("div", { class: "controls" }, chooser, ...sources.map((each) => summary(each, sources.length > 1))), code, panel, ...flames(all)];
+    return [...sources.flatMap((each) => answer(each, sources.length > 1)), h("div", { class: "controls" }, chooser, ...sources.map((each) => summary(each, sources.length > 1))), code, panel];
   },
 };
 

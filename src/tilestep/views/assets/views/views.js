@@ -10,12 +10,10 @@ import { pipeline } from "./pipeline.js";
 import { program } from "./program.js";
 import { source } from "./source.js";
 import { system } from "./system.js";
-import { whatIf } from "./what_if.js";
 
 /** @type {import("../core/page.js").View[]} */
 export const VIEWS = [
   findings,
-  whatIf,
   source,
   memory,
   liveness,

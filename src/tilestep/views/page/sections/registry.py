@@ -8,7 +8,7 @@ from typing import Final
 
 from tilestep.figures.reader import Report
 from tilestep.views.page.block import Block
-from tilestep.views.page.sections import comparison, findings, head, memory, source, steps, system, what_if
+from tilestep.views.page.sections import comparison, findings, head, memory, source, steps, system
 from tilestep.views.page.sections.execution import section as execution
 from tilestep.views.page.sections.pipeline import section as pipeline
 
@@ -17,7 +17,6 @@ SECTIONS: Final[Mapping[str, Section]] = MappingProxyType(
     {
         "head": head.head,
         "findings": findings.findings,
-        "what_if": what_if.what_if,
         "memory": memory.memory,
         "source": source.source,
         "steps": steps.steps,
@@ -30,7 +29,6 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
     {
         **head.ORIGINS,
         **findings.ORIGINS,
-        **what_if.ORIGINS,
         **memory.ORIGINS,
         **source.ORIGINS,
         **steps.ORIGINS,
