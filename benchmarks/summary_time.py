@@ -4,8 +4,8 @@
     benchmarks/summary_time.py --before PYTHON                                beside another checkout
     benchmarks/summary_time.py --json benchmarks/results/summary_time.json    the record
 
-A process profiles a program twice, so that all is imported, and counts the second time: seconds of its CPU from the last result to the text,
-with the findings. With --before, processes of the two checkouts take turns.
+A process profiles a program twice, so that all is imported, and counts the second time: seconds of its CPU from the last result to the
+text, with the findings. With --before, processes of the two checkouts take turns.
 """
 
 from __future__ import annotations
