@@ -16,6 +16,8 @@ from tilestep.figures.records import Figures, ProgramProfile, StreamedArgument
 from tilestep.recording.edits.donation import donatable, donated, kept, pairs_of
 from tilestep.recording.edits.script import Change, in_turn
 
+_EQUINOX: Final = "dynamic_nodonate"  # the argument in which equinox.filter_jit has the arrays of all arguments
+_EQUINOX_DONATES: Final = 'equinox.filter_jit(donate="all")'
 _STREAMING_NAMED: Final = 3  # programs; a script of short functions has hundreds that stream some bytes
 
 
@@ -35,12 +37,15 @@ def donation(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
             own = _possible(evidence, program, own)
         own, same = _as_written(evidence, program, own), _as_written(evidence, program, same)
         for part, others in _parted(evidence, program, own):
+            is_equinox = not others and all(root_of(argument.name) == _EQUINOX for argument in part)
             text = (
                 f"{_arguments(figures, program, part)} though {one_or(part, 'it is its', 'they are its')} own earlier "
-                f"{one_or(part, 'result', 'results')}: {_apart(part, others)}donate {one_or(part, 'it', 'them')} (donate_argnums) and "
+                f"{one_or(part, 'result', 'results')}: {_apart(part, others)}donate {one_or(part, 'it', 'them')} "
+                f"({_EQUINOX_DONATES if is_equinox else 'donate_argnums'}) and "
                 f"{one_or(part, 'it stays', 'they stay')} on the IPU."
             )
-            edit, change = f"donate {_donated_text(part, others)}", donated(program.key, [argument.index for argument in part])
+            what = f"the arrays of {figures.label(program.key)} ({_EQUINOX_DONATES})" if is_equinox else _donated_text(part, others)
+            edit, change = f"donate {what}", donated(program.key, [argument.index for argument in part])
             yield _proposal(text, program, Way(edit=edit, change=change, how="within 2 %"), evidence)
         for part, others in _parted(evidence, program, same):
             text = (

@@ -146,6 +146,30 @@ def test_donation_is_not_advised_for_what_is_used_again() -> None:
     assert of_kind(profiled(program), "donation") == []
 
 
+def test_what_equinox_passes_is_donated_by_its_own_argument() -> None:
+    """The arrays of all arguments are one argument of the jitted function there, whose name is no parameter of the user's."""
+
+    def halved(dynamic_nodonate: Any) -> Any:
+        return [array * 0.5 for array in dynamic_nodonate]
+
+    def program(function: Callable[[Any], Any]) -> Callable[[], Any]:
+        def run() -> Any:
+            state: Any = [STATE]
+            step = jax.jit(function)
+            for _ in range(STEPS):
+                state = step(state)
+            return state
+
+        return run
+
+    [theirs] = of_kind(profiled(program(halved)), "donation")
+    [own] = of_kind(profiled(program(lambda state: halved(state))), "donation")
+    assert theirs.edit == 'donate the arrays of jit_halved (equinox.filter_jit(donate="all"))'
+    assert "donate_argnums" not in theirs.text
+    assert own.edit == "donate state"
+    assert "(donate_argnums)" in own.text
+
+
 def test_donation_is_not_advised_of_an_array_that_is_two_arguments() -> None:
     def program() -> Any:
         both = jax.jit(lambda x, y: x * 0.5 + y)
