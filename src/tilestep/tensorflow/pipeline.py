@@ -176,7 +176,7 @@ class Pipeline:
 
     def _first(self, slot: str) -> Any:
         value = np.asarray(self._initial[slot])
-        return jax.numpy.zeros(value.shape, value.dtype) if not value.any() else jax.numpy.asarray(value)
+        return jax.numpy.zeros(value.shape, jax.dtypes.canonicalize_dtype(value.dtype)) if not value.any() else jax.numpy.asarray(value)
 
 
 def _nested(items: list[Any], like: Sequence[Sequence[Stage]]) -> list[Any]:

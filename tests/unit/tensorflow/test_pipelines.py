@@ -173,3 +173,13 @@ def test_statistics_that_a_stage_updates_are_variables_of_the_session_and_can_be
         session.run(seen.assign(100.0))
         session.run(run)
         assert session.run(seen) == 104
+
+
+def test_optimizers_of_keras_train_in_a_pipeline(tf: Any) -> None:
+    wanted, weights = by_plain_tensorflow(tf, tf.train.AdamOptimizer, updates=6, size=SIZE * COUNT)
+    with tf.Graph().as_default():
+        made = tf.keras.optimizers.Adam(0.05, epsilon=1e-8)
+        got, own = trained(tf, lambda rate: made, repeat_count=3)
+    np.testing.assert_allclose(got.reshape(6, COUNT).mean(1), wanted, rtol=1e-5)
+    for name, value in weights.items():
+        np.testing.assert_allclose(own[name], value, rtol=1e-5, atol=1e-6)

@@ -24,11 +24,17 @@ class _Wrapping(v1.train.Optimizer):
         super().__init__(False, name)
         self._opt = opt
 
-    def compute_gradients(self, *arguments: Any, **options: Any) -> GradientsAndVariables:
-        return self._opt.compute_gradients(*arguments, **options)
+    def compute_gradients(self, loss: Tensor, var_list: Any = None, **options: Any) -> GradientsAndVariables:
+        if isinstance(self._opt, v1.train.Optimizer):
+            return self._opt.compute_gradients(loss, var_list, **options)
+        variables = v1.trainable_variables() if var_list is None else list(var_list)
+        return list(zip(v1.gradients(loss, variables), variables, strict=True))  # Keras wants a tape
 
     def apply_gradients(self, grads_and_vars: GradientsAndVariables, global_step: Any = None, name: str | None = None) -> Operation:
-        return self._opt.apply_gradients(grads_and_vars, global_step, name)
+        if isinstance(self._opt, v1.train.Optimizer):
+            return self._opt.apply_gradients(grads_and_vars, global_step, name)
+        made = self._opt.apply_gradients([pair for pair in grads_and_vars if pair[0] is not None])
+        return made if global_step is None else tf.group(made, global_step.assign_add(1))
 
     def get_slot(self, *arguments: Any, **options: Any) -> Any:
         return self._opt.get_slot(*arguments, **options)
@@ -51,7 +57,7 @@ class CrossReplicaOptimizer(_Wrapping):
             (None if gradient is None else markers.collective("mean", tf.convert_to_tensor(gradient)), variable)
             for gradient, variable in grads_and_vars
         ]
-        return self._opt.apply_gradients(combined, global_step, name)
+        return super().apply_gradients(combined, global_step, name)
 
 
 class GradientAccumulationOptimizerV2(_Wrapping):
@@ -101,8 +107,7 @@ class GradientAccumulationOptimizerV2(_Wrapping):
 
         def apply(*gradients: Tensor) -> Operation:
             named = list(zip(gradients, (variable for _, variable in pairs), strict=True))
-            options = {} if global_step is None else {"global_step": global_step}
-            return self._opt.apply_gradients(named, **options)
+            return super(GradientAccumulationOptimizerV2, self).apply_gradients(named, global_step)
 
         specs = [tf.TensorSpec(gradient.shape, dtype) for (gradient, _), dtype in zip(pairs, dtypes, strict=True)]
         traced = trace(f"{type(self).__name__}_update", apply, specs, scope=scope.inner())
