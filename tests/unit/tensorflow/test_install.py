@@ -9,6 +9,7 @@ import pytest
 
 import tilestep.tensorflow
 from tilestep.tensorflow.ipu import config, scopes
+from tilestep.tensorflow.untyped import tf, warn_of_version
 
 
 def test_modules_and_names_are_served() -> None:
@@ -26,3 +27,9 @@ def test_what_there_is_not_says_what_is_instead(name: str, instead: str) -> None
         importlib.import_module(f"tensorflow.python.ipu.{name}")
     with pytest.raises(AttributeError, match=instead):
         getattr(ipu, name)
+
+
+def test_another_tensorflow_is_a_warning_and_the_tested_one_is_none() -> None:
+    warn_of_version(tf.__version__)
+    with pytest.warns(UserWarning, match=r"tested with TensorFlow 2\.21, and this is 2\.19\.0: pip install"):
+        warn_of_version("2.19.0")

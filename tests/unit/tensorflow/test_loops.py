@@ -140,7 +140,7 @@ def cast_gradients_sgd(tf: Any) -> Any:
     """The optimiser of TensorFlow for the IPU's documentation, as it stands there."""
 
     class CastGradientsSGD(tf.keras.optimizers.SGD):
-        def apply_gradients(self, grads_and_vars, name=None):  # noqa: ANN001, ANN202
+        def apply_gradients(self, grads_and_vars, name=None):
             cast_grads_and_vars = [(tf.cast(g, v.dtype), v) for (g, v) in grads_and_vars]
             return super().apply_gradients(cast_grads_and_vars, name)
 
