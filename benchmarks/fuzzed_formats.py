@@ -178,7 +178,7 @@ def checkpoints(folder: Path) -> Read:
     def read(data: bytes) -> None:
         (part / "metadata.json").write_bytes(data)
         metadata = storage.metadata(CHECKPOINT_STEP, 0)
-        arrays = storage.arrays(metadata)
+        arrays = {name: functools.partial(np.asarray, array) for name, array in storage.arrays(metadata).items()}
         for what in ("infeeds", "outfeeds"):
             for key, value in states_of(getattr(metadata, what), what).items():
                 unpacked(value, f"{what} {key}", arrays)

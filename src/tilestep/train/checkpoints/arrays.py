@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -19,7 +19,7 @@ from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 Arrays = dict[str, NDArray[Any]]
-Pieces = Callable[[Leaf], Sequence[tuple[Piece, NDArray[Any]]]]
+Pieces = Callable[[Leaf], Iterable[tuple[Piece, Callable[[], NDArray[Any]]]]]  # what reads each: of this process first
 
 _KINDS: Final[dict[type, str]] = {bool: "b", int: "iu", float: "f", complex: "c"}  # of dtypes that become a number of Python
 
@@ -140,7 +140,7 @@ def _form(leaf: Any, path: str) -> tuple[tuple[int, ...], tuple[str, ...], str]:
 
 def whole(leaf: Leaf, pieces: Pieces) -> NDArray[Any]:
     """All values of a leaf, of the first replica. Args: pieces: gives the leaf's pieces of all processes."""
-    return _cut(pieces(leaf), (0,) * len(leaf.shape), leaf.shape, 0, leaf)
+    return _cut(pieces, (0,) * len(leaf.shape), leaf.shape, 0, leaf)
 
 
 def put(leaf: Leaf, like: Any, pieces: Pieces) -> Any:
@@ -168,7 +168,7 @@ def put(leaf: Leaf, like: Any, pieces: Pieces) -> Any:
             bounds = _bounds(index, leaf.shape)
             copy = replicas[bounds] = replicas.get(bounds, -1) + 1
             if device in devices:
-                part = _cut(pieces(leaf), *bounds, copy, leaf)
+                part = _cut(pieces, *bounds, copy, leaf)
                 parts.append(_jax.device_put(part, SingleDeviceSharding(device, memory_kind=sharding.memory_kind)))
         if not parts:
             return like  # other processes have it
@@ -178,17 +178,19 @@ def put(leaf: Leaf, like: Any, pieces: Pieces) -> Any:
     return value
 
 
-def _cut(pieces: Sequence[tuple[Piece, NDArray[Any]]], begin: tuple[int, ...], end: tuple[int, ...], copy: int, leaf: Leaf) -> NDArray[Any]:
+def _cut(pieces: Pieces, begin: tuple[int, ...], end: tuple[int, ...], copy: int, leaf: Leaf) -> NDArray[Any]:
     """The values from `begin` to `end`, of that replica where it was saved, else of the first."""
-    exact = [each for each in pieces if (each[0].begin, each[0].end) == (begin, end)]
-    for piece, value in exact:
-        if copy in piece.copies:
-            return value
-    if exact:
-        return exact[0][1]
+    known: list[tuple[Piece, Callable[[], NDArray[Any]]]] = []
+    for piece, values in pieces(leaf):
+        if (piece.begin, piece.end) == (begin, end) and copy in piece.copies:
+            return values()
+        known.append((piece, values))
+    for piece, values in known:
+        if (piece.begin, piece.end) == (begin, end):
+            return values()
     result = np.empty(tuple(after - first for first, after in zip(begin, end, strict=True)), dtype_of(leaf.dtype))
     filled = np.zeros(result.shape, np.bool_)
-    for piece, value in pieces:
+    for piece, values in known:
         if 0 not in piece.copies:
             continue
         both = [(max(a, b), min(c, d)) for a, b, c, d in zip(begin, piece.begin, end, piece.end, strict=True)]
@@ -196,7 +198,7 @@ def _cut(pieces: Sequence[tuple[Piece, NDArray[Any]]], begin: tuple[int, ...], e
             continue
         there = tuple(slice(first - a, after - a) for (first, after), a in zip(both, begin, strict=True))
         here = tuple(slice(first - a, after - a) for (first, after), a in zip(both, piece.begin, strict=True))
-        result[there] = value[here]
+        result[there] = values()[here]
         filled[there] = True
     if not filled.all():
         raise CheckpointError(f"a checkpoint has not all of state{leaf.path}: a part of another process is missing")

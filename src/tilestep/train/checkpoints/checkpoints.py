@@ -12,13 +12,12 @@ import platform
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, final
 
 import jax
-import numpy as np
 from numpy.typing import NDArray
 
 from tilestep.errors import CheckpointError, Preempted
@@ -90,6 +89,8 @@ class Checkpoints:
         if type(name) is not str or not name or "\0" in name or "://" in name:
             raise ValueError(f"directory is {shown(directory)}: it must be the name of a directory that this machine's file system has")
         self.directory: Final = Path(name).absolute()
+        if (path := str(self.directory)).encode(errors="ignore").decode() != path:  # bytes that are no text
+            raise ValueError(f"directory is {shown(path)}: Orbax saves in directories whose whole path is UTF-8, so give another one")
         self.background: Final = background
         require_installed()
         self._thread: threading.Thread | None = None
@@ -197,19 +198,13 @@ class Checkpoints:
                 raise TypeError(f"partitions is {shown(partitions)}: it must be a pair of Partitions, for a like that is a PipelineState")
             origins = like.origins(*pair)
         own = _named("feeds", feeds, InfeedQueue), _named("outfeeds", outfeeds, OutfeedQueue)
+        step = self.latest() if step is None else whole_number("step", step, least=0, most=_MOST_STEPS)
         if step is None:
-            step = self.latest()
-            if step is None:
-                raise CheckpointError(f"{self.directory} has no checkpoint: save one first")
-        else:
-            step = whole_number("step", step, least=0, most=_MOST_STEPS)
-            self.wait()
-            damaged: dict[int, CheckpointError] = {}
-            known = self._storage.steps(damaged)
-            if step in damaged:
-                raise damaged[step]
-            if step not in known:
-                raise CheckpointError(f"{self.directory} has no checkpoint of step {step:,}: it has {known}")
+            raise CheckpointError(f"{self.directory} has no checkpoint: save one first")
+        self.wait()
+        damaged: dict[int, CheckpointError] = {}
+        if step not in (known := self._storage.steps(damaged)) and step not in damaged:
+            raise CheckpointError(f"{self.directory} has no checkpoint of step {step:,}: it has {known}")
         return self._restore(step, like, *own, None, origins)
 
     def wait(self) -> None:
@@ -312,12 +307,12 @@ class Checkpoints:
         facts: Facts | None,
         origins: Mapping[str, tuple[str, ...]] | None = None,
     ) -> Pytree:
-        storage, where = self._storage, f"{self.directory}, step {step:,}"
-        first = storage.metadata(step, 0)
-        parts = {0: first}
+        where = f"{self.directory}, step {step:,}"
+        part = functools.cache(functools.partial(self._storage.metadata, step))
+        leaves = functools.cache(lambda process: {leaf.path: leaf for leaf in part(process).leaves})
+        values = functools.cache(lambda process, array, name: self._storage.array(part(process), array, name))
+        first, saved = part(0), leaves(0)
         own = _jax.process_index() if _jax.process_index() < first.processes else 0
-        parts[own] = first if own == 0 else storage.metadata(step, own)
-        saved = {leaf.path: leaf for leaf in first.leaves}
         origins = {path: (path,) for path in saved} if origins is None else origins
         moved = {old for olds in origins.values() for old in olds}
         _arrays.require_like(
@@ -330,39 +325,28 @@ class Checkpoints:
         )
         if facts is not None:
             _require_same_program(dict(first.program), facts, where)
-        read: dict[int, dict[str, NDArray[Any]]] = {}
-        leaves: dict[int, dict[str, Leaf]] = {}
 
-        def part(process: int) -> None:
-            if process in read:
-                return
-            if process not in parts:
-                parts[process] = storage.metadata(step, process)
-            read[process] = storage.arrays(parts[process])
-            leaves[process] = {leaf.path: leaf for leaf in parts[process].leaves}
-
-        def pieces(leaf: Leaf) -> list[tuple[Piece, NDArray[Any]]]:
-            order = [own, *(process for process in range(first.processes) if process != own)]
-            found: list[tuple[Piece, NDArray[Any]]] = []
-            for process in order:
-                part(process)
-                held = leaves[process].get(leaf.path)
+        def pieces(leaf: Leaf) -> Iterator[tuple[Piece, Callable[[], NDArray[Any]]]]:
+            for process in (own, *(process for process in range(first.processes) if process != own)):
+                held = leaves(process).get(leaf.path)
                 if held is None or (held.shape, held.dtype) != (leaf.shape, leaf.dtype):
                     raise CheckpointError(f"{where} is damaged: its processes have not saved the same state{leaf.path}")
-                found += [(piece, read[process][piece.array.name]) for piece in held.pieces]
-                if _covers(found, leaf):
-                    break
-            return found
+                for piece in held.pieces:
+                    yield piece, functools.partial(values, process, piece.array, f"state{leaf.path}")
 
-        fed = _states_of_these("feeds", infeeds, parts[own].infeeds, where)
-        given_out = _states_of_these("outfeeds", outfeeds, parts[own].outfeeds, where)
+        def states(what: str, queues: Mapping[str, Any], text: str) -> dict[str, Any]:
+            states = states_of(text, what)
+            if set(states) != set(queues):
+                raise CheckpointError(
+                    f"{where} was saved with {what} {sorted(states) or 'none'}, and here are {sorted(queues) or 'none'}: give the same ones"
+                )
+            arrays = {array.name: functools.partial(values, own, array, "a state of a feed") for array in part(own).feed_arrays}
+            return {name: unpacked(state, f"{where}, {what}", arrays) for name, state in states.items()}
+
+        positions = states("feeds", infeeds, part(own).infeeds)
+        unread = states("outfeeds", outfeeds, part(own).outfeeds)
         for queue in outfeeds.values():
             queue.require_empty()
-        part(own)
-        positions, unread = (
-            {name: unpacked(state, f"{where}, {what}", read[own]) for name, state in saved.items()}
-            for what, saved in (("feeds", fed), ("outfeeds", given_out))
-        )
         for olds in origins.values():
             for old in olds[1:]:
                 if _arrays.whole(saved[old], pieces).tobytes() != _arrays.whole(saved[olds[0]], pieces).tobytes():
@@ -517,22 +501,6 @@ def _wait_at_exit() -> None:
     register: Any = getattr(threading, "_register_atexit", atexit.register)
     with contextlib.suppress(RuntimeError):  # the program is ending already: the save fails, and says so
         register(end)
-
-
-def _states_of_these(what: str, queues: Mapping[str, Any], text: str, where: str) -> dict[str, Any]:
-    """The saved states of these queues, as JSON. Raises: CheckpointError if others were saved."""
-    saved = states_of(text, what)
-    if set(saved) != set(queues):
-        raise CheckpointError(
-            f"{where} was saved with {what} {sorted(saved) or 'none'}, and here are {sorted(queues) or 'none'}: give the same ones"
-        )
-    return saved
-
-
-def _covers(pieces: Sequence[tuple[Piece, NDArray[Any]]], leaf: Leaf) -> bool:
-    """Whether the pieces of replica 0 are the whole leaf: they do not overlap."""
-    held = {(piece.begin, piece.end): value.size for piece, value in pieces if 0 in piece.copies}
-    return bool(pieces) and sum(held.values()) >= int(np.prod(leaf.shape, dtype=np.int64))
 
 
 def _require_same_program(saved: Mapping[str, str], facts: Facts, where: str) -> None:

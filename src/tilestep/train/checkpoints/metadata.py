@@ -6,7 +6,7 @@ import base64
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -96,15 +96,17 @@ class Metadata:
     feed_arrays: tuple[Stored, ...]
 
     @property
-    def arrays(self) -> dict[str, Stored]:
-        """All arrays by name."""
-        pieces = (piece.array for leaf in self.leaves for piece in leaf.pieces)
-        return {array.name: array for array in (*pieces, *self.feed_arrays)}
+    def arrays(self) -> list[tuple[Stored, str]]:
+        """All arrays, with what each is for messages."""
+        return [
+            *((piece.array, f"state{leaf.path}") for leaf in self.leaves for piece in leaf.pieces),
+            *((array, "a state of a feed") for array in self.feed_arrays),
+        ]
 
     @property
     def size_bytes(self) -> int:
         """Of all arrays."""
-        return sum(size_bytes(array) for array in self.arrays.values())
+        return sum(size_bytes(array) for array, _ in self.arrays)
 
 
 _CLASSES: Final = {cls.__name__: cls for cls in (Stored, Piece, Leaf, Metadata)}
@@ -160,12 +162,13 @@ def _require_sound(metadata: Metadata) -> None:
     """Raises: CheckpointError for what no checkpoint says."""
     if not (0 <= metadata.saved_at <= _LATEST_S and metadata.processes >= 1 and 0 <= metadata.process < metadata.processes):
         raise CheckpointError("it has a time or a number of processes that there is none of")
-    if len(metadata.arrays) != sum(len(leaf.pieces) for leaf in metadata.leaves) + len(metadata.feed_arrays):
+    arrays = [array for array, _ in metadata.arrays]
+    if len({array.name for array in arrays}) != len(arrays):
         raise CheckpointError("two of its arrays have one name")
     texts = (*metadata.program, *metadata.versions, *((leaf.path, leaf.key_impl) for leaf in metadata.leaves))
     if not all(text.isprintable() for pair in texts for text in pair):
         raise CheckpointError("it has a text that cannot be printed")
-    for array in metadata.arrays.values():
+    for array in arrays:
         if len(array.shape) > _MOST_DIMENSIONS or min(array.shape, default=0) < 0 or size_bytes(array) > sys.maxsize:
             raise CheckpointError("it has an array of a shape that there is none of")
     for leaf in metadata.leaves:
@@ -226,8 +229,8 @@ def packed(value: Any, where: str, keep: Any, depth: int = 0) -> Any:
     )
 
 
-def unpacked(value: Any, where: str, arrays: Mapping[str, Any], depth: int = 0) -> Any:
-    """The state that was packed. Args: arrays: by name. Raises: CheckpointError for other JSON."""
+def unpacked(value: Any, where: str, arrays: Mapping[str, Callable[[], Any]], depth: int = 0) -> Any:
+    """The state that was packed. Args: arrays: what reads each, by name. Raises: CheckpointError for other JSON."""
     if depth > _DEEPEST:
         raise CheckpointError(f"{where} has more than {_DEEPEST} containers in each other")
     if isinstance(value, list):
@@ -236,7 +239,7 @@ def unpacked(value: Any, where: str, arrays: Mapping[str, Any], depth: int = 0) 
         return value
     match value:
         case {"$array": str(name)} if name in arrays:
-            return arrays[name]
+            return arrays[name]()
         case {"$bytes": str(text)}:
             try:
                 return base64.b64decode(text, validate=True)

@@ -174,25 +174,24 @@ class Storage:
         metadata = read(value, str(where))
         if (metadata.step, metadata.process) != (step, process):
             raise CheckpointError(f"{where} says that it is step {metadata.step:,} of process {metadata.process}: it was moved")
-        if odd := next((name for name in metadata.arrays if not _NAME.fullmatch(name)), None):
+        if odd := next((array.name for array, _ in metadata.arrays if not _NAME.fullmatch(array.name)), None):
             raise CheckpointError(f"{where} names a file {odd[:40]!r}, which no checkpoint has")
         return metadata
 
-    def arrays(self, metadata: Metadata) -> dict[str, NDArray[Any]]:
-        """All arrays of a part by name, each as its digest wants it. Raises: CheckpointError, which names the leaf that is damaged."""
+    def array(self, metadata: Metadata, array: Stored, name: str) -> NDArray[Any]:
+        """An array of a part, as its digest wants it. Raises: CheckpointError, which names what is damaged. Args: name: of it there."""
         where = self.folder(metadata.process, metadata.step)
-        paths = {piece.array.name: f"state{leaf.path}" for leaf in metadata.leaves for piece in leaf.pieces}
-        arrays: dict[str, NDArray[Any]] = {}
-        for name, array in metadata.arrays.items():
-            path = paths.get(name, "a state of a feed")
-            with _told(f"{where} is damaged: {path} cannot be read"):
-                value = _read(where / name, array)
-            if value is None or digest(value) != array.sha256:
-                raise CheckpointError(
-                    f"{where} is damaged: {path} is not what was saved (its SHA-256 differs); restore an earlier step, or remove this one"
-                )
-            arrays[name] = value
-        return arrays
+        with _told(f"{where} is damaged: {name} cannot be read"):
+            value = _read(where / array.name, array)
+        if value is None or digest(value) != array.sha256:
+            raise CheckpointError(
+                f"{where} is damaged: {name} is not what was saved (its SHA-256 differs); restore an earlier step, or remove this one"
+            )
+        return value
+
+    def arrays(self, metadata: Metadata) -> dict[str, NDArray[Any]]:
+        """All arrays of a part by name. Raises: CheckpointError, which names the first that is damaged."""
+        return {array.name: self.array(metadata, array, name) for array, name in metadata.arrays}
 
 
 def _drop(folder: Path) -> None:

@@ -196,6 +196,15 @@ def test_what_is_no_directory_is_refused_at_once(name: Any) -> None:
         train.Checkpoints(name)
 
 
+def test_a_directory_whose_name_is_no_text_is_refused_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Orbax could not save there. The working directory's name counts, too."""
+    (odd := tmp_path / "caf\udce9").mkdir()
+    monkeypatch.chdir(odd)
+    for name in (odd / "run", "run"):
+        with pytest.raises(ValueError, match=r"directory is '/.*caf\\udce9/run': Orbax saves in directories whose whole path is UTF-8"):
+            train.Checkpoints(name)
+
+
 def test_what_are_no_checkpoints_is_refused_by_loops(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="checkpoints is a str: it must be a Checkpoints, or None"):
         train.repeat(1, lambda c: c, jnp.zeros(()), checkpoints=str(tmp_path))  # type: ignore[arg-type]
