@@ -1,4 +1,7 @@
-"""A thread that waits for another one, for a device, a file or a process says so on stderr: after ten seconds, and then every minute."""
+"""A thread that waits for another one, for a device, a file or a process says so on stderr: after ten seconds, and then every minute.
+
+What waits may be no code of Python's, so another thread says it.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,13 @@ OURS: Final = "tilestep-"  # how names of the project's own threads begin
 _CHECK_WALL_S: Final = 0.05  # between two looks of what waits
 _LOOK_WALL_S: Final = 1.0
 
-_of_loops: Final[dict[int, Patience]] = {}  # the wait of each thread that runs a loop, where it is held up
-_waits: set[Patience] = set()  # of which a thread speaks
+_waits: set[Aloud] = set()  # of which the speaker speaks
 _speaker: threading.Thread | None = None  # as long as there are any
 
 
 @final
-class Patience:
-    """One wait of this thread, from when it is made.
+class Aloud:
+    """A block in which this thread waits, or several blocks of one wait, which begins when this is made.
 
     Args:
         what: the words behind "has waited 10 s for", or what gives them. Who waits may change them.
@@ -32,22 +34,31 @@ class Patience:
         clock: wall seconds.
     """
 
+    __slots__ = ("_began", "_clock", "_due", "_who", "is_of_loop", "what")
+
     def __init__(self, what: str | Callable[[], str], who: str = "", clock: Callable[[], float] = time.monotonic) -> None:
         self.what, self._clock = what, clock
         self._who = who or f"thread {threading.current_thread().name}"
         self._began = clock()
         self._due = self._began + SAY_WALL_S
+        self.is_of_loop = False  # whether a loop is held up, of which other processes hear
 
     def __str__(self) -> str:
         what, _, wall_s = self.state()
         return f"{self._who} has waited {wall_s:.0f} s for {what}"
 
-    def __enter__(self) -> None:
-        """A loop begins to wait; others may ask about that."""
-        _of_loops[threading.get_ident()] = self
+    @whole
+    def __enter__(self) -> Aloud:
+        global _speaker
+        _waits.add(self)
+        if _speaker is None or not _speaker.is_alive():  # in a child that was forked it is not
+            _speaker = threading.Thread(target=_speak, name=f"{OURS}patience", daemon=True)
+            _speaker.start()
+        return self
 
-    def __exit__(self, *_: object) -> None:
-        _of_loops.pop(threading.get_ident(), None)
+    @whole
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        _waits.discard(self)
 
     def state(self) -> tuple[str, float, float]:
         """(for what, since when by its clock, wall seconds since then)."""
@@ -65,53 +76,23 @@ class Patience:
             print(f"tilestep: {self}", file=sys.stderr, flush=True)
 
 
-@final
-class Aloud:
-    """A block in which this thread waits and Python cannot say anything, because the wait is not Python's: another thread says it.
-
-    Args: what, who: as for `Patience`, which the block gets.
-    """
-
-    __slots__ = ("_wait",)
-
-    def __init__(self, what: str | Callable[[], str], who: str = "") -> None:
-        self._wait = Patience(what, who)
-
-    @whole
-    def __enter__(self) -> Patience:
-        global _speaker
-        _waits.add(self._wait)
-        if _speaker is None or not _speaker.is_alive():  # in a child that was forked it is not
-            _speaker = threading.Thread(target=_speak, name=f"{OURS}patience", daemon=True)
-            _speaker.start()
-        return self._wait
-
-    @whole
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        _waits.discard(self._wait)
-
-
-def wait(condition: threading.Condition, check: Callable[[], None] | None, patience: Patience) -> None:
+def wait(condition: threading.Condition, check: Callable[[], None] | None, aloud: Aloud) -> None:
     """Waits until a condition is notified, or a while.
 
-    Nothing is raised in the midst of the wait, which would find the condition's lock released.
+    Nothing is raised in the midst of a loop's wait, which would find the condition's lock released.
 
-    Args:
-        check: called before; None: the wait ends with a notification, or when there is something to say.
-        patience: says what it waits for.
+    Args: check: of a loop that waits, called before; None: a reader waits, until a notification.
     """
-    if check is None:
-        condition.wait(patience.left_wall_s)
-    else:
+    if check is not None:
         check()
-        with patience:  # a loop is held up
-            condition.wait(_CHECK_WALL_S)
-    patience.look()
+    aloud.is_of_loop = check is not None
+    with aloud:
+        condition.wait(None if check is None else _CHECK_WALL_S)
 
 
 def longest_wait() -> tuple[str, float, float] | None:
     """The `state` of the wait of a loop that began first; None: no loop waits for its dataset or its reader."""
-    return min((wait.state() for wait in list(_of_loops.values())), key=lambda state: state[1], default=None)
+    return min((wait.state() for wait in tuple(_waits) if wait.is_of_loop), key=lambda state: state[1], default=None)
 
 
 def is_alone() -> bool:

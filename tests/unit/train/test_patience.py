@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.faults import Clock
+from tests.faults import PATIENCE_WALL_S, Clock, Stderr
 from tilestep.train import OutfeedQueue, patience
-from tilestep.train.patience import Aloud, Patience
+from tilestep.train.patience import Aloud
 
 
 def test_a_wait_says_what_it_waits_for_after_ten_seconds_and_then_every_minute(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock(100.0)
-    wait = Patience(lambda: "rain", clock=clock)
+    wait = Aloud(lambda: "rain", clock=clock)
     for moment, left in ((109.9, pytest.approx(0.1)), (110.0, 0), (121.0, 49.0), (170.0, 0), (171.0, 59.0)):
         clock.now_wall_s = moment
         assert wait.left_wall_s == left
@@ -27,21 +29,14 @@ def test_a_wait_says_what_it_waits_for_after_ten_seconds_and_then_every_minute(c
     assert capsys.readouterr().err == said.format(10) + said.format(70)
 
 
-def test_another_thread_says_what_one_waits_for_that_cannot_look(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_thread_says_what_one_waits_for_that_cannot_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here after no time at all; and one that is over says nothing."""
     monkeypatch.setattr(patience, "SAY_WALL_S", 0.0)
-    said = threading.Event()
-
-    def what() -> str:
-        said.set()
-        return "rain"
-
-    with Aloud(what):
-        assert said.wait(60)
+    monkeypatch.setattr(sys, "stderr", stderr := Stderr("rain"))
+    with Aloud(lambda: "rain"):
+        assert stderr.said.wait(PATIENCE_WALL_S)
     patience.say_what_is_due()
-    assert capsys.readouterr().err.count("has waited 0 s for rain") == 1
+    assert re.fullmatch(r"tilestep: thread MainThread has waited \d+ s for rain\n?", stderr.getvalue())
 
 
 def test_all_waits_of_the_runtime_have_an_end_or_are_told() -> None:
@@ -49,7 +44,7 @@ def test_all_waits_of_the_runtime_have_an_end_or_are_told() -> None:
     found: set[str] = set()
     for path in sorted(TRAIN.rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        told = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.With) and "Aloud(" in ast.unparse(node.items[0])
+        told = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.With) and "aloud" in ast.unparse(node.items[0]).lower()
                 for inner in ast.walk(node)}  # fmt: skip
         for node in ast.walk(tree):
             call = node.func if isinstance(node, ast.Call) and not node.args and not node.keywords else None
@@ -104,17 +99,16 @@ def test_a_full_queue_without_another_thread_is_an_error() -> None:
     )
 
 
-def test_a_full_queue_with_another_thread_waits_and_says_for_what(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_full_queue_with_another_thread_waits_and_says_for_what(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "SAY_WALL_S", 0.0)
-    over, calls = threading.Event(), []
+    monkeypatch.setattr(sys, "stderr", stderr := Stderr("read them\n"))
+    over = threading.Event()
     reader = threading.Thread(target=over.wait)
     reader.start()
+    limit = time.monotonic() + PATIENCE_WALL_S
 
     def check() -> None:
-        calls.append(None)
-        if len(calls) > 2:
+        if stderr.said.is_set() or time.monotonic() > limit:
             raise Enough
 
     try:
@@ -123,4 +117,4 @@ def test_a_full_queue_with_another_thread_waits_and_says_for_what(
     finally:
         over.set()
         reader.join()
-    assert capsys.readouterr().err.endswith("for room in an OutfeedQueue: it holds 4 steps, and another thread has to read them\n")
+    assert stderr.getvalue().endswith("for room in an OutfeedQueue: it holds 4 steps, and another thread has to read them\n")

@@ -23,7 +23,7 @@ from tilestep.train.ctrl_c import whole
 from tilestep.train.feeds.random_keys import keys_on_host, kind, numbers_of
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import belongs_to, require_one_of
-from tilestep.train.patience import Patience, is_alone
+from tilestep.train.patience import Aloud, is_alone
 from tilestep.train.untyped import Pytree, Structure
 from tilestep.train.untyped import jax as _jax
 
@@ -152,12 +152,12 @@ class OutfeedQueue:
         Raises:
             QueueError: in mode "last", when there are no new values; when the loop's own thread waits.
         """
-        patience = Patience(lambda: f"the end of {self._user}, in dequeue(wait=True)")
+        aloud = Aloud(lambda: f"the end of {self._user}, in dequeue(wait=True)")
         with self._condition:
             while wait and self._user is not None and not self._closed:
                 self._require_other_thread("dequeue(wait=True)")
                 with _jax.profiler.TraceAnnotation(hints.OUTFEED_WAIT):
-                    waits.wait(self._condition, None, patience)
+                    waits.wait(self._condition, None, aloud)
             running = self._user is not None
             taken: list[_Chunk] = []
             with self._looking():
@@ -195,12 +195,12 @@ class OutfeedQueue:
             yield self._tree([leaf[index] for leaf in self._on_host(chunk)])
 
     def _next_element(self) -> tuple[_Chunk, int] | None:
-        patience = Patience(lambda: f"the next values of an OutfeedQueue ({self._user or 'no loop'} runs)")
+        aloud = Aloud(lambda: f"the next values of an OutfeedQueue ({self._user or 'no loop'} runs)")
         with self._condition:
             elsewhere = threading.get_ident() != self._loop_thread
             while elsewhere and not self._chunks and not self._closed and (self._user is not None or not self._unread_loops):
                 with _jax.profiler.TraceAnnotation(hints.OUTFEED_WAIT):
-                    waits.wait(self._condition, None, patience)
+                    waits.wait(self._condition, None, aloud)
                 elsewhere = threading.get_ident() != self._loop_thread
             if not self._chunks:
                 self._unread_loops = 0
@@ -318,7 +318,7 @@ class OutfeedQueue:
         depth = self.buffer_depth
         if depth is None or self.mode == "last" or self.when_full == "drop":
             return
-        patience = Patience(lambda: f"room in an OutfeedQueue: it holds {self._count:,} steps, and another thread has to read them")
+        aloud = Aloud(lambda: f"room in an OutfeedQueue: it holds {self._count:,} steps, and another thread has to read them")
         with self._condition:
             while self._count + steps > depth:
                 if self._closed:
@@ -335,7 +335,7 @@ class OutfeedQueue:
                         "or choose when_full='drop', or a greater buffer_depth"
                     )
                 with _jax.profiler.TraceAnnotation(hints.OUTFEED_ROOM):
-                    waits.wait(self._condition, check, patience)
+                    waits.wait(self._condition, check, aloud)
 
     def require_alike(self, kinds: Callable[[], Any]) -> None:
         """Before a loop's first chunk. Raises: QueueError if what waits to be read is not like that chunk's stacked values will be.

@@ -20,7 +20,7 @@ from tilestep.train.feeds.lineup import Lineup
 from tilestep.train.feeds.passes import Ending, Pass, Start
 from tilestep.train.feeds.position import Position, Store
 from tilestep.train.feeds.staging import Staging
-from tilestep.train.patience import Patience, wait
+from tilestep.train.patience import Aloud, wait
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
@@ -96,7 +96,7 @@ class Feeder:
         """
         with self._condition:
             lineup = self._lineup
-            patience = Patience(lambda: "the next elements of its InfeedQueue: the dataset has not given them yet")
+            aloud = Aloud(lambda: "the next elements of its InfeedQueue: the dataset has not given them yet")
             while not lineup.ready and not self._is_closed and not self._can_never_come():
                 filling = self._stored_filling()
                 if filling is not None:  # gathered here, because the thread may be waiting for the dataset's next element
@@ -109,7 +109,7 @@ class Feeder:
                     continue
                 self._condition.notify_all()  # an interrupted loop may not have told the thread of room
                 with _jax.profiler.TraceAnnotation(hints.INFEED_WAIT):
-                    wait(self._condition, check, patience)
+                    wait(self._condition, check, aloud)
             if self._is_closed:
                 raise QueueError(
                     "the InfeedQueue is closed: what it had not given is lost; make another one, or restore() its state() in one"

@@ -15,7 +15,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Final, final
 
-from tilestep.train.patience import Patience
+from tilestep.train.patience import Aloud
 from tilestep.train.processes.acceptor import HANDSHAKE_WALL_S, Acceptor, HandshakeError, Reply, send_without_waiting
 from tilestep.train.processes.challenge import receive_exactly
 
@@ -69,7 +69,7 @@ class CheckInServer:
     Args: listener: a socket that listens at the coordinator's address. note: a likely mistake in that address, for messages.
     """
 
-    def __init__(self, listener: socket.socket, member: Member, waiting: Patience, *, note: str = "") -> None:
+    def __init__(self, listener: socket.socket, member: Member, waiting: Aloud, *, note: str = "") -> None:
         self._member, self._waiting, self._note = member, waiting, note
         self._acceptor = Acceptor(listener, _handshake, expected=member.count)
         self._peers: dict[int, tuple[socket.socket, _Peer]] = {}
@@ -151,7 +151,7 @@ def _handshake(_: Reply) -> Generator[int, bytes, _Peer]:
     return _Peer(count=count, number=number, instance=instance)
 
 
-def check_in(member: Member, until: float, waiting: Patience) -> str:
+def check_in(member: Member, until: float, waiting: Aloud) -> str:
     """Checks in with process 0, from any other process. Returns when all have checked in, and JAX's coordinator listens.
 
     Args: until: the deadline, as `time.monotonic` counts.
@@ -192,12 +192,12 @@ def check_in(member: Member, until: float, waiting: Patience) -> str:
 def report_mistake(member: Member) -> None:
     """Lets process 0, if it listens, know a process that cannot take part. Raises: ValueError if process 0 sees a mistake, too."""
     try:
-        check_in(member, time.monotonic() + FRAME_WALL_S, Patience("", str(member)))
+        check_in(member, time.monotonic() + FRAME_WALL_S, Aloud("", str(member)))
     except TimeoutError:
         return
 
 
-def _wait_for_go(connection: socket.socket, member: Member, until: float, waiting: Patience) -> bool:
+def _wait_for_go(connection: socket.socket, member: Member, until: float, waiting: Aloud) -> bool:
     """Returns: whether all processes have checked in; False: process 0 waits no longer.
 
     Raises: OSError for bytes that process 0 would not send; ValueError for a mistake that process 0 reports.

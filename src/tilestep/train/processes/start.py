@@ -19,7 +19,7 @@ from jax.experimental import multihost_utils
 
 from tilestep.messages import shown
 from tilestep.train.jax_private import distributed
-from tilestep.train.patience import Aloud, Patience
+from tilestep.train.patience import Aloud
 from tilestep.train.processes import hosts
 from tilestep.train.processes.check_in import CheckInServer, Member, check_in, report_mistake
 from tilestep.train.processes.cluster import not_found
@@ -141,7 +141,7 @@ def _member_of(address: str | None, count: int | None, number: int | None) -> Me
     return member
 
 
-def _meet(member: Member, listen_host: str | None, until: float, waiting: Patience) -> str | None:
+def _meet(member: Member, listen_host: str | None, until: float, waiting: Aloud) -> str | None:
     """Waits for all processes, and chooses where this one listens. Returns: where JAX's coordinator is to listen, if that is here."""
     if member.number:
         reached_from = check_in(member, until, waiting)
@@ -173,7 +173,7 @@ def note_of(member: Member, own: str) -> str:
     return f"; process 0 listens at {own}, which is not what {member.host} is here"
 
 
-def _host_of_process_0(member: Member, until: float, waiting: Patience) -> str:
+def _host_of_process_0(member: Member, until: float, waiting: Aloud) -> str:
     while True:
         try:
             return hosts.host_of_process_0(member.host)
