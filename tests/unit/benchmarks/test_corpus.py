@@ -13,7 +13,7 @@ CORPUS = Path(__file__).parents[2] / "corpus"
 FILES = {
     "PopART's executables": {"bomb": "has more than", "cut": "not a zip file", "no_zip": "not a zip file"},
     "checkpoints": {
-        "deep_feeds": "more than 64 containers in each other",
+        "deep_feeds": "a form that no checkpoint has",
         "dtype_of_objects": "the dtype 'object', which is none of numbers",
         "escape_in_a_path": "a text that cannot be printed",
         "huge_shape": "a shape that there is none of",

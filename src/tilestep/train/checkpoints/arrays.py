@@ -21,7 +21,7 @@ from tilestep.train.untyped import jax as _jax
 Arrays = dict[str, NDArray[Any]]
 Pieces = Callable[[Leaf], Iterable[tuple[Piece, Callable[[], NDArray[Any]]]]]  # what reads each: of this process first
 
-_KINDS: Final[dict[type, str]] = {bool: "b", int: "iu", float: "f", complex: "c"}  # of dtypes that become a number of Python
+_NUMBERS: Final = (bool, int, float, complex)
 
 
 def take(tree: Pytree, arrays: Arrays, digests: Callable[[NDArray[Any]], str]) -> Callable[[], tuple[Leaf, ...]]:
@@ -95,35 +95,20 @@ def require_like(leaves: Sequence[Leaf], like: Pytree, where: str) -> None:
         has = f"has {shortened(', '.join(further), 200)} besides" if further else ""
         raise CheckpointError(f"{where} is of another state: it {' and '.join(filter(None, (lacks, has)))}")
     for path, leaf in wanted.items():
-        own = saved[path]
-        if type(leaf) in _KINDS:
-            if own.shape or own.key_impl or dtype_of(own.dtype).kind not in _KINDS[type(leaf)]:
-                raise CheckpointError(
-                    f"{where} is of another state: state{path} is {_told(own.shape, own.dtype, own.key_impl)} there, and a Python "
-                    f"{type(leaf).__name__} here"
-                )
-            continue
-        shape, dtypes, impl = _form(leaf, path)
-        if own.shape != shape or own.key_impl != impl or own.dtype not in dtypes:
-            raise CheckpointError(
-                f"{where} is of another state: state{path} is {_told(own.shape, own.dtype, own.key_impl)} there, and "
-                f"{_told(shape, dtypes[0], impl)} here"
-            )
+        found, forms = _form(saved[path].shape, saved[path].dtype, saved[path].key_impl), _forms(leaf, path)
+        if found not in forms:
+            raise CheckpointError(f"{where} is of another state: state{path} is {found} there, and {forms[0]} here")
 
 
-def _told(shape: tuple[int, ...], dtype: str, impl: str) -> str:
+def _form(shape: Sequence[int], dtype: str, impl: str = "") -> str:
     kind = f"a random key ({impl}) " if impl else ""
     return f"{kind}{dtype}[{','.join(map(str, shape))}]"
 
 
-def _form(leaf: Any, path: str) -> tuple[tuple[int, ...], tuple[str, ...], str]:
-    """(shape, dtypes that fit, implementation of the random key) as a checkpoint has them.
-
-    Raises: CheckpointError for what is no array or number.
-    """
-    if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
-        raise CheckpointError(f"like{path} is a {type(leaf).__name__}, no array or number")
-    if _is_key(leaf):
+def _forms(leaf: Any, path: str) -> list[str]:
+    """What fits a leaf in a checkpoint. Raises: CheckpointError for what is no array or number."""
+    leaf = np.asarray(leaf) if type(leaf) in _NUMBERS else leaf
+    if hasattr(leaf, "shape") and hasattr(leaf, "dtype") and _is_key(leaf):
         impls: list[str] = []
 
         def data_of(key: Any) -> Any:
@@ -131,11 +116,13 @@ def _form(leaf: Any, path: str) -> tuple[tuple[int, ...], tuple[str, ...], str]:
             return _jax.random.key_data(key)
 
         data = _jax.eval_shape(data_of, _jax.ShapeDtypeStruct(leaf.shape, leaf.dtype))
-        return tuple(data.shape), (data.dtype.name,), impls[0]
-    dtype = np.dtype(leaf.dtype)
+        return [_form(data.shape, data.dtype.name, impls[0])]
+    if not hasattr(leaf, "shape") or not is_storable(np.dtype(getattr(leaf, "dtype", object))):
+        raise CheckpointError(f"like{path} is a {type(leaf).__name__}, no array or number")
+    own = _form(leaf.shape, np.dtype(leaf.dtype).name)
     if isinstance(leaf, jax.Array | _jax.ShapeDtypeStruct):
-        return tuple(leaf.shape), (dtype.name,), ""
-    return tuple(leaf.shape), (dtype.name, _jax.dtypes.canonicalize_dtype(dtype).name), ""  # a loop makes arrays of JAX's dtypes
+        return [own]
+    return [own, _form(leaf.shape, _jax.dtypes.canonicalize_dtype(leaf.dtype).name)]  # a loop makes arrays of JAX's dtypes
 
 
 def whole(leaf: Leaf, pieces: Pieces) -> NDArray[Any]:
@@ -148,7 +135,7 @@ def put(leaf: Leaf, like: Any, pieces: Pieces) -> Any:
 
     Args: pieces: gives the leaf's pieces of all processes.
     """
-    if type(like) in _KINDS:
+    if type(like) in _NUMBERS:
         return type(like)(whole(leaf, pieces).item())
     if not isinstance(like, jax.Array | _jax.ShapeDtypeStruct):
         found = whole(leaf, pieces)

@@ -26,7 +26,7 @@ from tilestep.train.checkpoints import arrays as _arrays
 from tilestep.train.checkpoints.lock import Lock, locked
 from tilestep.train.checkpoints.metadata import FORMAT, Leaf, Metadata, Piece, Stored, packed, states_of, unpacked
 from tilestep.train.checkpoints.preemption import Preemption
-from tilestep.train.checkpoints.storage import Storage, digest, require_installed
+from tilestep.train.checkpoints.storage import Storage, digest, orbax
 from tilestep.train.ctrl_c import CtrlC, whole
 from tilestep.train.feeds.infeed_queue import InfeedQueue
 from tilestep.train.feeds.outfeed_queue import OutfeedQueue
@@ -92,7 +92,7 @@ class Checkpoints:
         if (path := str(self.directory)).encode(errors="ignore").decode() != path:  # bytes that are no text
             raise ValueError(f"directory is {shown(path)}: Orbax saves in directories whose whole path is UTF-8, so give another one")
         self.background: Final = background
-        require_installed()
+        orbax()
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
         self.served: str | None = None  # the run that has used them and is done
@@ -107,9 +107,6 @@ class Checkpoints:
             if error is None:
                 raise
             error.add_note(str(failed))
-
-    def __repr__(self) -> str:
-        return f"<Checkpoints in {self.directory}: every {self.every} steps, {self.seconds} s>"
 
     @functools.cached_property
     def _storage(self) -> Storage:
@@ -149,8 +146,7 @@ class Checkpoints:
         Raises: CheckpointError if the directory cannot be read.
         """
         self.wait()
-        damaged: dict[int, CheckpointError] = {}
-        steps = self._storage.steps(damaged)
+        steps, damaged = self._storage.steps()
         newest = max(damaged, default=-1)
         if newest > max(steps, default=-1):
             raise CheckpointError(
@@ -161,7 +157,7 @@ class Checkpoints:
     def steps(self) -> list[int]:
         """All steps that were saved whole, in order, but for those whose metadata are damaged. Waits for one that is being saved."""
         self.wait()
-        return self._storage.steps()
+        return self._storage.steps()[0]
 
     def restore(
         self,
@@ -202,8 +198,8 @@ class Checkpoints:
         if step is None:
             raise CheckpointError(f"{self.directory} has no checkpoint: save one first")
         self.wait()
-        damaged: dict[int, CheckpointError] = {}
-        if step not in (known := self._storage.steps(damaged)) and step not in damaged:
+        known, damaged = self._storage.steps()
+        if step not in known and step not in damaged:
             raise CheckpointError(f"{self.directory} has no checkpoint of step {step:,}: it has {known}")
         return self._restore(step, like, *own, None, origins)
 
@@ -256,7 +252,7 @@ class Checkpoints:
         self, step: int, state: Pytree, infeeds: Mapping[str, Any], outfeeds: Mapping[str, OutfeedQueue], facts: Facts
     ) -> tuple[Callable[[], Metadata], dict[str, NDArray[Any]]]:
         """(What makes the metadata, which takes as long as the digests; the arrays that it fills), when all is copied to the host."""
-        newest = max(self._storage.steps(), default=-1)
+        newest = max(self._storage.steps()[0], default=-1)
         if newest >= step:
             raise CheckpointError(
                 f"{self.directory} has a checkpoint of step {newest:,} already, and step {step:,} is not after it: go on from the latest, "
@@ -323,8 +319,13 @@ class Checkpoints:
             like,
             where,
         )
-        if facts is not None:
-            _require_same_program(dict(first.program), facts, where)
+        program = dict(first.program)
+        for name, value in ({} if facts is None else facts).items():
+            if program.get(name) != str(value):
+                raise CheckpointError(
+                    f"{where} is of another program: its {name} is {program.get(name, 'not given')}, and here it is {value}. "
+                    "Checkpoints.restore(like=...) takes the state alone, with which another program may go on in another directory"
+                )
 
         def pieces(leaf: Leaf) -> Iterator[tuple[Piece, Callable[[], NDArray[Any]]]]:
             for process in (own, *(process for process in range(first.processes) if process != own)):
@@ -362,8 +363,23 @@ class Checkpoints:
             raise CheckpointError(f"{where} has a state of a feed that cannot be restored: {error}") from None
         return _jax.tree.unflatten(structure, restored)
 
-    def begin(
+
+@final
+class Run:
+    """One loop that saves by itself. It begins with the latest checkpoint, if there is one.
+
+    Args:
+        name: of the loop. state: of a run without a checkpoint. infeeds, outfeeds: by name. total: its steps. facts: on which an exact
+            continuation depends, by name.
+        like: gives what a checkpoint is restored like; None: it is like `state`. It may use the feeds before they are restored.
+    Attributes: state: with which it begins. done, left: steps that were done before, and that remain.
+    Raises:
+        ValueError: if the run before has used the same Checkpoints: it would be taken for the same run, which is done.
+    """
+
+    def __init__(
         self,
+        checkpoints: Checkpoints,
         name: str,
         state: Pytree,
         *,
@@ -372,60 +388,32 @@ class Checkpoints:
         total: int,
         facts: Facts,
         like: Callable[[], Pytree] | None = None,
-    ) -> Run:
-        """A loop begins that saves by itself: restores the latest checkpoint, if there is one.
-
-        Args: name: of the loop. infeeds, outfeeds: by name. total: its steps. facts: on which an exact continuation depends, by name.
-            like: gives what a checkpoint is restored like; None: it is like `state`. It may use the feeds before they are restored.
-
-        Raises: ValueError if the run before has used the same Checkpoints: it would be taken for the same run, which is done.
-        """
-        if self.served is not None:
+    ) -> None:
+        if checkpoints.served is not None:
             raise ValueError(
-                f"{name} has the Checkpoints that {self.served} has had: one directory belongs to one run. Make the loop one repeat() or "
-                "run() of all its steps, give each its own directory, or call save() and restore() yourself"
+                f"{name} has the Checkpoints that {checkpoints.served} has had: one directory belongs to one run. Make the loop one "
+                "repeat() or run() of all its steps, give each its own directory, or call save() and restore() yourself"
             )
-        if self.every is None and self.seconds is None:
+        if checkpoints.every is None and checkpoints.seconds is None:
             raise ValueError(f"{name} cannot tell when to save: give its Checkpoints `every` or `seconds`")
-        if self.seconds is not None and _jax.process_count() > 1:
+        if checkpoints.seconds is not None and _jax.process_count() > 1:
             raise ValueError("seconds is for one process, because the clocks of several differ: give the Checkpoints `every` instead")
-        ins = {key: queue for key, queue in infeeds.items() if queue is not None}
-        outs = {key: queue for key, queue in outfeeds.items() if queue is not None}
-        latest, done = self.latest(), 0
+        self._checkpoints, self._name, self._total, self._facts = checkpoints, name, total, facts
+        self._infeeds = {key: queue for key, queue in infeeds.items() if queue is not None}
+        self._outfeeds = {key: queue for key, queue in outfeeds.items() if queue is not None}
+        self.state, self.done = state, 0
+        latest = checkpoints.latest()
         if latest is not None and latest > total:
             raise CheckpointError(
-                f"{self.directory} has step {latest:,}, and {name} has {total:,} steps in all: it is of another, longer run"
+                f"{checkpoints.directory} has step {latest:,}, and {name} has {total:,} steps in all: it is of another, longer run"
             )
         if latest is not None:
-            state, done = self._restore(latest, state if like is None else like(), ins, outs, facts), latest
-
-        def save(step: int, carry: Pytree) -> None:
-            self._save(step, carry, {key: queue.position() for key, queue in ins.items()}, outs, facts)
-
-        return Run(self, name, state=state, done=done, total=total, save=save)
-
-
-@final
-class Run:
-    """One loop that saves by itself.
-
-    Args: name: of the loop.
-    Attributes: state: with which it begins. done: steps that were done before.
-    """
-
-    def __init__(
-        self, checkpoints: Checkpoints, name: str, *, state: Pytree, done: int, total: int, save: Callable[[int, Pytree], None]
-    ) -> None:
-        self.state, self.done, self._name = state, done, name
-        self._checkpoints, self._total, self._save = checkpoints, total, save
-        self._saved, self._saved_at = done, time.monotonic()
+            form = state if like is None else like()
+            self.state, self.done = checkpoints._restore(latest, form, self._infeeds, self._outfeeds, facts), latest
+        self.left = total - self.done
+        self._saved, self._saved_at = self.done, time.monotonic()
         self._preemption = Preemption()
         self._lock: Lock | None = None
-
-    @property
-    def left(self) -> int:
-        """Steps that remain."""
-        return self._total - self.done
 
     def __enter__(self) -> Run:
         self._lock = self._checkpoints.locked()
@@ -457,7 +445,8 @@ class Run:
         is_due = is_due or (seconds is not None and time.monotonic() - self._saved_at >= seconds)
         ends = self._preemption.has_come()
         if (is_due or ends) and step > self._saved:
-            self._save(step, state)
+            infeeds = {key: queue.position() for key, queue in self._infeeds.items()}
+            self._checkpoints._save(step, state, infeeds, self._outfeeds, self._facts)
             self._saved, self._saved_at = step, time.monotonic()
         if ends or step == self._total:
             self._checkpoints.wait()  # here an error still finds the state
@@ -467,15 +456,10 @@ class Run:
 
 def _named(what: str, queues: Any, kind: type[Any]) -> dict[str, Any]:
     """The queues by name. Raises: TypeError for something else."""
-    own: dict[str, Any]
-    if isinstance(queues, kind):
-        own = {_ONE[kind]: queues}
-    elif isinstance(queues, Mapping):
-        own = {str(name): queue for name, queue in queues.items()}
-    elif isinstance(queues, list | tuple):
-        own = {str(index): queue for index, queue in enumerate(queues)}
-    else:
+    if not isinstance(queues, kind | Mapping | list | tuple):
         raise TypeError(f"{what} is {shown(queues)}: it must be an {kind.__name__}, a list of them, or a mapping")
+    named = {_ONE[kind]: queues} if isinstance(queues, kind) else queues if isinstance(queues, Mapping) else dict(enumerate(queues))
+    own = {str(name): queue for name, queue in named.items()}
     for name, queue in own.items():
         if not isinstance(queue, kind):
             raise TypeError(f"{what}[{name}] is {shown(queue)}: it must be an {kind.__name__}")
@@ -501,12 +485,3 @@ def _wait_at_exit() -> None:
     register: Any = getattr(threading, "_register_atexit", atexit.register)
     with contextlib.suppress(RuntimeError):  # the program is ending already: the save fails, and says so
         register(end)
-
-
-def _require_same_program(saved: Mapping[str, str], facts: Facts, where: str) -> None:
-    for name, value in facts.items():
-        if saved.get(name) != str(value):
-            raise CheckpointError(
-                f"{where} is of another program: its {name} is {saved.get(name, 'not given')}, and here it is {value}. "
-                "Checkpoints.restore(like=...) takes the state alone, with which another program may go on in another directory"
-            )

@@ -44,13 +44,32 @@ class Lock:
     """
 
     def __init__(self, part: Path, owner: object) -> None:
-        self._descriptor = -1
-        self.owner = owner
-        self._descriptor = _lock(part)
+        self._descriptor, self.owner = -1, owner
+        try:
+            require_no_link(part, part / _FILE)
+            part.mkdir(parents=True, exist_ok=True)
+            self._descriptor = os.open(part / _FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"pid {os.getpid()} on {socket.gethostname()}".encode()[:_MOST_BYTES], 0)
+        except OSError as error:
+            if self._descriptor >= 0 and error.errno in _CANNOT:
+                lacks = (
+                    f"the file system of {plain(part)} has no locks ({error.strerror}): programs that save there at once are not kept apart"
+                )
+                warnings.warn(lacks, RuntimeWarning, stacklevel=3)
+                return
+            why = f"checkpoints cannot be saved in {plain(part)}: {error.strerror or error}"
+            if self._descriptor >= 0 and error.errno in (errno.EACCES, errno.EAGAIN):
+                said = os.pread(self._descriptor, _MOST_BYTES, 0).decode(errors="replace")
+                why = f"{plain(part)} is being saved to by another program ({plain(said)}): {_WAY_OUT}"
+            self.__del__()  # at once: it would release a lock that this process takes later
+            raise CheckpointError(why) from None
 
     def __del__(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)  # which releases it
+            self._descriptor = -1
 
 
 def locked(part: Path, owner: object) -> Lock:
@@ -62,31 +81,3 @@ def locked(part: Path, owner: object) -> Lock:
         elif holder.owner is not owner:
             raise CheckpointError(f"{plain(part)} is being saved to by another run of this process (pid {os.getpid()}): {_WAY_OUT}")
         return holder
-
-
-def _lock(part: Path) -> int:
-    """The descriptor of the locked file."""
-    try:
-        require_no_link(part, part / _FILE)
-        part.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(part / _FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        raise CheckpointError(f"checkpoints cannot be saved in {plain(part)}: {error.strerror or error}") from None
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"pid {os.getpid()} on {socket.gethostname()}".encode()[:_MOST_BYTES], 0)
-    except OSError as error:
-        if error.errno in _CANNOT:
-            warnings.warn(
-                f"the file system of {plain(part)} has no locks ({error.strerror}): programs that save there at once are not kept apart",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-            return descriptor
-        said = os.pread(descriptor, _MOST_BYTES, 0).decode(errors="replace")
-        os.close(descriptor)
-        if error.errno in (errno.EACCES, errno.EAGAIN):
-            raise CheckpointError(f"{plain(part)} is being saved to by another program ({plain(said)}): {_WAY_OUT}") from None
-        raise CheckpointError(f"checkpoints cannot be saved in {plain(part)}: {error.strerror or error}") from None
-    return descriptor

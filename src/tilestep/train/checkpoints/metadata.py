@@ -103,11 +103,6 @@ class Metadata:
             *((array, "a state of a feed") for array in self.feed_arrays),
         ]
 
-    @property
-    def size_bytes(self) -> int:
-        """Of all arrays."""
-        return sum(size_bytes(array) for array, _ in self.arrays)
-
 
 _CLASSES: Final = {cls.__name__: cls for cls in (Stored, Piece, Leaf, Metadata)}
 
@@ -229,28 +224,25 @@ def packed(value: Any, where: str, keep: Any, depth: int = 0) -> Any:
     )
 
 
-def unpacked(value: Any, where: str, arrays: Mapping[str, Callable[[], Any]], depth: int = 0) -> Any:
+def unpacked(value: Any, where: str, arrays: Mapping[str, Callable[[], Any]]) -> Any:
     """The state that was packed. Args: arrays: what reads each, by name. Raises: CheckpointError for other JSON."""
-    if depth > _DEEPEST:
-        raise CheckpointError(f"{where} has more than {_DEEPEST} containers in each other")
+    try:
+        return _unpacked(value, arrays)
+    except CheckpointError:  # of a damaged array
+        raise
+    except (KeyError, RecursionError, TypeError, ValueError):
+        raise CheckpointError(f"{where} has a state of a form that no checkpoint has, or lacks an array of it") from None
+
+
+def _unpacked(value: Any, arrays: Mapping[str, Callable[[], Any]]) -> Any:
     if isinstance(value, list):
-        return [unpacked(item, where, arrays, depth + 1) for item in value]
+        return [_unpacked(item, arrays) for item in value]
     if not isinstance(value, dict):
         return value
-    match value:
-        case {"$array": str(name)} if name in arrays:
-            return arrays[name]()
-        case {"$bytes": str(text)}:
-            try:
-                return base64.b64decode(text, validate=True)
-            except ValueError:
-                raise CheckpointError(f"{where} has bytes that are no base64") from None
-        case {"$tuple": list(items)}:
-            return tuple(unpacked(item, where, arrays, depth + 1) for item in items)
-        case {"$dict": list(items)} if all(isinstance(item, list) and len(item) == 2 for item in items):
-            try:
-                return {unpacked(key, where, arrays, depth + 1): unpacked(item, where, arrays, depth + 1) for key, item in items}
-            except TypeError:
-                raise CheckpointError(f"{where} has a mapping whose key is none") from None
-        case _:
-            raise CheckpointError(f"{where} has a mapping that no checkpoint has, or lacks an array")
+    ((kind, held),) = value.items()
+    if kind == _ARRAY:
+        return arrays[held]()
+    if kind == _BYTES:
+        return base64.b64decode(held, validate=True)
+    items = _unpacked([*held], arrays)
+    return {_TUPLE: tuple, _DICT: dict}[kind](items)

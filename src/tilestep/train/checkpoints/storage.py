@@ -41,7 +41,7 @@ _MOST_HEADER_BYTES: Final = 1 << 16
 
 
 @functools.cache
-def _orbax() -> tuple[Any, Any]:
+def orbax() -> tuple[Any, Any]:
     """(a checkpointer's class, that of what it saves). Raises: UnsupportedError where Orbax is not installed."""
     try:
         ocp: Any = importlib.import_module("orbax.checkpoint")
@@ -81,11 +81,6 @@ def _orbax() -> tuple[Any, Any]:
     return checkpointer, Files
 
 
-def require_installed() -> None:
-    """Raises: UnsupportedError where Orbax is not installed."""
-    _orbax()
-
-
 def digest(array: NDArray[Any]) -> str:
     """SHA-256 of an array's bytes, row by row."""
     return hashlib.sha256(memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))).hexdigest()  # pyrefly: ignore[bad-argument-type]
@@ -104,7 +99,7 @@ class Storage:
 
     def write(self, metadata: Metadata, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Saves this process's part of a step. Raises: CheckpointError naming the folder if that cannot be done."""
-        checkpointer, files = _orbax()
+        checkpointer, files = orbax()
         part, place = self.folder(self._process), self.folder(self._process, metadata.step)
         described = json.dumps(as_json(metadata)).encode()
         if len(described) > _MOST_METADATA_BYTES:
@@ -137,21 +132,17 @@ class Storage:
         part = self.directory / f"process-{process}"
         return part if step is None else part / str(step)
 
-    def steps(self, damaged: dict[int, CheckpointError] | None = None) -> list[int]:
-        """The steps that all of their processes have saved, in order. Args: damaged: gets those whose metadata cannot be read."""
-        parts = self._parts()
-        steps: list[int] = []
+    def steps(self) -> tuple[list[int], dict[int, CheckpointError]]:
+        """(The steps that all of their processes have saved, in order; those whose metadata cannot be read, with the error)."""
+        parts, steps, damaged = self._parts(), list[int](), dict[int, CheckpointError]()
         for step in sorted(set[int]().union(*parts.values())):
-            own = [process for process, saved in parts.items() if step in saved]
+            own = {process for process, saved in parts.items() if step in saved}
             try:
-                processes = self.metadata(step, own[0]).processes
+                if all(process in own for process in range(self.metadata(step, min(own)).processes)):
+                    steps.append(step)
             except CheckpointError as error:
-                if damaged is not None:
-                    damaged[step] = error
-                continue
-            if processes <= len(own) and set(range(processes)) <= set(own):
-                steps.append(step)
-        return steps
+                damaged[step] = error
+        return steps, damaged
 
     def _parts(self) -> dict[int, set[int]]:
         """The steps that each process has saved. A part that is being written has another name."""

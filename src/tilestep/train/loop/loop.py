@@ -104,7 +104,7 @@ def repeat(
     if replicas is not None:
         carry = placed_carry(carry, replicas, infeed, outfeed)  # each replica has its own, also in a checkpoint
     chunk = _no_longer_than(checkpoints.every, chunk, outfeed)
-    run = checkpoints.begin(f"repeat({total})", carry, infeeds={"infeed": infeed}, outfeeds={"outfeed": outfeed}, total=total, facts=facts)
+    run = Run(checkpoints, f"repeat({total})", carry, infeeds={"infeed": infeed}, outfeeds={"outfeed": outfeed}, total=total, facts=facts)
     call = Call(body, infeed, outfeed, (run.left, chunk, replicas, recompute, options, check_nans))
     with run:
         return _repeat(call, run.state, donate=donate, progress=progress, run=run)

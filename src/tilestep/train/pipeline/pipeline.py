@@ -429,7 +429,8 @@ class Pipeline:
         if checkpoints is not None:
             require_kind("checkpoints", checkpoints, Checkpoints, "a Checkpoints, or None")
             self._engine.stop_measuring()  # which program runs would depend on the wall time
-            saves = checkpoints.begin(
+            saves = Run(
+                checkpoints,
                 user,
                 state,
                 infeeds={"infeed": infeed},
