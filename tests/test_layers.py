@@ -76,6 +76,7 @@ TRAIN_TOP = (
     "progress_bar",
     "resume",
     "tuned",
+    "backward",
     "untyped",
     "_feeds",
 )

@@ -7,7 +7,6 @@ from itertools import pairwise
 from typing import Any, Final
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
@@ -18,6 +17,7 @@ from tilestep.onnx.layers import MOST_LAYERS, layer_ends
 from tilestep.onnx.parts import Part, parts_of
 from tilestep.onnx.values import jax_dtype
 from tilestep.train import LayerCost, Partition, best_partition
+from tilestep.train.backward import with_backward
 
 _LAYERS_PER_STAGE: Final = 12
 _AXIS: Final = "ipus"
@@ -82,22 +82,7 @@ def _work(part: Part, device: Any, known: dict[str, float], *, training: bool) -
     ]
     arguments = [*own, *map(spec, part.shapes)]
 
-    def both(*arguments: Any) -> Any:
-        leaves, structure = jax.tree.flatten(arguments)
-        real = [number for number, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-
-        def forward(some: Sequence[Any]) -> list[Any]:
-            every = list(leaves)
-            for number, leaf in zip(real, some, strict=True):
-                every[number] = leaf
-            return [
-                leaf for leaf in jax.tree.leaves(function(*jax.tree.unflatten(structure, every))) if jnp.issubdtype(leaf.dtype, jnp.inexact)
-            ]
-
-        results, pull = jax.vjp(forward, [leaves[number] for number in real])
-        return results, pull([jnp.ones_like(result) for result in results])
-
-    lowered = jax.jit(both if training else function).lower(*arguments)
+    lowered = jax.jit(with_backward(function) if training else function).lower(*arguments)
     text = lowered.as_text().partition("{")[2]  # without the module's name
     if text not in known:
         known[text] = _cycles(lowered.compile(compiler_options=_OPTIONS))

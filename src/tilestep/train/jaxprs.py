@@ -137,8 +137,9 @@ def computed(equations: Sequence[JaxprEqn], values: Mapping[Var, jax.Array], out
 
 
 def is_real(leaf: Any) -> bool:
-    """Whether an array, or its spec, has a gradient: real or complex numbers have, integers have none."""
-    return bool(_jax.numpy.issubdtype(leaf.dtype, _jax.numpy.inexact))
+    """Whether an array, or the shape of one, has a gradient: real or complex numbers have, integers and random keys have none."""
+    dtype = leaf.dtype if hasattr(leaf, "dtype") else _jax.dtypes.result_type(leaf)
+    return bool(_jax.numpy.issubdtype(dtype, _jax.numpy.inexact))
 
 
 def own_gradients(program: Any) -> Iterator[JaxprEqn]:

@@ -15,6 +15,7 @@ import jax
 from tilestep import hints
 from tilestep.cuts import best_cuts, stage_costs
 from tilestep.messages import plain, shown
+from tilestep.train.backward import with_backward
 from tilestep.train.numbers import real_number, whole_number
 from tilestep.train.other_arguments import devices_of, items_of, require_bool, require_function, require_kind, require_tree
 from tilestep.train.untyped import Device, Pytree
@@ -273,26 +274,8 @@ def _work(layer: Layer, params: Pytree, args: Pytree, clock: _Clock, profile: An
     outputs = forward(params, args)
     if not training:
         return clock(lambda: forward(params, args), profile, _ON_CHIP), outputs
-    leaves, structure = _jax.tree.flatten((params, args))
-    real = [index for index, leaf in enumerate(leaves) if _is_real(leaf)]
-
-    def function(some: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
-        values = list(rest)
-        for index, value in zip(real, some, strict=True):
-            values[index] = value
-        own, given = _jax.tree.unflatten(structure, values)
-        return [leaf for leaf in _jax.tree.leaves(layer(own, *given)) if _is_real(leaf)]
-
-    def both(leaves: Sequence[Any]) -> Any:
-        outputs, pull = _jax.vjp(lambda some: function(some, leaves), [leaves[index] for index in real])
-        return outputs, pull([_jax.numpy.ones_like(value) for value in outputs])
-
-    program = _jax.jit(both)
-    return clock(lambda: program(leaves), profile, _ON_CHIP), outputs
-
-
-def _is_real(leaf: Any) -> bool:
-    return bool(_jax.numpy.issubdtype(jax.typeof(leaf).dtype, _jax.numpy.inexact))
+    program = _jax.jit(with_backward(lambda own, given: layer(own, *given)))
+    return clock(lambda: program(params, args), profile, _ON_CHIP), outputs
 
 
 _serial = iter(range(1, 1 << 62))
