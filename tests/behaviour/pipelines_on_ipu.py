@@ -203,8 +203,8 @@ def test_what_is_hidden_never_leaves_its_ipu_and_takes_no_time() -> None:
     assert whole - shorter == saved if HOST == "together" else 0 < whole - shorter <= saved  # apart, other IPUs worked meanwhile
 
 
-def test_a_parameter_of_two_stages_on_one_ipu_is_there_once() -> None:
-    """All that comes from the host is the elements, each once: the parameter stays where its update has made it."""
+def test_a_parameter_of_two_stages_stays_where_its_update_has_made_it() -> None:
+    """All that comes from the host is the elements, each once. On another IPU a copy comes over IPU-Links for each update, and stays."""
     table, count, words = np.float32(np.random.default_rng(0).normal(0, 0.1, (256, WIDTH))), 4, np.zeros((4, ROWS), np.int32)
 
     def embed(params: Any, tokens: Any) -> Any:
@@ -228,8 +228,7 @@ def test_a_parameter_of_two_stages_on_one_ipu_is_there_once() -> None:
 
     elements = {"jit_stage_0_forward": words.nbytes}
     assert brought_in([0, 1, 0]) == elements
-    # A copy on another IPU is an argument that is not donated, which streams in at each call.
-    assert brought_in([0, 1, 2]) == {**elements, "jit_stage_2_forward_and_backward": count * table.nbytes}
+    assert brought_in([0, 1, 2]) == elements
 
 
 def test_stages_overlap() -> None:

@@ -7,6 +7,7 @@ from typing import Any, final
 
 import jax
 
+from tilestep.train.offload import is_on_host
 from tilestep.train.pipeline.compile.pipeline_spec import Leaf
 from tilestep.train.pipeline.run.request import RunRequest
 from tilestep.train.pipeline.run.run_arrays import RunArrays
@@ -129,13 +130,23 @@ class Updater:
 
     def _share_tied_params(self, members: Sequence[int]) -> None:
         """Makes tied parameters the array of the first of them, or on other devices a copy of it."""
-        params = self._arrays.params
+        params, stages = self._arrays.params, self._compiled.traced.stages
         for tie in self._ties(members):
             owner, leaf = tie[0]
             value = params[owner][leaf]
             for other, index in tie[1:]:
-                sharding = params[other][index].sharding
-                params[other][index] = value if value.sharding == sharding else self._transport.put_copies([value], [sharding])[0]
+                old = params[other][index]
+                if value.sharding == old.sharding:
+                    params[other][index] = value
+                    continue
+                (new,) = self._transport.put_copies([value], [old.sharding])
+                params[other][index] = new if is_on_host(old) or not stages[other].placement.is_local else _in_place(old, new)
 
 
+def _renewed(old: jax.Array, new: jax.Array) -> jax.Array:
+    """The new value in the memory of the old one. On an emulated IPU that is how a parameter stays in the tiles until the next update."""
+    return _jax.lax.optimization_barrier((old, new))[1]  # else JAX gives `new` back without running anything
+
+
+_in_place: Any = _jax.jit(_renewed, donate_argnums=0)
 _add: Any = _jax.jit(lambda a, b: a + b.astype(a.dtype))
