@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import reprlib
+import traceback
 import unicodedata
 from collections.abc import Iterable
 from typing import Final
@@ -29,6 +30,13 @@ def shown(value: object) -> str:
 def notes_of(error: BaseException) -> list[str]:
     """An exception's notes, without JAX's about its own traceback."""
     return [note for note in getattr(error, "__notes__", ()) if _OF_JAX not in note]
+
+
+def headline_of(error: BaseException) -> str:
+    """'ValueError: x is 0': the first line of what Python says of an exception, without its notes."""
+    told = traceback.TracebackException.from_exception(error)
+    told.__notes__ = None
+    return list(told.format_exception_only())[-1].strip().partition("\n")[0]
 
 
 def plain(text: object) -> str:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tilestep.messages import nearest, no_json, plain, printable, sentences, shown
+from tilestep.messages import headline_of, nearest, no_json, plain, printable, sentences, shown
 
 DEEP: list[object] = []
 for _ in range(10_000):
@@ -89,3 +89,13 @@ def test_why_a_text_is_no_json_says_nothing_of_python(text: str) -> None:
 def test_a_printable_text_keeps_what_no_terminal_obeys() -> None:
     assert printable("8\u202fB, \xa0é·→\n\ttab") == "8\u202fB, \xa0é·→\n\ttab"
     assert printable("\x1b[31m\r\x9b\u202e\udcff") == "\\x1b[31m\\r\\x9b\\u202e\\udcff"
+
+
+def test_an_exceptions_headline_has_no_notes() -> None:
+    error = ValueError("x is 0\nand y is 1")
+    error.add_note("For simplicity, JAX has removed its internal frames from the traceback of the following exception.")
+    assert headline_of(error) == "ValueError: x is 0"
+    assert headline_of(KeyError("x")) == "KeyError: 'x'"
+    with pytest.raises(SyntaxError) as syntax:
+        compile("1 +", "f.py", "exec")
+    assert headline_of(syntax.value) == "SyntaxError: invalid syntax"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import traceback
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -15,7 +14,7 @@ from tilestep.cli.program import run_whole
 from tilestep.cli.run import choose_platform, read_program
 from tilestep.figures.quantities import share_text
 from tilestep.files import write_file
-from tilestep.messages import sentences, shortened
+from tilestep.messages import headline_of, sentences, shortened
 from tilestep.profiling.profiles import dry_run, profiled
 
 if TYPE_CHECKING:
@@ -121,13 +120,13 @@ def _limit(profile: Profile) -> str:
 
 
 def _error(code: int) -> str:
-    """What ended the program: its exception's last line; '' if it ended well."""
+    """What ended the program: its exception; '' if it ended well."""
     last = getattr(sys, "last_value", None)
     if not code:
         return ""
     if last is None:
         return f"it ended with exit status {code}"
-    return shortened(sentences(traceback.format_exception_only(last)[-1].strip().partition("\n")[0]), LONGEST_ERROR)
+    return shortened(sentences(headline_of(last)), LONGEST_ERROR)
 
 
 def main(words: list[str]) -> int:
