@@ -19,7 +19,9 @@ _COMMAND: Final = "tilestep plan"
 _MOST: Final = 2**20
 _NONE_FITS: Final = 1
 _GIVES: Final = ("layers", "params", "optimizer", "microbatch")
-_MAY_GIVE: Final = ("loss", "schedules", "recompute", "offload", "sharding", "shards", "tied", "plan_options")
+_MAY_GIVE: Final = (
+    *("loss", "schedules", "recompute", "offload", "sharding", "shards", "tied", "cuts", "shard_optimizer_state", "plan_options"),
+)
 _OPTIMIZERS: Final[Mapping[str, tuple[Any, ...]]] = {"sgd": ("sgd",), "momentum": ("sgd", 0.9), "adam": ("adam",), "lamb": ("lamb",)}
 _OPTIMIZER: Final = "adam"
 _RATE: Final = 1e-3  # of learning: a plan is the same for any
@@ -84,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     Returns: 0; 1 if no plan fits, which stdout says; 2 after a message to stderr for a wrong model or option.
     """
     try:
-        model = _onnx_model(args) if args.model.endswith(".onnx") else _model(args)
+        model = _onnx_model(args) if args.model.lower().endswith(".onnx") else _model(args)
         from tilestep.planner.door import plan_training
 
         with _bar(None if args.exhaustive else args.replays) as show:
@@ -119,6 +121,8 @@ def _onnx_model(args: argparse.Namespace) -> dict[str, Any]:
 
     try:
         model, settings = model_of(args.model, args.set, half=args.half, training=False)
+        if single := [spec.name for spec in model.inputs if not spec.shape]:
+            raise UsageError(f"{plain(args.model)}: input '{plain(single[0])}' has no dimension for samples: give its value, --set NAME=N")
         inputs_of(model, settings, 1)  # which says what is missing
         made = model.layers(loss=args.loss, sizes=sizes_of(settings))
     except OnnxError as error:

@@ -82,6 +82,8 @@ def _fixed_samples(model: ModelFunction, sizes: Mapping[str, int]) -> int | None
     Raises: OnnxError for an input without samples, and for unlike numbers of them.
     """
     found: dict[int, str] = {}
+    if not model.inputs:
+        raise OnnxError("the model has no inputs, so a microbatch has no samples: there is nothing to plan")
     for spec in model.inputs:
         if not spec.shape:
             raise OnnxError(

@@ -153,5 +153,8 @@ def test_what_an_onnx_model_lacks_is_said(capsys: pytest.CaptureFixture[str], tm
 def test_options_of_onnx_models_go_with_them_only(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert command(str(tmp_path / "none.onnx"), "--global-batch", "2") == 2
     assert "none.onnx: No such file" in capsys.readouterr().err
+    scaled = saved(tmp_path / "scaled.onnx", "(float[N,4] x, float s) => (float[N,4] y) { y = Mul(x, s) }")
+    assert command(scaled, "--global-batch", "2") == 2
+    assert "input 's' has no dimension for samples: give its value, --set NAME=N" in capsys.readouterr().err
     assert command("planned_model:layers", "--global-batch", "2", "--optimizer", "sgd") == 2
     assert "--optimizer is of an ONNX model, and 'planned_model:layers' is none" in capsys.readouterr().err

@@ -90,6 +90,8 @@ def test_what_cannot_be_cut_is_refused() -> None:
     scalar = import_onnx(model("(float[N,4] x, float s) => (float[N,4] y) { y = Mul(x, s) }"))
     with pytest.raises(OnnxError, match=r"input 's' is float32\[\], and samples are the first dimension .* static=\{'s': \.\.\.\}"):
         scalar.layers()
+    with pytest.raises(OnnxError, match="the model has no inputs"):
+        import_onnx(model("() => (float[4] y) { y = Relu(w) }", w=uniform(4))).layers()
     unlike = import_onnx(model("(float[2,4] x, float[3,4] z) => (float[N,4] y) { y = Concat <axis = 0> (x, z) }"))
     with pytest.raises(OnnxError, match=r"inputs have 2 \(x\), 3 \(z\) samples: they must have equally many"):
         unlike.layers()
