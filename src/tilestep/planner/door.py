@@ -15,6 +15,8 @@ from tilestep.planner.replay import Played, played
 from tilestep.planner.search import search
 from tilestep.planner.sharding import Specs, divides, specs_of
 from tilestep.planner.space import OFFLOAD, RECOMPUTE, SCHEDULES, Candidate, Offloaded, Recomputed, ScheduleName, candidates, divisors
+from tilestep.train import LayerCost, Partition
+from tilestep.train.calling import name_of
 from tilestep.train.numbers import whole_number
 from tilestep.train.other_arguments import items_of, require_bool, require_function, require_kind, require_tree
 from tilestep.train.pipeline.arguments import ties_of
@@ -47,6 +49,8 @@ def plan_training(
     sharding: Sequence[Pytree] | None = None,
     shards: Sequence[int] | None = None,
     tied: Sequence[Sequence[Any]] = (),
+    cuts: Sequence[Sequence[int]] = (),
+    shard_optimizer_state: bool = False,
     plan_options: GivenOptions | None = None,
     replays: int = _REPLAYS,
     exhaustive: bool = False,
@@ -79,7 +83,11 @@ def plan_training(
             `jax.lax.with_sharding_constraint` with such specs. XLA divides the rest, and adds the exchanges.
         shards: how many IPUs a stage may have; those that do not divide the axes of `sharding` are left out. None: 1, and with `sharding`
             the powers of two up to the number of IPUs.
-        tied: parameters that stay equal, as for `Pipeline`: a list of lists of paths (layer, key, ...).
+        tied: parameters that stay equal, as for `Pipeline`: a list of lists of paths (layer, key, ...). If the last layer has some, it may
+            be a stage of its own on the first stage's IPUs, which hold such parameters once.
+        cuts: ways to cut the layers that are considered besides those that balance time or bytes: for each stage the number of its first
+            layer, and at the end the number of layers. The most promising plan of each is played first.
+        shard_optimizer_state: whether each replica keeps only its part of the optimiser's state.
         plan_options: how all programs are planned, as for `Pipeline`, such as {"available_memory_proportion": 0.1}.
         replays: plans that the emulator plays at most. More of them make the gap smaller.
         exhaustive: whether to play plans until none that is left can be faster, however many these are.
@@ -116,6 +124,9 @@ def plan_training(
         require_function("progress", progress, "(plans played, text of the next) -> None")
     schedules, recompute = _chosen("schedules", schedules, SCHEDULES), _chosen("recompute", recompute, RECOMPUTE)
     offload, sizes = _chosen("offload", offload, OFFLOAD), _sizes(microbatch_sizes, global_batch)
+    require_bool("shard_optimizer_state", shard_optimizer_state)
+    nothing = tuple(LayerCost(name=name_of(layer), work=0) for layer in layers)
+    given = [Partition(cuts=own, costs=nothing).cuts for own in items_of("cuts", cuts, "a list of cuts, such as [(0, 2, 4)]")]
     spec = _machine(machine)
     shapes = _jax.tree.map(_shape_of, list(params))
     specs = None if sharding is None else specs_of(sharding, shapes)
@@ -125,13 +136,14 @@ def plan_training(
     state_bytes = [_state_bytes(optimizer, own) for own in model.params]
     estimates = Estimates(model, state_bytes, spec, counts, sizes, global_batch)
     space = candidates(
-        estimates.cuts(),
+        estimates.cuts(given),
         num_ipus=spec.num_ipus,
         global_batch=global_batch,
         microbatches=sizes,
         schedules=schedules,
         recompute=recompute,
         offload=offload if any(state_bytes) else [away for away in offload if "state" not in (away or "")] or [None],
+        divides_state=shard_optimizer_state and any(state_bytes),
     )
     possible = [candidate for candidate in space if estimates.least_fullness(candidate) <= 1]
     done = 0
@@ -144,7 +156,13 @@ def plan_training(
         return played(model, possible[number], optimizer, spec)
 
     expected = [estimates.expected(candidate) for candidate in possible]
-    found = search(expected, replay, lambda play: play.shown, most=None if exhaustive else replays)
+
+    def rank(number: int) -> tuple[bool, float]:
+        return expected[number].fullness > 1, expected[number].cycles
+
+    alike = [[number for number, candidate in enumerate(possible) if candidate.cuts == own] for own in given]
+    first = [min(numbers, key=rank) for numbers in alike if numbers]
+    found = search(expected, replay, lambda play: play.shown, most=None if exhaustive else replays, first=first)
     replayed = [(possible[number], play) for number, play in found.replays]
     best = None if found.best is None else dict(found.replays)[found.best]
     return TrainingPlans(

@@ -10,9 +10,9 @@ from tilestep.cuts import best_cuts
 from tilestep.machine.spec import MachineSpec
 from tilestep.machine.topology import machine_of
 from tilestep.planner.model import Alone, Least, Model, bytes_of
-from tilestep.planner.products import is_real
 from tilestep.planner.search import Expected
-from tilestep.planner.space import Candidate
+from tilestep.planner.space import Candidate, Cut
+from tilestep.train.backward import is_real
 from tilestep.train.untyped import jax as _jax
 from tilestep.units import cycles_from_bytes, cycles_from_seconds
 
@@ -72,22 +72,40 @@ class Estimates:
 
     # ------------------------------------------------------------------------------------------------ cuts
 
-    def cuts(self) -> dict[int, list[tuple[int, ...]]]:
-        """Of each number of IPUs of a stage, for each number of stages the cuts that balance cycles, and those that balance bytes."""
-        return {shards: self._cuts(shards) for shards in self._shards}
+    def cuts(self, besides: Sequence[tuple[int, ...]] = ()) -> dict[int, list[Cut]]:
+        """Of each number of IPUs of a stage, for each number of stages the cuts that balance cycles, and those that balance bytes.
 
-    def _cuts(self, shards: int) -> list[tuple[int, ...]]:
+        Where the last layer is tied to another, it is a stage of its own on the first stage's IPUs, too. Args: besides: further cuts.
+        """
+        return {shards: list(dict.fromkeys([*self._cuts(shards, besides), *self._folded(shards, besides)])) for shards in self._shards}
+
+    def _folded(self, shards: int, besides: Sequence[tuple[int, ...]]) -> list[Cut]:
+        work, passing, held = self._costs(shards)
+        last = len(work) - 1
+        if not any(layer == last for layer, _ in self._model.copies):
+            return []
+        found = [cut for cut in besides if len(cut) > 3]
+        for costs, links in ((work, passing), (held, [0.0] * len(work))):
+            joint = [costs[0] + costs[last], *costs[1:last]]
+            stages = range(2, min(last, self._machine.num_ipus // shards) + 1)
+            found += [(*cut, last + 1) for cut in (best_cuts(joint, links[:last], count) for count in stages) if len(cut) > 2]
+        return [(cut, True) for cut in found]
+
+    def _cuts(self, shards: int, besides: Sequence[tuple[int, ...]]) -> list[Cut]:
+        work, passing, held = self._costs(shards)
+        found = list(besides)
+        for stages in range(1, min(len(work), self._machine.num_ipus // shards) + 1):
+            found += [best_cuts(work, passing, stages), best_cuts(held, [0.0] * len(work), stages)]
+        return [(cut, False) for cut in found]
+
+    def _costs(self, shards: int) -> tuple[list[float], list[float], list[float]]:
+        """Of each layer its cycles, those of passing its outputs on, and its bytes."""
         alone = self._alone_at(self._sizes[1], shards)
-        count = len(alone)
         work = [each.forward + each.backward for each in alone]
         passing = [2 * self._link_cycles(each.output_bytes) for each in alone]
         on = self._on(shards)
         held = [float(params + state) for params, state in zip(on.params, on.state, strict=True)]
-        found: dict[tuple[int, ...], None] = {}
-        for stages in range(1, min(count, self._machine.num_ipus // shards) + 1):
-            found[best_cuts(work, passing, stages)] = None
-            found[best_cuts(held, [0.0] * count, stages)] = None
-        return list(found)
+        return work, passing, held
 
     def _on(self, shards: int) -> _Held:
         """What each layer has on each IPU of a stage of so many. The state of a parameter is divided as the parameter is."""
@@ -112,7 +130,7 @@ class Estimates:
     def least_fullness(self, candidate: Candidate) -> float:
         """What the fullest tile needs at least, as a part of what a tile has."""
         tile, tiles = self._machine.ipu.tile, self._machine.ipu.num_tiles
-        stays = max(self._staying(candidate, span) for span in candidate.spans())
+        stays = max(self._staying(candidate, spans) for spans in candidate.spans_of_ipus())
         return (stays / tiles + tile.stack_bytes + tile.reserved_bytes) / tile.sram_bytes
 
     def least_cycles(self, candidate: Candidate) -> float:
@@ -121,14 +139,19 @@ class Estimates:
         path = _path(candidate, work, ramps=candidate.schedule != "zero_bubble")
         return self._dispatch + max(path, self._batch_cycles(candidate), self._offload_cycles(candidate))
 
-    def _staying(self, candidate: Candidate, span: tuple[int, int]) -> int:
-        """What layers in one stage have there at least. Parameters that are tied within it are there once."""
-        on = self._on(candidate.shards)
-        stays = -self._model.copied(*span, candidate.shards)
-        for layer in range(*span):
+    def _staying(self, candidate: Candidate, spans: Sequence[tuple[int, int]]) -> int:
+        """What layers on the same IPUs have there at least. Parameters that are tied within them are there once."""
+        on, layers = self._on(candidate.shards), [layer for span in spans for layer in range(*span)]
+        stays = -self._model.copied(layers, candidate.shards)
+        for layer in layers:
             accumulators = on.trained[layer] if candidate.accumulation > 1 and not candidate.offloads_accumulators else 0
-            stays += on.params[layer] + max(accumulators, 0 if candidate.offloads_state else on.state[layer])
+            stays += on.params[layer] + max(accumulators, 0 if candidate.offloads_state else self._state(candidate)[layer])
         return stays
+
+    def _state(self, candidate: Candidate) -> Sequence[int]:
+        """Of each layer, bytes of the optimiser's state on an IPU."""
+        state = self._on(candidate.shards).state
+        return [size // candidate.replicas for size in state] if candidate.divides_state else state
 
     def _least_work(self, candidate: Candidate) -> _Spent:
         if candidate.microbatch not in self._least:
@@ -150,8 +173,8 @@ class Estimates:
 
     def _offload_cycles(self, candidate: Candidate) -> float:
         """Of the offloaded state to the IPUs, and of accumulators for each microbatch."""
-        on, host = self._on(candidate.shards), self._machine.host
-        size = (sum(on.state) if candidate.offloads_state else 0) + (candidate.accumulation * self._streamed(candidate))
+        host = self._machine.host
+        size = (sum(self._state(candidate)) if candidate.offloads_state else 0) + (candidate.accumulation * self._streamed(candidate))
         rate = max(host.remote_buffer_bytes_per_second, host.streaming_memory_bytes_per_second, host.to_ipus_bytes_per_second)
         return self._over(candidate, size * candidate.shards * candidate.replicas, rate)
 
@@ -187,12 +210,13 @@ class Estimates:
         kept = self._kept(candidate, alone)
         if candidate.offloads_activations:
             cycles += 2 * count * max(self._remote_cycles(size) for size in kept)
-        update = max(sum(on.trained[layer] + on.state[layer] for layer in range(*span)) for span in spans)
+        state = self._state(candidate)
+        update = max(sum(on.trained[layer] + state[layer] for layer in range(*span)) for span in spans)
         cycles += 3 * update / (tiles * self._machine.ipu.tile.load_store_bytes_per_cycle)
         gradients = max(sum(on.trained[layer] for layer in range(*span)) for span in spans)
         cycles += 2 * self._link_cycles(gradients) if candidate.replicas > 1 else 0
         if candidate.offloads_state:
-            size = sum(on.state) * candidate.shards * candidate.replicas // self._machines(candidate)
+            size = sum(state) * candidate.shards * candidate.replicas // self._machines(candidate)
             cycles += 2 * self._remote_cycles(size) + _TRANSFERS * self._latency * max(after - first for first, after in spans)
         streamed = self._streamed(candidate) * candidate.shards * candidate.replicas // self._machines(candidate)
         cycles += 2 * count * self._remote_cycles(streamed)
@@ -213,14 +237,16 @@ class Estimates:
     def _fullness(self, candidate: Candidate, alone: Sequence[Alone], kept: Sequence[float]) -> float:
         tile, tiles, count = self._machine.ipu.tile, self._machine.ipu.num_tiles, candidate.accumulation
         worst = 0.0
-        for stage, span in enumerate(candidate.spans()):
+        state = [0] * len(alone) if candidate.offloads_state else self._state(candidate)
+        held = [0.0] * (max(candidate.homes) + 1)
+        for stage, home in enumerate(candidate.homes):
             behind = candidate.stages - 1 - stage
             waiting = {"sequential": 1, "grouped": 2 * behind + 1, "interleaved": behind + 1, "zero_bubble": candidate.stages}
-            copies = 1 if candidate.offloads_activations else min(count, waiting[candidate.schedule])
-            layers = [alone[layer] for layer in range(*span)]
-            state = 0 if candidate.offloads_state else sum(self._on(candidate.shards).state[slice(*span)])
-            stays = state + self._staying(candidate, span)
-            values = stays + copies * kept[stage]
+            held[home] += kept[stage] * (1 if candidate.offloads_activations else min(count, waiting[candidate.schedule]))
+        for waits, spans in zip(held, candidate.spans_of_ipus(), strict=True):
+            numbers = [layer for span in spans for layer in range(*span)]
+            layers = [alone[layer] for layer in numbers]
+            values = waits + self._staying(candidate, spans) + sum(state[layer] for layer in numbers)
             values += sum(each.stash_bytes for each in layers) if candidate.recompute else 0
             code = max(each.code_bytes for each in layers) + _CODE_SHARED * sum(each.code_bytes for each in layers)
             own = values / tiles + code + max(each.transient_bytes for each in layers)
@@ -258,6 +284,8 @@ def _path(candidate: Candidate, work: _Spent, *, ramps: bool) -> float:
     for f, b in pairs:
         longest = max(longest, before + count * (f + b))
         before += f + (b if ramps else 0.0)
+    if candidate.folded:
+        longest = max(longest, count * sum(pairs[0] + pairs[-1]))
     return longest
 
 

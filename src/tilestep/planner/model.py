@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import prod
@@ -17,10 +17,11 @@ from tilestep.machine.spec import IpuSpec, MachineSpec
 from tilestep.messages import shown
 from tilestep.options import PlanOptions
 from tilestep.pjrt.programs.planning import plan_for
-from tilestep.planner.products import is_real, least_macs, macs_per_cycle
+from tilestep.planner.products import least_macs, macs_per_cycle
 from tilestep.planner.sharding import Specs, on_mesh, share, within
 from tilestep.profiling.plugin import initialize
 from tilestep.sim.body import body_cost
+from tilestep.train.backward import is_real
 from tilestep.train.calling import name_of
 from tilestep.train.pipeline.compile.tied import leaves_tied
 from tilestep.train.planned import plan_options_of
@@ -180,11 +181,11 @@ class Model:
         specs = [PartitionSpec()] * len(tree) if self.specs is None else self.specs[layer]
         return sum(0 if leaf is None else bytes_of(leaf) // share(spec, shards) for leaf, spec in zip(tree, specs, strict=True))
 
-    def copied(self, first: int, after: int, shards: int) -> int:
+    def copied(self, layers: Collection[int], shards: int) -> int:
         """Bytes of parameters of these layers that are copies of others of them, on each of so many IPUs."""
         found = 0
         for (layer, index), (original, _) in self.copies.items():
-            if first <= layer < after and first <= original < after:
+            if layer in layers and original in layers:
                 leaves = _jax.tree.leaves(self.params[layer])
                 found += self.held([leaf if number == index else None for number, leaf in enumerate(leaves)], layer, shards)
         return found

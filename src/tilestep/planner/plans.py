@@ -51,6 +51,8 @@ class TrainingPlan:
         schedule: the order of tasks.
         recompute: "full": backward computes again what is between a stage's arguments and its outputs. None: it is kept.
         offload: what is in the host's memory while it is not used: "state", "activations", "accumulators", several joined by "+", or None.
+        folded: whether the last stage is on the IPUs of the first.
+        divides_state: whether each replica keeps only its part of the optimiser's state.
         machine: name of the machine.
         num_ipus: that it uses.
         step_cycles: of an update once programs are loaded, in cycles of the IPU's clock.
@@ -73,6 +75,8 @@ class TrainingPlan:
     schedule: str
     recompute: str | None
     offload: str | None
+    folded: bool
+    divides_state: bool
     machine: str
     num_ipus: int
     step_cycles: int
@@ -244,6 +248,8 @@ def ranked(
             schedule=candidate.schedule,
             recompute=candidate.recompute,
             offload=candidate.offload,
+            folded=candidate.folded,
+            divides_state=candidate.divides_state,
             machine=machine.name,
             num_ipus=candidate.num_ipus,
             step_cycles=played.cycles,

@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from tilestep.machine.spec import IpuSpec
+from tilestep.train.backward import is_real
 from tilestep.train.jaxprs import called, programs_of
-from tilestep.train.untyped import jax as _jax
 
 _NARROW: Final = 2  # bytes of a half, and more than those of an 8-bit float
 
@@ -49,11 +49,6 @@ def _has_narrow(jaxpr: Any) -> bool:
     if any(is_real(atom.aval) and atom.aval.dtype.itemsize <= _NARROW for atom in atoms if hasattr(atom.aval, "dtype")):
         return True
     return any(_has_narrow(_open(inner)) for equation in jaxpr.eqns for inner in programs_of(equation))
-
-
-def is_real(array: Any) -> bool:
-    """Whether an array is of numbers that have a gradient."""
-    return bool(_jax.numpy.issubdtype(array.dtype, _jax.numpy.inexact))
 
 
 def _open(jaxpr: Any) -> Any:

@@ -66,6 +66,7 @@ def search(
     shown: Callable[[T], Replayed],
     *,
     most: int | None,
+    first: Sequence[int] = (),
 ) -> Found[T]:
     """Replays candidates, the most promising first, until none that is left can be faster, or so many were.
 
@@ -74,6 +75,7 @@ def search(
         replay: plays the candidate of that number.
         shown: what a replay has shown.
         most: replays; None: as many as it takes.
+        first: numbers of candidates that are replayed before others.
     """
     done: dict[int, T] = {}
     outcomes: dict[int, Replayed] = {}
@@ -83,7 +85,8 @@ def search(
         left = [number for number, each in enumerate(expected) if number not in outcomes and each.least_cycles < record]
         if not left or (most is not None and len(done) >= most):
             break
-        number = _next(expected, left, outcomes)
+        number = next((number for number in first if number in left), None)
+        number = _next(expected, left, outcomes) if number is None else number
         done[number] = replay(number)
         outcomes[number] = shown(done[number])
         if outcomes[number].fits and outcomes[number].cycles < record:

@@ -117,10 +117,10 @@ def on_mesh(leaves: Sequence[Any], specs: Specs, shards: int) -> list[Spec]:
 
 def meshes_of(candidate: Candidate, devices: Sequence[Any]) -> list[Mesh]:
     """Of each stage the mesh of its IPUs, one replica's after the other's."""
-    grid = np.array(devices[: candidate.num_ipus], dtype=object).reshape(candidate.replicas, candidate.stages, candidate.shards)
+    grid = np.array(devices[: candidate.num_ipus], dtype=object).reshape(candidate.replicas, -1, candidate.shards)
     if candidate.replicas == 1:
-        return [Mesh(grid[0, stage], (SHARD_AXIS,)) for stage in range(candidate.stages)]
-    return [Mesh(grid[:, stage], (AXIS, SHARD_AXIS)) for stage in range(candidate.stages)]
+        return [Mesh(grid[0, home], (SHARD_AXIS,)) for home in candidate.homes]
+    return [Mesh(grid[:, home], (AXIS, SHARD_AXIS)) for home in candidate.homes]
 
 
 def _mesh(shards: int) -> AbstractMesh:

@@ -17,6 +17,7 @@ Offloaded = _Away | None
 SCHEDULES: Final[tuple[ScheduleName, ...]] = get_args(ScheduleName)
 RECOMPUTE: Final[tuple[Recomputed, ...]] = (None, "full")
 OFFLOAD: Final[tuple[Offloaded, ...]] = (None, *get_args(_Away))
+Cut = tuple[tuple[int, ...], bool]  # for each stage its first layer, and the number of layers; whether the last is on the first's IPUs
 _MOST_COUNTS: Final = 8  # stages whose layers a text counts
 
 
@@ -33,6 +34,8 @@ class Candidate:
         schedule: name of the order of tasks.
         recompute: what backward computes again.
         offload: what is in the host's memory while it is not used.
+        folded: whether the last stage is on the IPUs of the first.
+        divides_state: whether each replica keeps only its part of the optimiser's state.
     """
 
     cuts: tuple[int, ...]
@@ -43,6 +46,8 @@ class Candidate:
     schedule: ScheduleName
     recompute: Recomputed
     offload: Offloaded
+    folded: bool = False
+    divides_state: bool = False
 
     @property
     def stages(self) -> int:
@@ -52,7 +57,12 @@ class Candidate:
     @property
     def num_ipus(self) -> int:
         """IPUs in use."""
-        return self.stages * self.shards * self.replicas
+        return len(self.spans_of_ipus()) * self.shards * self.replicas
+
+    @property
+    def homes(self) -> tuple[int, ...]:
+        """Of each stage the number of its IPUs' group in a replica."""
+        return tuple(0 if self.folded and stage == self.stages - 1 else stage for stage in range(self.stages))
 
     @property
     def offloads_state(self) -> bool:
@@ -77,6 +87,11 @@ class Candidate:
         """Of each stage (its first layer, the layer behind its last)."""
         return pairwise(self.cuts)
 
+    def spans_of_ipus(self) -> list[list[tuple[int, int]]]:
+        """Of each group of a replica's IPUs the spans of its stages."""
+        spans, homes = list(self.spans()), self.homes
+        return [[span for span, own in zip(spans, homes, strict=True) if own == home] for home in dict.fromkeys(homes)]
+
     @property
     def text(self) -> str:
         """'2 stages (5+4 layers) of 4 IPUs x 2 replicas, 16 microbatches of 8, grouped, recompute full'."""
@@ -86,11 +101,13 @@ class Candidate:
         recompute = "" if self.recompute is None else f", recompute {self.recompute}"
         offload = "" if self.offload is None else f", {' and '.join(self._offloaded)} offloaded"
         shards = f" of {self.shards} IPUs" if self.shards > 1 else ""
-        return f"{stages}{layers}{shards} x {replicas}, {batch}, {self.schedule}{recompute}{offload}"
+        folded = ", the last on the first's IPUs" if self.folded else ""
+        divided = ", state divided" if self.divides_state else ""
+        return f"{stages}{layers}{shards}{folded} x {replicas}, {batch}, {self.schedule}{recompute}{offload}{divided}"
 
 
 def candidates(
-    cuts: Mapping[int, Sequence[tuple[int, ...]]],
+    cuts: Mapping[int, Sequence[Cut]],
     *,
     num_ipus: int,
     global_batch: int,
@@ -98,6 +115,7 @@ def candidates(
     schedules: Sequence[ScheduleName],
     recompute: Sequence[Recomputed],
     offload: Sequence[Offloaded],
+    divides_state: bool = False,
 ) -> list[Candidate]:
     """All candidates, in a fixed order.
 
@@ -105,11 +123,12 @@ def candidates(
         cuts: for each number of IPUs that a stage may have the cuts of the layers, each once.
         num_ipus: of the machine.
         microbatches: sizes of a microbatch that are allowed.
+        divides_state: whether replicas divide the optimiser's state.
     """
     found: list[Candidate] = []
-    for shards, cut in ((shards, cut) for shards, own in cuts.items() for cut in own):
+    for shards, (cut, folded) in ((shards, cut) for shards, own in cuts.items() for cut in own):
         stages = len(cut) - 1
-        for replicas in (count for count in range(1, num_ipus // (stages * shards) + 1) if global_batch % count == 0):
+        for replicas in (count for count in range(1, num_ipus // ((stages - folded) * shards) + 1) if global_batch % count == 0):
             own = global_batch // replicas
             for microbatch in (size for size in microbatches if own % size == 0 and stages * (own // size) <= MOST_FORWARDS):
                 found += (
@@ -122,6 +141,8 @@ def candidates(
                         schedule=schedule,
                         recompute=again,
                         offload=away,
+                        folded=folded,
+                        divides_state=divides_state and replicas > 1,
                     )
                     for schedule in _different(schedules, stages=stages, accumulation=own // microbatch)
                     for again in recompute

@@ -133,7 +133,7 @@ def test_plans_are_ranked_and_say_what_they_are(tmp_path: Path) -> None:
 
 
 def test_what_is_offloaded_leaves_the_tiles() -> None:
-    plans = planned(classifier([64, 64, 64]), offload=[None, "state", "activations"], exhaustive=True)
+    plans = planned(classifier([64, 64]), offload=[None, "state", "activations"], global_batch=2, exhaustive=True)
     assert all(plan.offload != "activations" for plan in plans.plans if len(plan.stages) == 2)  # one stage has nothing that waits
     used = {(plan.stages, plan.offload): sum(plan.tile_bytes.values()) for plan in plans.plans if plan.replicas == 1}
     cuts = {stages for stages, _ in used if len(stages) == 3}
@@ -199,6 +199,9 @@ def test_a_loss_is_added_to_the_last_layer() -> None:
         ({"sharding": [None, PartitionSpec("shard")], "shards": [3]}, ValueError, r"shards\[0\] is 3"),
         ({"sharding": [PartitionSpec(None, "shard")] * 2, "shards": [2.0]}, TypeError, r"shards\[0\] is 2.0"),
         ({"shards": [2]}, ValueError, r"shards is \[2\], but without sharding nothing says"),
+        ({"tied": [[(0,), (1,)]]}, TypeError, r"tied has .*: it must be a path \(layer, key, \.\.\.\)"),
+        ({"cuts": [(0, 3)]}, ValueError, r"cuts is \(0, 3\): it must rise from 0 to the 2 layers"),
+        ({"shard_optimizer_state": 2}, TypeError, "shard_optimizer_state is 2"),
         ({"plan_options": {"proportion": 1}}, SettingsError, "plan_options: .*proportion"),
         ({"replays": 0}, ValueError, "replays is 0: it must be 1 or more"),
         ({"exhaustive": 1}, TypeError, "exhaustive is 1"),
