@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh
 
-from benchmarks import gpt_plans
+from benchmarks import training_plans
 from benchmarks.models import gpt, gpt_layers
 from tests.processes import ROOT
 from tilestep.train.replicas.replicas import SHARD_AXIS
@@ -49,6 +49,6 @@ def test_the_layers_are_those_of_the_model_for_a_mesh(monkeypatch: pytest.Monkey
 
 
 def test_the_plans_of_the_record_fit_and_take_as_long_as_planned() -> None:
-    rows = json.loads((ROOT / "benchmarks" / "results" / "gpt_plans.json").read_text(encoding="utf-8"))["rows"]
-    assert [row["model"] for row in rows] == list(gpt_plans.SEARCHES)
-    assert all(map(gpt_plans.is_good, rows))
+    rows = json.loads((ROOT / "benchmarks" / "results" / "training_plans.json").read_text(encoding="utf-8"))["rows"]
+    assert [row["model"] for row in rows] == list(training_plans.SEARCHES)
+    assert all(map(training_plans.is_good, rows))
