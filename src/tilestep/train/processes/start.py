@@ -22,7 +22,6 @@ from tilestep.train.jax_private import distributed
 from tilestep.train.patience import Aloud
 from tilestep.train.processes import hosts
 from tilestep.train.processes.check_in import CheckInServer, Member, check_in, report_mistake
-from tilestep.train.processes.cluster import not_found
 from tilestep.train.processes.own_watchdog import start_watchdog
 from tilestep.train.processes.peers import watch_peers
 from tilestep.train.untyped import jax as _jax
@@ -92,28 +91,27 @@ def start_processes(
     _require_first()
     until = time.monotonic() + initialization_timeout_s
     coordinator_address = coordinator_address or os.environ.get("JAX_COORDINATOR_ADDRESS")
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Kubernetes environment detected, but")  # what is missing is said below
-        found = distributed.in_cluster(coordinator_address, num_processes, process_id, initialization_timeout_s)
-        member = _member_of(*found)
-        if listen_host is not None:
-            listen_host = hosts.require_listen_host(listen_host, member.host)
-        with Aloud("", str(member)) as waiting:
-            bind = _meet(member, listen_host, until, waiting)
-            waiting.what = "JAX to join all processes, which are here"
-            _jax.distributed.initialize(
-                *found,
-                local_device_ids,
-                initialization_timeout=math.ceil(initialization_timeout_s),
-                coordinator_bind_address=bind,
-                heartbeat_timeout_seconds=math.ceil(timeout_s) + _JAX_SLACK_S,
-                shutdown_timeout_seconds=math.ceil(timeout_s) + _JAX_SLACK_S,
-            )
-            distributed.let_collectives_listen_at(hosts.listening_host())
-            distributed.shut_down_without_garbage()
-            if member.count > 1:
-                _watch(member.number, member.count, timeout_s, member.host)
-                watch_peers(member.number, member.count, timeout_s)
+    found = distributed.in_cluster(coordinator_address, num_processes, process_id, initialization_timeout_s)
+    member = _member_of(*found)
+    if listen_host is not None:
+        listen_host = hosts.require_listen_host(listen_host, member.host)
+    with warnings.catch_warnings(), Aloud("", str(member)) as waiting:
+        warnings.filterwarnings("ignore", "Kubernetes environment detected, but")  # in_cluster has said it
+        bind = _meet(member, listen_host, until, waiting)
+        waiting.what = "JAX to join all processes, which are here"
+        _jax.distributed.initialize(
+            *found,
+            local_device_ids,
+            initialization_timeout=math.ceil(initialization_timeout_s),
+            coordinator_bind_address=bind,
+            heartbeat_timeout_seconds=math.ceil(timeout_s) + _JAX_SLACK_S,
+            shutdown_timeout_seconds=math.ceil(timeout_s) + _JAX_SLACK_S,
+        )
+        distributed.let_collectives_listen_at(hosts.listening_host())
+        distributed.shut_down_without_garbage()
+        if member.count > 1:
+            _watch(member.number, member.count, timeout_s, member.host)
+            watch_peers(member.number, member.count, timeout_s)
 
 
 def _require_first() -> None:
@@ -127,7 +125,11 @@ def _member_of(address: str | None, count: int | None, number: int | None) -> Me
     """Raises: ValueError for what is not known, and for a number that does not fit, which process 0 is told, if it is there."""
     if address is None or count is None or number is None:
         given = {"coordinator_address": address, "num_processes": count, "process_id": number}
-        raise ValueError(not_found([name for name, value in given.items() if value is None], os.environ))
+        raise ValueError(
+            f"{', '.join(name for name, value in given.items() if value is None)} not given, and no cluster that JAX knows says so: start "
+            "the program by srun of Slurm, by mpirun of Open MPI 4, or in a pod of Kubernetes with the package kubernetes, or give them "
+            "(docs/how-to/clusters.md has the variables by which JAX knows a cluster)"
+        )
     host, port = hosts.split(address)
     if hosts.is_all(host):
         raise ValueError(f"coordinator_address is {shown(address)}, at which nobody can be reached: name an address of process 0's machine")

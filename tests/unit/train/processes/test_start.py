@@ -13,7 +13,6 @@ from tests.processes import run_python
 from tilestep.train import start_processes
 from tilestep.train.jax_private import distributed
 from tilestep.train.processes import own_watchdog, start
-from tilestep.train.processes.cluster import not_found
 
 OF_SLURM = {
     "SLURM_JOB_ID": "7",
@@ -95,7 +94,7 @@ def test_what_cannot_be_is_refused_and_process_0_is_told_and_processes_start_onc
     words = "a process was started with process_id=2: with num_processes=2 it must be 0 to 1"
     assert (found["hub"], found["told"]) == (f"ValueError: {words}", f"ValueError: {words}")
     assert found["alone"].startswith(
-        "ValueError: coordinator_address, num_processes, process_id not given, and JAX does not find out: no cluster"
+        "ValueError: coordinator_address, num_processes, process_id not given, and no cluster that JAX knows says so: start"
     )
     assert (found["first"], found["host"]) == (None, "127.0.0.1")
     assert found["second"].startswith(
@@ -111,22 +110,15 @@ def test_what_is_not_given_is_found_in_the_cluster(monkeypatch: pytest.MonkeyPat
     assert distributed.in_cluster("10.0.0.1:80", 2, 1, 5.0) == ("10.0.0.1:80", 2, 1)
 
 
-def test_an_error_says_what_a_cluster_lacks() -> None:
-    of_slurm = {name: value for name, value in OF_SLURM.items() if name != "SLURM_STEP_NODELIST"}
-    assert "a job of Slurm without SLURM_STEP_NODELIST: start the program in it by srun" in not_found(["process_id"], of_slurm)
-    assert not_found(["process_id"], {"OMPI_COMM_WORLD_SIZE": "4"}).startswith(
-        "process_id not given, and JAX does not find out: mpirun of Open MPI 5 does not tell JAX where process 0 is"
-    )
-    in_pod = not_found(["process_id"], {"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
-    assert "by the package kubernetes, which is not installed: pip install kubernetes, or give" in in_pod
-
-
 @pytest.mark.process
-def test_in_a_pod_without_its_package_the_error_takes_the_place_of_the_warning_of_jax() -> None:
+def test_what_no_cluster_says_is_an_error_behind_what_jax_lacks() -> None:
     code = "from tilestep.train import start_processes; start_processes()"
     ended = run_python("-c", code, environ={"JAX_PLATFORMS": "cpu", "KUBERNETES_SERVICE_HOST": "10.0.0.1"})
-    assert "which is not installed: pip install kubernetes, or give coordinator_address" in ended.stderr.splitlines()[-1]
-    assert "environment detected" not in ended.stderr
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith(
+        "ValueError: coordinator_address, num_processes, process_id not given, and no cluster that JAX knows says so: start"
+    )
+    assert "the `kubernetes` package is not installed" in " ".join(ended.stderr.split())
 
 
 def test_process_0_says_at_once_where_its_address_may_lead_nobody() -> None:
