@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-_STATE_WORDS = 624  # of the Mersenne twister behind np.random
+_TWISTER_WORDS = 624  # the Mersenne twister behind np.random
 _SPEC = jax.__spec__
 
 
@@ -23,7 +23,7 @@ def _used(get_state: Callable[..., Any]) -> int:
 
 
 # JAX makes delays of its own from np.random when it is imported. This module is imported right behind it, before anybody else draws.
-_DRAWN_WORDS = (_used(np.random.get_state) - _used(np.random.RandomState().get_state)) % _STATE_WORDS
+_DRAWN_WORDS = (_used(np.random.get_state) - _used(np.random.RandomState().get_state)) % _TWISTER_WORDS
 
 
 class _First(MetaPathFinder, Loader):

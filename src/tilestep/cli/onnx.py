@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 _COMMAND: Final = "tilestep onnx"
 _PIPE_WIDTH: Final = 140  # columns where stdout is no terminal
-_MOST: Final = 10**9  # of a size
-_MOST_ELEMENTS: Final = 2**40  # of an input: several TiB, more than any machine holds
+_MOST_SIZE: Final = 10**9
+_MOST_INPUT_ELEMENTS: Final = 2**40  # several TiB, more than any machine holds
 _MOST_TRIPS: Final = 2**31 - 1
 _SCHEMA_VERSION: Final = 1
 Settings = Mapping[tuple[str, int | None], str]  # (name, axis) or (name, None) -> what --set gives
@@ -251,9 +251,11 @@ def inputs_of(model: OnnxModel, settings: Settings, batch: int | None) -> list[A
         raise UsageError(f"{plain(', '.join(missing.values()))} {have}: give {_to_set(missing)}")
     found = input_shapes(model.inputs, model.static_inputs, sizes)
     for name, given in zip((spec.name for spec in model.inputs if spec.name not in model.static_inputs), found, strict=True):
-        if (elements := prod(given.shape)) > _MOST_ELEMENTS:
+        if (elements := prod(given.shape)) > _MOST_INPUT_ELEMENTS:
             shape = ",".join(map(str, given.shape))
-            raise UsageError(f"input '{plain(name)}' [{shape}] has {elements:,} elements: {_MOST_ELEMENTS:,} are the most that is priced")
+            raise UsageError(
+                f"input '{plain(name)}' [{shape}] has {elements:,} elements: {_MOST_INPUT_ELEMENTS:,} are the most that is priced"
+            )
     return found
 
 
@@ -268,13 +270,13 @@ def _to_set(names: Iterable[str]) -> str:
 
 
 def _size(text: str) -> int:
-    if not (text.isdecimal() and len(text) <= len(str(_MOST)) and 1 <= int(text) <= _MOST):
-        raise UsageError(f"--set ...={shown(text)}: a dimension has a whole number of elements, 1 to {_MOST:,}")
+    if not (text.isdecimal() and len(text) <= len(str(_MOST_SIZE)) and 1 <= int(text) <= _MOST_SIZE):
+        raise UsageError(f"--set ...={shown(text)}: a dimension has a whole number of elements, 1 to {_MOST_SIZE:,}")
     return int(text)
 
 
 def _sizes(text: str) -> list[int]:
-    return [whole_number(_MOST)(part) for part in text.split(",")]
+    return [whole_number(_MOST_SIZE)(part) for part in text.split(",")]
 
 
 def _prices(

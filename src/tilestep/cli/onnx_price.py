@@ -18,10 +18,10 @@ from tilestep.train.untyped import jax
 if TYPE_CHECKING:
     from tilestep.views.profile import Profile
 
-_RUNS: Final = 8  # of which the throughput is the mean
+_TIMED_RUNS: Final = 8  # the throughput is their mean
 _HOST_LINK: Final = "host link"
 _OF_PROGRAMS: Final = ("idle", "unused", "set-up", "streaming")  # kinds of findings about a host program, which a price has none of
-_RATE: Final = 0.01  # of the gradient descent that a training step ends with
+_LEARNING_RATE: Final = 0.01  # of the gradient descent that a training step ends with
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,12 +108,12 @@ def price(model: OnnxModel, inputs: Sequence[Any], *, batch: int | None, loss: s
             weights, results = program(weights, *arrays)
             jax.block_until_ready((weights, results))
         with profile() as several:
-            for _ in range(_RUNS):
+            for _ in range(_TIMED_RUNS):
                 weights, results = program(weights, *arrays)
             jax.block_until_ready((weights, results))
     if not several.emulated_s:
         raise OnnxError("the model computes nothing when it runs, and gives nothing back: there is nothing to price")
-    return Price(batch=batch, latency_s=one.emulated_s, run_s=several.emulated_s / _RUNS, report=one.profile)
+    return Price(batch=batch, latency_s=one.emulated_s, run_s=several.emulated_s / _TIMED_RUNS, report=one.profile)
 
 
 def _inference(model: OnnxModel) -> Callable[..., Any]:
@@ -145,7 +145,7 @@ def _training_step(model: OnnxModel, loss: str | None) -> Callable[..., Any]:
             return sum(jax.numpy.mean(leaf.astype(np.float32)) for leaf in leaves), new_state
 
         (value, new_state), gradients = jax.value_and_grad(objective, has_aux=True)(params)
-        new = {name: params[name] - (_RATE * gradients[name]).astype(params[name].dtype) for name in params}
+        new = {name: params[name] - (_LEARNING_RATE * gradients[name]).astype(params[name].dtype) for name in params}
         return (new, new_state), value
 
     step.__name__ = f"{model.fn.__name__}_step"

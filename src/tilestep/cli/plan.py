@@ -24,7 +24,7 @@ _MAY_GIVE: Final = (
 )
 _OPTIMIZERS: Final[Mapping[str, tuple[Any, ...]]] = {"sgd": ("sgd",), "momentum": ("sgd", 0.9), "adam": ("adam",), "lamb": ("lamb",)}
 _OPTIMIZER: Final = "adam"
-_RATE: Final = 1e-3  # of learning: a plan is the same for any
+_LEARNING_RATE: Final = 1e-3  # a plan is the same for any
 
 
 def add_parser(subparsers: Any) -> None:
@@ -140,7 +140,7 @@ def _onnx_model(args: argparse.Namespace) -> dict[str, Any]:
         "params": made.params,
         "microbatch": made.microbatch,
         "tied": made.tied,
-        "optimizer": getattr(optax, name)(_RATE, *momentum),
+        "optimizer": getattr(optax, name)(_LEARNING_RATE, *momentum),
         "microbatch_sizes": sizes,
     }
 

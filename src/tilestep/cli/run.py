@@ -36,7 +36,7 @@ from tilestep.views.files import write_report
 
 _COMMAND: Final = "tilestep run"
 _PLATFORMS: Final = "ipu,cpu"
-_MORE_IPUS: Final = (4, 16, 64, 256)  # of pods
+_POD_IPUS: Final = (4, 16, 64, 256)
 _MAX_TRIPS: Final = 2**31 - 1
 TAKE_A_VALUE: Final = ("--machine", "--ipus", "--tiles", "--sync-pattern", "--trip-count", "--json", "--report", "--propose-stages")
 _OUTPUTS: Final = ("--json", "--report")
@@ -274,7 +274,7 @@ def _tell_of_late_options(program: Program, code: int) -> None:
 
 def _tell_of_sweep(program: Program, options: argparse.Namespace, num_ipus: int) -> None:
     """A program does not fit: which command would find where it does."""
-    more = [str(number) for number in _MORE_IPUS if number > num_ipus]
+    more = [str(number) for number in _POD_IPUS if number > num_ipus]
     if more and isinstance(program, ScriptProgram | ModuleProgram):
         machine = [] if options.machine is None else ["--machine", options.machine]
         words = ["tilestep", "sweep", *machine, "--ipus", ",".join(more), *program_words(program)]

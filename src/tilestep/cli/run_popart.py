@@ -19,7 +19,7 @@ from tilestep.engine_options import VARIABLE
 from tilestep.files import write_file
 from tilestep.messages import plain
 
-_PLATFORM: Final = "cpu"  # of values; sessions are emulated on their devices' machines, not on the process's
+_VALUES_PLATFORM: Final = "cpu"  # sessions are emulated on their devices' machines, not on the process's
 
 
 def require_fitting(options: argparse.Namespace) -> None:
@@ -84,9 +84,9 @@ def run_popart(
         return 2
     if report_path is not None and (instead := _other_directory(report_path)):
         tell(command, f"reports go to --report {plain(report_path)}; {VARIABLE} names {plain(instead)}, which gets none")
-    os.environ.update({**environ, "JAX_PLATFORMS": _PLATFORM})
+    os.environ.update({**environ, "JAX_PLATFORMS": _VALUES_PLATFORM})
     config: Any = jax.config  # its update has no types
-    config.update("jax_platforms", _PLATFORM)
+    config.update("jax_platforms", _VALUES_PLATFORM)
     stderr, process = sys.stderr, os.getpid()
     seeing = contextlib.nullcontext([]) if num_stages is None else seen_sessions()
     with watched_sessions() as sessions, seeing as seen, former_numpy(functools.partial(tell, command)):

@@ -13,7 +13,7 @@ from typing import Final, NoReturn, final
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP)
 _BASE: Final = 128  # shells call it that and the signal
-_MOST_WALL_S = 20.0  # that the program may take to end
+_MOST_END_WALL_S = 20.0
 
 
 @final
@@ -58,7 +58,7 @@ def told_first() -> Iterator[None]:
         give_back()
         if number == signal.SIGHUP:
             signal.signal(number, signal.SIG_IGN)
-        timer = threading.Timer(_MOST_WALL_S, os.kill, (os.getpid(), signal.SIGTERM))
+        timer = threading.Timer(_MOST_END_WALL_S, os.kill, (os.getpid(), signal.SIGTERM))
         timer.daemon = True
         timers.append(timer)
         timer.start()

@@ -1,6 +1,6 @@
 """Cost of one operation on one IPU: pure functions of a machine's figures and the operation's shapes and dtypes.
 
-`estimate` prices any single operation, `elementwise_pass` a fused expression. `tilestep.plan` plans matmuls and convolutions.
+`estimate` prices any single operation, `elementwise_fusion` a fused expression. `tilestep.plan` plans matmuls and convolutions.
 Formulas and sources: docs/reference/cost-model.md, section Estimators.
 """
 
@@ -13,7 +13,7 @@ from tilestep.cost.collective import collective_compute_cycles as collective_com
 from tilestep.cost.copy import broadcast, copy, moved, pad, reverse, transpose
 from tilestep.cost.copy import relaid as relaid
 from tilestep.cost.elementwise import elementwise, map_
-from tilestep.cost.elementwise import elementwise_pass as elementwise_pass
+from tilestep.cost.elementwise import elementwise_fusion as elementwise_fusion
 from tilestep.cost.fallback import fallback as fallback
 from tilestep.cost.fourier import fft
 from tilestep.cost.gather import MEMORY_PROPORTION, dynamic_slice, dynamic_update_slice, gather, scatter, sparse_dense

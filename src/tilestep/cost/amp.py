@@ -18,7 +18,7 @@ from tilestep.cost.dtypes import ARITHMETIC, VECTOR_BYTES
 from tilestep.cost.splits import Ints, ceil_divide
 from tilestep.machine.spec import IpuSpec
 
-_UNIT_BYTES = 32  # of weights per unit and block
+_BLOCK_WEIGHTS_BYTES = 32  # for each unit
 _NEXT_TAP = {1: 15, 2: 46, 4: 60}  # supervisor's cycles between two loads, by the rows of the kernel that share a block
 
 Precision = Literal["float8", "half", "float"]
@@ -40,7 +40,7 @@ class MatrixUnit:
     @property
     def load_cycles(self) -> int:
         """Cycles to load one block of weights; those of four rows are put together on the way, 64 bits at a time."""
-        return self.units * _UNIT_BYTES * 8 // (min(self.weight_load_bits, 64) if self.kernel_rows == 4 else self.weight_load_bits)
+        return self.units * _BLOCK_WEIGHTS_BYTES * 8 // (min(self.weight_load_bits, 64) if self.kernel_rows == 4 else self.weight_load_bits)
 
     @property
     def saves_state(self) -> bool:

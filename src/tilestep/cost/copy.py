@@ -30,7 +30,7 @@ _MK2_COPY_BYTES_PER_CYCLE = 8
 # 16 x 16 halves or 8 x 8 floats, a worker's bundles to transpose it).
 _TRANSPOSED_BLOCKS = {2: (512, 18 + 4 * (12 + 4 * 2)), 4: (256, 18 + 4 * (12 + 3 * 2))}
 _TRANSPOSE_SUPERVISOR_CYCLES, _TRANSPOSE_WORKER_BUNDLES = 7, 29
-_WORD_BYTES = 4  # that the exchange moves at once: osmarks/ipu-stack docs/EXCHANGE_INSTRUCTION_REFERENCE.md
+_EXCHANGE_WORD_BYTES = 4  # osmarks/ipu-stack docs/EXCHANGE_INSTRUCTION_REFERENCE.md
 
 
 def copy_cycles(tile_bytes: int, ipu: IpuSpec) -> int:
@@ -57,7 +57,7 @@ def rearranged_per_byte(run_bytes: int, ipu: IpuSpec) -> float:
 def has_split_words(array: ArrayShape) -> bool:
     """Whether rows begin inside of words, because an odd number of halves, or of bytes no multiple of four, is a row in memory."""
     order = _wide_layout(array)
-    return len(order) > 1 and array.dims[order[0]] * DTYPE_BITS[array.dtype] % (8 * _WORD_BYTES) > 0
+    return len(order) > 1 and array.dims[order[0]] * DTYPE_BITS[array.dtype] % (8 * _EXCHANGE_WORD_BYTES) > 0
 
 
 def split_words_cycles(tile_bytes: Ints, ipu: IpuSpec) -> Ints:
@@ -78,7 +78,7 @@ def moved(work: Work, ipu: IpuSpec) -> StepCost:
     if received == 0:
         return nothing(FAMILY)
     rows = (array.dims[-1] * DTYPE_BITS[array.dtype] for array in (*work.operands, *work.results) if array.dims)
-    apart = 0 if all(bits % (8 * _WORD_BYTES) == 0 for bits in rows) else received
+    apart = 0 if all(bits % (8 * _EXCHANGE_WORD_BYTES) == 0 for bits in rows) else received
     return step_cost(ipu, family=FAMILY, compute_cycles=copy_cycles(received, ipu), exchange_bytes=received, temporary_tile_bytes=apart)
 
 

@@ -1,4 +1,4 @@
-"""Elementwise operations, one at a time or a whole expression in one pass over its elements."""
+"""Elementwise operations, one at a time or a whole expression fused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SUPERVISOR_CYCLES = 11
 WORKER_BUNDLES = 20
 
 
-def elementwise_pass(
+def elementwise_fusion(
     ops: Sequence[tuple[str, str]],
     *,
     size: int,
@@ -90,9 +90,9 @@ def elementwise_pass(
 
 
 def dearest(ops: Sequence[tuple[str, str]]) -> int:
-    """Which operation of a pass takes most bundles for an element: the one to name the pass by. Of equals the last, whose result it stores.
+    """Which operation of a fusion takes most bundles for an element, and names the fusion. Of equals the last, whose result it stores.
 
-    Args: ops: as of `elementwise_pass`, at least one.
+    Args: ops: as of `elementwise_fusion`, at least one.
     Raises: KeyError for an opcode that is not in ELEMENTWISE.
     """
     rates = [rate(opcode, dtype) for opcode, dtype in ops]
@@ -137,11 +137,11 @@ def worker_cycles(bundles: int, ipu: IpuSpec) -> Cycles:
 
 
 def elementwise(work: Work, ipu: IpuSpec) -> StepCost:
-    """One elementwise operation as a pass of its own. Its operands have the layout of its result."""
+    """One elementwise operation as a fusion of its own. Its operands have the layout of its result."""
     result = work.results[0]
     computes_in = max((*work.operands, result), key=lambda array: DTYPE_BITS[array.dtype]).dtype if work.operands else result.dtype
     opcode = named_cast(work.opcode, work.operands[0].dtype, result.dtype, ipu) if work.operands else work.opcode
-    return elementwise_pass([(opcode, computes_in)], size=result.size, inputs=work.operands, outputs=work.results, moved_bytes=0, ipu=ipu)
+    return elementwise_fusion([(opcode, computes_in)], size=result.size, inputs=work.operands, outputs=work.results, moved_bytes=0, ipu=ipu)
 
 
 def named_cast(opcode: str, source: str, target: str, ipu: IpuSpec) -> str:
@@ -154,7 +154,7 @@ def map_(work: Work, ipu: IpuSpec) -> StepCost:
     """HLO `map`: a scalar function of all operands, element by element."""
     result = work.results[0]
     ops = [(opcode, result.dtype) for opcode in work.body_opcodes if opcode in BUNDLES]
-    return elementwise_pass(ops, size=result.size, inputs=work.operands, outputs=work.results, moved_bytes=0, ipu=ipu)
+    return elementwise_fusion(ops, size=result.size, inputs=work.operands, outputs=work.results, moved_bytes=0, ipu=ipu)
 
 
 def _vectors(elements: int, dtype: str) -> int:

@@ -15,7 +15,7 @@ CHANNELS = 32  # inputs of one block of weights, one byte each
 SLIC_CHANNELS = 8  # inputs and outputs of one group of a sliding window
 SLIC_LOAD_CYCLES = 32 + 6  # 256 bytes of weights, and the wait for the address that was put
 _START = 6  # bundles in which a worker begins
-_HALVES_PER_BUNDLE = 4  # that are zeroed
+_HALVES_ZEROED_PER_BUNDLE = 4
 
 
 def amp_1x1(
@@ -70,7 +70,7 @@ def amp_nx1(
     walk = np.minimum(worker(each, whole + 1), worker(whole * row_length, whole))
     per_tap = (7 + _START) * workers + 8 + load_cycles + workers * walk
     kernel = kernel_rows * (5 * workers + 3 + 2 * workers + 5) + taps * per_tap  # the first element of a row starts later
-    zeroing = workers * (15 + ceil_divide(rows * row_length * units, workers * _HALVES_PER_BUNDLE))
+    zeroing = workers * (15 + ceil_divide(rows * row_length * units, workers * _HALVES_ZEROED_PER_BUNDLE))
     blocks = out_blocks * (8 * workers + 10 + zeroing + in_blocks * (8 * workers + 13 + kernel))
     return 83 + groups * (5 * workers + 7 + blocks)
 

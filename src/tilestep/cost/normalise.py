@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilestep.cost.attributes import ints
-from tilestep.cost.elementwise import elementwise_pass
+from tilestep.cost.elementwise import elementwise_fusion
 from tilestep.cost.reduce import reduction
 from tilestep.cost.step import StepCost, nothing, together
 from tilestep.machine.spec import IpuSpec
@@ -22,7 +22,7 @@ def batch_norm(work: Work, ipu: IpuSpec) -> StepCost:
     per_channel = ArrayShape(operand.dtype, (channels,))
     ops = [(opcode, operand.dtype) for opcode in ("subtract", "multiply", "multiply", "add")]
     inputs = (operand, per_channel, per_channel, per_channel)
-    parts = [elementwise_pass(ops, size=operand.size, inputs=inputs, outputs=(operand,), moved_bytes=0, ipu=ipu)]
+    parts = [elementwise_fusion(ops, size=operand.size, inputs=inputs, outputs=(operand,), moved_bytes=0, ipu=ipu)]
     if work.opcode != "batch-norm-inference":
         depth = ceil_div(operand.size, channels)
         function = ("multiply", "add", "add")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilestep.cost.rates import BUNDLES
 
 ELEMENTWISE = frozenset(BUNDLES)
-"""Opcodes that may share a pass with others of the same size."""
+"""Opcodes that may share a fusion with others of the same size."""
 
 FREE = frozenset(
     {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "reshape", "after-all", "add-dependency", "opt-barrier", "domain",

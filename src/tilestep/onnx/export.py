@@ -21,10 +21,10 @@ from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.model import OnnxModel
 from tilestep.onnx.sizes import MOST_FILE_BYTES, require_parseable
 
-_EXTERNAL_BYTES: Final = 1024  # of initialisers that stand in another file, if any do
-_MOST_WITHIN_BYTES: Final = 1 << 30  # of initialisers in the model's own file
+_LEAST_EXTERNAL_BYTES: Final = 1024  # if any initialiser stands in another file
+_MOST_OWN_FILE_BYTES: Final = 1 << 30
 _MOST_OLD_BYTES: Final = 1 << 28  # of a model whose place is taken, beside its data
-_ALIGNMENT: Final = 4096  # of an initialiser in another file, so that it can be mapped by itself
+_EXTERNAL_ALIGNMENT: Final = 4096  # so that an initialiser can be mapped by itself
 _DIGEST: Final = 12  # hexadecimal digits of a name
 
 
@@ -72,7 +72,7 @@ def export_onnx(
     path = Path(path)
     proto = onnx.ModelProto()
     proto.CopyFrom(model.loaded.proto)
-    if external or (external is None and size > _MOST_WITHIN_BYTES):
+    if external or (external is None and size > _MOST_OWN_FILE_BYTES):
         data = path.with_name(f"{path.name}.{secrets.token_hex(_DIGEST // 2)}.data")
         _write_with_data(proto, arrays, path, data)
     elif size + proto.ByteSize() >= MOST_FILE_BYTES:
@@ -86,7 +86,7 @@ def _write_with_data(proto: onnx.ModelProto, arrays: Mapping[str, Any], path: Pa
     """Writes the data under a name of their own first, so that the old model has its data until the new one takes its place."""
     with written_file(data) as file:
         for name, array in arrays.items():
-            if array.nbytes < _EXTERNAL_BYTES or array.dtype == object:
+            if array.nbytes < _LEAST_EXTERNAL_BYTES or array.dtype == object:
                 proto.graph.initializer.append(_tensor(name, array))
             else:
                 proto.graph.initializer.append(_external(name, array, file, data.name))
@@ -127,8 +127,8 @@ def _external(name: str, array: Any, file: BinaryIO, location: str) -> onnx.Tens
     else:
         content = np.ascontiguousarray(np.asarray(array)).reshape(-1).astype(array.dtype.newbyteorder("<"), copy=False).view(np.uint8).data
     offset = file.tell()
-    file.write(bytes(-offset % _ALIGNMENT))
-    offset += -offset % _ALIGNMENT
+    file.write(bytes(-offset % _EXTERNAL_ALIGNMENT))
+    offset += -offset % _EXTERNAL_ALIGNMENT
     file.write(content)
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(array.dtype))
     tensor = onnx.TensorProto(name=name, data_type=kind, dims=array.shape, data_location=onnx.TensorProto.EXTERNAL)

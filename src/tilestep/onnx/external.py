@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 
 from tilestep.onnx.errors import OnnxError, UnsafeModelError
 
-_BITS: Final[dict[int, int]] = {  # of an element, for types with several in a byte
+_BITS_PER_ELEMENT: Final[dict[int, int]] = {  # types with several in a byte
     onnx.TensorProto.INT4: 4,
     onnx.TensorProto.UINT4: 4,
     onnx.TensorProto.FLOAT4E2M1: 4,
@@ -53,7 +53,7 @@ class Folder:
         if first + size > content.size:
             raise OnnxError(f"tensor '{tensor.name}' ends at byte {first + size:,} of '{location}', which has {content.size:,} B")
         part = content[first : first + size]
-        if tensor.data_type in _BITS:
+        if tensor.data_type in _BITS_PER_ELEMENT:
             packed = onnx.TensorProto(data_type=tensor.data_type, dims=tensor.dims, raw_data=part.tobytes())
             return numpy_helper.to_array(packed)
         dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type).newbyteorder("<")
@@ -116,7 +116,7 @@ def _size(tensor: onnx.TensorProto) -> int:
     if tensor.data_type in (onnx.TensorProto.UNDEFINED, onnx.TensorProto.STRING) or any(size < 0 for size in tensor.dims):
         raise OnnxError(f"tensor '{tensor.name}' of type {tensor.data_type} and shape {list(tensor.dims)} can't stand in another file")
     try:
-        bits = _BITS.get(tensor.data_type, 8 * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
+        bits = _BITS_PER_ELEMENT.get(tensor.data_type, 8 * helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
     except KeyError:
         raise OnnxError(f"tensor '{tensor.name}' has type {tensor.data_type}, which ONNX does not have") from None
     return -(-math.prod(tensor.dims) * bits // 8)

@@ -25,7 +25,7 @@ from tilestep.onnx.values import SequenceValue, node_by_node
 from tilestep.onnx.weights import not_finite, weights_of
 
 _NO_NAMES: Final = frozenset({"", "main_graph", "torch_jit", "torch-jit-export"})  # which PyTorch gives to every graph
-_MOST_PROGRAMS: Final = 16  # that `run` keeps for one model, because static inputs differ
+_MOST_RUN_PROGRAMS: Final = 16  # one for each set of static inputs
 
 Array = np.ndarray[Any, Any]
 
@@ -242,7 +242,7 @@ class ModelFunction:
                 return run_graph(self._graph, [*values, *weights], replace(self.run_options, key=key, state={}))
 
             program.__name__ = self.fn.__name__
-            while len(self._programs) >= _MOST_PROGRAMS:
+            while len(self._programs) >= _MOST_RUN_PROGRAMS:
                 self._programs.pop(next(iter(self._programs)))
             self._programs[key] = jax.jit(program)
         return self._programs[key]

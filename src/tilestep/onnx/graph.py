@@ -15,8 +15,8 @@ from tilestep.onnx.errors import OnnxError, UnsafeModelError, UnsupportedOpError
 from tilestep.onnx.registry import Operator, find, plain_domain
 
 MOST_DEPTH: Final = 64  # of subgraphs in subgraphs, and of functions that call functions
-_SHOWN_NODES: Final = 3  # of those that have an operator that is missing
-_SHOWN_OPERATORS: Final = 50  # of those that are missing
+_SHOWN_NODES_OF_MISSING: Final = 3
+_SHOWN_MISSING_OPERATORS: Final = 50
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -231,12 +231,12 @@ class Preparation:
             return
         lines = []
         for (domain, name, version), nodes in sorted(self.missing.items()):
-            shown = ", ".join(f"'{node}'" for node in nodes[:_SHOWN_NODES])
-            more = f" and {len(nodes) - _SHOWN_NODES} more" if len(nodes) > _SHOWN_NODES else ""
+            shown = ", ".join(f"'{node}'" for node in nodes[:_SHOWN_NODES_OF_MISSING])
+            more = f" and {len(nodes) - _SHOWN_NODES_OF_MISSING} more" if len(nodes) > _SHOWN_NODES_OF_MISSING else ""
             lines.append(f"  {domain or 'ai.onnx'}.{name} of version {version}: node{'s'[: len(nodes) > 1]} {shown}{more}")
         ways = "Register each with tilestep.onnx.register_op, or export the model without it. `tilestep onnx --ops` lists what there is."
-        more = [f"  and {len(lines) - _SHOWN_OPERATORS:,} more"] if len(lines) > _SHOWN_OPERATORS else []
-        shown = [*lines[:_SHOWN_OPERATORS], *more]
+        more = [f"  and {len(lines) - _SHOWN_MISSING_OPERATORS:,} more"] if len(lines) > _SHOWN_MISSING_OPERATORS else []
+        shown = [*lines[:_SHOWN_MISSING_OPERATORS], *more]
         raise UnsupportedOpError("no implementation of these operators:", *shown, ways, operators=tuple(sorted(self.missing)))
 
 

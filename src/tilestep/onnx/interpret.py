@@ -25,7 +25,7 @@ from tilestep.onnx.values import NeedsValueError, NoRoomError, SequenceValue, fo
 _UNUSUAL: Final = re.compile(r"[^\w./:-]")
 NO_PROGRAM: Final = ("INVALID_ARGUMENT", "UNIMPLEMENTED", "INTERNAL")  # XLA's words for what it can't compile, such as a type of 6 bits
 _MOST_NAME: Final = 100  # characters of a node's name
-_SHOWN_SOURCES: Final = 3  # of the inputs that a value comes from
+_SHOWN_INPUT_SOURCES: Final = 3
 _Mark = Callable[[str, Any], Any]
 
 
@@ -228,7 +228,7 @@ def _kind(value: Any) -> str:
 def _not_known(node: Node, what: str, sources: Sequence[str], *, or_bound: bool = False) -> DynamicShapeError:
     name = node.name or next(iter(node.outputs), "node")
     bound = f"; or give its results a bound, as in import_onnx(..., bounds={{'{name}': 100}})" if or_bound else ""
-    static = ", ".join(f"'{source}'" for source in sources[:_SHOWN_SOURCES]) or "..."
+    static = ", ".join(f"'{source}'" for source in sources[:_SHOWN_INPUT_SOURCES]) or "..."
     return DynamicShapeError(
         f"{node.place} needs {what}, which is known only when the program runs. {'Three' if bound else 'Two'} ways out: call the model "
         f"itself, model(...), which runs node by node; name the input it comes from in import_onnx(..., static=[{static}]){bound}",

@@ -64,7 +64,7 @@ def _fields(descriptor: Any) -> tuple[Sequence[str], Sequence[str], Sequence[str
 MOST_NODES: Final = 200_000  # with those of functions, counted at each call
 MOST_WEIGHT_BYTES: Final = 1 << 38  # of all initialisers; several may be the same part of a file
 MOST_DENSE_BYTES: Final = 1 << 28  # of a sparse initialiser, once it is dense
-_MOST_CHECKED_BYTES: Final = 1024  # of an initialiser that ONNX's checker reads
+_MOST_CHECKED_INITIALISER_BYTES: Final = 1024
 _LFS: Final = b"version https://git-lfs"
 _FIRST_IMPORTS: Final = 3  # version of the file format since which a model names its versions of operators
 
@@ -165,7 +165,7 @@ def checked_by_onnx(loaded: Loaded) -> str:
     proto.CopyFrom(loaded.proto)
     inputs = {value.name for value in proto.graph.input}
     for name, array in loaded.initializers.items():
-        if array.nbytes <= _MOST_CHECKED_BYTES:
+        if array.nbytes <= _MOST_CHECKED_INITIALISER_BYTES:
             proto.graph.initializer.append(numpy_helper.from_array(array, name))
         elif name not in inputs:
             kind = helper.np_dtype_to_tensor_dtype(array.dtype)

@@ -19,7 +19,7 @@ import numpy as np
 
 MOST_KNOWN_BYTES: Final = 64 << 20  # of an array that a node makes from a shape: beyond it the program makes the array when it runs
 _most_bytes: Final = contextvars.ContextVar("_most_bytes", default=1 << 42)  # of an array whose shape a value gives
-_MOST_EAGER_BYTES: Final = 1 << 31  # of one in a model that runs node by node
+_MOST_EAGER_ARRAY_BYTES: Final = 1 << 31
 _is_folding: Final = contextvars.ContextVar("_is_folding", default=False)
 
 
@@ -131,7 +131,7 @@ def _cpu() -> Any:
 @contextlib.contextmanager
 def node_by_node() -> Iterator[None]:
     """Within it the arrays whose shapes values give are smaller, because each is made at once."""
-    token = _most_bytes.set(_MOST_EAGER_BYTES)
+    token = _most_bytes.set(_MOST_EAGER_ARRAY_BYTES)
     try:
         yield
     finally:

@@ -16,7 +16,7 @@ from tilestep.onnx.graph import Graph, Node, is_constant, reads
 from tilestep.onnx.ops.casts import dtype_of
 
 Array = np.ndarray[Any, Any]
-_MOST_READ_BYTES: Final = 1 << 28  # of an initialiser that is looked at; larger ones may stay in their files
+_MOST_INSPECTED_BYTES: Final = 1 << 28  # larger initialisers may stay in their files
 _LEAST_MASK: Final = 100  # the least amount that a mask adds
 _FLAT: Final = frozenset(  # operators whose results have no gradient
     {
@@ -40,7 +40,7 @@ def not_finite(graph: Graph, arrays: Mapping[str, Array]) -> list[str]:
 
 
 def _has_only_numbers(array: Array) -> bool:
-    if array.nbytes > _MOST_READ_BYTES or not jnp.issubdtype(array.dtype, jnp.inexact):
+    if array.nbytes > _MOST_INSPECTED_BYTES or not jnp.issubdtype(array.dtype, jnp.inexact):
         return True
     return bool(np.isfinite(array).all())
 
@@ -113,7 +113,7 @@ def _is_reached(node: Node, place: int, known: Mapping[str, Array], weighty: set
 
 def _is_mask(array: Array) -> bool:
     """Whether an array has one large number, and nothing else but zeros; negative ones if it has several."""
-    if array.size == 0 or array.nbytes > _MOST_READ_BYTES or not jnp.issubdtype(array.dtype, jnp.floating):
+    if array.size == 0 or array.nbytes > _MOST_INSPECTED_BYTES or not jnp.issubdtype(array.dtype, jnp.floating):
         return False
     least = array.min()
     amount = abs(array.reshape(())) if array.size == 1 else -least

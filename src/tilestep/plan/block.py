@@ -10,7 +10,7 @@ from tilestep.machine.spec import IpuSpec
 from tilestep.plan.fuse import VIEWS, Units
 from tilestep.plan.host_gather import HostGathers
 from tilestep.plan.mapping import Leaf, Value
-from tilestep.plan.price import pass_dtype
+from tilestep.plan.price import fusion_dtype
 from tilestep.plan.stencil import halo, starts
 from tilestep.plan.steps import Node
 from tilestep.plan.timeline import Moment
@@ -46,7 +46,7 @@ class Scope:
     def reads(
         self, operations: Sequence[Instruction], inside: set[str], size: int, ipu: IpuSpec
     ) -> tuple[list[tuple[Leaf, ArrayShape]], int, int]:
-        """The arrays and slices that a pass of `size` elements loads, each once.
+        """The arrays and slices that a fusion of `size` elements loads, each once.
 
         Returns: (array, shape) of each; bytes of halos; bytes of blocks that are copied with their halos.
         """
@@ -81,7 +81,7 @@ class Scope:
         opcode = member.opcode
         if operands:
             opcode = named_cast(opcode, operands[0].dtype, member.leaves[0].dtype, ipu)
-        return opcode, pass_dtype(member, operands)
+        return opcode, fusion_dtype(member, operands)
 
     def takes_over(self, member: Instruction) -> bool:
         """Whether the result of an operation can lie where an operand of its lies, because nothing else reads that."""
@@ -111,7 +111,7 @@ class Scope:
         return instruction, part
 
     def escapes(self, member: Instruction, inside: set[str]) -> bool:
-        """Whether an instruction outside of the pass uses a result."""
+        """Whether an instruction outside of the fusion uses a result."""
         return member is self.computation.root or any(
             user.name not in inside or (user.name not in self.units.fusible and self.escapes(user, inside))
             for user in self.users[member.name]

@@ -1,4 +1,4 @@
-"""Elementwise values that later passes compute again from one array, where keeping them would take more memory than that array.
+"""Elementwise values that later fusions compute again from one array, where keeping them would take more memory than that array.
 
 The gradient of an activation function such as GELU reads half a dozen functions of one array. XLA names each of them in the forward pass,
 so that each would be an array of its own until the backward pass. Poplar's gradient takes the function's input alone, and computes the
@@ -24,10 +24,10 @@ _VIEWS: Final = frozenset({"bitcast", "reshape"})
 def from_one_array(
     computation: Computation, leader: Mapping[str, str], *, fusible: AbstractSet[str], absorbed: AbstractSet[str]
 ) -> Computation:
-    """The computation in which passes compute functions of one array again, where that takes less memory than to keep them.
+    """The computation in which fusions compute functions of one array again, where that takes less memory than to keep them.
 
     Args:
-        leader: of each operation of a pass, the name of the pass.
+        leader: of each operation of a fusion, the name of the fusion.
         fusible: names of elementwise operations.
         absorbed: operations that nobody stores.
     """
@@ -50,7 +50,7 @@ class _Again:
                 self._trace(instruction)
 
     def computation(self) -> Computation:
-        """The computation with the values that passes compute again."""
+        """The computation with the values that fusions compute again."""
         wanted = self._wanted()
         if not wanted:
             return self._computation
@@ -70,18 +70,18 @@ class _Again:
         return replace(self._computation, instructions=tuple(instructions), root=root)
 
     def _wanted(self) -> set[str]:
-        """Values that no pass keeps for another one any more."""
-        passes: dict[str, set[str]] = {}  # of each value, the passes that read it
-        kept: dict[str, list[str]] = defaultdict(list)  # array -> its functions that only other passes read
+        """Values that no fusion keeps for another one any more."""
+        fusions: dict[str, set[str]] = {}  # of each value, the fusions that read it
+        kept: dict[str, list[str]] = defaultdict(list)  # array -> its functions that only other fusions read
         for name, source in self._source.items():
             away = {self._leader[reader.name] for reader in self._readers(name) if reader.name in self._fusible} - {self._leader[name]}
             if away and not self._is_stored(name):
                 kept[source].append(name)
-                passes[name] = away
+                fusions[name] = away
         wanted: set[str] = set()
         for source, names in kept.items():
             beside = {self._leader[reader.name] for reader in self._readers(source) if reader.name in self._fusible}
-            is_there = any(not beside.isdisjoint(passes[name]) for name in names)
+            is_there = any(not beside.isdisjoint(fusions[name]) for name in names)
             size_bytes = sum(map(self._size_bytes, names))
             is_less = size_bytes > (0 if is_there else self._size_bytes(source))
             if is_less or (size_bytes == self._size_bytes(source) and self._is_read_late(source, names)):
@@ -89,7 +89,7 @@ class _Again:
         return wanted
 
     def _is_read_late(self, source: str, names: Sequence[str]) -> bool:
-        """Whether an operation outside of passes, for which the array is kept anyway, need not come before those that read its functions.
+        """Whether an operation outside of fusions, for which the array is kept anyway, need not come before those that read its functions.
 
         So it is with the result of an activation function: the product that is the gradient of the next weights reads it. The derivative
         of tanh, which JAX 0.12 computes of the result in one piece, then takes no memory.
@@ -98,7 +98,7 @@ class _Again:
         if not outside:
             return False
         first = min(self._number[name] for name in outside)  # nothing that stands before it needs it
-        before: set[str] = set()  # what comes before those passes
+        before: set[str] = set()  # what comes before those fusions
         waiting = [reader.name for name in names for reader in self._readers(name)]
         while waiting:
             name = waiting.pop()
@@ -125,7 +125,7 @@ class _Again:
             self._chain[instruction.name] = length
 
     def _again(self, name: str, where: str, instructions: list[Instruction]) -> str:
-        """The name of a function of an array, or of a view of one, as a pass computes it for itself."""
+        """The name of a function of an array, or of a view of one, as a fusion computes it for itself."""
         value = self._behind(name)
         if value not in self._source or self._is_stored(value):
             return name
@@ -150,7 +150,7 @@ class _Again:
                 yield user
 
     def _is_stored(self, name: str) -> bool:
-        """Whether an operation outside of passes reads a value."""
+        """Whether an operation outside of fusions reads a value."""
         if name not in self._stored:
             self._stored[name] = self._reaches_others(self._table[name])
         return self._stored[name]

@@ -108,8 +108,8 @@ def code_of(work: Work, step: StepCost, ipu: IpuSpec) -> StepCode:
     )
 
 
-def code_of_pass(operations: Sequence[tuple[str, str]], step: StepCost) -> StepCode:
-    """Of a fused elementwise pass. Args: operations: opcode and dtype of each."""
+def code_of_fusion(operations: Sequence[tuple[str, str]], step: StepCost) -> StepCode:
+    """Of a fusion of elementwise operations. Args: operations: opcode and dtype of each."""
     return StepCode(
         codelet=" ".join(f"{opcode}<{dtype}>" for opcode, dtype in operations),
         codelet_bytes=EXPRESSION_BYTES + OPERATION_BYTES * len(operations),

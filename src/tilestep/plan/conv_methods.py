@@ -44,7 +44,7 @@ from tilestep.units import ceil_div
 FAMILY = "convolution"
 NAMES = ("groups", "batch", "rows", "columns", "kernel", "in channels", "out channels")
 _SLIDING_BUFFER_BYTES = 200  # beside the buffer itself: addConvTempMemoryEstimate in poplibs' ConvModel.cpp
-_ROWS_TOGETHER = (2, 4)  # of a kernel, in one block of weights
+_KERNEL_ROWS_PER_BLOCK = (2, 4)
 _COMBINED = {"half": 16, "float": 8}  # channels that groups of one, or two halves, are combined to
 
 
@@ -217,7 +217,7 @@ def _by_rows(problem: Convolution, unit: MatrixUnit, dtype: str) -> Iterator[Met
     """Two or four rows of the kernel in one block, where that makes fewer blocks: where channels are few, or a few more than a block's."""
     rows = problem.plane[1].window.size
     fewest = rows * ceil_div(problem.in_channels, unit.in_channels)
-    for together in _ROWS_TOGETHER:
+    for together in _KERNEL_ROWS_PER_BLOCK:
         fewer = of_rows(unit, together)
         blocks = ceil_div(rows, together) * ceil_div(problem.in_channels, fewer.in_channels)
         if blocks < fewest:

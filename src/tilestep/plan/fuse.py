@@ -1,4 +1,4 @@
-"""Which operations run in one pass, and in which order the passes run.
+"""Which operations run in one fusion, and in which order the fusions run.
 
 Poplar fuses elementwise expressions into one compute set: each tile reads the inputs once, computes the whole
 expression in registers and writes what others need. So elementwise operations of equal size that use each other are
@@ -8,7 +8,7 @@ Units must not need their own result by a detour. They cannot, because fusion ke
 that are not elementwise on any path from the start. A path that leaves a unit through such an operation arrives deeper.
 A path that leaves through a broadcast stays at its depth but arrives at a larger size, and only deeper operations
 (reductions, slices) lead back to a smaller one. So no path joins two units of equal depth and size, and small copies
-that XLA put in for the sake of loops (one for each carried scalar) share a pass without using each other.
+that XLA put in for the sake of loops (one for each carried scalar) share a fusion without using each other.
 
 An operation on what comes from the host's memory is as deep as the least deep of the operations that use its result, if they are
 elementwise and of its size: it is computed with them, and not before. No operation is deeper than one that uses it, so the
@@ -39,7 +39,7 @@ _SOURCES = frozenset({"parameter", "constant"})
 
 @dataclass(frozen=True, kw_only=True)
 class Unit:
-    """Instructions that run in one pass: elementwise ones if `fused`, else a single one."""
+    """Instructions that run in one fusion: elementwise ones if `fused`, else a single one."""
 
     members: tuple[Instruction, ...]  # in the order of the program; of a fused unit also the views between its operations
     fused: bool
@@ -66,12 +66,12 @@ def fuse(
     """Groups and orders a computation's instructions.
 
     Args:
-        elementwise: the opcodes that may share a pass.
+        elementwise: the opcodes that may share a fusion.
         enough_bytes: with a peak of no more than that the units stay in the program's order.
         taken_over: of results, by their numbers, the parameter and its leaf whose memory they take over.
-        apart: whether operations share a pass only within one call of a library.
+        apart: whether operations share a fusion only within one call of a library.
     """
-    fusible, absorbed, leader, level = _passes(computation, elementwise, apart)
+    fusible, absorbed, leader, level = _fusions(computation, elementwise, apart)
     members: dict[str, list[Instruction]] = defaultdict(list)
     for instruction in computation.instructions:
         members[leader.get(instruction.name, instruction.name)].append(instruction)
@@ -85,18 +85,18 @@ def fuse(
 
 
 def with_less_kept(computation: Computation, context: Context) -> Computation:
-    """The computation in which passes compute functions of one array again, where that takes less memory than to keep them."""
+    """The computation in which fusions compute functions of one array again, where that takes less memory than to keep them."""
     if not context.clusters:
         return computation
-    fusible, absorbed, leader, _ = _passes(computation, cost.ELEMENTWISE, False)
+    fusible, absorbed, leader, _ = _fusions(computation, cost.ELEMENTWISE, False)
     again = frozenset(name for name in fusible if call_of(computation.by_name[name]) != "")
     return from_one_array(computation, leader, fusible=again, absorbed=absorbed)
 
 
-def _passes(
+def _fusions(
     computation: Computation, elementwise: AbstractSet[str], apart: bool
 ) -> tuple[frozenset[str], frozenset[str], dict[str, str], dict[str, int]]:
-    """Names of elementwise operations, of operations that nobody stores, of each operation of a pass the pass, and levels."""
+    """Names of elementwise operations, of operations that nobody stores, of each operation of a fusion the fusion, and levels."""
     users = computation.users
     fusible = fusible_in(computation, elementwise)
     counted = {i.name for i in computation.instructions if _only_reduced(i, computation)}
@@ -105,13 +105,13 @@ def _passes(
 
 
 def fusible_in(computation: Computation, elementwise: AbstractSet[str]) -> frozenset[str]:
-    """Names of the operations that can be part of a pass."""
+    """Names of the operations that can be part of a fusion."""
     table = computation.by_name
     return frozenset(i.name for i in computation.instructions if is_fusible(i, table, elementwise) and not _only_reduced(i, computation))
 
 
 def is_fusible(instruction: Instruction, table: Mapping[str, Instruction], elementwise: AbstractSet[str]) -> bool:
-    """Whether an instruction can be part of a pass: elementwise, one result; a copy only if it keeps the layout."""
+    """Whether an instruction can be part of a fusion: elementwise, one result; a copy only if it keeps the layout."""
     if instruction.opcode not in elementwise or instruction.is_tuple:
         return False
     if instruction.opcode != "copy":

@@ -19,13 +19,13 @@ from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.plan import steps
 from tilestep.plan.block import Block, Scope, scope_of
-from tilestep.plan.code import StepCode, code_of, code_of_pass
+from tilestep.plan.code import StepCode, code_of, code_of_fusion
 from tilestep.plan.collectives import groups_of, kind_of, pairs_of
 from tilestep.plan.counters import without_counters
 from tilestep.plan.frames import Frames
 from tilestep.plan.fuse import VIEWS, Unit, fuse, fusible_in
 from tilestep.plan.host_gather import host_gathers
-from tilestep.plan.mapping import ANYWHERE, Leaf, Value, home_of, keeping_layout, place_pass
+from tilestep.plan.mapping import ANYWHERE, Leaf, Value, home_of, keeping_layout, place_fusion
 from tilestep.plan.operation_options import OperationOptions
 from tilestep.plan.pinned import PARTIAL_READS, Pinned
 from tilestep.plan.price import price, priced_as, superstep, work_of
@@ -40,7 +40,7 @@ _UPDATES = frozenset({"dynamic-update-slice", "scatter"})  # write into their fi
 _HOST_TRANSFERS = frozenset({"infeed", "outfeed", "send", "recv"})
 _FEEDS = (INFEED_TARGET, OUTFEED_TARGET)
 _FINISHED = frozenset({"send-done", "recv-done"})  # the transfer was counted when it began
-_ENOUGH = 0.25  # of the tiles' memory: values that take no more leave room for all else, in any order
+_ROOMY_SHARE = 0.25  # share of the tiles' memory: values that take no more leave room for all else, in any order
 _CLUSTERS = "elementwise operations of equal size that use each other share a pass, as XLA for IPU clustered them (ipu_fusion clusters)"
 _APART = "each elementwise operation is a pass of its own, as with PopART and PopTorch, but for calls of a library (ipu_fusion none)"
 SITE = "tilestep.site"  # frontend attribute of a loop or branch whose runs are counted
@@ -62,9 +62,9 @@ class Lowering:
         self.constants: list[int] = []
         self.assumptions: set[str] = set()
         self.fallbacks: set[str] = set()
-        self._passes: dict[tuple[object, ...], tuple[StepCost, StepCode, int]] = {}  # price, code and dearest operation of a pass
+        self._fusions: dict[tuple[object, ...], tuple[StepCost, StepCode, int]] = {}  # price, code and dearest operation of a fusion
         self._apart = options.fusion == "none"
-        self._enough_bytes = int(_ENOUGH * ipu.num_tiles * ipu.tile.sram_bytes)
+        self._enough_bytes = int(_ROOMY_SHARE * ipu.num_tiles * ipu.tile.sram_bytes)
 
     def block(
         self,
@@ -99,7 +99,7 @@ class Lowering:
                     scope.finished.add(member.name)
             elif unit.fused:
                 if (rest := self.pinned.without_copies(unit, scope)).members:
-                    self._pass(rest, scope)
+                    self._fusion(rest, scope)
             elif first.opcode == "parameter":
                 scope.values[first.name] = parameters[int(first.literal)]
             else:
@@ -135,7 +135,7 @@ class Lowering:
         block.root = tuple(delivered)
 
     def _single(self, instruction: Instruction, scope: Scope) -> Value:
-        """The value of an instruction outside of fused passes; emits its step, if it has one."""
+        """The value of an instruction outside of fusions; emits its step, if it has one."""
         opcode = instruction.opcode
         operands = [scope.values[operand] for operand in instruction.operands]
         if opcode == "iota":  # absorbed: it is not stored
@@ -244,8 +244,8 @@ class Lowering:
         work = replace(work, resident=(*stays, *work.resident[len(stays) :]))
         return work, price(work, self.ipu, options)
 
-    def _pass(self, unit: Unit, scope: Scope) -> None:
-        """A fused elementwise pass: it reads each input once, and writes only results that other units use."""
+    def _fusion(self, unit: Unit, scope: Scope) -> None:
+        """A fusion of elementwise operations: it reads each input once, and writes only results that other units use."""
         inside = {member.name for member in unit.members}
         operations = [member for member in unit.members if member.name in scope.units.fusible]
         last = operations[-1]
@@ -254,7 +254,7 @@ class Lowering:
         if size:
             arrived = self.pinned.streamed(last, [tuple(leaf for leaf, _ in reads)], [[shape for _, shape in reads]], scope)
             reads = list(zip(arrived[0], (shape for _, shape in reads), strict=True))
-        placed = place_pass(last.name, reads, size, scope.products.keys())
+        placed = place_fusion(last.name, reads, size, scope.products.keys())
         outputs = [member for member in operations if scope.escapes(member, inside)]
         tile_elements = scope.products.get(placed.home, 0)
         for member in unit.members:
@@ -271,9 +271,9 @@ class Lowering:
         inputs, stored = tuple(shape for _, shape in reads), tuple(member.leaves[0] for member in outputs)
         in_place = len(operations) == 1 and scope.takes_over(last)
         alike = (named, size, inputs, stored, placed.moved_bytes, tile_elements, halo_bytes, copied_bytes, in_place)
-        known = self._passes.get(alike)  # layers repeat
+        known = self._fusions.get(alike)  # layers repeat
         if known is None:
-            step = cost.elementwise_pass(
+            step = cost.elementwise_fusion(
                 named,
                 size=size,
                 inputs=inputs,
@@ -285,7 +285,7 @@ class Lowering:
                 in_place=in_place,
                 ipu=self.ipu,
             )
-            known = self._passes[alike] = step, code_of_pass(named, step), dearest(named)
+            known = self._fusions[alike] = step, code_of_fusion(named, step), dearest(named)
         step, code, number = known
         self.assumptions.update(step.assumptions)
         if len(operations) > 1 or self._apart:

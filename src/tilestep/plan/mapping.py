@@ -32,24 +32,24 @@ Value = tuple[Leaf, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
-    """Home of a fused pass, and bytes of the operands that have another home (on all tiles together)."""
+    """Home of a fusion, and bytes of the operands that have another home (on all tiles together)."""
 
     home: str
     moved_bytes: int
 
 
 def home_of(instruction: Instruction, operands: Sequence[Value], leaf: int) -> str:
-    """Home of one leaf of the result of an operation that is not part of a fused pass."""
+    """Home of one leaf of the result of an operation that is not part of a fusion."""
     if instruction.opcode in _STAYS and leaf < len(operands) and operands[leaf]:
         return operands[leaf][0].home
     return instruction.name
 
 
-def place_pass(name: str, inputs: Sequence[tuple[Leaf, ArrayShape]], size: int, products: AbstractSet[str]) -> Placed:
-    """A fused pass runs in the layout of an operand; operands of another layout move.
+def place_fusion(name: str, inputs: Sequence[tuple[Leaf, ArrayShape]], size: int, products: AbstractSet[str]) -> Placed:
+    """A fusion runs in the layout of an operand; operands of another layout move.
 
     Args:
-        name: of the pass; its home if no operand has one.
+        name: of the fusion; its home if no operand has one.
         inputs: the arrays that it reads, and their shapes.
         size: elements of one full operand; smaller ones are broadcast, which the estimator prices.
         products: homes of matmuls and convolutions; such an operand stays, and the others come to it.

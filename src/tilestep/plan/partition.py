@@ -28,7 +28,7 @@ PROBES = 48
 _WITHOUT_PROBES = 256
 # Control code of one more serial pass over a block (outer loop of poplibs' codelets).
 _PASS_CYCLES = 50
-_LEAST_WEIGHTS_BYTES = 256  # of weights on one tile: minBytesPerTile in poplibs' Convolution.cpp
+_LEAST_TILE_WEIGHTS_BYTES = 256  # minBytesPerTile in poplibs' Convolution.cpp
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +177,7 @@ def held(elements: int, dtype: str, *, grain: int, sharers: int, weights_of: int
     """
     grain_bytes = ceil_div(grain * DTYPE_BITS[dtype], 8)
     grains = ceil_div(elements, grain)
-    least = ceil_div(_LEAST_WEIGHTS_BYTES if weights_of else LEAST_BYTES, grain_bytes)
+    least = ceil_div(_LEAST_TILE_WEIGHTS_BYTES if weights_of else LEAST_BYTES, grain_bytes)
     parts = min(sharers, max(1, grains // least))
     return Held(tile_bytes=ceil_div(grains, parts) * grain_bytes, end=weights_of)
 

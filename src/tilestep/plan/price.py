@@ -87,6 +87,6 @@ def superstep(name: str, scope: str, step: StepCost, code: StepCode, *, frame: i
     )
 
 
-def pass_dtype(instruction: Instruction, operands: Sequence[ArrayShape]) -> str:
+def fusion_dtype(instruction: Instruction, operands: Sequence[ArrayShape]) -> str:
     """Dtype that an elementwise operation computes in: the result's, but the operand's where the operation changes it."""
     return operands[0].dtype if instruction.opcode in _READS_OTHER_DTYPE else instruction.leaves[0].dtype

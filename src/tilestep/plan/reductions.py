@@ -18,7 +18,7 @@ _SCALES: Final = frozenset({"multiply", "divide", "convert", "negate"})
 
 
 def is_epilogue(unit: Unit, scope: Scope) -> bool:
-    """Whether a pass only scales by constants, and converts, what one reduction gives to it alone: the reduction does so on the way."""
+    """Whether a fusion only scales by constants, and converts, what one reduction gives to it alone: the reduction does so on the way."""
     inside = {member.name for member in unit.members}
     for member in unit.members:
         if member.opcode not in _SCALES:

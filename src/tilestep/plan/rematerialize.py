@@ -22,7 +22,7 @@ from tilestep.program.context import Context
 from tilestep.program.hlo import Computation, Instruction
 from tilestep.program.work import DTYPE_BITS
 
-AGAIN: Final = "tilestep_again"  # attribute of an operation that a pass computes for itself alone
+AGAIN: Final = "tilestep_again"  # attribute of an operation that a fusion computes for itself alone
 _HALVES: Final = ("f16", "bf16")
 
 

@@ -20,7 +20,7 @@ from tilestep.popart.whole_numbers import whole
 
 E = TypeVar("E", bound=Enum)
 
-_FEW_TILES: Final = 4  # of a model or simulator, unless its options say otherwise
+_MODEL_TILES: Final = 4  # unless the options of a model or simulator say otherwise
 _HINT: Final = (
     "The emulated system has {} IPUs: `tilestep run --popart --ipus N`, or variable JAX_IPU_DEVICE_COUNT or TILESTEP_MACHINE, makes it "
     "another."
@@ -82,7 +82,7 @@ class DeviceManager:
             case DeviceType.Cpu:
                 return [self.createCpuDevice()] if numIpus == 1 else []
             case DeviceType.IpuModel:
-                return [self.createIpuModelDevice({"numIPUs": numIpus, "tilesPerIPU": tilesPerIPU or _FEW_TILES})]
+                return [self.createIpuModelDevice({"numIPUs": numIpus, "tilesPerIPU": tilesPerIPU or _MODEL_TILES})]
             case DeviceType.Sim | DeviceType.OfflineIpu:
                 raise popart_exception(f"Devices of type {deviceType} cannot be listed: make one by create...Device")
 
@@ -266,7 +266,7 @@ class DeviceManager:
                 "A machine of your own is named by TILESTEP_MACHINE, as the path of a TOML file."
             )
         machine = _BY_VERSION[arch]
-        tiles = _whole("tilesPerIPU", given.get("tilesPerIPU", str(_FEW_TILES if few else machine_of(machine).ipu.num_tiles)))
+        tiles = _whole("tilesPerIPU", given.get("tilesPerIPU", str(_MODEL_TILES if few else machine_of(machine).ipu.num_tiles)))
         request = Request(type=kind, num_ipus=_whole("numIPUs", given.get("numIPUs", "1")), tiles=tiles, arch=arch, machine=machine)
         pattern = syncPatternFromString(given.get("syncPattern", "full"))
         if given.get("gatewayMode", "false").lower() not in ("true", "false"):

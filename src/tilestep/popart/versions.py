@@ -6,17 +6,17 @@ import hashlib
 from importlib.metadata import version
 from typing import Final
 
-_VERSION: Final = (3, 4, 0)  # of the original's sources, whose interface this is
+_INTERFACE_VERSION: Final = (3, 4, 0)
 
 
 def versionNumber() -> tuple[int, int, int]:
     """Major, minor and point."""
-    return _VERSION
+    return _INTERFACE_VERSION
 
 
 def versionString() -> str:
     """The version as a text."""
-    return ".".join(map(str, _VERSION))
+    return ".".join(map(str, _INTERFACE_VERSION))
 
 
 def packageHash() -> str:

@@ -25,7 +25,7 @@ from tilestep.units import ceil_div, cycles_from_seconds
 
 (_LOAD, _SAVE, _STREAM_IN, _COMPUTE, _EXCHANGE, _SYNC, _COLLECTIVE, _HOST_CALL, _STREAM_OUT, _READ, _IO_IN, _IO_OUT) = range(len(KINDS))
 
-_MAX_SIZES: Final = 4096  # of transfers whose cycles are remembered
+_MAX_KNOWN_TRANSFERS: Final = 4096
 
 
 @final
@@ -135,7 +135,7 @@ class Execution:
         known = self._passes.get(ways)
         if known is None:
             cost = pass_cost(self._machine, [(source, target, size_bytes) for (source, target), size_bytes in ways])
-            if len(self._passes) >= _MAX_SIZES:
+            if len(self._passes) >= _MAX_KNOWN_TRANSFERS:
                 self._passes.clear()
             known = self._passes[ways] = (cost.sync_cycles, cost.exchange_cycles, self.resources.loads(cost.traffic))
         sync, exchange, loads = known
@@ -420,7 +420,7 @@ class Execution:
         return self._link_cycles.get((to_host, size_bytes)) or self._of_new_size(size_bytes, to_host)
 
     def _of_new_size(self, size_bytes: int, to_host: bool) -> int:
-        if len(self._link_cycles) >= _MAX_SIZES:
+        if len(self._link_cycles) >= _MAX_KNOWN_TRANSFERS:
             self._link_cycles.clear()
         cycles = self._machine.host_cycles(to_host=size_bytes) if to_host else self._machine.host_cycles(to_ipus=size_bytes)
         self._link_cycles[to_host, size_bytes] = cycles

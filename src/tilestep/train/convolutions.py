@@ -20,8 +20,8 @@ from tilestep.train.untyped import jax as _jax
 _CONVOLUTION: Final = "conv_general_dilated"
 # Primitives within which the pass writes nothing, and their parameters that have equations.
 _REPEATED: Final = {"cond": ("branches",), "scan": ("jaxpr",), "while": ("cond_jaxpr", "body_jaxpr")}
-_QUICK: Final = frozenset({"float16", "float32"})  # what the kernels compute
-_MOST_DIMENSIONS: Final = 3  # of a window
+_QUICK_DTYPES: Final = frozenset({"float16", "float32"})
+_MOST_WINDOW_DIMENSIONS: Final = 3
 
 Program = Callable[..., Pytree]
 
@@ -107,9 +107,9 @@ def _orders(equation: JaxprEqn) -> tuple[list[int], list[int], list[int]]:
 def _is_slow(equation: JaxprEqn) -> bool:
     specs = [spec_of(atom) for atom in (*equation.invars, *equation.outvars)]
     return (
-        0 < len(specs[0].shape) - 2 <= _MOST_DIMENSIONS
+        0 < len(specs[0].shape) - 2 <= _MOST_WINDOW_DIMENSIONS
         and equation.params["batch_group_count"] == 1
-        and all(str(spec.dtype) in _QUICK for spec in specs)
+        and all(str(spec.dtype) in _QUICK_DTYPES for spec in specs)
         and any(order != sorted(order) for order in _orders(equation))
     )
 

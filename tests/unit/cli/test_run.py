@@ -162,7 +162,7 @@ def test_a_program_that_goes_on_after_sigterm_is_ended() -> None:
     goes_on = """
         import os, signal, time
         from tilestep.cli import terminated
-        terminated._MOST_WALL_S = 0.5
+        terminated._MOST_END_WALL_S = 0.5
         try:
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(60)

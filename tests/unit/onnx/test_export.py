@@ -133,7 +133,7 @@ def test_a_failure_leaves_the_old_model(tmp_path: Path) -> None:
 
 
 def test_large_weights_stand_beside_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exporting, "_MOST_WITHIN_BYTES", 1000)
+    monkeypatch.setattr(exporting, "_MOST_OWN_FILE_BYTES", 1000)
     found = import_onnx(model("(float[N,3] x) => (float[N,400] y) { y = MatMul(x, w) }", w=uniform(3, 400)))
     export_onnx(found, found.params, tmp_path / "m.onnx")
     assert len(os.listdir(tmp_path)) == 2

@@ -8,9 +8,9 @@ import pytest
 
 from tests.unit.cost.machines import BOW, tiles, work
 from tests.unit.sim.toy import program
-from tilestep.cost import elementwise_pass
+from tilestep.cost import elementwise_fusion
 from tilestep.options import PlanOptions
-from tilestep.plan.code import code_bytes, code_of, code_of_pass, codelets_of, fixed_bytes
+from tilestep.plan.code import code_bytes, code_of, code_of_fusion, codelets_of, fixed_bytes
 from tilestep.plan.price import price, superstep
 from tilestep.plan.steps import Branch, Collective, HostCall, Loop, Node, Series, Superstep
 from tilestep.program.work import ArrayShape, Work
@@ -26,8 +26,8 @@ def step_of(asked: Work, name: str = "step") -> Superstep:
 def pass_of(*operations: str, size: int = 8192, name: str = "pass") -> Superstep:
     named = [(operation, "f32") for operation in operations]
     array = ArrayShape("f32", (size,))
-    cost = elementwise_pass(named, size=size, inputs=[array, array], outputs=[array], moved_bytes=0, ipu=BOW)
-    return superstep(name, "", cost, code_of_pass(named, cost))
+    cost = elementwise_fusion(named, size=size, inputs=[array, array], outputs=[array], moved_bytes=0, ipu=BOW)
+    return superstep(name, "", cost, code_of_fusion(named, cost))
 
 
 DENSE = work("dot", "f32[16,4096] f32[4096,1024]", "f32[16,1024]", lhs_contracting_dims="{1}", rhs_contracting_dims="{0}")

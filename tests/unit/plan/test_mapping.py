@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.golden.texts import clean, hlo_text
 from tilestep.cost import ELEMENTWISE
 from tilestep.plan.fuse import fusible_in
-from tilestep.plan.mapping import ANYWHERE, Leaf, keeping_layout, place_pass
+from tilestep.plan.mapping import ANYWHERE, Leaf, keeping_layout, place_fusion
 from tilestep.program import ArrayShape, Computation, parse_hlo
 
 FULL, ROW = ArrayShape("f32", (8, 4)), ArrayShape("f32", (4,))
@@ -19,17 +19,19 @@ def loop_body(name: str) -> Computation:
 
 
 def test_a_pass_runs_where_its_first_operand_lies_and_others_move_there() -> None:
-    placed = place_pass("p", [(Leaf(0, "a"), FULL), (Leaf(1, "b"), FULL), (Leaf(2, ANYWHERE), FULL), (Leaf(3, "c"), ROW)], 32, frozenset())
+    placed = place_fusion(
+        "p", [(Leaf(0, "a"), FULL), (Leaf(1, "b"), FULL), (Leaf(2, ANYWHERE), FULL), (Leaf(3, "c"), ROW)], 32, frozenset()
+    )
     assert (placed.home, placed.moved_bytes) == ("a", 128)
 
 
 def test_a_pass_comes_to_the_result_of_a_product() -> None:
-    placed = place_pass("p", [(Leaf(0, "a"), FULL), (Leaf(1, "dot"), FULL)], 32, frozenset({"dot"}))
+    placed = place_fusion("p", [(Leaf(0, "a"), FULL), (Leaf(1, "dot"), FULL)], 32, frozenset({"dot"}))
     assert (placed.home, placed.moved_bytes) == ("dot", 128)
 
 
 def test_a_pass_over_arguments_is_a_home_of_its_own_and_moves_nothing() -> None:
-    placed = place_pass("p", [(Leaf(0, ANYWHERE), FULL), (Leaf(1, ANYWHERE), FULL)], 32, frozenset())
+    placed = place_fusion("p", [(Leaf(0, ANYWHERE), FULL), (Leaf(1, ANYWHERE), FULL)], 32, frozenset())
     assert (placed.home, placed.moved_bytes) == ("p", 0)
 
 

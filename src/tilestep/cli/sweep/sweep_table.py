@@ -17,7 +17,7 @@ from tilestep.cli.sweep.settings import Setting
 from tilestep.figures.quantities import count_text, share_text, time_text
 from tilestep.messages import plain
 
-_AS_FAST: Final = 0.99  # of the rate of the fastest: a setting that surely fits goes before one that likely does
+_NEARLY_FASTEST: Final = 0.99  # share of the fastest rate: a setting that surely fits goes before one that likely does
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ def answers(rows: Sequence[Row]) -> list[Answer]:
     smallest = min(fitting, key=lambda row: (_ipus(row), row.found.outcome != "fits", -rate(row)))
     answers = [Answer("the smallest that fits", smallest)]
     for question, of in (("the fastest that fits", rate), ("the fastest per IPU", per_ipu)):
-        near = [row for row in fitting if of(row) >= _AS_FAST * max(map(of, fitting))]
+        near = [row for row in fitting if of(row) >= _NEARLY_FASTEST * max(map(of, fitting))]
         sure = [row for row in near if row.found.outcome == "fits"]
         answers.append(Answer(question, max(sure or near, key=lambda row: (of(row), -_ipus(row)))))
     return answers

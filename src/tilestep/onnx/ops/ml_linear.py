@@ -21,7 +21,7 @@ from tilestep.onnx.registry import op
 from tilestep.onnx.values import known
 
 _TINY: Final = 1e-7  # scores that a softmax of what isn't zero takes for zero, and the least probability of two classes
-_ROUNDS: Final = 100  # of the coupling of probabilities, at most
+_MOST_COUPLING_ROUNDS: Final = 100
 _KERNELS: Final = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
 
@@ -254,4 +254,4 @@ def _coupled(chances: Any, first: np.ndarray[Any, Any], second: np.ndarray[Any, 
             moved = moved / (1 + step)[:, None]
         return jnp.where(done[:, None], p, moved)
 
-    return lax.fori_loop(0, _ROUNDS, turn, jnp.full((len(chances), count), 1 / count, chances.dtype))
+    return lax.fori_loop(0, _MOST_COUPLING_ROUNDS, turn, jnp.full((len(chances), count), 1 / count, chances.dtype))

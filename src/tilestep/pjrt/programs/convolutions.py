@@ -15,8 +15,8 @@ from tilestep.pjrt.jax_private.dialects import hlo, ir
 from tilestep.pjrt.jax_private.mlir import entries, walk
 
 _CONVOLUTION: Final = "stablehlo.convolution"
-_QUICK: Final = frozenset({"f16", "f32"})  # what the kernels compute
-_MOST_DIMENSIONS: Final = 3  # of a window
+_QUICK_DTYPES: Final = frozenset({"f16", "f32"})
+_MOST_WINDOW_DIMENSIONS: Final = 3
 _SHARDINGS: Final = ("mhlo.sharding", "sdy.sharding")
 _NUMBERS: Final = "dimension_numbers"
 _GROUPS: Final = "batch_group_count"
@@ -57,8 +57,8 @@ def _is_slow(operation: Any) -> bool:
     types = [ir.RankedTensorType(value.type) for value in (*operation.operands, *operation.results)]
     attributes = operation.attributes
     return (
-        0 < types[0].rank - 2 <= _MOST_DIMENSIONS
-        and all(str(kind.element_type) in _QUICK and kind.has_static_shape for kind in types)
+        0 < types[0].rank - 2 <= _MOST_WINDOW_DIMENSIONS
+        and all(str(kind.element_type) in _QUICK_DTYPES and kind.has_static_shape for kind in types)
         and (_GROUPS not in attributes or ir.IntegerAttr(attributes[_GROUPS]).value == 1)
         and (_REVERSAL not in attributes or not any(ir.DenseBoolArrayAttr(attributes[_REVERSAL])))
         and not any(name in attributes for name in _SHARDINGS)

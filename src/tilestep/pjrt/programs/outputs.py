@@ -15,7 +15,7 @@ from tilestep.plan.steps import Program
 from tilestep.protobuf import bytes_field, fields, int_field
 
 _SHAPE, _OUTPUT_SHARDING = 4, 12  # field numbers: host_program_shape, spmd_output_sharding
-_PARTS = 5  # of a sharding that is a tuple
+_TUPLE_SHARDING = 5
 
 
 def program_shape(module: bytes) -> bytes:
@@ -31,9 +31,9 @@ def without_counter_shardings(module: bytes, num_outputs: int) -> bytes:
             out += int_field(field, value)
         elif field == _OUTPUT_SHARDING:
             parts = list(fields(value))
-            outputs = [part for number, part in parts if number == _PARTS][:num_outputs]
-            rest = b"".join(int_field(n, v) if isinstance(v, int) else bytes_field(n, v) for n, v in parts if n != _PARTS)
-            out += bytes_field(field, rest + b"".join(bytes_field(_PARTS, part) for part in outputs if isinstance(part, bytes)))
+            outputs = [part for number, part in parts if number == _TUPLE_SHARDING][:num_outputs]
+            rest = b"".join(int_field(n, v) if isinstance(v, int) else bytes_field(n, v) for n, v in parts if n != _TUPLE_SHARDING)
+            out += bytes_field(field, rest + b"".join(bytes_field(_TUPLE_SHARDING, part) for part in outputs if isinstance(part, bytes)))
         else:
             out += bytes_field(field, value)
     return bytes(out)

@@ -17,7 +17,7 @@ from tilestep.plan.steps import Branch, Loop, Node, Program, Series
 from tilestep.sim.body import body_cost
 from tilestep.units import seconds_from_cycles
 
-_LAST_CYCLE: Final = 2**62  # of all dry runs together, so that the cycles of a clock stay in 64 bits
+_LAST_DRY_CYCLE: Final = 2**62  # so that the cycles of a clock stay in 64 bits
 _YEAR_S: Final = 365.25 * 86_400
 
 Values = Literal["error", "zeros"]
@@ -211,10 +211,10 @@ class DryRuns:
         if mode not in self._cycles:
             self._cycles[mode] = body_cost(program, machine, planned.ipus).fixed.total
         cycles = self._cycles[mode]
-        if journal.dry_cycles + cycles > _LAST_CYCLE:
-            took, most = (seconds_from_cycles(each, machine.ipu.clock_hz) / _YEAR_S for each in (cycles, _LAST_CYCLE))
+        if journal.dry_cycles + cycles > _LAST_DRY_CYCLE:
+            took, most = (seconds_from_cycles(each, machine.ipu.clock_hz) / _YEAR_S for each in (cycles, _LAST_DRY_CYCLE))
             raise UnsupportedError(
-                f"a run of {program.name!r} takes {cycles:.3g} cycles, {took:,.3g} years: dry runs end at {_LAST_CYCLE:.3g} cycles, "
+                f"a run of {program.name!r} takes {cycles:.3g} cycles, {took:,.3g} years: dry runs end at {_LAST_DRY_CYCLE:.3g} cycles, "
                 f"{most:,.3g} years, together. Let its loops make fewer trips (trip_count), or its arrays be smaller"
             )
         journal.dry_cycles += cycles

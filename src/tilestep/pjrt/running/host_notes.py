@@ -16,7 +16,7 @@ from tilestep.sim.calls import HostLine
 
 MOST_BYTES: Final = 2**24  # of an upload that is looked at as a whole: ten milliseconds
 _BEGIN: Final = 4096  # bytes of an upload that are looked at first
-_MOST_UPLOADS: Final = 2**16  # that are told from each other
+_MOST_DISTINCT_UPLOADS: Final = 2**16
 _USER: Final = 2
 
 
@@ -55,7 +55,7 @@ class Contents:
             address: of the bytes, which are dense.
             size_bytes: how many.
         """
-        if not 0 < size_bytes <= MOST_BYTES or len(self._begins) + len(self._numbers) >= _MOST_UPLOADS:
+        if not 0 < size_bytes <= MOST_BYTES or len(self._begins) + len(self._numbers) >= _MOST_DISTINCT_UPLOADS:
             return 0
         begin = size_bytes, crc32(string_at(address, min(size_bytes, _BEGIN)))
         if begin not in self._begins:

@@ -61,7 +61,7 @@ def uninterrupted(work: Callable[[], None]) -> None:
         raise interrupt
 
 
-_MOST_COPIES = 2**16  # that are ordered together, unless a profile asks; JAX copies fewer arrays in one call
+_MOST_ORDERED_COPIES = 2**16  # unless a profile asks; JAX copies fewer arrays in one call
 
 FORGOTTEN: list[int] = []  # values whose buffer is gone, of any client; C appends to it
 _players: weakref.WeakSet[Player] = weakref.WeakSet()  # all that may know such values
@@ -208,7 +208,7 @@ class Player:
                         return run
                     case Copy() as first:
                         copies = self._copies_ahead()
-                        if not wait and len(copies) == len(entries) < _MOST_COPIES:  # copies of the same call may follow
+                        if not wait and len(copies) == len(entries) < _MOST_ORDERED_COPIES:  # copies of the same call may follow
                             return first
                         self._replay_copies(copies)
                     case entry:

@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from typing import Any, Final, final
 
-_MOST: Final = 8  # of 32, because each thread that starts programs may go one beyond
+_MOST_IN_FLIGHT: Final = 8  # of XLA's 32, because each thread that starts programs may go one beyond
 
 
 @final
@@ -29,7 +29,7 @@ class InFlight:
 
     def make_room(self) -> None:
         """Waits until another program may be started."""
-        while len(self._tokens) >= _MOST:
+        while len(self._tokens) >= _MOST_IN_FLIGHT:
             with contextlib.suppress(IndexError):  # another thread was faster
                 token = self._tokens[0]
                 with contextlib.suppress(Exception):  # reading the results says what failed

@@ -26,7 +26,7 @@ from tilestep.popart.tensors import data_type_of, onnx_number
 VERSIONS: Final = (6, 7, 8, 9, 10, 11)
 DEFAULT_VERSION: Final = 10
 _KEYWORDS: Final = frozenset({"and", "or", "not", "xor", "if"})
-_MOST_NUMBER: Final = (1 << 31) - 1  # what schemas have for "no bound"
+_UNBOUNDED: Final = (1 << 31) - 1  # as schemas write it
 _OMITTED: Final = frozenset({"auto_pad"})
 _CHECKS: Final[Mapping[str, Check]] = {"AveragePool": check_pool, "Conv": check_conv, "MaxPool": check_pool}
 _Type: Final = defs.OpSchema.AttrType
@@ -157,8 +157,8 @@ def _is_default(value: Any, default: Any) -> bool:
 
 def operator_of(schema: defs.OpSchema) -> Operator:
     """The operator of a schema."""
-    most = -1 if schema.max_input == _MOST_NUMBER else schema.max_input
-    outputs = 0 if schema.max_output == _MOST_NUMBER else schema.max_output
+    most = -1 if schema.max_input == _UNBOUNDED else schema.max_input
+    outputs = 0 if schema.max_output == _UNBOUNDED else schema.max_output
     is_resize = schema.name == "Resize" and schema.since_version == 11  # takes `scales` or `sizes`, which is the fourth input
     may_lack = (2,) if is_resize else ()
     return Operator(domain="ai.onnx", name=schema.name, inputs=(schema.min_input, most), outputs=outputs, may_lack=may_lack)

@@ -12,7 +12,7 @@ from tilestep.onnx.registry import op
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.describing import DOMAIN
 
-_INPUTS = 3  # of each convolution: data, weights, and a bias that may be absent
+_INPUTS_PER_CONVOLUTION = 3  # data, weights, and a bias that may be absent
 
 
 @op("MultiConv", domain=DOMAIN)
@@ -42,8 +42,8 @@ def multi_conv(
     results: list[Any] = []
     at = 0
     for number in range(numConvs):
-        x, w = inputs[_INPUTS * number], inputs[_INPUTS * number + 1]
-        b = inputs[_INPUTS * number + 2] if len(inputs) > _INPUTS * number + 2 else None
+        x, w = inputs[_INPUTS_PER_CONVOLUTION * number], inputs[_INPUTS_PER_CONVOLUTION * number + 1]
+        b = inputs[_INPUTS_PER_CONVOLUTION * number + 2] if len(inputs) > _INPUTS_PER_CONVOLUTION * number + 2 else None
         axes = x.ndim - 2
         own = [values[at * times : (at + axes) * times] or None for values, times in ((strides, 1), (pads, 2), (dilations, 1))]
         at += axes

@@ -11,7 +11,7 @@ from tilestep.onnx.graph import Node, schema_of
 
 DOMAIN: Final = "ai.graphcore"
 _NAMES: Final = {"float32": "FLOAT", "float64": "DOUBLE"}  # others have NumPy's name in capitals
-_NAME_WIDTH: Final = 8  # of a type's name in front of a shape
+_TYPE_WIDTH: Final = 8
 _HALVES: Final = {"INT64": "INT32", "UINT64": "UINT32"}
 
 
@@ -29,7 +29,7 @@ def type_text(dtype: Any) -> str:
 def info_text(x: Any) -> str:
     """The type and the shape of an array, as PopART writes a TensorInfo."""
     name = type_text(x.dtype)
-    return f"{_HALVES.get(name, name):<{_NAME_WIDTH}}{shape_text(x.shape)}"
+    return f"{_HALVES.get(name, name):<{_TYPE_WIDTH}}{shape_text(x.shape)}"
 
 
 def kind_text(node: Node) -> str:

@@ -84,8 +84,8 @@ def _number(value: Any, form: Format, decimals: int, exponent: bool) -> str:
     return f"{value:.{max(form.digits - 1, 0)}e}" if exponent else f"{value:.{decimals}f}"
 
 
-_GRADIENT: Final = "Gradient___"  # what names of gradients begin with
-ABORTED: Final = "Abort Program"  # what the message of an abort begins with
+_GRADIENT_PREFIX: Final = "Gradient___"
+ABORT_PREFIX: Final = "Abort Program"
 
 
 @op("PrintTensor", domain=DOMAIN, random=True)  # a known input is printed by the program too, each time that it runs
@@ -122,7 +122,7 @@ def print_tensor(
         brackets=(chr(openBracket), chr(closeBracket)),
     )
     name = title or call.node.inputs[0]
-    of_gradient = (f"{title}_gradient" if title else f"{_GRADIENT}{name}") if print_gradient else ""
+    of_gradient = (f"{title}_gradient" if title else f"{_GRADIENT_PREFIX}{name}") if print_gradient else ""
     return _printed(jnp.asarray(x), name, of_gradient, form)
 
 
@@ -181,11 +181,11 @@ def abort(call: Call, condition: Any = None) -> tuple[Any, ...]:
 
 def _abort(place: str, condition: Any) -> None:
     if condition:
-        raise poplar_application_runtime_error(f"{ABORTED}: {place} (ai.graphcore.Abort) stopped it")
+        raise poplar_application_runtime_error(f"{ABORT_PREFIX}: {place} (ai.graphcore.Abort) stopped it")
 
 
 def aborted(error: BaseException) -> poplar_application_runtime_error | None:
     """The error of an Abort that made a run fail; None if another thing did. Args: error: as JAX raises it from the run."""
     text = str(error)
-    start = text.find(ABORTED)
+    start = text.find(ABORT_PREFIX)
     return None if start < 0 else poplar_application_runtime_error(text[start:].splitlines()[0])

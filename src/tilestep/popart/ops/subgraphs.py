@@ -17,7 +17,7 @@ from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.describing import DOMAIN
 from tilestep.popart.ops.gradients import without_gradient
 
-_ARRAYS = 3  # of each input of a packed block: data, offsets, lengths
+_ARRAYS_PER_INPUT = 3  # data, offsets, lengths
 
 
 @op("Call", domain=DOMAIN)
@@ -47,13 +47,14 @@ def packed_data_block(
     Args: resultSize: rows of the result; those that no sequence fills are 0.
     """
     arrays, (offsets, lengths) = inputs[:-2], inputs[-2:]
-    if len(arrays) % _ARRAYS or len(maxSequenceLengths) != len(arrays) // _ARRAYS:
+    if len(arrays) % _ARRAYS_PER_INPUT or len(maxSequenceLengths) != len(arrays) // _ARRAYS_PER_INPUT:
         raise popart_exception(f"PackedDataBlock has {len(arrays)} inputs, and {len(maxSequenceLengths)} lengths of sequences")
     count = offsets.shape[0]
     if count % callbackBatchSize:
         raise popart_exception(f"PackedDataBlock has {count} sequences, which don't make up batches of {callbackBatchSize}")
     unpacked = [
-        _unpacked(*arrays[_ARRAYS * number : _ARRAYS * (number + 1)], longest=longest) for number, longest in enumerate(maxSequenceLengths)
+        _unpacked(*arrays[_ARRAYS_PER_INPUT * number : _ARRAYS_PER_INPUT * (number + 1)], longest=longest)
+        for number, longest in enumerate(maxSequenceLengths)
     ]
     batches = [values.reshape(-1, callbackBatchSize, *values.shape[1:]) for values in unpacked]
 

@@ -31,7 +31,7 @@ FACTOR: Final = "lossScaleUpdateFactor"
 STATISTICS: Final = "Accum___autoLossScaleStats"
 COUNTER: Final = "Histogram_counter"
 _WHERE: Final = "[AutomaticLossScale transform]"
-_LARGEST: Final = 65504.0  # of float16
+_LARGEST_FLOAT16: Final = 65504.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ class AutomaticLossScaling:
                 "Out of range value for 'thresholdUpperCountProportion'. "
                 f"The current value is {threshold}, but it should be in the range [0, 1]."
             )
-        edge = float(np.float16(_LARGEST * location))  # as the original's comparison has it: a tiny location is an edge of 0
+        edge = float(np.float16(_LARGEST_FLOAT16 * location))  # as the original's comparison has it: a tiny location is an edge of 0
         return cls(edge=edge, threshold=threshold, period=settings.updatePeriod, accumulation=accumulation, reduce=reduce)
 
     def init(self) -> Arrays:

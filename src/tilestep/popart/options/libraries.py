@@ -17,9 +17,9 @@ from tilestep.popart.exceptions import poplar_exception
 from tilestep.popart.options.option_fields import OptionFields
 from tilestep.poplar_keys import NO_EFFECT
 
-_TUNING: Final = ("availableMemoryProportion", "partialsType")  # what reaches the plan
+_PLAN_OPTIONS: Final = ("availableMemoryProportion", "partialsType")
 _CONVOLUTION: Final = (
-    *_TUNING,
+    *_PLAN_OPTIONS,
     "enableConvDithering",
     "enableFastReduce",
     "enableMultiStageReduce",
@@ -39,7 +39,7 @@ KNOWN: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "convolutionOptions": _CONVOLUTION,
         "matmulOptions": (*_CONVOLUTION, "fullyConnectedPass", "inputRHSIsPreArranged"),
         "lstmOptions": (
-            *_TUNING,
+            *_PLAN_OPTIONS,
             "inferenceOnly",
             "numShards",
             "preCalcWeights",
@@ -71,7 +71,7 @@ def require_known(options: OptionFields) -> EngineOptions:
         given: Mapping[str, str] = getattr(options, name)
         for key, value in given.items():
             _require(name, key, known)
-            if key in _TUNING:
+            if key in _PLAN_OPTIONS:
                 _require_tuning(name, key, value)
     for key in options.engineOptions:
         _require("engineOptions", key, (*EFFECTIVE, *NO_EFFECT))

@@ -38,7 +38,7 @@ class Fetched:
     restored: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-_ZEROS: Final = frozenset({"broadcast_in_dim", "convert_element_type", "reshape"})  # of a literal zero: a gradient that nobody computes
+_ZERO_PRIMITIVES: Final = frozenset({"broadcast_in_dim", "convert_element_type", "reshape"})
 _MOST_SHOWN: Final = 40  # names of tensors in an error
 
 Types = Mapping[str, jax.ShapeDtypeStruct]
@@ -138,7 +138,7 @@ def literal_zeros(traced: ClosedJaxpr) -> list[bool]:
     """For each output whether it is a zero that the program itself writes."""
     made: dict[Any, Any] = {}
     for equation in traced.jaxpr.eqns:
-        if equation.primitive.name in _ZEROS and len(equation.invars) == 1:
+        if equation.primitive.name in _ZERO_PRIMITIVES and len(equation.invars) == 1:
             source = equation.invars[0]
             if _is_zero(source, made):
                 made[equation.outvars[0]] = True

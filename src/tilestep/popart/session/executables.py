@@ -35,10 +35,10 @@ _FORM: Final = "tilestep executable 2"
 _PROGRAM: Final = "step.stablehlo"
 _WEIGHTS: Final = "weights.npz"
 _MANIFEST: Final = "manifest.json"
-_HEADER_BYTES: Final = 4096  # of an array in a file, and of a manifest without names, at most
-_NAME_BYTES: Final = 12  # of a character in a manifest, at most
-_EQUATION_BYTES: Final = 64 << 10  # of an operation in a program, at most: they are some hundred
-_PART_BYTES: Final = 1 << 20  # that are unpacked at once
+_MOST_HEADER_BYTES: Final = 4096  # an array's in a file, or a manifest's without names
+_MOST_CHARACTER_BYTES: Final = 12  # in a manifest
+_MOST_OPERATION_BYTES: Final = 64 << 10  # they are some hundred
+_UNPACKED_BYTES: Final = 1 << 20  # at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,9 +185,11 @@ def read(path: Path, owner: Owner, *, weights: Mapping[str, Array], program_byte
             raise popart_exception(f"Could not open file {plain(path)}: {plain(error)}") from error
         try:
             with zipfile.ZipFile(file) as archive:
-                most = sum(array.nbytes for array in weights.values()) + _HEADER_BYTES * (len(weights) + 1)
+                most = sum(array.nbytes for array in weights.values()) + _MOST_HEADER_BYTES * (len(weights) + 1)
                 _require_known_form(path, archive)
-                manifest = _manifest_of(path, archive, owner, _HEADER_BYTES + _NAME_BYTES * sum(len(name) + 1 for name in weights))
+                manifest = _manifest_of(
+                    path, archive, owner, _MOST_HEADER_BYTES + _MOST_CHARACTER_BYTES * sum(len(name) + 1 for name in weights)
+                )
                 bounds: dict[str, Callable[[], int]] = {_PROGRAM: program_bytes, _WEIGHTS: lambda: most}
                 present = {name: bound() for name, bound in bounds.items() if name in archive.namelist()}
                 _require_unaltered(path, archive, manifest, present)
@@ -255,7 +257,7 @@ def _parts(path: Path, archive: zipfile.ZipFile, name: str, most_bytes: int) -> 
     """A member's bytes, part by part. Raises: popart_runtime_error where they become more than `most_bytes`."""
     left = most_bytes
     with archive.open(name) as file:
-        while part := file.read(_PART_BYTES):
+        while part := file.read(_UNPACKED_BYTES):
             left -= len(part)
             if left < 0:
                 raise popart_runtime_error(
@@ -271,4 +273,4 @@ def most_program_bytes(program: Any) -> int:
     """
     constants = [*getattr(program, "consts", ()), *(atom.val for eqn in program.eqns for atom in eqn.invars if hasattr(atom, "val"))]
     inside = sum(most_program_bytes(inner) for equation in program.eqns for inner in programs_of(equation))
-    return _EQUATION_BYTES * (len(program.eqns) + 1) + 2 * sum(np.asarray(value).nbytes for value in constants) + inside
+    return _MOST_OPERATION_BYTES * (len(program.eqns) + 1) + 2 * sum(np.asarray(value).nbytes for value in constants) + inside

@@ -8,7 +8,7 @@ from typing import Any, Final
 import jax
 import numpy as np
 
-WORDS: Final = 3  # of a state: two of the key, and how many microbatches drew from it
+STATE_WORDS: Final = 3  # two of the key, and how many microbatches drew from it
 _RANDOM: Final = "threefry2x32"
 
 

@@ -17,7 +17,7 @@ from tilestep.popart.log import warn
 from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.patterns import Patterns
-from tilestep.popart.session.keys import WORDS, key_and_count, key_of, words_of
+from tilestep.popart.session.keys import STATE_WORDS, key_and_count, key_of, words_of
 from tilestep.popart.session.running import RunCalls
 from tilestep.popart.stepio import PyWeightsIO
 from tilestep.popart.tensors import InputShapeInfo
@@ -150,8 +150,10 @@ class _Session(RunCalls):
         carry = self._require_prepared("setRngStateFromHost")
         if not self._synthetic.off:
             return
-        if len(rngValue) != WORDS:
-            raise popart_runtime_error(f"Devicex::setRngStateValue received rngState of size {len(rngValue)}; was expecting size {WORDS}")
+        if len(rngValue) != STATE_WORDS:
+            raise popart_runtime_error(
+                f"Devicex::setRngStateValue received rngState of size {len(rngValue)}; was expecting size {STATE_WORDS}"
+            )
         key, count = key_and_count(rngValue)
         self._carry = carry._replace(key=key, count=count)
 

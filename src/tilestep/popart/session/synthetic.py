@@ -14,7 +14,7 @@ from tilestep.popart.enums import AnchorReturnTypeId, SyntheticDataMode
 from tilestep.popart.options import SessionOptions
 
 Array = np.ndarray[Any, Any]
-_SEED: Final = 5489  # of each input, as the original's generator has it
+_INPUT_SEED: Final = 5489  # as the original's generator has it
 
 
 def is_synthetic(options: SessionOptions) -> bool:
@@ -50,7 +50,7 @@ class Synthetic:
         return self._arrays
 
     def _array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        generator = np.random.default_rng(_SEED)
+        generator = np.random.default_rng(_INPUT_SEED)
         if self._mode in (SyntheticDataMode.Off, SyntheticDataMode.Zeros):
             return np.zeros(shape, dtype)
         if self._mode == SyntheticDataMode.RandomNormal:

@@ -16,7 +16,7 @@ from onnx import helper
 WIDE: Final = "/fp32"  # how the names of the copy's tensors end
 _RANDOM: Final = frozenset({"Bernoulli", "Dropout", "Multinomial", "RandomNormalLike", "RandomUniformLike", "ShapedDropout"})
 _OTHERS: Final = frozenset({"BatchNormalization", "Cast", "CastLike"})  # they keep statistics, or have a type of their own
-_LINEAR: Final = frozenset(  # of one tensor: the gradient is that of the output, moved or scaled
+_LINEAR_OPERATORS: Final = frozenset(  # the gradient is that of the output, moved or scaled
     {"Flatten", "Identity", "IdentityLoss", "Neg", "ReduceMean", "ReduceSum", "Reshape", "Scale", "Squeeze", "Transpose", "Unsqueeze"}
 )
 
@@ -28,7 +28,7 @@ def add_wide_loss(graph: onnx.GraphProto, loss: str, halves: Collection[str]) ->
     name = loss
     while (node := makers.get(name)) is not None and _may_be_copied(node):
         copied.append(node)
-        if node.op_type not in _LINEAR or node.input[0] not in halves:
+        if node.op_type not in _LINEAR_OPERATORS or node.input[0] not in halves:
             break
         name = node.input[0]
     made = {each for node in copied for each in node.output}

@@ -20,7 +20,7 @@ from tilestep.train.feeds.staging import SHARED_BYTES
 from tilestep.train.untyped import Pytree, Structure
 
 _CURE: Final = "all elements must be alike: drop the remainder of the data (drop_remainder=True, drop_last=True), or pad it"
-_MOST_CHARACTERS: Final = 200  # of a structure in a message
+_MOST_STRUCTURE_CHARACTERS: Final = 200  # in a message
 
 
 class Outcome(enum.IntEnum):
@@ -132,7 +132,7 @@ class ElementSpec:
 
 
 def _structure_text(structure: Structure) -> str:
-    return shortened(structure, _MOST_CHARACTERS)
+    return shortened(structure, _MOST_STRUCTURE_CHARACTERS)
 
 
 def _skeleton(structure: Structure, number: Iterator[int]) -> Any:

@@ -32,7 +32,7 @@ WhenFull = Literal["block", "drop", "error"]
 MODES: Final[tuple[Mode, ...]] = ("all", "last")
 WHEN_FULL: Final[tuple[WhenFull, ...]] = ("block", "drop", "error")
 WARN_BYTES: Final = 1 << 30
-_MOST_CHARACTERS: Final = 200  # of a tree in a message
+_MOST_TREE_CHARACTERS: Final = 200  # in a message
 _Kind = tuple[tuple[int, ...], Any, str]  # (shape, dtype, generator of the random keys whose numbers they are: random_keys.py)
 
 
@@ -498,4 +498,4 @@ def _numbers(leaves: list[Any]) -> tuple[list[Any], list[_Kind]]:
 
 def _described(structure: Structure, shapes: list[_Kind]) -> str:
     specs = _jax.tree.unflatten(structure, [kind(_jax.ShapeDtypeStruct(shape, dtype), generator) for shape, dtype, generator in shapes])
-    return shortened(specs, _MOST_CHARACTERS)
+    return shortened(specs, _MOST_TREE_CHARACTERS)

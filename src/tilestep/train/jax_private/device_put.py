@@ -30,7 +30,7 @@ def weak(array: jax.Array) -> jax.Array:
         return array
 
 
-_DEVICES: Final = "_internal_device_list"  # of a sharding
+_SHARDING_DEVICES: Final = "_internal_device_list"
 MOST_KINDS: Final = 1024  # shapes and dtypes that are remembered
 
 
@@ -56,9 +56,9 @@ def _private() -> _Private | None:
         state, found = guards.thread_local_state, guards.thread_local_state().explicit_device_put
     except (ImportError, AttributeError):
         return None
-    if not hasattr(SingleDeviceSharding, _DEVICES) or not isinstance(found, bool):
+    if not hasattr(SingleDeviceSharding, _SHARDING_DEVICES) or not isinstance(found, bool):
         return None
-    devices = operator.attrgetter(_DEVICES)
+    devices = operator.attrgetter(_SHARDING_DEVICES)
 
     def explicitly(function: Callable[..., Any], *args: Any) -> Any:
         """To `jax.transfer_guard` it is what the program asks for, as `device_put` is."""

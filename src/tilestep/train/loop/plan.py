@@ -29,7 +29,7 @@ from tilestep.train.untyped import jax as _jax
 
 _ORDER: Final = ": repeat(n, body, carry, ...)"
 _MOST_TOTAL: Final = 2**63 - 1  # steps of a loop, which the host counts
-_MOST_STEPS: Final = 2**31 - 1  # of one program, which counts them in 32 bits
+_MOST_PROGRAM_STEPS: Final = 2**31 - 1  # a program counts them in 32 bits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,7 +169,7 @@ def plan_while_loop(
     _require_feeds(call.infeed, call.outfeed)
     require_recompute(recompute)
     has_chunks = call.infeed is not None or call.outfeed is not None or chunk is not None
-    longest = DEFAULT_CHUNK if has_chunks else _MOST_STEPS
+    longest = DEFAULT_CHUNK if has_chunks else _MOST_PROGRAM_STEPS
     chunk_steps = _chunk_steps(chunk, longest if most is None else min(most, longest), call.outfeed)
     replicated = replicated_loop(replicas, call.infeed, call.outfeed)
     state = prepared(carry, donate=donate, loop="while_loop")
@@ -193,7 +193,7 @@ def _chunk_steps(chunk: int | None, default: int, outfeed: OutfeedQueue | None, 
     if chunk is None:
         most = max(1, default if depth is None else min(default, depth))
         return most if pattern is None else pattern.chunk_steps(most)
-    steps = whole_number("chunk", chunk, least=1, most=_MOST_STEPS)
+    steps = whole_number("chunk", chunk, least=1, most=_MOST_PROGRAM_STEPS)
     if depth is not None and steps > depth:
         raise ValueError(f"chunk is {steps}, but the outfeed holds the values of {depth} steps at most: choose a chunk of {depth} or less")
     return steps

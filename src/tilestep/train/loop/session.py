@@ -26,15 +26,15 @@ from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
 _MOST, _LEAST = 16, 2  # chunks
-_TARGET_WALL_S: Final = 0.05  # of work between two waits
-_MOST_BYTES: Final = 2**28  # of elements, unless FIRST_IN_FLIGHT chunks have more
+_TARGET_WAIT_WALL_S: Final = 0.05  # between two waits for the device
+_MOST_IN_FLIGHT_BYTES: Final = 2**28  # unless FIRST_IN_FLIGHT chunks have more
 
 
 @final
 class InFlight:
     """The chunks that a loop has started since it last waited for the device.
 
-    Each wait measures how long a chunk takes, and sets `loop.in_flight` so that waits are about `_TARGET_WALL_S` apart.
+    Each wait measures how long a chunk takes, and sets `loop.in_flight` so that waits are about `_TARGET_WAIT_WALL_S` apart.
     """
 
     __slots__ = ("_count", "_last_wait", "_loop")
@@ -55,9 +55,9 @@ class InFlight:
             most = _MOST
             if chunk is not None:
                 size_bytes = sum(leaf.nbytes for leaf in _jax.tree.leaves(chunk.on_device))
-                most = min(most, max(FIRST_IN_FLIGHT, _MOST_BYTES // max(1, size_bytes)))
+                most = min(most, max(FIRST_IN_FLIGHT, _MOST_IN_FLIGHT_BYTES // max(1, size_bytes)))
             chunk_wall_s = (now - self._last_wait) / self._count
-            self._loop.in_flight = min(most, max(_LEAST, int(_TARGET_WALL_S / chunk_wall_s)))
+            self._loop.in_flight = min(most, max(_LEAST, int(_TARGET_WAIT_WALL_S / chunk_wall_s)))
         self._last_wait, self._count = now, 0
 
 

@@ -17,7 +17,7 @@ from tilestep.train.offload import is_on_host
 from tilestep.train.untyped import Pytree, Spec
 from tilestep.train.untyped import jax as _jax
 
-_MOST_CHARACTERS: Final = 200  # of a structure or signature in a message
+_MOST_QUOTED_CHARACTERS: Final = 200  # in a message
 
 
 def step_of(body: Body, *, has_infeed: bool, outfeed: OutfeedQueue | None) -> Step:
@@ -74,10 +74,10 @@ def _require_call(function: Body, carry: Pytree, args: tuple[Pytree, ...], kwarg
         if args:
             arguments += f" and the infeed element's {len(args)} items" if len(args) > 1 else " and the infeed's element"
         if kwargs:
-            arguments += f" and the infeed element's items {shortened(', '.join(kwargs), _MOST_CHARACTERS)} as keywords"
+            arguments += f" and the infeed element's items {shortened(', '.join(kwargs), _MOST_QUOTED_CHARACTERS)} as keywords"
         if what == "condition":
             arguments += " alone (never an infeed's element)"
-        parameters = shortened(signature, _MOST_CHARACTERS)
+        parameters = shortened(signature, _MOST_QUOTED_CHARACTERS)
         raise TypeError(f"{what} {name_of(function)}{parameters} is called with {arguments}: {error}") from None
 
 
@@ -91,7 +91,7 @@ def checked_carry(carry: Pytree, result: Pytree, body: Body) -> Pytree:
     if new_structure != structure:
         raise TypeError(
             f"body {name_of(body)} must return a new carry like the one it was given: {_difference(before, returned)}\n"
-            f"  expected {shortened(structure, _MOST_CHARACTERS)}\n  found    {shortened(new_structure, _MOST_CHARACTERS)}"
+            f"  expected {shortened(structure, _MOST_QUOTED_CHARACTERS)}\n  found    {shortened(new_structure, _MOST_QUOTED_CHARACTERS)}"
         )
     leaves = [_checked_leaf(path, old, new, body) for (path, old), (_, new) in zip(before, returned, strict=True)]
     return _jax.tree.unflatten(structure, leaves)
@@ -136,4 +136,4 @@ def _spec(array: Spec) -> str:
 
 def _described(value: Pytree) -> str:
     specs = _jax.tree.map(lambda leaf: _spec(leaf) if hasattr(leaf, "dtype") else type(leaf).__name__, value)
-    return shortened(specs, _MOST_CHARACTERS)
+    return shortened(specs, _MOST_QUOTED_CHARACTERS)

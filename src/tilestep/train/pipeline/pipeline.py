@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 
 _MOST: Final = 2**31 - 1  # replicas, updates
 _REDUCTIONS: Final = ("sum", "mean", "running_mean")
-_MOST_FOLDED: Final = 2**32 - 1  # of what `jax.random.fold_in` takes
+_MOST_FOLD_IN: Final = 2**32 - 1  # the largest that `jax.random.fold_in` takes
 
 _HOW_INPUTS: Final = "a list of further arguments of the first stage, such as (mask,)"
 
@@ -419,7 +419,7 @@ class Pipeline:
         """
         require_state(state)
         updates = whole_number("repeat_count", repeat_count, least=0, most=_MOST)
-        first = whole_number("first_update", first_update, least=0, most=_MOST if key is None else _MOST_FOLDED)
+        first = whole_number("first_update", first_update, least=0, most=_MOST if key is None else _MOST_FOLD_IN)
         require_bools(progress=progress)
         inputs = items_of("inputs", inputs, _HOW_INPUTS)
         count, user = self._schedule.microbatches, self._name

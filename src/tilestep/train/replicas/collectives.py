@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Reduction = Literal["sum", "mean"]
 
 _REDUCTIONS: Final = ("sum", "mean")
-_MOST_AXES: Final = 64  # that NumPy's arrays have
+_MOST_NUMPY_AXES: Final = 64
 _WIDE_MAX: Final = 1e30  # a dtype that goes beyond holds the sum over any number of replicas of what was meant to be a gradient
 
 
@@ -173,7 +173,7 @@ def cross_replica_all_to_all(tree: Pytree, *, split_axis: int = 0, concat_axis: 
     """
     axis, groups, size = _group(group_size)
     axes = {
-        name: whole_number(name, number, least=-_MOST_AXES, most=_MOST_AXES)
+        name: whole_number(name, number, least=-_MOST_NUMPY_AXES, most=_MOST_NUMPY_AXES)
         for name, number in (("split_axis", split_axis), ("concat_axis", concat_axis))
     }
     split, concat = axes.values()

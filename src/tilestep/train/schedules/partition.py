@@ -24,8 +24,8 @@ from tilestep.train.untyped import jax as _jax
 if TYPE_CHECKING:
     from rich.table import Table
 
-_REPETITIONS: Final = 5  # of a measurement in real time; the shortest counts
-_ON_CHIP: Final = ("compute", "exchange", "sync")  # what of an emulated run is the layer's own, and not the host's
+_MEASURED_REPETITIONS: Final = 5  # in real time; the shortest counts
+_LAYER_KINDS: Final = ("compute", "exchange", "sync")  # the other kinds of an emulated run are the host's
 
 _HOW_COST: Final = 'a LayerCost, such as LayerCost(name="embed", work=3.0, passing=0.1)'
 _HOW_COSTS: Final = 'a list with a LayerCost for each layer, such as [LayerCost(name="embed", work=3.0)]'
@@ -273,9 +273,9 @@ def _work(layer: Layer, params: Pytree, args: Pytree, clock: _Clock, profile: An
     forward = _jax.jit(lambda own, given: _spread(layer(own, *given)))
     outputs = forward(params, args)
     if not training:
-        return clock(lambda: forward(params, args), profile, _ON_CHIP), outputs
+        return clock(lambda: forward(params, args), profile, _LAYER_KINDS), outputs
     program = _jax.jit(with_backward(lambda own, given: layer(own, *given)))
-    return clock(lambda: program(params, args), profile, _ON_CHIP), outputs
+    return clock(lambda: program(params, args), profile, _LAYER_KINDS), outputs
 
 
 _serial = iter(range(1, 1 << 62))
@@ -300,7 +300,7 @@ def _measured(act: Callable[[], Any], profile: object, kinds: Iterable[str]) -> 
     """Seconds of real time."""
     _jax.block_until_ready(act())
     times: list[float] = []
-    for _ in range(_REPETITIONS):
+    for _ in range(_MEASURED_REPETITIONS):
         start = time.perf_counter()
         _jax.block_until_ready(act())
         times.append(time.perf_counter() - start)

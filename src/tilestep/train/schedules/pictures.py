@@ -25,19 +25,19 @@ _COLORS: Final = {
     Kind.STORE_PARAMETERS: "#d8cbe8",
 }
 _DARK: Final = "#333333"
-_INK: Final = {  # of labels on light colours
+_DARK_LABELS: Final = {
     Kind.INPUT_GRADIENT: "#1d3b26",
     Kind.STORE: _DARK,
     Kind.LOAD: _DARK,
     Kind.LOAD_PARAMETERS: _DARK,
     Kind.STORE_PARAMETERS: _DARK,
 }
-_WIDTH_POINTS: Final = 730  # of the time's axis in a picture 11 inches wide
+_AXIS_POINTS: Final = 730  # in a picture 11 inches wide
 _LETTER: Final = 0.7  # of its size, its width: in DejaVu Sans, which Matplotlib has, 0.64 of digits and 0.58 to 0.99 of the capitals here
-_LARGEST_POINTS: Final = 7.0  # of labels
+_LARGEST_LABEL_POINTS: Final = 7.0
 _SECONDS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _NUMBERS: Final = ((1e9, "billion"), (1e6, "million"), (1e4, "thousand"), (1.0, ""))
-_LEAST_POINTS: Final = 4.3  # what would be smaller is left away
+_LEAST_LABEL_POINTS: Final = 4.3  # smaller ones are left away
 
 
 def _label(schedule: TaskOrder, task: Task, timeline: Timeline) -> str:
@@ -141,9 +141,11 @@ def _draw(panel: Any, schedule: TaskOrder, timeline: Timeline) -> None:
         if _is_both(task, timeline):
             panel.barh(row + 0.215, length, left=begin, height=0.43, color=_COLORS[Kind.BACKWARD], edgecolor="white", linewidth=0.6)
         label = _label(schedule, task, timeline)
-        points = min(_LARGEST_POINTS, length / timeline.makespan * _WIDTH_POINTS / (_LETTER * len(label)))
-        if points >= _LEAST_POINTS:
-            panel.text(begin + length / 2, row, label, ha="center", va="center", fontsize=points, color=_INK.get(task.kind, "white"))
+        points = min(_LARGEST_LABEL_POINTS, length / timeline.makespan * _AXIS_POINTS / (_LETTER * len(label)))
+        if points >= _LEAST_LABEL_POINTS:
+            panel.text(
+                begin + length / 2, row, label, ha="center", va="center", fontsize=points, color=_DARK_LABELS.get(task.kind, "white")
+            )
     first = min(timeline.begin.values())
     panel.set_xlim(first, first + (timeline.makespan or 1))
     panel.set_ylim(len(order) - 0.5, -0.5)

@@ -11,7 +11,7 @@ from typing import Final, Literal, NamedTuple, final, get_args
 from tilestep.messages import shown
 
 _TASK: Final = re.compile(r"([0-9]+)([FBIWUSLPQ])([0-9]*)")
-_MOST_DIGITS: Final = 18  # of a number in a task: no schedule has so many tasks, and reading thousands of digits takes long
+_MOST_TASK_DIGITS: Final = 18  # no schedule has so many tasks, and reading thousands of digits takes long
 
 Weights = Literal["same", "stale", "stashed"]
 WEIGHTS: Final[tuple[str, ...]] = get_args(Weights)
@@ -73,8 +73,8 @@ class Task(NamedTuple):
             )
         stage, letter, microbatch = match.groups()
         digits = max(len(stage), len(microbatch))
-        if digits > _MOST_DIGITS:
-            raise ValueError(f"{shown(text)} is no task: it has a number of {digits} digits, and {_MOST_DIGITS} is the most")
+        if digits > _MOST_TASK_DIGITS:
+            raise ValueError(f"{shown(text)} is no task: it has a number of {digits} digits, and {_MOST_TASK_DIGITS} is the most")
         return cls(int(stage), _KINDS[letter], int(microbatch) if microbatch else None)
 
 

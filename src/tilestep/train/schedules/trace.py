@@ -23,10 +23,10 @@ from tilestep.train.schedules.tasks import OF_PARAMETERS
 _PROGRAM: Final = re.compile(
     r"stage_\d+_(forward_and_backward|forward|backward|input_gradient|weight_gradient|update|load_parameters|store_parameters)$"
 )
-_SUM: Final = "gradient_sum"  # of several stages that read one output, before its stage's backward
+_GRADIENT_SUM: Final = "gradient_sum"  # several stages read one output, before its stage's backward
 _HOW_EVENTS: Final = "a list of events, such as profile.timeline"
-_ATTRIBUTES: Final = ("ipu", "start_cycle", "end_cycle", "kind", "program")  # of an event
-_MOST_UPDATES: Final = 2**31 - 1  # of a profile
+_EVENT_ATTRIBUTES: Final = ("ipu", "start_cycle", "end_cycle", "kind", "program")
+_MOST_PROFILED_UPDATES: Final = 2**31 - 1
 _KINDS: Final = {
     "forward": Kind.FORWARD,
     "forward_and_backward": Kind.FORWARD,
@@ -83,10 +83,10 @@ def traced(schedule: Schedule, events: Iterable[Event], *, update: int = -1) -> 
     """
     require_schedule(schedule)
     events = items_of("events", events, _HOW_EVENTS)
-    others = [event for event in events if not all(hasattr(event, name) for name in _ATTRIBUTES)]
+    others = [event for event in events if not all(hasattr(event, name) for name in _EVENT_ATTRIBUTES)]
     if others:
         raise TypeError(f"events has {shown(others[0])}: it must be {_HOW_EVENTS}")
-    update = whole_number("update", update, least=-_MOST_UPDATES, most=_MOST_UPDATES)
+    update = whole_number("update", update, least=-_MOST_PROFILED_UPDATES, most=_MOST_PROFILED_UPDATES)
     runs = _runs(events)
     ipus = _ipus(schedule, runs)
     begin: dict[Task, float] = {}
@@ -164,7 +164,7 @@ def _runs(events: Iterable[Event]) -> Mapping[int, Sequence[_Run]]:
         for place, event in enumerate(own):
             if event.kind not in ("compute", "host-call"):
                 continue
-            if event.program.endswith(_SUM):
+            if event.program.endswith(_GRADIENT_SUM):
                 summed.setdefault(ipu, event.start_cycle)
             match = _PROGRAM.search(event.program)
             if match is None or (event.kind == "host-call") != (_KINDS[match[1]] in OF_PARAMETERS):

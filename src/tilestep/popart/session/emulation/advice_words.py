@@ -28,8 +28,8 @@ from tilestep.recording.edits.reads import leaving_seldom
 from tilestep.recording.edits.script import Change, Script, with_changed
 from tilestep.recording.source_lines import source_text
 
-_LEAST_BYTES: Final = 1024  # of one value: a loss of each microbatch is what people train with
-_LEAST_PART: Final = 0.1  # of the largest anchor
+_LEAST_VALUE_BYTES: Final = 1024  # a loss of each microbatch is what people train with
+_LEAST_SHARE_OF_LARGEST: Final = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,9 +76,9 @@ def anchors(returned: Iterable[Returned], line: Line | None, *, program: str) ->
 
     Args: line: of the user's program that prepared the session. program: the name of those from which they leave.
     """
-    large = [each for each in returned if each.calls_rows > 1 and each.size_bytes >= _LEAST_BYTES]
+    large = [each for each in returned if each.calls_rows > 1 and each.size_bytes >= _LEAST_VALUE_BYTES]
     largest = max((each.size_bytes for each in large), default=0)
-    told = sorted((each for each in large if each.size_bytes >= _LEAST_PART * largest), key=lambda each: -each.size_bytes)
+    told = sorted((each for each in large if each.size_bytes >= _LEAST_SHARE_OF_LARGEST * largest), key=lambda each: -each.size_bytes)
 
     def rule(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         if evidence is None or not told:

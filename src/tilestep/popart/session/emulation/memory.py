@@ -41,7 +41,7 @@ def _way_out(error: TileMemoryError | StreamingMemoryError) -> str:
 
 
 _MOST_PLANNED: Final = 1 << 40  # bytes of an input: more is not even tried
-_LARGE: Final = 0.25  # of the bytes that an IPU needs on a tile
+_LARGE_SHARE: Final = 0.25  # share of the bytes that an IPU needs on a tile
 
 
 class Unfit(NamedTuple):
@@ -115,7 +115,7 @@ def way_out_of_stash(notes: Notes, play: Play, program: EmulatedProgram) -> str:
     """
     available = notes.machine.ipu.tile.sram_bytes
     full = [ipu for ipu, use in enumerate(play.uses) if use.peak_bytes > available]
-    large = [ipu for ipu in full if _stash(program, ipu) > 1 and _waiting_bytes(play, ipu) >= _LARGE * play.uses[ipu].peak_bytes]
+    large = [ipu for ipu in full if _stash(program, ipu) > 1 and _waiting_bytes(play, ipu) >= _LARGE_SHARE * play.uses[ipu].peak_bytes]
     if not large or program.recomputed is None:
         return ""
     again = program.recomputed()

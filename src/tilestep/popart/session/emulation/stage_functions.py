@@ -59,7 +59,7 @@ def _arrays(consts: Sequence[Any]) -> list[Any]:
 
 
 Specs = dict[str, jax.ShapeDtypeStruct]  # by tensor
-_NOTHING: Final = jax.ShapeDtypeStruct((0,), np.float32)  # what a pipeline is given of a microbatch without inputs
+_NO_INPUTS: Final = jax.ShapeDtypeStruct((0,), np.float32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +123,7 @@ def stage_functions(
     for stage, own in zip(staging.stages, params, strict=True):
         run = _run(graph, stage, relays, loss_scale, watch.marks[stage.number], again.get(stage.number), plan.segments)
         kept = {name: spec[name] for name in relays.aux[stage.number]}
-        given = [spec[name] for name in relays.incoming[stage.number]] or [_NOTHING] * (not stage.number)
+        given = [spec[name] for name in relays.incoming[stage.number]] or [_NO_INPUTS] * (not stage.number)
         run, constants = hoisted(run, (own, kept, given, key), replicas=graph.replication.count)
         aux.append({**kept, **constants})
         named = _named(run, f"stage{stage.number}", has_aux=bool(aux[-1]), draws=graph.draws)
@@ -132,7 +132,7 @@ def stage_functions(
         functions=tuple(functions),
         params=params,
         aux=tuple(aux),
-        elements=tuple(spec[name] for name in relays.incoming[0]) or (_NOTHING,),
+        elements=tuple(spec[name] for name in relays.incoming[0]) or (_NO_INPUTS,),
         inputs=relays.incoming[0],
         watch=watch.keys,
         periods=watch.periods,

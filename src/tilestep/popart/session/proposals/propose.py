@@ -30,7 +30,7 @@ from tilestep.train import LayerCost, best_partition
 if TYPE_CHECKING:
     from tilestep.popart.session.emulation.costs import Message, OperatorCost, Prices, Values
 
-_ATTRIBUTES: Final = (attribute_names.PIPELINE_STAGE, attribute_names.VIRTUAL_GRAPH)  # what decides a stage; the first goes before
+_STAGE_ATTRIBUTES: Final = (attribute_names.PIPELINE_STAGE, attribute_names.VIRTUAL_GRAPH)  # the first goes before
 
 
 def propose_stages(
@@ -279,7 +279,7 @@ def _stage(
 def _own(graph: SessionGraph, costs: Sequence[OperatorCost], adding: Sequence[int], passing: Passing, host: _Host) -> Mapping[int, int]:
     """Cycles of the stages that the model has already, by number; none if an operator has no stage."""
     stated: dict[str, int] = {}
-    for name in reversed(_ATTRIBUTES):
+    for name in reversed(_STAGE_ATTRIBUTES):
         for node in graph.proto.graph.node:
             for attribute in node.attribute:
                 if attribute.name == name:

@@ -69,7 +69,7 @@ def _bytes(name: str, analysis: Analysis) -> int:
     return 0 if kind is None else int(np.prod(kind.shape, dtype=np.int64)) * kind.dtype.itemsize
 
 
-_ROUNDING: Final = 1e-6  # of a sum of ratios
+_RATIO_TOLERANCE: Final = 1e-6
 
 
 @dataclass
@@ -137,7 +137,7 @@ def _checked(ratios: Sequence[float], num_ipus: int) -> Sequence[float]:
     for position, ratio in enumerate(ratios):
         if not 0 < ratio < 1:
             raise popart_exception(f"virtualGraphSplitRatios[{position}] must be in the range (0, 1). It is {ratio}")
-    if abs(sum(ratios) - 1) > _ROUNDING:
+    if abs(sum(ratios) - 1) > _RATIO_TOLERANCE:
         raise popart_exception(f"Sum of virtualGraphSplitRatios[i] must be equal to 1.0, but found {sum(ratios)}.")
     return ratios
 

@@ -38,7 +38,7 @@ _FUSED: Final = (ELEMENTWISE | MOVES) - {
     *("copy_p", "reduce_precision"),  # marks
 }
 _LONGEST: Final = 16  # chain of these that is computed again: one of `gelu` or of a norm has about ten
-_KEY_BYTES: Final = 16  # of a random key, of which JAX doesn't say them
+_RANDOM_KEY_BYTES: Final = 16  # JAX does not say them
 _MOST_FLOW: Final = 2**30  # SciPy computes with 32 bits
 _ENDLESS: Final = 2**31 - 1
 _START, _END = 0, 1  # nodes of the graph
@@ -231,7 +231,7 @@ def _weight(variable: Atom) -> int:
     aval = variable.aval
     if not hasattr(aval, "dtype"):
         return 1
-    each = _KEY_BYTES if _jax.dtypes.issubdtype(aval.dtype, _jax.dtypes.extended) else aval.dtype.itemsize
+    each = _RANDOM_KEY_BYTES if _jax.dtypes.issubdtype(aval.dtype, _jax.dtypes.extended) else aval.dtype.itemsize
     size = max(1, math.prod(aval.shape) * each)
     return size if size <= SMALL_BYTES else size + SMALL_BYTES
 

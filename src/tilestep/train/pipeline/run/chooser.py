@@ -14,7 +14,7 @@ Which = Literal["auto", "stages", "single"]
 PROGRAMS: Final = get_args(Which)
 
 _MEASURED: Final = 3  # runs of each way
-_HOST_BOUND: Final = 0.5  # of a run's time: if the host starts tasks for longer, one program may be faster
+_HOST_BOUND_SHARE: Final = 0.5  # share of a run in which the host starts tasks, from which on one program may be faster
 
 
 def why_not_single(spec: PipelineSpec, *, check_nans: bool, several_processes: bool) -> str | None:
@@ -84,7 +84,7 @@ class Chooser:
             return
         if by_stages:
             self._by_stages_s = min(self._by_stages_s, wall_s)
-            self._is_host_bound |= host_wall_s >= _HOST_BOUND * wall_s
+            self._is_host_bound |= host_wall_s >= _HOST_BOUND_SHARE * wall_s
             if self._runs == 1 + _MEASURED and not self._is_host_bound:
                 self._decision = "stages"
             return

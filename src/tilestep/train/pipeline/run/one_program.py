@@ -23,7 +23,7 @@ from tilestep.train.pipeline.run.state import RunState
 from tilestep.train.untyped import Pytree
 from tilestep.train.untyped import jax as _jax
 
-_MOST_SHARDINGS: Final = 256  # that are remembered
+_MOST_KNOWN_SHARDINGS: Final = 256
 
 
 def brought(leaves: Sequence[Any], placement: Placement) -> list[jax.Array]:
@@ -127,7 +127,7 @@ class Single:
         else:
             return leaves
         arrays = brought(leaves, self._stages[0].placement)
-        if len(known) > _MOST_SHARDINGS:
+        if len(known) > _MOST_KNOWN_SHARDINGS:
             known.clear()
         for leaf in arrays:
             known[id(leaf.sharding)] = leaf.sharding
