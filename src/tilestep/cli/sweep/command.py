@@ -13,11 +13,10 @@ from rich.console import Console
 
 from tilestep.cli.program import Program
 from tilestep.cli.run import read_program, split_words
-from tilestep.cli.sweep.picture import plot
 from tilestep.cli.sweep.runs import Run, keep, kept, measure
 from tilestep.cli.sweep.setting import Measured
 from tilestep.cli.sweep.settings import Setting, named_values, settings_of, values_of
-from tilestep.cli.sweep.sweep_table import Row, answers_text, csv_text, json_text, table_of
+from tilestep.cli.sweep.sweep_table import Row, answers_text, csv_text, json_text, plot, table_of
 from tilestep.cli.terminated import told_first
 from tilestep.cli.usage import INTERRUPTED, Once, Parser, UsageError, given_path, print_table, stdout_errors_told, tell, whole_number
 from tilestep.files import require_writable, writable_directory, write_file

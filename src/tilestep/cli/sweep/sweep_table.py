@@ -1,4 +1,4 @@
-"""What a sweep says: its table, the settings that answer a question, and the same as CSV and JSON."""
+"""What a sweep says: its table, the settings that answer a question, the same as CSV and JSON, and its picture."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from rich import box
@@ -16,6 +17,7 @@ from tilestep.cli.sweep.setting import Measured
 from tilestep.cli.sweep.settings import Setting
 from tilestep.figures.quantities import count_text, share_text, time_text
 from tilestep.messages import plain
+from tilestep.views.front import Choice, draw
 
 _NEARLY_FASTEST: Final = 0.99  # share of the fastest rate: a setting that surely fits goes before one that likely does
 
@@ -172,3 +174,22 @@ def csv_text(rows: Sequence[Row]) -> str:
     for document in documents:
         writer.writerow([*(document["setting"].get(name, "") for name in names), *(document[name] for name in figures)])
     return stream.getvalue()
+
+
+_TITLES: Final = {
+    "items_per_s": "time of an item",
+    "step_s": "time of a warm step",
+    "whole_s": "time of the whole run",
+}
+
+
+def plot(rows: Sequence[Row], path: Path) -> None:
+    """Draws the sweep to a file, whose suffix is one of `FORMS`. Raises: OSError naming the file; ImportError without Matplotlib."""
+    rate, figure_name = rate_of(rows)
+    choices = [
+        Choice(row.found.num_ipus or 1, row.found.full, 1 / rate(row), row.found.fits, " ".join(row.setting.cells().values()))
+        for row in rows
+        if rate(row) > 0 and row.found.full is not None
+    ]
+    absent = len(rows) - len(choices)
+    draw(choices, path, time_of=_TITLES[figure_name], note=f"{absent} of {len(rows)} settings have no time" if absent else "")

@@ -35,6 +35,23 @@ from tilestep.onnx.loop_iterations import (
 from tilestep.onnx.registry import op
 from tilestep.onnx.values import NeedsValueError, is_known, is_traced, known_ints, known_scalar, module_of
 
+
+@op("Gradient", domain="ai.onnx.preview.training")
+def gradient(call: Call, *values: Any, xs: Sequence[str], y: str, graph: Graph, zs: Sequence[str] = ()) -> Any:
+    """The gradient of the sum of `y` with respect to each of `xs`, at the values that the node gets for `xs` and `zs`.
+
+    Args: graph: what leads from `xs` and `zs` to `y`.
+    """
+    if len(values) != len(xs) + len(zs):
+        raise ValueError(f"it gets {len(values)} values for {len(xs) + len(zs)} names in xs and zs")
+
+    def total(some: Sequence[Any]) -> Any:
+        (result,) = call.subgraph(graph, [*some, *values[len(xs) :]], once=True)
+        return jnp.sum(result)
+
+    return tuple(jax.grad(total)([jnp.asarray(value) for value in values[: len(xs)]]))
+
+
 _MOST_UNROLLED: Final = 16  # turns of a Loop that become one program after the other
 _MOST_UNSTEADY: Final = 256  # turns that may be unrolled where they can't be a scan, such as those that change shapes
 _MOST_EAGER: Final = 1 << 16  # turns that run one by one, so that a loop without end is an error

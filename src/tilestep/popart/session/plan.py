@@ -19,7 +19,6 @@ from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.analysis import Analysis, Fetched, Names, analyse
 from tilestep.popart.session.first_values import first_values, shared_by_replicas
 from tilestep.popart.session.graph import SessionGraph, session_graph
-from tilestep.popart.session.node_checks import require_node_attributes
 from tilestep.popart.session.pipelined import forward_program, require_pipelined, restored_tensors, stale_weights
 from tilestep.popart.session.program import Gradients, Program
 from tilestep.popart.session.reading import Model, read_model
@@ -30,6 +29,7 @@ from tilestep.popart.session.scaling import FINAL_SCALE, FINAL_SCALE_TYPE, autom
 from tilestep.popart.session.segments import Segments, segments_of
 from tilestep.popart.session.staging import Staging, staging_of
 from tilestep.popart.session.synthetic import is_synthetic, left_on_device
+from tilestep.popart.session.tuning import require_node_attributes
 from tilestep.popart.session.wide_loss import WIDE, add_wide_loss
 from tilestep.popart.tensors import InputShapeInfo
 

@@ -1,4 +1,4 @@
-"""How single operators of a model are planned, by their attributes, else the session's options for their type; and their lines."""
+"""What attributes of single nodes and options for their type say: how each is planned, its line, and what must have a meaning."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Final, cast
 
+import jax
 import onnx
 from onnx import helper
 
@@ -14,11 +15,49 @@ from tilestep.errors import SettingsError
 from tilestep.messages import shown
 from tilestep.onnx.graph import Node
 from tilestep.options import PREFIX, PlanOptions
+from tilestep.popart.builder import attribute_names as names
 from tilestep.popart.builder.graph_walk import nodes_of
 from tilestep.popart.builder.origins import Origin, made_at
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import SessionOptions, tuning_of
+from tilestep.popart.patterns import require_pattern_name
 from tilestep.train import tuned
+
+_CHECKED: Final = frozenset({names.EXCLUDE_PATTERNS, names.SERIALIZE_MATMUL_MODE, names.SERIALIZE_MATMUL_FACTOR})
+_DIMENSIONS: Final = {  # mode -> (input, its dimension from the end, words of the original)
+    "input_channels": (0, 2, "input channels dim"),
+    "reducing_dim": (0, 1, "reducing dimension"),
+    "output_channels": (1, 1, "output channels dim"),
+}
+
+
+def require_node_attributes(graph: onnx.GraphProto, type_of: Callable[[str], jax.ShapeDtypeStruct | None]) -> None:
+    """Args: type_of: shapes of tensors. Raises: popart_exception for a pattern that does not exist, or a factor that does not divide."""
+    for node in graph.node:
+        stated: dict[str, Any] = {
+            attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute if attribute.name in _CHECKED
+        }
+        for pattern in stated.get(names.EXCLUDE_PATTERNS, ()):
+            require_pattern_name(pattern.decode(errors="replace"))
+        if names.SERIALIZE_MATMUL_MODE in stated:
+            _require_factor(node, stated, type_of)
+
+
+def _require_factor(node: onnx.NodeProto, stated: Mapping[str, Any], type_of: Callable[[str], jax.ShapeDtypeStruct | None]) -> None:
+    mode = stated[names.SERIALIZE_MATMUL_MODE].decode(errors="replace")
+    factor = int(stated.get(names.SERIALIZE_MATMUL_FACTOR, 0))
+    if mode not in _DIMENSIONS:
+        return
+    if factor <= 0:
+        raise popart_exception(f"Invalid serialisation factor {factor}. Serialisation factor must be a non-zero positive integer.")
+    position, from_end, words = _DIMENSIONS[mode]
+    kind = type_of(node.input[position])
+    if kind is not None and len(kind.shape) >= from_end and kind.shape[-from_end] % factor:
+        raise popart_exception(
+            f"Invalid serialisation factor {factor} for {words} {kind.shape[-from_end]}. {mode} dim should be a multiple of the "
+            "serialisation factor "
+        )
+
 
 _ATTRIBUTES: Final = {"__available_memory": "available_memory_proportion", "__partials_type": "partials_type"}
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tilestep.cli.sweep.picture import plot
 from tilestep.cli.sweep.setting import Measured
 from tilestep.cli.sweep.settings import Setting
-from tilestep.cli.sweep.sweep_table import Row, answers, answers_text, csv_text, json_text
+from tilestep.cli.sweep.sweep_table import Row, answers, answers_text, csv_text, json_text, plot
 
 
 def row(name: str, ipus: int, step_s: float | None, *, outcome: str = "fits", full: float = 0.5, items: int | None = None) -> Row:
