@@ -14,14 +14,14 @@ from tilestep.figures.quantities import bytes_text, names_text
 from tilestep.figures.records import Figures
 from tilestep.recording.edits.reads import without_results
 from tilestep.recording.edits.script import used
-from tilestep.sim.calls import Dispatch, Forget
+from tilestep.sim.calls import Dispatch, Forget, Read
 
 _LEAST_CALLS = 3  # a program that ran less often may be used after the profile
 
 
 def results(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     """Results of each of the user's programs that stream out at each call, and that no call uses before they are forgotten."""
-    if evidence is None:
+    if evidence is None or _leaves_reads_out(figures, evidence):
         return
     unread = _unread(evidence)
     for profile in figures.programs:
@@ -49,6 +49,11 @@ def results(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
                 ),
             ),
         )
+
+
+def _leaves_reads_out(figures: Figures, evidence: Evidence) -> bool:
+    """Whether it is a dry run, and none of its values is read: most cannot be there, so nothing says which ones the program is for."""
+    return any(program.dry for program in figures.programs) and not any(isinstance(call, Read) for call in evidence.calls)
 
 
 def _unread(evidence: Evidence) -> dict[int, set[int]]:

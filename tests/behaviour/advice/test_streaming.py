@@ -90,6 +90,10 @@ def test_results_that_are_read_are_not_told_of() -> None:
     assert of_kind(profiled(training(returns="read")), "results") == []
 
 
+def test_a_dry_run_that_leaves_reads_out_is_told_of_no_result_that_nobody_reads() -> None:
+    assert of_kind(dry(training(returns="all")), "results") == []
+
+
 def test_batches_that_come_beside_compute_can_be_smaller() -> None:
     wide, narrow = dry(feeding(np.float32, 32)), dry(feeding(np.float16, 32))
     found = of_kind(wide, "streaming")
