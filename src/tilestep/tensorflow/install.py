@@ -16,6 +16,7 @@ from typing import Any, Final
 from tilestep.tensorflow.residency import watch_sessions
 
 _NAME: Final = "tensorflow.python.ipu"
+_ADDONS: Final = "ipu_tensorflow_addons"  # Graphcore's package with Keras layers that were in `tensorflow.python.ipu` before
 _HERE: Final = "tilestep.tensorflow.ipu"
 _OTHER_PLACES: Final = MappingProxyType(  # of modules that the original has in packages
     {
@@ -61,7 +62,7 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         del path, target
-        if fullname != _NAME and not fullname.startswith(f"{_NAME}."):
+        if fullname not in (_NAME, _ADDONS) and not fullname.startswith((f"{_NAME}.", f"{_ADDONS}.")):
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
@@ -78,7 +79,7 @@ class _Module(ModuleType):
 
     def fill(self) -> None:
         """Raises: ModuleNotFoundError for a module that is not here; it says what is instead."""
-        rest = self.__name__.removeprefix(_NAME).removeprefix(".")
+        rest = self.__name__.removeprefix(_NAME).removeprefix(_ADDONS).removeprefix(".")
         top = rest.partition(".")[0]
         here = _OTHER_PLACES.get(rest, rest)
         try:
@@ -96,7 +97,7 @@ class _Module(ModuleType):
         try:
             return importlib.import_module(f"{self.__name__}.{name}")
         except ModuleNotFoundError as error:
-            top = self.__name__.removeprefix(_NAME).removeprefix(".")
+            top = self.__name__.removeprefix(_NAME).removeprefix(_ADDONS).removeprefix(".")
             raise AttributeError(
                 f"tilestep has no {self.__name__}.{name}" + ("" if top else f": {str(error).partition(': ')[2]}")
             ) from None

@@ -18,6 +18,7 @@ def test_modules_and_names_are_served() -> None:
     assert ipu.config.IPUConfig is ipu.utils.IPUConfig is config.IPUConfig
     assert importlib.import_module("tensorflow.python.ipu.scopes").ipu_scope is scopes.ipu_scope
     assert importlib.import_module("tensorflow.python.ipu.ops.rand_ops").dropout is ipu.rand_ops.dropout
+    assert importlib.import_module("ipu_tensorflow_addons.keras.layers").LSTM is ipu.keras.layers.LSTM
 
 
 @pytest.mark.parametrize(("name", "instead"), [("custom_ops", "compiled C"), ("horovod", "auto_select_ipus"), ("no_such", "docs/how-to")])
