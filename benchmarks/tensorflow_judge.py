@@ -88,7 +88,8 @@ class Running:
         self.output.close()
         result = "over time" if not done else "ran" if os.waitstatus_to_exitcode(status) == 0 else "failed"
         why = {} if result == "ran" else {"why": reason(said)}
-        return {**about(self.row), "result": result, "wall_s": round(wall_s, 1), **why, "output": said}
+        idle = {"nothing_on_ipu": True} if result == "ran" and "tilestep: nothing ran on" in said else {}
+        return {**about(self.row), "result": result, "wall_s": round(wall_s, 1), **why, **idle, "output": said}
 
 
 def start(row: Mapping[str, str], copy: Path) -> Running:
@@ -138,7 +139,8 @@ def counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """How the results stand against the bars."""
     excluded = sum(row["result"] == "excluded" for row in rows)
     ran = sum(row["result"] == "ran" for row in rows)
-    return {"programs": len(rows), "excluded": excluded, "judged": len(rows) - excluded, "ran": ran, "bars": BARS}
+    idle = sum(row.get("nothing_on_ipu", False) for row in rows)
+    return {"programs": len(rows), "excluded": excluded, "judged": len(rows) - excluded, "ran": ran, "nothing_on_ipu": idle, "bars": BARS}
 
 
 def table() -> str:
@@ -146,7 +148,7 @@ def table() -> str:
     record = json.loads(RECORD.read_text(encoding="utf-8"))
     lines = ["| program | TensorFlow | arguments | result |", "|---|---|---|---|"]
     for row in record["answers"]:
-        why = row.get("why", "").replace("|", "\\|")
+        why = row.get("why", "").replace("|", "\\|") or "nothing of it on an IPU" * row.get("nothing_on_ipu", False)
         arguments = f"`{row['arguments']}`" if row["arguments"] else ""
         lines.append(f"| `{row['program']}` | {row['tensorflow']} | {arguments} | {row['result']}{f': {why}' if why else ''} |")
     return "\n".join(lines)

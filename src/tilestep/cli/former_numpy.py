@@ -1,4 +1,4 @@
-"""Names that NumPy has dropped since PopART's time. The program alone gets them back, while it runs: no package sees them."""
+"""Names that NumPy has dropped since the time of PopART and TensorFlow for the IPU. The program alone gets them back, no package."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def former_numpy(tell: Callable[[str], None]) -> Generator[None]:
     def note(name: str) -> None:
         if not told:
             told.append(name)
-            tell(f"NumPy {np.__version__} has no {name} any more: --popart gives it to the program, and other names of NumPy 1.16")
+            tell(f"NumPy {np.__version__} has no {name} any more: tilestep gives it to the program, and other names of NumPy 1.16")
 
     def former_name(name: str) -> Any:
         if (name in _BUILTIN or name in _RENAMED) and _is_programs(inspect.currentframe()):

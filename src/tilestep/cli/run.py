@@ -17,7 +17,7 @@ from typing import Any, Final, TextIO
 from tilestep.cli.first_import import first_import
 from tilestep.cli.program import CodeProgram, InputProgram, ModuleProgram, Program, ScriptProgram, program_words, run_whole
 from tilestep.cli.run_popart import require_fitting, run_popart, with_reports
-from tilestep.cli.run_tensorflow import VERSIONS, install_tensorflow
+from tilestep.cli.run_tensorflow import VERSIONS, install_tensorflow, names_of_then
 from tilestep.cli.terminated import end
 from tilestep.cli.usage import Once, Parser, UsageError, discard, given_path, tell, whole_number, working_directory
 from tilestep.cuts import MAX_STAGES
@@ -208,6 +208,7 @@ def _run_emulated(program: Program, options: argparse.Namespace, json_path: Path
         profiled(report_path, lines=not options.no_source, intervals=not options.no_intervals, ended_by=lambda: ended_by) as recording,
         mode,
         first_import(),
+        contextlib.nullcontext() if options.tensorflow is None else names_of_then(_COMMAND),
     ):
         code, ended_by = run_whole(program)
     if os.getpid() != process:  # a fork of the program has come here, too

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +33,13 @@ def install_tensorflow(version: str, program: Program, command: str) -> bool:
     if version == "1":
         use_version_1()
     return True
+
+
+def names_of_then(command: str) -> AbstractContextManager[None]:
+    """Inside, the program has the names of NumPy that it had when it was written."""
+    from tilestep.cli.former_numpy import former_numpy
+
+    return former_numpy(functools.partial(tell, command))
 
 
 @functools.cache

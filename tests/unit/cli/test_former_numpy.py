@@ -30,7 +30,7 @@ def test_former_names_are_what_they_were_and_are_told_of_once() -> None:
     assert np.isnan(found["d"])  # type: ignore[call-overload]
     assert [found[name].tolist() for name in "efg"] == [[2, 3], [1, 2], [97]]  # type: ignore[attr-defined]
     (line,) = told
-    assert line.startswith(f"NumPy {np.__version__} has no np.product any more: --popart gives it to the program")
+    assert line.startswith(f"NumPy {np.__version__} has no np.product any more: tilestep gives it to the program")
 
 
 def test_a_program_that_uses_none_is_told_nothing() -> None:

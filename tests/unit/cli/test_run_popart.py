@@ -93,7 +93,7 @@ def test_a_program_of_old_times_gets_numpys_former_names(tilestep_run: RunPython
     done = tilestep_run("--popart", "-c", "import numpy as np\nimport popart\nprint(np.product([2, 3]), np.zeros(1, np.int).dtype)")
     assert (done.returncode, done.stdout) == (0, "6 int64\n")
     assert re.fullmatch(
-        r"tilestep run: NumPy \S+ has no np.product any more: --popart gives it to the program, and other .*\n", done.stderr
+        r"tilestep run: NumPy \S+ has no np.product any more: tilestep gives it to the program, and other .*\n", done.stderr
     )
 
 

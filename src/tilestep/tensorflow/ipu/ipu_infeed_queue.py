@@ -47,13 +47,13 @@ class IPUInfeedQueue:
                 self._next = self._iterator.get_next()
 
     @property
-    def initializer(self) -> Operation:
-        """A node that begins the dataset, before the first loop.
+    def initializer(self) -> Operation | None:
+        """A node that begins the dataset, before the first loop. None in eager mode, where the first program begins it.
 
-        Raises: ValueError at the second time; RuntimeError in eager mode.
+        Raises: ValueError at the second time.
         """
         if self._graph is None:
-            raise RuntimeError("an IPUInfeedQueue has no initializer outside of a graph: its dataset begins with the first program")
+            return None
         if self._given:
             raise ValueError("the initializer of an IPUInfeedQueue can be got once: keep it")
         self._given = True
