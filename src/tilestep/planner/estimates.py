@@ -12,7 +12,7 @@ from tilestep.machine.topology import machine_of
 from tilestep.planner.model import Alone, Least, Model, bytes_of
 from tilestep.planner.search import Expected
 from tilestep.planner.space import Candidate, Cut
-from tilestep.train.backward import is_real
+from tilestep.train.jaxprs import is_real
 from tilestep.train.untyped import jax as _jax
 from tilestep.units import cycles_from_bytes, cycles_from_seconds
 

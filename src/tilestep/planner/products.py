@@ -8,8 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilestep.machine.spec import IpuSpec
-from tilestep.train.backward import is_real
-from tilestep.train.jaxprs import called, programs_of
+from tilestep.train.jaxprs import called, is_real, programs_of
 
 _NARROW: Final = 2  # bytes of a half, and more than those of an 8-bit float
 
