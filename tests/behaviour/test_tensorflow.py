@@ -43,6 +43,19 @@ def test_the_loop_of_the_documentation_gives_the_sum_and_the_difference_of_each_
     assert "looks like" not in err
 
 
+def test_the_function_of_the_documentation_goes_on_where_its_loop_ends(tmp_path: Path) -> None:
+    out, err = run(tmp_path, program_of_page(2), "--tensorflow")
+    assert out == "[ 1.  3.  6. 10.] 10.0 5.0\n"
+    assert "looks like one of TensorFlow 2" in err
+    assert "jit_repeat_loop" in err
+
+
+def test_the_keras_model_of_the_documentation_learns_in_loops_of_the_runtime(tmp_path: Path) -> None:
+    out, err = run(tmp_path, program_of_page(3), "--tensorflow=2")
+    assert out == "True (512, 1)\n"
+    assert "jit_repeat_sequential_train" in err
+
+
 ACCUMULATED = """
 import threading
 import numpy as np
