@@ -76,3 +76,12 @@ def test_a_seed_has_no_effect_and_says_so_once() -> None:
     utils.reset_ipu_seed(4)
     with pytest.raises(TypeError, match="seed"):
         utils.reset_ipu_seed("x")  # pyrefly: ignore
+
+
+def test_a_key_that_a_program_sets_in_an_option_is_that_configuration_s_alone() -> None:
+    one = IPUConfig()
+    one.matmuls.poplar_options["availableMemoryProportion"] = "0.2"
+    one.configure_ipu_system()
+    assert machine.system().plan_options == {"available_memory_proportion": 0.2}
+    assert IPUConfig().matmuls.poplar_options == {}
+    assert IPUConfig().convolutions.poplar_options == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import enum
 import json
 import warnings
@@ -73,67 +74,50 @@ class StochasticRoundingBehaviour(enum.Enum):
 
 # Option -> its default, as `IPUConfig` of SDK 2.4 to 3.3 has them. Source: the documentation of `tensorflow.python.ipu.config`, and which
 # options the public programs set.
-_DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
-    {
-        "auto_select_ipus": [],
-        "select_ipus": [],
-        "selection_order": SelectionOrder.AUTO,
-        "serialization_output_folder": "",
-        "allow_recompute": False,
-        "compilation_poplar_options": {},
-        "gcl_poplar_options": {},
-        "convolutions.poplar_options": {},
-        "matmuls.poplar_options": {},
-        "matmuls.clear_pass_type": False,
-        "pooling.poplar_options": {},
-        "slices.poplar_options": {},
-        "device_connection.type": DeviceConnectionType.ALWAYS,
-        "device_connection.version": "",
-        "device_connection.enable_remote_buffers": False,
-        "ipu_model.compile_ipu_code": True,
-        "ipu_model.tiles_per_ipu": 0,
-        "ipu_model.version": "ipu2",
-        "floating_point_behaviour.inv": False,
-        "floating_point_behaviour.div0": False,
-        "floating_point_behaviour.oflo": False,
-        "floating_point_behaviour.esr": StochasticRoundingBehaviour.OFF,
-        "floating_point_behaviour.nanoo": False,
-        "floating_point_behaviour.set_all": False,
-        "io_tiles.num_io_tiles": 0,
-        "io_tiles.place_ops_on_io_tiles": False,
-        "io_tiles.available_memory_proportion": 0.9,
-        "norms.use_stable_statistics": False,
-        "norms.experimental.distributed_batch_norm_replica_group_size": 1,
-        "scheduling.algorithm": SchedulingAlgorithm.CHOOSE_BEST,
-        "scheduling.maximum_scheduler_lookahead_depth": 5,
-        "scheduling.maximum_scheduler_search_space_size": 64,
-        "experimental.always_rearrange_copies_on_the_host": False,
-        "experimental.enable_remote_buffer_embedding": False,
-        "experimental.enable_prng_stability": False,
-        "experimental.multi_replica_distribution.process_count": 0,
-        "experimental.multi_replica_distribution.process_index": 0,
-        "optimizations.math.fast": False,
-        "optimizations.math.dot_strength": True,
-        "optimizations.prefetch_data_streams": True,
-        "optimizations.combine_embedding_lookups": False,
-        "optimizations.combine_matmuls": False,
-        "optimizations.enable_graph_outlining": True,
-        "optimizations.merge_infeed_io_copies": True,
-        "optimizations.maximum_cross_replica_sum_buffer_size": 0,
-        "optimizations.maximum_reduce_scatter_buffer_size": 0,
-        "optimizations.maximum_all_gather_buffer_size": 0,
-        "optimizations.maximum_inter_ipu_copies_buffer_size": 0,
-        "optimizations.maximum_send_recv_cluster_size": 0,
-        "optimizations.maximum_reduce_many_buffer_size": 0,
-        "optimizations.minimum_remote_tensor_size": 128,
-        "optimizations.merge_remote_buffers": MergeRemoteBuffersBehaviour.IF_BENEFICIAL,
-        "optimizations.enable_gather_simplifier": False,
-        "optimizations.triangular_solve_expander_block_size": 0,
-        "optimizations.cholesky_block_size": 0,
-        "optimizations.enable_dynamic_slice_replacement": True,
-        "optimizations.enable_fast_math": False,
-    }
+_BY_DEFAULT: Final[tuple[tuple[Any, str], ...]] = (
+    ([], "auto_select_ipus select_ipus"),
+    (SelectionOrder.AUTO, "selection_order"),
+    ("", "serialization_output_folder device_connection.version"),
+    (
+        False,
+        """allow_recompute matmuls.clear_pass_type device_connection.enable_remote_buffers floating_point_behaviour.inv
+        floating_point_behaviour.div0 floating_point_behaviour.oflo floating_point_behaviour.nanoo floating_point_behaviour.set_all
+        io_tiles.place_ops_on_io_tiles norms.use_stable_statistics experimental.always_rearrange_copies_on_the_host
+        experimental.enable_remote_buffer_embedding experimental.enable_prng_stability optimizations.math.fast
+        optimizations.combine_embedding_lookups optimizations.combine_matmuls optimizations.enable_gather_simplifier
+        optimizations.enable_fast_math""",
+    ),
+    (
+        {},
+        """compilation_poplar_options gcl_poplar_options convolutions.poplar_options matmuls.poplar_options pooling.poplar_options
+        slices.poplar_options""",
+    ),
+    (DeviceConnectionType.ALWAYS, "device_connection.type"),
+    (
+        True,
+        """ipu_model.compile_ipu_code optimizations.math.dot_strength optimizations.prefetch_data_streams
+        optimizations.enable_graph_outlining optimizations.merge_infeed_io_copies optimizations.enable_dynamic_slice_replacement""",
+    ),
+    (
+        0,
+        """ipu_model.tiles_per_ipu io_tiles.num_io_tiles experimental.multi_replica_distribution.process_count
+        experimental.multi_replica_distribution.process_index optimizations.maximum_cross_replica_sum_buffer_size
+        optimizations.maximum_reduce_scatter_buffer_size optimizations.maximum_all_gather_buffer_size
+        optimizations.maximum_inter_ipu_copies_buffer_size optimizations.maximum_send_recv_cluster_size
+        optimizations.maximum_reduce_many_buffer_size optimizations.triangular_solve_expander_block_size
+        optimizations.cholesky_block_size""",
+    ),
+    ("ipu2", "ipu_model.version"),
+    (StochasticRoundingBehaviour.OFF, "floating_point_behaviour.esr"),
+    (0.9, "io_tiles.available_memory_proportion"),
+    (1, "norms.experimental.distributed_batch_norm_replica_group_size"),
+    (SchedulingAlgorithm.CHOOSE_BEST, "scheduling.algorithm"),
+    (5, "scheduling.maximum_scheduler_lookahead_depth"),
+    (64, "scheduling.maximum_scheduler_search_space_size"),
+    (128, "optimizations.minimum_remote_tensor_size"),
+    (MergeRemoteBuffersBehaviour.IF_BENEFICIAL, "optimizations.merge_remote_buffers"),
 )
+_DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType({name: default for default, names in _BY_DEFAULT for name in names.split()})
 # What has an equal here. Other options that a program changes have no effect, and a warning names them.
 _DONE: Final = ("auto_select_ipus", "select_ipus", "allow_recompute", "io_tiles.num_io_tiles", "floating_point_behaviour.inv")
 _PLAN: Final = MappingProxyType({"availableMemoryProportion": "available_memory_proportion", "partialsType": "partials_type"})
@@ -183,7 +167,7 @@ class IPUConfig(_Options):
     """The options, each with its default. `configure_ipu_system()` makes them those of the programs that are compiled after it."""
 
     def __init__(self) -> None:
-        super().__init__(dict(_DEFAULTS))
+        super().__init__({name: copy.copy(default) for name, default in _DEFAULTS.items()})  # programs set keys of dicts
 
     def configure_ipu_system(self, device: str = "cpu") -> None:
         """Chooses the devices. Options that are changed and have no equal here are named in a warning, once.
