@@ -26,6 +26,7 @@ from tilestep.train.untyped import jax as _jax
 
 _LATEST_IR: Final = 10  # initialisers need not be inputs in it
 _GRAPHCORE: Final = "ai.graphcore"
+BY_REPLICAS: Final = frozenset({"ReplicatedAllGather", "ReplicatedReduceScatter"})  # their sizes follow from a session's replicas
 Types = list[onnx.TypeProto | None]
 
 
@@ -40,7 +41,9 @@ def infer(model: GraphModel, node: onnx.NodeProto, opset: int) -> Types:
         return _of_graph(model, _graph_of(node, "callee"), inputs)
     if node.domain == _GRAPHCORE and node.op_type == "PackedDataBlock":
         return _of_packed_data_block(model, node, inputs)
-    if node.domain == _GRAPHCORE:
+    if node.domain == _GRAPHCORE and node.op_type in BY_REPLICAS:
+        return [None] * len(node.output)
+    if node.domain == _GRAPHCORE and node.op_type in RULES:
         return _by_rule(node, inputs)
     if node.domain in ("", "ai.onnx"):
         if node.op_type == "BatchNormalization" and opset < 14:
@@ -72,10 +75,8 @@ def _attributes(node: onnx.NodeProto) -> dict[str, Any]:
 
 
 def _by_rule(node: onnx.NodeProto, inputs: Types) -> Types:
-    rule = RULES.get(node.op_type)
+    rule = RULES[node.op_type]
     known = [typed(type) for type in inputs]
-    if rule is None:
-        return [None] * len(node.output)
     present = [one for one, id in zip(known, node.input, strict=True) if id]
     if any(one is None for one in present):
         return [None] * len(node.output)
