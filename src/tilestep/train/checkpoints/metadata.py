@@ -143,11 +143,9 @@ def read(value: Any, where: str) -> Metadata:
             "that wrote it"
         )
     try:
-        metadata = checked(value.get("record"), Metadata, _CLASSES, where)
+        _require_sound(metadata := checked(value.get("record"), Metadata, _CLASSES, where))
     except StoredError as error:
         raise CheckpointError(str(error)) from None
-    try:
-        _require_sound(metadata)
     except CheckpointError as error:
         raise CheckpointError(f"{where} is damaged: {error}") from None
     return metadata
