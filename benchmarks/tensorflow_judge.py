@@ -16,6 +16,7 @@ import csv
 import io
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -129,10 +130,15 @@ def about(row: Mapping[str, str]) -> dict[str, Any]:
 
 
 def reason(said: str) -> str:
-    """The exception that a program ended by; else its last line."""
-    lines = [line for line in said.splitlines() if line.strip()]
-    last = [line for line in lines if line[:1].isalpha() and "Error" in line.partition(":")[0] and " " not in line.partition(":")[0]]
-    return (last or lines or [""])[-1][:MOST_CHARACTERS]
+    """The exception that a program ended by, with the line that says more of it; else its last line."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    names = [line.partition(":")[0] for line in lines]
+    found = [index for index, name in enumerate(names) if name.endswith("Error") and " " not in name]
+    if not found:
+        return (lines or [""])[-1][:MOST_CHARACTERS]
+    rest = [line for line in lines[found[-1] + 1 :] if "Error: " in line or "annot " in line]
+    whole = " ".join([lines[found[-1]], *rest[:1]]) if lines[found[-1]].endswith(":") else lines[found[-1]]
+    return re.sub(r" \(/tmp/\S*\)", "", whole)[:MOST_CHARACTERS]
 
 
 def counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

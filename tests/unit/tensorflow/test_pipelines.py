@@ -132,6 +132,50 @@ def test_concurrent_stages_get_the_same_and_their_outputs_are_joined(tf: Any) ->
     assert last.tolist() == [k + 1 for k in range(9)]
 
 
+def test_concurrent_stages_train_as_the_same_network_without_stages(tf: Any) -> None:
+    """The shape of TensorFlow's own example: stage 1 is two stages side by side, and stage 2 is on the IPU of one of them."""
+    config = IPUConfig()
+    config.auto_select_ipus = 4
+    config.configure_ipu_system()
+
+    def weight(name: str) -> Any:
+        with tf.variable_scope("net", reuse=tf.AUTO_REUSE, use_resource=True):
+            return tf.get_variable(name, (5, 5), initializer=tf.glorot_uniform_initializer(seed=len(name)))
+
+    stages = [
+        lambda x, y: (x @ weight("w"), y),
+        [lambda h, y: (tf.tanh(h @ weight("wa")), y), lambda h, y: tf.tanh(h @ weight("wab"))],
+        lambda a, y, b: ((a - b) @ weight("wabc"), y),
+        lambda h, y: tf.reduce_mean((h - y) ** 2),
+    ]
+    infeed = IPUInfeedQueue(batches(tf))
+
+    def net() -> Any:
+        return pipelining_ops.pipeline(
+            stages,
+            2 * COUNT,
+            infeed_queue=infeed,
+            optimizer_function=lambda loss: OptimizerFunctionOutput(tf.train.GradientDescentOptimizer(0.1), loss),
+            device_mapping=[0, [1, 2], 2, 3],
+            reduction_method="mean",
+        )
+
+    run = ipu_compiler.compile(net)
+    variables = tf.trainable_variables()
+    hidden, target = stages[0](tf.constant(X[: 2 * SIZE * COUNT]), tf.constant(Y[: 2 * SIZE * COUNT]))
+    left, right = stages[1]
+    plain = stages[3](*stages[2](*left(hidden, target), right(hidden, target)))
+    step = tf.train.GradientDescentOptimizer(0.1).minimize(plain)
+    got = []
+    for train in (run, step):
+        with tf.Session() as session:
+            session.run([tf.global_variables_initializer(), infeed.initializer] if not got else tf.global_variables_initializer())
+            session.run(train)
+            got.append(session.run(variables))
+    for ours, wanted in zip(*got, strict=True):
+        np.testing.assert_allclose(ours, wanted, rtol=1e-5, atol=1e-6)
+
+
 def test_a_stage_with_a_tensor_from_outside_names_the_way_out(tf: Any) -> None:
     rate = tf.placeholder(tf.float32, (), name="rate")
     with pytest.raises(UnsupportedError, match=r"uses tensor rate:0 from outside of it: give it to pipeline\(inputs="):
