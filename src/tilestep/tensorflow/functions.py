@@ -29,7 +29,7 @@ class Function:
         specs: of its tensors.
         name: of the program.
     Attributes:
-        taken: the iterators that it takes from, in the order of a step.
+        taken: the iterators that it was traced with, in the order of a step; who has read them empties it, so that they can end.
     Raises: UnsupportedError for what XLA cannot lower, and for feeds in branches or in loops inside of loops.
     """
 
@@ -57,6 +57,7 @@ class Function:
             body = graphs.parts_of_loop(each)[1]
             self._loops.append((_as_loop(each, traced), [index for index, taken in enumerate(scope.taken) if taken.graph is body]))
         self._compiled = Compiled(traced, traced.arguments, [loop for loop, _ in self._loops])
+        scope.taken.clear()  # it holds the iterators
 
     def __call__(self, values: Sequence[Any], taken: Sequence[Any], steps: int = 1) -> Structure:
         """Runs it.

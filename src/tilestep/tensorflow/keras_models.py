@@ -126,7 +126,9 @@ def _program(model: Any, mode: str, iterator: Any, accumulation: _Accumulation, 
         return None
 
     with _accumulating(model.optimizer, accumulation, replicas) if mode == "train" else contextlib.nullcontext():
-        return Function(step, (), f"{model.name}_{mode}")
+        made = Function(step, (), f"{model.name}_{mode}")
+    made.taken.clear()
+    return made
 
 
 @contextlib.contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -207,3 +209,16 @@ def test_what_is_no_program_is_refused(strategy: Any) -> None:
         strategy.run(prints, [tf.constant(1.0)])
     with pytest.raises(RuntimeError, match="Use `run` instead"):
         strategy.experimental_run_v2(prints)
+
+
+def test_an_iterator_ends_with_its_last_reference(strategy: Any) -> None:
+    @tf.function(jit_compile=True)
+    def step(iterator: Any) -> Any:
+        return next(iterator)
+
+    iterator = iter(tf.data.Dataset.range(9).map(lambda value: tf.cast(value, tf.int32)))
+    seen = weakref.ref(iterator)
+    assert strategy.run(step, [iterator]).numpy() == 0
+    del iterator
+    gc.collect()
+    assert seen() is None

@@ -87,6 +87,7 @@ class IPUStrategyV1:
             specs = [tf.TensorSpec(each.shape, each.dtype) for each in map(tf.convert_to_tensor, values)]
             program = Function(call, specs, node_name(function))
             made[key] = program, [next((index for index, each in enumerate(flat) if each is one), one) for one in program.taken]
+            program.taken.clear()
         program, places = made[key]
         taken = [flat[place] if isinstance(place, int) else place for place in places]
         return program([tf.convert_to_tensor(each).numpy() for each in values], taken)
