@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.processes import run_python
 from tests.unit.popart.session.models import (
     Array,
     Kind,
@@ -227,16 +225,6 @@ def test_automatic_loss_scaling_counts_gradients_of_all_replicas() -> None:
     accumulated = factors(training(model, anchors, accumulation=2, **more), model, inputs)  # anchored before the update
     same(found[:-1], accumulated[1:])
     assert (found != factors(training(model, anchors, **more), model, inputs[:, 0])).any()
-
-
-@pytest.mark.slow
-def test_shard_map_gives_what_vmap_gives() -> None:
-    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=4"
-    result = run_python("-m", "tests.unit.popart.session.sharded_steps", environ={"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"})
-    assert result.returncode == 0, result.stderr
-    found = dict(line.split() for line in result.stdout.splitlines())
-    assert len(found) == 8
-    assert all(float(difference) < 1e-6 for difference in found.values()), found
 
 
 def test_a_replicated_step_takes_an_ipu_for_each_replica() -> None:
