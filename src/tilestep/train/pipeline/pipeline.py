@@ -444,26 +444,33 @@ class Pipeline:
             state, first, updates = saves.state, first + saves.done, saves.left
         before = 0 if saves is None else saves.done
         done = Progress(state, name=user, count=count, updates=updates, bar=progress, before=before)
-        with contextlib.nullcontext() if saves is None else saves, done, self._together(), self._one_program():
-            self._require_feeds(infeed, outfeed, watched)
-            done.reserve(user, infeed, outfeed, watched)
-            outlets = Outlets(self._results, self._watched, outfeed, watched)
-            if updates and infeed is not None:
-                infeed.begin(chunk_steps=1, steps=updates * count, carry_sharding=self._first.whole, over=self._first.replicas)
-            for update in range(first, first + updates):
+
+        def run_all() -> PipelineState:
+            with done, self._together(), self._one_program():
+                self._require_feeds(infeed, outfeed, watched)
+                done.reserve(user, infeed, outfeed, watched)
+                outlets = Outlets(self._results, self._watched, outfeed, watched)
+                if updates and infeed is not None:
+                    infeed.begin(chunk_steps=1, steps=updates * count, carry_sharding=self._first.whole, over=self._first.replicas)
+                for update in range(first, first + updates):
+                    done.check()
+                    outlets.make_room(done.check)
+                    batch = Unfed(tuple(inputs))
+                    if infeed is not None:
+                        batch = Taken(functools.partial(infeed.take, done.check, hold=True), count, tuple(inputs))
+                    own = None if key is None else _jax.random.fold_in(key, update)
+                    found, outputs, values = self._run(done.state, batch, own, done, outlets if update == first else self._outlets)
+                    done.did(found, self._given(outputs, values), *outlets.elements(outputs, values))
+                    done.show()
+                    if saves is not None:
+                        saves.reached(done.updates, done.state)
                 done.check()
-                outlets.make_room(done.check)
-                batch = Unfed(tuple(inputs))
-                if infeed is not None:
-                    batch = Taken(functools.partial(infeed.take, done.check, hold=True), count, tuple(inputs))
-                own = None if key is None else _jax.random.fold_in(key, update)
-                found, outputs, values = self._run(done.state, batch, own, done, outlets if update == first else self._outlets)
-                done.did(found, self._given(outputs, values), *outlets.elements(outputs, values))
-                done.show()
-                if saves is not None:
-                    saves.reached(done.updates, done.state)
-            done.check()
-        return done.state
+            return done.state
+
+        if saves is None:  # what a `with` calls behind `done` could let a Ctrl-C in, after which nobody has the state
+            return run_all()
+        with saves:
+            return run_all()
 
     def _with_optimizer_state(
         self, state: PipelineState, infeed: InfeedQueue | None, inputs: Sequence[Pytree], key: jax.Array | None, update: int

@@ -330,19 +330,23 @@ def test_ctrl_c_at_many_random_moments(name: str) -> None:
     at_random(name, 15)
 
 
-def wherever_python_looks(name: str, events: Sequence[int], trials: int) -> None:
+def wherever_python_looks(name: str, events: Sequence[int], trials: int, *, ends: Sequence[int]) -> None:
     """Also where a run is about to begin, and where it has ended and is about to return."""
     rng, form = random.Random(name), FORMS[name]
     for event in (*events, *rng.sample(range(9, 6000), trials)):
         finished(name, form.infeed(depth=3), At(event, Pipeline.run), rng)
-    for event in events:
+    for event in ends:
         finished(name, form.infeed(depth=3), At(event, Pipeline.run, after=CtrlC.end), rng)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FORMS)
 def test_ctrl_c_wherever_python_looks_for_one(name: str) -> None:
-    wherever_python_looks(name, range(1, 9), 4)
+    wherever_python_looks(name, range(1, 9), 4, ends=range(1, 9))
+
+
+def test_a_ctrl_c_while_a_run_returns_its_state_does_not_lose_it() -> None:
+    wherever_python_looks("grouped", (), 0, ends=range(1, 5))
 
 
 @pytest.mark.parametrize("name", ["grouped", "stashed", "one program"])
