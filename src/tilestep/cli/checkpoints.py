@@ -10,7 +10,7 @@ from typing import Any, Final
 from rich.filesize import decimal
 from rich.table import Table
 
-from tilestep.cli.usage import given_path, print_table, tell
+from tilestep.cli.usage import given_path, print_table, stdout_errors_told, tell
 from tilestep.errors import CheckpointError
 from tilestep.figures.quantities import count_text
 from tilestep.messages import plain
@@ -30,6 +30,7 @@ def add_parser(subparsers: Any) -> None:
     parser.add_argument("directory", metavar="DIR", type=given_path, help="the directory that Checkpoints(...) was given")
     parser.add_argument("--step", type=int, metavar="N", help="this checkpoint alone, with its arrays")
     parser.add_argument("--verify", action="store_true", help="read every array, and compare it with its digest")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.set_defaults(run=run)
 
 
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.directory.is_dir():
         tell(_COMMAND, f"there is no directory {directory}")
         return 2
-    storage, found = Storage(args.directory, 0, None), dict[int, list[Any]]()
+    storage, found, errors = Storage(args.directory, 0, None), dict[int, list[Any]](), dict[int, str]()
     try:
         whole, damaged = storage.steps()
     except CheckpointError as error:
@@ -58,37 +59,61 @@ def run(args: argparse.Namespace) -> int:
                 storage.arrays(part)
         except CheckpointError as error:
             found.pop(each, None)
-            tell(_COMMAND, plain(error))
+            errors[each] = plain(error)
+            tell(_COMMAND, errors[each])
     verified = ", every array as it was saved" if args.verify else ""
-    if step in found:
+    if args.json:
+        rows = [_row(parts) | ({} if step is None else {"leaves": _leaf_rows(parts[0])}) for parts in found.values()]
+        with stdout_errors_told():
+            print(json.dumps({"checkpoints": rows, "damaged": errors}, indent=2))
+    elif step in found:
         print_table(_leaves(found[step][0], verified), width_of_pipe=_PIPE_WIDTH)
     else:
         print_table(_steps(found, f"{count_text(len(found), 'checkpoint')} in {directory}{verified}"), width_of_pipe=_PIPE_WIDTH)
-    return _DAMAGED if len(found) < (len(known) if step is None else 1) else 0
+    return _DAMAGED if errors else 0
+
+
+def _row(parts: list[Any]) -> dict[str, Any]:
+    from tilestep.train.checkpoints.metadata import size_bytes  # starts no device
+
+    first = parts[0]
+    return {
+        "step": first.step,
+        "saved_at": datetime.datetime.fromtimestamp(first.saved_at, datetime.UTC).isoformat(),
+        "arrays": len(first.leaves),
+        "bytes": sum(size_bytes(array) for part in parts for array, _ in part.arrays),
+        "processes": first.processes,
+        "versions": dict(first.versions),
+        "program": dict(first.program),
+        "infeeds": sorted(json.loads(first.infeeds)),
+        "outfeeds": sorted(json.loads(first.outfeeds)),
+    }
+
+
+def _leaf_rows(part: Any) -> list[dict[str, Any]]:
+    return [
+        {"path": leaf.path, "dtype": leaf.dtype, "shape": list(leaf.shape), "random_key": leaf.key_impl or None, "pieces": len(leaf.pieces)}
+        for leaf in part.leaves
+    ]
 
 
 def _steps(found: dict[int, list[Any]], title: str) -> Table:
-    from tilestep.train.checkpoints.metadata import size_bytes  # starts no device
-
     table = _table(title, "step", "saved (UTC)", "arrays", "size", "processes", "feeds", "tilestep", "JAX")
-    for step, parts in found.items():
-        first, versions = parts[0], dict(parts[0].versions)
-        feeds = ", ".join((*sorted(json.loads(first.infeeds)), *sorted(json.loads(first.outfeeds))))
-        size = decimal(sum(size_bytes(array) for part in parts for array, _ in part.arrays))
-        _add(table, step, _saved(first), len(first.leaves), size, len(parts), feeds, versions.get("tilestep", ""), versions.get("jax", ""))
+    for row in map(_row, found.values()):
+        own, versions = (
+            (row["arrays"], decimal(row["bytes"]), row["processes"], ", ".join(row["infeeds"] + row["outfeeds"])),
+            row["versions"],
+        )
+        _add(table, row["step"], row["saved_at"][:19], *own, versions.get("tilestep", ""), versions.get("jax", ""))
     return table
 
 
 def _leaves(part: Any, verified: str) -> Table:
-    table = _table(f"step {part.step:,}, saved {_saved(part)} UTC{verified}", "array", "dtype", "shape", "pieces")
-    for leaf in part.leaves:
-        kind = f"random key, {leaf.key_impl}" if leaf.key_impl else leaf.dtype
-        _add(table, leaf.path or "(the state)", kind, list(leaf.shape), len(leaf.pieces))
+    table = _table(f"step {part.step:,}, saved {_row([part])['saved_at'][:19]} UTC{verified}", "array", "dtype", "shape", "pieces")
+    for row in _leaf_rows(part):
+        kind = f"random key, {row['random_key']}" if row["random_key"] else row["dtype"]
+        _add(table, row["path"] or "(the state)", kind, row["shape"], row["pieces"])
     return table
-
-
-def _saved(part: Any) -> str:
-    return datetime.datetime.fromtimestamp(part.saved_at, datetime.UTC).isoformat()[:19]
 
 
 def _table(title: str, *columns: str) -> Table:

@@ -1,7 +1,8 @@
-"""`tilestep checkpoints`: tables, and whether each array is as it was saved."""
+"""`tilestep checkpoints`: tables, JSON, and whether each array is as it was saved."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import jax
@@ -32,6 +33,20 @@ def test_a_step_shows_its_arrays(directory: Path, capsys: pytest.CaptureFixture[
     assert main(["checkpoints", str(directory), "--step", "20"]) == 0
     rows = [[cell.strip() for cell in row.strip("\u2502").split("\u2502")] for row in capsys.readouterr().out.splitlines()[4:-1]]
     assert rows == [["['key']", "random key, threefry2x32", "[2]", "1"], ["['w']", "float32", "[2, 3]", "1"]]
+
+
+def test_the_json_has_each_step_and_a_steps_arrays(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (directory / "process-0" / "10" / "metadata.json").write_text("{")
+    assert main(["checkpoints", str(directory), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert [(row["step"], row["arrays"], row["bytes"], row["infeeds"]) for row in told["checkpoints"]] == [(20, 2, 32, ["data"])]
+    assert list(told["damaged"]) == ["10"]
+    assert "process-0/10 cannot be read" in told["damaged"]["10"]
+    assert main(["checkpoints", str(directory), "--step", "20", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["checkpoints"][0]["leaves"] == [
+        {"path": "['key']", "dtype": "uint32", "shape": [2], "random_key": "threefry2x32", "pieces": 1},
+        {"path": "['w']", "dtype": "float32", "shape": [2, 3], "random_key": None, "pieces": 1},
+    ]
 
 
 def test_a_damaged_array_is_found(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
