@@ -93,7 +93,7 @@ class Checkpoints:
             raise ValueError(f"directory is {shown(path)}: Orbax saves in directories whose whole path is UTF-8, so give another one")
         self.background: Final = background
         orbax()
-        self._thread: threading.Thread | None = None
+        self._written: threading.Event | None = None  # of a thread that writes: Python's `join` returns at once after a Ctrl-C in it
         self._error: BaseException | None = None
         self.served: str | None = None  # the run that has used them and is done
 
@@ -205,10 +205,10 @@ class Checkpoints:
 
     def wait(self) -> None:
         """Waits until nothing is being saved. Raises: CheckpointError if the last checkpoint could not be saved."""
-        if self._thread is not None:
+        if self._written is not None:
             with Aloud(lambda: f"a checkpoint to be written in {self.directory}"):
-                self._thread.join()
-        self._thread = None
+                self._written.wait()
+        self._written = None
         error, self._error = self._error, None
         if error is not None:
             _waited_for.discard(self)
@@ -223,7 +223,7 @@ class Checkpoints:
     @whole
     def _save(self, step: int, state: Pytree, infeeds: Mapping[str, Any], outfeeds: Mapping[str, OutfeedQueue], facts: Facts) -> None:
         self.wait()
-        lock = [self.locked()]
+        lock, written = [self.locked()], threading.Event()
 
         def write() -> None:
             try:
@@ -233,6 +233,7 @@ class Checkpoints:
                 self._error = error
             finally:
                 lock.clear()
+                written.set()
 
         try:
             metadata, arrays = self._taken(step, state, infeeds, outfeeds, facts)
@@ -242,8 +243,8 @@ class Checkpoints:
         if self.background:
             _wait_at_exit()
             _waited_for.add(self)
-            self._thread = threading.Thread(target=write, name=f"tilestep checkpoint {step}")
-            self._thread.start()
+            threading.Thread(target=write, name=f"tilestep checkpoint {step}").start()
+            self._written = written
         else:
             write()
             self.wait()
@@ -252,11 +253,13 @@ class Checkpoints:
         self, step: int, state: Pytree, infeeds: Mapping[str, Any], outfeeds: Mapping[str, OutfeedQueue], facts: Facts
     ) -> tuple[Callable[[], Metadata], dict[str, NDArray[Any]]]:
         """(What makes the metadata, which takes as long as the digests; the arrays that it fills), when all is copied to the host."""
-        newest = max(self._storage.steps()[0], default=-1)
+        steps, damaged = self._storage.steps()
+        newest = max((*steps, *damaged), default=-1)
         if newest >= step:
+            why = f", damaged ({damaged[newest]}; remove its folder if nothing reads it)" if newest in damaged else ""
             raise CheckpointError(
-                f"{self.directory} has a checkpoint of step {newest:,} already, and step {step:,} is not after it: go on from the latest, "
-                "or save in another directory"
+                f"{self.directory} has a checkpoint of step {newest:,} already{why}, and step {step:,} is not after it: go on from the "
+                "latest, or save in another directory"
             )
         arrays: dict[str, NDArray[Any]] = {}
         feed_arrays: dict[str, NDArray[Any]] = {}

@@ -33,7 +33,7 @@ from tilestep.train.checkpoints.metadata import Metadata, Stored, as_json, dtype
 _METADATA: Final = "metadata.json"
 _PART: Final = re.compile(r"process-(0|[1-9]\d{0,5})")
 _STEP: Final = re.compile(r"0|[1-9]\d{0,17}")
-_LEFT: Final = re.compile(r"orbax-checkpoint-tmp|\.dropped")
+_LEFT: Final = re.compile(r"\d+\.(orbax-checkpoint-tmp.*|dropped)")
 _NAME: Final = re.compile(r"[af]\d{1,9}(\.\d{1,9})?")
 _PLAIN_KINDS: Final = "biufc"
 _MOST_METADATA_BYTES: Final = 1 << 25  # some 100,000 arrays; as objects of Python they take up to twenty times as much
@@ -112,7 +112,7 @@ class Storage:
             part.mkdir(parents=True, exist_ok=True)
             for folder in sorted(part.iterdir()):
                 # What a process that was killed has left; and steps from this one on, which other processes ended without.
-                if _LEFT.search(folder.name) or (_STEP.fullmatch(folder.name) and int(folder.name) >= metadata.step):
+                if _LEFT.fullmatch(folder.name) or (_STEP.fullmatch(folder.name) and int(folder.name) >= metadata.step):
                     _drop(folder)
             content = {_METADATA: described, **{name: _saved(array) for name, array in arrays.items()}}
             try:

@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import signal
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from tests.unit.train.checkpoints.test_checkpoints import Ended, bits
 from tilestep import train
 from tilestep.errors import CheckpointError, Preempted, QueueError
+from tilestep.train.checkpoints.storage import Storage
 
 CPUS = jax.devices("cpu")
 
@@ -441,3 +443,37 @@ def test_metadata_that_would_not_be_read_again_are_not_saved(tmp_path: Path) -> 
     with pytest.raises(CheckpointError, match=too_large):
         checkpoints.save(2, np.float32(1), feeds=fed(25 << 20))
     assert checkpoints.steps() == [1]
+
+
+def test_a_ctrl_c_in_a_wait_leaves_the_next_one_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the next save would write beside the one before, and each would remove what the other has begun."""
+    may_write, write = threading.Event(), Storage.write
+
+    def late(*args: Any) -> None:
+        may_write.wait()
+        write(*args)
+
+    monkeypatch.setattr(Storage, "write", late)
+    checkpoints = train.Checkpoints(tmp_path)
+    checkpoints.save(1, 1.0)
+    threading.Timer(0.5, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        checkpoints.wait()
+    threading.Timer(0.2, may_write.set).start()
+    checkpoints.wait()
+    assert (tmp_path / "process-0" / "1" / "metadata.json").exists()
+
+
+def test_a_save_removes_nothing_that_is_damaged_or_of_others(tmp_path: Path) -> None:
+    part = tmp_path / "process-0"
+    with train.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(20, 1.0)
+        checkpoints.wait()
+        (part / "20" / "metadata.json").rename(part / "20" / "elsewhere")
+        with pytest.raises(CheckpointError, match=r"has a checkpoint of step 20 already, damaged \(.*process-0/20 cannot be read"):
+            checkpoints.save(10, 1.0)
+        (part / "20" / "elsewhere").rename(part / "20" / "metadata.json")
+        (part / "notes.dropped.txt").write_text("mine")
+        (part / "20.dropped").mkdir()
+        checkpoints.save(30, 1.0)
+    assert sorted(file.name for file in part.iterdir()) == ["20", "30", "lock", "notes.dropped.txt"]
