@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from playwright.sync_api import Browser, Page, expect
 
 from tests.page.conftest import OpenPage
-from tests.page.pages import text, wait_for
+from tests.page.pages import wait_for
 from tilestep.views.page.assets import asset
 from tilestep.views.page.modules import joined
 
@@ -249,13 +249,6 @@ def test_the_picture_of_a_tile_has_the_parts_of_its_legend(open_page: OpenPage, 
     legend = page.locator(".kinds tbody th").all_inner_texts()
     assert len(legend) > 5
     assert [each for each in legend if each.strip() not in label] == []
-
-
-def test_only_a_line_that_is_drawn_is_spoken_of(open_page: OpenPage, mnist_plain: Path) -> None:
-    page = open_page(mnist_plain, "memory")
-    assert "The dashed line is the mean of all tiles." in text(page)
-    page.get_by_label("scale").select_option("tile")
-    assert "The dashed line is the mean of all tiles, the thick one what a tile has." in text(page)
 
 
 def test_the_largest_difference_comes_first(blank: Page) -> None:
