@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import LEAST_SHARE, Finding
@@ -43,12 +43,20 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
         f"{named(figures, evidence, key)} spends {share_text(spent[key], figures.emulated_cycles)} of emulated time on {largest.kind} "
         f"between IPUs ({bytes_text(largest.size_bytes)} in the largest)"
     )
-    gradients = _gradients(evidence.sources.get(key))
-    half = Way(edit=f"exchange float16 in {label}", change=with_changed([key], _halved), how="about", basis="half of the bytes")
+    exchanged = _exchanged(evidence.sources.get(key))
+    gradients = None if exchanged is None else exchanged.gradients
+    sizes = {leaf.name: leaf.size_bytes // 2 for leaf in found if exchanged is None or leaf.name in exchanged.singles}
+
+    def halved(program: Program) -> Program:
+        """Halves are exchanged. What another edit has made as small stays so."""
+        return with_collectives(program, lambda leaf: replace(leaf, size_bytes=min(leaf.size_bytes, sizes.get(leaf.name, leaf.size_bytes))))
+
+    half = Way(edit=f"exchange float16 in {label}", change=with_changed([key], halved), how="about", basis="half of the bytes")
     if gradients is not None and {leaf.name for leaf in found} <= gradients:
         rest = max(figures.emulated_cycles - spent[key], 1)
         count = next((count for count in _COUNTS if spent[key] / count < _LEAST * (rest + spent[key] / count)), _COUNTS[-1])
-        text = f"{exchanges}: exchange gradients after several steps (gradient accumulation), or in a smaller dtype."
+        smaller = ", or in a smaller dtype" if sizes else ""
+        text = f"{exchanges}: exchange gradients after several steps (gradient accumulation){smaller}."
         seldom = Way(
             edit=f"accumulate {count} steps in {label} before an exchange",
             change=with_changed([key], lambda program: with_collectives(program, lambda leaf: None if leaf.kind in _SUMS else leaf)),
@@ -56,7 +64,9 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
             basis=f"{count - 1} of {count} exchanges spared; a larger program takes longer to load, once",
             part=(count - 1) / count,
         )
-        ways = (seldom, half)
+        ways = (seldom, half) if sizes else (seldom,)
+    elif not sizes:
+        return  # they are as small as can be told, and none can wait
     else:
         operation = f" ({short_scope(largest.scope)})" if largest.scope else ""
         is_inside = gradients is not None and largest.name not in gradients
@@ -71,8 +81,15 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
     yield Proposal(finding=Finding(kind="collectives", text=text, line=line), ways=ways, only_with_gain=True, least_share=_LEAST)
 
 
-def _gradients(source: Source | None) -> frozenset[str] | None:
-    """The names of exchanges whose results go into no product of the same run, as an update does with gradients; None: nobody knows."""
+class _Exchanged(NamedTuple):
+    """The names of exchanges of two kinds."""
+
+    gradients: frozenset[str]  # their results go into no product of the same run, as an update does with gradients
+    singles: frozenset[str]  # they have float32
+
+
+def _exchanged(source: Source | None) -> _Exchanged | None:
+    """What a program's exchanges have; None: nobody knows."""
     text = "" if source is None else source.text()
     if not 0 < len(text) <= MOST_TEXT:
         return None
@@ -82,17 +99,16 @@ def _gradients(source: Source | None) -> frozenset[str] | None:
         return None
     multiplying: set[str] = set()  # computations; those that are called come first
     found: set[str] = set()
+    singles: set[str] = set()
     for computation in module.computations.values():
         leading: set[str] = set()  # values that go into a product
         for instruction in reversed(computation.instructions):
             leads = instruction.name in leading
             if instruction.opcode in _SUMS and not leads:
                 found.add(instruction.name)
+            if instruction.opcode in _SUMS and any(array.dtype == "f32" for array in instruction.leaves):
+                singles.add(instruction.name)
             if leads or instruction.opcode in _PRODUCTS or not multiplying.isdisjoint(instruction.calls):
                 leading.update(instruction.operands)
                 multiplying.add(computation.name)
-    return frozenset(found)
-
-
-def _halved(program: Program) -> Program:
-    return with_collectives(program, lambda leaf: replace(leaf, size_bytes=leaf.size_bytes // 2) if leaf.kind in _SUMS else leaf)
+    return _Exchanged(frozenset(found), frozenset(singles))

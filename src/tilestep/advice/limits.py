@@ -122,7 +122,7 @@ def _limited_by(family: FamilyCycles, words: LimitWords) -> str:
     between_ipus = family.family in get_args(CollectiveKind)
     if kind == "exchange":
         name = "exchange between IPUs" if between_ipus else "exchange"
-        way_out = "send less between IPUs (smaller dtypes, an exchange after more steps)"
+        way_out = "send less between IPUs (smaller dtypes; of gradients, an exchange after more steps)"
         way_out = way_out if between_ipus else f"move less between tiles ({words.denser})"
     elif kind == "sync":
         name, way_out = "sync", f"its operations are too small ({words.larger})"

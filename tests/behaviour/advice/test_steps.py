@@ -184,6 +184,27 @@ def test_only_gradients_are_accumulated(divided: str, edit: str) -> None:
     assert ("goes into further products of the same run" in found.text) == (divided == "products")
 
 
+def test_what_goes_into_products_is_not_told_to_wait_by_any_finding() -> None:
+    """Also the largest limit says of gradients alone that they may be exchanged after more steps."""
+    texts = [finding.text for finding in dry(training("products")).findings if "after more steps" in finding.text]
+    assert all("; of gradients, an exchange after more steps" in text for text in texts)
+
+
+def test_float16_that_is_exchanged_is_not_told_to_be() -> None:
+    [found] = of_kind(dry(averaging(1, np.float16)), "collectives")
+    assert [found.edit, *(other.edit for other in found.others)] == ["accumulate 64 steps in jit_body before an exchange"]
+    assert "smaller dtype" not in found.text
+
+
+def test_an_exchange_is_halved_once() -> None:
+    """A program that computes in float16 exchanges float16 as well, so the second of the two edits saves nothing after the first."""
+    findings = dry(training("products")).findings
+    [exchange] = [found for found in findings if found.kind == "collectives"]
+    [compute] = [found for found in findings if found.kind == "halves"]
+    together = [found.gain for found in (compute, exchange) if found.gain is not None and found.gain.after]
+    assert all(gain.after_share < 0.01 for gain in together)
+
+
 def replicas(*, width: int, donated: bool) -> Callable[[], Any]:
     """Data-parallel training, whose parameters stream in at each step if they are not donated."""
 
