@@ -77,6 +77,19 @@ def test_fit_trains_as_plain_keras_with_slots_moving_averages_and_metrics(name: 
         same(run(4), wanted)  # executions of 4 and of 2 steps
 
 
+def test_recurrent_layers_train_as_plain_keras() -> None:
+    def run(steps: int) -> Any:
+        tf.keras.utils.set_random_seed(1)
+        model = tf.keras.Sequential([tf.keras.layers.LSTM(3, input_shape=(6, 12)), tf.keras.layers.Dense(4)])
+        loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("sgd", loss, steps_per_execution=steps)
+        return model.fit(X.reshape(48, 6, 12), Y, batch_size=8, shuffle=False, verbose=0).history, model.get_weights()
+
+    wanted = run(1)
+    with IPUStrategy().scope():
+        same(run(3), wanted)
+
+
 def test_evaluate_predict_callbacks_and_checkpoints_are_those_of_keras(tmp_path: Path) -> None:
     dataset = tf.data.Dataset.from_tensor_slices((X, Y)).batch(4, drop_remainder=True)
 

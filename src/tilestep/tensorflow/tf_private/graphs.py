@@ -19,6 +19,7 @@ _xla_ops: Final[Any] = import_module("tensorflow.compiler.tf2xla.ops.gen_xla_ops
 _resources: Final[Any] = import_module("tensorflow.python.ops.gen_resource_variable_ops")
 _handle_data: Final[Any] = import_module("tensorflow.python.ops.handle_data_util")
 _autograph: Final[Any] = import_module("tensorflow.python.eager.polymorphic_function.autograph_util")
+_control_flow: Final[Any] = import_module("tensorflow.python.ops.control_flow_ops")
 _OWN: Final = (os.sep + "tensorflow" + os.sep, os.sep + "tf_keras" + os.sep, os.path.dirname(os.path.dirname(__file__)) + os.sep)
 _FREE: Final = ("Const", "ReadVariableOp")
 _NOT_OF_A_GRAPH: Final = ("_class", "_xla_inferred_shapes")
@@ -31,7 +32,17 @@ def new_graph(name: str) -> Graph:
 
 def ordered_graph(name: str, build: Callable[[], Structure]) -> tuple[Graph, Structure, list[Operation]]:
     """(the graph of a function as TensorFlow 2 makes it, what it returns, nodes that must run): side effects keep their order."""
-    graph = _func_graph.func_graph_from_py_func(name, build, (), {})
+
+    def for_xla() -> Structure:
+        """Gradients of loops then have lists of fixed sizes."""
+        context = _control_flow.XLAControlFlowContext()
+        context.Enter()
+        try:
+            return build()
+        finally:
+            context.Exit()
+
+    graph = _func_graph.func_graph_from_py_func(name, for_xla, (), {})
     return graph, graph.structured_outputs, list(graph.control_outputs)
 
 
