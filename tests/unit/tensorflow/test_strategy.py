@@ -12,9 +12,10 @@ import pytest
 
 from tilestep.errors import DatasetError, UnsupportedError
 from tilestep.tensorflow import machine
-from tilestep.tensorflow.ipu import optimizers
+from tilestep.tensorflow.ipu import loops, optimizers
 from tilestep.tensorflow.ipu.config import IPUConfig
 from tilestep.tensorflow.ipu.cross_replica_ops import cross_replica_sum
+from tilestep.tensorflow.ipu.ipu_infeed_queue import IPUInfeedQueue
 from tilestep.tensorflow.ipu.ipu_outfeed_queue import IPUOutfeedMode, IPUOutfeedQueue
 from tilestep.tensorflow.ipu.ipu_strategy import IPUStrategy
 from tilestep.tensorflow.untyped import tf
@@ -112,6 +113,22 @@ def test_a_loop_ends_where_values_of_the_device_decide(strategy: Any) -> None:
 
     assert [each.numpy() for each in strategy.run(loop, args=(iterator,))] == [21, 7]
     assert next(iterator).numpy() == 7
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_loops_of_tensorflow_1_take_elements_of_an_infeed_in_a_function(strategy: Any, named: bool) -> None:
+    weights = tf.Variable(W)
+    infeed = IPUInfeedQueue(batches().map(lambda x, y: {"x": x, "y": y}) if named else batches())
+
+    @tf.function(jit_compile=True)
+    def loop() -> Any:
+        return loops.repeat(5, lambda most, x, y: tf.maximum(most, trained(weights, x, y)), [0.0], infeed)
+
+    most = [strategy.run(loop).numpy() for _ in range(2)]
+    own, elements = tf.Variable(W), iter(batches())
+    wanted = [trained(own, *next(elements)).numpy() for _ in range(10)]
+    np.testing.assert_allclose(most, np.reshape(wanted, (2, 5)).max(1), rtol=1e-5)
+    np.testing.assert_allclose(weights.numpy(), own.numpy(), rtol=1e-5)
 
 
 def test_effects_before_and_after_a_loop_keep_their_order(strategy: Any) -> None:

@@ -39,9 +39,11 @@ class IPUInfeedQueue:
         self._session: Session | None = None
         self._given = False
         self._graph = None if tf.executing_eagerly() else graphs.outermost()
-        self._iterator: Any = None  # of the session's graph
         self._next: Structure = None
-        if self._graph is not None:
+        self._iterator: Any
+        if self._graph is None:
+            self._iterator = iter(dataset)
+        else:
             with self._graph.as_default(), tf.device("/CPU:0"):
                 self._iterator = v1.data.make_initializable_iterator(dataset)
                 self._next = self._iterator.get_next()
@@ -78,9 +80,11 @@ class IPUInfeedQueue:
 
     def arguments(self) -> tuple[list[Any], dict[str, Any]]:
         """Specs of the (positional, keyword) arguments that an element becomes."""
-        if isinstance(self.spec, dict) and all(isinstance(key, str) for key in self.spec):
-            return [], self.spec
-        return (list(self.spec) if isinstance(self.spec, tuple | list) else [self.spec]), {}
+        return _as_arguments(self.spec)
+
+    def next_arguments(self) -> tuple[list[Any], dict[str, Any]]:
+        """The (positional, keyword) arguments that the next element becomes, in a function of TensorFlow 2."""
+        return _as_arguments(next(self._iterator))
 
     def opened(self, replicas: int) -> InfeedQueue:
         """What loops of the runtime take. Args: replicas: of the program; it is the same for all programs that use the queue.
@@ -122,3 +126,9 @@ class IPUInfeedQueue:
             self._queue.close()
         self._queue = self._session = None
         return []
+
+
+def _as_arguments(element: Structure) -> tuple[list[Any], dict[str, Any]]:
+    if isinstance(element, dict) and all(isinstance(key, str) for key in element):
+        return [], element
+    return (list(element) if isinstance(element, tuple | list) else [element]), {}

@@ -39,9 +39,8 @@ def repeat(
     del use_while_v1
     steps = whole_number("n", n, least=0)
     carried = _tensors(inputs)
-    scope = current_scope()
-    if scope is not None and scope.is_body and infeed_queue is None:
-        return _inner(None, body, carried, steps)
+    if _is_part(infeed_queue):
+        return _inner(None, body, carried, steps, infeed_queue)
     return _loop("loops.repeat", None, steps, body, carried, infeed_queue)
 
 
@@ -57,9 +56,8 @@ def while_loop(
     del use_while_v1
     most = None if maximum_iterations is None else whole_number("maximum_iterations", maximum_iterations, least=0)
     carried = _tensors(inputs)
-    scope = current_scope()
-    if scope is not None and scope.is_body and infeed_queue is None:
-        return _inner(condition, body, carried, most)
+    if _is_part(infeed_queue):
+        return _inner(condition, body, carried, most, infeed_queue)
     return _loop("loops.while_loop", condition, most, body, carried, infeed_queue)
 
 
@@ -115,8 +113,14 @@ def _require_results(name: str, traced: Traced, carried: Sequence[Tensor]) -> No
         )
 
 
-def _inner(condition: Any, body: Callable[..., Any], carried: list[Tensor], steps: int | None) -> Structure:
-    """A loop in a loop's body: a part of that program."""
+def _is_part(infeed: Any) -> bool:
+    """Whether a loop is a part of the program around it: in a loop's body, or in a function of TensorFlow 2."""
+    scope = current_scope()
+    return scope is not None and scope.is_body and (infeed is None or scope.compilation is None)
+
+
+def _inner(condition: Any, body: Callable[..., Any], carried: list[Tensor], steps: int | None, infeed: Any) -> Structure:
+    """A loop that is a part of the program around it."""
     counted = [tf.constant(0), *carried]
 
     def test(index: Tensor, *values: Tensor) -> Tensor:
@@ -124,7 +128,8 @@ def _inner(condition: Any, body: Callable[..., Any], carried: list[Tensor], step
         return goes_on if steps is None else tf.logical_and(goes_on, index < steps)
 
     def step(index: Tensor, *values: Tensor) -> list[Tensor]:
-        flat = [each for each in tf.nest.flatten(body(*values)) if each is not None]
+        elements, keywords = ([], {}) if infeed is None else infeed.next_arguments()
+        flat = [each for each in tf.nest.flatten(body(*values, *elements, **keywords)) if each is not None]
         with tf.control_dependencies([each for each in flat if isinstance(each, tf.Operation)]):
             return [index + 1, *(tf.identity(each) for each in flat if not isinstance(each, tf.Operation))]
 
