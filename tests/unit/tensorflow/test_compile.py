@@ -13,6 +13,7 @@ from tilestep.tensorflow.ipu.config import IPUConfig
 from tilestep.tensorflow.ipu.cross_replica_ops import cross_replica_sum
 from tilestep.tensorflow.ipu.replication_ops import replication_index
 from tilestep.tensorflow.residency import residency_of
+from tilestep.tensorflow.tf_private.version_1 import place_on_host
 
 
 def compiled(function: Any, inputs: Any = ()) -> Any:
@@ -197,3 +198,15 @@ def test_what_xla_cannot_lower_is_named_with_its_line(tf: Any) -> None:
 def test_it_works_in_a_graph_alone() -> None:
     with pytest.raises(UnsupportedError, match=r"--tensorflow=1"):
         ipu_compiler.compile(lambda: None)
+
+
+def test_nodes_for_the_ipu_outside_of_a_program_run_on_the_host(tf: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tf, "device", tf.device)
+    place_on_host(tf)
+    with tf.device("/device:IPU:0"):
+        doubled = tf.constant(2.0) * 2.0
+    with tf.device("/CPU:0"):
+        plain = doubled + 1.0
+    assert plain.device == "/device:CPU:0"
+    with tf.Session() as session:
+        assert session.run(plain) == 5.0

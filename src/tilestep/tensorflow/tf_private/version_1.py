@@ -23,4 +23,16 @@ def use_version_1() -> None:
     first: Any = tf.compat.v1
     first.__path__ = tf.__path__
     first.python = import_module("tensorflow.python")
+    place_on_host(first)
     sys.modules["tensorflow"] = first
+
+
+def place_on_host(first: Any) -> None:
+    """Nodes in `tf.device("/device:IPU:0")` are the host's: `ipu_compiler.compile` makes the IPU's. Args: first: TensorFlow 1."""
+    made = first.device
+
+    def device(device_name_or_function: Any) -> Any:
+        is_ipu = isinstance(device_name_or_function, str) and "device:IPU" in device_name_or_function
+        return made("/device:CPU:0" if is_ipu else device_name_or_function)
+
+    first.device = device
