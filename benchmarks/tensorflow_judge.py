@@ -194,7 +194,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "checkouts", type=Path, nargs="?", metavar="CHECKOUTS", help="a folder with graphcore/tutorials and graphcore/examples"
     )
-    parser.add_argument("--only", metavar="WORD", default="", help="programs that have WORD in their path")
+    parser.add_argument("--only", metavar="WORD", nargs="+", default=[""], help="programs that have one of these words in their path")
     parser.add_argument("--tensorflow", choices=("1", "2"), help="those of one version")
     parser.add_argument("--seconds", type=float, default=SECONDS, metavar="S", help=f"at most for one program (default {SECONDS})")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="programs at a time (default 1)")
@@ -207,7 +207,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     if options.checkouts is None:
         parser.error("CHECKOUTS is missing: a folder with graphcore/tutorials and graphcore/examples")
-    chosen = [row for row in programs() if options.only in path_of(row) and options.tensorflow in (None, row["tensorflow"])]
+    chosen = [
+        row for row in programs() if any(word in path_of(row) for word in options.only) and options.tensorflow in (None, row["tensorflow"])
+    ]
     answers = {row["program"]: row for row in judge(chosen, options.checkouts, options.seconds, options.jobs, options.outputs)}
     print(counts(list(answers.values())))
     if options.json:
