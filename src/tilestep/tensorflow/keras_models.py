@@ -21,7 +21,7 @@ from tilestep.tensorflow import iterators, machine, markers
 from tilestep.tensorflow.functions import Function
 from tilestep.tensorflow.ipu.ipu_outfeed_queue import IPUOutfeedQueue
 from tilestep.tensorflow.ipu.optimizers import GradientAccumulationOptimizerV2
-from tilestep.tensorflow.tf_private import keras
+from tilestep.tensorflow.tf_private import graphs, keras
 from tilestep.tensorflow.tracing import current_scope
 from tilestep.tensorflow.untyped import Structure, tf
 from tilestep.train.numbers import whole_number
@@ -119,7 +119,9 @@ def _program(model: Any, mode: str, iterator: Any, accumulation: _Accumulation, 
     """A step of a model."""
 
     def step() -> Structure:
-        result = keras.step(model, mode, next(iterator))
+        element = next(iterator)
+        with graphs.for_xla():
+            result = keras.step(model, mode, element)
         if outfeed is None:
             return result
         outfeed.enqueue(result)

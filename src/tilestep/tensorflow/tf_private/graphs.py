@@ -32,18 +32,19 @@ def new_graph(name: str) -> Graph:
 
 def ordered_graph(name: str, build: Callable[[], Structure]) -> tuple[Graph, Structure, list[Operation]]:
     """(the graph of a function as TensorFlow 2 makes it, what it returns, nodes that must run): side effects keep their order."""
-
-    def for_xla() -> Structure:
-        """Gradients of loops then have lists of fixed sizes."""
-        context = _control_flow.XLAControlFlowContext()
-        context.Enter()
-        try:
-            return build()
-        finally:
-            context.Exit()
-
-    graph = _func_graph.func_graph_from_py_func(name, for_xla, (), {})
+    graph = _func_graph.func_graph_from_py_func(name, build, (), {})
     return graph, graph.structured_outputs, list(graph.control_outputs)
+
+
+@contextlib.contextmanager
+def for_xla() -> Iterator[None]:
+    """Gradients of loops that are made inside have lists of fixed sizes."""
+    context = _control_flow.XLAControlFlowContext()
+    context.Enter()
+    try:
+        yield
+    finally:
+        context.Exit()
 
 
 def with_graph_loops(function: Callable[..., Any]) -> Callable[..., Any]:
