@@ -94,6 +94,7 @@ class Checkpoints:
         self.background: Final = background
         orbax()
         self._written: threading.Event | None = None  # of a thread that writes: Python's `join` returns at once after a Ctrl-C in it
+        self._writer = 0  # the process whose thread it is
         self._error: BaseException | None = None
         self.served: str | None = None  # the run that has used them and is done
 
@@ -205,7 +206,7 @@ class Checkpoints:
 
     def wait(self) -> None:
         """Waits until nothing is being saved. Raises: CheckpointError if the last checkpoint could not be saved."""
-        if self._written is not None:
+        if self._written is not None and self._writer == os.getpid():  # a child that was forked has not the thread
             with Aloud(lambda: f"a checkpoint to be written in {self.directory}"):
                 self._written.wait()
         self._written = None
@@ -244,7 +245,7 @@ class Checkpoints:
             _wait_at_exit()
             _waited_for.add(self)
             threading.Thread(target=write, name=f"tilestep checkpoint {step}").start()
-            self._written = written
+            self._written, self._writer = written, os.getpid()
         else:
             write()
             self.wait()
