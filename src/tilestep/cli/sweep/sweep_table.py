@@ -142,7 +142,7 @@ def answers_text(rows: Sequence[Row]) -> str:
         lines.append(_nearest(rows))
     elif figure == "whole_s":
         lines.append(
-            "A setting ran no step often enough to have a warm time, so 'fastest' is of whole runs: let the program do three or more."
+            "A setting ran no step often enough to have a warm time, so 'fastest' is of whole runs: let the program do five or more."
         )
     elif figure == "step_s" and len({row.setting.values for row in rows}) > 1:
         lines.append("'fastest' is by the time of a step; where its items differ, say how many they are by --items.")
