@@ -159,7 +159,9 @@ def put(leaf: Leaf, like: Any, pieces: Pieces) -> Any:
                 parts.append(_jax.device_put(part, SingleDeviceSharding(device, memory_kind=sharding.memory_kind)))
         if not parts:
             return like  # other processes have it
-        value = _jax.make_array_from_single_device_arrays(leaf.shape, sharding, parts)
+        # JAX believes that an array which is made of a single one is in the device's memory, wherever its bytes are.
+        is_single = isinstance(sharding, SingleDeviceSharding)
+        value = parts[0] if is_single else _jax.make_array_from_single_device_arrays(leaf.shape, sharding, parts)
     if getattr(like, "weak_type", False):
         value = weak(value)
     return value

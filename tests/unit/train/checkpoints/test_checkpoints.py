@@ -189,11 +189,13 @@ def test_arrays_go_where_those_of_like_are(tmp_path: Path) -> None:
         NamedSharding(row, PartitionSpec("a")),
         NamedSharding(square, PartitionSpec(None, "b")),
         jax.sharding.SingleDeviceSharding(CPUS[3]),
+        jax.sharding.SingleDeviceSharding(CPUS[3], memory_kind="pinned_host"),
         NamedSharding(row, PartitionSpec(), memory_kind="unpinned_host"),
     ):
         for like in (jax.device_put(jnp.zeros((8, 8)), target), jax.ShapeDtypeStruct((8, 8), jnp.float32, sharding=target)):
             found = checkpoints.restore(like={"x": like})["x"]
             assert found.sharding == target
+            assert jax.typeof(found) == jax.typeof(jax.device_put(value, target))  # its memory too: what compiles for it believes that
             np.testing.assert_array_equal(found, value)
 
 
