@@ -8,12 +8,16 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from tilestep.cli.usage import UsageError, stdout_errors_told, tell, whole_number, working_directory
+from tilestep.cli.usage import INTERRUPTED, UsageError, stdout_errors_told, tell, whole_number, working_directory
 from tilestep.errors import SpecError
+from tilestep.figures.quantities import count_text
 from tilestep.machine.catalog import DEFAULT_MACHINE
 from tilestep.messages import notes_of, plain, shown
+
+if TYPE_CHECKING:
+    from tilestep.planner.plans import TrainingPlans
 
 _COMMAND: Final = "tilestep plan"
 _MOST: Final = 2**20
@@ -83,7 +87,8 @@ def add_parser(subparsers: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints to stdout, with a bar on stderr if that is a terminal.
 
-    Returns: 0; 1 if no plan fits, which stdout says; 2 after a message to stderr for a wrong model or option.
+    Returns: 0; 1 if no plan fits, which stdout says; 2 after a message to stderr for a wrong model or option; 130 after Ctrl-C, when what
+    was found until then is printed.
     """
     try:
         model = _onnx_model(args) if args.model.lower().endswith(".onnx") else _model(args)
@@ -101,9 +106,22 @@ def run(args: argparse.Namespace) -> int:
     except (UsageError, SpecError, TypeError, ValueError) as error:
         tell(_COMMAND, plain("; ".join([str(error), *notes_of(error)])))
         return 2
+    except KeyboardInterrupt as error:
+        plans = getattr(error, "plans", None)
+        if plans is None:
+            tell(_COMMAND, "Ctrl-C: no plan has been emulated yet")
+            return INTERRUPTED
+        _print(plans, args)
+        left = plans.considered - plans.impossible - plans.replayed
+        tell(_COMMAND, f"Ctrl-C: {count_text(plans.replayed, 'plan')} emulated, {left:,} left that may fit")
+        return INTERRUPTED
+    _print(plans, args)
+    return 0 if plans.plans else _NONE_FITS
+
+
+def _print(plans: TrainingPlans, args: argparse.Namespace) -> None:
     with stdout_errors_told():
         print(plans.to_json() if args.json else plans.show(args.rows))
-    return 0 if plans.plans else _NONE_FITS
 
 
 def _sizes(text: str) -> list[int]:

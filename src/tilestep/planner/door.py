@@ -10,7 +10,7 @@ from tilestep.machine.toml import load_machine
 from tilestep.messages import shown
 from tilestep.planner.estimates import Estimates
 from tilestep.planner.model import Layer, Model, bytes_of
-from tilestep.planner.plans import TrainingPlans, ranked
+from tilestep.planner.plans import PlanningInterrupt, TrainingPlans, ranked
 from tilestep.planner.replay import Played, played
 from tilestep.planner.search import search
 from tilestep.planner.sharding import Specs, divides, specs_of
@@ -100,6 +100,7 @@ def plan_training(
         TypeError: if an argument is of another type.
         ValueError: if an argument is out of bounds, layers and params are not as many, or no plan is possible with such sizes.
         SpecError: for a machine that there is not.
+        KeyboardInterrupt: after Ctrl-C; if a plan has been played, with `plans`, the result of the search until then.
         Exception: of a layer, with a note that names its number, or of a plan, with a note that names it.
     """
     layers = items_of("layers", layers, "a list of functions (params, *args) -> outputs")
@@ -163,9 +164,11 @@ def plan_training(
     alike = [[number for number, candidate in enumerate(possible) if candidate.cuts == own] for own in given]
     first = [min(numbers, key=rank) for numbers in alike if numbers]
     found = search(expected, replay, lambda play: play.shown, most=None if exhaustive else replays, first=first)
+    if found.ended_by is not None and not found.replays:
+        raise found.ended_by
     replayed = [(possible[number], play) for number, play in found.replays]
     best = None if found.best is None else dict(found.replays)[found.best]
-    return TrainingPlans(
+    plans = TrainingPlans(
         plans=ranked(replayed, model, optimizer, spec, global_batch),
         machine=spec.name,
         global_batch=global_batch,
@@ -175,6 +178,9 @@ def plan_training(
         gap=None if best is None else max(0.0, best.cycles / found.least_cycles - 1),
         nearest="" if best is not None else _nearest(replayed, space, estimates, spec),
     )
+    if found.ended_by is not None:
+        raise PlanningInterrupt(plans) from found.ended_by
+    return plans
 
 
 def _nearest(replayed: Sequence[tuple[Candidate, Played]], space: Sequence[Candidate], estimates: Estimates, spec: MachineSpec) -> str:

@@ -231,6 +231,15 @@ class TrainingPlans:
         return self.show()
 
 
+@final
+class PlanningInterrupt(KeyboardInterrupt):
+    """Ctrl-C came in a search. Attributes: plans: what it had found until then."""
+
+    def __init__(self, plans: TrainingPlans) -> None:
+        self.plans = plans
+        super().__init__(f"interrupted after {plans.replayed:,} replays; the exception's plans are what they have shown")
+
+
 def ranked(
     replays: Sequence[tuple[Candidate, Played]], model: Model, optimizer: Any, machine: MachineSpec, global_batch: int
 ) -> tuple[TrainingPlan, ...]:

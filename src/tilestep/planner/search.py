@@ -53,11 +53,13 @@ class Found(Generic[T]):
         replays: those that were replayed, in that order.
         best: number of the best of them; None if none fits.
         least_cycles: no candidate that was not replayed takes less; infinity if each of them is known to be no faster than the best.
+        ended_by: the Ctrl-C that ended the search in a replay; None if none did.
     """
 
     replays: tuple[tuple[int, T], ...]
     best: int | None
     least_cycles: float
+    ended_by: KeyboardInterrupt | None = None
 
 
 def search(
@@ -80,6 +82,7 @@ def search(
     done: dict[int, T] = {}
     outcomes: dict[int, Replayed] = {}
     best: int | None = None
+    ended_by: KeyboardInterrupt | None = None
     while True:
         record = math.inf if best is None else outcomes[best].cycles
         left = [number for number, each in enumerate(expected) if number not in outcomes and each.least_cycles < record]
@@ -87,12 +90,16 @@ def search(
             break
         number = next((number for number in first if number in left), None)
         number = _next(expected, left, outcomes) if number is None else number
-        done[number] = replay(number)
+        try:
+            done[number] = replay(number)
+        except KeyboardInterrupt as error:
+            ended_by = error
+            break
         outcomes[number] = shown(done[number])
         if outcomes[number].fits and outcomes[number].cycles < record:
             best = number
     least = min((expected[number].least_cycles for number in left), default=math.inf)
-    return Found(replays=tuple(done.items()), best=best, least_cycles=least)
+    return Found(replays=tuple(done.items()), best=best, least_cycles=least, ended_by=ended_by)
 
 
 def _next(expected: Sequence[Expected], left: Sequence[int], outcomes: dict[int, Replayed]) -> int:

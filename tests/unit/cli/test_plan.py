@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import signal
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,7 +19,9 @@ import pytest
 from tests.unit.onnx.models import model as onnx_model
 from tests.unit.onnx.models import uniform
 from tests.unit.planner.small_models import classifier
+from tests.unit.train.moments import ctrl_c_heard
 from tilestep.cli import plan
+from tilestep.cli.usage import INTERRUPTED
 
 TINY = """
 inherits = "m2000"
@@ -77,6 +82,29 @@ def test_json_is_what_the_plans_say(capsys: pytest.CaptureFixture[str], tiny: st
     document = json.loads(capsys.readouterr().out)
     assert (document["considered"], document["gap"]) == (2, 0)
     assert document["plans"][0]["microbatch"] == 2
+
+
+@pytest.mark.parametrize(
+    ("played", "printed", "told"),
+    [
+        (0, "", "Ctrl-C: no plan has been emulated yet\n"),
+        (1, "best of 4: 1 replayed; none can be more than ", "Ctrl-C: 1 plan emulated, 3 left that may fit\n"),
+    ],
+)
+def test_ctrl_c_tells_what_is_known(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tiny: str, played: int, printed: str, told: str
+) -> None:
+    @contextlib.contextmanager
+    def bar(_: int | None) -> Iterator[Callable[[int, str], None]]:
+        yield lambda done, _: signal.raise_signal(signal.SIGINT) if done == played else None
+
+    monkeypatch.setattr(plan, "_bar", bar)
+    with ctrl_c_heard():
+        assert command("planned_model:layers", "--machine", tiny, "--global-batch", "4", "--microbatch-sizes", "2,4") == INTERRUPTED
+    out, err = capsys.readouterr()
+    assert out.startswith(printed)
+    assert bool(out) == bool(printed)
+    assert err == f"tilestep plan: {told}"
 
 
 def test_nothing_that_fits_is_exit_code_1(capsys: pytest.CaptureFixture[str], tiny: str) -> None:
