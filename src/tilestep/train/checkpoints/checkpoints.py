@@ -55,7 +55,7 @@ class Checkpoints:
     that was not. `repeat` and `Pipeline.run` restore and save by themselves if they are given one; or call `save` and `restore`.
 
     A checkpoint is there whole or not at all. Each array has a digest, which `restore` verifies. Of several processes each saves what its
-    own devices have; the directory must be one that all of them see.
+    own devices have; the directory must be one that all of them see. One thread saves: two at once are not kept apart.
 
     Args:
         directory: where they are. It is made when the first one is saved.

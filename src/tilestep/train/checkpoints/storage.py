@@ -141,7 +141,8 @@ class Storage:
                 if all(process in own for process in range(self.metadata(step, min(own)).processes)):
                     steps.append(step)
             except CheckpointError as error:
-                damaged[step] = error
+                if self.folder(min(own), step).exists():  # else another process has just put away what a killed run has left
+                    damaged[step] = error
         return steps, damaged
 
     def _parts(self) -> dict[int, set[int]]:

@@ -22,6 +22,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from tests.unit.train.checkpoints.test_checkpoints import Ended, bits
 from tilestep import train
 from tilestep.errors import CheckpointError, Preempted, QueueError
+from tilestep.train.checkpoints.metadata import Metadata
 from tilestep.train.checkpoints.storage import Storage
 
 CPUS = jax.devices("cpu")
@@ -477,3 +478,18 @@ def test_a_save_removes_nothing_that_is_damaged_or_of_others(tmp_path: Path) -> 
         (part / "20.dropped").mkdir()
         checkpoints.save(30, 1.0)
     assert sorted(file.name for file in part.iterdir()) == ["20", "30", "lock", "notes.dropped.txt"]
+
+
+def test_what_another_process_puts_away_while_steps_are_listed_is_not_damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on from an earlier step, and a killed run had saved its part of this one alone."""
+    with train.Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save(56, 1.0)
+    read = Storage.metadata
+
+    def put_away_first(storage: Storage, step: int, process: int) -> Metadata:
+        folder = storage.folder(process, step)
+        folder.rename(folder.with_name("56.dropped"))
+        return read(storage, step, process)
+
+    monkeypatch.setattr(Storage, "metadata", put_away_first)
+    assert Storage(tmp_path, 1, None).steps() == ([], {})
