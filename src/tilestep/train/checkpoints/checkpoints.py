@@ -256,7 +256,8 @@ class Checkpoints:
         """(What makes the metadata, which takes as long as the digests; the arrays that it fills), when all is copied to the host."""
         steps, damaged = self._storage.steps()
         newest = max((*steps, *damaged), default=-1)
-        if newest >= step:
+        # Of several processes one may have saved this step already, which with what a killed run has left of the others looks whole.
+        if newest > step or (newest == step and _jax.process_count() == 1):
             why = f", damaged ({damaged[newest]}; remove its folder if nothing reads it)" if newest in damaged else ""
             raise CheckpointError(
                 f"{self.directory} has a checkpoint of step {newest:,} already{why}, and step {step:,} is not after it: go on from the "
