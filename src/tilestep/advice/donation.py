@@ -16,7 +16,7 @@ from tilestep.figures.records import Figures, ProgramProfile, StreamedArgument
 from tilestep.recording.edits.donation import donatable, donated, kept, pairs_of
 from tilestep.recording.edits.script import Change, in_turn
 
-_EQUINOX: Final = "dynamic_nodonate"  # the argument in which equinox.filter_jit has the arrays of all arguments
+_EQUINOX: Final = "dynamic_nodonate"  # in which equinox.filter_jit passes all arrays (patrick-kidger/equinox, equinox/_jit.py)
 _EQUINOX_DONATES: Final = 'equinox.filter_jit(donate="all")'
 _STREAMING_NAMED: Final = 3  # programs; a script of short functions has hundreds that stream some bytes
 

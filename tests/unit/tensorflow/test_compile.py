@@ -181,6 +181,12 @@ def test_recurrent_layers_compute_what_the_cells_of_tensorflow_compute(tf: Any, 
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
+def test_an_option_of_a_recurrent_layer_that_would_change_values_is_refused_by_name() -> None:
+    rnn_ops.PopnnLSTM(3, partials_dtype="half", seed=1)
+    with pytest.raises(UnsupportedError, match=r"rnn_ops\.PopnnGRU has no activation here: use tf\.nn\.dynamic_rnn"):
+        rnn_ops.PopnnGRU(3, activation="relu")
+
+
 def test_what_xla_cannot_lower_is_named_with_its_line(tf: Any) -> None:
     def net() -> Any:
         return tf.numpy_function(lambda: np.float32(1), [], tf.float32)
