@@ -11,6 +11,7 @@ import functools
 import sys
 import threading
 import types
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -239,7 +240,13 @@ class PipelineStage:
 
 
 def _no_effect(model: Any, *arguments: Any, **options: Any) -> None:
-    """Has no effect: queues are the runtime's, and callbacks come after each execution."""
+    """Warns that it has no effect: queues are the runtime's, and callbacks come after each execution."""
+    warnings.warn(
+        "options of a Keras model's queues and callbacks have no effect here: the runtime's queues are used, and callbacks come after each "
+        "execution of steps_per_execution steps",
+        UserWarning,
+        stacklevel=2,
+    )
 
 
 _METHODS: Final = {

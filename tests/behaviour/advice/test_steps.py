@@ -186,8 +186,8 @@ def test_only_gradients_are_accumulated(divided: str, edit: str) -> None:
 
 def test_what_goes_into_products_is_not_told_to_wait_by_any_finding() -> None:
     """Also the largest limit says of gradients alone that they may be exchanged after more steps."""
-    texts = [finding.text for finding in dry(training("products")).findings if "after more steps" in finding.text]
-    assert all("; of gradients, an exchange after more steps" in text for text in texts)
+    [text] = [finding.text for finding in dry(training("products")).findings if "after more steps" in finding.text]
+    assert "; of gradients, an exchange after more steps" in text
 
 
 def test_float16_that_is_exchanged_is_not_told_to_be() -> None:
@@ -200,9 +200,9 @@ def test_an_exchange_is_halved_once() -> None:
     """A program that computes in float16 exchanges float16 as well, so the second of the two edits saves nothing after the first."""
     findings = dry(training("products")).findings
     [exchange] = [found for found in findings if found.kind == "collectives"]
-    [compute] = [found for found in findings if found.kind == "halves"]
-    together = [found.gain for found in (compute, exchange) if found.gain is not None and found.gain.after]
-    assert all(gain.after_share < 0.01 for gain in together)
+    assert [found.kind for found in findings if found.kind == "halves"]
+    assert exchange.gain is not None
+    assert exchange.gain.after == ()
 
 
 def replicas(*, width: int, donated: bool) -> Callable[[], Any]:

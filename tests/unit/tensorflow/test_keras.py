@@ -201,6 +201,8 @@ def test_what_keras_does_not_do_here_is_refused() -> None:
         for method in (model.set_pipelining_options, model.set_pipeline_stage_assignment, PipelineStage):
             with pytest.raises(UnsupportedError, match=r"pipelining_ops\.pipeline.*tilestep\.train\.Pipeline"):
                 method(1)
+        with pytest.warns(UserWarning, match="queues and callbacks have no effect here"):
+            model.set_asynchronous_callbacks(True)
         model.compile("sgd", "mse", run_eagerly=True)
         with pytest.raises(RuntimeError, match="cannot run eagerly"):
             model.fit(X, Y, batch_size=4)
