@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -18,7 +19,7 @@ from tilestep.figures.gradients import goes_backward
 from tilestep.figures.quantities import names_text
 from tilestep.figures.records import Figures
 from tilestep.plan.steps import Program, leaves
-from tilestep.recording.edits.script import Script, with_changed
+from tilestep.recording.edits.script import with_changed
 from tilestep.recording.source_lines import source_text
 from tilestep.recording.sources import planned_again
 
@@ -71,12 +72,13 @@ def halves(figures: Figures, evidence: Evidence | None, words: PrecisionWords = 
         f"half of the bytes change tiles: where the precision allows, {words.way_out}."
     )
 
-    def change(program: Program) -> Program:
-        return replace(program, body=planned_again(source, program, machine, halves=True).body)
+    @functools.cache  # an edit is played several times: alone, on top of others, over the warm steps
+    def planned() -> Program:
+        return planned_again(source, evidence.programs[profile.key], machine, halves=True)
 
     way = Way(
         edit=words.edit.format(label=label),
-        change=with_changed([profile.key], change),
+        change=with_changed([profile.key], lambda program: replace(program, body=planned().body)),
         how="about",
         basis=f"its supersteps planned again with {words.half} for all of {words.single}",
         plans=True,
@@ -114,17 +116,18 @@ def doubles(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     wide = [p for p in figures.programs if p.key in evidence.programs and "f64[" in _text_of(evidence, p.key)]
     if not wide:
         return
-    machine, sources, names = evidence.machine, evidence.sources, names_text([figures.label(p.key) for p in wide], most=3)
+    names = names_text([figures.label(p.key) for p in wide], most=3)
+    machine, sources, programs = evidence.machine, evidence.sources, evidence.programs
     are = "computes" if len(wide) == 1 else "compute"
     text = f"{names} {are} in float64, which an IPU has no unit for: each operation on it is software, and its values take twice the bytes."
 
-    def change(script: Script) -> Script:
-        keys = [p.key for p in wide]
-        return script.with_programs({key: planned_again(sources[key], script.programs[key], machine, singles=True) for key in keys})
+    @functools.cache
+    def planned() -> dict[int, Program]:
+        return {p.key: planned_again(sources[p.key], programs[p.key], machine, singles=True) for p in wide}
 
     way = Way(
         edit=f"compute in float32 in {names}",
-        change=change,
+        change=lambda script: script.with_programs(planned()),
         how="about",
         basis="planned again with float32 for all of float64",
         plans=True,
@@ -153,9 +156,12 @@ def partials(figures: Figures, evidence: Evidence | None, words: PrecisionWords 
     )
     options, jit = replace(source.options, partials_type="half"), jit_of(evidence.programs[profile.key])
 
+    @functools.cache
+    def planned() -> Program:
+        return planned_again(source, evidence.programs[profile.key], machine, options=options)
+
     def change(program: Program) -> Program:
-        planned = planned_again(source, program, machine, options=options)
-        return replace(planned, arguments=program.arguments, results=program.results)  # others may have been donated
+        return replace(planned(), arguments=program.arguments, results=program.results)  # others may have been donated
 
     way = Way(
         edit=words.partials.format(label=label),
