@@ -3,8 +3,8 @@
     python benchmarks/model_errors.py [--record benchmarks/results/accuracy.json] [--out src/tilestep/figures/model_errors.json]
 
 Families are left out one at a time, so no row helps to make its own interval. `--out` writes the errors, if the bars of the intervals are
-met: with src/tilestep/figures/model_errors.json, profiles show intervals from then on. Exits 0 if the bars are met, 1 if not, 2 for a
-record that cannot be read.
+met: with src/tilestep/figures/model_errors.json, profiles show intervals from then on. The record then says how the rows lie in them, for
+docs/explanation/accuracy.md. Exits 0 if the bars are met, 1 if not, 2 for a record that cannot be read.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # run as a script, this file is in no package
@@ -51,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     if options.out:
         options.out.write_text(json.dumps(document(errors), indent=1) + "\n", encoding="utf-8")
+        record["sureness"] = {name: asdict(group) for name, group in found.items()}
+        options.record.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return 0
 
 

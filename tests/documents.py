@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from importlib.metadata import version
 from pathlib import Path
 
+HAS_JAX_OF_FIGURES = version("jax").startswith("0.10.")  # with which documents were printed, and pictures drawn
 _FENCE = re.compile(r"^(?:<!-- needs (\w+) -->\n)?```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ANCHORED = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)#([^)\s]+)\)")
 _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]+)[^)]*\)")

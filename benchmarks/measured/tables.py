@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks.measured.bars import OUTSIDE
-from benchmarks.measured.sureness import calibrations, judged
 
 NAMES = {
     "AMP": "matrix unit, on tile",
@@ -75,9 +74,9 @@ def with_tables(page: str, record: Mapping[str, Any], names: Sequence[str]) -> s
 def _sureness_table(record: Mapping[str, Any]) -> Iterator[str]:
     yield "| rows | | measurements inside | half-width, median | interval score | of one width for all |"
     yield "|---|---|---|---|---|---|"
-    for name, group in calibrations(judged(record)).items():
-        figures = f"{group.held:.0%} | {group.half_width:.1%} | {group.score:.3f} | {group.score_of_one_width:.3f}"
-        yield f"| {name} | {group.rows} | {figures} |"
+    for name, group in record["sureness"].items():
+        figures = f"{group['held']:.0%} | {group['half_width']:.1%} | {group['score']:.3f} | {group['score_of_one_width']:.3f}"
+        yield f"| {name} | {group['rows']} | {figures} |"
 
 
 def _family_table(record: Mapping[str, Any]) -> Iterator[str]:

@@ -124,4 +124,4 @@ def meshes_of(candidate: Candidate, devices: Sequence[Any]) -> list[Mesh]:
 
 
 def _mesh(shards: int) -> AbstractMesh:
-    return AbstractMesh((shards,), (SHARD_AXIS,))
+    return AbstractMesh((shards,), (SHARD_AXIS,), axis_types=(AxisType.Auto,))  # explicit since JAX 0.12

@@ -57,6 +57,7 @@ RECORD: dict[str, Any] = {
             "wrong_verdicts": ["YO1 bs 2"],
         },
     },
+    "sureness": {"all rows": {"rows": 4, "held": 0.75, "half_width": 0.07, "score": 0.32, "score_of_one_width": 0.35}},
     "rows": [
         entry("AB1", 1.1, verdicts=[{"what": "bs 1", "measured": True, "predicted": False}]),
         entry("AB2", 0.96),
@@ -88,7 +89,7 @@ def test_tables_stand_between_their_markers() -> None:
     assert "| AB1 | a < b | 2,200 | 2,000 s | 1.10 | verdict of bs 1 is wrong |" in text
     assert "| YO1 | a < b | 1,800 | 2,000 s | -10.0% | bs 1 fits: right (71%), bs 2 does not fit: wrong |" in text
     assert "| **all** | 1 figures | median error **10.0%** | 90th percentile **10.0%** | | fits or not: 1 of 2 right |" in text
-    assert "| all rows | 4 | " in text
+    assert "| all rows | 4 | 75% | 7.0% | 0.320 | 0.350 |" in text
     assert "YO: " not in text
     assert "nobody knows" in text
     assert "| EF1 EF2 | too long |\n| GH1 | no such machine |" in text

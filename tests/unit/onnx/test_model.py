@@ -337,6 +337,7 @@ def test_trainable_chooses_parameters() -> None:
     np.testing.assert_array_equal(state["b"], trained.state["b"])
 
 
+@pytest.mark.skipif(jax.__version_info__ >= (0, 12), reason="XLA has programs for float6 then")
 def test_a_weight_of_a_type_without_programs_is_named() -> None:
     proto = model("(float[2] x) => (float[2] y) { c = Cast<to = 1>(w)  y = Add(x, c) }", opset=23, w=np.float32([1, 2]))
     proto.graph.initializer[0].CopyFrom(onnx.helper.make_tensor("w", onnx.TensorProto.FLOAT6E3M2, [2], [1.0, 2.0]))

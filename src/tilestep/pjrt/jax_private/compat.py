@@ -58,6 +58,8 @@ PASSES_OFF_WITH_DRAWS = ",reshape-mover"
 # and its convolution as one operation by then (graphcore/tensorflow plugin/poplar/driver/poplar_compiler.cc: FuseOpsEarly, then this pass).
 PASSES_OFF_WITH_REVERSALS = ",while-loop-invariant-code-motion"
 
+# Since JAX 0.12 `make_ir_context` gives a thread the context that it has, also while a block uses it.
+_new_context: Final = getattr(mlir, "_create_ir_context", mlir.make_ir_context)
 _CONTEXT_TURNS: Final = 100  # blocks for which an MLIR context serves, which keeps all types, places and constants that it has had
 _idle_contexts: Final[list[tuple[Any, int]]] = []  # contexts that nobody uses now, and for how many blocks they have served
 
@@ -375,7 +377,7 @@ def make_context() -> Generator[Any]:
     try:
         context, turns = _idle_contexts.pop()
     except IndexError:
-        context, turns = mlir.make_ir_context(), 0
+        context, turns = _new_context(), 0
     with context:
         yield context
     context.allow_unregistered_dialects = False  # the block may have allowed them

@@ -228,13 +228,15 @@ def unpacked(value: Any, where: str, arrays: Mapping[str, Callable[[], Any]]) ->
         return _unpacked(value, arrays)
     except CheckpointError:  # of a damaged array
         raise
-    except (KeyError, RecursionError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError):
         raise CheckpointError(f"{where} has a state of a form that no checkpoint has, or lacks an array of it") from None
 
 
-def _unpacked(value: Any, arrays: Mapping[str, Callable[[], Any]]) -> Any:
+def _unpacked(value: Any, arrays: Mapping[str, Callable[[], Any]], depth: int = 0) -> Any:
+    if depth > 2 * _DEEPEST + 1:  # a dictionary takes two lists
+        raise ValueError("containers in each other")
     if isinstance(value, list):
-        return [_unpacked(item, arrays) for item in value]
+        return [_unpacked(item, arrays, depth + 1) for item in value]
     if not isinstance(value, dict):
         return value
     ((kind, held),) = value.items()
@@ -242,5 +244,5 @@ def _unpacked(value: Any, arrays: Mapping[str, Callable[[], Any]]) -> Any:
         return arrays[held]()
     if kind == _BYTES:
         return base64.b64decode(held, validate=True)
-    items = _unpacked([*held], arrays)
+    items = _unpacked([*held], arrays, depth)
     return {_TUPLE: tuple, _DICT: dict}[kind](items)

@@ -34,7 +34,7 @@ def test_shards_of_a_dry_result_are_arrays_of_their_own() -> None:
         kept, other = add(x, y)
         assert x.is_deleted()
         assert not y.is_deleted()
-        with pytest.raises(ValueError, match="argument 0 was deleted"):
+        with pytest.raises((ValueError, RuntimeError), match=r"argument 0 was deleted|Array has been deleted"):  # by JAX 0.12
             add(x, y)
         again, _ = add(kept, y)  # y was joined by the first run
         assert kept.is_deleted()
