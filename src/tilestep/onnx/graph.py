@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -11,6 +12,7 @@ import numpy as np
 import onnx
 from onnx import defs, helper, numpy_helper
 
+from tilestep.messages import shown
 from tilestep.onnx.errors import OnnxError, UnsafeModelError, UnsupportedOpError
 from tilestep.onnx.registry import Operator, find, plain_domain
 
@@ -166,6 +168,7 @@ class Preparation:
         attributes = {} if schema is None else dict(_defaults(schema))
         for attribute in written:
             attributes[attribute.name] = self.value(attribute, opsets, given, depth, place)
+            _require_type(place, attribute, schema)
         function = operator = None
         key = domain, proto.op_type, proto.overload
         if key in self.functions:
@@ -174,6 +177,7 @@ class Preparation:
             operator = find(domain, proto.op_type, version, dialect=self.dialect)
             if operator is None and (schema is None or not has_body(schema)):
                 self.missing.setdefault((domain, proto.op_type, version), []).append(proto.name or next(iter(proto.output), "?"))
+            _require_names(place, written, schema, operator)
         if schema is not None and schema.deprecated and (operator is None or operator.since < schema.since_version):
             raise OnnxError(f"{place}: the operator is gone since version {schema.since_version}, and the model has version {version}")
         if schema is not None and not schema.min_input <= len(proto.input) <= schema.max_input:
@@ -295,6 +299,39 @@ def _defaults(schema: defs.OpSchema) -> Mapping[str, Any]:
     return {
         name: plain_value(attribute.default_value, name) for name, attribute in schema.attributes.items() if attribute.default_value.name
     }
+
+
+def _require_type(place: str, attribute: onnx.AttributeProto, schema: defs.OpSchema | None) -> None:
+    """Raises: OnnxError for an attribute whose type is not that of its schema."""
+    known = None if schema is None else schema.attributes.get(attribute.name)
+    if known is not None and attribute.type != known.type.value:
+        kind = onnx.AttributeProto.AttributeType.Name(attribute.type)
+        raise OnnxError(
+            f"{place}: attribute '{attribute.name}' is {_attribute_text(attribute)} of type {kind}, and must be of type {known.type.name}"
+        )
+
+
+def _require_names(place: str, written: Sequence[onnx.AttributeProto], schema: defs.OpSchema | None, operator: Operator | None) -> None:
+    """Raises: OnnxError for an attribute that neither the operator's schema has nor its implementation takes."""
+    unknown = [each for each in written if schema is None or each.name not in schema.attributes]
+    taken = inspect.signature(operator.handler).parameters if operator is not None and unknown else {}
+    if schema is None and (operator is None or any(each.kind is inspect.Parameter.VAR_KEYWORD for each in taken.values())):
+        return
+    for attribute in unknown:
+        if attribute.name not in taken:
+            names = [name for name, each in taken.items() if each.kind is inspect.Parameter.KEYWORD_ONLY]
+            raise OnnxError(
+                f"{place} has an attribute '{attribute.name}', which is {_attribute_text(attribute)}, and the operator takes "
+                f"{', '.join(names if schema is None else sorted(schema.attributes)) or 'no attributes'}"
+            )
+
+
+def _attribute_text(attribute: onnx.AttributeProto) -> str:
+    """The value of an attribute for an error; the kind of one that is no number and no text."""
+    kinds = onnx.AttributeProto
+    if attribute.type in (kinds.INT, kinds.INTS, kinds.FLOAT, kinds.FLOATS, kinds.STRING, kinds.STRINGS):
+        return shown(plain_value(attribute, ""))
+    return f"a {kinds.AttributeType.Name(attribute.type).lower()}"
 
 
 def _bound(attribute: onnx.AttributeProto, given: Mapping[str, onnx.AttributeProto] | None) -> onnx.AttributeProto | None:

@@ -62,6 +62,8 @@ READ: dict[str, onnx.ModelProto] = {
     "missing domain": node("Relu", domain="EVIL"),
     "number of inputs": node("Relu", "EVIL", "EVIL"),
     "deprecated": changed(node("Upsample", mode="EVIL"), lambda m: m.graph.node[0].input.append("s")),
+    "attribute": node("Relu", EVIL=1),
+    "value of an attribute": node("Softmax", axis="EVIL"),
     "type of an attribute": changed(
         node("Relu"), lambda m: m.graph.node[0].attribute.append(onnx.AttributeProto(name="EVIL", type=onnx.AttributeProto.GRAPHS))
     ),
@@ -106,7 +108,6 @@ def two(made: OnnxModel) -> Any:
 RUN: dict[str, tuple[onnx.ModelProto, Callable[[OnnxModel], Any]]] = {
     "equation": (node("Einsum", equation="EVIL"), two),
     "activation": (node("LSTM", "EVIL", "EVIL", "EVIL", direction="EVIL", hidden_size=1), two),
-    "attribute": (node("Relu", EVIL=1), two),
     "padding": (node("Pad", "EVIL", "s", mode="EVIL"), two),
     "shapes": (node("MatMul", "EVIL", "EVIL"), two),
     "random": (node("RandomNormalLike"), two),

@@ -347,3 +347,29 @@ def test_a_body_that_depends_on_types_comes_from_the_other_process() -> None:
         for kind, shape in ((TensorProto.FLOAT, [3]), (TensorProto.INT64, [1]))
     ]
     assert len(body_of(prepared, tuple(types)).nodes) > 5
+
+
+@pytest.mark.parametrize(
+    ("node", "said"),
+    [
+        (
+            helper.make_node("Relu", ["x"], ["y"], name="r", slope=2),
+            "node 'r' (Relu) has an attribute 'slope', which is 2, and the operator",
+        ),
+        (
+            helper.make_node("FastGelu", ["x"], ["y"], domain="com.microsoft", beta=0.5),
+            "attribute 'beta', which is 0.5, and the operator takes no",
+        ),
+        (helper.make_node("Softmax", ["x"], ["y"], axis=1.5), "attribute 'axis' is 1.5 of type FLOAT, and must be of type INT"),
+        (helper.make_node("HardSwish", ["x"], ["y"], to=[1]), "node '' (HardSwish) has an attribute 'to', which is (1,), and the operator"),
+    ],
+)
+def test_an_attribute_that_an_operator_lacks_or_that_has_another_type_is_named_before_anything_runs(
+    node: onnx.NodeProto, said: str
+) -> None:
+    made = linear()
+    del made.graph.node[:]
+    made.graph.node.append(node)
+    made.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    with pytest.raises(OnnxError, match=re.escape(said)):
+        import_onnx(made)
