@@ -167,7 +167,7 @@ def model_of(path: str, words: Sequence[str], *, half: bool, training: bool) -> 
     Args: words: of --set.
     Raises: UsageError, OnnxError, OSError.
     """
-    from tilestep.onnx.arguments import fixed_values
+    from tilestep.onnx.function import fixed_values
     from tilestep.onnx.half import halved
     from tilestep.onnx.load import load
     from tilestep.onnx.model import OnnxModel

@@ -75,7 +75,7 @@ def run_popart(
     try:
         from tilestep.cli.former_numpy import former_numpy
         from tilestep.popart.install import install
-        from tilestep.popart.session.emulation.watch_sessions import summary, watched_sessions
+        from tilestep.popart.session.emulation.session_machine import summary, watched_sessions
         from tilestep.popart.session.proposals.session_registry import proposals, seen_sessions
 
         install()

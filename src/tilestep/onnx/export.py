@@ -16,8 +16,8 @@ from google.protobuf.message import DecodeError
 from onnx import helper, numpy_helper
 
 from tilestep.files import read_file, write_file, written_file
-from tilestep.onnx.arguments import require_names
 from tilestep.onnx.errors import OnnxError
+from tilestep.onnx.function import require_names
 from tilestep.onnx.model import OnnxModel
 from tilestep.onnx.sizes import MOST_FILE_BYTES, require_parseable
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, final
 
-from tilestep.onnx.arguments import Trainable, require_bounds
 from tilestep.onnx.demand import statistics
 from tilestep.onnx.errors import OnnxError
-from tilestep.onnx.function import ModelFunction
+from tilestep.onnx.function import ModelFunction, Trainable, require_bounds
 from tilestep.onnx.layers import MOST_LAYERS, Layers, layers_of
 from tilestep.onnx.load import Source, load
 from tilestep.onnx.stages import Stages, stages_of

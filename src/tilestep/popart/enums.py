@@ -6,10 +6,10 @@ member, and members of two classes are never equal. `<` between members is a Typ
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import Enum as _Enum
 
 
-class _Numbered(Enum):
+class _Numbered(_Enum):
     """An enumeration whose members convert to int."""
 
     def __int__(self) -> int:

@@ -6,10 +6,10 @@ A tensor's gradient is `reservedGradientPrefix() + id`, an optimizer's value for
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable as _Callable
 
 
-def _prefix(text: str) -> Callable[[], str]:
+def _prefix(text: str) -> _Callable[[], str]:
     def prefix() -> str:
         return text
 

@@ -8,7 +8,7 @@ import pytest
 
 from tilestep.popart.enums import CommGroupType
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.groups import CommGroup, ReplicaGrouping
+from tilestep.popart.variables import CommGroup, ReplicaGrouping
 
 
 @pytest.mark.parametrize(

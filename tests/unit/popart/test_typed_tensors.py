@@ -10,7 +10,7 @@ import pytest
 from onnx import numpy_helper
 
 from tests.together import each
-from tilestep.popart.typed_tensors import typed_tensor, unpacked
+from tilestep.popart.tensors import typed_tensor, unpacked
 
 
 @each("shape", [(), (0,), (3, 5), (200,)])

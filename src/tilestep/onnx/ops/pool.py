@@ -13,7 +13,7 @@ import numpy as np
 
 from tilestep.onnx.interpret import Call
 from tilestep.onnx.ops.interpolation import flattened, wide
-from tilestep.onnx.ops.powers import checked_order, power, root
+from tilestep.onnx.ops.norm import checked_order, power, root
 from tilestep.onnx.ops.windows import Windows, checked, windows
 from tilestep.onnx.registry import op
 from tilestep.onnx.values import has_room, jax_dtype, known_ints, module_of

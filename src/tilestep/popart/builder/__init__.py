@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tilestep.popart.builder.building import _BuilderCore as _BuilderCore  # the original's name
 from tilestep.popart.builder.facade import AiGraphcore as AiGraphcore
 from tilestep.popart.builder.facade import AiOnnx as AiOnnx
 from tilestep.popart.builder.facade import AiOnnxMl as AiOnnxMl
 from tilestep.popart.builder.facade import Builder as Builder
 from tilestep.popart.builder.facade import Opset as Opset
+from tilestep.popart.builder.facade import _BuilderCore as _BuilderCore  # the original's name
 from tilestep.popart.builder.facade import defaultAiGraphcoreOpset as defaultAiGraphcoreOpset
 from tilestep.popart.builder.facade import defaultAiOnnxMlOpset as defaultAiOnnxMlOpset
 from tilestep.popart.builder.facade import defaultAiOnnxOpset as defaultAiOnnxOpset

@@ -1,17 +1,24 @@
-"""The Builder: the core, with the choice of ONNX's version."""
+"""The Builder: a graph under construction with all that can be said of it, and the choice of ONNX's version."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, Union
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final, Union, cast, final
 
 import numpy as np
 
-from tilestep.popart.builder.building import _BuilderCore  # the original's name
+from tilestep.popart.builder import external
+from tilestep.popart.builder.graphcore_opset import AiGraphcoreOpset1
 from tilestep.popart.builder.graphcore_opset import AiGraphcoreOpset1 as _GraphcoreOpset1
+from tilestep.popart.builder.loading import check_model, check_opsets, checked_model
+from tilestep.popart.builder.model import GraphModel
+from tilestep.popart.builder.node_attributes import Tuning
+from tilestep.popart.builder.nodes import Operator, add_operator
 from tilestep.popart.builder.onnx_opsets import (
     DEFAULT_VERSION,
     OPSETS,
+    AiOnnxMlOpset1,
     AiOnnxOpset6,
     AiOnnxOpset7,
     AiOnnxOpset8,
@@ -19,7 +26,111 @@ from tilestep.popart.builder.onnx_opsets import (
     AiOnnxOpset10,
     AiOnnxOpset11,
 )
+from tilestep.popart.builder.placement import Placement
+from tilestep.popart.builder.signatures import IDS, INT, STR, Kind, Mismatch, Parameter, overloaded
+from tilestep.popart.builder.tensors_of_graph import TensorsOfGraph
+from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.former import METHODS, takes_former_names
+
+
+def _attribute_dict(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise Mismatch
+    return {str(name): _custom_value(str(name), one) for name, one in value.items()}  # of any types
+
+
+def _custom_value(name: str, value: object) -> object:
+    """A text, a number or a list of numbers of one kind. Raises: popart_exception for something else."""
+    if isinstance(value, (str, int, float)):
+        return value
+    if not isinstance(value, list):
+        raise popart_exception(f"Invalid type provided in custom op attribute '{name}'")
+    items = cast("list[object]", value)
+    if all(isinstance(item, int) for item in items) or all(isinstance(item, float) for item in items):
+        return items
+    raise popart_exception(f"Invalid or mismatched python list type provided in custom op attribute '{name}'")
+
+
+_CUSTOM: Final = (
+    Parameter(name="opName", kind=STR),
+    Parameter(name="opVersion", kind=INT),
+    Parameter(name="domain", kind=STR),
+    Parameter(name="inputs", kind=IDS),
+    Parameter(name="attributes", kind=Kind(label="dict", convert=_attribute_dict)),
+    Parameter(name="numOutputs", kind=INT, default=1),
+    Parameter(name="name", kind=STR, default=""),
+)
+_FILENAME: Final = Parameter(name="filename", kind=STR)
+
+
+def _operators(kind: Callable[[GraphModel], Any], what: str) -> Any:
+    """A property with the operators of a version for a builder's graph."""
+    return property(lambda core: kind(core._model), doc=f"Operators of {what}.")
+
+
+@final
+class _BuilderCore(TensorsOfGraph, Placement, Tuning):  # the original's name
+    """A graph under construction.
+
+    Args: modelProtoOrFilename: a model to go on with, in bytes or the name of its file; None for an empty graph.
+    Raises: popart_exception if it is no model, breaks ONNX's rules, or is of a version beyond 6 to 11.
+    """
+
+    def __init__(self, modelProtoOrFilename: str | bytes | None = None, *, parent: GraphModel | None = None) -> None:
+        proto = None
+        if modelProtoOrFilename is not None:
+            proto = checked_model(modelProtoOrFilename)
+            check_opsets(proto)
+        super().__init__(GraphModel(parent, proto))
+
+    def _createSubgraphBuilder(self) -> _BuilderCore:  # the original's name
+        """The core of a builder for a graph inside this one."""
+        return _BuilderCore(parent=self._model)
+
+    aiOnnxOpset6 = _operators(AiOnnxOpset6, "ONNX's version 6")
+    aiOnnxOpset7 = _operators(AiOnnxOpset7, "ONNX's version 7")
+    aiOnnxOpset8 = _operators(AiOnnxOpset8, "ONNX's version 8")
+    aiOnnxOpset9 = _operators(AiOnnxOpset9, "ONNX's version 9")
+    aiOnnxOpset10 = _operators(AiOnnxOpset10, "ONNX's version 10")
+    aiOnnxOpset11 = _operators(AiOnnxOpset11, "ONNX's version 11")
+    aiOnnxMlOpset1 = _operators(AiOnnxMlOpset1, "ai.onnx.ml's version 1")
+    aiGraphcoreOpset1 = _operators(AiGraphcoreOpset1, "ai.graphcore's version 1")
+
+    @overloaded((Parameter(name="name", kind=STR),))
+    def setGraphName(self, name: str) -> None:
+        """Names the graph. The empty name is replaced by a number."""
+        self._model.set_name(name)
+
+    @overloaded(_CUSTOM, returns="List[str]")
+    def customOp(
+        self, opName: str, opVersion: int, domain: str, inputs: list[str], attributes: dict[str, Any], numOutputs: int, name: str
+    ) -> list[str]:
+        """Adds an operator of one's own, which `tilestep.onnx.register_op(domain, opName)` implements.
+
+        Returns: the outputs' ids. The builder knows their shapes if the operator is registered, and takes the shapes of the inputs.
+        Raises: popart_exception for an attribute that is no text, number or list of numbers of one kind.
+        """
+        operator = Operator(domain=domain or "ai.onnx", name=opName)
+        return add_operator(self._model, operator, 1, inputs, attributes, name=name, outputs=numOutputs)
+
+    def getModelProto(self) -> bytes:
+        """The model so far."""
+        return self._model.proto.SerializeToString()
+
+    @overloaded((_FILENAME,))
+    def saveModelProto(self, filename: str) -> None:
+        """Writes the model to a file. Raises: popart_exception if it breaks ONNX's rules."""
+        check_model(self._model.proto)
+        Path(filename).write_bytes(self.getModelProto())
+
+    @overloaded((Parameter(name="ids", kind=IDS), _FILENAME))
+    def saveInitializersExternally(self, ids: list[str], filename: str) -> None:
+        """Moves variables' values into a file, of which the model keeps the name.
+
+        Raises: popart_exception if a tensor is no variable or stands in a file already, or the file's folder is not there.
+        """
+        external.save(self._model.proto, ids, filename)
+
 
 defaultAiOnnxOpset: Final = DEFAULT_VERSION
 defaultAiOnnxMlOpset: Final = 1

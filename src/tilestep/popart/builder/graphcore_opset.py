@@ -12,12 +12,27 @@ from tilestep.popart.builder.attribute_names import (
     CONV_DITHERING,
     PARTIALS_TYPE,
 )
-from tilestep.popart.builder.graphcore_attributes import Attributes
-from tilestep.popart.builder.graphcore_table import DOMAIN, INIT_PARAMETERS, TABLE, GraphcoreOperator
-from tilestep.popart.builder.kinds import FLOAT, FLOATS, IDS, INT, INTS, STR, STRS, Kind, Mismatch, instance_of, list_of, optional
+from tilestep.popart.builder.graphcore_table import DOMAIN, INIT_PARAMETERS, TABLE, Attributes, GraphcoreOperator
 from tilestep.popart.builder.model import GraphModel
 from tilestep.popart.builder.nodes import Operator, add_operator
-from tilestep.popart.builder.signatures import DEBUG_CONTEXT, Overload, Parameter, method
+from tilestep.popart.builder.signatures import (
+    DEBUG_CONTEXT,
+    FLOAT,
+    FLOATS,
+    IDS,
+    INT,
+    INTS,
+    STR,
+    STRS,
+    Kind,
+    Mismatch,
+    Overload,
+    Parameter,
+    instance_of,
+    list_of,
+    method,
+    optional,
+)
 from tilestep.popart.builder.subgraphs import SUBGRAPH, called
 from tilestep.popart.builder.windows import check_conv
 from tilestep.popart.enums import CollectiveOperator

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import onnx
 from google.protobuf.message import DecodeError
@@ -14,6 +16,7 @@ from tilestep.popart.builder import external
 from tilestep.popart.builder.graph_walk import tensors_of
 from tilestep.popart.builder.onnx_opsets import DEFAULT_VERSION, VERSIONS
 from tilestep.popart.exceptions import popart_exception
+from tilestep.popart.tensors import unpacked
 
 _LONGEST_NAME: Final = 10_000  # characters of a file's name; what is longer is a model
 _SHOWN: Final = 100  # characters of what is no model
@@ -98,3 +101,44 @@ def check_opsets(model: onnx.ModelProto) -> None:
             )
         if imported.domain == "ai.graphcore" and imported.version != 1:
             raise popart_exception(f"Encountered Graphcore opset version {imported.version}, Maximimum supported opset is 1.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A model that a session was given.
+
+    Attributes:
+        proto: with the original's float16 initialisers in ONNX's form.
+        from_file: whether it was read from a file.
+    """
+
+    proto: onnx.ModelProto
+    from_file: bool = False
+
+
+def read_model(source: Any) -> Model:
+    """Reads a model. Tensors in other files are read when they are asked for.
+
+    Args: source: a ModelProto, its bytes, or a path.
+    Raises: popart_exception if it is neither.
+    """
+    if isinstance(source, onnx.ModelProto):
+        proto = onnx.ModelProto()
+        proto.CopyFrom(source)
+        unpacked(proto)
+        return Model(proto=proto)
+    if isinstance(source, os.PathLike):
+        source = os.fspath(source)  # of any kind
+    if isinstance(source, bytearray | memoryview):
+        source = bytes(source)
+    if not isinstance(source, str | bytes):
+        raise popart_exception(
+            f"Failed to read the model, which is a {type(source).__name__}. "
+            "Give a path, the bytes of Builder.getModelProto(), or a ModelProto"
+        )
+    try:
+        proto = load_model(source)
+    except OSError as error:
+        raise popart_exception(f"Failed to read the model: {error}") from error
+    unpacked(proto)
+    return Model(proto=proto, from_file=file_name(source) is not None)

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import onnx
 
 from tilestep.popart.builder.attribute_names import DEBUG_INFO_ID
-from tilestep.popart.builder.attributes import AttributeValue
 from tilestep.popart.builder.inference import infer
-from tilestep.popart.builder.model import GraphModel
+from tilestep.popart.builder.model import AttributeValue, GraphModel
 from tilestep.popart.builder.origins import note_origin
 from tilestep.popart.debug import note
 from tilestep.popart.exceptions import popart_exception

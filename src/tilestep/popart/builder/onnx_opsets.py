@@ -13,11 +13,27 @@ import numpy as np
 import onnx
 from onnx import defs
 
-from tilestep.popart.builder.attributes import AttributeValue
-from tilestep.popart.builder.kinds import ARRAY, BOOL, DEBUG, FLOAT, FLOATS, IDS, INT, INTS, STR, STRS, Kind, optional
-from tilestep.popart.builder.model import GraphModel
+from tilestep.popart.builder.model import AttributeValue, GraphModel
 from tilestep.popart.builder.nodes import Check, Operator, add_operator
-from tilestep.popart.builder.signatures import DEBUG_CONTEXT, REQUIRED, Overload, Parameter, method
+from tilestep.popart.builder.signatures import (
+    ARRAY,
+    BOOL,
+    DEBUG,
+    DEBUG_CONTEXT,
+    FLOAT,
+    FLOATS,
+    IDS,
+    INT,
+    INTS,
+    REQUIRED,
+    STR,
+    STRS,
+    Kind,
+    Overload,
+    Parameter,
+    method,
+    optional,
+)
 from tilestep.popart.builder.subgraphs import SUBGRAPH, embedded
 from tilestep.popart.builder.windows import check_conv, check_pad, check_pool
 from tilestep.popart.exceptions import popart_exception

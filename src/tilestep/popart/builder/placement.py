@@ -6,13 +6,24 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from tilestep.popart.builder import attribute_names as names
-from tilestep.popart.builder.attributes import AttributeValue
-from tilestep.popart.builder.kinds import FLOAT, ID_SET, IDS, INT, INT64, STR, Kind, Mismatch, instance_of, member_number
-from tilestep.popart.builder.model import GraphModel
+from tilestep.popart.builder.model import AttributeValue, GraphModel
 from tilestep.popart.builder.node_attributes import NodeAttributes
 from tilestep.popart.builder.nodes import Operator, add_operator
 from tilestep.popart.builder.onnx_opsets import DEFAULT_VERSION
-from tilestep.popart.builder.signatures import Parameter, overloaded
+from tilestep.popart.builder.signatures import (
+    FLOAT,
+    ID_SET,
+    IDS,
+    INT,
+    INT64,
+    STR,
+    Kind,
+    Mismatch,
+    Parameter,
+    instance_of,
+    member_number,
+    overloaded,
+)
 from tilestep.popart.enums import CommGroupType, RecomputeType
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import TensorLocation

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import onnx
 
-from tilestep.popart.builder.kinds import Kind, Mismatch
 from tilestep.popart.builder.model import GraphModel
+from tilestep.popart.builder.signatures import Kind, Mismatch
 
 
 def _model_of(value: object) -> GraphModel:

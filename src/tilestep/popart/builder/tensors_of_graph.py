@@ -8,13 +8,11 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from tilestep.popart.builder import attribute_names as names
-from tilestep.popart.builder.attributes import tensor_of
 from tilestep.popart.builder.inference import type_proto
-from tilestep.popart.builder.kinds import ARRAY, INT, INTS, STR, instance_of
-from tilestep.popart.builder.model import GraphModel
+from tilestep.popart.builder.model import GraphModel, tensor_of
 from tilestep.popart.builder.nodes import LAYER
 from tilestep.popart.builder.settings import note_input, note_variable
-from tilestep.popart.builder.signatures import DEBUG_CONTEXT, Parameter, overloaded
+from tilestep.popart.builder.signatures import ARRAY, DEBUG_CONTEXT, INT, INTS, STR, Parameter, instance_of, overloaded
 from tilestep.popart.debug import note
 from tilestep.popart.enums import DataType
 from tilestep.popart.exceptions import popart_exception

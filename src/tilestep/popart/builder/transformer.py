@@ -14,12 +14,10 @@ from onnx import numpy_helper
 
 from tilestep.popart.builder import external
 from tilestep.popart.builder.graph_walk import graphs_of, tensors_of
-from tilestep.popart.builder.kinds import BOOL, IDS, STR
 from tilestep.popart.builder.loading import check_model, checked_model
-from tilestep.popart.builder.signatures import Parameter, overloaded
+from tilestep.popart.builder.signatures import BOOL, IDS, STR, Parameter, overloaded
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.tensors import data_type_of_onnx, is_fixed_point, numpy_dtype
-from tilestep.popart.typed_tensors import typed_tensor
+from tilestep.popart.tensors import data_type_of_onnx, is_fixed_point, numpy_dtype, typed_tensor
 
 _IDS: Final = Parameter(name="ids", kind=IDS)
 _BATCH_NORMALIZATION_OUTPUTS: Final = 5  # y, mean, variance, saved mean, saved variance

@@ -6,8 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from tilestep.popart.builder.attributes import AttributeValue
-from tilestep.popart.builder.model import GraphModel
+from tilestep.popart.builder.model import AttributeValue, GraphModel
 from tilestep.popart.exceptions import popart_exception
 
 

@@ -17,8 +17,8 @@ from tilestep.onnx.interpret import Call
 from tilestep.onnx.registry import op
 from tilestep.popart.enums import CollectiveOperator, CommGroupType
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.groups import CommGroup, ReplicaGrouping
 from tilestep.popart.ops.describing import DOMAIN
+from tilestep.popart.variables import CommGroup, ReplicaGrouping
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from tilestep.popart.optimizers.adam import Adam as Adam
 from tilestep.popart.optimizers.adaptive import Adaptive as Adaptive
 from tilestep.popart.optimizers.clipping import ClipNormSettings as ClipNormSettings
-from tilestep.popart.optimizers.context import OptimizerState as OptimizerState
-from tilestep.popart.optimizers.context import UpdateContext as UpdateContext
 from tilestep.popart.optimizers.loss_scaling import AutomaticLossScaling as AutomaticLossScaling
 from tilestep.popart.optimizers.loss_scaling import ForwardNode as ForwardNode
 from tilestep.popart.optimizers.loss_scaling import tracked_tensors as tracked_tensors
@@ -19,3 +17,5 @@ from tilestep.popart.optimizers.sgd import SGD as SGD
 from tilestep.popart.optimizers.sgd import ConstSGD as ConstSGD
 from tilestep.popart.optimizers.values import OptimizerValue as OptimizerValue
 from tilestep.popart.optimizers.values import OptimizerValueMap as OptimizerValueMap
+from tilestep.popart.optimizers.weight_rule import OptimizerState as OptimizerState
+from tilestep.popart.optimizers.weight_rule import UpdateContext as UpdateContext

@@ -22,14 +22,27 @@ import numpy as np
 from tilestep.popart.enums import AdamMode, DataType, WeightDecayMode
 from tilestep.popart.exceptions import popart_exception, popart_internal_exception
 from tilestep.popart.names import reservedAccl1Prefix, reservedAccl2Prefix, reservedStepPrefix
-from tilestep.popart.optimizers.arithmetic import Arrays, Number, as_type, moving_average, moving_average_of_squares, scaled, scaled_add
-from tilestep.popart.optimizers.base import OptimizerBase, no_replacement
 from tilestep.popart.optimizers.clipping import ClipNormSettings
-from tilestep.popart.optimizers.context import UpdateContext
-from tilestep.popart.optimizers.optimizer import Optimizer
-from tilestep.popart.optimizers.scalars import FLOAT16, FLOAT32, Hyper, Scalar, Weight, by_kind, compound, state_type
+from tilestep.popart.optimizers.optimizer import Optimizer, no_replacement
+from tilestep.popart.optimizers.scalars import (
+    FLOAT16,
+    FLOAT32,
+    Arrays,
+    Hyper,
+    Number,
+    Scalar,
+    Weight,
+    as_type,
+    by_kind,
+    compound,
+    moving_average,
+    moving_average_of_squares,
+    scaled,
+    scaled_add,
+    state_type,
+)
 from tilestep.popart.optimizers.values import OptimizerValue, OptimizerValueMap, ValueKind
-from tilestep.popart.optimizers.weight_rule import GradientStore, ScalingRule, WeightRule
+from tilestep.popart.optimizers.weight_rule import GradientStore, ScalingRule, UpdateContext, WeightRule
 
 BIAS_CORRECTED = (AdamMode.Adam, AdamMode.Lamb, AdamMode.AdaMax)
 LAMB = (AdamMode.Lamb, AdamMode.LambNoBias)
@@ -257,7 +270,7 @@ class Adam(Optimizer):
             scalars={role: scalars[kind] for role, kind in roles.items()},
         )
 
-    def _check_modes(self, other: OptimizerBase) -> None:
+    def _check_modes(self, other: Optimizer) -> None:
         assert isinstance(other, Adam)  # of the same kind
         if other._mode is not self._mode:
             raise no_replacement("Adam modes do not match")

@@ -24,13 +24,25 @@ import numpy as np
 from tilestep.popart.enums import AdaptiveMode, DataType, WeightDecayMode
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.names import reservedAccl1Prefix, reservedAccl2Prefix, reservedAccl3Prefix
-from tilestep.popart.optimizers.arithmetic import Arrays, as_type, moving_average, moving_average_of_squares, scaled, scaled_add
-from tilestep.popart.optimizers.base import OptimizerBase, no_replacement
-from tilestep.popart.optimizers.context import UpdateContext
-from tilestep.popart.optimizers.optimizer import Optimizer
-from tilestep.popart.optimizers.scalars import FLOAT16, FLOAT32, Hyper, Scalar, Weight, by_kind, compound, state_type
+from tilestep.popart.optimizers.optimizer import Optimizer, no_replacement
+from tilestep.popart.optimizers.scalars import (
+    FLOAT16,
+    FLOAT32,
+    Arrays,
+    Hyper,
+    Scalar,
+    Weight,
+    as_type,
+    by_kind,
+    compound,
+    moving_average,
+    moving_average_of_squares,
+    scaled,
+    scaled_add,
+    state_type,
+)
 from tilestep.popart.optimizers.values import OptimizerValueMap, ValueKind
-from tilestep.popart.optimizers.weight_rule import GradientStore, ScalingRule, WeightRule
+from tilestep.popart.optimizers.weight_rule import GradientStore, ScalingRule, UpdateContext, WeightRule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,7 +218,7 @@ class Adaptive(Optimizer):
             },
         )
 
-    def _check_modes(self, other: OptimizerBase) -> None:
+    def _check_modes(self, other: Optimizer) -> None:
         assert isinstance(other, Adaptive)  # of the same kind
         if other._mode is not self._mode:
             raise no_replacement("Adaptive modes do not match")

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.optimizers.arithmetic import Arrays
+from tilestep.popart.optimizers.scalars import Arrays
 
 
 @final

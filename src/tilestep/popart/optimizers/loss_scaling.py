@@ -24,7 +24,7 @@ import numpy as np
 
 from tilestep.popart.enums import GradientTensorTrackingMethod
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.optimizers.arithmetic import Arrays
+from tilestep.popart.optimizers.scalars import Arrays
 from tilestep.popart.options import AutomaticLossScalingSettings
 
 FACTOR: Final = "lossScaleUpdateFactor"
@@ -127,19 +127,8 @@ class ForwardNode:
 _PRODUCTS: Final = frozenset({"MatMul", "Gemm", "Conv", "ConvTranspose", "MultiConv"})
 _VIEWS: Final = frozenset(
     {
-        "Reshape",
-        "Transpose",
-        "Squeeze",
-        "Unsqueeze",
-        "Flatten",
-        "Slice",
-        "Identity",
-        "Concat",
-        "Split",
-        "Expand",
-        "Detach",
-        "Pad",
-        "Subsample",
+        *("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice", "Identity", "Concat", "Split", "Expand", "Detach"),
+        *("Pad", "Subsample"),
     }
 )
 _LOSSES: Final = frozenset({"Nll", "L1", "IdentityLoss"})

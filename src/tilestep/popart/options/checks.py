@@ -18,8 +18,7 @@ from tilestep.popart.enums import (
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.log import warn
 from tilestep.popart.options.option_fields import OptionFields
-from tilestep.popart.options.option_support import Situation
-from tilestep.popart.options.placement_checks import PLACEMENT_CHECKS, Check, implicit_pipeline
+from tilestep.popart.options.option_support import PLACEMENT_CHECKS, Check, Situation, implicit_pipeline
 from tilestep.popart.options.table import TABLE
 from tilestep.popart.options.tensor_locations import unsharded
 

@@ -6,8 +6,8 @@ from typing import Any, final, overload
 
 from tilestep.messages import shown
 from tilestep.popart.enums import ReplicatedTensorSharding, TensorStorage, TileSet
-from tilestep.popart.groups import CommGroup
 from tilestep.popart.options.fields import Field, Record, Refused, member, nested, whole
+from tilestep.popart.variables import CommGroup
 
 _OFF = ReplicatedTensorSharding.Off
 

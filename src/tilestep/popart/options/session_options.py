@@ -10,8 +10,7 @@ from tilestep.popart.former import gone
 from tilestep.popart.log import warn
 from tilestep.popart.options.checks import require_supported
 from tilestep.popart.options.option_fields import OptionFields
-from tilestep.popart.options.option_support import Situation
-from tilestep.popart.options.placement_checks import replicas_of
+from tilestep.popart.options.option_support import Situation, replicas_of
 from tilestep.popart.options.table import PROGRAM
 
 

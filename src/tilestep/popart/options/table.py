@@ -7,8 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tilestep.popart.options.option_fields import OptionFields
-from tilestep.popart.options.option_support import Refuses, Row, Situation, done, no_effect, planned, refused
-from tilestep.popart.options.placement_checks import replicas_of
+from tilestep.popart.options.option_support import Refuses, Row, Situation, done, no_effect, planned, refused, replicas_of
 
 _SCHEDULE: Final = "XLA and the emulator's planner choose the order of operations"
 _OUTLINE: Final = "the emulator's planner decides which code the tiles share"

@@ -19,7 +19,7 @@ from tilestep.popart.names import (
 )
 from tilestep.popart.options.locations import TensorLocation, TensorLocationSettings
 from tilestep.popart.options.option_fields import OptionFields
-from tilestep.popart.options.placement_checks import replicas_of
+from tilestep.popart.options.option_support import replicas_of
 
 TensorClass = Literal["activation", "weight", "optimizer state", "accumulator"]
 _STATE: Final = (

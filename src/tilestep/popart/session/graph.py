@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import onnx
+from jax.ad_checkpoint import checkpoint_name
 
 from tilestep.onnx import OnnxError
 from tilestep.onnx import ops as _ops  # registers ONNX's operators  # noqa: F401
@@ -22,12 +23,12 @@ from tilestep.onnx.specs import ValueSpec, specs_of
 from tilestep.popart import ops as _graphcore_ops  # registers Graphcore's  # noqa: F401
 from tilestep.popart.builder import external
 from tilestep.popart.builder.graph_walk import nodes_of, tensors_of
+from tilestep.popart.builder.loading import Model
 from tilestep.popart.builder.origins import Origin, origins_of
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.ops.checks import DIALECT
 from tilestep.popart.ops.describing import kind_text
 from tilestep.popart.options import SessionOptions
-from tilestep.popart.session.reading import Model
 from tilestep.popart.session.replication import Replication, replication_of
 from tilestep.popart.session.tuning import Tuning, around, tuning_by_output
 from tilestep.popart.tensors import InputShapeInfo
@@ -313,3 +314,32 @@ def _narrow_type(name: str, dtype: np.dtype[Any], *, casts: bool) -> np.dtype[An
 def zeros(spec: Any) -> Any:
     """A traced or concrete array of zeros of a shape and dtype."""
     return jnp.zeros(spec.shape, spec.dtype)
+
+
+Mark = Callable[[str, Any], Any]  # (name, value) -> the value in its place
+
+
+def marking(captured: Values, marked: Values, taps: Values, *, tensors: Collection[str], loss: str = "", named: bool = False) -> Mark:
+    """What each tensor of a model is given to.
+
+    Args:
+        captured: gets the values of `tensors`.
+        marked: gets the value of `loss`.
+        taps: zeros that are added to tensors whose gradients are wanted.
+        tensors: that are looked at.
+        loss: what is differentiated; '' in inference.
+        named: whether tensors get the names by which `jax.checkpoint` knows them.
+    """
+
+    def mark(name: str, value: Any) -> Any:
+        if name in tensors:
+            captured[name] = jnp.asarray(value)
+        if name in taps:
+            value = value + taps[name]  # a zero whose gradient is that of the value
+        if named and isinstance(value, jax.Array):  # else it is a constant, which may decide shapes
+            value = checkpoint_name(value, name)
+        if name == loss:
+            marked[name] = jnp.asarray(value)
+        return value
+
+    return mark

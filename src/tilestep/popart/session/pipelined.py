@@ -11,14 +11,14 @@ from tilestep.popart.exceptions import noted, popart_exception
 from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.optimizers.clipping import clip_groups
 from tilestep.popart.options import SessionOptions
-from tilestep.popart.options.placement_checks import implicit_pipeline
+from tilestep.popart.options.option_support import implicit_pipeline
 from tilestep.popart.session.analysis import Analysis, Fetched
 from tilestep.popart.session.graph import SessionGraph
 from tilestep.popart.session.program import Program
 from tilestep.popart.session.recompute import recompute_policies
 from tilestep.popart.session.staging import Staging
 from tilestep.popart.session.stale import StaleWeights
-from tilestep.popart.session.synthetic import is_synthetic
+from tilestep.popart.session.streams import is_synthetic
 
 FORWARD_ONLY: Final = "implicitPipeliningFwdOnly"  # the handle of the program that runs a pipeline's forward part
 

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from tilestep.onnx.graph import Graph
+from tilestep.popart.builder.loading import Model, read_model
 from tilestep.popart.dataflow import Anchor, DataFlow, anchors_of
 from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.exceptions import noted, popart_exception
@@ -17,20 +18,17 @@ from tilestep.popart.names import reservedAcclPrefix, reservedAccumPrefix, reser
 from tilestep.popart.optimizers import AutomaticLossScaling, Optimizer, UpdateContext, UpdateRule
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.session.analysis import Analysis, Fetched, Names, analyse
-from tilestep.popart.session.first_values import first_values, shared_by_replicas
 from tilestep.popart.session.graph import SessionGraph, session_graph
 from tilestep.popart.session.pipelined import forward_program, require_pipelined, restored_tensors, stale_weights
 from tilestep.popart.session.program import Gradients, Program
-from tilestep.popart.session.reading import Model, read_model
-from tilestep.popart.session.recompute import require_one_recomputation
+from tilestep.popart.session.recompute import Segments, require_one_recomputation, segments_of
 from tilestep.popart.session.replicated import ReplicatedProgram
 from tilestep.popart.session.replication import Replication, sum_over
-from tilestep.popart.session.scaling import FINAL_SCALE, FINAL_SCALE_TYPE, automatic_scaling, observed
-from tilestep.popart.session.segments import Segments, segments_of
+from tilestep.popart.session.scaling import FINAL_SCALE, FINAL_SCALE_TYPE, WIDE, add_wide_loss, automatic_scaling, observed
 from tilestep.popart.session.staging import Staging, staging_of
-from tilestep.popart.session.synthetic import is_synthetic, left_on_device
+from tilestep.popart.session.streams import is_synthetic, left_on_device
 from tilestep.popart.session.tuning import require_node_attributes
-from tilestep.popart.session.wide_loss import WIDE, add_wide_loss
+from tilestep.popart.session.weights import first_values, shared_by_replicas
 from tilestep.popart.tensors import InputShapeInfo
 
 Array = np.ndarray[Any, Any]

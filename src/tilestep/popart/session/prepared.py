@@ -12,6 +12,7 @@ import numpy as np
 
 from tilestep.files import write_file
 from tilestep.messages import plain, shown
+from tilestep.popart.builder.loading import read_model
 from tilestep.popart.dataflow import DataFlow
 from tilestep.popart.device_info import DeviceInfo
 from tilestep.popart.enums import DeviceConnectionType
@@ -23,14 +24,11 @@ from tilestep.popart.patterns import Patterns
 from tilestep.popart.session.engine import Engine, described
 from tilestep.popart.session.feeds import Feeds
 from tilestep.popart.session.figures import Figures
-from tilestep.popart.session.keys import key_of
 from tilestep.popart.session.plan import plan_of
-from tilestep.popart.session.program import Carry
+from tilestep.popart.session.program import Carry, key_of
 from tilestep.popart.session.proposals.session_registry import Seen, made
-from tilestep.popart.session.reading import read_model
 from tilestep.popart.session.staging import require_ipus
-from tilestep.popart.session.streams import require_streams
-from tilestep.popart.session.synthetic import Synthetic
+from tilestep.popart.session.streams import Synthetic, require_streams
 from tilestep.popart.session.weights import HostWeights, SavedModel
 from tilestep.popart.stepio import PyWeightsIO
 from tilestep.popart.tensors import InputShapeInfo, TensorInfo

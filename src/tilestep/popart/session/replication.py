@@ -14,10 +14,9 @@ import onnx
 from tilestep.popart.builder import settings_of
 from tilestep.popart.enums import ReplicatedStreamMode, VariableRetrievalMode
 from tilestep.popart.exceptions import popart_exception
-from tilestep.popart.groups import ReplicaGrouping
 from tilestep.popart.ops.collectives import groups_in, reduced, replicas
 from tilestep.popart.options import SessionOptions
-from tilestep.popart.variables import VariableSettings
+from tilestep.popart.variables import ReplicaGrouping, VariableSettings
 
 Array = np.ndarray[Any, Any]
 AXIS: Final = "replica"  # the axis over which a program of one replica is mapped

@@ -17,7 +17,7 @@ from tilestep.popart.log import warn
 from tilestep.popart.optimizers import Optimizer
 from tilestep.popart.options import SessionOptions
 from tilestep.popart.patterns import Patterns
-from tilestep.popart.session.keys import STATE_WORDS, key_and_count, key_of, words_of
+from tilestep.popart.session.program import STATE_WORDS, key_and_count, key_of, words_of
 from tilestep.popart.session.running import RunCalls
 from tilestep.popart.stepio import PyWeightsIO
 from tilestep.popart.tensors import InputShapeInfo

@@ -8,8 +8,8 @@ import pytest
 
 from tests.together import each
 from tilestep.popart.enums import CommGroupType, ReplicatedTensorSharding, TensorStorage, TileSet
-from tilestep.popart.groups import CommGroup
 from tilestep.popart.options import SessionOptions, TensorLocation, TensorLocationSettings
+from tilestep.popart.variables import CommGroup
 
 OFF_CHIP, ON = TensorStorage.OffChip, ReplicatedTensorSharding.On
 PAIRS = CommGroup(CommGroupType.Consecutive, 2)

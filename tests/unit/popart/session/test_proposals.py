@@ -14,11 +14,11 @@ import pytest
 from tests.together import each
 from tests.unit.popart.session.models import cpu, ipu_model
 from tilestep import popart
+from tilestep.popart.builder.loading import read_model
 from tilestep.popart.session.analysis import analyse
 from tilestep.popart.session.emulation.costs import Prices, wanted_gradients
 from tilestep.popart.session.graph import SessionGraph, session_graph
 from tilestep.popart.session.proposals.session_registry import Seen, made, proposals, seen_sessions
-from tilestep.popart.session.reading import read_model
 
 TILES = 64
 WIDTHS = (64, 256, 256, 256, 32)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.popart.session.models import ipu_model
 from tilestep import popart
-from tilestep.popart.session.synthetic import Synthetic
+from tilestep.popart.session.streams import Synthetic
 
 MODES = popart.SyntheticDataMode
 BOTH = {popart.Instrumentation.Outer, popart.Instrumentation.Inner}

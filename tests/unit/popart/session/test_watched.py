@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.unit.popart.session.emulation.models import Chain, emulated, one_stage
 from tilestep.machine import load_machine
 from tilestep.popart.session.emulation import Emulation
-from tilestep.popart.session.emulation.watch_sessions import summary, watched_sessions
+from tilestep.popart.session.emulation.session_machine import summary, watched_sessions
 
 
 def session(name: str) -> Emulation:

@@ -23,7 +23,7 @@ any number of sessions.
 from __future__ import annotations
 
 from tilestep.figures.reader import Report as Report
-from tilestep.popart.session.emulation.options import EmulationOptions as EmulationOptions
-from tilestep.popart.session.emulation.options import emulation_options as emulation_options
-from tilestep.popart.session.emulation.pipeline_options import emulated_program as emulated_program
+from tilestep.popart.session.emulation.notes import EmulationOptions as EmulationOptions
+from tilestep.popart.session.emulation.notes import emulation_options as emulation_options
+from tilestep.popart.session.emulation.program import emulated_program as emulated_program
 from tilestep.popart.session.emulation.session_machine import Emulation as Emulation

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import final
 
 from tilestep.advice import advice
+from tilestep.errors import RecordingError
+from tilestep.figures.file_names import MEMORY_FILE, PAGE_FILE, PROGRAM_FILE
+from tilestep.files import filled_directory
 from tilestep.pjrt.running.program_source import ProgramSource
 from tilestep.popart.exceptions import popart_runtime_error
-from tilestep.popart.session.emulation import reports
 from tilestep.popart.session.emulation.advice import WeightReads, rules_of
 from tilestep.popart.session.emulation.advice_words import operation_of
 from tilestep.popart.session.emulation.memory import out_of_memory, too_large, unfit, way_out_of_stash
@@ -18,8 +21,51 @@ from tilestep.popart.session.emulation.notes import Notes, Ran, ToHost
 from tilestep.popart.session.emulation.play import Play, Spent, no_run
 from tilestep.popart.session.emulation.program import EmulatedProgram
 from tilestep.profiling.measurement import Measurement, measurement_of
+from tilestep.profiling.program_reports import ProgramReports
+from tilestep.recording.tables import Tables
 from tilestep.sim import TileUse
+from tilestep.views.files import tell_unwritten, unwritten, write_report
 from tilestep.views.memory import memory_text
+
+
+def tables_of(measurement: Measurement) -> Tables:
+    """The recording of a measurement, with what its options ask for, and at least all that a reader needs."""
+    return measurement.recording(lines=True, hlo=measurement.engine.serialized_graph)
+
+
+def write_programs(notes: Notes, sources: Mapping[int, ProgramSource]) -> None:
+    """Writes the folders of programs if the options ask for them. Args: sources: what they were planned from, by key."""
+    reports = ProgramReports(notes.engine)
+    for key, source in sources.items():
+        reports.compiled(source, key)
+
+
+def write_unfit(notes: Notes, key: int, source: ProgramSource) -> str:
+    """Writes the folder of a program that does not fit, if there is a place for reports.
+
+    Returns: the path of its recording; '' if there is no place, or none can be written.
+    """
+    path = ProgramReports(notes.engine).does_not_fit(source, key)
+    return path.removesuffix(MEMORY_FILE) + PROGRAM_FILE if path.endswith(MEMORY_FILE) else ""
+
+
+def write_session(notes: Notes, measured: Callable[[], Measurement]) -> None:
+    """Writes the recording, the profile and its summary if the options ask for them. A file that cannot be written is a line on stderr.
+
+    Args: measured: what the session did; asked only if something is written.
+    """
+    engine = notes.engine
+    if engine.directory is None or not engine.execution_profile:
+        return
+    measurement = measured()
+    try:
+        recording = measurement.recording(lines=engine.debug_info, hlo=engine.serialized_graph, memory=engine.graph_profile)
+        with filled_directory(engine.directory) as directory:
+            without_page = write_report(measurement.profile, directory, recording=recording, lines=not engine.hides_lines)
+        tell_unwritten(without_page)
+        notes.page = None if without_page else engine.directory / PAGE_FILE
+    except (OSError, RecordingError) as error:
+        tell_unwritten(unwritten(error))
 
 
 @final
@@ -104,13 +150,13 @@ class Plays:
         sources = play.player.programs.sources
         found = unfit(play, self.machine, self.program)
         if found is None or notes.options.allow_out_of_memory:
-            reports.write_programs(notes, sources)
+            write_programs(notes, sources)
             return
         self._lacks, source = found.error.facts, sources[found.key]
         raise out_of_memory(
             found.error,
             summary=self._memory(source),
-            path=reports.write_unfit(notes, found.key, source),
+            path=write_unfit(notes, found.key, source),
             first=way_out_of_stash(notes, play, self.program),
         )
 
@@ -128,4 +174,4 @@ class Plays:
         """Writes the report that the options ask for, once. What cannot be written is a line on stderr."""
         if self._is_open and self._notes.program is not None:
             self._is_open = False
-            reports.write(self._notes, self.measured)
+            write_session(self._notes, self.measured)

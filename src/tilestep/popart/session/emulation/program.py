@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import copy
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
 import optax
 
 from tilestep.pjrt.programs.other_machines import MachineBeside
-from tilestep.popart.session.emulation.advice_words import Returned
-from tilestep.popart.session.emulation.stage_functions import StageFunctions
+from tilestep.popart.enums import RecomputationType, ReplicatedTensorSharding, TensorStorage
+from tilestep.popart.names import reservedAccumPrefix
+from tilestep.popart.optimizers import Optimizer, RuleOf, UpdateContext, UpdateRule, last_key, update_transformation
+from tilestep.popart.options import SessionOptions
+from tilestep.popart.options.option_support import implicit_pipeline, replicas_of
+from tilestep.popart.options.tensor_locations import LOCATIONS, Subject, location_of
+from tilestep.popart.session.emulation.advice_words import Returned, returned_of
+from tilestep.popart.session.emulation.stage_functions import StageFunctions, stage_functions
+from tilestep.popart.session.plan import Plan
+from tilestep.popart.session.recompute import recompute_policies
 from tilestep.popart.session.staging import Kind
 from tilestep.train import Pipeline
 from tilestep.train.pipeline.state import PipelineState
-from tilestep.train.schedules import Schedule
+from tilestep.train.schedules import Schedule, Task
+from tilestep.train.schedules.schedule import Kind as TaskKind
+from tilestep.train.schedules.standard import sequential, stale
 from tilestep.train.untyped import jax as _jax
 
 
@@ -112,3 +123,182 @@ class EmulatedProgram:
 
 def _zeros(specs: Mapping[str, jax.ShapeDtypeStruct]) -> dict[str, np.ndarray[Any, Any]]:
     return {name: np.zeros(spec.shape, spec.dtype) for name, spec in specs.items()}
+
+
+def cycles_of(ipus: Sequence[int], microbatches: int, *, training: bool, stale_weights: bool = False) -> Schedule:
+    """Pipeline cycles: stage s does forward of microbatch m in cycle m + s, and backward in cycle m + 2L - s, with the last stage L.
+
+    So there are D + S - 1 cycles for D microbatches, with S = 2L + 1 stages in training and L + 1 in inference. Stage s keeps what 2(L - s)
+    + 1 microbatches need for backward. In a cycle forward comes first, and the last stage does both.
+
+    Args:
+        ipus: of each stage.
+        stale_weights: whether an update follows each backward; else one follows the last.
+
+    Source: PopART's docs, "Pipelined execution", and transforms/pipeline.cpp (PipelineInfo: fillPhase, flushPhase).
+    """
+    if training and stale_weights:
+        return stale(len(ipus), microbatches, device_mapping=ipus)
+    last = len(ipus) - 1
+    slots: list[list[tuple[int, int, Task]]] = [[] for _ in range(max(ipus) + 1)]
+    for m in range(microbatches):
+        for stage, ipu in enumerate(ipus):
+            slots[ipu].append((m + stage, stage, Task(stage, TaskKind.FORWARD, m)))
+            if training:
+                slots[ipu].append((m + 2 * last - stage, 2 * last - stage + 1, Task(stage, TaskKind.BACKWARD, m)))
+    tasks = [[task for *_, task in sorted(own, key=lambda entry: entry[:2])] for own in slots]
+    if training:
+        for stage, ipu in enumerate(ipus):
+            tasks[ipu].append(Task(stage, TaskKind.UPDATE))
+    return Schedule(
+        name="pipeline cycles",
+        levels=tuple((stage,) for stage in range(len(ipus))),
+        device_mapping=tuple(ipus),
+        microbatches=microbatches,
+        tasks=tuple(map(tuple, tasks)),
+    )
+
+
+def one_by_one(ipus: Sequence[int], microbatches: int, *, training: bool) -> Schedule:
+    """One microbatch after the other, and one stage after the other."""
+    return sequential(len(ipus), microbatches, training=training, device_mapping=ipus, strict=False)
+
+
+def emulated_program(plan: Plan, options: SessionOptions, optimizer: Optimizer | None) -> EmulatedProgram:
+    """What a session runs on its machine. Args: optimizer: None in inference."""
+    loss = plan.loss
+    replicas = replicas_of(options)
+    scale = 1.0 if plan.rule is None or loss is None else _loss_scale(plan)
+    schedule, runs = _schedule(plan, training=loss is not None)
+    policies = {} if plan.staging.kind == "one" else recompute_policies(plan.graph, plan.names.analysis.types, options, plan.staging)
+    transformation = None
+    if optimizer is not None and loss is not None:
+        context = UpdateContext(
+            params={},
+            replication_factor=replicas,
+            reduction=options.accumulationAndReplicationReductionType,
+            mean_strategy=options.meanAccumulationAndReplicationReductionStrategy,
+            loss_dtype=plan.names.analysis.types[loss].dtype,
+        )
+        transformation = update_transformation(_rules(optimizer.clone(), context), name_of=last_key)
+    program = EmulatedProgram(
+        stages=stage_functions(plan, loss, loss_scale=scale, policies=policies),
+        schedule=schedule,
+        optimizer=transformation,
+        runs=runs,
+        replicas=replicas,
+        num_ipus=plan.staging.num_ipus,
+        ipus=_used(plan),
+        kind=plan.staging.kind,
+        accumulates=plan.accumulation > 1,
+        draws=plan.graph.draws,
+        arguments=_arguments(options, plan, replicas, training=transformation is not None),
+        returned=returned_of(plan, rows=schedule.microbatches),
+        is_loaded=plan.synthetic,
+        recomputed=_recomputed(plan, options, optimizer) if transformation is not None else None,
+    )
+    return program if plan.forward is None else replace(program, forward=_forward(program, plan, options))
+
+
+def _rules(optimizer: Optimizer, context: UpdateContext) -> RuleOf:
+    """The optimiser's rule for any of the parameters, each assembled once: a pipeline asks for the same ones again and again."""
+    known: dict[Hashable, UpdateRule] = {}
+
+    def rule_of(params: Mapping[str, jax.ShapeDtypeStruct]) -> UpdateRule:
+        key = tuple((name, spec.shape, spec.dtype) for name, spec in params.items())
+        if key not in known:
+            known[key] = optimizer.of_weights(params).rule(replace(context, params=params))
+        return known[key]
+
+    return rule_of
+
+
+def _recomputed(plan: Plan, options: SessionOptions, optimizer: Optimizer | None) -> Callable[[], EmulatedProgram] | None:
+    """Gives the session as RecomputationType.Pipeline makes it. None where it is on, or there is no pipeline of its kind."""
+    if plan.staging.kind != "pipelined" or not implicit_pipeline(options) or options.autoRecomputation is RecomputationType.Pipeline:
+        return None
+
+    def program() -> EmulatedProgram:
+        other = copy.deepcopy(options)
+        other.autoRecomputation = RecomputationType.Pipeline
+        return emulated_program(plan, other, optimizer)
+
+    return program
+
+
+def _forward(program: EmulatedProgram, plan: Plan, options: SessionOptions) -> EmulatedProgram:
+    """The forward part of a training session, for all microbatches of a call. What gradients and updates change does not leave with it."""
+    watch = {key: how for key, how in program.stages.watch.items() if isinstance(key, str)}
+    return replace(
+        program,
+        stages=replace(program.stages, watch=watch),
+        schedule=cycles_of(program.schedule.device_mapping, plan.batches * plan.accumulation, training=False),
+        optimizer=None,
+        runs=1,
+        arguments=_arguments(options, plan, program.replicas, training=False),
+    )
+
+
+def _loss_scale(plan: Plan) -> float:
+    assert plan.rule is not None  # in training
+    params: dict[str, Any] = {name: plan.graph.variables[name] for name in plan.names.trained}
+    return float(plan.rule.loss_scale(plan.rule.init(params)))
+
+
+def _used(plan: Plan) -> tuple[int, ...]:
+    """The IPUs of a replica that have a stage."""
+    return tuple(sorted({stage.ipu for stage in plan.staging.stages}))
+
+
+def _schedule(plan: Plan, *, training: bool) -> tuple[Schedule, int]:
+    """(the schedule of one run of the pipeline, runs of a call of the session)."""
+    used = _used(plan)
+    ipus = [used.index(stage.ipu) for stage in plan.staging.stages]
+    if plan.staging.kind == "one" and not training:
+        return one_by_one(ipus, 1, training=False), plan.batches
+    if not training:
+        make = cycles_of if plan.staging.kind == "pipelined" else one_by_one
+        return make(ipus, plan.batches, training=False), 1
+    if plan.staging.kind != "pipelined":
+        return one_by_one(ipus, plan.accumulation, training=True), plan.batches
+    if plan.accumulation > 1:
+        return cycles_of(ipus, plan.accumulation, training=True), plan.batches
+    return cycles_of(ipus, plan.batches, training=True, stale_weights=True), 1
+
+
+def _arguments(options: SessionOptions, plan: Plan, replicas: int, *, training: bool) -> Mapping[str, Any]:
+    offload = _offload(options, plan)
+    if not training:
+        return {"offload_optimizer_state": offload and {"parameters": offload["parameters"]}}
+    arguments: dict[str, Any] = {
+        "offload_optimizer_state": offload,
+        "offload_activations": options.activationTensorLocationSettings.location.storage is TensorStorage.OffChip,
+        "replica_reduction": "sum",
+    }
+    settings = options.optimizerStateTensorLocationSettings
+    if replicas > 1 and settings.location.replicatedTensorSharding is ReplicatedTensorSharding.On:
+        arguments["shard_optimizer_state"] = True
+    return arguments
+
+
+def _offload(options: SessionOptions, plan: Plan) -> Mapping[str, Any] | Literal[False]:
+    """Which arrays are in streaming memory, for `Pipeline(offload_optimizer_state=)`."""
+    if not any(getattr(options, name).location.storage is TensorStorage.OffChip for name in LOCATIONS.values()) and not (
+        options.tensorLocationSettingsOverride
+    ):
+        return False
+    names = sorted((*plan.graph.variables, *plan.names.state), key=len, reverse=True)
+    fixed = plan.loss is not None or bool(options.constantWeights)  # else an inference session may get new weights at any time
+    constant = set(plan.graph.variables) - set(plan.names.trained) if fixed else set[str]()
+
+    def chooser(prefix: str = "") -> Callable[[str, Any], bool]:
+        def choose(path: str, leaf: jax.Array) -> bool:
+            name = next((name for name in names if path == name or path.endswith(f"/{name}")), "")
+            if not name:
+                return False
+            subject = Subject(name=prefix + name, elements=int(leaf.size), constant=name in constant)
+            return location_of(options, subject).storage is TensorStorage.OffChip
+
+        return choose
+
+    return {"optimizer_state": chooser(), "accumulators": chooser(reservedAccumPrefix()), "parameters": chooser()}

@@ -6,19 +6,31 @@ import atexit
 import functools
 import os
 import weakref
+from contextlib import AbstractContextManager
 from typing import Final, final
 
 from tilestep.figures.reader import Report
 from tilestep.machine.spec import MachineSpec
-from tilestep.popart.session.emulation import reports
-from tilestep.popart.session.emulation.notes import FromHost, Notes, Ran, ToHost
-from tilestep.popart.session.emulation.options import EmulationOptions
+from tilestep.popart.session.announcements import Announced
+from tilestep.popart.session.emulation.notes import EmulationOptions, FromHost, Notes, Ran, ToHost
 from tilestep.popart.session.emulation.play import inner_cycles
-from tilestep.popart.session.emulation.plays import Plays
+from tilestep.popart.session.emulation.plays import Plays, tables_of
 from tilestep.popart.session.emulation.program import EmulatedProgram
 from tilestep.popart.session.emulation.session_labels import line_now
-from tilestep.popart.session.emulation.watch_sessions import begun
 from tilestep.profiling.plugin import initialize
+
+_sessions: Final[Announced[Plays]] = Announced()
+
+
+def watched_sessions() -> AbstractContextManager[list[Plays]]:
+    """Yields a list that takes up what is told of each session that is made in the block. It stays when a session is gone."""
+    return _sessions.heard()
+
+
+def summary(sessions: list[Plays]) -> str:
+    """The figures of whole sessions as text, each under its name and its machine. One without a program is left out; '' if all are."""
+    told = [(session, session.summary()) for session in sessions]
+    return "\n\n".join(f"session '{session.name}' on {session.machine.name}\n{text}" for session, text in told if text)
 
 
 @final
@@ -38,7 +50,7 @@ class Emulation:
         self.machine = machine
         self._notes = Notes(machine=machine, name=name, options=options or EmulationOptions())
         self._plays = Plays(self._notes)
-        begun(self._plays)
+        _sessions.announce(self._plays)
         if self._notes.profile_path:
             _write_at_exit()
             _unwritten[id(self._plays)] = self._plays
@@ -86,7 +98,7 @@ class Emulation:
 
     def report(self) -> Report:
         """The recording of the session so far, opened: its programs and its runs."""
-        return Report(reports.tables_of(self._plays.measured()), where=f"the report of session '{self._notes.name}'")
+        return Report(tables_of(self._plays.measured()), where=f"the report of session '{self._notes.name}'")
 
     def summary(self) -> str:
         """The figures of the session so far as text."""

@@ -13,7 +13,7 @@ from tilestep.popart.dataflow import Anchor
 from tilestep.popart.enums import AnchorReturnTypeId, VirtualGraphMode
 from tilestep.popart.exceptions import popart_exception
 from tilestep.popart.options import SessionOptions
-from tilestep.popart.options.placement_checks import implicit_pipeline, replicas_of
+from tilestep.popart.options.option_support import implicit_pipeline, replicas_of
 from tilestep.popart.session.graph import SessionGraph
 from tilestep.popart.session.staging.placement import Operator, makers_of, named
 from tilestep.popart.session.staging.stages import Staging

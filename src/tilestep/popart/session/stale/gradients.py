@@ -14,8 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
-from tilestep.popart.session.graph import SessionGraph, Values
-from tilestep.popart.session.marking import marking
+from tilestep.popart.session.graph import SessionGraph, Values, marking
 from tilestep.popart.session.staging import SessionStage, Staging
 from tilestep.popart.session.stale.versions import Rings, Versions
 from tilestep.train.pipeline.compile.placement import Placement

@@ -13,7 +13,7 @@ from tests.unit.popart.session.emulation.models import Chain, emulated, options
 from tilestep import popart
 from tilestep.advice import Line
 from tilestep.popart.session.emulation.advice_words import said_at
-from tilestep.popart.session.emulation.watch_sessions import watched_sessions
+from tilestep.popart.session.emulation.session_machine import watched_sessions
 
 FOREIGN = ("float16", "float32", "jit", "pinned_host", "plan_options", "jax", "while", "lax.")
 Profile = Mapping[str, Any]

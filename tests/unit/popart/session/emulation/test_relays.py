@@ -11,8 +11,7 @@ import pytest
 from tests.unit.popart.session.emulation.models import Chain, device, options, planned
 from tilestep import popart
 from tilestep.popart.optimizers import UpdateContext, last_key, update_transformation
-from tilestep.popart.session.emulation.stage_anchors import relays_of
-from tilestep.popart.session.emulation.stage_functions import StageFunctions, stage_functions
+from tilestep.popart.session.emulation.stage_functions import StageFunctions, relays_of, stage_functions
 from tilestep.popart.session.plan import plan_of
 from tilestep.popart.session.staging import SessionStage, Staging
 from tilestep.popart.tensors import InputShapeInfo

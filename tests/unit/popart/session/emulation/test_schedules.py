@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from tests.together import each
-from tilestep.popart.session.emulation.pipeline_options import cycles_of, one_by_one
+from tilestep.popart.session.emulation.program import cycles_of, one_by_one
 from tilestep.train.schedules.tasks import SLOTS, Kind, Task
 
 

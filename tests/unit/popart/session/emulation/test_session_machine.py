@@ -17,8 +17,8 @@ from tilestep.figures.reader import open_report
 from tilestep.options import PlanOptions
 from tilestep.popart.exceptions import OutOfMemoryException, popart_runtime_error
 from tilestep.popart.session.emulation import Emulation, EmulationOptions, emulated_program, emulation_options
-from tilestep.popart.session.emulation import options as emulation_settings
-from tilestep.popart.session.emulation.watch_sessions import summary, watched_sessions
+from tilestep.popart.session.emulation import notes as emulation_settings
+from tilestep.popart.session.emulation.session_machine import summary, watched_sessions
 
 PLAIN = Chain(ipus=range(2))
 PIPELINE = Chain(ipus=range(2), dropped=True)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.unit.popart.session.emulation.models import Chain, emulated, options
 from tilestep import popart
-from tilestep.popart.session.emulation.watch_sessions import watched_sessions
+from tilestep.popart.session.emulation.session_machine import watched_sessions
 
 EDIT = "call session.weightsToHost() once, after the last session.run(...)"
 RUNS = 4
