@@ -101,14 +101,6 @@ class Setting:
             return str(self.value)
         return f"x{self.factor:g}" if self.factor >= 1 else f"/{1 / self.factor:g}"
 
-    @property
-    def is_faster(self) -> bool:
-        """Whether a run may take less time with it: a smaller time or a larger rate, or any value."""
-        if self.factor is None:
-            return True
-        is_time = bool(self.family) or QUANTITIES[self.knob.fields[0]].unit == "s"
-        return self.factor < 1 if is_time else self.factor > 1
-
 
 def setting_of(text: str) -> Setting:
     """The setting 'host.link=x2', 'host.load=/2', 'links=32e9', 'sync.pattern=singlePipeline' or 'family.matmul=/2'.

@@ -60,7 +60,7 @@ def outcome(
         history: of a recording, from anybody.
         hlo: of its programs, by key, as far as it was kept.
         settings: all together.
-        options: of its programs' plans, by key, as far as they were kept; the usual ones are tried for others.
+        options: of its programs' plans, by key, as far as they were kept; the default ones count for others.
         machine: another one, for which all programs are planned again, before the settings; None: that of the recording.
 
     Raises:
@@ -128,29 +128,15 @@ def _planned(
 
 
 def _options(source: Source, program: Program, machine: MachineSpec, kept: PlanOptions | None) -> PlanOptions:
-    """The options with which the HLO becomes the program that was recorded: those that were kept, or one of the usual."""
-    bare = replace(without_lines(program), dry=False)
-    for options in [kept] if kept else _usual(program):
-        if replace(without_lines(_plan_of_file(source, program, machine, options)), dry=False) == bare:
-            return options
-    if kept:
+    """The options with which the HLO becomes the program that was recorded: those that were kept, or the default ones."""
+    options = kept or PlanOptions(num_io_tiles=program.num_io_tiles)
+    if replace(without_lines(_plan_of_file(source, program, machine, options)), dry=False) != replace(without_lines(program), dry=False):
+        with_others = "" if kept else "with other options, or "
         raise RecordingError(
-            f"program '{program.name}' cannot be planned again: its HLO does not become the recorded one. Another version of tilestep "
-            "has planned it"
+            f"program '{program.name}' cannot be planned again: its HLO does not become the recorded one. It was planned {with_others}by "
+            "another version of tilestep"
         )
-    raise RecordingError(
-        f"program '{program.name}' cannot be planned again: with no usual options does its HLO become the recorded one. It was planned "
-        "with others, or by another version of tilestep"
-    )
-
-
-def _usual(program: Program) -> list[PlanOptions]:
-    """The options that are tried for a program whose own were not kept."""
-    return [
-        PlanOptions(partials_type=partials, weight_load_bits=bits, num_io_tiles=program.num_io_tiles)
-        for partials in ("float", "half")
-        for bits in (64, 128)
-    ]
+    return options
 
 
 def _plan_of_file(source: Source, program: Program, machine: MachineSpec, options: PlanOptions) -> Program:

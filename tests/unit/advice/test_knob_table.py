@@ -1,4 +1,4 @@
-"""Which knob matters: the table's figures are those of replays of the whole recording, or it says what is not known."""
+"""Which knob matters: the table's figures are those of replays of the whole recording, or it says of which runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from tests.calls import calls_of
 from tests.unit.advice.test_what_if import TWO, busy
 from tests.unit.figures.reader.recorded import journaled, two_stages
 from tests.unit.sim.toy import Host, program, superstep
-from tilestep.advice import knob_table as module
 from tilestep.advice.knob_table import KnobTable, Turned, answer, knob_table
 from tilestep.advice.knobs import setting_of
 from tilestep.advice.what_if import outcome
@@ -46,7 +45,7 @@ def uneven(argument: int, compute: int) -> History:
 
 def test_the_row_with_the_largest_effect_is_first() -> None:
     found = knob_table(busy(TWO))
-    assert (found.basis, found.unplayed, found.is_full) == ("", (), True)
+    assert found.basis == ""
     assert [row.effect for row in found.rows] == sorted((row.effect for row in found.rows), reverse=True)
     rows = {row.knob: row for row in found.rows}
     assert rows["host.link"].changes == {"x2": change(busy(TWO), "host.link=x2")}  # no machine has a link as slow as half of the toy's
@@ -64,7 +63,7 @@ def test_a_long_journal_is_estimated_from_its_ends_as_changes_of_the_whole() -> 
     assert found.basis in answer(found)
     assert "; in these runs nothing else saves " in answer(found)
     exact = knob_table(history)
-    assert (exact.basis, exact.is_full) == ("", True)
+    assert exact.basis == ""
     assert "; nothing else saves " in answer(exact)
     rows = {row.knob: row.changes for row in exact.rows}
     assert rows["host.load"]["x2"] == change(history, "host.load=x2") > 0
@@ -80,55 +79,6 @@ def test_where_the_ends_do_not_stand_for_the_rest_all_is_played() -> None:
     assert found == knob_table(history)
     assert (found.basis, found.rows[0].knob) == ("", "host.link")
     assert found.rows[0].changes["x2"] == change(history, "host.link=x2") < -0.4
-
-
-def test_ends_that_take_as_long_as_the_rest_for_another_reason_do_not_stand_for_it() -> None:
-    """The runs in the middle compute nearly as long as the others' arguments take."""
-    history = swapped()
-    found = knob_table(history, most=5_000)
-    assert found == knob_table(history)
-    assert found.basis == ""
-
-
-def swapped() -> History:
-    """Runs that take as long as each other: the first and the last by their arguments, those between by what they compute."""
-    moves = program(superstep(10, family="matmul"), name="moves", takes=(4_000,), gives=(4,))
-    computes = program(superstep(1_000, family="reduce"), name="computes", takes=(40,), gives=(4,))
-    host = Host(on=replace(TWO, host=replace(TWO.host, to_ipus_bytes_per_second=4e6, to_host_bytes_per_second=4e6)))
-    begin = begin_history(host.system)
-    for called in [moves] * SHORT + [computes] * 3 * SHORT + [moves] * SHORT:
-        [found] = host.run(called, host.put(called.arguments[0].size_bytes))
-        host.system.read(found)
-    return history_since(host.system, begin)
-
-
-def test_a_journal_that_is_too_long_is_played_for_what_takes_most_and_the_rest_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    history = uneven(900_000, 10)
-    full = {row.knob: row.changes for row in knob_table(history).rows}
-    work = module.work_of(history.calls)
-    monkeypatch.setattr(module, "_MOST_LONG", 3 * work)
-    some = knob_table(history, most=5_000)
-    assert some.basis == ""
-    assert not some.is_full
-    assert {row.knob for row in (*some.rows, *some.unplayed)} == full.keys()
-    assert some.rows[0].knob == "host.link"
-    assert all(row.changes.items() <= full[row.knob].items() for row in some.rows)
-    assert all({*row.changes, *row.unknown} == full[row.knob].keys() for row in (*some.rows, *some.unplayed))
-    assert all(row.unknown and not row.changes for row in some.unplayed)
-    assert {setting for row in some.rows for setting in row.changes} <= {"x2", "/2"}
-    assert "; nothing else that was played saves " in answer(some)
-    monkeypatch.setattr(module, "_MOST_LONG", 15 * work)
-    more = knob_table(history, most=5_000)
-    assert more.unplayed == ()
-    unknown = [f"{row.knob}={setting}" for row in more.rows for setting in row.unknown]
-    assert unknown
-    assert not any(setting_of(setting).is_faster for setting in unknown)  # what may save time is played first
-
-
-def test_half_of_a_time_and_twice_a_rate_are_faster() -> None:
-    faster = ["host.link=x2", "links=x2", "host.load=/2", "sync.hop=/2", "family.matmul=/2", "sync.pattern=full"]
-    slower = ["host.link=/2", "gateway=/2", "host.latency=x2", "family.matmul=x2"]
-    assert [setting_of(text).is_faster for text in faster + slower] == [True] * len(faster) + [False] * len(slower)
 
 
 def row(knob: str, **changes: float) -> Turned:
@@ -154,10 +104,6 @@ def row(knob: str, **changes: float) -> Turned:
 )
 def test_the_answer_names_what_saves_most_and_bounds_the_rest(rows: list[Turned], sentence: str) -> None:
     assert answer(KnobTable(rows=tuple(rows))) == sentence
-    unplayed = KnobTable(rows=tuple(rows), unplayed=(Turned(knob="gateway", now="", changes={}, unknown=("x2",)),))
-    assert answer(unplayed) == sentence.replace("nothing else", "nothing else that was played").replace(
-        "No knob", "No knob that was played"
-    )
 
 
 def test_the_answer_is_what_a_replay_with_the_setting_takes() -> None:

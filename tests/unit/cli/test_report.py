@@ -19,11 +19,8 @@ from tests.unit.figures.reader.recorded import journaled, larger, liveness, reco
 from tests.unit.figures.reader.test_system import traced
 from tests.unit.recording.recordings import members_of, zipped
 from tests.unit.sim.toy import Host, program
-from tilestep.advice import knob_table as module
-from tilestep.advice.knob_table import knob_table
 from tilestep.cli import main
 from tilestep.profiling.measure import profile_between
-from tilestep.recording.call_tables import history_of
 from tilestep.recording.container import write_recording
 
 
@@ -262,10 +259,12 @@ def test_what_if_prints_a_table_of_knobs(played: str, capsys: pytest.CaptureFixt
     assert rest.startswith("Emulated time\nknob ")
     assert "\nhost.load " in out
     assert "No effect on this recording: " in out
-    assert not any(sentence in out for sentence in ("played", "unknown", "Would save less"))
+    assert "played" not in out
 
 
-def test_what_if_says_what_was_not_played(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_if_of_a_long_recording_says_what_was_played(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     tables = journaled(two_stages(trips=5), runs=400)
     write_recording(tmp_path / "long.tilestep", tables)
     command = ["report", "what-if", str(tmp_path / "long.tilestep")]
@@ -273,20 +272,7 @@ def test_what_if_says_what_was_not_played(tmp_path: Path, capsys: pytest.Capture
     assert main(command) == 0
     out = capsys.readouterr().out
     assert "No effect in the runs that were played: " in out
-    assert not any(sentence in out for sentence in ("No effect on this recording: ", "Not played: ", "Would save less", "takes long"))
-    monkeypatch.setattr(module, "_COVERED", 1e9)  # no runs stand for others
-    monkeypatch.setattr(module, "_MOST_LONG", 9 * module.work_of(history_of(tables).calls))
-    assert main(command) == 0
-    out = capsys.readouterr().out
-    found = knob_table(history_of(tables))
-    without = out.partition("No effect on this recording: ")[2].partition(".\n")[0]
-    assert not any(row.knob in without for row in found.rows if row.unknown)
-    assert f"Not played: {', '.join(row.knob for row in found.unplayed)}." in out
-    assert "Would save less than 0.01 %: " in out
-    assert "; nothing else that was played saves " in out
-    advised = re.search(r"What is unknown was not played: --set (\S+) plays it\.", out)
-    assert advised is not None
-    assert main([*command, "--set", advised[1]]) == 0
+    assert "No effect on this recording: " not in out
 
 
 def test_what_if_with_settings_says_what_changes(played: str, capsys: pytest.CaptureFixture[str]) -> None:

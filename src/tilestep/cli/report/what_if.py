@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from tilestep.advice.knob_table import WHY_UNKNOWN, KnobTable, Turned, answer, knob_table
+from tilestep.advice.knob_table import KnobTable, Turned, answer, knob_table
 from tilestep.advice.knobs import FAMILY, KNOBS, setting_of
 from tilestep.advice.what_if import outcome
 from tilestep.cli.report.opening import WRONG, add_path, print_json, print_line, print_rows, told
@@ -19,7 +19,7 @@ from tilestep.recording.sources import hlo_of, options_of
 from tilestep.units import seconds_from_cycles
 
 _COMMAND: Final = "tilestep report what-if"
-_BOTH: Final = frozenset({"/2", "x2"})
+_BOTH: Final = ("/2", "x2")
 
 
 def add_parser(subparsers: Any) -> None:
@@ -93,10 +93,7 @@ def _what_if(args: argparse.Namespace) -> int:
         tell(_COMMAND, str(error))
         return WRONG
     if args.json:
-        knobs = [
-            {"knob": row.knob, "now": row.now, "changes": dict(row.changes), "unknown": list(row.unknown)}
-            for row in (*turned.rows, *turned.unplayed)
-        ]
+        knobs = [{"knob": row.knob, "now": row.now, "changes": dict(row.changes)} for row in turned.rows]
         print_json({"basis": turned.basis, "complete": history.complete, "knobs": knobs})
     else:
         _print(turned)
@@ -105,31 +102,23 @@ def _what_if(args: argparse.Namespace) -> int:
 
 def _print(turned: KnobTable) -> None:
     print_line(answer(turned))
-    cells = [(row.knob, row.now, *_cells(row)) for row in turned.shown if _is_number(row)]
+    cells = [(row.knob, row.now, *(_cell(row, setting) for setting in _BOTH)) for row in turned.shown if _is_number(row)]
     print_rows(f"Emulated time{f', {turned.basis}' if turned.basis else ''}", ("knob",), ("now", "halved", "doubled"), cells)
     for row in turned.shown:
         if not _is_number(row):
-            unknown = [f"{name} unknown" for name in row.unknown]
-            told = [f"{name} {_percent(change)}" for name, change in row.changes.items()]
-            print_line(f"{row.knob} is {row.now}: {', '.join(told + unknown)}")
-    for words, rows in turned.others.items():
-        print_line(f"{words}: {', '.join(row.knob for row in rows)}.")
-    if turned.to_play:
-        print_line(f"{WHY_UNKNOWN} --set {turned.to_play} plays it.")
+            changes = [f"{name} {_percent(change)}" for name, change in row.changes.items()]
+            print_line(f"{row.knob} is {row.now}: {', '.join(changes)}")
+    if turned.others:
+        where = "in the runs that were played" if turned.basis else "on this recording"
+        print_line(f"No effect {where}: {', '.join(row.knob for row in turned.others)}.")
 
 
 def _is_number(row: Turned) -> bool:
-    return {*row.changes, *row.unknown} <= _BOTH
-
-
-def _cells(row: Turned) -> tuple[str, str]:
-    return _cell(row, "/2"), _cell(row, "x2")
+    return row.changes.keys() <= set(_BOTH)
 
 
 def _cell(row: Turned, setting: str) -> str:
-    if setting in row.changes:
-        return _percent(row.changes[setting])
-    return "unknown" if setting in row.unknown else "-"
+    return _percent(row.changes[setting]) if setting in row.changes else "-"
 
 
 def _percent(change: float) -> str:
