@@ -102,12 +102,8 @@ def smaller(program: Program, source: Source, machine: MachineSpec, *, again: Co
             divisor = next((each for each in range(2 * divisor, batch + 1) if batch % each == 0), 0)
             if not divisor:
                 break
-            try:
-                edit = partial(enlarged, dims=dims, factor=Fraction(1, divisor))
-                planned = planned_again(source, program, machine, edit=edit)
-            except (TilestepError, ImpossibleEditError):  # the dimension is something else as well
-                break
-            if not scales(program, planned, divisor):
+            planned = with_batch(program, source, machine, dims, Fraction(1, divisor))
+            if planned is None:
                 break
             if fits(planned.memory, machine.ipu.tile):
                 now, then = (
@@ -139,9 +135,19 @@ def batches(program: Program, again: Collection[int]) -> Iterator[tuple[int, dic
             yield size, dims
 
 
-def scales(larger: Program, program: Program, times: int) -> bool:
+def with_batch(program: Program, source: Source, machine: MachineSpec, dims: Mapping[int, int], factor: int | Fraction) -> Program | None:
+    """The program with so many times its batch, or with a part of it; None if the dimension is something else as well."""
+    try:
+        planned = planned_again(source, program, machine, edit=partial(enlarged, dims=dims, factor=factor))
+    except (TilestepError, ImpossibleEditError):
+        return None
+    larger, less = (planned, program) if factor > 1 else (program, planned)
+    return planned if scales(larger, less, max(factor, 1 / factor)) else None
+
+
+def scales(larger: Program, program: Program, times: float | Fraction) -> bool:
     """Whether a program does as much more work as its batch is larger. If not, the dimension is of the steps of a loop, perhaps."""
-    return larger.flops >= _SCALES * times * program.flops
+    return larger.flops >= _SCALES * float(times) * program.flops
 
 
 def _dims(shape: str) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -9,22 +10,26 @@ from typing import Final, NamedTuple
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import LEAST_SHARE, Finding
 from tilestep.advice.lines import line_of
-from tilestep.advice.phrases import named
+from tilestep.advice.phrases import named, one_or
 from tilestep.advice.proposal import Proposal, Way
-from tilestep.errors import TilestepError
-from tilestep.figures.quantities import bytes_text, share_text
+from tilestep.figures.gradients import goes_backward
+from tilestep.figures.quantities import bytes_text, names_text, share_text
 from tilestep.figures.records import Figures
 from tilestep.figures.scopes import short_scope
 from tilestep.plan.steps import Collective, Program, leaves
-from tilestep.program.hlo import parse_hlo
+from tilestep.program.hlo import HloModule, Instruction
+from tilestep.recording.edits.larger_dimension import arguments_with
+from tilestep.recording.edits.links import numbers
 from tilestep.recording.edits.programs import with_collectives
-from tilestep.recording.edits.script import with_changed
-from tilestep.recording.sources import MOST_TEXT, Source
+from tilestep.recording.edits.script import ImpossibleEditError, with_changed
+from tilestep.recording.sources import module_of
 
 _LEAST: Final = 0.05  # of emulated time, or of what other edits leave of a step, that is worth another exchange
 _COUNTS: Final = (2, 4, 8, 16, 32, 64)  # of steps after which gradients would be exchanged
 _PRODUCTS: Final = frozenset({"dot", "convolution"})
 _SUMS: Final = ("all-reduce", "reduce-scatter", "all-gather")
+_ALONG: Final = frozenset({"convert", "copy", "bitcast", "reshape", "transpose", "add", "multiply", "tuple"})  # from products to their sum
+_TILED: Final = re.compile(r"devices=\[([\d,]+)\]")
 
 
 def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
@@ -43,7 +48,8 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
         f"{named(figures, evidence, key)} spends {share_text(spent[key], figures.emulated_cycles)} of emulated time on {largest.kind} "
         f"between IPUs ({bytes_text(largest.size_bytes)} in the largest)"
     )
-    exchanged = _exchanged(evidence.sources.get(key))
+    module = module_of(evidence.sources.get(key))
+    exchanged = None if module is None else _exchanged(module)
     gradients = None if exchanged is None else exchanged.gradients
     sizes = {leaf.name: leaf.size_bytes // 2 for leaf in found if exchanged is None or leaf.name in exchanged.singles}
 
@@ -51,7 +57,13 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
         """Halves are exchanged. What another edit has made as small stays so."""
         return with_collectives(program, lambda leaf: replace(leaf, size_bytes=min(leaf.size_bytes, sizes.get(leaf.name, leaf.size_bytes))))
 
-    half = Way(edit=f"exchange float16 in {label}", change=with_changed([key], halved), how="about", basis="half of the bytes")
+    half = Way(
+        edit=f"exchange float16 in {label}",
+        change=with_changed([key], halved),
+        how="about",
+        basis="half of the bytes",
+        within=f"compute in float16 in {label}",
+    )
     if gradients is not None and {leaf.name for leaf in found} <= gradients:
         rest = max(figures.emulated_cycles - spent[key], 1)
         count = next((count for count in _COUNTS if spent[key] / count < _LEAST * (rest + spent[key] / count)), _COUNTS[-1])
@@ -75,7 +87,13 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
             if is_inside
             else "What is no gradient cannot wait for later runs"
         )
-        text = f"{exchanges}. {why}: divide another dimension than the one that is added up, or exchange a smaller dtype."
+        axes = None if module is None or largest.kind == "all-gather" else _added_over(module, largest.name)
+        if axes is None:
+            text = f"{exchanges}. {why}: divide another dimension than the one that is added up, or exchange a smaller dtype."
+        else:
+            learns = any(goes_backward(leaf.scope) for leaf in leaves(program.body))
+            other = "the batch, whose gradients can wait for several steps" if learns else "another axis, or the batch"
+            text = f"{exchanges}. {why}. It is added up over {axes}. Divide {other}, or exchange a smaller dtype."
         ways = (half,)
     line = line_of(program, largest.frame) or evidence.line_of_call(key)
     yield Proposal(finding=Finding(kind="collectives", text=text, line=line), ways=ways, only_with_gain=True, least_share=_LEAST)
@@ -88,15 +106,40 @@ class _Exchanged(NamedTuple):
     singles: frozenset[str]  # they have float32
 
 
-def _exchanged(source: Source | None) -> _Exchanged | None:
-    """What a program's exchanges have; None: nobody knows."""
-    text = "" if source is None else source.text()
-    if not 0 < len(text) <= MOST_TEXT:
-        return None
-    try:
-        module = parse_hlo(text)
-    except TilestepError:  # a text of another version
-        return None
+def _added_over(module: HloModule, name: str) -> str | None:
+    """The contracted axis of the products that an exchange adds up: 'axis 0 of layers[0][1], which is divided over 4 IPUs'.
+
+    None if no argument is known to be divided along it.
+    """
+    for computation in module.computations.values():
+        waiting = [name] if name in computation.by_name else []
+        while waiting:
+            each = computation.by_name[waiting.pop()]
+            if each.opcode != "dot":
+                waiting += each.operands if each.name == name or each.opcode in _ALONG else ()
+                continue
+            for dim in numbers(each.attributes.get("lhs_contracting_dims", "")):
+                try:
+                    found = arguments_with(module, (computation.name, each.operands[0], 0, dim))
+                except ImpossibleEditError:
+                    continue
+                counts = [(parameter, axis, _parts(parameter, axis)) for parameter, axis in found]
+                axes = [f"axis {axis} of {parameter.op_name}" for parameter, axis, count in counts if count > 1 and parameter.op_name]
+                if axes:
+                    ipus = max(count for _, _, count in counts)
+                    return f"{names_text(axes, most=3)}, which {one_or(axes, 'is', 'are')} divided over {ipus:,} IPUs"
+    return None
+
+
+def _parts(parameter: Instruction, axis: int) -> int:
+    """Over how many IPUs an axis of an argument is divided; 1 if that is unknown."""
+    found = _TILED.search(parameter.attributes.get("sharding", ""))
+    tiles = numbers(found[1]) if found is not None else []
+    return tiles[axis] if axis < len(tiles) else 1
+
+
+def _exchanged(module: HloModule) -> _Exchanged:
+    """What a program's exchanges have."""
     multiplying: set[str] = set()  # computations; those that are called come first
     found: set[str] = set()
     singles: set[str] = set()

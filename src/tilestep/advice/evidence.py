@@ -12,8 +12,7 @@ from functools import cached_property
 from typing import Final, TypeVar, final
 
 from tilestep.advice.finding import Line
-from tilestep.advice.host_lines import HostLines, host_lines, most
-from tilestep.advice.lines import line_of_call
+from tilestep.advice.lines import HostLines, host_lines, line_of_call, most
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.steps import Program
 from tilestep.recording.edits.script import Change, Script
@@ -315,21 +314,6 @@ class Evidence:
         return tuple(index for entry, index in found.items() if entry in with_key)
 
     @cached_property
-    def takers(self) -> Mapping[int, set[int]]:
-        """By program, those that take what it makes."""
-        makers: dict[int, int] = {}
-        found: dict[int, set[int]] = {}
-        for call in self.calls:
-            if isinstance(call, Copy) and call.source in makers:
-                makers[call.target] = makers[call.source]
-            elif isinstance(call, Dispatch):
-                for value in (value for row in call.arguments for value in row):
-                    if value in makers:
-                        found.setdefault(makers[value], set()).add(call.key)
-                makers.update((value, call.key) for row in call.results for value in row)
-        return found
-
-    @cached_property
     def states(self) -> frozenset[int]:
         """Values that a program makes and takes again in a later call: parameters, and the like."""
         makers: dict[int, int] = {}  # the key of the program that has made a value, or what it is a copy of
@@ -349,26 +333,10 @@ class Evidence:
         """Positions in the calls at which a program is dispatched."""
         return tuple(index for index, call in enumerate(self.calls) if isinstance(call, Dispatch) and call.key == key)
 
-    def edited(self, script: Script, cycles: int) -> Evidence:
-        """The evidence if edits had been made. Args: script: all calls with them. cycles: that these take."""
-        history = replace(self.history, programs=script.programs)
-        found = Evidence(history, self.sources, emulated_cycles=cycles, runs=self.runs)
-        found.calls = tuple(script.calls)
-        return found
-
-    def turn(self, starts: Sequence[int]) -> float | None:
-        """Cycles of one turn once the system is warm: a mean over the second half of some turns; None if they are too few.
-
-        Args:
-            starts: positions in the calls at which the turns begin.
-        """
-        turns = self.turns(starts)
-        return None if turns is None else turns.cycles / turns.count
-
     def turns(self, starts: Sequence[int], *, sums: bool = False) -> Turns | None:
-        """The second half of some turns, of which `turn` is the mean; None if they are too few.
+        """The second half of some turns, when the system is warm; None if they are too few.
 
-        Args: starts: as for `turn`. sums: whether it has those of programs, which take longer.
+        Args: starts: positions in the calls at which the turns begin. sums: whether it has those of programs, which take longer.
         """
         known = tuple(starts)
         if known not in self._turns or (sums and (found := self._turns[known]) is not None and found.sums is None):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Final, NamedTuple, Protocol, get_args
+from typing import Final, NamedTuple, get_args
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import LEAST_SHARE, Finding, Line
@@ -21,12 +21,6 @@ from tilestep.recording.edits.programs import Leaf, shorter, with_leaves
 from tilestep.recording.edits.script import with_changed
 
 
-class OriginOf(Protocol):
-    """What a superstep is from. Args: scope: of it. Returns: '' if that says nothing."""
-
-    def __call__(self, scope: str, /) -> str: ...
-
-
 class LimitWords(NamedTuple):
     """How a program says what its supersteps need.
 
@@ -34,7 +28,7 @@ class LimitWords(NamedTuple):
         larger: what makes operations larger.
         denser: what makes less of them move between tiles.
         memory: what the memory is called in which values wait beside the tiles.
-        origin: what a superstep is from.
+        origin: what a superstep of a scope is from; '' if that says nothing.
         waits: what waits there; '': 'values in' that memory.
         spare: what makes less of it wait.
     """
@@ -42,7 +36,7 @@ class LimitWords(NamedTuple):
     larger: str
     denser: str
     memory: str
-    origin: OriginOf
+    origin: Callable[[str], str]
     waits: str = ""
     spare: str = "keep fewer values there, or use them less often"
 

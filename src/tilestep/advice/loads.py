@@ -6,16 +6,14 @@ import re
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from itertools import pairwise
 from typing import Final
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding, Line
 from tilestep.advice.jits import jit_of
-from tilestep.advice.loads_of_ipus import Loaded, loaded
 from tilestep.advice.phrases import AS_ONE, CPU_DEFAULT, STAGE, times_text
 from tilestep.advice.proposal import Proposal, Way
-from tilestep.advice.single_operations import Shares, shares_of, single_text, single_ways, staged, staged_text, staged_ways
+from tilestep.advice.single_operations import Loaded, Shares, loaded, shares_of, single_text, single_ways, staged, staged_text, staged_ways
 from tilestep.advice.source_lines import in_loop
 from tilestep.figures.quantities import count_text, names_text, share_text
 from tilestep.figures.records import Figures, Loading, ShapesProfile
@@ -304,8 +302,7 @@ def _switching(figures: Figures, units: list[Loaded], evidence: Evidence | None)
         f"{_other_shapes(function, evidence)} " for function in figures.reshaped if labels & {figures.label(key) for key in function.keys}
     ]
     shapes += [f"{_several(copies, evidence)} " for copies in _copies(alone, evidence)]
-    cond = " with lax.cond, if only one of them is needed at a time" if _are_alternatives(alone, evidence) else ""
-    way_out = f"Put them into one jitted function{cond}." if sum(unit.loads > 1 for unit in alone) > 1 else ""
+    way_out = "Put them into one jitted function." if sum(unit.loads > 1 for unit in alone) > 1 else ""
     if shapes and len({unit.function for unit in alone}) == 1 + len(_surplus(alone, evidence)):
         way_out = ""  # they are one jitted function
     if any(unit.loads > 1 for unit in units):
@@ -316,17 +313,6 @@ def _switching(figures: Figures, units: list[Loaded], evidence: Evidence | None)
         return f"{most}. {''.join(shapes)}{each}{way_out}".rstrip()
     ran = f"; {units[0].label} ran {times_text(units[0].runs)}" if len(units) == 1 else ""
     return f"a program is loaded once and pays for it by running often{ran}."
-
-
-def _are_alternatives(units: Sequence[Loaded], evidence: Evidence | None) -> bool:
-    """Whether two functions take and give arrays of equal shapes, and do not follow each other strictly by turns."""
-    keys = [key for unit in units for key in unit.keys]
-    if evidence is None or len(keys) != 2:
-        return False
-    programs = [evidence.programs[key] for key in keys]
-    shapes = {(tuple(a.shape for a in p.arguments), tuple(r.shape for r in p.results), p.num_ipus) for p in programs}
-    runs = [call.key for call in evidence.dispatches if call.key in keys]
-    return len(shapes) == 1 and any(one == other for one, other in pairwise(runs))
 
 
 def _needs_mask(function: ShapesProfile, evidence: Evidence | None) -> bool | None:

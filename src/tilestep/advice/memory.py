@@ -61,12 +61,14 @@ def memory(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     if of_jax:
         largest = max(of_jax, key=lambda p: p.peak_tile_bytes)
         others = f" (nor {'does' if len(of_jax) == 2 else 'do'} {count_text(len(of_jax) - 1, 'other')})" if len(of_jax) > 1 else ""
+        line = _line_of(largest, evidence)
         text = (
-            f"program {figures.label(largest.key)}, a single operation outside of jit{_made_by(largest, evidence)}, does not fit{others}: "
+            f"program {figures.label(largest.key)}, a single operation outside of jit{'' if line is None else f' at {line}'}, does not "
+            f"fit{others}: "
             f"it needs {share_text(largest.peak_tile_bytes, tile_bytes)} of a tile, and {_why_it_ran(largest)}. Make such arrays in the "
             f"jitted function that uses them, or under {CPU_DEFAULT}."
         )
-        yield Proposal(finding=Finding(kind="memory", text=text, urgent=True, line=_line_of(largest, evidence)))
+        yield Proposal(finding=Finding(kind="memory", text=text, urgent=True, line=line))
     yield from _code(figures, evidence)
     yield from _streaming_memory(figures, evidence)
 
@@ -76,7 +78,10 @@ def _users(figures: Figures, evidence: Evidence | None) -> Iterator[_User]:
     for p in figures.programs:
         if p.runs and p.origin != "jax" and p.peak_tile_bytes > least:
             over = p.peak_tile_bytes > figures.machine.tile_sram_bytes
-            found = _remedies(evidence, p) if over and evidence is not None else _GENERAL
+            found = _GENERAL
+            if over and evidence is not None:
+                program, source = evidence.programs[p.key], evidence.sources.get(p.key)
+                found = remedies(program, source, evidence.machine, could_recompute=p.could_recompute)
             yield _User(
                 what=f"program {figures.label(p.key)}",
                 peak_bytes=p.peak_tile_bytes,
@@ -106,18 +111,8 @@ def _users(figures: Figures, evidence: Evidence | None) -> Iterator[_User]:
             )
 
 
-def _remedies(evidence: Evidence, profile: ProgramProfile) -> Remedies:
-    program, source = evidence.programs[profile.key], evidence.sources.get(profile.key)
-    return remedies(program, source, evidence.machine, could_recompute=profile.could_recompute)
-
-
 def _line_of(program: ProgramProfile, evidence: Evidence | None) -> Line | None:
     return None if evidence is None else evidence.line_of_call(program.key)
-
-
-def _made_by(program: ProgramProfile, evidence: Evidence | None) -> str:
-    line = _line_of(program, evidence)
-    return "" if line is None else f" at {line}"
 
 
 def _why_it_ran(program: ProgramProfile) -> str:

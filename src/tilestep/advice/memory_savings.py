@@ -5,28 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import partial
 from typing import Final, NamedTuple
 
-from tilestep.advice.batch import batches, scales
+from tilestep.advice.batch import batches, with_batch
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import LEAST_SHARE, Gain, How, Line
+from tilestep.advice.lines import line_of
 from tilestep.errors import TilestepError
 from tilestep.figures.donation_pairs import may_be_states
 from tilestep.figures.gradients import goes_backward, of_gradient
 from tilestep.figures.quantities import bytes_text, names_text, time_text
 from tilestep.figures.records import Figures, ProgramProfile
 from tilestep.machine.spec import MachineSpec
-from tilestep.plan.frames import user_frame
 from tilestep.plan.liveness import Life, Liveness
 from tilestep.plan.lower import lower_in_detail
 from tilestep.plan.steps import Argument, Branch, HostCall, Loop, Node, Program, Series, leaves
-from tilestep.program.hlo import HloModule, Instruction, parse_hlo
+from tilestep.program.hlo import HloModule, Instruction
 from tilestep.program.shapes import array_of
 from tilestep.recording.edits.donation import pairs_of
-from tilestep.recording.edits.larger_dimension import enlarged
-from tilestep.recording.edits.script import ImpossibleEditError
-from tilestep.recording.sources import MOST_TEXT, Source, planned_again
+from tilestep.recording.sources import Source, module_of
 from tilestep.sim.body import body_cost
 from tilestep.units import ceil_div, seconds_from_cycles
 
@@ -79,11 +76,10 @@ def freed_of(program: Program, source: Source, machine: MachineSpec, *, could_re
         machine: that it was planned for.
         could_recompute: whether it goes backward and recomputes nothing.
     """
-    text = source.text()
-    if not 0 < len(text) <= MOST_TEXT:
+    module = module_of(source)
+    if module is None:
         return ()
     try:
-        module = parse_hlo(text)
         _, detail = lower_in_detail(module, machine, name=program.name, num_ipus=program.num_ipus, options=source.options)
         found = [
             *(_recomputed(machine, program, detail) if could_recompute else ()),
@@ -108,10 +104,12 @@ def _recomputed(machine: MachineSpec, program: Program, detail: Liveness) -> Ite
     sizes = [life.tile_bytes for life in _on_tile(waiting, program.memory.tile, detail.num_tiles)]
     if len(sizes) > 1:
         edit = "recompute the forward pass (jax.checkpoint)"
+        lines = (line_of(program, life.frame) for life in sorted(waiting, key=lambda life: -life.tile_bytes))
+        line = next((line for line in lines if line is not None), None)  # of the largest value whose line is known
         uses = body_cost(program, machine, range(program.num_ipus)).uses
         again = sum(use.times * use.cycles.total for use in uses if of_gradient(use.leaf.scope) and not goes_backward(use.leaf.scope))
         price = f"at most {_time(machine, again)} more work a run"
-        yield Freed("jax.checkpoint", edit, sum(sizes) - max(sizes), "about", _line(program, waiting), price=price)
+        yield Freed("jax.checkpoint", edit, sum(sizes) - max(sizes), "about", line, price=price)
 
 
 def _divided(machine: MachineSpec, program: Program, source: Source, detail: Liveness) -> Iterator[Freed]:
@@ -123,7 +121,7 @@ def _divided(machine: MachineSpec, program: Program, source: Source, detail: Liv
     if count < 2 or program.num_ipus > 1:
         return
     for batch, dims in batches(program, states) if len(program.arguments) > 1 else ():
-        planned = None if batch % count else _part(program, source, machine, dims, count)
+        planned = None if batch % count else with_batch(program, source, machine, dims, Fraction(1, count))
         if planned is not None:
             named = [f"{a.name} along axis {dims[a.index]}" for a in program.arguments if a.index in dims]
             way = f"{names_text(named, most=_NAMED)} over {count} IPUs"
@@ -142,15 +140,6 @@ def _divided(machine: MachineSpec, program: Program, source: Source, detail: Liv
     named = [f"{life.name} along axis {axes[life.name]}" for life in lives]
     way = f"{names_text(named, most=_NAMED)} over {count} IPUs"
     yield Freed(f"divided: {way}", f"divide {way}", size, "about" if len(program.arguments) == 1 else "at least")
-
-
-def _part(program: Program, source: Source, machine: MachineSpec, dims: Mapping[int, int], count: int) -> Program | None:
-    """The program with a part of its batch, as each of so many IPUs has it; None if the dimension is something else."""
-    try:
-        planned = planned_again(source, program, machine, edit=partial(enlarged, dims=dims, factor=Fraction(1, count)))
-    except (TilestepError, ImpossibleEditError):
-        return None
-    return planned if scales(program, planned, count) else None
 
 
 def _axis(argument: Argument, count: int) -> int | None:
@@ -244,13 +233,3 @@ def _peak(program: Program, detail: Liveness) -> int:
 
 def _on_tile(lives: list[Life], tile: int, num_tiles: int) -> Iterator[Life]:
     return (life for life in lives if (tile - life.start_tile) % num_tiles < life.tiles)
-
-
-def _line(program: Program, lives: list[Life]) -> Line | None:
-    """Of the largest value whose line is known."""
-    for life in sorted(lives, key=lambda life: -life.tile_bytes):
-        number = user_frame(program.frames, life.frame)
-        if number:
-            frame = program.frames[number - 1]
-            return Line(file=frame.file, number=frame.line)
-    return None

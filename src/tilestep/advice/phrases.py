@@ -49,26 +49,24 @@ def chunks_of(group: str) -> tuple[int, int]:
     return int(loop[2]), int(loop[3])
 
 
-def left_text(why: str, numbers: Sequence[int]) -> str:
-    """'4, which saves nothing beside them': findings that are not among those that are played together.
-
-    Args: why: as `Together` has it; another word: nobody knows.
-    """
-    nothing = one_or(numbers, "saves nothing beside them", "save nothing beside them")
-    reasons = {
-        "same line": one_or(numbers, "another edit at a line that one of them changes", "other edits at lines that they change"),
-        "saves nothing": f"which {nothing}",
-        "not played": "which cannot be played with them",
-    }
-    return f"{numbers_text(numbers)}, {reasons.get(why, f'which cannot be played with them or {nothing}')}"
-
-
 def left_texts(left: Iterable[tuple[int, str]]) -> list[str]:
-    """A phrase for each reason. Args: left: the numbers of the findings, each with its reason."""
+    """A phrase for each reason: '4, which saves nothing beside them', of findings that are not among those that are played together.
+
+    Args: left: the numbers of the findings, each with its reason, as `Together` has it.
+    """
     by_reason: dict[str, list[int]] = {}
     for number, why in left:
         by_reason.setdefault(why, []).append(number)
-    return [left_text(why, numbers) for why, numbers in by_reason.items()]
+    found: list[str] = []
+    for why, numbers in by_reason.items():
+        nothing = one_or(numbers, "saves nothing beside them", "save nothing beside them")
+        reasons = {
+            "same line": one_or(numbers, "another edit at a line that one of them changes", "other edits at lines that they change"),
+            "saves nothing": f"which {nothing}",
+            "not played": "which cannot be played with them",
+        }
+        found.append(f"{numbers_text(numbers)}, {reasons.get(why, f'which cannot be played with them or {nothing}')}")
+    return found
 
 
 def one_or(things: Sequence[object], one: str, several: str) -> str:

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from tilestep.advice.evidence import Evidence
-from tilestep.advice.finding import Finding, Line
+from tilestep.advice.finding import Finding
 from tilestep.advice.jits import jit_of
 from tilestep.advice.longest import PRODUCTS, longest_program
 from tilestep.advice.proposal import Proposal, Way
-from tilestep.advice.source_lines import last_name, nodes_of
-from tilestep.figures.donation_pairs import may_be_states
-from tilestep.figures.gradients import goes_backward
 from tilestep.figures.quantities import names_text
 from tilestep.figures.records import Figures
-from tilestep.plan.steps import Program, leaves
+from tilestep.plan.steps import Program
 from tilestep.recording.edits.script import with_changed
-from tilestep.recording.source_lines import source_text
 from tilestep.recording.sources import planned_again
 
-_GRADIENTS: Final = frozenset({"grad", "value_and_grad", "vjp"})
 _LEAST_SHARE: Final = 0.05  # of emulated time: precision is not given away for less
 
 
@@ -82,38 +76,18 @@ def halves(figures: Figures, evidence: Evidence | None, words: PrecisionWords = 
         how="about",
         basis=f"its supersteps planned again with {words.half} for all of {words.single}",
         plans=True,
-        line=_halved_at(evidence.programs[profile.key]) if words is JAX else None,
+        line=jit_of(evidence.programs[profile.key]).line if words is JAX else None,
     )
     line = evidence.line_of_call(profile.key)
     yield Proposal(finding=Finding(kind="halves", text=text, line=line), ways=(way,), only_with_gain=True, least_share=_LEAST_SHARE)
-
-
-def _halved_at(program: Program) -> Line | None:
-    """The line of the function that is to take float16: the one that is differentiated, or else the one that is jitted.
-
-    What is around it keeps float32. None if that function is not known, or takes more than its parameters.
-    """
-    jit = jit_of(program)
-    if jit.line is None:
-        return None
-    of_file = [node for node in nodes_of(source_text(jit.line.file) or "") if isinstance(node, ast.FunctionDef | ast.Call)]
-    function = jit.definition
-    if any(goes_backward(leaf.scope) for leaf in leaves(program.body)):
-        taken = {
-            last_name(node.args[0]) for node in of_file if isinstance(node, ast.Call) and last_name(node.func) in _GRADIENTS and node.args
-        }
-        named = [node for node in of_file if isinstance(node, ast.FunctionDef) and node.name in taken]
-        function = named[0] if len(taken) == len(named) == 1 and not named[0].col_offset else None
-    elif may_be_states(program) or any(argument.result is not None for argument in program.arguments):
-        return None  # its results may be its arguments of the next call
-    return Line(file=jit.line.file, number=function.lineno) if isinstance(function, ast.FunctionDef) else None
 
 
 def doubles(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     """What programs would save with float32 in the place of float64, which an IPU works out in software."""
     if evidence is None:
         return
-    wide = [p for p in figures.programs if p.key in evidence.programs and "f64[" in _text_of(evidence, p.key)]
+    known = [p for p in figures.programs if p.key in evidence.programs and p.key in evidence.sources]
+    wide = [p for p in known if "f64[" in evidence.sources[p.key].text()]
     if not wide:
         return
     names = names_text([figures.label(p.key) for p in wide], most=3)
@@ -135,11 +109,6 @@ def doubles(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
     longest = max(wide, key=lambda p: p.cycles.total)
     line = evidence.line_of_call(longest.key)
     yield Proposal(finding=Finding(kind="doubles", text=text, line=line), ways=(way,), only_with_gain=True)
-
-
-def _text_of(evidence: Evidence, key: int) -> str:
-    source = evidence.sources.get(key)
-    return "" if source is None else source.text()
 
 
 def partials(figures: Figures, evidence: Evidence | None, words: PrecisionWords = JAX) -> Iterator[Proposal]:

@@ -26,6 +26,7 @@ class Way:
         fixed_cycles: of the profile that do not get less with fewer runs, such as loads; they count if `times` is more than one.
         fewer_calls: whether one call does what several did, so that some warm calls are no part of it: what it saves is of all steps alike.
         warm_only: whether set-up becomes another one, which nobody plans: what it saves is known of a warm step alone.
+        within: the edit of another finding that does this as well; '': none does.
         plans: whether it plans a program again from its HLO, so that other edits have to come after it.
     """
 
@@ -39,6 +40,7 @@ class Way:
     fixed_cycles: int = 0
     fewer_calls: bool = False
     warm_only: bool = False
+    within: str = ""
     plans: bool = False
 
 
@@ -51,14 +53,12 @@ class Proposal:
         ways: to follow it; the best that is possible counts. Without any, the finding is as it is.
         only_with_gain: whether nobody is told of it where gains are not worked out.
         least_share: of emulated time, that it has to save.
-        edited: a sentence more for the evidence with the edits of all findings that can be played together, or ''; None: it has none.
     """
 
     finding: Finding
     ways: tuple[Way, ...] = ()
     only_with_gain: bool = False
     least_share: float = LEAST_SHARE
-    edited: Callable[[Evidence], str] | None = None
 
 
 Rule = Callable[[Figures, Evidence | None], Iterable[Proposal]]

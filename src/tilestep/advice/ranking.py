@@ -83,6 +83,7 @@ def ranked(
             small.append((finding, chosen, proposal.least_share))
     if any(finding.kind == "set-up" and finding.gain is not None for finding, _ in found):  # it says the same of first loads, with a figure
         found = [each for each in found if each[0].kind != "fixed"]
+    found = _without_included(found)
     empty = any(
         finding.kind == "bubbles" and finding.gain is not None for finding, _ in found
     )  # a pipeline is filled before its microbatches grow
@@ -91,15 +92,22 @@ def ranked(
         return Advice(findings=tuple(finding for finding, _ in found))
     chain = _best_chain(found, played, evidence)
     chain, steps = _with_small(found, small, chain, played, warm, evidence)
-    more: dict[FindingKind, str] = {}
-    if chain.numbers and chain.times == 1 and not played.basis:
-        edited = evidence.edited(chain.script, round(chain.cycles))
-        more = {proposal.finding.kind: proposal.edited(edited) for proposal in proposals if proposal.edited is not None}
-    findings = (
-        replace(finding, text=finding.text + more.get(finding.kind, ""), gain=_behind(number, finding.gain, chain, steps))
-        for number, (finding, _) in enumerate(found, 1)
-    )
+    findings = (replace(finding, gain=_behind(number, finding.gain, chain, steps)) for number, (finding, _) in enumerate(found, 1))
     return Advice(findings=tuple(findings), together=_together(found, chain, played, warm, steps, evidence))
+
+
+def _without_included(found: list[tuple[Finding, Way | None]]) -> list[tuple[Finding, Way | None]]:
+    """Without findings whose edit another one's has in it: that one says both, with the smaller edit beside its own."""
+    left = list(found)
+    for each in found:
+        finding, way = each
+        place = next((n for n, (other, _) in enumerate(left) if way is not None and way.within and other.edit == way.within), None)
+        if place is not None and finding.gain is not None:
+            whole, of_whole = left[place]
+            others = (Other(edit=finding.edit, gain=finding.gain), *whole.others)
+            left[place] = replace(whole, text=f"{whole.text} {finding.text}", others=others), of_whole
+            left = [one for one in left if one is not each]
+    return left
 
 
 def _plays(proposals: Sequence[Proposal]) -> int:

@@ -7,11 +7,9 @@ from dataclasses import replace
 from typing import Final
 
 from tilestep.advice.collectives import collectives
-from tilestep.advice.does_not_fit import refused
-from tilestep.advice.donation import donation
+from tilestep.advice.donation import donation, repeated
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding
-from tilestep.advice.idle_time import idle
 from tilestep.advice.limits import fallbacks, interpreted, limit, unused
 from tilestep.advice.loads import loads
 from tilestep.advice.memory import memory
@@ -20,9 +18,8 @@ from tilestep.advice.pipelines import bubbles, unbalanced
 from tilestep.advice.precision import doubles, halves, partials
 from tilestep.advice.proposal import Rule
 from tilestep.advice.ranking import Advice, ranked
-from tilestep.advice.reads import reads
-from tilestep.advice.repeated_arguments import repeated
-from tilestep.advice.results import results
+from tilestep.advice.reads import idle, reads, results
+from tilestep.advice.remedies import refused
 from tilestep.advice.set_up import set_up, steady_state
 from tilestep.advice.short_calls import short_calls
 from tilestep.advice.small_steps import small

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import islice
 from typing import Final, Literal
 
+from tilestep.advice.donation import never_new
 from tilestep.advice.evidence import LEAST_TURNS, Evidence, Turns
 from tilestep.advice.finding import Finding, Gain
 from tilestep.advice.phrases import chunks_of, group_text, is_loop, named
+from tilestep.advice.pipelines import steps_each
 from tilestep.advice.proposal import Proposal
-from tilestep.advice.repeated_arguments import never_new
-from tilestep.advice.stages import steps_each
 from tilestep.figures.intervals import error_of
 from tilestep.figures.quantities import count_text, share_text, time_text
 from tilestep.figures.records import Figures, ProgramCycles, ProgramProfile
@@ -28,7 +27,6 @@ _DOMINATES: Final = 0.5  # of emulated time
 _LEFT: Final = 0.1  # of emulated time, that set-up would take in a longer run
 _RELOADS: Final = 0.5  # of the turns: a program that loads more often is never warm
 _MOST: Final = 1024  # times as many steps
-_NOTICED: Final = 0.99  # of set-up: edits that leave more of it do not spare any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +45,7 @@ class Steady:
         low_cycles: the lower end of the 80 % interval of `step_cycles`; None: nobody knows, or wants to.
         high_cycles: the upper end.
         widest: what makes that interval as wide as it is.
+        reloads: whether most steps load programs of a pipeline anew, so that none is warm: the loads are in `step_cycles`.
         starts: positions in the calls at which turns begin, to the steps of each; {} where the steps are trips of too few calls.
     """
 
@@ -61,6 +60,7 @@ class Steady:
     high_cycles: int | None = None
     widest: str = ""
     others: bool = False
+    reloads: bool = False
     starts: Mapping[int, float] = field(default_factory=dict[int, float], repr=False)
 
     def text(self, clock_hz: float) -> str:
@@ -75,9 +75,8 @@ class Steady:
         rate = "" if self.samples is None else f": {self.samples / seconds_from_cycles(self.step_cycles, clock_hz):,.0f} items a second"
         items = "" if self.samples is None else f" ({count_text(self.samples, 'item')})"
         beside = "set-up and other programs" if self.others else "set-up"
-        return (
-            f"A step takes {step} once warm, {beside} {set_up}{rate}. A step is a {self.unit} of {self.label}{items}; {self.steps:,} ran."
-        )
+        warm = "with the loads of its programs, which other programs evict" if self.reloads else "once warm"
+        return f"A step takes {step} {warm}, {beside} {set_up}{rate}. A step is a {self.unit} of {self.label}{items}; {self.steps:,} ran."
 
     def as_document(self, clock_hz: float) -> dict[str, object]:
         """It in the profile's JSON document."""
@@ -93,6 +92,7 @@ class Steady:
             "high_cycles": self.high_cycles,
             "widest": self.widest,
             "others": self.others,
+            "reloads": self.reloads,
             "text": self.text(clock_hz),
         }
 
@@ -108,6 +108,7 @@ class _Turns:
     count: int
     steps: int
     starts: Mapping[int, float]
+    is_pipeline: bool = False
 
 
 def steady_state(figures: Figures, evidence: Evidence) -> Steady | None:
@@ -118,12 +119,14 @@ def steady_state(figures: Figures, evidence: Evidence) -> Steady | None:
     half = evidence.turns(tuple(turns.starts), sums=True)
     if half is None:
         return _of_trips(figures, evidence, turns)
-    if max(half.loads.get(key, 0) for key in turns.members) > _RELOADS * half.count:
+    reloads = max(half.loads.get(key, 0) for key in turns.members) > _RELOADS * half.count
+    if reloads and not turns.is_pipeline:
         return None
     places = tuple(turns.starts)
     known = places.index(half.end)
     cycles = half.cycles / sum(turns.starts[at] for at in places[known - half.count : known])
-    return _steady(figures, evidence, turns, cycles, turns.starts, _spent(figures, half), _waited(evidence, half))
+    found = _steady(figures, evidence, turns, cycles, turns.starts, _spent(figures, half), _waited(evidence, half))
+    return replace(found, reloads=reloads)
 
 
 def _of_trips(figures: Figures, evidence: Evidence, turns: _Turns) -> Steady | None:
@@ -237,7 +240,16 @@ def _turns(figures: Figures, evidence: Evidence) -> _Turns | None:
         label, unit, starts = figures.label(longest.key), "run", dict.fromkeys(evidence.runs_of(longest.key), each)
     if not count:
         return None
-    return _Turns(label=label, unit=unit, key=longest.key, members=keys, count=count, steps=round(count * each), starts=starts)
+    return _Turns(
+        label=label,
+        unit=unit,
+        key=longest.key,
+        members=keys,
+        count=count,
+        steps=round(count * each),
+        starts=starts,
+        is_pipeline=bool(group),
+    )
 
 
 def _of_loop(evidence: Evidence, group: str, members: Sequence[ProgramProfile]) -> _Turns | None:
@@ -292,14 +304,4 @@ def set_up(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
         how="about",
         basis="for as many runs, in a longer program",
     )
-    finding = Finding(kind="set-up", text=text, line=evidence.line_of_call(steady.key), gain=gain)
-    yield Proposal(finding=finding, edited=partial(_left, figures, steady))
-
-
-def _left(figures: Figures, steady: Steady, edited: Evidence) -> str:
-    """How much of set-up the edits of other findings leave; '' if all of it, or if nobody knows."""
-    after = steady_state(figures, edited)
-    if after is None or after.key != steady.key or not after.starts:
-        return ""
-    left = max(edited.emulated_cycles - round(sum(after.starts.values()) * after.step_cycles), 0)
-    return "" if left > _NOTICED * steady.set_up_cycles else f" With the edits above, set-up takes about {time_text(edited.seconds(left))}."
+    yield Proposal(finding=Finding(kind="set-up", text=text, line=evidence.line_of_call(steady.key), gain=gain))

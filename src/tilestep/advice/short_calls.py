@@ -42,8 +42,8 @@ def short_calls(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
     if profile is None or (streamed is not None and streamed[0].key == profile.key):
         return
     program, starts = evidence.programs[profile.key], evidence.runs_of(profile.key)
-    turn, work = evidence.turn(starts), superstep_cycles(profile) / profile.runs
-    if turn is None or evidence.seconds(turn) > _LONG:
+    turns, work = evidence.turns(starts), superstep_cycles(profile) / profile.runs
+    if turns is None or evidence.seconds(turn := turns.cycles / turns.count) > _LONG:
         return
     without_reads = turn - profile.cycles.read / profile.runs  # of which `reads` tells
     if work > _WORK * without_reads or _of_bytes(evidence, profile) > _BYTES * without_reads:

@@ -4,30 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Final, NamedTuple
 
-from tilestep.advice.batch import batches, scales
+from tilestep.advice.batch import batches, with_batch
+from tilestep.advice.donation import never_new
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding, Line
 from tilestep.advice.lines import line_of
 from tilestep.advice.longest import PRODUCTS, longest_program, superstep_cycles
 from tilestep.advice.phrases import chunks_of, group_text, is_loop
 from tilestep.advice.proposal import Proposal, Way
-from tilestep.advice.repeated_arguments import never_new
 from tilestep.advice.set_up import steady_state
 from tilestep.advice.source_lines import constants
-from tilestep.errors import TilestepError
 from tilestep.figures.gradients import goes_backward
 from tilestep.figures.quantities import share_text
 from tilestep.figures.records import Figures, ProgramProfile
 from tilestep.plan.frames import own_frames
 from tilestep.plan.steps import Loop, Program, Series, Superstep, leaves
 from tilestep.recording.edits.batch_calls import in_fewer_calls
-from tilestep.recording.edits.larger_dimension import enlarged
 from tilestep.recording.edits.reads import runs_read
-from tilestep.recording.edits.script import Change, ImpossibleEditError, Script
-from tilestep.recording.sources import MOST_TEXT, Source, planned_again
+from tilestep.recording.edits.script import Change, Script
+from tilestep.recording.sources import MOST_TEXT, Source
 from tilestep.units import ceil_div
 
 _FILLED: Final = 0.3  # of the matrix units' products: below that they are thin
@@ -115,7 +112,8 @@ def _in_fewer_trips(larger: Program, program: Program, trips: tuple[int, ...], f
 
 def _price(evidence: Evidence, profile: ProgramProfile, program: Program) -> str:
     """What a larger batch costs beside time."""
-    learns = any(goes_backward(leaf.scope) for leaf in leaves(program.body)) or profile.key in evidence.takers.get(profile.key, ())
+    given = {value for call in evidence.dispatches if call.key == profile.key for row in call.arguments for value in row}
+    learns = any(goes_backward(leaf.scope) for leaf in leaves(program.body)) or not given.isdisjoint(evidence.states)
     return "A larger batch changes what a step learns." if learns else "Each answer waits for the others of its batch."
 
 
@@ -127,14 +125,8 @@ def _members(figures: Figures, evidence: Evidence, profile: ProgramProfile, batc
         if other.key == profile.key or other.group != profile.group or source is None or not 0 < len(source.text()) <= MOST_TEXT:
             continue
         for size, dims in batches(evidence.programs[other.key], never_new(evidence, other)):
-            if size != batch:
-                continue
-            try:
-                edit = partial(enlarged, dims=dims, factor=factor)
-                planned = planned_again(source, evidence.programs[other.key], evidence.machine, edit=edit)
-            except (TilestepError, ImpossibleEditError):
-                continue
-            if scales(planned, evidence.programs[other.key], factor):
+            planned = None if size != batch else with_batch(evidence.programs[other.key], source, evidence.machine, dims, factor)
+            if planned is not None:
                 found[other.key] = planned
                 break
     return found
@@ -171,11 +163,8 @@ def _larger(evidence: Evidence, profile: ProgramProfile, program: Program, sourc
 def _multiples(evidence: Evidence, program: Program, source: Source, batch: int, dims: Mapping[int, int]) -> Iterator[_Larger]:
     """The program with multiples of its batch, as long as they fit."""
     for factor in _FACTORS:
-        try:
-            planned = planned_again(source, program, evidence.machine, edit=partial(enlarged, dims=dims, factor=factor))
-        except (TilestepError, ImpossibleEditError):  # the dimension is something else as well
-            return
-        if not scales(planned, program, factor) or planned.memory.peak_bytes > evidence.machine.ipu.tile.sram_bytes:
+        planned = with_batch(program, source, evidence.machine, dims, factor)
+        if planned is None or planned.memory.peak_bytes > evidence.machine.ipu.tile.sram_bytes:
             return  # it is of steps of a loop, perhaps
         yield _Larger(batch, factor, planned)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
-from tilestep.errors import RecordingError, SettingsError
+from tilestep.errors import RecordingError, SettingsError, TilestepError
 from tilestep.machine.spec import MachineSpec
 from tilestep.messages import shown
 from tilestep.options import PREFIX, PlanOptions
@@ -32,6 +32,15 @@ class Source:
 
     text: Callable[[], str]
     options: PlanOptions
+
+
+def module_of(source: Source | None, *, most: int = MOST_TEXT) -> HloModule | None:
+    """The module of a program; None if its HLO was not kept, is longer than so many characters, or of another version."""
+    text = "" if source is None else source.text()
+    try:
+        return parse_hlo(text) if 0 < len(text) <= most else None
+    except TilestepError:
+        return None
 
 
 def planned_again(

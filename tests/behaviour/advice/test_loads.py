@@ -236,36 +236,6 @@ def test_one_program_is_not_said_to_be_several() -> None:
     assert not [finding for finding in profiled(decaying(static=False)).findings if "one program" in finding.edit]
 
 
-def choosing(*, by_turns: bool, other_shape: bool = False) -> Callable[[], Any]:
-    """Two functions of a state: one or the other at each step, or both in turn."""
-
-    def program() -> Any:
-        first = jax.jit(lambda x: x + 1)
-        second = jax.jit(lambda x: (x * 3, x.sum())) if other_shape else jax.jit(lambda x: x * 3)
-        found: Any = np.ones(8, np.float32)
-        for number in range(12):
-            if number % 2 if by_turns else number % 3 == 2:
-                found = second(found)
-                found = found[0] if other_shape else found
-            else:
-                found = first(found)
-        return found
-
-    return program
-
-
-def test_functions_that_are_alternatives_can_be_one_with_a_condition() -> None:
-    [found] = of_kind(profiled(choosing(by_turns=False)), "loads")
-    assert "Put them into one jitted function with lax.cond, if only one of them is needed at a time." in found.text
-
-
-@pytest.mark.parametrize(("by_turns", "other_shape"), [(True, False), (False, True)])
-def test_functions_that_follow_each_other_or_differ_in_their_results_need_no_condition(by_turns: bool, other_shape: bool) -> None:
-    found = of_kind(profiled(choosing(by_turns=by_turns, other_shape=other_shape)), "loads")
-    assert found
-    assert not [finding for finding in found if "lax.cond" in finding.text]
-
-
 @pytest.mark.parametrize("summed", [False, True])
 def test_padding_needs_a_mask_where_results_sum_over_it(summed: bool) -> None:
     def program() -> Any:

@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as P
 import tilestep
 from tests.behaviour.advice.fault import first_of, of_kind
 from tilestep.advice import Finding
-from tilestep.advice.does_not_fit import did_not_fit
+from tilestep.advice.remedies import did_not_fit
 from tilestep.figures.quantities import time_text
 from tilestep.views.profile import Profile
 

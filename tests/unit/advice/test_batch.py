@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from tilestep.advice.batch import MOST_PLANS, batches, room, smaller
-from tilestep.advice.does_not_fit import did_not_fit
+from tilestep.advice.remedies import did_not_fit
 from tilestep.errors import RecordingError
 from tilestep.figures.quantities import bytes_text
 from tilestep.machine import MachineSpec, load_machine

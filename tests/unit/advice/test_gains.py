@@ -11,17 +11,16 @@ import pytest
 from tests.unit.sim.toy import LOADED, MACHINE, Host, program, superstep
 from tilestep.advice import Advice, Finding, Gain, Line, evidence_of
 from tilestep.advice import evidence as evidence_module
-from tilestep.advice.donation import donation
+from tilestep.advice.donation import donation, never_new
 from tilestep.advice.evidence import Evidence, Played
 from tilestep.advice.lines import line_of, line_of_call
 from tilestep.advice.phrases import left_texts
 from tilestep.advice.proposal import Proposal, Way
 from tilestep.advice.ranking import ranked
-from tilestep.advice.repeated_arguments import never_new
-from tilestep.advice.results import results
+from tilestep.advice.reads import results
 from tilestep.advice.set_up import steady_state
 from tilestep.figures.intervals import UNSEEN, model_errors
-from tilestep.figures.quantities import share_text, time_text
+from tilestep.figures.quantities import share_text
 from tilestep.options import PlanOptions
 from tilestep.plan.steps import Frame, HostCall, Loop, Program, Series
 from tilestep.profiling.measure import profile_between
@@ -235,6 +234,24 @@ def test_a_program_that_each_run_loads_anew_has_no_steady_state() -> None:
     assert all(finding.kind != "set-up" for finding in profile.findings)
 
 
+@pytest.mark.parametrize("evicted", [True, False])
+def test_a_step_of_a_pipeline_that_other_programs_evict_is_told_with_its_loads(evicted: bool) -> None:
+    host = Host()
+    begin = begin_history(host.system)
+    stage, other = program(superstep(500), name="jit_stage"), program(superstep(5), name="jit_loss")
+    for step in range(20):
+        host.run(stage, group=("pipeline 1", step))
+        if evicted:
+            host.run(other)
+    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
+    assert profile.steady is not None
+    assert profile.steady.reloads == evicted
+    assert (" with the loads of its programs, which other programs evict, set-up " in profile.steady.text(1e6)) == evicted
+    assert (" once warm, set-up " in profile.steady.text(1e6)) != evicted
+    if evicted:
+        assert profile.steady.step_cycles == pytest.approx(profile.emulated_cycles / 20, rel=0.1)
+
+
 def test_set_up_that_dominates_is_told_with_how_often_it_pays() -> None:
     called = program(superstep(300), name="jit_step", takes=(BIG, 30), gives=(BIG, 4), donates={0: 0})
     few = trained(called, 6)
@@ -249,31 +266,6 @@ def test_set_up_that_dominates_is_told_with_how_often_it_pays() -> None:
     assert all(finding.kind != "set-up" for finding in many.findings)
     assert many.steady is not None
     assert runs[2] == share_text(many.steady.set_up_cycles, many.emulated_cycles)
-
-
-@pytest.mark.parametrize("by_turns", [True, False])
-def test_set_up_that_edits_spare_is_told_with_what_they_leave(by_turns: bool) -> None:
-    host = Host()
-    begin = begin_history(host.system)
-    first, second = (program(superstep(5), name=name) for name in ("jit_f", "jit_g"))
-    for _ in range(20 if by_turns else 0):
-        host.run(first)
-        host.run(second)
-    state = host.put(BIG)
-    step = program(superstep(80), name="jit_step", takes=(BIG,), gives=(BIG,), donates={0: 0})
-    for _ in range(12):
-        [state] = host.run(step, state)
-    profile = profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
-    [finding] = [finding for finding in profile.findings if finding.kind == "set-up"]
-    assert finding.part == "fixed"
-    assert ("With the edits above" in finding.text) == by_turns
-    if by_turns:
-        [loads] = [finding for finding in profile.findings if finding.part == "first"]
-        assert loads.gain is not None
-        assert profile.steady is not None
-        left = profile.emulated_cycles - loads.gain.cycles - 12 * profile.steady.step_cycles
-        assert 0 < left < profile.steady.set_up_cycles
-        assert finding.text.endswith(f" With the edits above, set-up takes about {time_text(left * 1e-6)}.")
 
 
 @pytest.mark.parametrize("evaluated", [True, False])

@@ -13,7 +13,7 @@ import pytest
 from tests.bounded import ends_soon
 from tests.unit.sim.test_lockstep import at_random
 from tests.unit.sim.toy import Host
-from tilestep.advice.host_lines import host_lines
+from tilestep.advice.lines import host_lines
 from tilestep.errors import RecordingError
 from tilestep.recording.all_runs import with_all_events
 from tilestep.recording.call_tables import history_of

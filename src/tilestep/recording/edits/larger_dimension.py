@@ -56,6 +56,16 @@ def enlarged(module: HloModule, dims: Mapping[int, int], factor: int | Fraction)
     return together(longer, lambda computation, name: frozenset(growing.get((computation, name), ())))
 
 
+def arguments_with(module: HloModule, value: Dim) -> list[tuple[Instruction, int]]:
+    """The parameters of the program, each with its dimension that is one with a value's.
+
+    Raises: ImpossibleEditError if it is unknown which of several dimensions is.
+    """
+    module = apart(module)
+    found = _Links(module).grown([value])
+    return [(each, dim) for each in module.entry.parameters for _, dim in sorted(found.get((module.entry.name, each.name), ()))]
+
+
 def _grown(computation: Computation, growing: Mapping[tuple[str, str], Collection[tuple[int, int]]], factor: int | Fraction) -> Computation:
     def changed(instruction: Instruction) -> Instruction:
         found = growing.get((computation.name, instruction.name), ())

@@ -60,7 +60,7 @@ def rules_of(program: EmulatedProgram, line: Line | None, reads: WeightReads) ->
         return limit(figures, evidence, LIMITS, line)
 
     def batches(figures: Figures, evidence: Evidence | None) -> Iterator[Proposal]:
-        for proposal in () if is_staged else small(figures, evidence):  # whose code is that of a line of its own
+        for proposal in small(figures, evidence) if program.kind in ("one", "pipelined") else ():
             yield replace(proposal, finding=replace(proposal.finding, line=line or proposal.finding.line))
 
     rules: tuple[Rule, ...] = (

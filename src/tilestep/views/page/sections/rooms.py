@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any, Final, cast, final
 
 from tilestep.advice.batch import MOST_PLANS, Room, room
-from tilestep.advice.does_not_fit import MOST_PLANNED
+from tilestep.advice.remedies import MOST_PLANNED
 from tilestep.errors import RecordingError, TilestepError
 from tilestep.figures.reader import CompiledProgram, Report
 from tilestep.options import PlanOptions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -164,3 +165,18 @@ def test_tiles_that_are_too_full_are_told_what_helps_in_popart() -> None:
 def test_float_products_may_be_float16() -> None:
     long = Chain(ipus=range(2), width=512, rows=512, layers=2)
     assert edits(long, options(accumulation=4), tiles=256).get("halves") == "FLOAT16 in place of FLOAT in stage 1 forward and backward"
+
+
+def test_thin_microbatches_of_a_pipeline_are_told_the_size_that_saves_most_and_it_comes_true() -> None:
+    def run(rows: int, calls: int) -> Mapping[str, Any]:
+        return profile(Chain(ipus=range(2), width=256, rows=rows), options(accumulation=6), tiles=1472, calls=calls)
+
+    small = run(16, 16)
+    [finding] = [found for found in small["findings"] if found["kind"] == "products"]
+    told = re.fullmatch(r"make microbatches of session of (\d+) samples in place of 16, in fewer steps", finding["edit"])
+    assert told is not None
+    assert "A larger batch changes what a step learns." in finding["text"]
+    large = run(int(told[1]), 8)
+    step = large["steady"]["step_cycles"] * 16 / int(told[1])
+    assert finding["gain_step_share"] == pytest.approx(1 - step / small["steady"]["step_cycles"], abs=0.02)
+    assert "products" not in {found["kind"] for found in run(2048, 8)["findings"]}
