@@ -30,6 +30,7 @@ import numpy as np
 
 import tilestep
 from benchmarks.advice_cases import CASES, Case, Options
+from benchmarks.advice_popart import Session
 from benchmarks.advice_programs import ipu
 from benchmarks.commit import commit
 from tilestep.advice import Gain, evidence_of
@@ -51,7 +52,7 @@ def profiled(program: Callable[[], Any], *, dry: bool) -> tuple[Profile, Any]:
                 values = jax.block_until_ready(program())
         else:
             values = jax.block_until_ready(program())
-    return recording.profile, values
+    return (values.profile, values.values) if isinstance(values, Session) else (recording.profile, values)
 
 
 def promise(profile: Profile, case: Case) -> tuple[str, Gain] | None:
@@ -67,19 +68,23 @@ def followed(case: Case, edit: str) -> Options:
     number = re.search(case.edit, edit)
     if number is None or not number.groups():
         return case.after
+    if case.kind == "bubbles":
+        return {**case.after, "accumulation": int(number[1])}
     return {**case.after, **({"every": int(number[1])} if case.kind == "collectives" else {"times": int(number[1]) // 16})}
 
 
-def apart(case: Case, after: Options) -> float:
+def small_values(case: Case, options: Options) -> Any:
+    """The values of a smaller program, where the case's own is too large to be computed."""
+    small = {"steps": case.steps, **(case.small or {})}
+    return profiled(lambda: case.program(**{**options, **small}), dry=False)[1]
+
+
+def apart(case: Case, before: Any, after: Any) -> float:
     """How far the values of a program with an edit are from those without: of the largest of each result, on the IPU.
 
     Raises: ValueError if all values are zeros or none is finite, so that the comparison could not fail.
     """
-    small = {"steps": case.steps, **(case.small or {})}
-    one, other = (
-        jax.tree.leaves(profiled(lambda options=options: case.program(**{**options, **small}), dry=False)[1])
-        for options in (case.before, after)
-    )
+    one, other = map(jax.tree.leaves, (before, after))
     worst = 0.0
     for here, there in zip(one, other, strict=True):
         first, second = (np.asarray(each, np.float64) for each in (here, there))
@@ -112,8 +117,9 @@ def memory_row(case: Case, row: dict[str, Any]) -> dict[str, Any]:
     if not edit:
         return {**row, "edit": "", "headlines": list(ways)}
     after, _ = profiled(lambda: case.program(case.steps, **case.after), dry=True)
+    values = [small_values(case, options) for options in (case.before, case.after)]
     shares = {"promised": ways[edit].tile_bytes / fuller(found), "made": 1 - fuller(after) / fuller(found)}
-    return {**row, "edit": edit, "how": ways[edit].how, **shares, "of": "a tile", "apart": apart(case, case.after), "left_ipu": False}
+    return {**row, "edit": edit, "how": ways[edit].how, **shares, "of": "a tile", "apart": apart(case, *values), "left_ipu": False}
 
 
 def row_of(case: Case) -> dict[str, Any]:
@@ -122,28 +128,30 @@ def row_of(case: Case) -> dict[str, Any]:
     if case.kind == "memory":
         return memory_row(case, row)
     dry = case.small is not None
-    found = ran(case, case.before, dry=dry)
+    found, begun = ran(case, case.before, dry=dry)
     told = promise(found, case)
     if told is None:
         return {**row, "edit": "", "headlines": [finding.headline for finding in found.findings if finding.part == "first"]}
     edit, gain = told
     after = followed(case, edit)
-    whole = ran(case, after, dry=dry)
+    whole, ended = ran(case, after, dry=dry)
+    if dry:
+        begun, ended = small_values(case, case.before), small_values(case, after)
     if gain.step_share is None or gain.weight < 0.01:  # once: of all
         row["of"], promised, made = "all", gain.share, 1 - whole.emulated_cycles / found.emulated_cycles
     else:
         steps = [
-            ran(case, options, twice=True, dry=dry).emulated_cycles - once.emulated_cycles
+            ran(case, options, twice=True, dry=dry)[0].emulated_cycles - once.emulated_cycles
             for options, once in ((case.before, found), (after, whole))
         ]
         row["of"], promised, made = "a warm step", gain.step_share, 1 - steps[1] / steps[0]
     left = sum(p.runs > 0 and p.origin == "user" for p in found.programs) > 0 == sum(p.runs > 0 for p in whole.programs)
-    return {**row, "edit": edit, "how": gain.how, "promised": promised, "made": made, "apart": apart(case, after), "left_ipu": left}
+    return {**row, "edit": edit, "how": gain.how, "promised": promised, "made": made, "apart": apart(case, begun, ended), "left_ipu": left}
 
 
-def ran(case: Case, options: Options, *, dry: bool, twice: bool = False) -> Profile:
-    """The profile of a case's program, with its steps or with twice as many."""
-    return profiled(lambda: case.program(case.steps * (2 if twice else 1), **options), dry=dry)[0]
+def ran(case: Case, options: Options, *, dry: bool, twice: bool = False) -> tuple[Profile, Any]:
+    """The profile of a case's program, with its steps or with twice as many; and its values."""
+    return profiled(lambda: case.program(case.steps * (2 if twice else 1), **options), dry=dry)
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
