@@ -2,7 +2,6 @@
 
     benchmarks/report_page.py                                            a table
     benchmarks/report_page.py --peer                                     beside ECharts with a tenth of the events, got by `npm pack`
-    benchmarks/report_page.py --view system                              a million spans of 16 host threads in view System
     benchmarks/report_page.py --json benchmarks/results/report_page.json
 
 A page is opened from its file by Chromium, which draws by software. Two recordings: one whose runs are equal, as those of a program are,
@@ -43,7 +42,6 @@ from tilestep.views.page.block import packed
 from tilestep.views.page.sections.registry import SECTIONS
 
 EVENTS = 1_000_000
-THREADS = 16
 CHROMIUM = "/usr/bin/chromium"
 OPTIONS = (
     "--no-sandbox",
@@ -171,50 +169,26 @@ def pod_tables(events: int, *, random: bool) -> Tables:
     return builder.tables()
 
 
-def trace_tables(spans: int) -> Tables:
-    """A trace of 16 threads, whose outermost spans have nine inner ones in three levels. All labels are of 500."""
-    builder = Builder(kind="trace")
-    builder.append("processes", pid=1, name="python")
-    for tid in range(THREADS):
-        builder.append("threads", process=0, tid=tid, name=f"worker {tid}" if tid else "MainThread")
-    for name in ("User", "Framework", "Drivers"):
-        builder.append("channels", name=name)
-    labels = np.array([builder.string(f"operation {number}") for number in range(500)])
-    generator = np.random.default_rng(0)
-    group, place = np.divmod(np.arange(spans), 10)
-    level = np.where(place == 0, 0, (place - 1) % 3 + 1)
-    builder.extend(
-        "spans",
-        thread=group * THREADS // (group[-1] + 1),
-        channel=level % 3,
-        label=labels[generator.integers(0, len(labels), spans)],
-        start_ns=group * 10_000 + place * 900,
-        duration_ns=np.where(level == 0, 9_900, 2_700 - 900 * (level - 1)),
-        parent=np.where(level == 0, -1, np.where(level == 1, group * 10, np.arange(spans) - 1)),
-    )
-    return builder.tables()
-
-
 def timed(action: Callable[[], Any]) -> tuple[float, Any]:
     begin = time.perf_counter()
     result = action()
     return time.perf_counter() - begin, result
 
 
-def answer(name: str, tables: Tables, browser: Browser, folder: Path, *, view: str = "execution") -> Answer:
-    section_wall_s, _ = timed(lambda: packed(SECTIONS[view](Report(tables))))
+def answer(name: str, tables: Tables, browser: Browser, folder: Path) -> Answer:
+    section_wall_s, _ = timed(lambda: packed(SECTIONS["execution"](Report(tables))))
     write_wall_s, page = timed(lambda: page_html(Report(tables)))
     path = folder / "page.html"
     path.write_text(page)
     window = browser.new_page(viewport={"width": 1400, "height": 900})
     window.add_init_script(NOTE_READY)
-    window.goto(f"{path.as_uri()}#{view}")
+    window.goto(f"{path.as_uri()}#execution")
     ready_ms: float = window.evaluate(READY)
     frames, draws = window.evaluate(MOVE, MOVES)
     window.close()
     return Answer(
         name=name,
-        events=tables.rows("events" if view == "execution" else "spans"),
+        events=tables.rows("events"),
         file_bytes=path.stat().st_size,
         section_wall_s=round(section_wall_s, 2),
         write_wall_s=round(write_wall_s, 2),
@@ -281,12 +255,9 @@ def peer(tables: Tables, browser: Browser, folder: Path) -> Answer:
     )
 
 
-def answers(*, with_peer: bool, view: str) -> Iterator[Answer]:
+def answers(*, with_peer: bool) -> Iterator[Answer]:
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(OPTIONS))
-        if view == "system":
-            yield answer("spans of host threads", trace_tables(EVENTS), browser, Path(folder), view=view)
-            return
         for random in (False, True):
             yield answer("random times" if random else "equal runs", pod_tables(EVENTS, random=random), browser, Path(folder))
         if with_peer:
@@ -297,12 +268,11 @@ def answers(*, with_peer: bool, view: str) -> Iterator[Answer]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", action="store_true", help="also draw a tenth of the events by ECharts")
-    parser.add_argument("--view", choices=("execution", "system"), default="execution", help="default: %(default)s")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the record to FILE")
     arguments = parser.parse_args()
     print(f"{'page':44}{'events':>11}{'bytes':>12}{'section s':>11}{'write s':>9}{'ready s':>9}{'frame ms':>10}{'95 %':>8}{'draw ms':>9}")
     found: list[Answer] = []
-    for row in answers(with_peer=arguments.peer, view=arguments.view):
+    for row in answers(with_peer=arguments.peer):
         found.append(row)
         section, write = (f"{each:.2f}" if each is not None else "-" for each in (row.section_wall_s, row.write_wall_s))
         frame, late = (f"{each:.1f}" for each in row.frame_wall_ms) if row.frame_wall_ms else ("-", "-")
@@ -314,7 +284,7 @@ def main() -> None:
     if arguments.json is not None:
         record = {
             "question": (__doc__ or "").splitlines()[0],
-            "machine": "bow-pod256" if arguments.view == "execution" else None,
+            "machine": "bow-pod256",
             "commit": commit(),
             "host": {"cpus": os.cpu_count(), "load": round(os.getloadavg()[0], 1)},
             "versions": {name: version(name) for name in ("jax", "numpy", "tilestep", "playwright")},

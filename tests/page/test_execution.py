@@ -235,7 +235,7 @@ def test_keys_zoom_and_move_and_the_url_keeps_the_window(mnist_plain: Path, open
     press(page, "-")
     wider = state(page)
     assert int(wider["to"]) - int(wider["from"]) > int(moved["to"]) - int(moved["from"])
-    go(page, "system")
+    go(page, "memory")
     go(page, "execution", **wider)
     press(page, "a", "d")
     again = state(page)

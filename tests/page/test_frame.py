@@ -22,7 +22,7 @@ def test_the_navigation_has_each_view(open_page: OpenPage, mnist_plain: Path, pi
     page = open_page((mnist_plain, pipeline), "findings")
     names = page.evaluate("[...document.querySelectorAll('nav a')].map((each) => each.dataset.view)")
     assert tuple(names) == VIEWS
-    for name in ("execution", "system"):
+    for name in ("execution", "memory"):
         page.click(f"nav a[data-view={name}]")
         wait_for(page, name)
         assert page.get_attribute("nav a[aria-current]", "data-view") == name

@@ -224,14 +224,6 @@ def test_paper_has_the_looks_of_a_light_ground(open_page: OpenPage, pipeline: Pa
     page.wait_for_function(f"(paper) => ({swatch})() === paper", arg=paper)
 
 
-def test_many_values_differ_most_from_either_ground() -> None:
-    shades = re.findall(r"#\w{6}", re.findall(r"SHADES = .*", asset("views/system/heat.js"))[0])
-    for theme, steps in (("light", shades), ("dark", shades[::-1])):
-        found = [contrast(seen(each, "achromatopsia"), seen(themes()[theme]["ground"], "achromatopsia")) for each in steps]
-        assert found == sorted(found)
-        assert found[-1] > 10
-
-
 def test_bars_keep_their_hatch_in_a_narrow_window(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "findings")
     for width in (1400, 700):
@@ -269,14 +261,3 @@ def test_differences_in_a_tree_are_not_cut(open_page: OpenPage, mnist_plain: Pat
     cut = """() => [...document.querySelectorAll(".tree-grid.two .tree-row > :last-child")]
         .filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.textContent)"""
     assert page.evaluate(cut) == []
-
-
-def test_powers_of_ten_and_all_roofs_have_words(open_page: OpenPage, mnist_plain: Path) -> None:
-    page = open_page(mnist_plain, "operations")
-    page.evaluate(HEAR)
-    page.set_viewport_size({"width": 1100, "height": 900})
-    page.wait_for_function("() => drawn.some((words) => words.endsWith('flop/s'))")
-    drawn = page.evaluate("drawn")
-    assert [each for each in drawn if re.fullmatch(r"[\d.]+ ?[kMGTP]?(flop/s)?", each) and re.search(r"\.0+( |$)", each)] == []
-    assert "10 k" in drawn
-    assert any(each.startswith("f32: ") for each in drawn)

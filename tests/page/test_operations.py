@@ -1,4 +1,4 @@
-"""View Operations: the table against the rows of its steps, what limits an operation, and the roofline."""
+"""View Operations: the table against the rows of its steps, and what limits an operation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tests.unit.sim.toy import collective, program
 from tilestep.figures.reader import OnTileExecute, Report, open_report
 from tilestep.figures.reader.totals import leaf_totals
 from tilestep.figures.rows import step_rows
-from tilestep.machine import describe
 from tilestep.plan.steps import HostCall
 
 
@@ -194,57 +193,6 @@ def test_filters_leave_the_rows_that_match(open_page: OpenPage, mnist_plain: Pat
     assert all("transpose" in str(row["operation"]) for row in table(page))
     page.get_by_label("search in the operations").fill("no such thing")
     assert "No operation is left" in text(page)
-
-
-def test_the_roofline_is_read_by_keys(open_page: OpenPage, mnist_plain: Path) -> None:
-    page = open_page(mnist_plain, "operations", group="none")
-    canvas = page.locator("figure canvas")
-    canvas.focus()
-    page.keyboard.press("Home")
-    said = page.locator("figure .live")
-    expect(said).to_contain_text("flop for each byte")
-    first = said.inner_text()
-    page.keyboard.press("ArrowRight")
-    expect(said).not_to_have_text(first)
-    page.keyboard.press("End")
-    expect(said).to_contain_text("no exchange")
-    page.keyboard.press("Enter")
-    assert "operation=" in address(page)
-    page.get_by_role("button", name="Show as table").click()
-    found = rows(page, "points of the roofline")
-    assert len(found) == sum(1 for row in table(page) if row["flop"])
-
-
-def test_a_chosen_program_has_the_points_and_the_families_of_its_own(open_page: OpenPage, mnist_plain: Path, pipeline: Path) -> None:
-    page = open_page((mnist_plain, pipeline), "operations", group="none")
-    families = page.locator("ul.legend li")
-    assert "A's points are hollow" in text(page)
-    page.get_by_label("program").select_option("jit_update")  # which A alone has
-    shown = table(page)
-    assert {row["time, B"] for row in shown} == {None}
-    page.get_by_role("button", name="Show as table").click()
-    assert set(families.all_inner_texts()) == {row[1] for row in rows(page, "points of the roofline")}
-    assert "A's points are hollow" not in text(page)
-    page.locator("figure canvas").focus()
-    page.keyboard.press("Home")
-    expect(page.locator("figure .live")).to_have_text(re.compile("^A: "))
-
-
-def test_points_of_several_families_are_in_the_legend(open_page: OpenPage, mnist_plain: Path) -> None:
-    page = open_page(mnist_plain, "operations")
-    shown = {row["family"] for row in table(page) if row["flop"]}
-    assert any(re.fullmatch(r"\d+ families", each) for each in shown)
-    expected = {"several families" if re.fullmatch(r"\d+ families", each) else each for each in shown}
-    assert set(page.locator("ul.legend li").all_inner_texts()) == expected
-
-
-def test_roofs_name_their_field_and_source(open_page: OpenPage, mnist_plain: Path) -> None:
-    page = open_page(mnist_plain, "operations", group="none")
-    page.locator("details.roofs summary").click()
-    words = page.inner_text("details.roofs")
-    fields = {field.path: field for field in describe(open_report(mnist_plain).target.machine)}
-    for path in ("ipu.macs_per_cycle_float", "ipu.tile.exchange_bytes_per_cycle"):
-        assert f"({path}, {fields[path].basis}: {fields[path].source})" in words
 
 
 def test_rows_of_two_recordings_are_joined(open_page: OpenPage) -> None:

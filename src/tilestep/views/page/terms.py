@@ -60,8 +60,6 @@ TERMS: Final[Mapping[str, str]] = MappingProxyType(
         "wall time": "The time that your computer takes. It is never compared with emulated time.",
         "lane": "A row in a picture of time. It belongs to something that does one thing after the other: an IPU, a link, the host.",
         "critical path": "The chain of events that decided the end: each decided when the next began.",
-        "roofline": "A picture of operations below the roofs: how much each does in a second, by how much it does for each byte exchanged.",
-        "roof": "The most that a machine can do in a second.",
         "scope": "A jax.named_scope.",
         "fixed cost": "The cycles that any superstep takes, whatever its work.",
         "fixed costs": "What you pay once, however often a program runs, such as its first load. It weighs less in a longer program.",

@@ -1,18 +1,14 @@
 /** Which operation takes long, and how far is it from what the machine can do? */
 
-import { themeColor } from "../core/colors.js";
 import { h, replace } from "../core/dom.js";
-import { count, plural, shortPath } from "../core/format.js";
+import { plural, shortPath } from "../core/format.js";
 import { columnsOf, cyclesOf, either } from "../core/pairs.js";
 import { get, set } from "../core/state.js";
 import { table } from "../core/table.js";
 import { valueOf } from "../core/value.js";
-import { bytesPerCycle, GROUPINGS, intensityOf, operationsOf, pairsOf, peakOf, rateOf } from "./operations/rows.js";
-import { inBoth, pointsOf, roofline, roofList } from "./operations/roofline.js";
-import { shapeLegend } from "./operations/shapes.js";
+import { bytesPerCycle, GROUPINGS, operationsOf, pairsOf, peakOf, rateOf } from "./operations/rows.js";
 import { verdict } from "./operations/verdict.js";
 import { choice, searchField } from "./steps/controls.js";
-import { familyLooks, SEVERAL } from "./steps/families.js";
 import { CYCLE_KINDS, NAMES, pairNumbers, programPairs, shortScope, stepsOf } from "./steps/read.js";
 
 /** @import { Operation, OperationPair, Grouping } from "./operations/rows.js" */
@@ -30,7 +26,6 @@ export const operations = {
   absent: "The recording has no programs.",
   async render(sides, page) {
     const all = await Promise.all(sides.map(stepsOf));
-    const looks = familyLooks(all);
     const two = all.length > 1;
     const programs = programPairs(page, all);
     const pairOf = pairNumbers(programs);
@@ -57,22 +52,18 @@ export const operations = {
         chosen = pair;
         set({ operation: idOf(pair) });
         say();
-        picture.redraw();
       };
-      const list = () => operationTable(all, pairs, grouping, choose);
-      const picture = roofline({ pairs, grouping, two, looks, chosen: () => chosen, choose, table: () => pointTable(all, pairs, grouping) });
       say();
       const steps = rows.reduce((sum, side) => sum + side.rows.reduce((found, row) => found + row.leaves.length, 0), 0);
       note.textContent = `${plural(pairs.length, "row")} of ${plural(steps, "step")}`;
-      const drawn = pointsOf(pairs).length ? [aboutPoints(pairs), picture.element, shapeLegend(looksOf(pairs, looks), themeColor("ink"))] : [h("p", {}, "No operation here has floating-point operations.")];
-      replace(place, list(), h("h2", {}, "Roofline"), drawn, roofList(all));
+      replace(place, operationTable(all, pairs, grouping, choose));
     }
 
     const change = (/** @type {string} */ key, /** @type {string} */ none) => (/** @type {string} */ value) => {
       set({ [key]: value === none ? null : value, operation: null });
       draw();
     };
-    const families = [...looks.keys()].map((name) => /** @type {[string, string]} */ ([name, name]));
+    const families = [...new Set(all.flatMap(({ leaves }) => leaves.map(({ family }) => family)))].sort().map((name) => /** @type {[string, string]} */ ([name, name]));
     const names = programs.map(({ a, b }, index) => /** @type {[string, string]} */ ([String(index), (b ?? a)?.label ?? ""]));
     draw();
     return [
@@ -115,28 +106,6 @@ function notes(steps, two) {
   const out = steps.programs.filter(({ leftOut, runs }) => leftOut && runs);
   if (out.length) found.push(`${whose}${plural(out.length, "program is", "programs are")} left out. ${[...new Set(out.map(({ leftOut }) => leftOut))].join(" ")}`);
   return found.map((words) => h("p", { class: "note" }, words));
-}
-
-/** The looks of the families that have points. @param {OperationPair[]} pairs @param {ReturnType<typeof familyLooks>} looks @returns {ReturnType<typeof familyLooks>} */
-function looksOf(pairs, looks) {
-  const drawn = new Set(pointsOf(pairs).map(({ operation }) => operation.family));
-  const known = [...looks].filter(([family]) => drawn.has(family));
-  return new Map(known.length < drawn.size ? [...known, ["several families", SEVERAL]] : known);
-}
-
-/** @param {OperationPair[]} pairs @returns {HTMLElement} */
-function aboutPoints(pairs) {
-  const all = pairs.flatMap(({ a, b }) => [a, b].flatMap((operation) => (operation ? [operation] : [])));
-  const without = all.filter(({ flops }) => !flops).length;
-  const more = all.length - without - pointsOf(pairs).length;
-  return h(
-    "p",
-    { class: "note" },
-    "A point is a row of the table; its area grows with its time. Lines are roofs: exchange (a slope; dashed for bytes that both tiles of a bus receive) and the matrix units (level).",
-    inBoth(pairs) ? " A's points are hollow, B's filled, with a line between those that belong together." : null,
-    without ? ` ${count(without)} without floating-point operations ${without === 1 ? "has" : "have"} no point.` : null,
-    more > 0 ? ` ${count(more)} of the least time are not drawn.` : null,
-  );
 }
 
 /**
@@ -195,26 +164,7 @@ function operationTable(all, pairs, grouping, choose) {
   return list;
 }
 
-/** @param {Steps[]} all @param {OperationPair[]} pairs @param {Grouping} grouping @returns {HTMLElement} */
-function pointTable(all, pairs, grouping) {
-  const sides = all.map(({ side }) => side);
-  /** @type {import("../core/table.js").Column<OperationPair>[]} */
-  const columns = [
-    { name: grouping === "none" ? "step" : "group", of: either((/** @type {Operation} */ row) => (grouping === "none" ? row.name : row.id)) },
-    { name: "family", of: either((/** @type {Operation} */ row) => row.family) },
-    ...columnsOf(sides, { name: "flop for each byte", unit: "number", origin: "steps.intensity", of: (/** @type {Operation} */ row) => finite(intensityOf(row)) }),
-    ...columnsOf(sides, { name: "flop/s", unit: "flop/s", origin: "steps.rate", of: rateOf }),
-    ...columnsOf(sides, { name: "of peak", unit: "share", origin: "steps.peak", of: peakOf }),
-  ];
-  return table({ label: "points of the roofline", columns, rows: pairs.filter(({ a, b }) => a?.flops || b?.flops), filter: true });
-}
-
 /** A name that may be cut, whole in its tip. @param {string} whole @param {string} [short] @returns {HTMLElement} */
 function tipped(whole, short = whole) {
   return h("span", { "data-tip": whole || false }, short || "–");
-}
-
-/** @param {number | null} value @returns {number | null} */
-function finite(value) {
-  return value !== null && Number.isFinite(value) ? value : null;
 }

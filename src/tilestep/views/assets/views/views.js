@@ -9,7 +9,6 @@ import { operations } from "./operations.js";
 import { pipeline } from "./pipeline.js";
 import { program } from "./program.js";
 import { source } from "./source.js";
-import { system } from "./system.js";
 
 /** @type {import("../core/page.js").View[]} */
 export const VIEWS = [
@@ -21,6 +20,5 @@ export const VIEWS = [
   operations,
   execution,
   pipeline,
-  system,
   compare,
 ];

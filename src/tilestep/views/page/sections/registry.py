@@ -8,7 +8,7 @@ from typing import Final
 
 from tilestep.figures.reader import Report
 from tilestep.views.page.block import Block
-from tilestep.views.page.sections import comparison, findings, head, memory, source, steps, system
+from tilestep.views.page.sections import comparison, findings, head, memory, source, steps
 from tilestep.views.page.sections.execution import section as execution
 from tilestep.views.page.sections.pipeline import section as pipeline
 
@@ -22,7 +22,6 @@ SECTIONS: Final[Mapping[str, Section]] = MappingProxyType(
         "steps": steps.steps,
         "execution": execution.execution,
         "pipeline": pipeline.pipeline,
-        "system": system.system,
     }
 )
 ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
@@ -34,7 +33,6 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
         **steps.ORIGINS,
         **execution.ORIGINS,
         **pipeline.ORIGINS,
-        **system.ORIGINS,
         **comparison.ORIGINS,
     }
 )

@@ -1,60 +1,29 @@
-"""How far operations are from what the machine can do: the roofs that its fields give, and which of them holds for a step."""
+"""How far operations are from what the matrix unit can do: its peaks, and which of them holds for a step."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
-from tilestep.cost.exchange import TILES_PER_BUS
-from tilestep.machine.assemble import describe
-from tilestep.machine.spec import IpuSpec, MachineSpec
+from tilestep.machine.spec import IpuSpec
 from tilestep.options import PlanOptions
 from tilestep.plan.steps import Superstep
 
 FLOPS_PER_MAC: Final = 2
 _OF_PASS: Final = re.compile(r"[\w-]+<(\w+)>")  # opcodes of a fused pass, as plan/code.py names its codelet
 _OF_STEP: Final = re.compile(r"\S+ \S+ (\S+)")  # family, opcode and dtype of any other step
-_FIELDS: Final = ("ipu.macs_per_cycle_float", "ipu.macs_per_cycle_half", "ipu.macs_per_cycle_half_float", "ipu.macs_per_cycle_float8")
-_WORDS: Final = ("f32", "f16, half partials", "f16, float partials", "8-bit floats")
-FLOAT, HALF, HALF_FLOAT, FLOAT8 = range(len(_FIELDS))
+FLOAT, HALF, HALF_FLOAT, FLOAT8 = range(4)
 UNKNOWN: Final = -1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Roof:
-    """The most that one IPU reaches.
-
-    Attributes:
-        words: for which operands.
-        rate: flop/s of the matrix units of all tiles; or bytes a second that one tile receives.
-        field: of the machine that it comes from.
-        source: of that field's value.
-        basis: 'documented', 'measured', 'derived' or 'assumed'.
-    """
-
-    words: str
-    rate: float
-    field: str
-    source: str
-    basis: str
-
-
-def flop_roofs(machine: MachineSpec) -> tuple[Roof, ...]:
-    """By FLOAT, HALF, HALF_FLOAT and FLOAT8; the rate is 0 where the machine has no such unit."""
-    ipu = machine.ipu
+def flop_roofs(ipu: IpuSpec) -> tuple[tuple[str, float], ...]:
+    """Operands and the flop/s of all tiles, by FLOAT, HALF, HALF_FLOAT and FLOAT8; 0 where the machine has no such unit."""
     per_mac = FLOPS_PER_MAC * ipu.num_tiles * ipu.clock_hz
-    macs = (ipu.macs_per_cycle_float, ipu.macs_per_cycle_half, ipu.macs_per_cycle_half_float, ipu.macs_per_cycle_float8)
-    return tuple(_roof(machine, words, rate * per_mac, field) for words, rate, field in zip(_WORDS, macs, _FIELDS, strict=True))
-
-
-def exchange_roofs(machine: MachineSpec) -> tuple[Roof, ...]:
-    """What one tile receives a second: alone, and of bytes that both tiles of its bus receive."""
-    rate = machine.ipu.tile.exchange_bytes_per_cycle * machine.ipu.clock_hz
-    field = "ipu.tile.exchange_bytes_per_cycle"
     return (
-        _roof(machine, "exchange", rate, field),
-        _roof(machine, "exchange of bytes that both tiles of a bus receive", TILES_PER_BUS * rate, field),
+        ("f32", ipu.macs_per_cycle_float * per_mac),
+        ("f16, half partials", ipu.macs_per_cycle_half * per_mac),
+        ("f16, float partials", ipu.macs_per_cycle_half_float * per_mac),
+        ("8-bit floats", ipu.macs_per_cycle_float8 * per_mac),
     )
 
 
@@ -77,8 +46,3 @@ def roof_of(dtype: str, ipu: IpuSpec, options: PlanOptions | None) -> int:
     if dtype == "f16":
         return UNKNOWN if options is None else HALF if options.partials_type == "half" else HALF_FLOAT
     return FLOAT8 if dtype.startswith("f8") and ipu.has_float8 else UNKNOWN
-
-
-def _roof(machine: MachineSpec, words: str, rate: float, field: str) -> Roof:
-    entry = next(entry for entry in describe(machine) if entry.path == field)
-    return Roof(words=words, rate=rate, field=field, source=entry.source, basis=entry.basis)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -27,7 +26,7 @@ from tilestep.options import PlanOptions
 from tilestep.recording.sources import options_of
 from tilestep.sim.body import BodyCycles, Site
 from tilestep.views.page.block import Block, columns_of
-from tilestep.views.page.sections.roofs import UNKNOWN, dtype_of, exchange_roofs, flop_roofs, roof_of
+from tilestep.views.page.sections.roofs import UNKNOWN, dtype_of, flop_roofs, roof_of
 from tilestep.views.page.sections.string_table import Lines, Texts
 
 MOST_NODES: Final = 100_000  # of all programs in a page
@@ -49,7 +48,6 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
         "steps.rate": "Floating-point operations by the emulated seconds of the operation, on one IPU.",
         "steps.peak": "Part of the matrix unit's peak for the dtype: twice the multiply-adds of all tiles. Only products come near it.",
         "steps.per_cycle": "Bytes that the busiest tile receives, by the cycles of the exchange.",
-        "steps.intensity": "Floating-point operations of all tiles for each byte that the busiest tile receives.",
         "steps.trips": "How often the body of the loop ran in all runs, on the slowest of the program's IPUs.",
         "steps.fixed_trips": "Trips of the loop, which the compiler knew.",
         "steps.arm": "How often this arm was taken in all runs, on the slowest of the program's IPUs.",
@@ -58,7 +56,6 @@ ORIGINS: Final[Mapping[str, str]] = MappingProxyType(
         "steps.size": "The larger of operand and result, on one IPU.",
         "steps.host": "Bytes of one IPU in one execution.",
         "steps.overhead": "The part of sync that is the fixed cost of supersteps (ipu.superstep_overhead_cycles each).",
-        "steps.machine": "From the machine's fields; view What-if and `tilestep machines` have their sources.",
     }
 )
 
@@ -119,7 +116,7 @@ def steps(report: Report) -> Block | None:
     """The block `steps`; None if the recording has no programs.
 
     Its JSON: texts, lines (as `Lines.all`), programs (row in the recording, label, runs, num_ipus, left_out: why its tree is not there, or
-    ''), roofs (flops, exchange), most_nodes. Its columns: those of `Node`, with `node_` before, and of `Leaf`, with `leaf_` before.
+    ''), roofs (words, rate) of the matrix unit. Its columns: those of `Node`, with `node_` before, and of `Leaf`, with `leaf_` before.
 
     Raises: RecordingError if a tree is damaged.
     """
@@ -159,10 +156,7 @@ def steps(report: Report) -> Block | None:
                 }
                 for program in programs
             ],
-            "roofs": {
-                "flops": [asdict(roof) for roof in flop_roofs(report.target.machine)],
-                "exchange": [asdict(roof) for roof in exchange_roofs(report.target.machine)],
-            },
+            "roofs": [{"words": words, "rate": rate} for words, rate in flop_roofs(report.target.machine.ipu)],
         },
         columns=columns_of([f"node_{name}" for name in Node._fields], nodes)
         | columns_of([f"leaf_{name}" for name in Leaf._fields], leaves, rounded=("leaf_flops",)),

@@ -98,18 +98,13 @@ export function rateOf({ steps, flops, cycles }) {
 
 /** Part of the matrix unit's peak, null where no roof holds. @param {Operation} operation @returns {number | null} */
 export function peakOf(operation) {
-  const [rate, roof] = [rateOf(operation), operation.steps.roofs.flops[operation.roof]];
+  const [rate, roof] = [rateOf(operation), operation.steps.roofs[operation.roof]];
   return rate !== null && roof && roof.rate ? rate / roof.rate : null;
 }
 
 /** Bytes that the busiest tile receives, by the cycles of the exchange. @param {Operation} operation @returns {number | null} */
 export function bytesPerCycle({ exchangeBytes, exchange }) {
   return exchange && exchangeBytes ? exchangeBytes / exchange : null;
-}
-
-/** Flops for each byte that the busiest tile receives; infinite without exchange, null without flops. @param {Operation} operation @returns {number | null} */
-export function intensityOf({ flops, exchangeBytes }) {
-  return flops ? (exchangeBytes ? flops / exchangeBytes : Infinity) : null;
 }
 
 /** What takes how many cycles of an operation, the most first. @param {Operation} operation @returns {[Limit, number][]} */

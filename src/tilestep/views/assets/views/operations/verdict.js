@@ -57,7 +57,7 @@ export function verdict(operation, grouping, two) {
 /** @param {Operation} operation @returns {import("../../core/dom.js").Children} */
 function reached(operation) {
   const [rate, peak, bytes] = [rateOf(operation), peakOf(operation), bytesPerCycle(operation)];
-  const roof = operation.steps.roofs.flops[operation.roof];
+  const roof = operation.steps.roofs[operation.roof];
   const tile = operation.steps.side.head.fields.find((/** @type {any} */ field) => field.path === "ipu.tile.exchange_bytes_per_cycle")?.value;
   return [
     rate === null ? " It has no floating-point operations." : [" It reaches ", valueOf(rate, "flop/s", "steps.rate")].flat(),

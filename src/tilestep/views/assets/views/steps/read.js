@@ -4,7 +4,6 @@ import { once } from "../../core/data.js";
 
 /** @import { Side } from "../../core/page.js" */
 /** @typedef {{index: number, file: string, line: number, name: string, function: string, caller: number, whose: number}} Line */
-/** @typedef {{words: string, rate: number, field: string, source: string, basis: string}} Roof */
 /** @typedef {{compute: number, exchange: number, sync: number, collective: number, host_call: number}} Cycles */
 /**
  * A step of a program; `once` is of one execution, `cycles` of all that are counted.
@@ -65,7 +64,7 @@ import { once } from "../../core/data.js";
  * @property {Line[]} lines
  * @property {Program[]} programs
  * @property {Leaf[]} leaves
- * @property {{flops: Roof[], exchange: Roof[]}} roofs
+ * @property {{words: string, rate: number}[]} roofs of the matrix unit
  * @property {boolean} ran whether anything ran; else one run of each program is counted
  * @property {number} cycles of all leaves
  */
