@@ -174,16 +174,25 @@ def _model(args: argparse.Namespace) -> dict[str, Any]:
         raise UsageError(
             f"{shown(text)} names no model: it must be a file, such as model.onnx, or a module and what gives it, such as my_model:layers"
         )
+    if module.endswith(".py") or not all(part.isidentifier() for part in module.split(".")):
+        raise UsageError(
+            f"{shown(module)} is no name that `import` takes: my_model.py is the module my_model, and sub/my_model.py sub.my_model"
+        )
     directory = os.fspath(working_directory())
     if directory not in sys.path:
         sys.path.insert(0, directory)  # where `python -m` looks
     try:
-        given = getattr(importlib.import_module(module), name)
+        imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
         raise UsageError(f"there is no module {shown(error.name or module)}, in {plain(directory)} or installed") from None
-    except AttributeError as error:
-        raise UsageError(f"module {shown(module)}: {error}") from None
-    model = given() if callable(given) else given
+    if not hasattr(imported, name):
+        raise UsageError(f"module {shown(module)} has no attribute {shown(name)}")
+    given = getattr(imported, name)
+    try:
+        model = given() if callable(given) else given
+    except Exception as error:
+        error.add_note(f"raised by {text}")
+        raise
     has = list(cast("Mapping[str, Any]", model)) if isinstance(model, Mapping) else []
     if not set(_GIVES) <= set(has) <= {*_GIVES, *_MAY_GIVE}:
         found = f"a mapping with {plain(', '.join(map(str, has)))}" if isinstance(model, Mapping) else f"a {type(model).__name__}"

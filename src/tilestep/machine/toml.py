@@ -165,7 +165,7 @@ def _require_text(file: str, key: str, value: object) -> None:
 
 def _is_there(path: Path) -> bool:
     try:
-        return path.exists()
+        return bool(path.name) and path.exists()  # without a name it is a directory
     except (OSError, ValueError):  # no file can have such a name
         return False
 

@@ -50,6 +50,7 @@ def _module(monkeypatch: pytest.MonkeyPatch) -> None:
         layers=model,
         mapping=model(),
         huge=lambda: model(4096),
+        broken=lambda: int("own"),
         number=4,
         short={"layers": []},
         more={**model(), "lost": 1},
@@ -123,7 +124,10 @@ def test_nothing_that_fits_is_exit_code_1(capsys: pytest.CaptureFixture[str], ti
             "'planned_model' names no model: it must be a file, such as model.onnx, or a module and",
         ),
         (["planned_modul:layers", "--global-batch", "2"], "there is no module 'planned_modul'"),
+        (["planned_model.py:layers", "--global-batch", "2"], "'planned_model.py' is no name that `import` takes"),
+        (["./planned_model:layers", "--global-batch", "2"], "'./planned_model' is no name that `import` takes"),
         (["planned_model:layer", "--global-batch", "2"], "has no attribute 'layer'"),
+        (["planned_model:broken", "--global-batch", "2"], "raised by planned_model:broken"),
         (["planned_model:number", "--global-batch", "2"], "'planned_model:number' gives a int: it must give a mapping with layers, params"),
         (["planned_model:short", "--global-batch", "2"], "'planned_model:short' gives a mapping with layers: it must"),
         (

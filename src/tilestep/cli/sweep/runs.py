@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -23,6 +24,7 @@ from tilestep.cli.sweep.setting import LONGEST_ERROR, Measured
 from tilestep.cli.sweep.settings import Setting
 from tilestep.files import read_file, write_file
 from tilestep.messages import shortened
+from tilestep.settings import read_settings
 
 _MOST_KEPT: Final = 1 << 20  # bytes of a kept file
 _SCHEMA: Final = "tilestep-sweep-setting"
@@ -43,9 +45,10 @@ class Run:
         return {
             "version": __version__,
             "program": program_words(self.program),
-            "source": _digest(self.program),
+            "source": _source(self.program),
             "setting": self.setting.cells(),
             "environ": dict(self.environ),
+            "settings": _digest(repr(read_settings({**os.environ, **self.environ})).encode()),  # with all of the machine's file
             "trip_count": self.trip_count,
         }
 
@@ -53,11 +56,11 @@ class Run:
         """'bow-pod16_16_64_1a2b3c4d.json', which is the same for the same words."""
         words = json.dumps([program_words(self.program), dict(self.environ), self.trip_count])
         text = re.sub(r"[^\w.-]+", "-", "_".join(self.setting.cells().values()), flags=re.ASCII)
-        return f"{text[:60].strip('.-')}_{hashlib.sha256(words.encode()).hexdigest()[:8]}.json"
+        return f"{text[:60].strip('.-')}_{_digest(words.encode())[:8]}.json"
 
 
 def kept(run: Run, folder: Path) -> Measured | None:
-    """What a sweep before has kept of a run; None if it has not, or of another version of the script or of this package."""
+    """What a sweep before has kept of a run; None if it has not, or of another script, machine or version of this package."""
     try:
         document = json.loads(read_file(folder / run.file_name(), most_bytes=_MOST_KEPT))
         if document["schema"] != _SCHEMA or document["key"] != run.key():
@@ -105,7 +108,8 @@ def measure(runs: Sequence[Run], *, processes: int, done: Callable[[int, Measure
         with lock:
             stopped.set()
             for process in started:
-                os.killpg(process.pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it has just ended
+                    os.killpg(process.pid, signal.SIGKILL)
         pool.shutdown(cancel_futures=True)
 
 
@@ -142,9 +146,13 @@ def _last(told: Path) -> str:
         return file.read().decode(errors="replace")
 
 
-def _digest(program: Program) -> str:
-    """Of a script's own text; '' of other programs."""
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _source(program: Program) -> str:
+    """The digest of a script's own text; '' of other programs."""
     try:
-        return hashlib.sha256(Path(program.name).read_bytes()).hexdigest() if isinstance(program, ScriptProgram) else ""
+        return _digest(Path(program.name).read_bytes()) if isinstance(program, ScriptProgram) else ""
     except OSError:
         return ""

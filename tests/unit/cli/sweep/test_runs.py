@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+import pytest
+
 from tilestep.cli.program import ScriptProgram
 from tilestep.cli.sweep.runs import Run, keep, kept
 from tilestep.cli.sweep.setting import Measured
@@ -31,3 +33,16 @@ def test_a_killed_setting_is_not_kept(tmp_path: Path) -> None:
     run = Run(setting=Setting(ipus=4), program=ScriptProgram(name="train.py"), environ={})
     keep(run, Measured(outcome="killed", error="its process was ended by SIGKILL"), tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_kept_is_of_the_machine_that_the_settings_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text('inherits = "bow-2000"\nnum_ipus = 2\n')
+    run = Run(setting=Setting(ipus=1), program=ScriptProgram(name="train.py"), environ={"TILESTEP_MACHINE": str(file)})
+    keep(run, Measured(outcome="fits"), tmp_path)
+    assert kept(run, tmp_path) == Measured(outcome="fits")
+    monkeypatch.setenv("JAX_IPU_MODEL_NUM_TILES", "8")  # of the user's shell, and no option of the sweep
+    assert kept(run, tmp_path) is None
+    monkeypatch.delenv("JAX_IPU_MODEL_NUM_TILES")
+    file.write_text('inherits = "bow-2000"\nnum_ipus = 4\n')
+    assert kept(run, tmp_path) is None
