@@ -217,6 +217,7 @@ def test_a_popart_pipeline_learns_with_accumulated_and_with_stale_weights(run_py
     assert stale < accumulated  # it is never flushed
 
 
+@pytest.mark.slow
 def test_phases_are_faster_where_one_side_computes_while_the_other_loads(run_python: RunPython) -> None:
     done = run_python(str(EXAMPLES / "popart_phases.py"))
     assert (done.returncode, done.stderr) == (0, "")
@@ -369,6 +370,7 @@ def test_another_configuration_of_bert_is_compared_with_no_published_rate(run_py
     assert float(update[1]) == pytest.approx(2048e-3 * float(microbatch[1]), rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_bert_that_does_not_fit_is_said_not_to(run_python: RunPython) -> None:
     wide = ("--width", "4096", "--microbatches", "2", "--layers", "0", "0", "0", "1")
     done = run_python("examples/bert_pod.py", *SMALL_BERT, *wide)

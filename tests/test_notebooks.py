@@ -64,12 +64,6 @@ def test_a_script_without_docstring_or_first_marker_is_refused(script: str) -> N
         NOTEBOOKS["cells"](script)
 
 
-def test_an_unknown_example_is_refused() -> None:
-    done = run_python("scripts/notebooks.py", "no_such_example")
-    assert done.returncode == 2
-    assert "there is no example no_such_example; there are " in done.stderr
-
-
 @pytest.mark.slow
 def test_a_warning_or_a_failing_cell_makes_no_notebook(tmp_path: Path) -> None:
     executed, notebook, cell = (NOTEBOOKS[name] for name in ("executed", "notebook", "Cell"))

@@ -33,6 +33,7 @@ def test_cpu_stays_the_default_and_ipu_is_there() -> None:
     """)
 
 
+@pytest.mark.slow
 def test_a_cpu_program_never_notices_the_platform() -> None:
     """Not even bad settings of it, and one that imports tilestep starts no device by that."""
     begin = """
@@ -121,6 +122,7 @@ def test_a_jax_newer_than_tested_is_said_at_first_use_of_ipu_and_not_before() ->
     assert "is newer than any that the ipu platform was tested with (0.10.0 to 0.10.0)" in after
 
 
+@pytest.mark.slow
 def test_a_jax_too_old_leaves_the_cpu_alone_and_says_why_there_is_no_ipu() -> None:
     oldest = "from tilestep.pjrt.jax_private import versions; versions.OLDEST = (99, 0, 0); import jax, jax.numpy as jnp"
     result = processes.attempt(f"{oldest}; import sys; print(jnp.ones(3).sum()); print('used', file=sys.stderr); jax.devices('ipu')")

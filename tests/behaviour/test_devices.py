@@ -54,17 +54,6 @@ def test_values_move_between_memories(ipu: jax.Device, source: str, target: str)
     np.testing.assert_array_equal(moved, np.arange(6.0))
 
 
-def test_programs_use_host_memory(ipu: jax.Device) -> None:
-    to_host = jax.jit(lambda x: x * 2, out_shardings=on(ipu, "pinned_host"))
-    parked = to_host(jax.device_put(np.ones(4, np.float32), ipu))
-    assert parked.sharding.memory_kind == "pinned_host"
-
-    def through_host(x: jax.Array) -> jax.Array:
-        return jax.device_put(jax.device_put(x * 3, jax.memory.Space.Host), jax.memory.Space.Device) + 1
-
-    assert jax.jit(through_host)(jax.device_put(parked, on(ipu, "device"))).tolist() == [7.0] * 4
-
-
 @pytest.mark.parametrize("kind", ["pinned_host", "unpinned_host"])
 def test_programs_of_several_ipus_use_host_memory(ipus: list[jax.Device], kind: str) -> None:
     on_chip = NamedSharding(Mesh(np.array(ipus), ("i",)), P("i"))
@@ -120,20 +109,6 @@ def test_any_numpy_layout_may_be_put(ipu: jax.Device, view: object) -> None:
     np.testing.assert_array_equal(jax.jit(lambda x: x + 1)(jax.device_put(values, ipu)), values + 1)
 
 
-def test_a_program_takes_and_gives_other_layouts(ipu: jax.Device) -> None:
-    """Inputs with a layout that is not the default are accepted, the result is right."""
-    from jax.experimental.layout import Format, Layout
-
-    turned = Format(Layout(major_to_minor=(1, 0)), SingleDeviceSharding(ipu))
-    values = np.arange(6, dtype=np.float32).reshape(2, 3)
-    made = jax.jit(lambda x: x * 2, out_shardings=turned)(jax.device_put(values, ipu))
-    assert made.format.layout.major_to_minor == (1, 0)
-    np.testing.assert_array_equal(made, values * 2)
-    again = jax.jit(lambda x: x + 1, in_shardings=turned)(made)
-    np.testing.assert_array_equal(again, values * 2 + 1)
-    np.testing.assert_array_equal(jax.device_put(values, turned), values)
-
-
 def test_arrays_are_read_without_a_copy(ipu: jax.Device) -> None:
     """np.asarray and the buffer protocol give the memory of the value itself."""
     array = jax.device_put(np.arange(1000, dtype=np.float32), ipu).block_until_ready()
@@ -183,53 +158,6 @@ def test_sharded_arrays_lie_where_they_were_put(ipus: list[jax.Device]) -> None:
     again = jax.device_put(array, NamedSharding(mesh, P(None, ("a", "b"))))
     np.testing.assert_array_equal(again, values)
     np.testing.assert_array_equal(jax.device_put(again, ipus[2]), values)
-
-
-def test_normalised_over_two_ipus(ipus: list[jax.Device]) -> None:
-    """Columns sum to one."""
-    x = np.arange(1.0, 9.0, dtype=np.float32).reshape(2, 4)
-    result = jax.pmap(lambda v: v / jax.lax.psum(v, "i"), axis_name="i", devices=ipus[:2])(x)
-    assert {shard.device for shard in result.addressable_shards} == set(ipus[:2])
-    np.testing.assert_allclose(np.asarray(result).sum(0), np.ones(4), rtol=1e-6)
-
-
-def test_normalised_over_a_mesh_of_two_axes(ipus: list[jax.Device]) -> None:
-    """Nested axes: rows are one axis of IPUs, columns the other."""
-
-    def normalise(v: jax.Array) -> jax.Array:
-        rows = v / jax.lax.psum(v, "rows")
-        return jnp.stack([rows, v / jax.lax.pmean(v, "columns"), v / jax.lax.psum(v, ("rows", "columns"))])
-
-    x = np.arange(1.0, 5.0, dtype=np.float32).reshape(2, 2)
-    mesh = Mesh(np.array(ipus).reshape(2, 2), ("rows", "columns"))
-    over = jax.shard_map(normalise, mesh=mesh, in_specs=P("rows", "columns"), out_specs=P(None, "rows", "columns"))
-    by_rows, by_mean, by_all = jax.jit(over)(x)
-    np.testing.assert_allclose(by_rows.sum(0), [1, 1], rtol=1e-6)
-    np.testing.assert_allclose(by_mean.sum(1), [2, 2], rtol=1e-6)
-    np.testing.assert_allclose(by_all.sum(), 1, rtol=1e-6)
-
-
-def test_a_cellular_automaton_over_a_ring_of_ipus(ipus: list[jax.Device]) -> None:
-    """Rule 30 with an edge of one cell swapped at each step, against NumPy.
-
-    More steps than XLA:CPU has room for in flight, where it hangs and aborts if they are all begun, as with stock JAX on CPU.
-    """
-    ring = len(ipus)
-    right, left = [(i, (i + 1) % ring) for i in range(ring)], [(i, (i - 1) % ring) for i in range(ring)]
-
-    def step(cells: jax.Array) -> jax.Array:
-        before, after = jax.lax.ppermute(cells[-1:], "i", right), jax.lax.ppermute(cells[:1], "i", left)
-        whole = jnp.concatenate([before, cells, after])
-        return whole[:-2] ^ (whole[1:-1] | whole[2:])
-
-    cells = np.zeros(64, np.uint8)
-    cells[32] = 1
-    split = cells.reshape(ring, -1)
-    on_ring = jax.pmap(step, axis_name="i", devices=ipus)
-    for _ in range(500):
-        split = on_ring(split)
-        cells = np.roll(cells, 1) ^ (cells | np.roll(cells, -1))
-    np.testing.assert_array_equal(np.asarray(split).reshape(-1), cells)
 
 
 @pytest.mark.filterwarnings("ignore:backend and device argument on jit is deprecated:DeprecationWarning")

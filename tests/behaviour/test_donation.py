@@ -97,20 +97,6 @@ def test_donation_in_any_order(fn: Callable[..., Any], donated: tuple[int, ...])
     assert not any(placed[k].is_deleted() for k in range(3) if k not in donated)
 
 
-def test_donation_across_functions() -> None:
-    """Where the reference system failed: with and without reading the value in between."""
-    f = jax.jit(lambda x, y: (x + 1, y * 2), donate_argnums=1)
-    g = jax.jit(lambda x, y: (x * 3, y + x), donate_argnums=1)
-    x, y = f(values(8), values(8))
-    x, y = g(x, y)
-    np.testing.assert_array_equal(y, values(8) * 2 + values(8) + 1)
-    x, y = f(values(8), values(8))
-    kept = np.asarray(y)
-    x, y = g(x, y)
-    np.testing.assert_array_equal(kept, values(8) * 2)
-    np.testing.assert_array_equal(y, kept + values(8) + 1)
-
-
 def test_inputs_of_numpy_are_untouched() -> None:
     mine = values(16)
     jax.jit(lambda x: x * 5, donate_argnums=0)(mine).block_until_ready()
@@ -129,20 +115,6 @@ def test_a_donated_array_is_deleted() -> None:
     np.testing.assert_array_equal(y, values(16) + 1)
 
 
-def test_a_donated_argument_that_is_returned_as_it_was_stays_resident() -> None:
-    """Weights at inference, passed again and again."""
-    infer = jax.jit(lambda weights, x: (weights, x @ weights), donate_argnums=0)
-    weights: Any = values(64, 64)
-    with tilestep.profile() as profile:
-        for i in range(4):
-            weights, y = infer(weights, values(1, 64, by=i))
-    (program,) = profile.programs
-    assert program.donated == ("weights",)
-    assert program.host_bytes_in == BATCH_BYTES
-    np.testing.assert_array_equal(weights, values(64, 64))
-    np.testing.assert_allclose(y, values(1, 64, by=3) @ values(64, 64), rtol=1e-5)
-
-
 def test_one_array_donated_and_used_beside_is_refused() -> None:
     x = jnp.asarray(values(8))
     with pytest.raises((RuntimeError, ValueError), match="donate"):
@@ -159,14 +131,3 @@ def test_alternating_programs_are_loaded_each_time() -> None:
         for _ in range(5):
             g(x)
     assert [(p.runs, p.loads) for p in profile.programs] == [(3, 3), (8, 3)]
-
-
-def test_new_shapes_types_and_functions_are_new_programs() -> None:
-
-    def f(x: jax.Array) -> jax.Array:
-        return x + 1
-
-    jitted = jax.jit(f)
-    with tilestep.profile() as profile:
-        jitted(values(4)), jitted(values(5)), jitted(values(4).astype(np.int32)), jitted(values(4)), jax.jit(lambda x: f(x))(values(4))
-    assert [p.runs for p in profile.programs] == [2, 1, 1, 1]

@@ -185,6 +185,7 @@ def test_ctrl_c_ends_the_waiting(device: jax.Device, wait: Callable[[Any], Any])
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("platform", ["cpu", "ipu"])
 def test_the_process_ends_while_a_program_waits(platform: str) -> None:
     """On CPU the program runs on the thread that calls it; on ipu in the background."""
@@ -289,18 +290,6 @@ def test_schedules_of_feeding_running_draining_and_clearing(platform: str, numbe
 
 
 # On ipu
-
-
-def test_on_ipu_data_may_come_after_the_call(feeding: list[jax.Device]) -> None:
-    """Of programs cheap and dear; and what the same thread does on CPU meanwhile doesn't wait for them."""
-    ipu, *_ = feeding
-    cheap = jax.jit(digits)
-    dear = jax.jit(lambda x: (x + taken()) @ x)
-    waiting = [cheap(zero(ipu)), dear(jax.device_put(np.eye(64, dtype=np.float32), ipu)), cheap(zero(ipu))]
-    for value in jax.random.permutation(jax.random.key(0), jnp.arange(3) * 0 + 2).tolist():
-        assert not waiting[-1].is_ready()
-        feed(ipu, value)
-    assert [float(array.reshape(-1)[0]) for array in waiting] == [2, 3, 2]
 
 
 def test_on_ipu_a_profile_does_not_wait_for_data(feeding: list[jax.Device]) -> None:

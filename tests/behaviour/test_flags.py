@@ -148,6 +148,7 @@ def auto_report(directory: object) -> str:
     return json.dumps({"autoReport.all": "true", "autoReport.directory": str(directory)})
 
 
+@pytest.mark.slow
 def test_a_report_is_written_when_the_program_ends_where_it_was_meant_to_and_a_fork_writes_none(tmp_path: Path) -> None:
     """The program goes elsewhere. JAX's CPU platform crashes at the end of a fork; what matters is what ran at its exit before."""
     (tmp_path / "elsewhere").mkdir()

@@ -72,18 +72,6 @@ def test_memory_of_a_group_is_what_is_resident_the_sum_of_code_and_the_largest_t
     assert max(peaks) < group.peak_tile_bytes < sum(peaks)
 
 
-def test_groups_of_other_names_evict_each_other(ipu: jax.Device, two_programs: tuple[Step, Step]) -> None:
-    forward, update = two_programs
-    state = jax.device_put(np.zeros((100, 100), np.float32), ipu)
-    with tilestep.profile() as profile:
-        for _ in range(3):
-            with program_group("forward"):
-                state, _ = forward(state, np.ones(10, np.float32))
-            with program_group("update"):
-                state, _ = update(state, np.ones(10, np.float32))
-    assert [program.loads for program in profile.programs] == [3, 3]
-
-
 def test_the_innermost_group_counts() -> None:
     assert current_group() is None
     with program_group("outer"):

@@ -47,6 +47,7 @@ assert jax.device_put(np.ones(1000), other)[5] == 1
 """
 
 
+@pytest.mark.slow
 def test_of_puts_results_copies_and_reads() -> None:
     python(
         BEGIN

@@ -9,6 +9,7 @@ from benchmarks.onnx_import import cycles, programs
 from benchmarks.onnx_models import cases
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("name", list(cases.SMALL))
 def test_emulated_cycles_are_those_by_hand(name: str, frozen: bool, ipu: jax.Device) -> None:

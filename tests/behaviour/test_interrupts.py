@@ -14,6 +14,7 @@ from tests import processes
 from tests.in_turn import python
 
 
+@pytest.mark.slow
 def test_ctrl_c_interrupts_a_program_that_dispatches_and_one_that_compiles_and_the_process_ends_well() -> None:
     """JAX compiles on a thread of its own, which goes on: the end of the process waits for it."""
     out = processes.python(
@@ -170,6 +171,7 @@ def test_ctrl_c_at_any_moment_of_a_compilation_is_a_keyboard_interrupt() -> None
     assert out.stdout == "True\n"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what the handler raises may come in a destructor
 def test_an_interrupt_while_emulated_time_catches_up_spoils_nothing(ipu: jax.Device) -> None:
     """By a handler that raises at some moment of the catching up, again and again."""

@@ -12,9 +12,7 @@ import numpy as np
 import pytest
 from jax import export, lax
 from jax.experimental import serialize_executable
-from jax.experimental.buffer_callback import buffer_callback
 
-import tilestep
 from tests import in_turn
 from tests.processes import python
 
@@ -71,18 +69,6 @@ def test_reading_is_a_transfer_that_jax_can_forbid(ipu: jax.Device) -> None:
         jax.device_get(made)
 
 
-def test_a_guarded_read_takes_as_long_as_another(ipu: jax.Device) -> None:
-    double = jax.jit(lambda x: 2 * x)
-    x = jax.device_put(X, ipu)
-    jax.device_get(double(x))
-    emulated_s: list[float] = []
-    for level in ("allow", "disallow"):
-        with tilestep.profile() as profile, jax.transfer_guard_device_to_host(level):
-            jax.device_get(double(x))
-        emulated_s.append(profile.emulated_s)
-    assert emulated_s[0] == emulated_s[1] > 0
-
-
 def test_the_whole_process_may_forbid_reading() -> None:
     in_turn.python(
         """
@@ -103,6 +89,7 @@ def test_the_whole_process_may_forbid_reading() -> None:
     )
 
 
+@pytest.mark.slow
 def test_linear_algebra_outlives_its_process(ipu: jax.Device, tmp_path: Path) -> None:
     """Who did not lower it has not told XLA where LAPACK is: XLA would jump to address 0."""
     factor = jax.jit(lambda x: jnp.linalg.cholesky(x @ x.T + jnp.eye(4)))
@@ -165,15 +152,3 @@ def test_a_stored_program_has_the_fingerprint_of_the_first(ipu: jax.Device) -> N
     again = serialize_executable.deserialize_and_load(*serialize_executable.serialize(first), backend="ipu", execution_devices=[ipu])
     prints = [program.runtime_executable().fingerprint for program in (first, again, other)]
     assert prints[0] == prints[1] != prints[2]
-
-
-def test_a_callback_may_write_into_its_results(ipu: jax.Device) -> None:
-    """JAX's buffer callbacks: a host call like others, in values and in time."""
-
-    def write(context: object, out: object, x: object) -> None:
-        np.asarray(out)[...] = 2 * np.asarray(x)
-
-    called = buffer_callback(write, jax.ShapeDtypeStruct(X.shape, X.dtype))
-    with tilestep.profile() as profile:
-        np.testing.assert_array_equal(on(ipu, lambda x: called(x) + 1), 2 * X + 1)
-    assert [program.fallback_ops for program in profile.programs] == [()]

@@ -18,7 +18,7 @@ import pytest
 from jax import lax
 
 import tilestep
-from tests.unit.popart.session.emulation.models import Chain, emulated, one_stage, options
+from tests.unit.popart.session.emulation.models import Chain, emulated, options
 from tilestep.cli import main
 from tilestep.errors import TileMemoryError
 from tilestep.figures.reader import Compilation, Report, Target
@@ -223,11 +223,6 @@ def require_stored_agrees(report: Report, summary: str) -> None:
     assert profile is not None
     assert profile.summary() == summary
     require_page_agrees(report, report.profile)
-
-
-def test_a_popart_session_of_one_stage_is_told_alike() -> None:
-    emulation = emulated(Chain(ipus=[0]), one_stage(), calls=5)
-    require_stored_agrees(emulation.report(), emulation.summary())
 
 
 @pytest.mark.parametrize("stages", [2, 4])

@@ -9,14 +9,15 @@ import pytest
 from tests.processes import run_python
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [
         ("singlePipeline", "not with_concurrent or grouped"),
         # What is the same with both is tested once, and so are schedules that have the same steps in another order.
         ("full", "what_simulate_says and (grouped or zero_bubble) or with_concurrent and grouped"),
-        pytest.param("full", "what_simulate_says or with_concurrent", marks=pytest.mark.slow),
-        pytest.param("singlePipeline", "with_concurrent and not grouped", marks=pytest.mark.slow),
+        ("full", "what_simulate_says or with_concurrent"),
+        ("singlePipeline", "with_concurrent and not grouped"),
     ],
 )
 def test_emulated_pipelines_do_what_their_schedules_say(pattern: str, words: str) -> None:

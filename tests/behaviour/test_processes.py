@@ -54,6 +54,7 @@ def require_named(ended: list[Ended], victim: int, words: str) -> None:
         assert lines[0].endswith(f"; process {process} ends, too"), lines
 
 
+@pytest.mark.slow
 def test_two_processes_share_data_and_end_when_one_is_killed() -> None:
     ended = run(2, victim=1, how="kill")
     for process, end in enumerate(ended):
@@ -96,6 +97,7 @@ def test_processes_that_all_end_well_say_nothing(count: int) -> None:
         assert end.out.splitlines()[-1] == "end 3.0"
 
 
+@pytest.mark.slow
 def test_a_state_that_is_divided_among_processes_is_what_it_is_whole() -> None:
     """9,100 elements over four replicas, two in each process, and over two; kept on the devices and in the host's memory."""
     ended = run_program(STATE_PROGRAM, 2)

@@ -102,6 +102,7 @@ assert client is not None and not client.in_use and not client.player.system.rec
 """)
 
 
+@pytest.mark.slow
 def test_an_unlisted_jaxlib_is_left_alone() -> None:
     code = """
 import jaxlib.version
@@ -183,6 +184,7 @@ finally:
 """)
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_is_told_and_the_rest_of_the_session_is_kept() -> None:
     result = processes.python(
         SHARED
@@ -234,9 +236,8 @@ ended.wait()
 }
 
 
-@pytest.mark.parametrize(
-    "code", [pytest.param(code, id=name, marks=[pytest.mark.slow] * ("nobody" in name)) for name, code in EXITS.items()]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("code", EXITS.values(), ids=EXITS)
 def test_the_process_ends_well_with(code: str) -> None:
     processes.python(SHARED + code)
 

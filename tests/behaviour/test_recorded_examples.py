@@ -18,7 +18,8 @@ def test_every_example_is_recorded() -> None:
     assert {path.stem for path in (ROOT / "examples").glob("*.py")} == {*EXAMPLES, *SLOW_EXAMPLES, *NO_PROGRAMS, *OF_SESSIONS}
 
 
-@pytest.mark.parametrize("name", [*EXAMPLES, *(pytest.param(name, marks=pytest.mark.slow) for name in SLOW_EXAMPLES)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*EXAMPLES, *SLOW_EXAMPLES])
 def test_a_recorded_example_is_played_again_to_the_cycle(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     report = tilestep.open_report(example(name, shared_folder(tmp_path_factory)))
     total = report.execution.total_cycles.total

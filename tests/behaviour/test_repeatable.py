@@ -174,6 +174,7 @@ PUTS = """
 """
 
 
+@pytest.mark.slow
 def test_every_process_has_the_same_timelines_under_load_too() -> None:
     """JAX asks for many puts of one call in the order of a hash table that is seeded anew in each process."""
     programs = PROGRAM + PUTS

@@ -71,7 +71,8 @@ except OSError as error: print(error.filename, error.strerror, found.dispatches)
     assert ended.stderr.count("Traceback") == 1
 
 
-@pytest.mark.parametrize("option", [pytest.param("--json={}/profile.json", marks=pytest.mark.slow), "--report={}"])
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["--json={}/profile.json", "--report={}"])
 def test_a_profile_of_a_run_without_room_is_a_line_and_an_exit_status(option: str, full_disk: Path) -> None:
     ended = on_full_disk(full_disk, "-m", "tilestep", "run", option.format(full_disk), "-c", ADDS)
     assert (ended.returncode, ended.stdout) == (1, "filling\nprofile.json\nold\n"), ended.stderr
@@ -115,6 +116,7 @@ def test_links_in_the_place_of_a_report_s_files_are_replaced(tmp_path: Path) -> 
         assert path.read_text() == "the user's"
 
 
+@pytest.mark.slow
 def test_processes_that_report_into_one_directory_leave_whole_files(tmp_path: Path) -> None:
     settings = clean_environ({"POPLAR_ENGINE_OPTIONS": auto_report(tmp_path / "report")})
     several = [subprocess.Popen((sys.executable, "-c", ADDS), env=settings, stderr=subprocess.PIPE, text=True) for _ in range(2)]
@@ -132,6 +134,7 @@ def test_processes_that_report_into_one_directory_leave_whole_files(tmp_path: Pa
     assert json.loads((tmp_path / "report" / "profile.json").read_text())["dispatches"] == 1
 
 
+@pytest.mark.slow
 def test_a_run_s_profile_goes_behind_what_stdout_has(tmp_path: Path) -> None:
     command = (sys.executable, "-m", "tilestep", "run", "--json=/dev/stdout", "-c", "print('mine')")
     with (tmp_path / "out").open("w") as out:

@@ -161,7 +161,8 @@ class Stress:
             lose(3)
 
 
-@pytest.mark.parametrize("operations", [100, pytest.param(100_000, marks=[pytest.mark.slow, pytest.mark.timeout(1800)])])
+@pytest.mark.slow
+@pytest.mark.parametrize("operations", [100, pytest.param(100_000, marks=pytest.mark.timeout(1800))])
 def test_threads_with_callbacks_donation_errors_and_garbage_collection(
     ipus: list[jax.Device], operations: int, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -206,30 +207,6 @@ def test_arrays_may_die_while_an_exception_is_on_its_way(ipu: jax.Device) -> Non
     for _ in range(50):
         with pytest.raises(KeyError, match="kept through all destructors"):
             lose(10)
-
-
-def test_an_exception_on_its_way_survives_a_program_dying(ipu: jax.Device) -> None:
-    def once() -> None:
-        program = jax.jit(lambda x: x + 1).lower(jax.ShapeDtypeStruct((2,), np.float32)).compile()
-        assert program is not None
-        raise LookupError("unharmed")
-
-    with jax.default_device(ipu):
-        for _ in range(5):
-            with pytest.raises(LookupError, match="unharmed"):
-                once()
-
-
-def test_a_callback_may_collect_garbage(ipu: jax.Device) -> None:
-    def host(v: np.ndarray) -> np.ndarray:
-        gc.collect()
-        return np.asarray(v)
-
-    step = jax.jit(lambda x: jax.pure_callback(host, shape_of(x), x) + 1)
-    x = jax.device_put(np.zeros(4, np.float32), ipu)
-    for _ in range(5):
-        x = step(x)
-    assert x.tolist() == [5.0] * 4
 
 
 def test_the_process_ends_with_its_status_while_programs_a_callback_and_a_daemon_thread_work() -> None:
@@ -281,6 +258,7 @@ def test_the_process_ends_with_its_status_while_programs_a_callback_and_a_daemon
     assert (result.returncode, result.stdout, result.stderr) == (6, "ends now\n", "")
 
 
+@pytest.mark.slow
 def test_children_may_be_started_with_work_in_flight_and_those_by_spawn_have_a_platform_of_their_own(tmp_path: Path) -> None:
     """After fork and exec, that is: JAX itself does not survive a fork alone."""
     script = tmp_path / "spawn.py"
@@ -333,6 +311,7 @@ def test_a_program_over_several_ipus_waits_for_none_that_waits_for_the_host(ipus
     assert np.asarray(several).tolist() == [5, 5]
 
 
+@pytest.mark.slow
 def test_threads_start_programs_with_collectives_and_wait_for_none(ipus: list[jax.Device]) -> None:
     """Twelve, each of which might have one more in flight than XLA:CPU has room for."""
     total = jax.pmap(lambda x: jax.lax.psum(x, "i"), axis_name="i", devices=ipus)
@@ -356,7 +335,8 @@ def resident_bytes() -> int:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
-@pytest.mark.parametrize("steps", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("steps", [1_000, 10_000])
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the resident size from /proc")
 def test_steps_leave_nothing_behind(ipu: jax.Device, steps: int) -> None:
     """A leaked array would be 4 KiB a step, a leaked event some 300 B; the allocator's own steps are 1 MiB."""
@@ -379,6 +359,7 @@ def test_steps_leave_nothing_behind(ipu: jax.Device, steps: int) -> None:
     assert grown < (1 << 20) + 200 * steps, f"{grown:,} B in {steps:,} steps"
 
 
+@pytest.mark.slow
 def test_programs_that_nobody_holds_are_freed(ipu: jax.Device) -> None:
     """As on the CPU, where a function's programs go with the function."""
 

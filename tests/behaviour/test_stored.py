@@ -127,6 +127,7 @@ SECOND = """
 """
 
 
+@pytest.mark.slow
 def test_a_second_process_skips_compile_and_analysis_and_programs_that_call_python_are_left_out(tmp_path: Path) -> None:
     begin = CACHED.replace("DIRECTORY", repr(str(tmp_path)))
     made, found = (python(begin + rest, JAX_PLATFORMS="ipu,cpu") for rest in (FIRST, SECOND))

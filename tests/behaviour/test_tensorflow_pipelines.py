@@ -43,6 +43,7 @@ def elements() -> Any:
         yield {"a": a, "b": (a + 10) / 2}
 
 
+@pytest.mark.slow
 def test_the_figures_of_the_device_mapping_test() -> None:
     pipeline, outfeed = pipeline_of(12), OutfeedQueue()
     state = pipeline.init([np.ones((1, 1, 2, 2), np.float32), (), ()])

@@ -82,6 +82,7 @@ def require_nested(tables: Tables) -> None:
     assert (thread[outer] == thread[inner]).all()
 
 
+@pytest.mark.slow
 def test_a_line_of_the_shell_is_traced_and_an_error_of_the_program_stays_what_it_is(tmp_path: Path) -> None:
     code = 'import jax, tilestep; jax.numpy.ones(3) + 1; tilestep.tracepoint("fails").__enter__(); 1 / 0'
     line = f"""PVTI_OPTIONS='{{"enable":"true", "directory":"./reports"}}' {sys.executable} -W error -c '{code}'"""
@@ -306,6 +307,7 @@ LONG = (
 )
 
 
+@pytest.mark.slow
 def test_a_long_run_is_kept_in_pieces_which_one_file_joins(tmp_path: Path) -> None:
     ended = python(LONG, PVTI_OPTIONS=options(tmp_path))
     assert int(ended.stdout) > 3
@@ -318,7 +320,8 @@ def test_a_long_run_is_kept_in_pieces_which_one_file_joins(tmp_path: Path) -> No
     require_nested(tables)
 
 
-@pytest.mark.parametrize("end", ["os.kill(os.getpid(), signal.SIGKILL)", pytest.param("os._exit(3)", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(3)"])
 def test_a_process_that_ends_at_once_leaves_its_pieces_whole(end: str, tmp_path: Path) -> None:
     program = LONG.replace("print(len(pieces()))", f"print(len(pieces()), flush=True); {end}")
     ended = processes.attempt(program, PVTI_OPTIONS=options(tmp_path))
@@ -423,6 +426,7 @@ def test_a_closed_trace_is_in_its_file_and_records_no_more(tmp_path: Path) -> No
     assert spans(only_file(tmp_path), "User") == [("MainThread", "here", "")]
 
 
+@pytest.mark.slow
 def test_commands_trace_the_program_that_they_run_and_nothing_else(tmp_path: Path) -> None:
     code = "import tilestep; from tilestep.cli import main; main(['machines']); assert tilestep.tracing.current_file() is None"
     python(code, PVTI_OPTIONS=options(tmp_path / "command"))

@@ -114,6 +114,7 @@ def look_at_once(ipu: jax.Device, looks: list[Look], rounds: int) -> list[BaseEx
     return raised
 
 
+@pytest.mark.slow
 def test_threads_ask_and_wait_for_one_array_at_once(ipu: jax.Device) -> None:
     """JAX asks with a lock of the array's, for which others wait with the interpreter held."""
     looks: list[Look] = [
@@ -127,6 +128,7 @@ def test_threads_ask_and_wait_for_one_array_at_once(ipu: jax.Device) -> None:
     assert not look_at_once(ipu, looks, rounds=100)
 
 
+@pytest.mark.slow
 def test_threads_ask_for_an_array_that_goes_meanwhile(ipu: jax.Device) -> None:
     """Who asks is told its value, or that it is deleted."""
     expected = np.asarray(_work(jax.device_put(np.eye(32, dtype=np.float32), ipu)))

@@ -36,25 +36,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     return recorded(tmp_path_factory.mktemp("report"))
 
 
-def test_the_first_example_of_the_library_prints_its_three_lines(report: Report) -> None:
-    graph, target = report.compilation.graph, report.target
-    lines = [
-        f"Number of compute sets: {graph.num_compute_sets}",
-        f"Number of tiles on the target: {target.tiles_per_ipu}",
-        f"Version: {report.version}",
-    ]
-    assert graph.num_compute_sets > 10
-    assert lines[1:] == ["Number of tiles on the target: 1472", f"Version: {tilestep.__version__}"]
-
-
-def test_the_cycles_of_all_steps_are_positive_and_repeat(report: Report, tmp_path: Path) -> None:
-    def cycles(of: Report) -> int:
-        return sum(step.ipus[0].cycles for step in of.in_full().execution.steps)
-
-    assert cycles(report) > 0
-    assert cycles(recorded(tmp_path)) == cycles(report)
-
-
 def test_a_visitor_sees_the_program_of_each_step(report: Report) -> None:
     class Names(ProgramVisitor):
         def __init__(self) -> None:

@@ -57,9 +57,6 @@ class Batch:
     name: str
     cases: tuple[OpCase, ...]
 
-    def __repr__(self) -> str:
-        return self.name
-
 
 def together() -> Iterator[Batch]:
     """What `make test` runs as jitted programs: rows of one family that agree on 64-bit types, and of both, on the devices.

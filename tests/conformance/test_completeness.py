@@ -112,10 +112,12 @@ def covered(cpus: list[jax.Device]) -> set[str]:
     return set().union(*(primitives(cases, cpus) for cases in [*(batch.cases for batch in together()), *long]))
 
 
+@pytest.mark.slow
 def test_every_primitive_is_in_a_row_or_exempt_with_a_reason(registered: set[str], covered: set[str]) -> None:
     assert sorted(registered - covered - set(EXEMPT)) == []
 
 
+@pytest.mark.slow
 def test_no_primitive_is_exempt_although_a_row_has_it(covered: set[str]) -> None:
     assert sorted(covered & set(EXEMPT)) == []
 

@@ -1,13 +1,16 @@
 """Value and gradient of every row, jit and eager: `ipu` gives what JAX's CPU platform gives, and every operation is priced.
 
-`make test` compiles rows a dozen at a time, which takes two thirds of what a program for each takes, and runs some operation by operation.
-`make test-all` runs each row in every mode besides, as programs of its own, and those that compile for seconds.
+Rows are compiled a dozen at a time, which takes two thirds of what a program for each takes. `make test` runs one of `DRAWN` such
+programs, drawn by their names, and some rows operation by operation. `make test-all` runs all, and each row in every mode besides, as
+programs of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from types import ModuleType
+from typing import Any
+from zlib import crc32
 
 import jax
 import numpy as np
@@ -19,10 +22,15 @@ from .case import OpCase
 from .evaluate import Mode, run, run_together
 from .rows import CASES, FAMILIES, QUICK, Batch, chunks, family_name, together
 
-EAGER = 8  # one of so many rows runs operation by operation in `make test`
+EAGER = 8  # one of so many rows runs operation by operation
+DRAWN = 4  # one of so many programs, or families, is in `make test`
 
 
-@pytest.mark.parametrize("batch", list(together()), ids=str)
+def drawn(value: object, name: str) -> Any:
+    return pytest.param(value, id=name, marks=pytest.mark.slow if crc32(name.encode()) % DRAWN else ())
+
+
+@pytest.mark.parametrize("batch", [drawn(batch, batch.name) for batch in together()])
 def test_rows_in_one_program(batch: Batch, ipus: list[jax.Device], cpus: list[jax.Device]) -> None:
     expected = run_together(batch.cases, cpus)
     with tilestep.profile() as profile:
@@ -31,7 +39,7 @@ def test_rows_in_one_program(batch: Batch, ipus: list[jax.Device], cpus: list[ja
     assert [*unpriced(profile), *filter(None, wrong)] == []
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=family_name)
+@pytest.mark.parametrize("family", [drawn(family, family_name(family)) for family in FAMILIES])
 def test_some_rows_operation_by_operation(family: ModuleType, ipus: list[jax.Device], cpus: list[jax.Device]) -> None:
     """And all that JAX cannot trace."""
     sampled = [case for number, case in enumerate(family.CASES) if case.only == "eager" or number % EAGER == 0]

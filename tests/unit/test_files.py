@@ -157,25 +157,6 @@ def test_a_directory_is_tried_without_a_trace(tmp_path: Path) -> None:
     assert (tmp_path / ".tilestep-probe").read_text() == "the user's"
 
 
-def test_many_try_a_directory_at_once(tmp_path: Path) -> None:
-    failed: list[BaseException] = []
-
-    def try_often() -> None:
-        try:
-            for _ in range(200):
-                writable_directory(tmp_path)
-        except BaseException as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=try_often) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failed == []
-    assert names(tmp_path) == set()
-
-
 def test_a_file_that_is_written_part_by_part_takes_its_place_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("old")

@@ -11,7 +11,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from tests.processes import ROOT, run_python
+from tests.processes import ROOT
 from tilestep import settings
 from tilestep.errors import SettingsError
 from tilestep.machine import load_machine
@@ -286,32 +286,6 @@ def test_options_are_defined_once() -> None:
 def test_bounds_are_those_of_machines() -> None:
     assert QUANTITIES["num_ipus"].highest == settings.MAX_IPUS
     assert QUANTITIES["ipu.num_tiles"].highest == settings.MAX_TILES == MAX_TILES
-
-
-BAD_ENVIRONMENT = {
-    "JAX_IPU_USE_MODEL": "maybe",
-    "JAX_IPU_MODEL_NUM_TILES": "abc",
-    "JAX_IPU_DEVICE_COUNT": "many",
-    "JAX_IPU_VISIBLE_DEVICES": "all",
-    "JAX_IPU_NO_SUCH_THING": "1",
-    "TILESTEP_MACHINE": "none",
-    "TILESTEP_SYNC_PATTERN": "none",
-    "POPLAR_ENGINE_OPTIONS": "{",
-}
-
-
-@pytest.mark.process
-def test_bad_variables_do_not_disturb_a_program_that_leaves_ipu_alone() -> None:
-    program = """
-import sys
-import jax
-import tilestep
-print(jax.config.jax_ipu_model_num_tiles, jax.config.jax_ipu_use_model, "tilestep.machine" in sys.modules)
-print(jax.numpy.ones(2).sum(), [device.platform for device in jax.devices()])
-"""
-    done = run_python("-W", "error", "-c", program, environ=BAD_ENVIRONMENT)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "None True False\n2.0 ['cpu']\n"
 
 
 def environment_readers(path: Path) -> list[str]:

@@ -64,7 +64,7 @@ def objective(model: OnnxModel, figures: Figures) -> Callable[[Any, Any], tuple[
     return loss
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name == "lstm" else ()) for name in NAMES])
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == "autoencoder" else pytest.mark.slow) for name in NAMES])
 def test_outputs_are_those_of_pytorch(folder: Path, name: str) -> None:
     model, figures = import_onnx(folder / f"{name}.onnx"), read(folder, name)
     assert model.inputs[0].shape is not None
@@ -74,7 +74,8 @@ def test_outputs_are_those_of_pytorch(folder: Path, name: str) -> None:
     close(jax.jit(model.fn)(model.params, x[:1])[0], wanted[:1])
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name == "lstm" else ()) for name in NAMES])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
 def test_a_training_step_has_the_loss_the_gradients_and_the_statistics_of_pytorch(folder: Path, name: str, tmp_path: Path) -> None:
     model, figures = import_onnx(folder / f"{name}.onnx", training=True), read(folder, name)
     step = jax.jit(jax.value_and_grad(objective(model, figures), has_aux=True))

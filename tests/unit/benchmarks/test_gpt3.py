@@ -21,9 +21,3 @@ def test_emulated_time_grows_linearly_in_layers_and_the_model_does_not_fit(tmp_p
     assert third - second == pytest.approx(second - first, rel=1e-6)  # rounding
     assert [step["fits"] for step in steps] == [False] * 3
     assert ended.stdout.count("out of memory") == 3
-
-
-@pytest.mark.process
-def test_a_machine_of_another_size_is_refused() -> None:
-    ended = run_python(str(ROOT / "benchmarks" / "gpt3.py"), "--machine", "c600")
-    assert (ended.returncode, ended.stderr) == (2, "gpt3: the mesh {'data': 8, 'model': 32} needs 256 IPUs, but the machine has 1\n")

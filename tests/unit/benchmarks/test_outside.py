@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import replace
-from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from benchmarks.measured import networks, outside
@@ -16,20 +12,11 @@ from benchmarks.measured.judge import judge
 from benchmarks.measured.row_error import RowError
 from benchmarks.measured.training.conditions import TrainingConditions, read_conditions
 from benchmarks.measured.training.language import gpt2, stages_of
-from benchmarks.models import language, swin, yolov4
+from benchmarks.models import language
 from benchmarks.models.transformer import Encoder
 from tests.unit.benchmarks.test_answers import CONDITIONS, Asked, row
 
 SERIAL = replace(CONDITIONS, host_io="serial")
-TINY_LANGUAGE = language.Language(encoder=Encoder(width=8, layers=1, heads=2), vocabulary=11, tokens=6, dropout=0.0)
-TINY_SWIN = swin.Swin(width=8, depths=(2, 1), heads=(2, 4), window=2, image=16, classes=5, drop_path=0.0)
-KEY = jax.random.key(0)
-
-
-def drawn(shapes: Any) -> Any:
-    """Arrays of these shapes, equal in every run."""
-    random = np.random.default_rng(0)
-    return jax.tree.map(lambda shape: jnp.asarray((0.3 * random.standard_normal(shape.shape)).astype(shape.dtype)), shapes)
 
 
 @pytest.fixture
@@ -67,22 +54,12 @@ def test_a_latency_is_that_of_a_call_with_its_transfers(asked: Asked) -> None:
     assert [(image.shape, str(image.dtype)) for image in asked.inputs] == [((1, 320, 320, 3), "float32")]
 
 
-@pytest.mark.parametrize("workload", ["YOLOv4-P5 inference", "CLIP inference"])
-def test_several_ipus_are_left_out(asked: Asked, workload: str) -> None:
-    outcome = judge(row(workload, "128 px bs 2, 100 texts", n_ipus=4))
-    assert (outcome.status, "several IPUs" in outcome.reason) == ("left out", True)
-
-
 def test_batches_of_any_network_have_verdicts_with_their_fullness(asked: Asked) -> None:
     value = "2 fits, 4 out of memory"
     outcome = judge(row("BERT-Base SQuAD inference largest batch that fits", "SL256", "fp32", value=value, unit=""))
     found = [(verdict.what, verdict.measured, verdict.fullness) for verdict in outcome.answer.verdicts]
     assert found == [("bs 2 fp32", True, 5 / 6), ("bs 4 fp32", False, 5 / 6)]
     assert [array.shape for array in asked.inputs] == [(4, 256)] * 3
-
-
-def test_batches_of_what_no_network_is_are_left_out(asked: Asked) -> None:
-    assert judge(row("LSTM inference largest batch that fits", "SL256", value="2 fits", unit="")).status == "left out"
 
 
 @pytest.mark.parametrize(("value", "measured"), [("20 out of memory", False), ("20 fits", True)])
@@ -97,44 +74,6 @@ def test_two_products_stay_on_the_ipu(asked: Asked) -> None:
     outcome = judge(row("two products after each other, arrays mapped linearly", shape, "fp32", value="does not fit", unit=""))
     assert [array.shape for array in asked.state] == [(9000, 6000), (9000, 6000), (6000, 300), (300, 200)]  # as mapped, and as planned
     assert [(verdict.what, verdict.measured) for verdict in outcome.answer.verdicts] == [(shape, False)]
-
-
-def test_a_detector_keeps_the_best_box() -> None:
-    corners = jnp.asarray([[[0, 0, 4, 4], [1, 1, 5, 5], [20, 20, 30, 30]]], jnp.float32)
-    classes = jnp.full((1, 3, yolov4.CLASSES), 0.1).at[0, 1, 7].set(0.9)
-    boxes, more = jax.jit(yolov4.chosen)(corners, jnp.asarray([[0.6, 0.95, 0.7]]), classes)
-    assert boxes.shape == (1, 300, 6)
-    np.testing.assert_allclose(boxes[0, 0], [1, 1, 5, 5, 0.9 * 0.95, 7], rtol=1e-5)
-    assert not boxes[0, 1:].any()
-    assert more.shape == (1,)
-
-
-def test_a_detector_with_random_weights_finds_nothing() -> None:
-    boxes, more = jax.jit(yolov4.chosen)(jnp.ones((1, 3, 4)), jnp.full((1, 3), 0.5), jnp.full((1, 3, yolov4.CLASSES), 0.5))
-    assert not boxes[..., 4].any()
-    assert not more.any()
-
-
-def test_a_detector_has_a_box_for_each_anchor_of_each_point() -> None:
-    images = jax.ShapeDtypeStruct((2, 128, 128, 3), jnp.float16)
-    corners, scores, classes = jax.eval_shape(yolov4.candidates, yolov4.shapes(), images)
-    count = 4 * (16 * 16 + 8 * 8 + 4 * 4)
-    assert (corners.shape, scores.shape, classes.shape) == ((2, count, 4), (2, count), (2, count, 80))
-
-
-def hidden(params: Any, words: jax.Array) -> jax.Array:
-    parts: list[language.Part] = ["words", "positions", "layer", "norm"]
-    x, _ = language.stage(TINY_LANGUAGE, parts)(params, words, words, key=KEY)
-    return x
-
-
-def test_a_language_model_does_not_see_the_words_to_come() -> None:
-    parts: list[language.Part] = ["words", "positions", "layer", "norm"]
-    params = [drawn(language.parameters(TINY_LANGUAGE, part, jnp.float32)) for part in parts]
-    words = jnp.asarray([[1, 2, 3, 4, 5, 6]])
-    before, after = (jax.jit(functools.partial(hidden, params))(x) for x in (words, words.at[0, 4].set(9)))
-    np.testing.assert_allclose(before[:, :4], after[:, :4], rtol=1e-4)
-    assert not np.allclose(before[:, 4:], after[:, 4:])
 
 
 def test_gpt2_has_124_million_parameters() -> None:
@@ -168,12 +107,3 @@ def test_words_that_name_nothing_known_are_errors(conditions: dict[str, Training
 
 def test_the_first_ipu_may_have_layers_too(conditions: dict[str, TrainingConditions]) -> None:
     assert stages_of(replace(conditions["GP01"], stage_split="[3,3,3,3]"), 12)[0] == ("words", "positions", "layer", "layer", "layer")
-
-
-def test_a_swin_for_inference_is_its_parts_after_each_other() -> None:
-    parts = swin.parts_of(TINY_SWIN)
-    params = [drawn(swin.parameters(TINY_SWIN, part)) for part in parts]
-    images, labels = jnp.ones((2, 16, 16, 3)), jnp.eye(5)[:2]
-    logits = jax.jit(functools.partial(swin.forward, TINY_SWIN))(params, images)
-    loss = jax.jit(swin.stage(TINY_SWIN, parts, by_block=False))(params, images, labels, key=KEY)
-    assert float(loss) == pytest.approx(float(-(jax.nn.log_softmax(logits) * labels).sum(-1).mean()), rel=1e-5)

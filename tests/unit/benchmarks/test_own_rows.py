@@ -116,30 +116,6 @@ def run_elsewhere(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return run_python(str(ROOT / "benchmarks" / "accuracy.py"), *(str(argument) for argument in arguments))
 
 
-@pytest.mark.process
-def test_a_run_that_nobody_has_measured_has_its_rate_the_time_of_an_update_and_its_fullest_tile(rows: Path, conditions: Path) -> None:
-    rows.write_text(HEADER.replace(",value", "") + "\n" + TRAINED.replace(",{value},images/s", ",") + "\n", encoding="utf-8")
-    written = rows.with_suffix(".json")
-    done = run_python(
-        str(ROOT / "benchmarks" / "accuracy.py"), "--rows", str(rows), "--conditions", str(conditions), "--json", str(written)
-    )
-    assert done.returncode == 0, done.stderr
-    (row,) = json.loads(written.read_text(encoding="utf-8"))["rows"]
-    assert row["predicted"] == pytest.approx(20 / row["update_s"])
-    assert (row["group"], row["verdicts"]) == ("training", [])
-    heading, line, *rest = done.stdout.splitlines()
-    assert heading.split()[:7] == ["row", "predicted", "measured", "unit", "ratio", "update,", "s"]
-    assert line.split()[:6] == [
-        "MY04",
-        f"{row['predicted']:.4g}",
-        "-",
-        "items/s",
-        f"{row['update_s']:.4g}",
-        f"{row['fullest']['share']:.0%}",
-    ]
-    assert rest == []
-
-
 def test_a_training_row_without_conditions_is_told_where_they_belong(
     rows: Path, conditions: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -148,21 +124,6 @@ def test_a_training_row_without_conditions_is_told_where_they_belong(
     shown = capsys.readouterr().out
     assert f"no conditions: MY05 MY06: training rows, and {conditions} (--conditions) has no line with their id" in shown
     assert "missed: no row could be judged" in shown
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("value", ["", pytest.param("100", marks=pytest.mark.slow)])
-def test_if_the_program_of_every_row_fails_that_is_said_and_is_no_success(rows: Path, conditions: Path, value: str) -> None:
-    text = conditions.read_text(encoding="utf-8").replace("0.3 each", "0.0 each")  # of which no plan is
-    conditions.write_text(text, encoding="utf-8")
-    write(rows, TRAINED.format(value=value))
-    done = run_elsewhere("--rows", rows, "--conditions", conditions, "--json", rows.with_suffix(".json"))
-    assert done.returncode == 1, done.stderr
-    shown = done.stdout
-    assert "its program failed" in shown
-    assert "rows whose program failed         1" in shown
-    assert f"missed: no row could be {'judged' if value else 'predicted'}" in shown
-    assert "nan" not in shown
 
 
 @pytest.fixture

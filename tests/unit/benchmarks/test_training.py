@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 import math
-import multiprocessing
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-import optax
 import pytest
 
 from benchmarks.measured.judge import judge
 from benchmarks.measured.row_error import RowError
 from benchmarks.measured.rows import MEASUREMENTS, OUTSIDE, read_rows
-from benchmarks.measured.training import pipelined
 from benchmarks.measured.training.answers import machine_for
 from benchmarks.measured.training.bert import stages_of
 from benchmarks.measured.training.conditions import COLUMNS, TrainingConditions, read_conditions
 from benchmarks.measured.training.optimizers import group_size_of, is_off_chip, is_sharded, optimizer_of
-from benchmarks.measured.training.pipelined import Pipelined, Update, pipelined_update
-from benchmarks.models import pretraining
-from benchmarks.models.pretraining import Part, Pretraining
-from benchmarks.models.transformer import Encoder
 from tests.unit.benchmarks.test_answers import row
-from tilestep.machine.host_call import UPDATE_SECONDS
 
 CONDITIONS = read_conditions()
-SMALL = Pretraining(encoder=Encoder(width=32, layers=1, heads=2), vocabulary=50, tokens=16, masked=3)
-PARTS: tuple[tuple[Part, ...], ...] = (("embedding", "feed forward"), ("attention",), ("heads",))
 
 
 def small(**changes: str) -> TrainingConditions:
@@ -52,55 +39,6 @@ def small(**changes: str) -> TrainingConditions:
         **changes,
     }
     return TrainingConditions(**{column: given.get(column, "") for column in COLUMNS})
-
-
-def program(model: Pretraining = SMALL) -> Pipelined:
-    """Three stages on two IPUs."""
-    return Pipelined(
-        stages=pretraining.stages(model, PARTS),
-        params=[[pretraining.parameters(model, part) for part in parts] for parts in PARTS],
-        element=pretraining.element(model, 2),
-        ipus=(0, 1, 0),
-        tied=([(0, 0, "words"), (2, 0, "words")],),
-    )
-
-
-LAMB_OFF_CHIP = "m,v fp32, off chip, RTS"
-RUNS = {
-    "alone": small(),
-    "two replicas": small(replicas="2", opt_state=LAMB_OFF_CHIP),
-    "clipped": small(accumulation="10", replicas="2", optimizer="LAMB, max_grad_norm 1", opt_state=LAMB_OFF_CHIP),
-    "two updates of a call": small(batches_per_step="2"),
-}
-
-
-def predicted() -> dict[str, Update]:
-    """Of each run. It chooses the machine of its process."""
-    updates = {name: pipelined_update(program(), conditions, machine="bow-2000") for name, conditions in RUNS.items()}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipelined, "MORE", 40)
-        return updates | {"all microbatches": pipelined_update(program(), RUNS["alone"], machine="bow-2000")}
-
-
-@pytest.fixture(scope="module")
-def updates() -> dict[str, Update]:
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(predicted).result()
-
-
-def test_an_update_is_what_all_its_microbatches_take(updates: dict[str, Update]) -> None:
-    short, whole = updates["alone"], updates["all microbatches"]
-    assert short.seconds == pytest.approx(whole.seconds, rel=1e-5)  # more losses are put together at the end
-    assert short.fits
-    assert short.peaks[0].tile_bytes >= short.peaks[-1].tile_bytes
-
-
-def test_replicas_add_their_collectives_and_divide_the_state(updates: dict[str, Update]) -> None:
-    assert updates["two replicas"].seconds > updates["alone"].seconds
-
-
-def test_an_optimizer_that_clips_by_the_global_norm_may_have_its_state_divided_and_off_chip(updates: dict[str, Update]) -> None:
-    assert updates["clipped"].fits
 
 
 @pytest.mark.parametrize(
@@ -148,10 +86,6 @@ def test_stages_that_cannot_be_are_refused(split: str, says: str) -> None:
 )
 def test_updates_of_a_call_from_the_host_are_read(text: str, updates: float) -> None:
     assert small(batches_per_step=text).updates_per_call == updates
-
-
-def test_the_host_s_time_is_divided_among_the_updates_of_a_call(updates: dict[str, Update]) -> None:
-    assert updates["two updates of a call"].seconds - updates["alone"].seconds == pytest.approx(UPDATE_SECONDS / 2)
 
 
 @pytest.mark.parametrize(
@@ -265,75 +199,3 @@ def test_numbers_of_a_run_are_1_or_more(column: str) -> None:
     with pytest.raises(RowError, match=f"{column} is '0': it must be 1 or more"):
         small(**{column: "0"}).number(column)
     assert small().number("io_tiles") == 0
-
-
-def arrays(shapes: object, rng: np.random.Generator, most: int = 50) -> object:
-    """Random arrays of these shapes."""
-
-    def made(shape: jax.ShapeDtypeStruct) -> np.ndarray:
-        if shape.dtype == jnp.int32:
-            return rng.integers(0, most, shape.shape).astype(np.int32)
-        return (0.2 * rng.normal(size=shape.shape)).astype(np.float32)
-
-    return jax.tree.map(made, shapes)
-
-
-def test_the_model_learns() -> None:
-    model = replace(SMALL, dropout=0.1)
-    rng = np.random.default_rng(0)
-    params = [[arrays(pretraining.parameters(model, part), rng) for part in parts] for parts in PARTS]
-    data = arrays(pretraining.element(model, 4), rng, most=2)
-
-    def loss(params: list[list[object]], key: jax.Array) -> jax.Array:
-        params[2][0]["words"] = params[0][0]["words"]  # type: ignore[index]
-        first, *others = pretraining.stages(model, PARTS)
-        x = first(params[0], key=key, **data)
-        for number, stage in enumerate(others, 1):
-            x = stage(params[number], *x, key=jax.random.fold_in(key, number))
-        return x
-
-    optimizer = optax.adam(1e-2)
-
-    @jax.jit
-    def update(params: Any, state: Any, key: jax.Array) -> Any:
-        value, gradients = jax.value_and_grad(loss)(params, key)
-        changes, state = optimizer.update(gradients, state, params)
-        return optax.apply_updates(params, changes), state, value
-
-    state = jax.tree.map(np.asarray, optimizer.init(params))
-    losses: list[float] = []
-    for step in range(25):
-        params, state, value = update(params, state, jax.random.key(step))
-        losses.append(float(value))
-    assert losses[-1] < 0.5 * losses[0]
-
-
-def test_a_feed_forward_net_may_begin_a_stage_behind_the_last_attention() -> None:
-    parts: tuple[tuple[Part, ...], ...] = (("embedding", "attention"), ("feed forward", "heads"))
-    model = replace(SMALL, packed=2)
-    first, last = pretraining.stages(model, parts)
-    params = [[pretraining.parameters(model, part) for part in own] for own in parts]
-    x, data = jax.eval_shape(lambda params, data: first(params, key=jax.random.key(0), **data), params[0], pretraining.element(model, 2))
-    assert "sequences" not in data
-    assert jax.eval_shape(lambda *given: last(*given, key=jax.random.key(0)), params[1], x, data).shape == ()
-
-
-def test_packed_sequences_do_not_see_each_other() -> None:
-    model = replace(SMALL, packed=2, dropout=0.0)
-    rng = np.random.default_rng(0)
-    params = arrays(pretraining.parameters(model, "attention"), rng)
-    x = rng.normal(size=(1, 16, 32)).astype(np.float32)
-    sequences = np.array([[1] * 7 + [2] * 9], np.int32)
-    key = jax.random.key(0)
-    attention = jax.jit(lambda x: pretraining.attention(model, params, x, sequences, key))
-    both = attention(x)
-    changed = x.copy()
-    changed[0, 7:] += 1
-    np.testing.assert_array_equal(attention(changed)[0, :7], both[0, :7])
-
-
-def test_dropout_drops_its_share_and_keeps_the_mean() -> None:
-    x = np.ones((400, 400), np.float32)
-    dropped = np.asarray(pretraining.dropped(x, 0.1, jax.random.key(0)))
-    assert (dropped == 0).mean() == pytest.approx(0.1, abs=0.005)
-    assert dropped.mean() == pytest.approx(1, abs=0.01)

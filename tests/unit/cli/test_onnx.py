@@ -345,8 +345,9 @@ sys.exit(main(["onnx", *sys.argv[2:]]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.process
-@pytest.mark.parametrize(("when", "priced"), [("second", 1), pytest.param("first", 0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("when", "priced"), [("second", 1), ("first", 0)])
 def test_sigterm_leaves_the_rows_that_are_priced(when: str, priced: int, folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "figures.json"
     done = run_alone("-c", ENDED_IN_THE_SECOND_ROW, when, str(folder / "linear.onnx"), "--batch", "1,2,4", "--json", str(path))

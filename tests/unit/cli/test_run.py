@@ -76,6 +76,7 @@ SEEN = (
 )
 
 
+@pytest.mark.slow
 def test_a_program_sees_what_python_shows_it(folder: Path, tilestep_run: TilestepRun) -> None:
     for words in SEEN:
         plain, ours = processes.run_python(*words, folder=folder), tilestep_run(*words, folder=folder)
@@ -104,6 +105,7 @@ ENDS = {
 }
 
 
+@pytest.mark.slow
 def test_a_program_ends_as_under_python(tmp_path: Path, tilestep_run: TilestepRun) -> None:
     for name, text in ENDS.items():
         (tmp_path / "ends.py").write_text(text)
@@ -131,6 +133,7 @@ def test_ctrl_c_from_outside_prints_the_summary_and_gives_130(tmp_path: Path) ->
     assert NOTHING_RAN in told
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_sigterm_from_outside_writes_the_report_though_threads_go_on(tmp_path: Path) -> None:
     script = tmp_path / "sleeps.py"
@@ -157,6 +160,7 @@ def test_sigterm_from_outside_writes_the_report_though_threads_go_on(tmp_path: P
     assert compare(kept, kept).ended_by == ("SIGTERM", "SIGTERM")
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_program_that_goes_on_after_sigterm_is_ended() -> None:
     goes_on = """
@@ -172,6 +176,7 @@ def test_a_program_that_goes_on_after_sigterm_is_ended() -> None:
     assert processes.run_python("-m", "tilestep", "run", "-c", textwrap.dedent(goes_on)).returncode == -signal.SIGTERM
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_terminal_that_goes_leaves_time_for_the_summary() -> None:
     program = """
@@ -214,6 +219,7 @@ def test_an_output_that_is_named_twice_is_refused(option: str, tmp_path: Path, c
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_ctrl_c_while_threads_of_the_program_end_prints_the_summary_and_waits_no_longer() -> None:
     interrupted = """
@@ -339,6 +345,7 @@ def test_a_report_has_the_source_unless_it_is_to_be_left_out_of_every_file(tmp_p
     assert_nothing_is_named(without, script, at_least=("memory.txt", "program.tilestep", "report.html", "profile.json", "summary.txt"))
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_report_of_the_process_in_the_same_folder_has_no_source_either(tmp_path: Path) -> None:
     script, folder = tmp_path / "secret.py", tmp_path / "report"

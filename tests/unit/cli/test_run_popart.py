@@ -289,6 +289,7 @@ _OPERATOR = re.compile(r"\b(MatMul|Elu|Softmax|IdentityLoss)\b")
 _BACKWARD = re.compile(r"transpose\(.*(MatMul|Elu|Softmax|IdentityLoss)\b")
 
 
+@pytest.mark.slow
 def test_each_operator_costs_at_the_line_that_called_the_builder_for_it_and_so_do_its_gradients(
     tmp_path: Path, tilestep_run: RunPython
 ) -> None:

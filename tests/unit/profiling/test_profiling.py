@@ -209,6 +209,7 @@ def test_a_setting_changed_too_late_is_an_error_until_the_backends_are_cleared(p
     ]  # at last, what does not fit is no error with an explicit number of tiles
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_the_same_program_takes_the_same_emulated_time_in_every_process_and_auto_report_writes_its_profile(
     printed: dict[str, Callable[[], list[str]]], tmp_path: Path

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -124,6 +123,7 @@ def judged(checkout: Path, listed: Path, *words: str) -> tuple[int, dict[str, di
     return status, {row["function"].partition("::")[2]: row for row in json.loads(record.read_text())["results"]}
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_each_function_passes_if_all_its_cases_do(checkout: Path, listed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, rows = judged(checkout, listed, "--group", "options", "--one-device")
@@ -188,29 +188,3 @@ def test_with_all_anchors_zeroed_what_looks_at_them_fails(checkout: Path, listed
     said = capsys.readouterr().out
     assert "1 of 2 functions (50.0%) that assert something" in said
     assert "still passes: net_test.py::test_looks_away" in said
-
-
-def test_functions_can_be_listed(checkout: Path, listed: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([str(checkout), "--known", str(listed), "--list", "--group", "options"]) == 0
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "18 functions; 17 are black boxes, 16 of these need one device only; 5 assert nothing"
-    assert said[1].split(maxsplit=2)[2] == "1 white box"
-    assert "options_test.py::test_many" in said
-    assert "options_test.py::test_white" not in said
-
-
-def test_torch_is_asked_for_where_a_test_compares_with_it(
-    checkout: Path, listed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    assert main([str(checkout), "--known", str(listed), "--group", "operators"]) == 2
-    assert "there is no torch, with which 1 of the files compare" in capsys.readouterr().err
-
-
-def test_a_wrong_checkout_and_an_empty_choice_are_errors(
-    checkout: Path, listed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([str(tmp_path)]) == 2
-    assert "has no tests/integration" in capsys.readouterr().err
-    assert main([str(checkout), "--known", str(listed), "--files", "no_such.py"]) == 2
-    assert "nothing is chosen" in capsys.readouterr().err
