@@ -108,11 +108,6 @@ def test_the_digits_classifier_gets_95_percent_of_unseen_digits_right(example: s
     assert float(accuracies[-1]) > 0.95
 
 
-@pytest.mark.slow
-def test_donation_changes_no_number(printed_on: Printed) -> None:
-    assert printed_on("cpu", "mnist_classifier.py", *SHORT, "--no-donation") == printed_on("cpu", "mnist_classifier.py", *SHORT)
-
-
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_with_infeeds_the_classifier_prints_the_same(backend: str, printed_on: Printed) -> None:
     assert printed_on(backend, "mnist_with_infeeds.py", *SHORT) == printed_on(backend, "mnist_classifier.py", *SHORT)
@@ -197,11 +192,6 @@ def test_the_transformer_in_stages_learns_shakespeare(printed_on: Printed) -> No
 
 
 @pytest.mark.slow
-def test_two_towers_give_the_same_on_cpu(printed_on: Printed) -> None:
-    assert printed_on("ipu", "two_towers.py").startswith(printed_on("cpu", "two_towers.py"))
-
-
-@pytest.mark.slow
 def test_a_popart_pipeline_learns_with_accumulated_and_with_stale_weights(run_python: RunPython) -> None:
     done = run_python(str(EXAMPLES / "popart_pipeline.py"))
     assert (done.returncode, done.stderr) == (0, "")
@@ -215,16 +205,6 @@ def test_a_popart_pipeline_learns_with_accumulated_and_with_stale_weights(run_py
         assert losses[0] > 1.5 > 0.25 > losses[-1]
     accumulated, stale = (int(cycles.replace(",", "")) for cycles in re.findall(r"^\w+ +([\d,]+) cycles$", done.stdout, re.MULTILINE))
     assert stale < accumulated  # it is never flushed
-
-
-@pytest.mark.slow
-def test_phases_are_faster_where_one_side_computes_while_the_other_loads(run_python: RunPython) -> None:
-    done = run_python(str(EXAMPLES / "popart_phases.py"))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("values as NumPy's to 0.000") == 3
-    faster = dict(re.findall(r"^(\w+) +([\d.]+) times as fast as full$", done.stdout, re.MULTILINE))
-    assert float(faster["replicaAndLadder"]) >= 1.3
-    assert float(faster["singlePipeline"]) >= 1.3
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -260,11 +240,6 @@ def test_more_devices_than_there_are_is_an_error(run_python: RunPython) -> None:
     done = run_python(str(EXAMPLES / "pmap_quickstart.py"), environ={"JAX_IPU_DEVICE_COUNT": "2"})
     assert done.returncode == 2
     assert "--backend ipu: there are 2 devices, 4 are needed" in done.stderr
-
-
-@pytest.mark.slow
-def test_the_same_seed_gives_the_same_numbers(printed_on: Printed, run_python: RunPython) -> None:
-    assert printed_on("cpu", "mnist_classifier.py", *SHORT) == printed_anew(run_python, "cpu", "mnist_classifier.py", *SHORT, "--seed", "0")
 
 
 def test_the_classifier_trains_on_idx_files(tmp_path: Path, printed_on: Printed) -> None:
@@ -326,23 +301,6 @@ def test_a_damaged_idx_file_is_refused(tmp_path: Path, name: str, content: bytes
         load_mnist(tmp_path)
 
 
-@pytest.mark.parametrize("content", [b"not gzip at all", gzip.compress(idx_bytes(IMAGES))[:-20]], ids=["no gzip", "cut off"])
-def test_a_damaged_gzip_file_is_refused(tmp_path: Path, content: bytes) -> None:
-    (write_mnist(tmp_path, suffix=".gz") / f"{IMAGE_FILE}.gz").write_bytes(content)
-    with pytest.raises(DataError, match="is not a whole gzip file"):
-        load_mnist(tmp_path)
-
-
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_a_file_that_never_ends_is_refused(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(load_mnist.__globals__, "_MAX_BYTES", 40 * 28 * 28)
-    with pytest.raises(DataError, match=r"train-images-idx3-ubyte.* holds more than 31,360 bytes"):
-        load_mnist(write_mnist(tmp_path, suffix=suffix))
-
-
-SMALL_BERT = ("--width", "64", "--heads", "2", "--tokens", "32", "--microbatch", "2", "--replicas", "1", "--machine", "bow-2000")
-
-
 def test_a_bert_that_cannot_be_run_is_refused_before_the_work(run_python: RunPython) -> None:
     for flags, says in (
         (("--layers", "0", "0", "0", "0"), "--layers 0 0 0 0: the model has no layer, and needs one or more"),
@@ -352,33 +310,6 @@ def test_a_bert_that_cannot_be_run_is_refused_before_the_work(run_python: RunPyt
         done = run_python("examples/bert_pod.py", *flags)
         assert (done.returncode, done.stdout) == (2, ""), flags
         assert f"error: {says}" in done.stderr
-
-
-def test_another_configuration_of_bert_is_compared_with_no_published_rate(run_python: RunPython) -> None:
-    done = run_python("examples/bert_pod.py", *SMALL_BERT, "--layers", "0", "1", "0", "1")
-    assert (done.returncode, done.stderr) == (0, "")
-    shares = re.findall(r"\n(each program by itself|all of IPU \d together) fits: yes, the fullest tile needs (\d+)% of", done.stdout)
-    assert [what for what, _ in shares][:1] == ["each program by itself"]
-    assert len(shares) == 2  # and the fullest IPU's programs together
-    assert int(shares[0][1]) <= int(shares[1][1]) <= 100
-    assert "published" not in done.stdout
-    update = re.search(r"an update of 4,096 sequences: ([\d.]+) s\nsequences a second: ([\d,]+)\n", done.stdout)
-    assert update is not None, done.stdout
-    assert float(update[2].replace(",", "")) == pytest.approx(4096 / float(update[1]), rel=1e-3)
-    microbatch = re.search(r"a microbatch: ([\d.]+) ms", done.stdout)
-    assert microbatch is not None
-    assert float(update[1]) == pytest.approx(2048e-3 * float(microbatch[1]), rel=0.1)
-
-
-@pytest.mark.slow
-def test_a_bert_that_does_not_fit_is_said_not_to(run_python: RunPython) -> None:
-    wide = ("--width", "4096", "--microbatches", "2", "--layers", "0", "0", "0", "1")
-    done = run_python("examples/bert_pod.py", *SMALL_BERT, *wide)
-    assert (done.returncode, done.stderr) == (0, "")
-    share = re.search(r"\neach program by itself fits: no, the fullest tile needs (\d+)% of its memory\n", done.stdout)
-    assert share is not None, done.stdout
-    assert int(share[1]) > 100
-    assert "an update of 4 sequences: " in done.stdout
 
 
 @pytest.mark.slow

@@ -64,21 +64,6 @@ def test_programs_of_several_ipus_use_host_memory(ipus: list[jax.Device], kind: 
     np.testing.assert_array_equal(result, np.arange(8) * 2 + 1)
 
 
-def test_donated_host_memory_of_several_ipus_is_taken_over(ipus: list[jax.Device]) -> None:
-    on_chip = NamedSharding(Mesh(np.array(ipus), ("i",)), P("i"))
-    on_host = on_chip.with_memory_kind("pinned_host")
-
-    def step(x: jax.Array) -> jax.Array:
-        return jax.device_put(jax.device_put(x, on_chip) * 2, on_host)
-
-    state = jax.device_put(np.ones(8, np.float32), on_host)
-    stepping = jax.jit(step, donate_argnums=0, out_shardings=on_host)
-    for _ in range(3):
-        state = stepping(state)
-    assert state.sharding.memory_kind == "pinned_host"
-    np.testing.assert_array_equal(state, np.full(8, 8.0))
-
-
 def test_memory_stats_follow_the_arrays(ipus: list[jax.Device]) -> None:
     device = ipus[3]
     gc.collect()
@@ -158,17 +143,6 @@ def test_sharded_arrays_lie_where_they_were_put(ipus: list[jax.Device]) -> None:
     again = jax.device_put(array, NamedSharding(mesh, P(None, ("a", "b"))))
     np.testing.assert_array_equal(again, values)
     np.testing.assert_array_equal(jax.device_put(again, ipus[2]), values)
-
-
-@pytest.mark.filterwarnings("ignore:backend and device argument on jit is deprecated:DeprecationWarning")
-def test_jit_runs_where_it_is_told(ipus: list[jax.Device]) -> None:
-    """By the deprecated arguments, by argument, by sharding of the output, over a mesh of one."""
-    assert jax.jit(lambda v: v + 1, device=ipus[3])(np.ones(4)).device == ipus[3]
-    assert jax.jit(lambda v: v + 1, backend="ipu")(np.ones(4)).device == ipus[0]
-    x = jax.device_put(jnp.ones(4), ipus[2])
-    assert jax.jit(lambda v: v + 1)(x).device == ipus[2]
-    one = NamedSharding(Mesh(np.array(ipus[1:2]), ("i",)), P("i"))
-    assert jax.jit(lambda: jnp.ones(4), out_shardings=one)().devices() == {ipus[1]}
 
 
 @pytest.mark.parametrize("shardy", [True, False])

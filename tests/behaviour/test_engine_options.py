@@ -8,9 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from tests.in_turn import attempt, python
+from tests.in_turn import attempt
 from tests.processes import run_python
 from tilestep import open_report
 from tilestep.recording.container import Tables, read_recording
@@ -107,11 +106,6 @@ def test_the_folder_of_a_program_is_used_again_within_a_process(tmp_path: Path) 
     assert program_in(tmp_path).is_dir()  # though another line has called it
 
 
-def test_a_second_program_adds_a_folder(tmp_path: Path) -> None:
-    run(f"{SQUARE}f(np.full((3, 3), 10)); f(np.full((2, 2), 5))", tmp_path, autoReport_all="true")
-    assert len(list((tmp_path / "programs").iterdir())) == 2
-
-
 def test_the_folder_of_a_program_is_used_again_by_the_next_process(tmp_path: Path) -> None:
     run(SQUARE, tmp_path, autoReport_all="true")
     program = program_in(tmp_path)
@@ -123,11 +117,6 @@ def test_the_folder_of_a_program_is_used_again_by_the_next_process(tmp_path: Pat
 
 
 # ------------------------------------------------------------------------------------------------------------- parts
-
-
-def test_the_lines_of_old_read_as_written(tmp_path: Path) -> None:
-    run(SQUARE, tmp_path, text='{"autoReport.all":"true", "debug.allowOutOfMemory":"true"}')
-    assert set(RUN) <= set(files(tmp_path))
 
 
 PARTS: tuple[tuple[Mapping[str, object], list[str]], ...] = (
@@ -146,14 +135,6 @@ PARTS: tuple[tuple[Mapping[str, object], list[str]], ...] = (
 def test_parts_that_are_asked_for_are_there_and_no_others(tmp_path: Path) -> None:
     for folder, (_, found) in zip(run_each(SQUARE, tmp_path, [options for options, _ in PARTS]), PARTS, strict=True):
         assert sorted(path.rsplit("/", 1)[-1] for path in files(folder)) == sorted(found)
-
-
-def test_files_of_parts_that_are_turned_off_stay(tmp_path: Path) -> None:
-    run(SQUARE, tmp_path, autoReport_all="true")
-    before = os.stat(tmp_path / "run.tilestep").st_mtime_ns
-    run(SQUARE.replace("x * x", "x + x"), tmp_path, autoReport_all="true", autoReport_outputExecutionProfile="false")
-    assert os.stat(tmp_path / "run.tilestep").st_mtime_ns == before
-    assert len(list((tmp_path / "programs").iterdir())) == 2
 
 
 def test_without_debug_information_no_line_of_the_source_is_there(tmp_path: Path) -> None:
@@ -220,34 +201,6 @@ jax.jit(stages)(np.ones((64, 64), np.float32)).block_until_ready()
         assert [block.name for block in open_report(folder / "run.tilestep").execution.blocks()] == blocks
 
 
-CACHING = """
-import jax
-from jax.experimental.compilation_cache import compilation_cache
-def caching(**settings):
-    for name, value in settings.items(): jax.config.update(name, value)
-    compilation_cache.reset_cache()
-names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs", "jax_persistent_cache_min_entry_size_bytes")
-before = {name: getattr(jax.config, name) for name in names}
-caching(**dict(zip(names, ("cache", 0, 0))))
-"""
-
-
-def test_a_program_from_the_compilation_cache_has_its_folder(tmp_path: Path) -> None:
-    code = f"{CACHING}{SQUARE}caching(**before)"
-    run(code, tmp_path)
-    entries = sorted((tmp_path / "cache").iterdir())
-    run(code, tmp_path, autoReport_all="true", autoReport_directory="report")
-    assert [path for path in sorted((tmp_path / "cache").iterdir()) if path not in entries] == []
-    assert read_recording(program_in(tmp_path / "report") / "program.tilestep").rows("lives")
-
-
-def test_calls_and_the_variable_write_side_by_side(tmp_path: Path) -> None:
-    code = SQUARE.replace("print(np.asarray(f", "import tilestep\nwith tilestep.profile('called'): print(np.asarray(f")
-    run(code, tmp_path, autoReport_all="true", autoReport_directory="stated")
-    assert files(tmp_path / "called") == RUN
-    assert set(RUN) < set(files(tmp_path / "stated"))
-
-
 def test_a_folder_that_cannot_be_written_is_one_line_and_the_program_goes_on(tmp_path: Path) -> None:
     (tmp_path / "programs").touch()
     ended = attempt(f"{SQUARE}f(np.full((3, 3), 10))", folder=tmp_path, POPLAR_ENGINE_OPTIONS='{"autoReport.all":"true"}')
@@ -269,12 +222,6 @@ def test_a_program_without_room_leaves_a_report_that_the_error_names(tmp_path: P
     found = read_recording(Path(told).with_name("program.tilestep"))
     assert found.manifest["kind"] == "program"
     assert found.rows("lives")
-
-
-def test_without_a_directory_the_error_says_how_to_get_a_report(tmp_path: Path) -> None:
-    told = run(f"{HUGE}print(attempt())", tmp_path)
-    assert told == """POPLAR_ENGINE_OPTIONS='{"autoReport.all":"true"}' keeps the program's memory step by step\n"""
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_profile_under_way_gets_the_report_too(tmp_path: Path) -> None:
@@ -301,25 +248,6 @@ def test_what_is_allowed_is_no_error_and_leaves_its_report(tmp_path: Path) -> No
     assert "it does not fit\n" in (program_in(tmp_path, "jit_no_room") / "memory.txt").read_text()
 
 
-def test_streaming_memory_leaves_a_report_too(tmp_path: Path) -> None:
-    (tmp_path / "small.toml").write_text('inherits = "bow-2000"\n[host]\nstreaming_memory_bytes = 262143\n')
-    code = """
-        import jax, numpy as np
-        from jax.sharding import SingleDeviceSharding
-        away = SingleDeviceSharding(jax.devices("ipu")[0], memory_kind="pinned_host")
-        near = SingleDeviceSharding(jax.devices("ipu")[0], memory_kind="device")
-        m = jax.device_put(np.ones((256, 256), np.float32), away)
-        try:
-            jax.jit(lambda m: jax.device_put(m, near) + 1).lower(m).compile()
-        except jax.errors.JaxRuntimeError as error:
-            print(str(error).splitlines()[-1].removeprefix("  report: "))
-    """
-    options = json.dumps({"autoReport.all": "true", "autoReport.directory": str(tmp_path / "report")})
-    told = python(code, TILESTEP_MACHINE=str(tmp_path / "small.toml"), POPLAR_ENGINE_OPTIONS=options).stdout.strip()
-    text = Path(told).read_text()
-    assert "an IPU-Machine has 262,143 B\n  262,144 B  m\n" in text
-
-
 def test_a_report_that_cannot_be_kept_is_told_in_the_error(tmp_path: Path) -> None:
     (tmp_path / "report").mkdir()
     (tmp_path / "report" / "programs").touch()
@@ -329,22 +257,3 @@ def test_a_report_that_cannot_be_kept_is_told_in_the_error(tmp_path: Path) -> No
 
 
 # ------------------------------------------------------------------------------------------------ debug information
-
-
-@pytest.mark.parametrize(("retain", "names"), [("true", ["jit_simple_net", "jit_simple_net", "jit_other"]), (None, ["jit_simple_net"] * 2)])
-def test_programs_that_the_process_retains_are_recorded_though_they_are_gone(retain: str | None, names: list[str], tmp_path: Path) -> None:
-    code = f"""{SQUARE}
-def other(x):
-    return x - 1
-jax.jit(other).lower(np.ones(3)).compile()
-jax.clear_caches()
-import gc, tilestep
-gc.collect()
-with tilestep.profile("report"): f(np.full((2, 2), 10)).block_until_ready()
-"""
-    run(code, tmp_path, **({} if retain is None else {"debug_retainDebugInformation": retain}))
-    found = read_recording(tmp_path / "report" / "run.tilestep")
-    told = [found.strings[number] for number in found.column("programs", "name")]
-    assert told == names
-    # the first jit_simple_net is still on the IPU when the profile begins, and its executable is gone
-    assert found.column("programs", "detailed").tolist() == ([1, 0] if retain is None else [1, 1, 1])

@@ -16,7 +16,6 @@ from jax import lax
 
 import tilestep
 from tests import in_turn
-from tests.processes import attempt
 from tests.unit.train.moments import send_ctrl_c
 from tilestep import Profile, train
 from tilestep.machine import load_machine
@@ -183,32 +182,6 @@ def test_ctrl_c_ends_the_waiting(device: jax.Device, wait: Callable[[Any], Any])
     feed(device, 5)
     assert program(zero(device)) == -5
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("platform", ["cpu", "ipu"])
-def test_the_process_ends_while_a_program_waits(platform: str) -> None:
-    """On CPU the program runs on the thread that calls it; on ipu in the background."""
-    result = attempt(
-        f"""
-        import threading, jax, numpy as np
-        from tilestep import train
-        device, scalar = jax.devices("{platform}")[0], jax.ShapeDtypeStruct((), np.float32)
-        program = jax.jit(lambda x: x + train.infeed(train.outfeed(None, x), scalar)[0])
-        x = jax.device_put(np.float32(0), device)
-        train.transfer_to_infeed(device, 1.0)
-        program(x).block_until_ready()
-        if "{platform}" == "ipu":
-            waiting = program(x)
-        else:
-            threading.Thread(target=program, args=(x,), daemon=True).start()
-        for _ in range(2):  # then it waits, or XLA is about to; on its way there it would be JAX's and Python's to end it
-            train.transfer_from_outfeed(device, scalar)
-        print("ends", flush=True)
-        raise SystemExit(3)
-        """
-    )
-    assert (result.returncode, result.stdout) == (3, "ends\n"), result.stderr
 
 
 SCHEDULES = """

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.in_turn import python
@@ -62,26 +60,6 @@ for init in (
     assert out[1::2] == ["1 0"] * 7  # the program of the beginning is loaded again, and then is there
 
 
-def test_what_moves_between_memories_starts_no_program() -> None:
-    out = lines(
-        """
-mesh = NamedSharding(Mesh(np.array(ipus[:2]), ("x",)), PartitionSpec("x"))
-tree = [params, jax.device_put(host), jax.device_put(np.ones((4, 4), np.float32), mesh), np.ones(3, np.float32), jax.random.key(0), 2]
-by_program = jax.tree.map(lambda leaf: leaf if isinstance(leaf, int) else jax.device_put(leaf, jax.memory.Space.Host), tree)
-chosen = lambda path, leaf: True
-moved = placed(tree, chosen)
-print(loads(lambda: placed(tree, chosen)), loads(lambda: on_device(moved)), loads(lambda: placed_like(on_device(moved), moved)))
-look = lambda leaf: (leaf.sharding, leaf.committed, leaf.weak_type) if hasattr(leaf, "weak_type") else None
-where = lambda tree: [look(leaf) for leaf in jax.tree.leaves(tree)]
-print(where(moved) == where(by_program), where(placed_like(on_device(moved), moved)) == where(moved))
-print({leaf.sharding.memory_kind for leaf in jax.tree.leaves(on_device(moved[:4]))})  # of random keys JAX says that they are there
-key = lambda leaf: jax.random.key_data(leaf) if hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
-print(all(np.array_equal(key(one), key(other)) for one, other in zip(*map(jax.tree.leaves, (on_device(moved), tree)), strict=True)))
-"""
-    )
-    assert out == ["0 0 0", "True True", "{'device'}", "True"]
-
-
 def test_pipelines_begin_with_one_program_per_ipu() -> None:
     """With replicas and auxiliary state, too."""
     out = lines(
@@ -108,29 +86,6 @@ for options in {}, {"shard_optimizer_state": True}:
     )
     assert out[:5] == ["3 3 3", "3 3 3", "0 0 0", "2 2 2", "1 1 1"]
     assert out[5:] == ["2", "[[0.0, 1.0, 2.0], [0.0, 1.0, 2.0]] [0, 0] ('replica',)"] * 2  # on 2 IPUs a stage's is one load
-
-
-def test_loops_and_restored_states_start_nothing_of_their_own() -> None:
-    out = lines(
-        PIPELINES
-        + """
-optimizer = gradient_accumulation(optax.adam(1e-3), 4)
-def body(carry):
-    params, state = carry
-    updates, state = optimizer.update(jax.tree.map(jnp.ones_like, params), state, params)
-    return optax.apply_updates(params, updates), state
-read = lambda tree: jax.tree.map(np.asarray, tree)
-back = lambda new, like: jax.tree.map(lambda leaf, old: jax.device_put(leaf, old.sharding), new, like)
-state = optimizer.init(params)
-kept = read((params, state))
-print(loads(lambda: repeat(4, body, (params, state), donate=False)), loads(lambda: repeat(4, body, kept)))
-print(loads(lambda: back(kept, (params, state))), loads(lambda: repeat(4, body, (params, state), replicas=Replicas(2))))
-state = pipeline().init(own)
-kept = read(state)
-print(loads(lambda: back(kept, state)))
-"""
-    )
-    assert out == ["1 1", "0 1", "0"]  # the loop's own program
 
 
 SAME = """
@@ -232,39 +187,3 @@ except ValueError as error:
     [*effects, looking, wrong] = [line for line in out if line != "called"]
     assert effects == ["2 [0]", "[2.0, 2.0]", "2 [0, 1, 2]", "[4.0, 4.0]"]
     assert (looking, wrong) == ("[0.0, 0.0, 0.0]", "no state for this None")
-
-
-def test_a_state_that_does_not_fit_at_once_is_made_one_array_after_the_other(tmp_path: Path) -> None:
-    """Adam's moments of 36 arrays of 729 KiB are 53.7 MB, which is more than 64 tiles' 40.9 MB. In streaming memory there is room."""
-    machine = tmp_path / "few.toml"
-    machine.write_text('inherits = "bow-2000"\n[ipu]\nnum_tiles = 64\n')
-    out = lines(
-        """
-params = jax.device_put({str(i): np.zeros((432, 432), np.float32) for i in range(36)})
-adam = optax.adam(1e-3)
-print(loads(lambda: sharded(adam).init(params)) > 1, loads(lambda: offloaded(sharded(adam)).init(params)))
-""",
-        TILESTEP_MACHINE=str(machine),
-    )
-    assert out == ["True 1"]
-
-
-def test_what_begins_off_the_chip_is_there_array_by_array() -> None:
-    """Of a stage that is divided over IPUs: Adam's moments and the accumulators of six arrays, never all of them in the tiles at once."""
-    out = lines(
-        """
-def layers(params, x): return sum(jnp.mean((x @ own) ** 2) for own in params)
-mesh = Mesh(np.array(ipus[:2]), ("shard",))
-cut = NamedSharding(mesh, PartitionSpec(None, "shard"))
-away = {"optimizer_state": True, "accumulators": True}
-pipeline = Pipeline([layers], optax.adam(1e-3), 2, device_mapping=[mesh], offload_optimizer_state=away)
-with tilestep.dry_run(), tilestep.profile() as profile:
-    weights = [jax.device_put(np.broadcast_to(np.float32(0), (512, 1024)), cut) for _ in range(6)]
-    state = pipeline.init([weights])
-    jax.block_until_ready(pipeline.step(state, np.ones((2, 4, 512), np.float32)))
-for program in profile.programs:
-    if program.name in ("jit_init", "jit_zeros"):
-        print(program.name, program.values_bytes < 3 * 512 * 512 * 4)
-"""
-    )
-    assert out == ["jit_init True", "jit_zeros True"]

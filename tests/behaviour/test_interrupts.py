@@ -2,65 +2,9 @@
 
 from __future__ import annotations
 
-import random
-import signal
-
-import jax
-import numpy as np
 import pytest
 
-import tilestep
-from tests import processes
 from tests.in_turn import python
-
-
-@pytest.mark.slow
-def test_ctrl_c_interrupts_a_program_that_dispatches_and_one_that_compiles_and_the_process_ends_well() -> None:
-    """JAX compiles on a thread of its own, which goes on: the end of the process waits for it."""
-    out = processes.python(
-        """
-        import os, signal, sys, threading, time, jax, jax.numpy as jnp
-        main = threading.get_ident()
-
-        def interrupt_once(ready):
-            def work():
-                while not ready():
-                    time.sleep(0.001)
-                os.kill(os.getpid(), signal.SIGINT)
-            threading.Thread(target=work).start()
-
-        def compiles():
-            frame = sys._current_frames()[main]
-            while frame is not None and not frame.f_code.co_filename.endswith("compiler.py"):
-                frame = frame.f_back
-            return frame is not None
-
-        step = jax.jit(lambda x: jax.lax.fori_loop(0, 50, lambda _, v: jnp.tanh(v @ v), x))
-        x, steps = step(jnp.eye(100)).block_until_ready(), 0
-        try:
-            interrupt_once(lambda: steps > 10)
-            while True:
-                x = step(x)
-                x.block_until_ready()
-                steps += 1
-        except KeyboardInterrupt:
-            print("interrupted", float(x[0, 0]) < 2)
-
-        def long(x):
-            for k in range(100):
-                x = jnp.tanh(x @ x + k) * jnp.sin(x)[::-1]
-            return x
-        lowered = jax.jit(long).lower(jax.ShapeDtypeStruct((64, 64), jnp.float32))
-        try:
-            interrupt_once(compiles)
-            lowered.compile()
-            print("was done before")
-        except KeyboardInterrupt:
-            print("interrupted", float(jax.device_put(1.0) + 1))
-        """,
-        JAX_PLATFORMS="ipu,cpu",
-    )
-    assert (out.stdout, out.stderr) == ("interrupted True\ninterrupted 2.0\n", "")
 
 
 @pytest.mark.parametrize("times", [60, pytest.param(1000, marks=pytest.mark.slow)])
@@ -169,34 +113,6 @@ def test_ctrl_c_at_any_moment_of_a_compilation_is_a_keyboard_interrupt() -> None
         JAX_PLATFORMS="ipu,cpu",
     )
     assert out.stdout == "True\n"
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # what the handler raises may come in a destructor
-def test_an_interrupt_while_emulated_time_catches_up_spoils_nothing(ipu: jax.Device) -> None:
-    """By a handler that raises at some moment of the catching up, again and again."""
-    step, rng = jax.jit(lambda x: x + 1), random.Random(0)
-    x = jax.device_put(np.float32(0), ipu)
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    interrupted = 0
-    try:
-        for _ in range(30):
-            try:
-                with tilestep.profile():
-                    for _ in range(200):
-                        x = step(x)
-                    signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-4, 4e-3))
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            except KeyboardInterrupt:
-                interrupted += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    assert interrupted
-    with tilestep.profile() as recording:
-        x = step(x)
-        assert float(x) == 30 * 200 + 1
-    assert recording.profile.dispatches == 1
 
 
 def test_ctrl_c_ends_a_wait_and_spoils_no_result() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests import in_turn
 
 STEP = """
@@ -82,23 +80,6 @@ print(all(np.array_equal(one, other) for others in values[1:] for one, other in 
     ]
 
 
-def test_parameters_may_live_there_too() -> None:
-    out = python(
-        """
-layers, x = [np.eye(128, dtype=np.float32) / k for k in (1, 2, 3)], np.linspace(-1, 1, 16 * 128, dtype=np.float32).reshape(16, 128)
-layers = [jax.device_put(w, ipu) for w in layers]
-optimizer = optax.sgd(0.1)
-values = []
-for offload in False, None:
-    carry = repeat(4, body_of(optimizer), (placed(layers, offload), optimizer.init(layers), jax.device_put(x, ipu)), donate=False)
-    values.append(carry[0])
-    print(carry[0][0].sharding.memory_kind)
-print(all(np.array_equal(one, other) for one, other in zip(*values, strict=True)))
-"""
-    )
-    assert out == "device\npinned_host\nTrue\n"
-
-
 def test_each_replica_keeps_and_streams_its_part() -> None:
     """Four replicas: of each moment of 65,536 bytes a quarter. The update's parts are gathered over the links."""
     out = python(
@@ -124,21 +105,3 @@ print(all(close), replica_differences(parts[0], replicas))
     )
     # all of bow-2000's IPUs share its streaming memory: six moments once in all, not once each
     assert out == f"[(4096,), (4096,), (4096,), (4096,)] pinned_host\n{6 * 65_536} 0\nTrue ()\n"
-
-
-def test_adams_state_of_a_billion_parameters_leaves_a_gpu() -> None:
-    out = python(
-        """
-try: [gpu, *_] = jax.devices("gpu")
-except RuntimeError: raise SystemExit(print("none"))
-optimizer = offloaded(optax.adam(1e-3))
-layers = [jax.device_put(np.zeros((8192, 8192), np.float32), gpu) for _ in range(16)]  # 1.07e9 parameters, 4 GiB; their state 8 GiB
-state = jax.jit(optimizer.init)(layers)
-update = jax.jit(lambda layers, state: optimizer.update([w + 1 for w in layers], state, layers)[1], donate_argnums=1)
-state = jax.block_until_ready(update(layers, state))
-print({leaf.sharding.memory_kind for leaf in jax.tree.leaves(state) if leaf.size > 1}, gpu.memory_stats()["bytes_in_use"] < 5 * 2**30)
-"""
-    )
-    if out == "none\n":
-        pytest.skip("needs a GPU, of which JAX finds none")
-    assert out == "{'pinned_host'} True\n"

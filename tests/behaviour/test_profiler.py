@@ -102,18 +102,6 @@ assert client is not None and not client.in_use and not client.player.system.rec
 """)
 
 
-@pytest.mark.slow
-def test_an_unlisted_jaxlib_is_left_alone() -> None:
-    code = """
-import jaxlib.version
-jaxlib.version.__version__ = "0.99.0"
-with jax.profiler.trace(folder := folder()):
-    on_ipu()
-assert planes(folder) == {}
-"""
-    processes.python(SHARED + code)
-
-
 def test_several_ipus_dry_runs_and_errors() -> None:
     run(
         """
@@ -207,39 +195,6 @@ for method in "begin", "end", "data":
 """
     )
     assert result.stderr.count("ValueError: on purpose") >= 3
-
-
-EXITS = {
-    "a session that nobody ends": "jax.profiler.start_trace(folder()); on_ipu()",
-    "a session that an exit handler ends": """
-import atexit
-def stop():
-    jax.profiler.stop_trace()
-    assert "IPU 0" in planes(target)
-    print("stopped")
-target = folder()
-atexit.register(stop)
-jax.profiler.start_trace(target)
-on_ipu()
-""",
-    "sessions of a daemon thread": """
-def sessions():
-    while True:
-        with jax.profiler.trace(folder()):
-            on_ipu()
-        ended.set()
-on_ipu()
-ended = threading.Event()
-threading.Thread(target=sessions, daemon=True).start()
-ended.wait()
-""",
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("code", EXITS.values(), ids=EXITS)
-def test_the_process_ends_well_with(code: str) -> None:
-    processes.python(SHARED + code)
 
 
 OTHERS = {

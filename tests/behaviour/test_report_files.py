@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import shutil
 import subprocess
@@ -132,13 +131,3 @@ def test_processes_that_report_into_one_directory_leave_whole_files(tmp_path: Pa
     for program in (tmp_path / "report" / "programs").iterdir():
         assert sorted(path.name for path in program.iterdir()) == ["memory.txt", "program.tilestep"]
     assert json.loads((tmp_path / "report" / "profile.json").read_text())["dispatches"] == 1
-
-
-@pytest.mark.slow
-def test_a_run_s_profile_goes_behind_what_stdout_has(tmp_path: Path) -> None:
-    command = (sys.executable, "-m", "tilestep", "run", "--json=/dev/stdout", "-c", "print('mine')")
-    with (tmp_path / "out").open("w") as out:
-        subprocess.run(command, env=clean_environ(), stdout=out, stderr=subprocess.DEVNULL, check=True, timeout=PROCESS_TIMEOUT_WALL_S)
-    mine, profile = (tmp_path / "out").read_text().splitlines()
-    assert (mine, json.loads(profile)["schema"]) == ("mine", "tilestep-profile")
-    assert os.path.islink("/dev/stdout")

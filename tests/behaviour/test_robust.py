@@ -311,25 +311,6 @@ def test_a_program_over_several_ipus_waits_for_none_that_waits_for_the_host(ipus
     assert np.asarray(several).tolist() == [5, 5]
 
 
-@pytest.mark.slow
-def test_threads_start_programs_with_collectives_and_wait_for_none(ipus: list[jax.Device]) -> None:
-    """Twelve, each of which might have one more in flight than XLA:CPU has room for."""
-    total = jax.pmap(lambda x: jax.lax.psum(x, "i"), axis_name="i", devices=ipus)
-    found: list[list[float]] = []
-
-    def work() -> None:
-        for _ in range(100):
-            result = total(np.arange(len(ipus), dtype=np.float32))
-        found.append(np.asarray(result).tolist())
-
-    threads = [threading.Thread(target=work) for _ in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [[sum(range(len(ipus)))] * len(ipus)] * 12
-
-
 def resident_bytes() -> int:
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -357,24 +338,3 @@ def test_steps_leave_nothing_behind(ipu: jax.Device, steps: int) -> None:
     run(steps)
     grown = resident_bytes() - before
     assert grown < (1 << 20) + 200 * steps, f"{grown:,} B in {steps:,} steps"
-
-
-@pytest.mark.slow
-def test_programs_that_nobody_holds_are_freed(ipu: jax.Device) -> None:
-    """As on the CPU, where a function's programs go with the function."""
-
-    def live() -> int:
-        gc.collect()
-        return sum(type(thing).__name__ == "LoadedExecutable" and "tilestep" in type(thing).__module__ for thing in gc.get_objects())
-
-    def compile_and_run(k: int) -> None:
-        jax.jit(lambda x: x * k + k)(jax.device_put(np.ones(3, np.float32), ipu)).block_until_ready()
-
-    compile_and_run(0)
-    before = live()
-    for k in range(1, 11):
-        compile_and_run(k)
-    ended = time.monotonic() + 60
-    while live() > before + 1 and time.monotonic() < ended:  # threads that have run the last ones let go of them a moment later
-        time.sleep(0.05)
-    assert live() <= before + 1  # programs that stay would be ten more; one is held until the next one runs

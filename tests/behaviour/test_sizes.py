@@ -10,7 +10,6 @@ from jax.experimental.layout import Format, Layout
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
-import tilestep
 from tests import processes
 from tests.in_turn import python
 
@@ -72,18 +71,6 @@ def test_an_array_of_2_gib() -> None:
         assert other.memory_stats()["bytes_in_use"] == 1 << 31
         """
     )
-
-
-@pytest.mark.slow
-def test_a_program_with_2000_arguments(ipu: jax.Device) -> None:
-    count = 2000
-    arguments = [jax.device_put(np.float32(k), ipu) for k in range(count)]
-    added = jax.jit(lambda *xs: (sum(xs[::2], xs[1]), [x * 2 for x in xs[:: count // 10]]))
-    with tilestep.profile() as profile:
-        total, doubled = added(*arguments)
-    assert int(total) == sum(range(0, count, 2)) + 1
-    assert [int(x) for x in doubled] == list(range(0, 2 * count, count // 5))
-    assert sum(program.runs for program in profile.programs) == 1
 
 
 @pytest.mark.slow

@@ -133,23 +133,3 @@ print(tiles[0] - tiles[1] >= 2856)
 """
     )
     assert out.splitlines() == [f"0 {16 * 262_144} 0 True", f"{16 * (80_828 + 18_500)} 0 {16 * 262_144} True", "True"]
-
-
-def test_a_stage_of_a_mesh_parks_its_part_only() -> None:
-    out = python(
-        """
-import jax, numpy as np, jax.numpy as jnp, tilestep
-mesh = jax.sharding.Mesh(np.array(jax.devices("ipu")[:4]), ("d",))
-rows = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("d"))
-near, away = jax.memory.Space.Device, jax.memory.Space.Host
-def f(x):
-    y = jnp.sin(x) * x
-    return jnp.sort(x, 1) + jax.device_put(jax.device_put(y, away), near)
-x = np.linspace(0, 1, 256 * 256, dtype=np.float32).reshape(256, 256)
-with tilestep.profile() as p: value = jax.jit(f)(jax.device_put(x, rows))
-print("collective" in {event.kind for event in p.timeline})
-print(p.programs[0].streaming_memory_bytes, np.array_equal(value, jax.jit(f)(x)))
-""",
-        TILESTEP_MACHINE="bow-2000",
-    )
-    assert out == f"False\n{4 * 256 * 256} True\n"

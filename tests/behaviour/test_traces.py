@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -80,21 +79,6 @@ def require_nested(tables: Tables) -> None:
     assert (start[outer] <= start[inner]).all()
     assert (end[outer] >= end[inner]).all()
     assert (thread[outer] == thread[inner]).all()
-
-
-@pytest.mark.slow
-def test_a_line_of_the_shell_is_traced_and_an_error_of_the_program_stays_what_it_is(tmp_path: Path) -> None:
-    code = 'import jax, tilestep; jax.numpy.ones(3) + 1; tilestep.tracepoint("fails").__enter__(); 1 / 0'
-    line = f"""PVTI_OPTIONS='{{"enable":"true", "directory":"./reports"}}' {sys.executable} -W error -c '{code}'"""
-    ended = subprocess.run(
-        line, shell=True, cwd=tmp_path, env=clean_environ(), capture_output=True, text=True, timeout=PROCESS_TIMEOUT_WALL_S, check=False
-    )
-    assert ended.returncode == 1
-    assert ended.stderr.endswith("ZeroDivisionError: division by zero\n")
-    tables = only_file(tmp_path / "reports")
-    assert tables.manifest["kind"] == "trace"
-    assert any(label.startswith("PjitFunction") for _, label, _ in spans(tables, "Framework"))
-    assert spans(tables, "User") == [("MainThread", "fails", "")]
 
 
 def test_garbage_turns_tracing_on(tmp_path: Path) -> None:
@@ -320,19 +304,6 @@ def test_a_long_run_is_kept_in_pieces_which_one_file_joins(tmp_path: Path) -> No
     require_nested(tables)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("end", ["os.kill(os.getpid(), signal.SIGKILL)", "os._exit(3)"])
-def test_a_process_that_ends_at_once_leaves_its_pieces_whole(end: str, tmp_path: Path) -> None:
-    program = LONG.replace("print(len(pieces()))", f"print(len(pieces()), flush=True); {end}")
-    ended = processes.attempt(program, PVTI_OPTIONS=options(tmp_path))
-    assert ended.returncode in (-signal.SIGKILL, 3)
-    pieces = [read_recording(path) for path in tmp_path.iterdir()]
-    assert len(pieces) >= int(ended.stdout) > 3
-    found = Counter(label for piece in pieces for _, label, _ in spans(piece, "User"))
-    assert 3000 <= found["inner"] <= 4000
-    assert found["all"] == 0
-
-
 CHILDREN = """
 import multiprocessing, os, sys, tilestep
 
@@ -426,18 +397,6 @@ def test_a_closed_trace_is_in_its_file_and_records_no_more(tmp_path: Path) -> No
     assert spans(only_file(tmp_path), "User") == [("MainThread", "here", "")]
 
 
-@pytest.mark.slow
-def test_commands_trace_the_program_that_they_run_and_nothing_else(tmp_path: Path) -> None:
-    code = "import tilestep; from tilestep.cli import main; main(['machines']); assert tilestep.tracing.current_file() is None"
-    python(code, PVTI_OPTIONS=options(tmp_path / "command"))
-    assert not [path for path in (tmp_path / "command").glob("*") if NAME.fullmatch(path.name)]
-    code = "import tilestep\nwith tilestep.tracepoint('here'):\n    pass"
-    command = [sys.executable, "-m", "tilestep", "run", "-c", code]
-    settings = clean_environ({"PVTI_OPTIONS": options(tmp_path / "run")})
-    subprocess.run(command, env=settings, check=True, capture_output=True, timeout=PROCESS_TIMEOUT_WALL_S)
-    assert spans(only_file(tmp_path / "run"), "User") == [("MainThread", "here", "")]
-
-
 def test_feeds_show_when_they_stall(tmp_path: Path) -> None:
     python(
         """
@@ -473,9 +432,3 @@ def test_a_program_that_ends_within_its_own_long_profile_has_its_file(tmp_path: 
     )
     assert ended.stderr == ""
     assert spans(only_file(tmp_path / "ours"), "User") == [("MainThread", "last", "")]
-
-
-def test_a_directory_with_a_name_that_is_too_long_is_told(tmp_path: Path) -> None:
-    ended = python("import tilestep; print('goes on')", PVTI_OPTIONS=options(tmp_path / ("a" * 300)))
-    assert ended.stdout == "goes on\n"
-    assert re.fullmatch(r"tilestep: PVTI_OPTIONS: .*a cannot be written: File name too long\n", ended.stderr)

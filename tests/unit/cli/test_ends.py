@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
-from tests.processes import ROOT
 from tests.processes import run_python as run_alone
 
-NOTHING_RAN = "tilestep: nothing ran on bow-2000"
 LEAVES = """
     import asyncio, atexit, multiprocessing, sys, threading, time
     from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -72,23 +68,3 @@ def test_what_a_program_leaves_ends_as_under_python_and_its_work_is_in_the_profi
     assert ours_last == last == "ZeroDivisionError('division by zero') <class 'ZeroDivisionError'>", "callbacks at exit come last"
     assert "emulated on bow-2000" in ours.stderr
     assert "jit__lambda" in ours.stderr
-
-
-LOCALES = ({"LC_ALL": "C"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}, {"LC_ALL": "C.UTF-8"}, {"LC_ALL": "POSIX", "PYTHONUTF8": "1"})
-CODES = ("print('é', '\U0001f600')".encode(), b"print('\xff')", b"# -*- coding: latin-1 -*-\nprint('\xc3\xa9')")
-
-
-@pytest.mark.slow
-@pytest.mark.process
-@pytest.mark.parametrize("code", CODES)
-@pytest.mark.parametrize("environ", LOCALES)
-def test_code_in_any_locale_runs_as_under_python(environ: dict[str, str], code: bytes) -> None:
-    def run(*words: str) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            (sys.executable, *words, "-c", code), cwd=ROOT, env={"PATH": "/usr/bin:/bin", **environ}, capture_output=True, check=False
-        )
-
-    plain, ours = run(), run("-m", "tilestep", "run")
-    told, _, summary = ours.stderr.partition(f"\n{NOTHING_RAN}".encode())
-    assert (ours.returncode, ours.stdout, told) == (plain.returncode, plain.stdout, plain.stderr)
-    assert summary

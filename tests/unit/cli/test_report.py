@@ -5,10 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -369,16 +366,3 @@ def test_show_prints_to_a_terminal_that_knows_ascii_alone(runs: dict[str, str], 
 
 
 STATED, OF_THE_LOCALE = {"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-
-
-@pytest.mark.slow
-@pytest.mark.process
-@pytest.mark.parametrize("variables", [STATED, OF_THE_LOCALE])
-@pytest.mark.parametrize("arguments", [(), ("--json",)])
-def test_show_prints_in_a_process_that_knows_ascii_alone(
-    runs: dict[str, str], variables: dict[str, str], arguments: tuple[str, ...]
-) -> None:
-    command = [sys.executable, "-m", "tilestep", "report", "show", runs["five"], *arguments]
-    ended = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, timeout=60)
-    assert (ended.returncode, ended.stderr) == (0, b"")
-    assert ended.stdout.isascii()

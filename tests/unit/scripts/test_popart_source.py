@@ -8,10 +8,8 @@ from textwrap import dedent
 
 import pytest
 
-from scripts.popart_judge.groups import OTHERS, group_of
 from scripts.popart_judge.known import read_known
 from scripts.popart_judge.source import TESTS, Function, functions
-from scripts.popart_judge.targets import read_build
 
 
 def checkout(folder: Path, files: Mapping[str, str]) -> Path:
@@ -101,25 +99,6 @@ def test_what_can_fail_a_test(tmp_path: Path, body: str, asserts: bool) -> None:
     assert only(tmp_path, f"def test(op_tester):\n    {body}\n").asserts is asserts
 
 
-def test_a_helper_beside_the_test_counts_and_the_harness_does_not(tmp_path: Path) -> None:
-    found = functions(
-        checkout(
-            tmp_path,
-            {
-                "help.py": "def compare(a): assert a\ndef other(b): b.virtualGraph(0)",
-                "test_util.py": "def make(): x.virtualGraph(0)",
-                "one_test.py": "import test_util as tu\nfrom help import compare\ndef test_a(): compare(tu.make())\ndef test_b(): pass",
-                "two_test.py": "import help as h\ndef test_c(): h.other(1)",
-            },
-        )
-    )
-    assert [(function.name, function.asserts, function.one_device) for function in found] == [
-        ("test_a", True, True),
-        ("test_b", False, True),
-        ("test_c", False, False),
-    ]
-
-
 @pytest.mark.parametrize(
     ("text", "one"),
     [
@@ -144,52 +123,6 @@ def test_a_helper_beside_the_test_counts_and_the_harness_does_not(tmp_path: Path
 )
 def test_what_needs_more_devices_than_one(tmp_path: Path, text: str, one: bool) -> None:
     assert only(tmp_path, text).one_device is one
-
-
-def test_devices_are_those_of_the_originals_build(tmp_path: Path) -> None:
-    made = checkout(
-        tmp_path,
-        {
-            "CMakeLists.txt": """
-                add_unit_test(abc abc.cpp VARIANTS "Hw")
-                add_popart_py_unit_test(plain)
-                add_popart_py_unit_test(model VARIANTS IpuModel2)
-                add_popart_py_unit_test(both VARIANTS "Hw;IpuModel2") # a word
-                add_popart_py_unit_test(never VARIANTS Hw PROPERTIES DISABLED TRUE)
-                add_popart_py_unit_test(links VARIANTS "${HW_EXCLUDE_C600}" PROPERTIES RUN_SERIAL TRUE)
-                # add_popart_py_unit_test(gone)
-                add_popart_py_unit_test(parts MATCHEXPR "test_a or test_b" VARIANTS "Hw")
-                add_popart_py_unit_test(parts NUM_WORKERS auto MATCHEXPR test_c VARIANTS IpuModel2)
-                """,
-            "inner/CMakeLists.txt": 'add_popart_py_unit_test(hard\n  VARIANTS "Hw")',
-        },
-    )
-    build = read_build(made)
-    assert build.disabled == {"never.py"}
-    assert build.targets == {
-        "never.py": "Hw",
-        "plain.py": "Cpu",
-        "model.py": "IpuModel2",
-        "both.py": "IpuModel2",
-        "links.py": "Hw",
-        "parts.py": "IpuModel2",
-        "inner/hard.py": "Hw",
-    }
-
-
-@pytest.mark.parametrize(
-    ("file", "group"),
-    [
-        ("operators_test/exp_test.py", "operators"),
-        ("anchor_tests/anchor_output_test.py", "anchors"),
-        ("stepio_tests/stepio_tests_py.py", "StepIO"),
-        ("optimizer_tests/pytorch_comparisons.py", "optimisers"),
-        ("virtual_graph_check_test.py", "virtual graphs"),
-        ("bert_test.py", OTHERS),
-    ],
-)
-def test_each_file_has_a_group(file: str, group: str) -> None:
-    assert group_of(file) == group
 
 
 def test_the_projects_list_can_be_read() -> None:
