@@ -4,8 +4,8 @@
     scripts/check_change.py               what differs from branch main, committed or not
     scripts/check_change.py --base HEAD~3 what differs from there
 
-A room is a folder of `src/tilestep`; its tests are in the folder of the same name below `tests/unit`. Tests that `make test` leaves
-out come last. Tests that have not run when the time is over are named: `make test-all` runs them all.
+A room is a folder of `src/tilestep`; its tests are in the folder of the same name below `tests/unit`. Tests that have not run when
+the time is over are named: `make test` runs them all.
 """
 
 from __future__ import annotations
@@ -72,11 +72,6 @@ class NotRun:
 
     def __init__(self) -> None:
         self._waiting: dict[str, None] = {}
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """What the fast run leaves out comes last."""
-        items.sort(key=lambda item: item.get_closest_marker("left_out") is not None)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self._waiting = dict.fromkeys(item.nodeid for item in session.items)

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Seeded mutants of the program text, and which of them the tests find: the fast run's, and those that were one before.
+"""Seeded mutants of the program text, and which of them the fast run finds.
 
-    scripts/mutants.py draw              prints what the first seed draws
-    scripts/mutants.py cover             records which lines each test executes, with Python 3.12 or newer
-    scripts/mutants.py run fast          makes mutants one by one, and runs the fast run's tests that execute their line until one fails
-    scripts/mutants.py run whole         the same with all recorded tests, for mutants that the fast run has not found
-    scripts/mutants.py show              prints what has been found so far, and keeps it in benchmarks/results/mutants.json
+    scripts/mutants.py draw     prints what the first seed draws
+    scripts/mutants.py cover    records which lines each test executes, with Python 3.12 or newer
+    scripts/mutants.py run      makes mutants one by one, and runs the tests that execute their line until one fails
+    scripts/mutants.py show     prints what has been found so far, and keeps it in benchmarks/results/mutants.json
 
 Files are those of build/mutants: `tree` is a checkout of its own, whose files are changed, with environments:
 
@@ -14,8 +13,7 @@ Files are those of build/mutants: `tree` is a checkout of its own, whose files a
     make -C build/mutants/tree PYTHON=python3.13 .venv-python3.13/.ready-test
 
 Both need the same version of JAX. Mutants are drawn from the text of a commit whose run of 40 CPU minutes is known to find faults
-(scripts/mutant_sites.py), from lines that some test executes. `whole` is what has been recorded: tests as they were before some were
-marked slow. The fast run is what the checkout selects. `cover` and `run` append to files, and `run` goes on where it was left.
+(scripts/mutant_sites.py), from lines that some test executes. `cover` and `run` append to files, and `run` goes on where it was left.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import accumulate, chain, islice, zip_longest
+from itertools import accumulate, chain, groupby, islice, zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -50,13 +48,11 @@ FIRST_SEED, SECOND_SEED = 20_611, 73_939
 PAGE: Final = "report/assets"  # the page's JavaScript, an area of its own
 # folders of the reference
 AREAS: Final = ("machine", "program", "cost", "plan", "sim", "record", "report", "cli", "train", "onnx", "popart", "pjrt/programs", PAGE)
-SIDES: Final = ("whole", "fast")
 EACH: Final = 25  # mutants of an area
 SOURCES: Final = "src/tilestep"
 RESULT: Final = ROOT / "benchmarks" / "results" / "mutants.json"
 TESTS: Final = Path(__file__).with_name("mutant_tests.py")
-RECORDED: Final = "not slow"
-SELECTED: Final = "not slow and not left_out"  # what the fast run is
+FAST: Final = "not slow"  # what the fast run is
 FIRST_CPU_S, FIRST_TESTS = 15.0, 150  # of the tests that run first: most mutants end there
 HANG_WALL_S: Final = 200  # of one test
 VALIDATED: Final = 8  # mutants whose killers are run together without a mutant
@@ -94,7 +90,7 @@ def drawn_of(area: str, seed: int, texts: Mapping[str, str]) -> list[Site]:
 
 
 class Lines:
-    """Which tests of a side execute lines that are asked for, and what each test takes."""
+    """Which tests execute lines that are asked for, and what each test takes."""
 
     def __init__(self, folder: Path, wanted: Iterable[tuple[str, int]]) -> None:
         self.cpu_s: dict[str, float] = {}  # by test
@@ -180,7 +176,7 @@ def mutants_of(seed: int, areas: Sequence[str], folder: Path) -> list[Mutant]:
 
 
 def in_order(tests: Iterable[str], cpu_s: Mapping[str, float], site: Site, first: str) -> list[str]:
-    """Likely killers first: that of the other side, tests of the module, of its folder, of its area, others; of each the quick ones."""
+    """Likely killers first: the one before, tests of the module, of its folder, of its area, others; of each the quick ones."""
     inner = Path(site.path.removeprefix(f"{SOURCES}/"))
 
     def key(test: str) -> tuple[int, float, str]:
@@ -195,12 +191,12 @@ def in_order(tests: Iterable[str], cpu_s: Mapping[str, float], site: Site, first
     return sorted(tests, key=key)
 
 
-class Side:
-    """Tests that are run on mutants of a checkout."""
+class Checkout:
+    """Whose files are changed, and its tests."""
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self.folder, self.tree, self.name = folder, folder / "tree", name
-        self.kept = folder / f"{name}.jsonl"
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.tree = folder, folder / "tree"
+        self.kept = folder / "fast.jsonl"
         self._good: set[str] = set()
         self._broken: set[str] = set()
 
@@ -209,25 +205,11 @@ class Side:
         known = records(self.kept) if self.kept.exists() else iter(())
         return {Mutant(seed=record["seed"], area=record["area"], site=Site(**record["site"])): record for record in known}
 
-    def selected(self, recorded: Iterable[str]) -> set[str]:
-        """Those of the recorded tests that this side runs."""
-        if self.name == "whole":
-            return set(recorded)
-        words = (
-            self.tree / ".venv/bin/python",
-            "-m",
-            "pytest",
-            "--collect-only",
-            "-q",
-            "-n",
-            "0",
-            "-p",
-            "no:cacheprovider",
-            "-m",
-            SELECTED,
-        )
+    def selected(self) -> set[str]:
+        """The fast run's tests, as they are now."""
+        words = (self.tree / ".venv/bin/python", "-m", "pytest", "--collect-only", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", FAST)
         collected = subprocess.run(words, cwd=self.tree, env=environ(), check=True, stdout=subprocess.PIPE, text=True).stdout
-        return set(recorded) & set(collected.splitlines())
+        return set(collected.splitlines())
 
     def restore(self) -> None:
         """Undoes what a mutant has changed, also one of a run that was killed."""
@@ -325,26 +307,24 @@ def cover(options: argparse.Namespace) -> None:
         f"mutant_tests.record({str(folder)!r}, {str((tree / SOURCES).resolve())!r})\n"
     )
     try:
-        words = (python, "-m", "pytest", "-p", "mutant_tests", "-n", "2", "--dist", "worksteal", "-p", "no:cacheprovider", "-m", RECORDED)
+        words = (python, "-m", "pytest", "-p", "mutant_tests", "-n", "2", "--dist", "worksteal", "-p", "no:cacheprovider", "-m", FAST)
         subprocess.run((*words, *options.tests), cwd=tree, env=environ(), check=False)
     finally:
         begins.unlink()
 
 
 def run(options: argparse.Namespace) -> None:
-    side, other = (Side(options.folder.absolute(), name) for name in (options.side, SIDES[options.side == SIDES[0]]))
-    side.restore()
+    checkout = Checkout(options.folder.absolute())
+    checkout.restore()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    places = {mutant: place(side.tree, mutant.site) for mutant in mutants_of(options.seed, options.area, options.folder)}
-    lines = Lines(side.folder / "lines", ((site.path, site.line) for site in places.values() if site is not None))
-    selected = side.selected(lines.cpu_s)
-    known, others = side.outcomes(), other.outcomes()
+    places = {mutant: place(checkout.tree, mutant.site) for mutant in mutants_of(options.seed, options.area, options.folder)}
+    lines = Lines(checkout.folder / "lines", ((site.path, site.line) for site in places.values() if site is not None))
+    selected = checkout.selected() & lines.cpu_s.keys()
+    known = checkout.outcomes()
 
     def is_open(mutant: Mutant, site: Site | None) -> bool:
-        """Not judged yet, or its killer is no longer selected, or other tests are, or more may be spent."""
+        """Not judged yet, or its killer is gone, or there are more tests, or more may be spent."""
         facts = known.get(mutant, {})
-        if options.side == "whole" and others.get(mutant, {}).get("outcome") == "killed":
-            return False
         match facts.get("outcome"):
             case "killed":
                 return "::" in facts["by"] and facts["by"] not in selected
@@ -355,11 +335,11 @@ def run(options: argparse.Namespace) -> None:
                 return outcome is None
 
     asked = [mutant for mutant, site in places.items() if is_open(mutant, site)][: options.limit]
-    firsts = {mutant: facts.get("by", "") for mutant, facts in others.items()}
-    commit = subprocess.check_output(("git", "rev-parse", "--short=7", "HEAD"), cwd=side.tree, text=True).strip()
+    firsts = {mutant: facts.get("by", "") for mutant, facts in known.items()}
+    commit = subprocess.check_output(("git", "rev-parse", "--short=7", "HEAD"), cwd=checkout.tree, text=True).strip()
     until = time.monotonic() + options.hours * 3600
-    for batch in side.all_judged(asked, lines, selected, firsts, options.budget):
-        with side.kept.open("a", encoding="utf-8") as file:
+    for batch in checkout.all_judged(asked, lines, selected, firsts, options.budget):
+        with checkout.kept.open("a", encoding="utf-8") as file:
             for mutant, facts in batch:
                 file.write(json.dumps({**asdict(mutant), **facts, "commit": commit}) + "\n")
                 print(f"{mutant.site.path}:{mutant.site.line} {facts['outcome']} {facts.get('by', '')}", file=sys.stderr, flush=True)
@@ -367,36 +347,22 @@ def run(options: argparse.Namespace) -> None:
             return
 
 
-def verdict(whole: str | None, fast: str | None) -> str:
-    """What the two outcomes of a mutant say."""
-    if fast == "killed":
-        return "killed by fast"
-    if fast == "survived":
-        return {"killed": "killed by whole only", "survived": "survived"}.get(whole or "", "undecided")
-    return fast or "not asked"
-
-
 def show(options: argparse.Namespace) -> None:
-    whole, fast = (Side(options.folder, name).outcomes() for name in SIDES)
-    rows: list[dict[str, Any]] = []
-    for mutant in sorted(whole.keys() | fast.keys(), key=lambda each: (each.seed, AREAS.index(each.area), each.site.path, each.site.line)):
-        sides = {name: known.get(mutant, {}) for name, known in zip(SIDES, (whole, fast), strict=True)}
-        said = verdict(*(facts.get("outcome") for facts in sides.values()))
-        kept = {
-            name: {key: facts[key] for key in ("outcome", "by", "tests", "ran", "commit") if key in facts} for name, facts in sides.items()
-        }
-        rows.append({**asdict(mutant), "verdict": said, **kept})
+    rows = sorted(
+        ({key: value for key, value in facts.items() if key != "budget_cpu_s"} for facts in Checkout(options.folder).outcomes().values()),
+        key=lambda row: (row["seed"], AREAS.index(row["area"]), row["site"]["path"], row["site"]["line"]),
+    )
     counts = []
-    for seed, area in sorted({(row["seed"], row["area"]) for row in rows}, key=lambda each: (each[0], AREAS.index(each[1]))):
-        of_area = [row for row in rows if (row["seed"], row["area"]) == (seed, area)]
-        counts.append({"seed": seed, "area": area, "mutants": len(of_area), **Counter(row["verdict"] for row in of_area)})
+    for (seed, area), some in groupby(rows, key=lambda row: (row["seed"], row["area"])):
+        outcomes = [row["outcome"] for row in some]
+        counts.append({"seed": seed, "area": area, "mutants": len(outcomes), **Counter(outcomes)})
         print("  ".join(f"{key}: {value}" if isinstance(value, int) else value for key, value in counts[-1].items()))
-    found = Counter(row["verdict"] for row in rows)
-    killed = found["killed by fast"] + found["killed by whole only"]
-    share = found["killed by fast"] / killed if killed else None
-    print(f"of {killed} mutants that the whole kills, the fast run kills {share or 0:.1%}")
-    question = "Which seeded mutants of the program text does the fast run find, of those that the whole finds?"
-    result = {"question": question, "drawn_from": REFERENCE, "share_killed_by_fast": share, "areas": counts}
+    found = Counter(row["outcome"] for row in rows)
+    judged = found["killed"] + found["survived"]
+    share = found["killed"] / judged if judged else None
+    print(f"of {judged} mutants that were judged, the fast run kills {share or 0:.1%}")
+    question = "Which seeded mutants of the program text does the fast run find?"
+    result = {"question": question, "drawn_from": REFERENCE, "share_killed": share, "areas": counts}
     text = json.dumps(result, indent=1).removesuffix("\n}")
     options.output.write_text(text + ',\n "mutants": [\n  ' + ",\n  ".join(map(json.dumps, rows)) + "\n ]\n}\n", encoding="utf-8")
 
@@ -413,7 +379,6 @@ def main() -> None:
     for name in ("draw", "run"):
         acts[name].add_argument("--seed", type=int, default=FIRST_SEED)
         acts[name].add_argument("--area", nargs="+", choices=AREAS, default=AREAS)
-    acts["run"].add_argument("side", choices=SIDES)
     acts["cover"].add_argument("--environment", default=".venv-python3.13", help="of the checkout (default %(default)s)")
     acts["cover"].add_argument("--tests", nargs="+", default=(), help="folders or files (default: all)")
     acts["run"].add_argument("--hours", type=float, default=8.0, help="no mutant begins later")

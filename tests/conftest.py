@@ -67,14 +67,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Gives the marker `left_out` to what the fast run leaves out (scripts/fast_run.py). Tests of pages begin, so that one worker has them.
+    """Tests of pages begin, so that one worker has them.
 
-    Of unit tests the newest JAX gets one of twenty, of the tests of values one of six, and one through each door.
+    Of unit tests the newest JAX gets one of twenty, of the tests of values half of what is drawn, and one through each door.
     """
-    names = set((config.rootpath / "tests" / "left_out.txt").read_text(encoding="utf-8").splitlines())
-    for item in items:
-        if item.nodeid in names or item.nodeid.partition("[")[0] in names:
-            item.add_marker("left_out")
     items.sort(key=lambda item: not item.path.is_relative_to(config.rootpath / "tests" / "page"))
     if config.getoption("--newest"):
         apart = {item: not _is_for_the_newest(item) for item in items}
@@ -85,7 +81,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _is_for_the_newest(item: pytest.Item) -> bool:
     if item.get_closest_marker("door"):
         return True
-    one_of, other = (20, ["left_out", "browser", "process"]) if "unit" in item.path.parts else (6, [])
+    one_of, other = (20, ["browser", "process"]) if "unit" in item.path.parts else (2, [])
     return crc32(item.nodeid.encode()) % one_of == 0 and not any(map(item.get_closest_marker, ["slow", *other]))
 
 

@@ -96,7 +96,9 @@ def test_the_quickstart_prints_its_values_and_an_ipu(run_python: RunPython) -> N
     assert re.search(r"jit_product +4 +1 ", done.stdout), "four runs, one load"
 
 
-@pytest.mark.parametrize("example", [("mnist_classifier.py", *SHORT), ("karate_club.py",)], ids=["mnist_classifier", "karate_club"])
+@pytest.mark.parametrize(
+    "example", [("mnist_classifier.py", *SHORT), pytest.param(("karate_club.py",), marks=pytest.mark.slow)], ids=lambda words: words[0]
+)
 def test_an_example_prints_the_same_on_ipu_and_cpu(example: tuple[str, ...], printed_on: Printed) -> None:
     assert printed_on("ipu", *example) == printed_on("cpu", *example)
 
@@ -108,7 +110,8 @@ def test_the_digits_classifier_gets_95_percent_of_unseen_digits_right(example: s
     assert float(accuracies[-1]) > 0.95
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["ipu", "cpu"])
 def test_with_infeeds_the_classifier_prints_the_same(backend: str, printed_on: Printed) -> None:
     assert printed_on(backend, "mnist_with_infeeds.py", *SHORT) == printed_on(backend, "mnist_classifier.py", *SHORT)
 
@@ -156,9 +159,8 @@ def test_linear_regression_finds_the_line_and_its_state_stays_on_the_ipu(printed
     assert f"{state_bytes:,} bytes in at the first run, 0 at each one after it\n  0 bytes out at each run\n" in on_ipu
 
 
-@pytest.mark.parametrize(
-    ("epochs", "loss", "right"), [(2, 0.9, 80), pytest.param(10, 0.1, 95, marks=pytest.mark.slow)], ids=["short", "whole"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("epochs", "loss", "right"), [(2, 0.9, 80), (10, 0.1, 95)], ids=["short", "whole"])
 def test_two_towers_tell_digits_and_work_at_the_same_time(
     epochs: int, loss: float, right: float, printed_on: Printed, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

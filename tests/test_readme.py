@@ -11,6 +11,7 @@ import tomllib
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,6 +49,17 @@ FILES: dict[str, dict[str, str | int]] = {
         "build/digits.npz": "tests/conformance/from_torch/digits.npz",
     },
 }
+
+# Pages whose code takes long: it runs in `make test-all`.
+LONG = (
+    "docs/how-to/performance.md",
+    "docs/how-to/pipelines.md",
+    "docs/how-to/popart-ipus.md",
+    "docs/how-to/pytorch.md",
+    "docs/tutorials/pipeline.md",
+    "docs/tutorials/three-steps.md",
+    "docs/tutorials/what-limits-my-program.md",
+)
 
 # The blocks of one document share a namespace, so that one may build on those before it.
 RUN_BLOCKS = """
@@ -116,12 +128,16 @@ def wrong_outputs(run_python: RunPython, path: Path, python_blocks: list[Block],
     ]
 
 
-@pytest.mark.parametrize("path", WITH_PYTHON, ids=name_of)
+def page(path: Path) -> Any:
+    return pytest.param(path, id=name_of(path), marks=pytest.mark.slow if name_of(path) in LONG else ())
+
+
+@pytest.mark.parametrize("path", map(page, WITH_PYTHON))
 def test_python_blocks_run_and_print_what_is_shown(path: Path, run_python: RunPython, tmp_path: Path) -> None:
     assert wrong_outputs(run_python, path, runnable(python_blocks_of(path)), folder_of(path, tmp_path)) == []
 
 
-@pytest.mark.parametrize("path", WITH_COMMANDS, ids=name_of)
+@pytest.mark.parametrize("path", map(page, WITH_COMMANDS))
 def test_commands_of_tilestep_run_and_print_what_is_shown(path: Path, update_golden: bool, run_python: RunPython, tmp_path: Path) -> None:
     folder = folder_of(path, tmp_path)
     for block in blocks(path.read_text(encoding="utf-8")):

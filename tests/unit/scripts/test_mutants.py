@@ -1,4 +1,4 @@
-"""Mutants of a small text, the same for the same seed, and what two outcomes of a mutant say."""
+"""Mutants of a small text, the same for the same seed, and which tests are run for one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from scripts.mutant_sites import Site, drawn, javascript_sites, located, python_sites, sites
 from scripts.mutant_tests import _executed_lines
-from scripts.mutants import EACH, FIRST_SEED, REFERENCE, Lines, in_order, place, verdict
+from scripts.mutants import EACH, FIRST_SEED, REFERENCE, Lines, in_order, place
 
 PYTHON = '''"""A docstring of 3 numbers."""
 from typing import TYPE_CHECKING
@@ -123,23 +123,6 @@ def test_likely_killers_come_first() -> None:
     cpu_s = dict(zip([*near, "tests/golden/test_time.py::d"], (9.0, 3.0, 2.0, 1.0, 0.5), strict=True))
     order = in_order(cpu_s, cpu_s, site, near[0])
     assert order == [near[0], near[1], near[2], "tests/golden/test_time.py::d", near[3]]
-
-
-@pytest.mark.parametrize(
-    ("whole", "fast", "said"),
-    [
-        ("killed", "killed", "killed by fast"),
-        (None, "killed", "killed by fast"),
-        ("killed", "survived", "killed by whole only"),
-        ("survived", "survived", "survived"),
-        ("undecided", "survived", "undecided"),
-        ("killed", "undecided", "undecided"),
-        ("killed", None, "not asked"),
-        ("killed", "gone", "gone"),
-    ],
-)
-def test_the_verdict_is_of_two_outcomes(whole: str | None, fast: str | None, said: str) -> None:
-    assert verdict(whole, fast) == said
 
 
 def test_lines_of_the_page_s_modules_are_those_whose_first_letter_ran() -> None:
