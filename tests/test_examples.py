@@ -6,7 +6,6 @@ import functools
 import gzip
 import itertools
 import re
-import runpy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,9 +17,6 @@ from tests.in_turn import RunPython, in_turn
 from tests.processes import ROOT
 
 EXAMPLES = ROOT / "examples"
-DATASETS = runpy.run_path(str(EXAMPLES / "datasets.py"))
-DataError: type[ValueError] = DATASETS["DataError"]
-load_mnist = DATASETS["load_mnist"]
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, size=(40, 28, 28), dtype=np.uint8)
@@ -265,42 +261,6 @@ def test_a_bad_flag_is_named(run_python: RunPython) -> None:
         done = run_python(str(EXAMPLES / "mnist_classifier.py"), *flags)
         assert done.returncode == 2, flags
         assert message in done.stderr
-
-
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_idx_files_are_read(tmp_path: Path, suffix: str) -> None:
-    dataset = load_mnist(write_mnist(tmp_path, suffix=suffix))
-    np.testing.assert_array_equal(dataset.train.images, IMAGES.reshape(40, 784).astype(np.float32) / 255)
-    np.testing.assert_array_equal(dataset.test.labels, LABELS[:10])
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    (write_mnist(tmp_path) / "t10k-labels-idx1-ubyte").unlink()
-    with pytest.raises(DataError, match=r"holds neither t10k-labels-idx1-ubyte nor t10k-labels-idx1-ubyte\.gz"):
-        load_mnist(tmp_path)
-
-
-IMAGE_FILE = "train-images-idx3-ubyte"
-LABEL_FILE = "train-labels-idx1-ubyte"
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        (IMAGE_FILE, b"", r"magic number is 0 \(0x00000000\), expected 2051 \(0x00000803\)"),
-        (IMAGE_FILE, idx_bytes(LABELS), r"magic number is 2049 .*, expected 2051"),
-        (IMAGE_FILE, idx_bytes(IMAGES)[:9], r"has 9 bytes, its header alone needs 16"),
-        (IMAGE_FILE, idx_bytes(IMAGES)[:-1], r"says 40x28x28, which is 31,360 bytes, but holds 31,359"),
-        (IMAGE_FILE, idx_bytes(IMAGES[:0]), r"holds no pictures"),
-        (IMAGE_FILE, idx_bytes(IMAGES[:, :14]), r"pictures to train on have 392 pixels, those to test on 784"),
-        (LABEL_FILE, idx_bytes(LABELS[:-1]), r"has 40 pictures, .* 39 labels"),
-        (LABEL_FILE, idx_bytes(np.full(40, 10, np.uint8)), r"has label 10, the highest allowed is 9"),
-    ],
-)
-def test_a_damaged_idx_file_is_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:
-    (write_mnist(tmp_path) / name).write_bytes(content)
-    with pytest.raises(DataError, match=message):
-        load_mnist(tmp_path)
 
 
 def test_a_bert_that_cannot_be_run_is_refused_before_the_work(run_python: RunPython) -> None:

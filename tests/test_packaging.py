@@ -143,43 +143,8 @@ def test_what_is_declared_is_used() -> None:
     assert modules - used == by_others
 
 
-def test_another_python_is_refused() -> None:
-    for version in ((3, 10), (3, 14)):
-        assert f"is Python 3.{version[1]}, tilestep needs 3.11 to 3.13" in prerequisites["python_problem"](version)
-
-
-def test_missing_headers_and_compilers_are_named(tmp_path: Path) -> None:
-    assert f"no Python.h in {tmp_path}" in prerequisites["header_problem"](str(tmp_path))
-    assert "'no-such-cc' was not found" in prerequisites["compiler_problem"]("no-such-cc -pthread")
-
-
 def test_this_machine_lacks_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert (prerequisites["main"](), capsys.readouterr().err) == (0, "")
-
-
-def test_the_newest_python_is_one_that_runs_and_has_the_stable_abi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "scripts")
-    find = runpy.run_path(str(ROOT / "scripts" / "newest_python.py"))["newest"]
-    path, versions = tmp_path / "shims", tmp_path / "versions"
-
-    def program(file: Path, status: int) -> None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(f"#!/bin/sh\nexit {status}\n", encoding="utf-8")
-        file.chmod(0o755)
-
-    def newest() -> str:
-        return find(str(path), str(versions), (3, 11)) or ""
-
-    program(path / "python3.13", 127)  # as pyenv's, if none of its versions is chosen
-    program(path / "python3.12", 127)
-    assert newest() == ""
-    program(versions / "3.12.4/bin/python3.12", 0)
-    program(path / "python3.12", 0)
-    assert newest() == str(path / "python3.12")
-    for version in ("3.13.9", "3.13.10", "3.13.11t"):
-        program(versions / version / "bin/python3.13", 0)
-    assert newest() == str(versions / "3.13.10/bin/python3.13")
-    assert find(str(path), str(versions), (3, 13)) is None
 
 
 def test_bounds_are_raised_to_what_is_installed_and_never_lowered() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import runpy
 import xml.etree.ElementTree as ET
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -136,51 +135,6 @@ def test_a_name_without_its_description_is_found() -> None:
         "tilestep.train.Costs = tilestep.train.schedules.Costs: 2",
     } <= set(wrong)
     assert "tilestep.open_report = tilestep.figures.reader.open_report: 1" not in wrong
-
-
-DOCSTRING = """\
-What it does with `x * 2` and *args of name_.
-
-Args: one: on the same line,
-    which goes on.
-Returns: int32[n]: a sum.
-Raises:
-    ValueError: if there is
-        nothing.
-    TypeError: else.
-Source: Hockney 1994."""
-
-SHOWN = """\
-What it does with `x * 2` and \\*args of name\\_.
-
-
-:Args:
-    * **one**: on the same line, which goes on.
-
-:Returns: int32[n]: a sum.
-
-:Raises:
-    * :py:name:`ValueError`: if there is nothing.
-    * :py:name:`TypeError`: else.
-
-:Source: Hockney 1994.
-"""
-
-
-def test_sections_of_docstrings_become_fields() -> None:
-    restructured = runpy.run_path(str(ROOT / "docs" / "docstrings.py"))["restructured"]
-    assert "\n".join(restructured(DOCSTRING.splitlines())) == SHOWN
-
-
-def test_comments_beside_fields_become_attributes() -> None:
-    commented_fields = runpy.run_path(str(ROOT / "docs" / "docstrings.py"))["commented_fields"]
-    assert commented_fields("class A:\n    b: int\n    c: int = 1  # bytes\n    d: str  # else\n") == [
-        "",
-        "Attributes:",
-        "    c: bytes",
-        "    d: else",
-    ]
-    assert commented_fields("class A:\n    b: int\n") == []
 
 
 def test_pictures_are_legible_in_dark_and_light() -> None:

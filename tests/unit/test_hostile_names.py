@@ -12,17 +12,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import pytest
 
 from tests.golden.texts import hlo_text
 from tests.unit.figures.reader.recorded import liveness, report_of, two_stages
 from tests.unit.popart.session import models
 from tests.unit.recording.recordings import members_of, zipped
-from tilestep import popart, train
+from tilestep import popart
 from tilestep.cli import main
-from tilestep.engine_options import read_engine_options
-from tilestep.errors import CheckpointError
 from tilestep.figures.reader import Report
 from tilestep.machine import load_machine
 from tilestep.plan import lower
@@ -97,85 +94,6 @@ def test_schedules() -> None:
         yield "name", lambda: from_table([table[0][1:], table[1]], name=EVIL)
 
     require_plain(reads(), least=50)
-
-
-def test_files_of_machines(tmp_path: Path) -> None:
-    file, quoted = tmp_path / "machine.toml", json.dumps(EVIL)
-    good = {"inherits": '"bow-2000"', "num_ipus": "4", "ipu.clock_hz": "1.5e9", "ipu.tile.sram_bytes": "1_277_952", "name": '"mine"'}
-
-    def reads() -> Iterator[tuple[str, Callable[[], Any]]]:
-        for key in good:
-            for name, value in ((quoted, good[key]), (key, quoted), (f"{key}.{quoted}", "1"), (EVIL, "1"), (key, EVIL)):
-                text = "\n".join(
-                    f"{each} = {given}" for each, given in {**{k: v for k, v in good.items() if k != key}, name: value}.items()
-                )
-                yield text, lambda text=text: (file.write_text(text), load_machine(str(file)))
-        yield "path", lambda: load_machine(str(tmp_path / EVIL / "m.toml"))
-
-    require_plain(reads(), least=25)
-
-
-def test_engine_options() -> None:
-    good = {"autoReport.directory": "x", "debug.allowOutOfMemory": "true", "autoReport.executionProfileProgramRunCount": "2"}
-    texts = [*map(json.dumps, documents(good)), json.dumps([EVIL]), json.dumps(EVIL), EVIL, json.dumps({"target.syncMethod": [EVIL]})]
-    require_plain(((text, lambda text=text: read_engine_options(text)) for text in texts), least=8)
-
-
-def test_checkpoints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def feeds() -> dict[str, Any]:
-        return {"feeds": {"in": train.InfeedQueue([1.0, 2.0])}, "outfeeds": {"out": train.OutfeedQueue()}}
-
-    given, state = feeds(), {"w": jnp.arange(3.0)}
-    outfeed = given["outfeeds"]["out"]
-    train.repeat(2, lambda c, x: (outfeed.enqueue({"loss": x}), c)[1], jnp.zeros(()), given["feeds"]["in"], outfeed)
-    with train.Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(1, state, **given)
-    file = tmp_path / "process-0" / "1" / "metadata.json"
-    whole = json.loads(file.read_text())
-    nested = [whole["record"].index(text) for text in whole["record"] if isinstance(text, str) and text.startswith("{")]
-
-    def changed() -> Iterator[Any]:
-        yield from documents(whole)
-        for place in nested:
-            for inner in documents(json.loads(whole["record"][place])):
-                yield {**whole, "record": [*whole["record"][:place], json.dumps(inner), *whole["record"][place + 1 :]]}
-
-    def restore(other: Any) -> None:
-        file.write_text(json.dumps(other))
-        for command in (["checkpoints", str(tmp_path)], ["checkpoints", str(tmp_path), "--verify"]):
-            main(command)
-        printed = capsys.readouterr()
-        assert not RAW.search(printed.out + printed.err), printed
-        train.Checkpoints(tmp_path).restore(like=state, **feeds(), step=1)
-
-    require_plain(((repr(other), lambda other=other: restore(other)) for other in changed()), least=20)
-    file.write_text(json.dumps(whole))
-    require_plain(iter([("like", lambda: train.Checkpoints(tmp_path).restore(like={EVIL: 0}, **feeds()))]), least=1)
-    with pytest.raises(CheckpointError):
-        restore({})
-
-
-def test_executables(tmp_path: Path) -> None:
-    model, path, evil = models.squares(), tmp_path / "model.popef", tmp_path / f"{EVIL}.popef"
-    session = models.inference(model.proto, {model.y: "All"}, device=models.ipu(), prepare=False)
-    session.compileAndExport(str(path))
-    members = members_of(path.read_bytes())
-    (manifest,) = (name for name, data in members.items() if data.startswith(b"{"))
-
-    def load(content: bytes) -> None:
-        evil.write_bytes(content)
-        session.loadExecutable(str(evil))
-
-    def reads() -> Iterator[tuple[str, Callable[[], Any]]]:
-        yield "missing", lambda: session.loadExecutable(str(tmp_path / EVIL))
-        yield "no archive", lambda: load(EVIL.encode())
-        for other in documents(json.loads(members[manifest])):
-            yield repr(other), lambda other=other: load(zipped({**members, manifest: json.dumps(other).encode()}))
-        for name in members:
-            yield name, lambda name=name: load(zipped({EVIL if own == name else own: data for own, data in members.items()}))
-            yield name, lambda name=name: load(zipped({**members, name: EVIL.encode()}))
-
-    require_plain(reads(), least=10)
 
 
 def test_recordings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -178,23 +178,6 @@ def test_a_model_that_waits_for_the_host_link_is_told_what_helps(tmp_path: Path,
     assert not any("host link" in finding for finding in many["findings"])
 
 
-def test_what_does_not_fit_comes_before_what_is_slow(tmp_path: Path, rows_of: RowsOf) -> None:
-    onnx.save(model("(float[N,3072] x) => (float[N,3072] y) { y = Relu(x) }"), str(tmp_path / "relu.onnx"))
-    (row,) = rows_of([[str(tmp_path / "relu.onnx"), "--batch", "100000"]])
-    assert not row["fits"]
-    assert "does not fit" in row["findings"][0]
-    assert "host link" in row["findings"][1]
-
-
-def test_a_batch_may_be_set_by_its_name(folder: Path, rows_of: RowsOf) -> None:
-    path = str(folder / "linear.onnx")
-    lines = [[path, "--batch", "5"], [path, "--set", "N=5"], [path, "--set", "x[0]=5"]]
-    by_batch, by_name, by_axis = rows_of(lines)
-    assert by_batch == by_name == by_axis
-    assert by_batch["batch"] == 5
-    assert by_batch["throughput_per_s"] == pytest.approx(5 / by_batch["run_emulated_s"])
-
-
 def test_what_chooses_a_branch_may_be_set_and_each_dimension_of_one_name(folder: Path, rows_of: RowsOf) -> None:
     alike, chosen = str(folder / "alike.onnx"), str(folder / "chosen.onnx")
     large = ["--set", "x[2]=48", "--set", "x[3]=192"]

@@ -241,17 +241,6 @@ if len(sys.argv) > 1:
 """
 
 
-def test_findings_that_save_little_are_named_if_all_are_asked_for(tilestep_run: TilestepRun) -> None:
-    """A result of four bytes that nobody reads."""
-    code = (
-        "import jax, numpy as np\nf = jax.jit(lambda x: (x.sum(), x.max()))\n"
-        "for _ in range(5):\n    total, most = f(np.ones(100000, np.float32))\n    float(total)"
-    )
-    some, every = (tilestep_run(*flags, "-c", code).stderr for flags in ((), ("--all",)))
-    assert "do not return" not in some
-    assert "do not return f32[] from jit__lambda" in every
-
-
 def test_figures_are_followed_by_how_sure_they_are_unless_nobody_wants_that(tmp_path: Path, tilestep_run: TilestepRun) -> None:
     sure, alone = tmp_path / "sure", tmp_path / "alone"
     for flags, folder, there in (((), sure, True), (("--no-intervals",), alone, False)):
@@ -550,30 +539,6 @@ def test_an_unknown_option_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
         main(["run", "--jsn", "x", "s.py"])
     assert end.value.code == 2
     assert "tilestep run: error: unrecognized arguments: --jsn" in capsys.readouterr().err
-
-
-def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["run", "--help"])
-    assert end.value.code == 0
-    out = capsys.readouterr().out
-    assert all(
-        option in out
-        for option in (
-            "--machine",
-            "--ipus",
-            "--tiles",
-            "--sync-pattern",
-            "--no-intervals",
-            "--json",
-            "--report",
-            "--no-source",
-            "--popart",
-            "-m MODULE",
-            "-c CODE",
-            "SCRIPT",
-        )
-    )
 
 
 def test_two_dashes_end_the_options(tmp_path: Path, tilestep_run: TilestepRun) -> None:

@@ -175,6 +175,7 @@ def test_work_beyond_64_bits_is_counted_exactly(name: str) -> None:
     assert min(once.temporary_tile_bytes, once.exchange_bytes, once.compute_cycles) >= 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", FLOAT8_CASES.values(), ids=FLOAT8_CASES)
 def test_products_of_8_bit_floats_keep_the_laws(case: Callable[[int], Work]) -> None:
     cycles = [price(case(n), C600).cycles for n in SIZES]

@@ -163,6 +163,7 @@ def values_of(column: Column, rows: int) -> st.SearchStrategy[Any]:
     return arrays.arrays(np.dtype(column.dtype), rows)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=60)
 @given(st.data(), st.sampled_from(sorted(TABLES)), st.integers(1, 30), st.lists(st.text(st.characters(codec=None)), unique=True))
 def test_any_table_and_any_text_come_back(data: st.DataObject, table: str, rows: int, strings: list[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,6 +71,7 @@ def test_spans_stay_bounded() -> None:
     assert spans[-1] == (10 * (2 * MAX_BUSY_SPANS - 1), 10 * (2 * MAX_BUSY_SPANS - 1) + 1)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 12)), max_size=30))
 def test_bookings_take_each_cycle_once_and_as_early_as_they_can(transfers: list[tuple[int, int]]) -> None:
     channel = Channel()

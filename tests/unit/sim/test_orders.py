@@ -188,6 +188,7 @@ class Fed:
         return step if step < self.stages else 2 * self.stages - 1 - step
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 160, 20))
 def test_no_pattern_is_slower_than_full(first: int) -> None:
     for seed in range(first, first + 20):
@@ -196,6 +197,7 @@ def test_no_pattern_is_slower_than_full(first: int) -> None:
         assert max(single, ladder) <= full, f"seed {seed}"
 
 
+@pytest.mark.slow
 def test_a_trial_leaves_no_trace() -> None:
     """Bytes, cycles by kind and events are those of the order that was taken, and a second play of the same work is the same."""
     for seed in range(12):

@@ -246,6 +246,7 @@ def test_events_of_one_ipu_never_overlap() -> None:
 # What is kept
 
 
+@pytest.mark.slow
 def test_memory_stays_bounded_when_values_are_forgotten_and_nothing_is_recorded() -> None:
     host = Host(record=False)
     step = program(superstep(1), takes=(8, 8), gives=(8, 8), donates={0: 0})

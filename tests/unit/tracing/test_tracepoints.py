@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 from collections.abc import Iterator
 from types import ModuleType
@@ -269,28 +268,6 @@ def test_a_process_that_is_not_traced_leaves_functions_as_they_are() -> None:
     assert trace_calls(Plain).run is function
 
 
-@pytest.mark.parametrize("with_label", [False, True])
-@pytest.mark.parametrize("is_traced", [False, True])
-def test_methods_without_an_object_stay_what_they_are(is_traced: bool, with_label: bool, request: pytest.FixtureRequest) -> None:
-    found: Logs | None = request.getfixturevalue("traced") if is_traced else None
-    decorate = tracepoint("part") if with_label else tracepoint
-
-    class Loader:
-        @decorate
-        @staticmethod
-        def constant() -> int:
-            return 4
-
-        @decorate
-        @classmethod
-        def name(cls) -> str:
-            return cls.__name__
-
-    assert (Loader.constant(), Loader().constant(), Loader.name(), Loader().name()) == (4, 4, "Loader", "Loader")
-    if found is not None:
-        assert len(labels(found)) == 4
-
-
 @pytest.mark.parametrize("value", [int, property(lambda _: 1)])
 @pytest.mark.parametrize("is_traced", [False, True])
 def test_what_a_function_must_not_replace_is_refused(is_traced: bool, value: object, request: pytest.FixtureRequest) -> None:
@@ -299,10 +276,3 @@ def test_what_a_function_must_not_replace_is_refused(is_traced: bool, value: obj
     for decorate in (tracepoint, tracepoint("part")):
         with pytest.raises(TypeError, match=r"a tracepoint is above <(class|property).*: put it above functions and methods"):
             decorate(value)  # type: ignore[call-overload]
-
-
-def test_a_label_that_no_encoding_has_is_one_for_jax_too(traced: Logs) -> None:
-    traced.annotation = lambda label: contextlib.nullcontext(label.encode())  # as JAX's own does while a profile is taken
-    with tracepoint("a\ud800"):
-        pass
-    assert labels(traced) == [("a\ud800", 0)]
