@@ -87,9 +87,8 @@ def test_the_program_of_the_document_prints_what_is_shown(tmp_path: Path) -> Non
     assert not [line for end in ended for line in end.err.splitlines() if "WatchTasksAsync" in line]
 
 
-@pytest.mark.parametrize("parts", [("brief", "in_turns"), pytest.param(("watching", "classes"), marks=pytest.mark.slow)], ids=" ".join)
-def test_two_processes_give_the_values_of_one(parts: tuple[str, ...]) -> None:
-    require_values_of_one_process(2, *parts)
+def test_two_processes_give_the_values_of_one() -> None:
+    require_values_of_one_process(2, "brief", "in_turns")
 
 
 @pytest.mark.slow
@@ -111,7 +110,7 @@ def require_named(ended: list[Ended], victim: int, words: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 4])
 def test_each_schedule_and_option_has_the_values_of_one_process(count: int) -> None:
-    require_values_of_one_process(count, "schedules", "across", "replicated", "queues", "watching_interleaved", "many_in_turns")
+    require_values_of_one_process(count, "schedules", "across", "replicated", "queues")
 
 
 @pytest.mark.slow

@@ -10,9 +10,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests import processes
 from tests.in_turn import attempt, python
 from tests.processes import PROCESS_TIMEOUT_WALL_S, clean_environ
 from tilestep import open_report
@@ -238,72 +235,6 @@ def test_a_profile_that_the_program_takes_goes_before_and_both_are_right(tmp_pat
     assert re.fullmatch(r"from [\d.]+ s to [\d.]+ s JAX's threads are missing, because the program took a profile with jax.profiler", note)
 
 
-def test_a_server_for_profiles_ends_the_session_for_good(tmp_path: Path) -> None:
-    python(
-        LOOKS
-        + COMPUTES
-        + """
-    import socket, tilestep
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        port = free.getsockname()[1]
-    server = jax.profiler.start_server(port)
-    looks()
-    with tilestep.tracepoint("after"):
-        f(x).block_until_ready()
-    jax.profiler.stop_server()
-    """,
-        PVTI_OPTIONS=options(tmp_path),
-    )
-    tables = only_file(tmp_path)
-    assert spans(tables, "User") == [("MainThread", "after", "")]
-    assert not [label for _, label, parent in spans(tables, "Framework") if parent == "after"]
-    assert "JAX's threads are missing" in notes(tables)[0]
-
-
-LONG = (
-    LOOKS
-    + """
-    import glob, os, signal, sys, threading, time
-    from tilestep.tracing import follower, logs
-    import tilestep, jax, jax.numpy as jnp
-    before = logs.ROWS_OF_A_PIECE, logs._MOST_ROWS, follower._LONGEST_WALL_S
-    logs.ROWS_OF_A_PIECE, logs._MOST_ROWS, follower._LONGEST_WALL_S = 500, 1000, 0.2  # and the first session has 2 s
-    loss, f = tilestep.series("Loss"), jax.jit(lambda x: x + 1)
-    def work():
-        for number in range(2000):
-            with tilestep.tracepoint("outer"), tilestep.tracepoint("inner"):
-                f(1)
-            loss.add(number)
-    with tilestep.tracepoint("all"):
-        threads = [threading.Thread(target=work) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        pieces = lambda: glob.glob(os.path.dirname(tilestep.tracing.current_file()) + "/*.part*.tilestep")
-        while logs.current.much_waits or len(pieces()) <= 3:
-            time.sleep(0.01)
-        looks()  # the last of them may be under way
-        print(len(pieces()))
-    logs.ROWS_OF_A_PIECE, logs._MOST_ROWS, follower._LONGEST_WALL_S = before
-"""
-)
-
-
-@pytest.mark.slow
-def test_a_long_run_is_kept_in_pieces_which_one_file_joins(tmp_path: Path) -> None:
-    ended = python(LONG, PVTI_OPTIONS=options(tmp_path))
-    assert int(ended.stdout) > 3
-    tables = only_file(tmp_path)
-    found = Counter((label, parent) for _, label, parent in spans(tables, "User"))
-    assert found == {("all", ""): 1, ("outer", ""): 4000, ("inner", "outer"): 4000}
-    calls = Counter(parent for _, label, parent in spans(tables, "Framework") if label == "PjitFunction(<lambda>)")
-    assert calls["inner"] > 2000  # those that were under way while one session followed another are in neither
-    assert sorted(tables.column("points", "value").tolist()) == sorted([*range(2000)] * 2)
-    require_nested(tables)
-
-
 CHILDREN = """
 import multiprocessing, os, sys, tilestep
 
@@ -412,23 +343,3 @@ def test_feeds_show_when_they_stall(tmp_path: Path) -> None:
     )
     labels = texts(only_file(tmp_path), "spans", "label")
     assert {"tilestep: a loop waits for its infeed", "tilestep: an infeed gathers elements"} <= {*labels}
-
-
-def test_a_program_that_ends_within_its_own_long_profile_has_its_file(tmp_path: Path) -> None:
-    ended = processes.python(
-        LOOKS
-        + COMPUTES
-        + f"""
-    import tilestep
-    for _ in range(2):
-        with jax.profiler.trace({str(tmp_path / "mine")!r}):
-            f(x).block_until_ready()
-            looks()
-    jax.profiler.start_trace({str(tmp_path / "mine")!r})
-    with tilestep.tracepoint("last"):
-        looks()
-    """,
-        PVTI_OPTIONS=options(tmp_path / "ours"),
-    )
-    assert ended.stderr == ""
-    assert spans(only_file(tmp_path / "ours"), "User") == [("MainThread", "last", "")]
