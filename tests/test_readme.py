@@ -132,12 +132,12 @@ def page(path: Path) -> Any:
     return pytest.param(path, id=name_of(path), marks=pytest.mark.slow if name_of(path) in LONG else ())
 
 
-@pytest.mark.parametrize("path", map(page, WITH_PYTHON))
+@pytest.mark.parametrize("path", [*map(page, WITH_PYTHON)])
 def test_python_blocks_run_and_print_what_is_shown(path: Path, run_python: RunPython, tmp_path: Path) -> None:
     assert wrong_outputs(run_python, path, runnable(python_blocks_of(path)), folder_of(path, tmp_path)) == []
 
 
-@pytest.mark.parametrize("path", map(page, WITH_COMMANDS))
+@pytest.mark.parametrize("path", [*map(page, WITH_COMMANDS)])
 def test_commands_of_tilestep_run_and_print_what_is_shown(path: Path, update_golden: bool, run_python: RunPython, tmp_path: Path) -> None:
     folder = folder_of(path, tmp_path)
     for block in blocks(path.read_text(encoding="utf-8")):

@@ -303,7 +303,7 @@ def _defaults(schema: defs.OpSchema) -> Mapping[str, Any]:
 
 def _require_type(place: str, attribute: onnx.AttributeProto, schema: defs.OpSchema | None) -> None:
     """Raises: OnnxError for an attribute whose type is not that of its schema."""
-    known = None if schema is None else schema.attributes.get(attribute.name)
+    known: Any = None if schema is None else schema.attributes.get(attribute.name)  # its type is an enum, of which the stubs know nothing
     if known is not None and attribute.type != known.type.value:
         kind = onnx.AttributeProto.AttributeType.Name(attribute.type)
         raise OnnxError(

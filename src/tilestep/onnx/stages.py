@@ -160,8 +160,6 @@ def stages_of(
     values = evaluated(model, sizes)
     partition = None
     if isinstance(cuts, int):
-        from tilestep.onnx.stages import balanced  # it brings the training runtime with it
-
         gradients = (model.training or loss is not None) if training is None else training
         homes, partition = balanced(model, values, cuts, outputs=names, machine=machine, training=gradients)
     else:
