@@ -68,8 +68,6 @@ def followed(case: Case, edit: str) -> Options:
     number = re.search(case.edit, edit)
     if number is None or not number.groups():
         return case.after
-    if case.kind == "bubbles":
-        return {**case.after, "accumulation": int(number[1])}
     return {**case.after, **({"every": int(number[1])} if case.kind == "collectives" else {"times": int(number[1]) // 16})}
 
 

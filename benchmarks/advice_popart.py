@@ -30,10 +30,8 @@ def session(
     accumulation: int = 1,
     batches: int = 1,
     pipelined: bool = True,
-    training: bool = True,
     returned: str = "Final",
     reads: bool = False,
-    io_tiles: int = 0,
     width: int = 512,
     rows: int = ROWS,
     layers: int = 1,
@@ -59,30 +57,22 @@ def session(
     options.virtualGraphMode = popart.VirtualGraphMode.Manual if stages > 1 else popart.VirtualGraphMode.Off
     options.enablePipelining = pipelined and stages > 1
     options.enableGradientAccumulation, options.accumulationFactor = accumulation > 1, accumulation
-    options.numIOTiles = io_tiles
     flow = popart.DataFlow(batches, {loss: popart.AnchorReturnType("Sum"), value: popart.AnchorReturnType(returned)})
     device = popart.DeviceManager().createIpuModelDevice({"numIPUs": stages, "tilesPerIPU": 1472})
     with jax.default_device(jax.devices("cpu")[0]):  # a session has an emulated machine of its own
-        if training:
-            sgd = popart.SGD({"defaultLearningRate": (1e-7, True)})
-            made: Any = popart.TrainingSession(builder.getModelProto(), flow, loss, sgd, device, userOptions=options)
-        else:
-            made = popart.InferenceSession(builder.getModelProto(), flow, device, userOptions=options)
+        sgd = popart.SGD({"defaultLearningRate": (1e-7, True)})
+        made = popart.TrainingSession(builder.getModelProto(), flow, loss, sgd, device, userOptions=options)
         made.prepareDevice()
         made.weightsFromHost()
         each, anchors = times * accumulation * batches, made.initAnchorArrays()
         shape = [count for count in (batches, accumulation) if count > 1]
         samples = drawn(steps * rows, width).reshape(steps // each, *shape, times * rows, width)
-        found: list[Any] = []
         for data in samples:
             made.run(popart.PyStepIO({x: data}, anchors))
-            found.append(anchors[loss].sum())
             if reads:
                 made.weightsToHost()
         profile = stored_profile(made.getReport())
         assert profile is not None
-        if not training:
-            return Session(profile, np.sum(found))
         if not reads:
             made.weightsToHost()
         after = {name: np.zeros_like(weight) for name, weight in weights.items()}

@@ -60,11 +60,6 @@ class Room:
     most_times: int
     least_too_many: int | None
 
-    @property
-    def exact(self) -> bool:
-        """Whether the next multiple is known not to fit."""
-        return self.least_too_many == self.most_times + 1
-
 
 def room(program: Program, source: Source, machine: MachineSpec, *, again: Collection[int] = (), most_plans: int = MOST_PLANS) -> Room:
     """The largest multiple of a program's batch that fits, as far as some plans tell. Memory grows nearly evenly, so few are enough.

@@ -87,7 +87,7 @@ def collectives(figures: Figures, evidence: Evidence | None) -> Iterator[Proposa
             if is_inside
             else "What is no gradient cannot wait for later runs"
         )
-        axes = None if module is None or largest.kind == "all-gather" else _added_over(module, largest.name)
+        axes = None if module is None or largest.kind == "all-gather" else added_over(module, largest.name)
         if axes is None:
             text = f"{exchanges}. {why}: divide another dimension than the one that is added up, or exchange a smaller dtype."
         else:
@@ -106,7 +106,7 @@ class _Exchanged(NamedTuple):
     singles: frozenset[str]  # they have float32
 
 
-def _added_over(module: HloModule, name: str) -> str | None:
+def added_over(module: HloModule, name: str) -> str | None:
     """The contracted axis of the products that an exchange adds up: 'axis 0 of layers[0][1], which is divided over 4 IPUs'.
 
     None if no argument is known to be divided along it.

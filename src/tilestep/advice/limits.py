@@ -29,16 +29,12 @@ class LimitWords(NamedTuple):
         denser: what makes less of them move between tiles.
         memory: what the memory is called in which values wait beside the tiles.
         origin: what a superstep of a scope is from; '' if that says nothing.
-        waits: what waits there; '': 'values in' that memory.
-        spare: what makes less of it wait.
     """
 
     larger: str
     denser: str
     memory: str
     origin: Callable[[str], str]
-    waits: str = ""
-    spare: str = "keep fewer values there, or use them less often"
 
 
 JAX: Final = LimitWords(
@@ -122,7 +118,7 @@ def _limited_by(family: FamilyCycles, words: LimitWords) -> str:
         name, way_out = "sync", f"its operations are too small ({words.larger})"
         way_out = "its exchanges are too small (fewer and larger ones)" if between_ipus else way_out
     elif kind == "host" and family.family == PINNED_HOST:
-        name, way_out = words.waits or f"values in {words.memory}", f"it stops for them ({words.spare})"
+        name, way_out = f"values in {words.memory}", "it stops for them (keep fewer values there, or use them less often)"
     elif kind == "host":
         name, way_out = "the host link", "it stops for the host"
     else:

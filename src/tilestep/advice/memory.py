@@ -8,7 +8,7 @@ from typing import Final
 
 from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import Finding, Line
-from tilestep.advice.memory_savings import Freed, freed
+from tilestep.advice.memory_savings import Freed, freed_of
 from tilestep.advice.phrases import CPU_DEFAULT, group_text, is_loop, named
 from tilestep.advice.proposal import Proposal
 from tilestep.advice.remedies import GENERAL, OF_CODE, Remedies, remedies
@@ -78,10 +78,13 @@ def _users(figures: Figures, evidence: Evidence | None) -> Iterator[_User]:
     for p in figures.programs:
         if p.runs and p.origin != "jax" and p.peak_tile_bytes > least:
             over = p.peak_tile_bytes > figures.machine.tile_sram_bytes
-            found = _GENERAL
-            if over and evidence is not None:
-                program, source = evidence.programs[p.key], evidence.sources.get(p.key)
-                found = remedies(program, source, evidence.machine, could_recompute=p.could_recompute)
+            found, ways = _GENERAL, tuple[Freed, ...]()
+            if evidence is not None and (program := evidence.programs.get(p.key)) is not None:
+                source = evidence.sources.get(p.key)
+                if over:
+                    found = remedies(program, source, evidence.machine, could_recompute=p.could_recompute)
+                elif source is not None:
+                    ways = freed_of(program, source, evidence.machine, could_recompute=p.could_recompute)
             yield _User(
                 what=f"program {figures.label(p.key)}",
                 peak_bytes=p.peak_tile_bytes,
@@ -89,7 +92,7 @@ def _users(figures: Figures, evidence: Evidence | None) -> Iterator[_User]:
                 where=f", on tile {p.peak_tile:,} in superstep '{p.peak_step}'",
                 reason=_why_it_ran(p),
                 remedies=found,
-                freed=() if over or evidence is None else freed(figures, evidence, p),
+                freed=ways,
                 unknown=found.unknown,
                 line=_line_of(p, evidence),
             )

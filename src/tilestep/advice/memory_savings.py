@@ -8,14 +8,12 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 from tilestep.advice.batch import batches, with_batch
-from tilestep.advice.evidence import Evidence
 from tilestep.advice.finding import LEAST_SHARE, Gain, How, Line
 from tilestep.advice.lines import line_of
 from tilestep.errors import TilestepError
 from tilestep.figures.donation_pairs import may_be_states
 from tilestep.figures.gradients import goes_backward, of_gradient
 from tilestep.figures.quantities import bytes_text, names_text, time_text
-from tilestep.figures.records import Figures, ProgramProfile
 from tilestep.machine.spec import MachineSpec
 from tilestep.plan.liveness import Life, Liveness
 from tilestep.plan.lower import lower_in_detail
@@ -56,19 +54,10 @@ class Freed(NamedTuple):
         return Gain(tile_bytes=self.tile_bytes, how=self.how, basis=basis)
 
 
-def freed(figures: Figures, evidence: Evidence, profile: ProgramProfile) -> tuple[Freed, ...]:
-    """The ways that free a hundredth of the fullest tile or more, the one that frees most first; () without the program's HLO.
+def freed_of(program: Program, source: Source, machine: MachineSpec, *, could_recompute: bool) -> tuple[Freed, ...]:
+    """The ways that free a hundredth of the fullest tile of a program or more, the one that frees most first; () without its HLO.
 
     Donation is none: an argument that is not donated streams in anew at each run, so results may be written over it anyway.
-    """
-    program, source = evidence.programs.get(profile.key), evidence.sources.get(profile.key)
-    if program is None or source is None:
-        return ()
-    return freed_of(program, source, evidence.machine, could_recompute=profile.could_recompute)
-
-
-def freed_of(program: Program, source: Source, machine: MachineSpec, *, could_recompute: bool) -> tuple[Freed, ...]:
-    """The same of a program, whether it ran or not.
 
     Args:
         program: as it was planned.

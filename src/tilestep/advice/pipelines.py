@@ -351,7 +351,8 @@ def _overlapped(pipeline: Stages, step: float, words: PipelineWords) -> _Shorter
     longest, count = max(pipeline.busy), len(pipeline.busy)
     beside = step - pipeline.microbatches * sum(pipeline.busy)  # updates
     overlapped = (pipeline.microbatches + count - 1) * longest + max(beside, 0.0)
-    if words.overlap is None or overlapped > (1 - _LEFT) * step:
+    is_overlapped = beside < -_LEFT * step  # as in inference, where nothing comes back to a stage, so that it goes on by itself
+    if words.overlap is None or is_overlapped or overlapped > (1 - _LEFT) * step:
         return None
     way_out = f"each microbatch goes through all stages before the next begins; {words.overlapped}"
     return _Shorter(words.overlap.format(group=pipeline.group), way_out, overlapped, "by the work of the longest stage")

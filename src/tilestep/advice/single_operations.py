@@ -26,7 +26,6 @@ class Loaded:
     loads: int
     runs: int
     cycles: int  # of its loads
-    work: int  # cycles of its runs
     keys: tuple[int, ...]  # of its programs
 
     @property
@@ -50,7 +49,6 @@ def loaded(figures: Figures, keys: Collection[int]) -> list[Loaded]:
             loads=p.loads,
             runs=p.runs,
             cycles=p.cycles.load,
-            work=p.cycles.total - p.cycles.load,
             keys=(p.key,),
         )
         for p in brought
@@ -70,7 +68,6 @@ def loaded(figures: Figures, keys: Collection[int]) -> list[Loaded]:
                     loads=sum(p.loads for p in members),
                     runs=max(p.runs for p in members),
                     cycles=sum(p.cycles.load for p in members),
-                    work=sum(p.cycles.total - p.cycles.load for p in members),
                     keys=tuple(p.key for p in members),
                 )
             )
