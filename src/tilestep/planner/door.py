@@ -134,7 +134,8 @@ def plan_training(
     counts = _shards(shards, specs, shapes, spec)
     ties = ties_of(tied, [[layer] for layer in layers], "layer")
     model = Model(layers, shapes, _jax.tree.map(_shape_of, sample), loss, specs, plan_options, ties)
-    state_bytes = [_state_bytes(optimizer, own) for own in model.params]
+    state = [_jax.tree.leaves(_jax.eval_shape(optimizer.init, own)) for own in model.params]
+    state_bytes = [bytes_of([leaf for leaf in own if leaf.size > 1]) for own in state]  # scalars stay where they are
     estimates = Estimates(model, state_bytes, spec, counts, sizes, global_batch)
     space = candidates(
         estimates.cuts(given),
@@ -161,7 +162,7 @@ def plan_training(
     def rank(number: int) -> tuple[bool, float]:
         return expected[number].fullness > 1, expected[number].cycles
 
-    alike = [[number for number, candidate in enumerate(possible) if candidate.cuts == own] for own in given]
+    alike = [[number for number, candidate in enumerate(possible) if candidate.stages == own] for own in given]
     first = [min(numbers, key=rank) for numbers in alike if numbers]
     found = search(expected, replay, lambda play: play.shown, most=None if exhaustive else replays, first=first)
     if found.ended_by is not None and not found.replays:
@@ -208,11 +209,16 @@ def _chosen(name: str, given: Any, known: Sequence[T]) -> tuple[T, ...]:
     return cast("tuple[T, ...]", tuple(dict.fromkeys(items)))
 
 
+def _counts(name: str, given: Any, most: int | None, of: str) -> list[int]:
+    """What is given, ascending. Raises: TypeError, ValueError for what is no list of whole numbers from 1 to `most`."""
+    items = items_of(name, given, f"a list of numbers of {of}, such as [1, 2, 4]")
+    return sorted({whole_number(f"{name}[{index}]", count, least=1, most=most) for index, count in enumerate(items)})
+
+
 def _sizes(given: Any, global_batch: int) -> list[int]:
     if given is None:
         return divisors(global_batch)
-    items = items_of("microbatch_sizes", given, "a list of numbers of samples, such as [1, 2, 4]")
-    sizes = sorted({whole_number(f"microbatch_sizes[{index}]", size, least=1) for index, size in enumerate(items)})
+    sizes = _counts("microbatch_sizes", given, None, "samples")
     fitting = [size for size in sizes if global_batch % size == 0]
     if not fitting:
         raise ValueError(f"microbatch_sizes is {shown(sizes)}: at least one must divide the global batch of {global_batch:,}")
@@ -223,8 +229,7 @@ def _shards(given: Any, specs: Sequence[Specs] | None, params: Sequence[Pytree],
     if given is None:
         counts = [1 << power for power in range(machine.num_ipus.bit_length())] if specs is not None else [1]
     else:
-        items = items_of("shards", given, "a list of numbers of IPUs, such as [1, 2, 4]")
-        counts = sorted({whole_number(f"shards[{index}]", count, least=1, most=machine.num_ipus) for index, count in enumerate(items)})
+        counts = _counts("shards", given, machine.num_ipus, "IPUs")
         if specs is None and counts != [1]:
             raise ValueError(f"shards is {shown(counts)}, but without sharding nothing says how a layer is divided over IPUs: give both")
     fitting = [count for count in counts if specs is None or divides(specs, params, count)]
@@ -244,8 +249,3 @@ def _machine(machine: Any) -> MachineSpec:
 
 def _shape_of(leaf: Any) -> Any:
     return _jax.ShapeDtypeStruct(_jax.numpy.shape(leaf), _jax.dtypes.canonicalize_dtype(_jax.dtypes.result_type(leaf)))
-
-
-def _state_bytes(optimizer: Any, params: Pytree) -> int:
-    """Of the optimiser's state; scalars stay where they are."""
-    return bytes_of([leaf for leaf in _jax.tree.leaves(_jax.eval_shape(optimizer.init, params)) if leaf.size > 1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final, final
 
 from tilestep.cuts import best_cuts
@@ -21,12 +21,7 @@ _TRANSFERS: Final = 4  # of an update for each layer whose state is offloaded: a
 _SECOND: Final = 3  # places behind the smallest size of a microbatch, at which layers are planned a second time
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Spent:
-    """Of each stage the cycles of a task."""
-
-    forward: Sequence[float]
-    backward: Sequence[float]
+_Work = list[tuple[float, float]]  # of each stage cycles of forward and of backward
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,19 +148,18 @@ class Estimates:
         state = self._on(candidate.shards).state
         return [size // candidate.replicas for size in state] if candidate.divides_state else state
 
-    def _least_work(self, candidate: Candidate) -> _Spent:
+    def _least_work(self, candidate: Candidate) -> _Work:
         if candidate.microbatch not in self._least:
             self._least[candidate.microbatch] = self._model.least(candidate.microbatch, self._machine.ipu)
         least, start = self._least[candidate.microbatch], self._machine.ipu.superstep_overhead_cycles
-        forward: list[float] = []
-        backward: list[float] = []
+        work: _Work = []
         for first, after in candidate.spans():
             own = least[first:after]
             again = candidate.recompute is not None and after < len(least)  # the last stage may have both in one program
             products = sum(each.forward for each in own) / candidate.shards
-            forward.append((max(products, start) if products else 0.0) + (0.0 if first else self._latency))
-            backward.append(sum(each.again if again else each.backward for each in own) / candidate.shards)
-        return _Spent(forward=forward, backward=backward)
+            forward = (max(products, start) if products else 0.0) + (0.0 if first else self._latency)
+            work.append((forward, sum(each.again if again else each.backward for each in own) / candidate.shards))
+        return work
 
     def _batch_cycles(self, candidate: Candidate) -> float:
         """Of the global batch over the links of the IPU-Machines that work."""
@@ -195,18 +189,15 @@ class Estimates:
         alone, tiles = self._alone(candidate.microbatch, candidate.shards), self._machine.ipu.num_tiles
         on = self._on(candidate.shards)
         spans, count = list(candidate.spans()), candidate.accumulation
-        forward = [sum(alone[layer].forward for layer in range(*span)) for span in spans]
-        backward = [sum(alone[layer].backward for layer in range(*span)) for span in spans]
-        if candidate.recompute:
-            backward = [f + b for f, b in zip(forward, backward, strict=True)]
-        passed = [self._link_cycles(alone[after - 1].output_bytes) if after < len(alone) else 0.0 for _, after in spans]
-        work = _Spent(
-            forward=[f + p for f, p in zip(forward, passed, strict=True)], backward=[b + p for b, p in zip(backward, passed, strict=True)]
-        )
+        work: _Work = []
+        for first, after in spans:
+            own, passed = alone[first:after], self._link_cycles(alone[after - 1].output_bytes) if after < len(alone) else 0.0
+            forward, again = sum(each.forward for each in own), candidate.recompute is not None
+            work.append((forward + passed, sum(each.backward for each in own) + (forward if again else 0.0) + passed))
         cycles = _path(candidate, work, ramps=True)
         if candidate.schedule == "grouped":  # all stages take as long as the slowest
-            slowest = max(f + b for f, b in zip(work.forward, work.backward, strict=True))
-            cycles = max(cycles, slowest * (count + candidate.stages - 1))
+            slowest = max(f + b for f, b in work)
+            cycles = max(cycles, slowest * (count + candidate.num_stages - 1))
         kept = self._kept(candidate, alone)
         if candidate.offloads_activations:
             cycles += 2 * count * max(self._remote_cycles(size) for size in kept)
@@ -225,7 +216,7 @@ class Estimates:
             cycles=cycles,
             fullness=self._fullness(candidate, alone, kept),
             least_cycles=self.least_cycles(candidate),
-            family=(candidate.stages, candidate.shards, candidate.microbatch, candidate.recompute, candidate.offload),
+            family=(candidate.num_stages, candidate.shards, candidate.microbatch, candidate.recompute, candidate.offload),
         )
 
     def _kept(self, candidate: Candidate, alone: Sequence[Alone]) -> list[float]:
@@ -240,8 +231,8 @@ class Estimates:
         state = [0] * len(alone) if candidate.offloads_state else self._state(candidate)
         held = [0.0] * (max(candidate.homes) + 1)
         for stage, home in enumerate(candidate.homes):
-            behind = candidate.stages - 1 - stage
-            waiting = {"sequential": 1, "grouped": 2 * behind + 1, "interleaved": behind + 1, "zero_bubble": candidate.stages}
+            behind = candidate.num_stages - 1 - stage
+            waiting = {"sequential": 1, "grouped": 2 * behind + 1, "interleaved": behind + 1, "zero_bubble": candidate.num_stages}
             held[home] += kept[stage] * (1 if candidate.offloads_activations else min(count, waiting[candidate.schedule]))
         for waits, spans in zip(held, candidate.spans_of_ipus(), strict=True):
             numbers = [layer for span in spans for layer in range(*span)]
@@ -272,33 +263,24 @@ class Estimates:
         return cycles_from_bytes(round(size), self._machine.host.remote_buffer_bytes_per_second, self._machine.ipu.clock_hz)
 
 
-def _path(candidate: Candidate, work: _Spent, *, ramps: bool) -> float:
+def _path(candidate: Candidate, work: _Work, *, ramps: bool) -> float:
     """The schedule's critical path if each task takes so long: a stage does all its tasks, behind those of the stages before.
 
     Args: ramps: whether the stages before do the last backward by themselves.
     """
-    count, pairs = candidate.accumulation, list(zip(work.forward, work.backward, strict=True))
-    if candidate.schedule == "sequential" or len(pairs) == 1:
-        return count * sum(f + b for f, b in pairs)
+    count = candidate.accumulation
+    if candidate.schedule == "sequential" or len(work) == 1:
+        return count * sum(f + b for f, b in work)
     longest = before = 0.0
-    for f, b in pairs:
+    for f, b in work:
         longest = max(longest, before + count * (f + b))
         before += f + (b if ramps else 0.0)
-    if candidate.folded:
-        longest = max(longest, count * sum(pairs[0] + pairs[-1]))
-    return longest
+    return max(longest, count * sum(work[0] + work[-1])) if candidate.folded else longest
 
 
 def _between(a: Alone, b: Alone, part: float) -> Alone:
     def line(low: float, high: float) -> float:
         return max(low + (high - low) * part, 0.0)
 
-    return Alone(
-        forward=line(a.forward, b.forward),
-        backward=line(a.backward, b.backward),
-        code_bytes=max(a.code_bytes, b.code_bytes),
-        transient_bytes=line(a.transient_bytes, b.transient_bytes),
-        stash_bytes=line(a.stash_bytes, b.stash_bytes),
-        input_bytes=line(a.input_bytes, b.input_bytes),
-        output_bytes=line(a.output_bytes, b.output_bytes),
-    )
+    every = {each.name: line(getattr(a, each.name), getattr(b, each.name)) for each in fields(Alone)}
+    return Alone(**{**every, "code_bytes": max(a.code_bytes, b.code_bytes)})

@@ -195,27 +195,25 @@ class Model:
 
     def _traced(self, samples: int, shards: int) -> list[_Traced]:
         arguments = self.arguments(samples)
-        with self._within(shards):
-            return self._traced_within(arguments, shards)
-
-    def _traced_within(self, arguments: Sequence[tuple[Spec, ...]], shards: int) -> list[_Traced]:
         bodies: list[_Body] = []
-        for layer, own, given in zip(self.layers, self.params, arguments, strict=False):
-            kind = (layer, shards, _kind((own, given)))
-            if kind not in self._bodies:
-                self._bodies[kind] = _Body(layer, own, given)
-            bodies.append(self._bodies[kind])
-        differ: list[tuple[bool, ...]] = []  # of each layer, which arguments depend on parameters that are trained
-        ahead = (False,) * bodies[0].count
-        for body in bodies:
-            differ.append(ahead)
-            ahead = tuple(body.is_real_output(out) and body.depends(out, ahead) for out in range(body.outputs))
-        wanted: list[tuple[int, ...]] = []  # of each layer, backwards, which outputs the loss needs
-        own_wanted: tuple[int, ...] = (0,)
-        for body in reversed(bodies):
-            wanted.append(own_wanted)
-            own_wanted = tuple(index for index in range(body.count) if any(body.reads(out, index) for out in own_wanted))
-        return [body.traced(inputs, outputs) for body, inputs, outputs in zip(bodies, differ, reversed(wanted), strict=True)]
+        with self._within(shards):
+            for layer, own, given in zip(self.layers, self.params, arguments, strict=False):
+                leaves, structure = _jax.tree.flatten((own, given))
+                kind = (layer, shards, structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
+                if kind not in self._bodies:
+                    self._bodies[kind] = _Body(layer, own, given)
+                bodies.append(self._bodies[kind])
+            differ: list[tuple[bool, ...]] = []  # of each layer, which arguments depend on parameters that are trained
+            ahead = (False,) * bodies[0].count
+            for body in bodies:
+                differ.append(ahead)
+                ahead = tuple(body.is_real_output(out) and body.depends(out, ahead) for out in range(body.outputs))
+            wanted: list[tuple[int, ...]] = []  # of each layer, backwards, which outputs the loss needs
+            own_wanted: tuple[int, ...] = (0,)
+            for body in reversed(bodies):
+                wanted.append(own_wanted)
+                own_wanted = tuple(index for index in range(body.count) if any(body.reads(out, index) for out in own_wanted))
+            return [body.traced(inputs, outputs) for body, inputs, outputs in zip(bodies, differ, reversed(wanted), strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -307,18 +305,10 @@ class _Body:
 
 def _least(traced: _Traced, ipu: IpuSpec) -> Least:
     rate = ipu.num_tiles * macs_per_cycle(ipu, traced.both.jaxpr)
-    forward, both, again = (least_macs(_needed(closed.jaxpr)) for closed in (traced.forward, traced.both, traced.backward))
+    programs = (traced.forward.jaxpr, traced.both.jaxpr, traced.backward.jaxpr)
+    needed = (partial_eval.dce_jaxpr(each, [True] * len(each.outvars))[0] for each in programs)
+    forward, both, again = map(least_macs, needed)
     return Least(forward=forward / rate, backward=max(0, both - forward) / rate, again=max(both - forward, again, 0) / rate)
-
-
-def _kind(tree: Pytree) -> Any:
-    """Equal for pytrees of equal structure and shapes."""
-    leaves, structure = _jax.tree.flatten(tree)
-    return structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves)
-
-
-def _needed(jaxpr: Any) -> Any:
-    return partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))[0]
 
 
 def _planned(closed: Any, machine: MachineSpec, specs: Specs, shards: int, options: PlanOptions) -> tuple[int, int, int]:

@@ -217,8 +217,9 @@ class TrainingPlans:
         if file.suffix[1:].lower() not in FORMS:
             raise ValueError(f"path is {shown(str(file))}: its name must end with {' or '.join(f'.{form}' for form in FORMS)}")
         choices = [
-            Choice(plan.num_ipus, sum(plan.tile_bytes.values()) / plan.tile_available_bytes, plan.step_s, True, _short(plan))
+            Choice(plan.num_ipus, sum(plan.tile_bytes.values()) / plan.tile_available_bytes, plan.step_s, True, name)
             for plan in self.plans
+            for name in [f"{len(plan.stages) - 1} x {plan.shards} x {plan.replicas}"]
         ]
         draw(choices, file, time_of="time of an update", note="labels: stages x IPUs of a stage x replicas")
 
@@ -249,16 +250,7 @@ def ranked(
     clock = machine.ipu.clock_hz
     return tuple(
         TrainingPlan(
-            stages=candidate.cuts,
-            shards=candidate.shards,
-            replicas=candidate.replicas,
-            microbatch=candidate.microbatch,
-            accumulation=candidate.accumulation,
-            schedule=candidate.schedule,
-            recompute=candidate.recompute,
-            offload=candidate.offload,
-            folded=candidate.folded,
-            divides_state=candidate.divides_state,
+            **vars(candidate),
             machine=machine.name,
             num_ipus=candidate.num_ipus,
             step_cycles=played.cycles,
@@ -277,10 +269,6 @@ def ranked(
         )
         for number, (candidate, played) in enumerate(fitting)
     )
-
-
-def _short(plan: TrainingPlan) -> str:
-    return f"{len(plan.stages) - 1} x {plan.shards} x {plan.replicas}"
 
 
 def _surely_fits(played: Played) -> bool:

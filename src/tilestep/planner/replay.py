@@ -82,8 +82,8 @@ def _ties(model: Model, candidate: Candidate) -> list[list[tuple[Any, ...]]]:
     """Paths of the pipeline's parameters that are one: (stage, the layer's place in it, keys below)."""
 
     def path(layer: int, keys: Sequence[Any]) -> tuple[Any, ...]:
-        stage = bisect_right(candidate.cuts, layer) - 1
-        return stage, layer - candidate.cuts[stage], *keys
+        stage = bisect_right(candidate.stages, layer) - 1
+        return stage, layer - candidate.stages[stage], *keys
 
     return [[path(*each) for each in tie] for tie in model.ties]
 
@@ -107,14 +107,7 @@ def partition_of(model: Model, candidate: Candidate) -> Partition:
         LayerCost(name=name_of(layer), work=float(sum(leaf.size * leaf.dtype.itemsize for leaf in _jax.tree.leaves(own))))
         for layer, own in zip(model.layers, model.params, strict=True)
     )
-    return Partition(cuts=candidate.cuts, costs=costs, unit="B of parameters")
-
-
-def batch_of(model: Model, candidate: Candidate) -> Any:
-    """The microbatches of an update, of zeros: `[accumulation, replicas, microbatch, ...]`, without the second axis for one replica."""
-    axes = (candidate.accumulation, *((candidate.replicas,) if candidate.replicas > 1 else ()))
-    given = model.arguments(candidate.microbatch)[0]
-    return _zeros(given, axes)
+    return Partition(cuts=candidate.stages, costs=costs, unit="B of parameters")
 
 
 def played(model: Model, candidate: Candidate, optimizer: Any, spec: MachineSpec) -> Played:
@@ -126,7 +119,8 @@ def played(model: Model, candidate: Candidate, optimizer: Any, spec: MachineSpec
         with machine.running(player):
             pipeline = pipeline_of(model, candidate, optimizer, machine.devices)
             state = pipeline.init(split(model, candidate, _zeros(list(model.params)), machine.devices))
-            batch = batch_of(model, candidate)
+            axes = (candidate.accumulation, *((candidate.replicas,) if candidate.replicas > 1 else ()))
+            batch = _zeros(model.arguments(candidate.microbatch)[0], axes)
             before = after = player.mark()
             for _ in range(_UPDATES):
                 before = player.mark()

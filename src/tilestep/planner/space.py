@@ -26,7 +26,7 @@ class Candidate:
     """One way to train a model.
 
     Attributes:
-        cuts: for each stage the number of its first layer, and at the end the number of layers.
+        stages: for each stage the number of its first layer, and at the end the number of layers.
         shards: IPUs of each stage of each replica.
         replicas: copies of the pipeline.
         microbatch: samples of a microbatch, of each replica.
@@ -38,7 +38,7 @@ class Candidate:
         divides_state: whether each replica keeps only its part of the optimiser's state.
     """
 
-    cuts: tuple[int, ...]
+    stages: tuple[int, ...]
     shards: int
     replicas: int
     microbatch: int
@@ -50,19 +50,19 @@ class Candidate:
     divides_state: bool = False
 
     @property
-    def stages(self) -> int:
-        """Stages of one replica."""
-        return len(self.cuts) - 1
+    def num_stages(self) -> int:
+        """Of one replica."""
+        return len(self.stages) - 1
 
     @property
     def num_ipus(self) -> int:
         """IPUs in use."""
-        return len(self.spans_of_ipus()) * self.shards * self.replicas
+        return (self.num_stages - self.folded) * self.shards * self.replicas
 
     @property
     def homes(self) -> tuple[int, ...]:
         """Of each stage the number of its IPUs' group in a replica."""
-        return tuple(0 if self.folded and stage == self.stages - 1 else stage for stage in range(self.stages))
+        return tuple(stage % (self.num_stages - self.folded) for stage in range(self.num_stages))
 
     @property
     def offloads_state(self) -> bool:
@@ -85,18 +85,18 @@ class Candidate:
 
     def spans(self) -> Iterator[tuple[int, int]]:
         """Of each stage (its first layer, the layer behind its last)."""
-        return pairwise(self.cuts)
+        return pairwise(self.stages)
 
     def spans_of_ipus(self) -> list[list[tuple[int, int]]]:
         """Of each group of a replica's IPUs the spans of its stages."""
-        spans, homes = list(self.spans()), self.homes
-        return [[span for span, own in zip(spans, homes, strict=True) if own == home] for home in dict.fromkeys(homes)]
+        spans, groups = list(self.spans()), self.num_stages - self.folded
+        return [spans[group::groups] for group in range(groups)]
 
     @property
     def text(self) -> str:
         """'2 stages (5+4 layers) of 4 IPUs x 2 replicas, 16 microbatches of 8, grouped, recompute full'."""
-        layers = f" ({'+'.join(str(after - first) for first, after in self.spans())} layers)" if 1 < self.stages <= _MOST_COUNTS else ""
-        stages, replicas = _counted(self.stages, "stage"), _counted(self.replicas, "replica")
+        layers = f" ({'+'.join(str(after - first) for first, after in self.spans())} layers)" if 1 < self.num_stages <= _MOST_COUNTS else ""
+        stages, replicas = _counted(self.num_stages, "stage"), _counted(self.replicas, "replica")
         batch = f"{_counted(self.accumulation, 'microbatch', 'es')} of {self.microbatch}"
         recompute = "" if self.recompute is None else f", recompute {self.recompute}"
         offload = "" if self.offload is None else f", {' and '.join(self._offloaded)} offloaded"
@@ -133,7 +133,7 @@ def candidates(
             for microbatch in (size for size in microbatches if own % size == 0 and stages * (own // size) <= MOST_FORWARDS):
                 found += (
                     Candidate(
-                        cuts=cut,
+                        stages=cut,
                         shards=shards,
                         replicas=replicas,
                         microbatch=microbatch,

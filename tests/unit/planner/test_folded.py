@@ -50,7 +50,7 @@ def test_replicas_of_a_folded_pipeline_divide_the_state_and_take_what_running_th
         offload=["state"],
         divides_state=True,
     )
-    assert {(each.folded, each.num_ipus, each.divides_state) for each in every if each.cuts == CUT} == {
+    assert {(each.folded, each.num_ipus, each.divides_state) for each in every if each.stages == CUT} == {
         (False, 3, False),
         (True, 2, False),
         (True, 4, True),

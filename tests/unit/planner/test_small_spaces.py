@@ -77,7 +77,7 @@ def part(space: Space, schedules: Sequence[str], choices: Sequence[Any]) -> list
     return [
         number
         for number, each in enumerate(space.every)
-        if (each.stages == 1 or each.schedule in schedules) and (each.recompute, each.offload) in choices
+        if (each.num_stages == 1 or each.schedule in schedules) and (each.recompute, each.offload) in choices
     ]
 
 
