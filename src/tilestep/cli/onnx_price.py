@@ -26,19 +26,12 @@ _LEARNING_RATE: Final = 0.01  # of the gradient descent that a training step end
 
 @dataclass(frozen=True, kw_only=True)
 class Price:
-    """What one size of inputs takes.
+    """What one size of inputs takes."""
 
-    Attributes:
-        batch: samples of a run; None if the model has no dimension for them that could change.
-        latency_s: emulated seconds from the call of a program that is loaded to its results on the host.
-        run_s: emulated seconds per run where the host calls without waiting.
-        report: the profile of one call.
-    """
-
-    batch: int | None
-    latency_s: float
-    run_s: float
-    report: Profile
+    batch: int | None  # samples of a run; None if the model has no dimension for them that could change
+    latency_s: float  # emulated seconds from the call of a program that is loaded to its results on the host
+    run_s: float  # emulated seconds per run where the host calls without waiting
+    report: Profile  # the profile of one call
 
     @property
     def throughput(self) -> float:

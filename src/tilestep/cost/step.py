@@ -25,73 +25,42 @@ def sync_cycles(ipu: IpuSpec, *, syncs: int, supersteps: int) -> Cycles:
 
 @dataclass(frozen=True, kw_only=True)
 class Footprint:
-    """Sizes from which the code of a planned step follows. Serial passes and repeated parts are one loop and count once.
+    """Sizes from which the code of a planned step follows. Serial passes and repeated parts are one loop and count once."""
 
-    Attributes:
-        received_bytes: of the left and of the right operand, by the busiest tile.
-        fan_in: partial sums that a tile receives, over all stages.
-        sums_bytes: bytes of these partial sums.
-        stages: stages in which they are added up.
-        list_bytes: pointers and work lists of the vertices on one tile.
-    """
-
-    received_bytes: tuple[int, int]
-    fan_in: int
-    sums_bytes: int
-    stages: int
-    list_bytes: int = 0
+    received_bytes: tuple[int, int]  # received bytes of the left and of the right operand, by the busiest tile
+    fan_in: int  # partial sums that a tile receives, over all stages
+    sums_bytes: int  # bytes of these partial sums
+    stages: int  # stages in which they are added up
+    list_bytes: int = 0  # pointers and work lists of the vertices on one tile
 
 
 @dataclass(frozen=True, kw_only=True)
 class Held:
-    """Where an operand lies that stays on its tiles, as a plan wants it.
+    """Where an operand lies that stays on its tiles, as a plan wants it."""
 
-    Attributes:
-        tile_bytes: on the fullest tile, in whole grains.
-        end: the tile behind the last one; the operand fills the tiles before it. 0: it begins at tile 0.
-    """
-
-    tile_bytes: int
-    end: int = 0
+    tile_bytes: int  # on the fullest tile, in whole grains
+    end: int = 0  # the tile behind the last one; the operand fills the tiles before it. 0: it begins at tile 0.
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepCost:
-    """Cycles, bytes and operations of one step. Compute, exchange and sync are added, never overlapped.
+    """Cycles, bytes and operations of one step. Compute, exchange and sync are added, never overlapped."""
 
-    Attributes:
-        family: the estimator: 'elementwise', 'matmul', 'reduce', ...
-        compute_cycles: of the busiest tile, with its on-tile copies.
-        exchange_cycles: until the busiest tile has received its bytes.
-        sync_cycles: of all barriers, and the fixed cost of each superstep.
-        overhead_cycles: the part of them that is the fixed cost.
-        exchange_bytes: received by the busiest tile.
-        temporary_tile_bytes: on the fullest tile beside operands and results, while the step runs.
-        result_tile_elements: elements of the result on the fullest tile; 0: the result has an even layout.
-        layouts: one text for each operand that stays on its tiles; equal texts are equal layouts.
-        held: where each operand lies that the plan has a place for.
-        footprint: sizes from which the code of a planned step follows; None for other steps.
-        compute_sets: that its code holds one after another, each with an exchange of its own.
-        flops: floating-point operations of all tiles.
-        assumptions: sentences.
-        fallback: whether it was priced without an estimator of its own.
-    """
-
-    family: str
-    compute_cycles: int
-    exchange_cycles: int
-    sync_cycles: int
-    exchange_bytes: int = 0
-    temporary_tile_bytes: int = 0
-    result_tile_elements: int = 0
-    layouts: tuple[str, ...] = ()
-    held: tuple[Held | None, ...] = ()
-    footprint: Footprint | None = None
-    compute_sets: int = 1
-    overhead_cycles: int = 0
-    flops: int = 0
-    assumptions: tuple[str, ...] = ()
-    fallback: bool = False
+    family: str  # the estimator: 'elementwise', 'matmul', 'reduce', ..
+    compute_cycles: int  # compute cycles of the busiest tile, with its on-tile copies
+    exchange_cycles: int  # until the busiest tile has received its bytes
+    sync_cycles: int  # for all barriers, and the fixed cost of each superstep
+    exchange_bytes: int = 0  # received by the busiest tile
+    temporary_tile_bytes: int = 0  # on the fullest tile beside operands and results, while the step runs
+    result_tile_elements: int = 0  # elements of the result on the fullest tile; 0: the result has an even layout
+    layouts: tuple[str, ...] = ()  # one text for each operand that stays on its tiles; equal texts are equal layouts
+    held: tuple[Held | None, ...] = ()  # where each operand lies that the plan has a place for
+    footprint: Footprint | None = None  # sizes from which the code of a planned step follows; None for other steps
+    compute_sets: int = 1  # compute sets that its code holds one after another, each with an exchange of its own
+    overhead_cycles: int = 0  # the part of them that is the fixed cost
+    flops: int = 0  # floating-point operations of all tiles
+    assumptions: tuple[str, ...] = ()  # sentences
+    fallback: bool = False  # whether it was priced without an estimator of its own
 
     @property
     def cycles(self) -> int:

@@ -43,19 +43,12 @@ class FieldSource:
 
 @dataclass(frozen=True, kw_only=True)
 class Quantity:
-    """Unit of a field, and the range outside of which a value is a slip of unit rather than a machine.
+    """Unit of a field, and the range outside of which a value is a slip of unit rather than a machine."""
 
-    Attributes:
-        unit: of the value.
-        lowest: allowed value.
-        highest: allowed value.
-        choices: the words that a field of words allows; (): any text.
-    """
-
-    unit: str
-    lowest: float = 0
-    highest: float = float("inf")
-    choices: tuple[str, ...] = ()
+    unit: str  # unit of the value
+    lowest: float = 0  # allowed value
+    highest: float = float("inf")  # allowed value
+    choices: tuple[str, ...] = ()  # the words that a field of words allows; (): any text
 
 
 QUANTITIES: Mapping[str, Quantity] = MappingProxyType(

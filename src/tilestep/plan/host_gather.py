@@ -13,15 +13,11 @@ Users = Mapping[str, Sequence[Instruction]]
 
 @dataclass(frozen=True, kw_only=True)
 class HostGathers:
-    """The arrays that the loops of one computation gather in pinned_host.
+    """The arrays that the loops of one computation gather in pinned_host."""
 
-    Attributes:
-        elements: by loop, indices of the carried elements in pinned_host, and whether the loop begins with values in them.
-        unstored: instructions that only fill such an element with a constant, before the loop writes every slice of it.
-    """
-
+    # elements by loop, indices of the carried elements in pinned_host, and whether the loop begins with values in them
     elements: Mapping[str, Mapping[int, bool]]
-    unstored: frozenset[str]
+    unstored: frozenset[str]  # instructions that only fill such an element with a constant, before the loop writes every slice of it
 
 
 def host_gathers(computation: Computation, computations: Mapping[str, Computation]) -> HostGathers:

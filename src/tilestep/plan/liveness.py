@@ -24,52 +24,31 @@ LARGEST = 8  # parts that an error names
 
 @dataclass(frozen=True, kw_only=True)
 class Life:
-    """One value in the tiles, from birth to last use. Values that share memory are one.
+    """One value in the tiles, from birth to last use. Values that share memory are one."""
 
-    Attributes:
-        name: the user's operation that made it, or the argument's name.
-        category: how long it stays, and why.
-        size_bytes: of the whole array.
-        first: tick at which it takes memory for the first time.
-        last: tick at which it takes memory for the last time.
-        tile_bytes: on each tile that holds it.
-        tiles: how many tiles hold it.
-        start_tile: the first of them; they go round behind the last tile.
-        frame: number of the line that made it in `Program.frames`; 0: an argument, or unknown.
-    """
-
-    name: str
-    category: Category
-    size_bytes: int
-    first: int
-    last: int
-    tile_bytes: int
-    tiles: int
-    start_tile: int
-    frame: int
+    name: str  # the user's operation that made it, or the argument's name
+    category: Category  # how long it stays, and why
+    size_bytes: int  # size bytes of the whole array
+    first: int  # tick at which it takes memory for the first time
+    last: int  # tick at which it takes memory for the last time
+    tile_bytes: int  # on each tile that holds it
+    tiles: int  # how many tiles hold it
+    start_tile: int  # the first of them; they go round behind the last tile
+    frame: int  # number of the line that made it in `Program.frames`; 0: an argument, or unknown
 
 
 @dataclass(frozen=True, kw_only=True)
 class Liveness:
-    """All that the model knows of a program's memory. Ticks are its begin, each step, and its end; the body of a loop counts once.
+    """All that the model knows of a program's memory. Ticks are its begin, each step, and its end; the body of a loop counts once."""
 
-    Attributes:
-        num_tiles: tiles that hold values.
-        steps: name of the step, by tick. A loop and a branch have one tick in front of their steps and one behind them.
-        leaves: position of the step among the leaves of the program's tree, in the tree's order, by tick; -1 if it is no leaf.
-        temporary_tile_bytes: of the step itself, on each tile, by tick.
-        lives: of all values that take memory of a tile.
-        code: (kind, bytes) on each tile, loaded with the program.
-        fixed: (kind, bytes) on each tile that no program can use otherwise.
-    """
-
-    num_tiles: int
-    steps: tuple[str, ...]
+    num_tiles: int  # tiles that hold values
+    steps: tuple[str, ...]  # name of the step, by tick. A loop and a branch have one tick in front of their steps and one behind them.
+    # position of the step among the leaves of the program's tree, in the tree's order, by tick; -1 if it is no leaf
     leaves: tuple[int, ...]
-    temporary_tile_bytes: tuple[int, ...]
-    lives: tuple[Life, ...]
-    code: tuple[tuple[str, int], ...]
-    fixed: tuple[tuple[str, int], ...]
+    temporary_tile_bytes: tuple[int, ...]  # temporary tile bytes of the step itself, on each tile, by tick
+    lives: tuple[Life, ...]  # for all values that take memory of a tile
+    code: tuple[tuple[str, int], ...]  # (kind, bytes) on each tile, loaded with the program
+    fixed: tuple[tuple[str, int], ...]  # (kind, bytes) on each tile that no program can use otherwise
 
 
 def liveness(occupancy: Occupancy, body: Series, frame_number: Callable[[int], int]) -> Liveness:

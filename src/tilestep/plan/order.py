@@ -43,17 +43,11 @@ class Task:
 
 @dataclass(frozen=True, kw_only=True)
 class Tasks:
-    """A program's units in the program's order, and the values between them.
+    """A program's units in the program's order, and the values between them."""
 
-    Attributes:
-        tasks: each follows the tasks that it needs.
-        sizes: of each value, in bytes.
-        kept: values that stay to the end.
-    """
-
-    tasks: tuple[Task, ...]
-    sizes: tuple[int, ...]
-    kept: frozenset[int] = frozenset()
+    tasks: tuple[Task, ...]  # each follows the tasks that it needs
+    sizes: tuple[int, ...]  # for each value, in bytes
+    kept: frozenset[int] = frozenset()  # values that stay to the end
 
     @cached_property
     def readers(self) -> tuple[tuple[int, ...], ...]:

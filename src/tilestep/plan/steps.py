@@ -17,133 +17,77 @@ CollectiveKind = Literal["all-reduce", "all-gather", "reduce-scatter", "all-to-a
 
 @dataclass(frozen=True, kw_only=True)
 class Superstep:
-    """One superstep: exchange, then compute on all tiles of one IPU, with the syncs between. The three are added, never overlapped.
+    """One superstep: exchange, then compute on all tiles of one IPU, with the syncs between. The three are added, never overlapped."""
 
-    Attributes:
-        name: of the HLO instruction.
-        scope: the user's operation that it came from (HLO op_name); '' if unknown.
-        family: the estimator that priced it: 'elementwise', 'matmul', ...
-        compute_cycles: of the busiest tile.
-        exchange_cycles: until the busiest tile has received its bytes.
-        sync_cycles: of its barriers, and its fixed cost.
-        overhead_cycles: the part of them that is the fixed cost.
-        flops: floating-point operations of all tiles.
-        exchange_bytes: received by the busiest tile.
-        temporary_tile_bytes: on the fullest tile, while the step runs.
-        fallback: whether it was priced without an estimator of its own.
-        codelet: equal for steps that run the same code on the tiles.
-        codelet_bytes: size of that code.
-        exchange_code_bytes: instructions of its exchanges, on the busiest tile.
-        vertex_state_bytes: of its vertices, on the busiest tile.
-        compute_sets: that its code holds one after another.
-        frame: number of its line in `Program.frames`, from 1; 0: unknown.
-    """
-
-    name: str
-    scope: str
-    family: str
-    compute_cycles: int
-    exchange_cycles: int
-    sync_cycles: int
-    flops: int = 0
-    exchange_bytes: int = 0
-    temporary_tile_bytes: int = 0
-    fallback: bool = False
-    codelet: str = ""
-    codelet_bytes: int = 0
-    exchange_code_bytes: int = 0
-    vertex_state_bytes: int = 0
-    compute_sets: int = 1
-    overhead_cycles: int = 0
-    frame: int = 0
+    name: str  # name of the HLO instruction
+    scope: str  # the user's operation that it came from (HLO op_name); '' if unknown
+    family: str  # the estimator that priced it: 'elementwise', 'matmul', ..
+    compute_cycles: int  # compute cycles of the busiest tile
+    exchange_cycles: int  # until the busiest tile has received its bytes
+    sync_cycles: int  # sync cycles of its barriers, and its fixed cost
+    flops: int = 0  # floating-point operations of all tiles
+    exchange_bytes: int = 0  # received by the busiest tile
+    temporary_tile_bytes: int = 0  # on the fullest tile, while the step runs
+    fallback: bool = False  # whether it was priced without an estimator of its own
+    codelet: str = ""  # equal for steps that run the same code on the tiles
+    codelet_bytes: int = 0  # size of that code
+    exchange_code_bytes: int = 0  # instructions of its exchanges, on the busiest tile
+    vertex_state_bytes: int = 0  # vertex state bytes of its vertices, on the busiest tile
+    compute_sets: int = 1  # compute sets that its code holds one after another
+    overhead_cycles: int = 0  # the part of them that is the fixed cost
+    frame: int = 0  # number of its line in `Program.frames`, from 1; 0: unknown
 
 
 @dataclass(frozen=True, kw_only=True)
 class Collective:
-    """An exchange between IPUs over IPU-Links, with its arithmetic.
+    """An exchange between IPUs over IPU-Links, with its arithmetic."""
 
-    Attributes:
-        name: of the HLO instruction.
-        scope: the user's operation; '' if unknown.
-        kind: opcode of the collective.
-        size_bytes: the larger of operand and result, on one IPU.
-        groups: device positions within the program that communicate with each other.
-        pairs: (source, target) positions of a collective-permute; () for other kinds.
-        compute_cycles: of the arithmetic, on the busiest tile.
-        frame: number of its line in `Program.frames`, from 1; 0: unknown.
-    """
-
-    name: str
-    scope: str
-    kind: CollectiveKind
-    size_bytes: int
-    groups: tuple[tuple[int, ...], ...]
-    pairs: tuple[tuple[int, int], ...] = ()
-    compute_cycles: int = 0
-    frame: int = 0
+    name: str  # name of the HLO instruction
+    scope: str  # the user's operation; '' if unknown
+    kind: CollectiveKind  # opcode of the collective
+    size_bytes: int  # the larger of operand and result, on one IPU
+    groups: tuple[tuple[int, ...], ...]  # device positions within the program that communicate with each other
+    pairs: tuple[tuple[int, int], ...] = ()  # (source, target) positions of a collective-permute; () for other kinds
+    compute_cycles: int = 0  # compute cycles of the arithmetic, on the busiest tile
+    frame: int = 0  # number of its line in `Program.frames`, from 1; 0: unknown
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostCall:
-    """The program stops for the host: a callback, an infeed, an outfeed, or an access to pinned_host.
+    """The program stops for the host: a callback, an infeed, an outfeed, or an access to pinned_host."""
 
-    Attributes:
-        name: of the HLO instruction.
-        scope: the user's operation; '' if unknown.
-        bytes_to_host: of one IPU.
-        bytes_from_host: to one IPU.
-        in_memory: whether the bytes go to and from pinned_host, so that no host program answers.
-        is_feed: whether it is an infeed or outfeed, for which the host is ready at any time.
-        frame: number of its line in `Program.frames`, from 1; 0: unknown.
-    """
-
-    name: str
-    scope: str
-    bytes_to_host: int
-    bytes_from_host: int
-    in_memory: bool = False
-    is_feed: bool = False
-    frame: int = 0
+    name: str  # name of the HLO instruction
+    scope: str  # the user's operation; '' if unknown
+    bytes_to_host: int  # bytes to host of one IPU
+    bytes_from_host: int  # to one IPU
+    in_memory: bool = False  # whether the bytes go to and from pinned_host, so that no host program answers
+    is_feed: bool = False  # whether it is an infeed or outfeed, for which the host is ready at any time
+    frame: int = 0  # number of its line in `Program.frames`, from 1; 0: unknown
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loop:
-    """A body, with its condition, that runs several times.
+    """A body, with its condition, that runs several times."""
 
-    Attributes:
-        name: of the HLO instruction.
-        scope: the user's operation; '' if unknown.
-        body: the steps of one trip.
-        trips: number of trips; None: it depends on data.
-        site: number under which trips are counted at run time. None, with `trips` None: not counted, and one trip is assumed.
-        frame: number of its line in `Program.frames`, from 1; 0: unknown.
-    """
-
-    name: str
-    scope: str
-    body: Series
-    trips: int | None
+    name: str  # name of the HLO instruction
+    scope: str  # the user's operation; '' if unknown
+    body: Series  # the steps of one trip
+    trips: int | None  # number of trips; None: it depends on data
+    # number under which trips are counted at run time. None, with `trips` None: not counted, and one trip is assumed.
     site: int | None = None
-    frame: int = 0
+    frame: int = 0  # number of its line in `Program.frames`, from 1; 0: unknown
 
 
 @dataclass(frozen=True, kw_only=True)
 class Branch:
-    """One of several arms.
+    """One of several arms."""
 
-    Attributes:
-        name: of the HLO instruction.
-        scope: the user's operation; '' if unknown.
-        arms: the steps of each arm.
-        site: number under which arms are counted at run time: arm k as (site, k). None: not counted, and the dearest arm is assumed.
-        frame: number of its line in `Program.frames`, from 1; 0: unknown.
-    """
-
-    name: str
-    scope: str
-    arms: tuple[Series, ...]
+    name: str  # name of the HLO instruction
+    scope: str  # the user's operation; '' if unknown
+    arms: tuple[Series, ...]  # the steps of each arm
+    # number under which arms are counted at run time: arm k as (site, k). None: not counted, and the dearest arm is assumed.
     site: int | None
-    frame: int = 0
+    frame: int = 0  # number of its line in `Program.frames`, from 1; 0: unknown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,73 +107,42 @@ Node = Superstep | Collective | HostCall | Loop | Branch | Series
 
 @dataclass(frozen=True, kw_only=True)
 class Argument:
-    """One input of the program, on one IPU.
+    """One input of the program, on one IPU."""
 
-    Attributes:
-        index: position among the arguments.
-        name: the user's name if known (HLO parameter op_name), else 'argN'.
-        shape: as text, for example 'f32[128,784]'.
-        size_bytes: on one IPU.
-        result: index of the result that takes over its memory, because its donation took effect; None: there is none.
-        on_host: whether it is in the host's memory (pinned_host, unpinned_host), and never streams in as a whole.
-        layout: over the tiles, as the plan of its first matmul chose it; '' if any layout will do.
-    """
-
-    index: int
-    name: str
-    shape: str
-    size_bytes: int
-    result: int | None
-    on_host: bool = False
-    layout: str = ""
+    index: int  # position among the arguments
+    name: str  # the user's name if known (HLO parameter op_name), else 'argN'
+    shape: str  # as text, for example 'f32[128,784]'
+    size_bytes: int  # on one IPU
+    result: int | None  # index of the result that takes over its memory, because its donation took effect; None: there is none
+    on_host: bool = False  # whether it is in the host's memory (pinned_host, unpinned_host), and never streams in as a whole
+    layout: str = ""  # over the tiles, as the plan of its first matmul chose it; '' if any layout will do
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One output of the program, on one IPU.
+    """One output of the program, on one IPU."""
 
-    Attributes:
-        index: position among the results.
-        shape: as text, for example 'f32[128,784]'.
-        size_bytes: on one IPU.
-        argument: index of the donated argument whose memory it takes over; None: there is none.
-        on_host: whether the program writes it to the host's memory.
-    """
-
-    index: int
-    shape: str
-    size_bytes: int
-    argument: int | None
-    on_host: bool = False
+    index: int  # position among the results
+    shape: str  # as text, for example 'f32[128,784]'
+    size_bytes: int  # on one IPU
+    argument: int | None  # index of the donated argument whose memory it takes over; None: there is none
+    on_host: bool = False  # whether the program writes it to the host's memory
 
 
 @dataclass(frozen=True, kw_only=True)
 class TileMemory:
-    """Bytes on the fullest tile, at the step at which it is fullest.
+    """Bytes on the fullest tile, at the step at which it is fullest."""
 
-    Attributes:
-        peak_bytes: code, fixed, resident and transient bytes together.
-        peak_step: name of that step.
-        code_bytes: loaded with the program: code of all kinds, vertex state, constants.
-        fixed_bytes: stacks and reserved bytes.
-        resident_bytes: donated arguments, which stay between runs.
-        transient_bytes: all other values and temporaries at the peak.
-        always: (kind, bytes) of code and fixed bytes, largest first.
-        alive: (name, bytes) of resident and transient bytes, largest first.
-        tile: index of the tile.
-        values_bytes: resident and transient bytes at that step, of all tiles together.
-    """
-
-    peak_bytes: int
-    peak_step: str
-    code_bytes: int
-    fixed_bytes: int = 0
-    resident_bytes: int
-    transient_bytes: int
-    always: tuple[tuple[str, int], ...] = ()
-    alive: tuple[tuple[str, int], ...] = ()
-    tile: int = 0
-    values_bytes: int = 0
+    peak_bytes: int  # code, fixed, resident and transient bytes together
+    peak_step: str  # name of that step
+    code_bytes: int  # loaded with the program: code of all kinds, vertex state, constants
+    fixed_bytes: int = 0  # stacks and reserved bytes
+    resident_bytes: int  # donated arguments, which stay between runs
+    transient_bytes: int  # all other values and temporaries at the peak
+    always: tuple[tuple[str, int], ...] = ()  # (kind, bytes) of code and fixed bytes, largest first
+    alive: tuple[tuple[str, int], ...] = ()  # (name, bytes) of resident and transient bytes, largest first
+    tile: int = 0  # index of the tile
+    values_bytes: int = 0  # resident and transient bytes at that step, of all tiles together
 
     @property
     def instruction_bytes(self) -> int:
@@ -250,36 +163,21 @@ class TileMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """A compiled program before it runs.
+    """A compiled program before it runs."""
 
-    Attributes:
-        name: of the program.
-        num_ipus: IPUs that run it together.
-        body: the steps of one IPU.
-        arguments: its inputs.
-        results: its outputs.
-        memory: bytes on the fullest tile.
-        num_io_tiles: tiles that only transfer; the others compute.
-        fallback_ops: HLO operations without an estimator of their own, sorted, each once.
-        assumptions: sentences, sorted, each once.
-        flops: floating-point operations of one run on one IPU, with one trip of every data-dependent loop.
-        dry: whether it was compiled in a dry run, in which running out of memory is no error.
-        parked_bytes: in pinned_host for one IPU, of values that are neither arguments nor results.
-        frames: lines of the source that its steps and values come from, and their callers; frame number n is `frames[n - 1]`.
-    """
-
-    name: str
-    num_ipus: int
-    body: Series
-    arguments: tuple[Argument, ...]
-    results: tuple[Result, ...]
-    memory: TileMemory
-    num_io_tiles: int = 0
-    fallback_ops: tuple[str, ...] = ()
-    assumptions: tuple[str, ...] = ()
-    flops: int = 0
-    dry: bool = False
-    parked_bytes: int = 0
+    name: str  # name of the program
+    num_ipus: int  # IPUs that run it together
+    body: Series  # the steps of one IPU
+    arguments: tuple[Argument, ...]  # its inputs
+    results: tuple[Result, ...]  # its outputs
+    memory: TileMemory  # bytes on the fullest tile
+    num_io_tiles: int = 0  # tiles that only transfer; the others compute
+    fallback_ops: tuple[str, ...] = ()  # HLO operations without an estimator of their own, sorted, each once
+    assumptions: tuple[str, ...] = ()  # sentences, sorted, each once
+    flops: int = 0  # floating-point operations of one run on one IPU, with one trip of every data-dependent loop
+    dry: bool = False  # whether it was compiled in a dry run, in which running out of memory is no error
+    parked_bytes: int = 0  # in pinned_host for one IPU, of values that are neither arguments nor results
+    # lines of the source that its steps and values come from, and their callers; frame number n is `frames[n - 1]`
     frames: tuple[Frame, ...] = ()
 
     @property
@@ -290,13 +188,9 @@ class Program:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """How often one run took its data-dependent parts on one IPU.
+    """How often one run took its data-dependent parts on one IPU."""
 
-    Attributes:
-        times: (site, arm) -> times; a loop has arm 0.
-    """
-
-    times: dict[tuple[int, int], int] = field(default_factory=dict)
+    times: dict[tuple[int, int], int] = field(default_factory=dict)  # (site, arm) -> times; a loop has arm 0
 
 
 def _sites(node: Node) -> set[int]:

@@ -91,31 +91,18 @@ class Extent:
 
 @dataclass(frozen=True, kw_only=True)
 class Occupancy:
-    """What takes memory of the tiles, and when.
+    """What takes memory of the tiles, and when."""
 
-    Attributes:
-        buffers: of the program.
-        steps: name of the step, by tick.
-        temporary: bytes on each tile while the step runs, by tick.
-        extents: of all buffers that need a tile and share no other buffer's memory.
-        resident: the buffers of `extents` that donated arguments use.
-        constants: those that constants use, without resident ones.
-        arguments: buffers of the other arguments.
-        results: buffers of the results.
-        code: bytes per tile that are loaded with the program, by kind.
-        fixed: bytes per tile that no program can use otherwise, by kind.
-    """
-
-    buffers: Buffers
-    steps: tuple[str, ...]
-    temporary: tuple[int, ...]
-    extents: Sequence[Extent]
-    resident: AbstractSet[int]
-    constants: AbstractSet[int]
-    arguments: Sequence[int]
-    results: Sequence[int]
-    code: Mapping[str, int]
-    fixed: Mapping[str, int]
+    buffers: Buffers  # buffers of the program
+    steps: tuple[str, ...]  # name of the step, by tick
+    temporary: tuple[int, ...]  # bytes on each tile while the step runs, by tick
+    extents: Sequence[Extent]  # for all buffers that need a tile and share no other buffer's memory
+    resident: AbstractSet[int]  # the buffers of `extents` that donated arguments use
+    constants: AbstractSet[int]  # those that constants use, without resident ones
+    arguments: Sequence[int]  # buffers of the other arguments
+    results: Sequence[int]  # buffers of the results
+    code: Mapping[str, int]  # bytes per tile that are loaded with the program, by kind
+    fixed: Mapping[str, int]  # bytes per tile that no program can use otherwise, by kind
 
 
 def occupancy(

@@ -18,14 +18,9 @@ class Origin:
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What a pass knows of the rest of the module.
+    """What a pass knows of the rest of the module."""
 
-    Attributes:
-        computations: of the module, by name, without calls (`inline.py`).
-        origins: of values that the computation receives, and the fate of their memory.
-        clusters: whether elementwise operations share steps (`ipu_fusion`).
-    """
-
-    computations: Mapping[str, Computation]
+    computations: Mapping[str, Computation]  # computations of the module, by name, without calls (`inline.py`)
+    # origins of values that the computation receives, and the fate of their memory
     origins: Mapping[str, Origin] = field(default_factory=dict[str, Origin])
-    clusters: bool = True
+    clusters: bool = True  # whether elementwise operations share steps (`ipu_fusion`)

@@ -27,21 +27,13 @@ _FIELD = re.compile(r"(\w+)=(\d{1,9})\b")
 
 @dataclass(frozen=True, kw_only=True)
 class Frame:
-    """A line of a source file, and the line that called it.
+    """A line of a source file, and the line that called it."""
 
-    Attributes:
-        file: path of the file; '' if unknown.
-        function: name of the function; '' if unknown.
-        line: in the file, from 1; 0 if unknown.
-        column: in the line, from 1; 0 if unknown.
-        parent: number of the caller's frame, from 1; 0 if there is none.
-    """
-
-    file: str
-    function: str
-    line: int
-    column: int
-    parent: int
+    file: str  # path of the file; '' if unknown
+    function: str  # name of the function; '' if unknown
+    line: int  # in the file, from 1; 0 if unknown
+    column: int  # in the line, from 1; 0 if unknown
+    parent: int  # number of the caller's frame, from 1; 0 if there is none
 
 
 def parse_frames(text: str, position: int) -> tuple[Mapping[int, Frame], int]:

@@ -48,33 +48,19 @@ _NO_ATTRIBUTES: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, kw_only=True)
 class Instruction:
-    """One line of a computation.
+    """One line of a computation."""
 
-    Attributes:
-        name: unique in its computation.
-        opcode: HLO opcode.
-        shape: of the result.
-        operands: names of instructions of the same computation.
-        attributes: as printed behind the operands, without metadata.
-        calls: names of called computations, in printed order.
-        op_name: the user's operation, for example 'jit(step)/dot_general'.
-        literal: value of a constant, number of a parameter, or other text where operands stand.
-        line: in the text, from 1; 0 if the instruction was made by hand.
-        after: names of instructions of the same computation that a barrier wants to run before this one.
-        frame: number of its line in the module's `frames`; 0 if unknown.
-    """
-
-    name: str
-    opcode: str
-    shape: Shape
-    operands: tuple[str, ...] = ()
-    attributes: Mapping[str, str] = field(default_factory=dict[str, str])
-    calls: tuple[str, ...] = ()
-    op_name: str = ""
-    literal: str = ""
-    line: int = 0
-    after: tuple[str, ...] = ()
-    frame: int = 0
+    name: str  # unique in its computation
+    opcode: str  # HLO opcode
+    shape: Shape  # shape of the result
+    operands: tuple[str, ...] = ()  # names of instructions of the same computation
+    attributes: Mapping[str, str] = field(default_factory=dict[str, str])  # as printed behind the operands, without metadata
+    calls: tuple[str, ...] = ()  # names of called computations, in printed order
+    op_name: str = ""  # the user's operation, for example 'jit(step)/dot_general'
+    literal: str = ""  # value of a constant, number of a parameter, or other text where operands stand
+    line: int = 0  # in the text, from 1; 0 if the instruction was made by hand
+    after: tuple[str, ...] = ()  # names of instructions of the same computation that a barrier wants to run before this one
+    frame: int = 0  # number of its line in the module's `frames`; 0 if unknown
 
     @property
     def leaves(self) -> tuple[ArrayShape, ...]:
@@ -110,17 +96,11 @@ class Instruction:
 
 @dataclass(frozen=True, kw_only=True)
 class Computation:
-    """A function of the module.
+    """A function of the module."""
 
-    Attributes:
-        name: unique in the module.
-        instructions: in an order in which each follows its operands.
-        root: the instruction that gives the result.
-    """
-
-    name: str
-    instructions: tuple[Instruction, ...]
-    root: Instruction
+    name: str  # unique in the module
+    instructions: tuple[Instruction, ...]  # in an order in which each follows its operands
+    root: Instruction  # the instruction that gives the result
 
     @cached_property
     def by_name(self) -> Mapping[str, Instruction]:
@@ -145,30 +125,19 @@ class Computation:
 
 @dataclass(frozen=True, kw_only=True)
 class HloModule:
-    """A whole program for one device.
+    """A whole program for one device."""
 
-    Attributes:
-        name: of the module.
-        entry: the computation that runs first.
-        computations: all computations by name, with the entry.
-        input_output_aliases: index of a result -> index of the argument whose memory it takes over.
-        buffer_donors: arguments that were donated without such a result.
-        argument_spaces: memory space of each argument: 0 device, 5 host; () if the text names none.
-        result_spaces: memory space of each result, likewise.
-        num_partitions: as printed; 1 if the text names none.
-        num_replicas: as printed; 1 if the text names none.
-        frames: lines of the user's program, by the numbers that instructions have.
-    """
-
-    name: str
-    entry: Computation
-    computations: Mapping[str, Computation]
+    name: str  # name of the module
+    entry: Computation  # the computation that runs first
+    computations: Mapping[str, Computation]  # all computations by name, with the entry
+    # index of a result -> index of the argument whose memory it takes over
     input_output_aliases: Mapping[int, int] = field(default_factory=dict[int, int])
-    buffer_donors: tuple[int, ...] = ()
-    argument_spaces: tuple[int, ...] = ()
-    result_spaces: tuple[int, ...] = ()
-    num_partitions: int = 1
-    num_replicas: int = 1
+    buffer_donors: tuple[int, ...] = ()  # arguments that were donated without such a result
+    argument_spaces: tuple[int, ...] = ()  # memory space of each argument: 0 device, 5 host; () if the text names none
+    result_spaces: tuple[int, ...] = ()  # memory space of each result, likewise
+    num_partitions: int = 1  # as printed; 1 if the text names none
+    num_replicas: int = 1  # as printed; 1 if the text names none
+    # lines of the user's program, by the numbers that instructions have
     frames: Mapping[int, Frame] = field(default_factory=dict[int, Frame])
 
 

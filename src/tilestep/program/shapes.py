@@ -18,17 +18,11 @@ _DEEPEST = 100  # tuples in each other
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Shape of a value.
+    """Shape of a value."""
 
-    Attributes:
-        leaves: its arrays in order, with tuples flattened.
-        elements: of a tuple; None for an array.
-        spaces: memory space of each leaf: 0 device, 5 host.
-    """
-
-    leaves: tuple[ArrayShape, ...]
-    elements: tuple[Shape, ...] | None = None
-    spaces: tuple[int, ...] = ()
+    leaves: tuple[ArrayShape, ...]  # its arrays in order, with tuples flattened
+    elements: tuple[Shape, ...] | None = None  # elements of a tuple; None for an array
+    spaces: tuple[int, ...] = ()  # memory space of each leaf: 0 device, 5 host
 
     @property
     def size_bytes(self) -> int:

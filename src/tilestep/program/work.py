@@ -29,18 +29,13 @@ DTYPE_BITS: Mapping[str, int] = MappingProxyType(
 class ArrayShape:
     """Dtype, dimensions and layout of one array.
 
-    Attributes:
-        dtype: as XLA names it, for example 'f32'.
-        dims: elements of each dimension.
-        minor_to_major: order of the dimensions in memory; () where the text names none.
-
     Raises:
         HloError: for an unknown dtype.
     """
 
-    dtype: str
-    dims: tuple[int, ...] = ()
-    minor_to_major: tuple[int, ...] = ()
+    dtype: str  # as XLA names it, for example 'f32'
+    dims: tuple[int, ...] = ()  # elements of each dimension
+    minor_to_major: tuple[int, ...] = ()  # order of the dimensions in memory; () where the text names none
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPE_BITS:
@@ -62,20 +57,11 @@ class ArrayShape:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """One HLO operation without names: equal work costs the same.
+    """One HLO operation without names: equal work costs the same."""
 
-    Attributes:
-        opcode: HLO opcode, or 'custom-call:<target>'.
-        operands: shapes on one IPU.
-        results: shapes of the result's leaves on one IPU, without tokens.
-        attributes: as printed, for example {'window': '{size=3x3 pad=1_1x1_1}'}.
-        body_opcodes: operations of the called computation (of a reduce, scatter, sort, map), without parameters.
-        resident: for each operand, whether it is a weight whose layout this operation may choose, once.
-    """
-
-    opcode: str
-    operands: tuple[ArrayShape, ...]
-    results: tuple[ArrayShape, ...]
-    attributes: Mapping[str, str] = field(default_factory=dict[str, str])
-    body_opcodes: tuple[str, ...] = ()
-    resident: tuple[bool, ...] = ()
+    opcode: str  # HLO opcode, or 'custom-call:<target>'
+    operands: tuple[ArrayShape, ...]  # shapes on one IPU
+    results: tuple[ArrayShape, ...]  # shapes of the result's leaves on one IPU, without tokens
+    attributes: Mapping[str, str] = field(default_factory=dict[str, str])  # as printed, for example {'window': '{size=3x3 pad=1_1x1_1}'}
+    body_opcodes: tuple[str, ...] = ()  # operations of the called computation (of a reduce, scatter, sort, map), without parameters
+    resident: tuple[bool, ...] = ()  # for each operand, whether it is a weight whose layout this operation may choose, once

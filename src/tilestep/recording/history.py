@@ -15,19 +15,12 @@ from tilestep.sim.system import System
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """A snapshot and the calls after it.
+    """A snapshot and the calls after it."""
 
-    Attributes:
-        machine: the machine that was emulated.
-        programs: that the snapshot or a call needs, by key.
-        snapshot: the state before the first call.
-        calls: in order.
-    """
-
-    machine: MachineSpec
-    programs: Mapping[int, Program]
-    snapshot: Snapshot
-    calls: Calls
+    machine: MachineSpec  # the machine that was emulated
+    programs: Mapping[int, Program]  # programs that the snapshot or a call needs, by key
+    snapshot: Snapshot  # the state before the first call
+    calls: Calls  # in order
 
     @property
     def complete(self) -> bool:

@@ -31,31 +31,20 @@ Ints = NDArray[np.int64]
 class ProgramMemory:
     """The columns of one program's tables `lives`, `ticks` and `code`. Row k of the lives is element k of each of their columns.
 
-    Attributes:
-        num_tiles: tiles that hold values.
-        always_bytes: of code and fixed parts, on each tile.
-        temporary_tile_bytes: of the step itself on each tile, by tick.
-        category: of each life, index into CATEGORIES.
-        first: tick at which it is born.
-        last: tick of its last use.
-        tile_bytes: on each tile that holds it.
-        tiles: number of tiles that hold it.
-        start_tile: the first of them; they go round behind the last tile.
-
-    Columns of bytes hold Python's own numbers (dtype object) if a sum of them could pass 64 bits, so sums of any size are exact.
-
     Raises:
         ValueError: if the columns do not fit together; the message names the column.
     """
 
-    num_tiles: int
-    always_bytes: int
-    temporary_tile_bytes: Ints
-    category: Ints
-    first: Ints
-    last: Ints
-    tile_bytes: Ints
-    tiles: Ints
+    num_tiles: int  # tiles that hold values
+    always_bytes: int  # always bytes of code and fixed parts, on each tile
+    temporary_tile_bytes: Ints  # temporary tile bytes of the step itself on each tile, by tick
+    category: Ints  # for each life, index into CATEGORIES
+    first: Ints  # tick at which it is born
+    last: Ints  # tick of its last use
+    tile_bytes: Ints  # on each tile that holds it
+    tiles: Ints  # number of tiles that hold it
+    # the first of them; they go round behind the last tile.  Columns of bytes hold Python's own numbers (dtype object) if a sum of them
+    # could pass 64 bits, so sums of any size are exact.
     start_tile: Ints
 
     def __post_init__(self) -> None:
@@ -102,17 +91,11 @@ class Peak:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Change:
-    """What differs between two ticks: numbers of lives, those of the most bytes first.
+    """What differs between two ticks: numbers of lives, those of the most bytes first."""
 
-    Attributes:
-        born: alive at the second tick, and not at the first.
-        gone: alive at the first tick, and not at the second.
-        temporary_tile_bytes: how much more the step itself needs on each tile.
-    """
-
-    born: Ints
-    gone: Ints
-    temporary_tile_bytes: int
+    born: Ints  # alive at the second tick, and not at the first
+    gone: Ints  # alive at the first tick, and not at the second
+    temporary_tile_bytes: int  # how much more the step itself needs on each tile
 
 
 def memory_of(detail: Liveness) -> ProgramMemory:

@@ -25,19 +25,12 @@ Dtype = Literal["uint8", "int16", "int32", "int64", "float64"]
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column of a table.
+    """One column of a table."""
 
-    Attributes:
-        dtype: of its elements, in memory. A file may hold any narrower whole type.
-        doc: what an element is, with its unit.
-        table: the table whose rows the elements number, 'strings' for text, or ''.
-        delta: whether a file holds differences to the element before, because they repeat.
-    """
-
-    dtype: Dtype
-    doc: str
-    table: str = ""
-    delta: bool = False
+    dtype: Dtype  # dtype of its elements, in memory. A file may hold any narrower whole type.
+    doc: str  # what an element is, with its unit
+    table: str = ""  # the table whose rows the elements number, 'strings' for text, or ''
+    delta: bool = False  # whether a file holds differences to the element before, because they repeat
 
 
 def _text(doc: str) -> Column:

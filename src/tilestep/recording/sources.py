@@ -23,15 +23,10 @@ _DOUBLE: Final = re.compile(r"\bf64\[")
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """The HLO of a program, and the options of its plan.
+    """The HLO of a program, and the options of its plan."""
 
-    Attributes:
-        text: gives the HLO as text; '' if it was not kept.
-        options: of the plan.
-    """
-
-    text: Callable[[], str]
-    options: PlanOptions
+    text: Callable[[], str]  # gives the HLO as text; '' if it was not kept
+    options: PlanOptions  # options of the plan
 
 
 def module_of(source: Source | None, *, most: int = MOST_TEXT) -> HloModule | None:

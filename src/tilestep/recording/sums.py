@@ -22,25 +22,15 @@ _EVENT_KINDS: Final = {kind: number for number, kind in enumerate(EVENT_KINDS)}
 
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """A program, and what is known of its compilation.
+    """A program, and what is known of its compilation."""
 
-    Attributes:
-        program: as it was planned.
-        detail: what its values take of the tiles' memory; None: unknown.
-        fingerprint: hexadecimal; '' if unknown.
-        hlo: text; None: it is not kept.
-        options: of its plan; None: unknown.
-        origin: 'user', 'jax' or 'group'.
-        group: of programs that it is a member of.
-    """
-
-    program: Program
-    detail: Liveness | None = None
-    fingerprint: str = ""
-    hlo: str | None = None
-    options: PlanOptions | None = None
-    origin: str = "user"
-    group: str = ""
+    program: Program  # as it was planned
+    detail: Liveness | None = None  # what its values take of the tiles' memory; None: unknown
+    fingerprint: str = ""  # hexadecimal; '' if unknown
+    hlo: str | None = None  # text; None: it is not kept
+    options: PlanOptions | None = None  # options of its plan; None: unknown
+    origin: str = "user"  # 'user', 'jax' or 'group'
+    group: str = ""  # group of programs that it is a member of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -122,43 +122,27 @@ CALL_KINDS: Final[Mapping[str, type[Call]]] = {  # in the order of their numbers
 
 @dataclass(frozen=True, kw_only=True)
 class CallNames:
-    """What numbers of calls stand for.
+    """What numbers of calls stand for."""
 
-    Attributes:
-        latest: the value that had been made last before the first call.
-        groups: names of program groups, by their numbers.
-        ipus: the IPUs of dispatches, by their numbers.
-        batches: batches of updates, by their numbers.
-        tasks: kinds of a pipeline's tasks, by their numbers.
-        complete: whether no call is missing at the end.
-    """
-
-    latest: int
-    groups: tuple[str, ...]
-    ipus: tuple[tuple[int, ...], ...]
-    batches: tuple[EffectiveBatch, ...]
-    tasks: tuple[str, ...]
-    complete: bool
+    latest: int  # the value that had been made last before the first call
+    groups: tuple[str, ...]  # names of program groups, by their numbers
+    ipus: tuple[tuple[int, ...], ...]  # the IPUs of dispatches, by their numbers
+    batches: tuple[EffectiveBatch, ...]  # batches of updates, by their numbers
+    tasks: tuple[str, ...]  # kinds of a pipeline's tasks, by their numbers
+    complete: bool  # whether no call is missing at the end
 
 
 @dataclass(frozen=True, kw_only=True)
 class Calls:
-    """The calls of a recording, in order.
+    """The calls of a recording, in order."""
 
-    Attributes:
-        kinds: numbers of their CALL_KINDS.
-        numbers: of all calls, one after the other.
-        names: what these stand for.
-        notes: of each call; empty if none were kept. Of a dispatch, a wait and a read the number of the host program's line, from 1; of a
-            put a number that is equal for equal bytes; 0: unknown.
-        lines: of the host program, by their numbers less 1.
-    """
-
-    kinds: array[int]
-    numbers: array[int]
-    names: CallNames
+    kinds: array[int]  # numbers of their CALL_KINDS
+    numbers: array[int]  # for all calls, one after the other
+    names: CallNames  # what these stand for
+    # for each call; empty if none were kept. Of a dispatch, a wait and a read the number of the host program's line, from 1; of a put a
+    # number that is equal for equal bytes; 0: unknown.
     notes: array[int]
-    lines: tuple[HostLine, ...]
+    lines: tuple[HostLine, ...]  # lines of the host program, by their numbers less 1
 
     def __len__(self) -> int:
         return len(self.kinds)

@@ -50,35 +50,20 @@ class RunSizes:
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramTotals:
-    """The sums of one program, up to a mark or between two.
+    """The sums of one program, up to a mark or between two."""
 
-    Attributes:
-        program: the program.
-        key: its number.
-        body: the cost of one run.
-        runs: how often it ran.
-        loads: runs before which another program was loaded, on whichever IPUs; members of a group bring their code without a load.
-        cycles: IPU -> kind -> cycles.
-        counted: IPU -> (site, arm) -> how often a data-dependent part was taken.
-        host: bytes between its IPUs and the host.
-        sizes: bytes that single runs streamed.
-        refed: per argument, runs in which it streamed in although this program had made it and had stayed loaded.
-        repeated: per argument, runs in which it streamed in again although the program had stayed loaded.
-        runs_by_group: program group -> runs as its member.
-    """
-
-    program: Program
-    key: int
-    body: BodyCost
-    runs: int
-    loads: int
-    cycles: Mapping[int, Mapping[EventKind, int]]
-    counted: Mapping[int, Mapping[Site, int]]
-    host: HostBytes
-    sizes: RunSizes
-    refed: tuple[int, ...]
-    repeated: tuple[int, ...]
-    runs_by_group: Mapping[str, int]
+    program: Program  # the program
+    key: int  # its number
+    body: BodyCost  # the cost of one run
+    runs: int  # how often it ran
+    loads: int  # runs before which another program was loaded, on whichever IPUs; members of a group bring their code without a load
+    cycles: Mapping[int, Mapping[EventKind, int]]  # IPU -> kind -> cycles
+    counted: Mapping[int, Mapping[Site, int]]  # IPU -> (site, arm) -> how often a data-dependent part was taken
+    host: HostBytes  # bytes between its IPUs and the host
+    sizes: RunSizes  # bytes that single runs streamed
+    refed: tuple[int, ...]  # per argument, runs in which it streamed in although this program had made it and had stayed loaded
+    repeated: tuple[int, ...]  # per argument, runs in which it streamed in again although the program had stayed loaded
+    runs_by_group: Mapping[str, int]  # program group -> runs as its member
 
     def since(self, earlier: ProgramTotals | None) -> ProgramTotals:
         """The sums of everything after `earlier`."""
@@ -106,24 +91,6 @@ class ProgramLedger:
 
     Args: price: works out the cost of one run.
     """
-
-    __slots__ = (
-        "_body",
-        "_price",
-        "counted",
-        "cycles",
-        "first_runs",
-        "host",
-        "key",
-        "loads",
-        "program",
-        "refed",
-        "repeated",
-        "runs",
-        "runs_by_bytes_in",
-        "runs_by_bytes_out",
-        "runs_by_group",
-    )
 
     def __init__(self, program: Program, key: int, price: Callable[[], BodyCost]) -> None:
         self.program = program

@@ -15,29 +15,17 @@ ByIpu = Mapping[int, Mapping[EventKind, int]]  # IPU -> kind -> cycles
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A moment of a simulation, with all sums up to it.
+    """A moment of a simulation, with all sums up to it."""
 
-    Attributes:
-        number: of the mark, from 1.
-        cycle: at which all work dispatched so far has finished.
-        host_cycle: the host's clock.
-        position: in the trace.
-        dispatches: so far.
-        dropped_events: events that the trace has not kept.
-        programs: the sums of each program by key, in order of first dispatch.
-        groups: the members of each program group, by (group, IPU).
-        accumulated: steps of the loops that accumulate gradients.
-    """
-
-    number: int
-    cycle: int
-    host_cycle: int
-    position: int
-    dispatches: int
-    dropped_events: int
-    programs: Mapping[int, ProgramTotals]
-    groups: Mapping[tuple[str, int], Group]
-    accumulated: Mapping[EffectiveBatch, int]
+    number: int  # number of the mark, from 1
+    cycle: int  # at which all work dispatched so far has finished
+    host_cycle: int  # the host's clock
+    position: int  # in the trace
+    dispatches: int  # so far
+    dropped_events: int  # events that the trace has not kept
+    programs: Mapping[int, ProgramTotals]  # the sums of each program by key, in order of first dispatch
+    groups: Mapping[tuple[str, int], Group]  # the members of each program group, by (group, IPU)
+    accumulated: Mapping[EffectiveBatch, int]  # steps of the loops that accumulate gradients
 
 
 def cycles_between(before: Mark, after: Mark) -> ByIpu:

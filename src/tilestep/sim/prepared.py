@@ -53,20 +53,6 @@ class Interface:
 class Prepared:
     """One program on certain IPUs, ready to be dispatched."""
 
-    __slots__ = (
-        "body",
-        "calls_host",
-        "interface",
-        "is_special",
-        "ledger",
-        "loads",
-        "name",
-        "num_io_tiles",
-        "partition",
-        "shares",
-        "states",
-    )
-
     def __init__(self, ledger: ProgramLedger, body: BodyCost, states: tuple[IpuState, ...], machine: MachineSpec) -> None:
         program = ledger.program
         self.ledger = ledger

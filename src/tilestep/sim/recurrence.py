@@ -24,21 +24,13 @@ Sums = dict[tuple[Any, ...], int]
 
 
 class Standing(NamedTuple):
-    """A system between two pieces of work, when nothing waits to be played.
+    """A system between two pieces of work, when nothing waits to be played."""
 
-    Attributes:
-        host: its clock.
-        fixed: what work does not change if it recurs.
-        clocks: of IPUs and values, each as `_clocks` has them.
-        spans: bookings of channels that may still matter, relative to `host`.
-        sums: all that only grows.
-    """
-
-    host: int
-    fixed: tuple[Any, ...]
-    clocks: tuple[int, ...]
-    spans: tuple[Any, ...]
-    sums: Sums
+    host: int  # its clock
+    fixed: tuple[Any, ...]  # what work does not change if it recurs
+    clocks: tuple[int, ...]  # clocks of IPUs and values, each as `_clocks` has them
+    spans: tuple[Any, ...]  # bookings of channels that may still matter, relative to `host`
+    sums: Sums  # all that only grows
 
     def recurs(self, earlier: Standing) -> bool:
         """Whether the system is as it was, but later."""

@@ -16,45 +16,26 @@ NOWHERE: Final = -1  # in place of a cycle: there is no copy
 
 
 @final
+@dataclass(slots=True, eq=False)
 class Value:
     """One device array on one IPU. Mutable, because the system moves it."""
 
-    __slots__ = (
-        "epoch",
-        "event",
-        "host_ready",
-        "ipu",
-        "layout",
-        "made_by",
-        "made_in",
-        "memory_ready",
-        "noted",
-        "pending",
-        "ready",
-        "size_bytes",
-        "streamed_at",
-        "streamed_in",
-        "streamed_to",
-        "written",
-    )
-
-    def __init__(self, ipu: int, size_bytes: int, ready: int, epoch: int, host_ready: int, made_by: ProgramLedger | None) -> None:
-        self.ipu = ipu
-        self.size_bytes = size_bytes
-        self.ready = ready  # cycle at which it has been computed
-        self.epoch = epoch  # number of the load of the program in whose SRAM it is; 0: it is in no SRAM
-        self.host_ready = host_ready  # cycle from which the host's memory has a copy, or NOWHERE
-        self.memory_ready = NOWHERE  # cycle from which streaming memory has it, or NOWHERE
-        self.made_by = made_by  # the program whose result it is
-        self.layout = ""  # over the tiles, chosen by that program's plan; '' if its reader chooses
-        self.made_in = 0  # number of the load of that program which has made it; 0: none has made it on this IPU
-        self.streamed_to: ProgramLedger | None = None  # the latest program that it streamed in to
-        self.streamed_in = 0  # number of the load of that program
-        self.streamed_at = 0  # number of the dispatch
-        self.noted = 0  # a needless transfer: 1 + argument for an own result, -1 - argument for the same value; 0: none
-        self.written = False  # to pinned_host, by the program whose result it is
-        self.event = -1  # the event that has made it available off the chip, as far as events are kept
-        self.pending = False  # it will be available outside of SRAM, from a cycle that is not known yet
+    ipu: int
+    size_bytes: int
+    ready: int  # cycle at which it has been computed
+    epoch: int  # number of the load of the program in whose SRAM it is; 0: it is in no SRAM
+    host_ready: int  # cycle from which the host's memory has a copy, or NOWHERE
+    made_by: ProgramLedger | None  # the program whose result it is
+    memory_ready: int = NOWHERE  # cycle from which streaming memory has it, or NOWHERE
+    layout: str = ""  # over the tiles, chosen by that program's plan; '' if its reader chooses
+    made_in: int = 0  # number of the load of that program which has made it; 0: none has made it on this IPU
+    streamed_to: ProgramLedger | None = None  # the latest program that it streamed in to
+    streamed_in: int = 0  # number of the load of that program
+    streamed_at: int = 0  # number of the dispatch
+    noted: int = 0  # a needless transfer: 1 + argument for an own result, -1 - argument for the same value; 0: none
+    written: bool = False  # to pinned_host, by the program whose result it is
+    event: int = -1  # the event that has made it available off the chip, as far as events are kept
+    pending: bool = False  # it will be available outside of SRAM, from a cycle that is not known yet
 
     @property
     def off_chip_ready(self) -> int:
@@ -99,21 +80,13 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class TileUse:
-    """Bytes that the loaded program, or group of programs, takes on the fullest tile of one IPU.
+    """Bytes that the loaded program, or group of programs, takes on the fullest tile of one IPU."""
 
-    Attributes:
-        code_bytes: of all members, each with its codelets: so much is loaded.
-        shared_bytes: the part of it that is codelets of an earlier member, which a tile has once.
-        fixed_bytes: stacks and the like, which the members share.
-        resident_bytes: that the member keeps which needs most while it runs.
-        transient_bytes: of its other values, and of all that others have made or keep meanwhile.
-    """
-
-    code_bytes: int = 0
-    fixed_bytes: int = 0
-    resident_bytes: int = 0
-    transient_bytes: int = 0
-    shared_bytes: int = 0
+    code_bytes: int = 0  # for all members, each with its codelets: so much is loaded
+    fixed_bytes: int = 0  # stacks and the like, which the members share
+    resident_bytes: int = 0  # resident bytes that the member keeps which needs most while it runs
+    transient_bytes: int = 0  # transient bytes of its other values, and of all that others have made or keep meanwhile
+    shared_bytes: int = 0  # the part of it that is codelets of an earlier member, which a tile has once
 
     @property
     def peak_bytes(self) -> int:
@@ -144,19 +117,12 @@ class TileUse:
 
 @dataclass(kw_only=True)
 class Group:
-    """The programs of one program group on one IPU, which count as one program.
+    """The programs of one program group on one IPU, which count as one program."""
 
-    Attributes:
-        members: key -> name of each program, in order of first dispatch.
-        use: bytes that they take on the fullest tile.
-        codelets: names of those that they run.
-        stays: what members have left in the tiles for later entries.
-    """
-
-    members: dict[int, str] = field(default_factory=dict[int, str])
-    use: TileUse = TileUse()
-    codelets: set[str] = field(default_factory=set[str])
-    stays: dict[Value, None] = field(default_factory=dict[Value, None])
+    members: dict[int, str] = field(default_factory=dict[int, str])  # key -> name of each program, in order of first dispatch
+    use: TileUse = TileUse()  # bytes that they take on the fullest tile
+    codelets: set[str] = field(default_factory=set[str])  # names of those that they run
+    stays: dict[Value, None] = field(default_factory=dict[Value, None])  # what members have left in the tiles for later entries
 
     def hold(self, program: Program, size_bytes: int, num_tiles: int) -> None:
         """Counts `size_bytes` on the IPU while `program` ran, beside its own: values that others have made or kept, and take later."""
@@ -181,41 +147,24 @@ class Group:
 
 
 @final
+@dataclass(slots=True, eq=False, kw_only=True)
 class IpuState:
     """Clocks and contents of one IPU."""
 
-    __slots__ = (
-        "epoch",
-        "event",
-        "event_end",
-        "free",
-        "group",
-        "host_set",
-        "index",
-        "inputs_from",
-        "io",
-        "io_end",
-        "loaded",
-        "machine",
-        "partition",
-        "use",
-    )
-
-    def __init__(self, *, index: int, machine: int, host_set: int) -> None:
-        self.index = index
-        self.machine = machine  # the IPU-Machine whose host link it shares
-        self.host_set = host_set  # IPUs of one program with equal numbers wait for each other at an access to the host
-        self.free = 0  # cycle from which it can take the next step
-        self.event = -1  # its latest, as far as events are kept
-        self.event_end = 0  # the cycle behind it
-        self.loaded: int | str | None = None  # key of the program, or name of the group, that is loaded
-        self.epoch = 0  # number of the load that put it there; 0 before the first
-        self.group: Group | None = None  # whose members are loaded; None: a single program is
-        self.use = TileUse()
-        self.partition: Partition | None = None
-        self.io = Channel()  # its I/O tiles
-        self.inputs_from = 0  # cycle from which the I/O tiles have room for the next run's arguments
-        self.io_end = 0  # cycle at which the I/O tiles have sent all results so far
+    index: int
+    machine: int  # the IPU-Machine whose host link it shares
+    host_set: int  # IPUs of one program with equal numbers wait for each other at an access to the host
+    free: int = 0  # cycle from which it can take the next step
+    event: int = -1  # its latest, as far as events are kept
+    event_end: int = 0  # the cycle behind it
+    loaded: int | str | None = None  # key of the program, or name of the group, that is loaded
+    epoch: int = 0  # number of the load that put it there; 0 before the first
+    group: Group | None = None  # whose members are loaded; None: a single program is
+    use: TileUse = field(default_factory=TileUse)
+    partition: Partition | None = None
+    io: Channel = field(default_factory=Channel)  # its I/O tiles
+    inputs_from: int = 0  # cycle from which the I/O tiles have room for the next run's arguments
+    io_end: int = 0  # cycle at which the I/O tiles have sent all results so far
 
     def join(self, partition: Partition) -> None:
         """Moves the IPU to `partition`, because it runs that program, or group of programs, from now on."""

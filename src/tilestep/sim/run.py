@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, final
 
 from tilestep.sim.body import NO_CALLS, BodyCycles, Calls
@@ -20,49 +21,28 @@ _NO_BODY: Final = BodyCycles()
 
 
 @final
+@dataclass(slots=True, eq=False)
 class Part:
     """One IPU's part of one run, and how far it has come."""
 
-    __slots__ = (
-        "awaits",
-        "beside",
-        "body",
-        "brought",
-        "bytes_in",
-        "bytes_to_host",
-        "calls",
-        "cause",
-        "code_bytes",
-        "end",
-        "event",
-        "leaving",
-        "own_bytes",
-        "ready",
-        "reloads",
-        "saved",
-        "state",
-        "staying",
-    )
-
-    def __init__(self, state: IpuState, body: BodyCycles = _NO_BODY, calls: Calls = NO_CALLS) -> None:
-        self.state = state
-        self.body = body
-        self.calls = calls
-        self.beside = False  # arguments and results pass over I/O tiles, beside compute
-        self.reloads = False  # another program was loaded before
-        self.brought = False  # its program has been loaded, ahead of its other steps
-        self.code_bytes = 0  # that have to be loaded
-        self.saved: list[Value] = []  # values of an evicted program that go to the host first
-        self.bytes_in = 0  # of arguments that stream in
-        self.ready = 0  # cycle from which all arguments are available, as far as their cycles are known
-        self.cause = -1  # the event that made the last of them available, as far as events are kept
-        self.awaits: list[Value] = []  # arguments whose cycle is not known
-        self.bytes_to_host = 0  # of results that stream out
-        self.own_bytes = 0  # of arguments that are on the chip before, as far as the group's memory has them
-        self.staying: list[Value] = []  # results that stay in SRAM
-        self.leaving: list[Value] = []  # results that are at the host or in streaming memory when the part ends
-        self.end = 0  # cycle at which its results are available; 0: when its IPU is free again
-        self.event = -1  # that ended then, as far as events are kept
+    state: IpuState
+    body: BodyCycles = _NO_BODY
+    calls: Calls = NO_CALLS
+    beside: bool = False  # arguments and results pass over I/O tiles, beside compute
+    reloads: bool = False  # another program was loaded before
+    brought: bool = False  # its program has been loaded, ahead of its other steps
+    code_bytes: int = 0  # bytes of code that have to be loaded
+    saved: list[Value] = field(default_factory=list[Value])  # values of an evicted program that go to the host first
+    bytes_in: int = 0  # bytes of arguments that stream in
+    ready: int = 0  # cycle from which all arguments are available, as far as their cycles are known
+    cause: int = -1  # the event that made the last of them available, as far as events are kept
+    awaits: list[Value] = field(default_factory=list[Value])  # arguments whose cycle is not known
+    bytes_to_host: int = 0  # bytes of results that stream out
+    own_bytes: int = 0  # bytes of arguments that are on the chip before, as far as the group's memory has them
+    staying: list[Value] = field(default_factory=list[Value])  # results that stay in SRAM
+    leaving: list[Value] = field(default_factory=list[Value])  # results that are off the chip when the part ends
+    end: int = 0  # cycle at which its results are available; 0: when its IPU is free again
+    event: int = -1  # the event that ended then, as far as events are kept
 
     def await_until(self, value: Value) -> None:
         """Says that the part needs a value, whose cycle is known."""
@@ -77,35 +57,21 @@ class Part:
 
 
 @final
+@dataclass(slots=True, eq=False)
 class Run:
     """One dispatch of a program."""
 
-    __slots__ = (
-        "bytes_in",
-        "bytes_restored",
-        "bytes_saved",
-        "group",
-        "host",
-        "host_event",
-        "loads",
-        "number",
-        "parts",
-        "prepared",
-        "reloads",
-    )
-
-    def __init__(self, prepared: Prepared, group: str, host: int, loads: tuple[Load, ...], number: int, host_event: int) -> None:
-        self.prepared = prepared
-        self.group = group  # the program group around it, or ""
-        self.number = number  # of the dispatch, from 0
-        self.host_event = host_event  # of the dispatch, as far as events are kept
-        self.bytes_in = 0  # of all its parts
-        self.bytes_restored = 0  # the share of `bytes_in` that returns to SRAM, from which it was evicted
-        self.bytes_saved = 0
-        self.reloads = False  # some part does
-        self.host = host  # cycle at which the host has dispatched it
-        self.loads = loads  # of links and gateways
-        self.parts: list[Part] = []
+    prepared: Prepared
+    group: str  # the program group around it, or ""
+    host: int  # cycle at which the host has dispatched it
+    loads: tuple[Load, ...]  # loads of links and gateways
+    number: int  # number of the dispatch, from 0
+    host_event: int  # the dispatch's, as far as events are kept
+    bytes_in: int = 0  # bytes of all its parts
+    bytes_restored: int = 0  # the share of `bytes_in` that returns to SRAM, from which it was evicted
+    bytes_saved: int = 0
+    reloads: bool = False  # some part does
+    parts: list[Part] = field(default_factory=list[Part])
 
     def note(self, mark: int) -> None:
         """Adds the run to the sums of its program; `mark` is the number of the latest mark before it."""

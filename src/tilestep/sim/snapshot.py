@@ -95,33 +95,19 @@ class ChannelState:
 
 @dataclass(frozen=True, kw_only=True)
 class Snapshot:
-    """A simulated system between two calls.
+    """A simulated system between two calls."""
 
-    Attributes:
-        host_cycle: the host's clock.
-        horizon: the latest end so far.
-        dispatches: so far.
-        epochs: loads of programs so far.
-        moments: so far.
-        ipus: by index.
-        partitions: in which IPUs synchronise.
-        groups: program groups, by IPU.
-        ledgers: of the programs that were dispatched.
-        values: that exist.
-        channels: with bookings that may still matter.
-    """
-
-    host_cycle: int = 0
-    horizon: int = 0
-    dispatches: int = 0
-    epochs: int = 0
-    moments: int = 0
-    ipus: tuple[IpuSnapshot, ...] = ()
-    partitions: tuple[PartitionState, ...] = ()
-    groups: tuple[GroupState, ...] = ()
-    ledgers: tuple[LedgerState, ...] = ()
-    values: tuple[ValueState, ...] = ()
-    channels: tuple[ChannelState, ...] = ()
+    host_cycle: int = 0  # the host's clock
+    horizon: int = 0  # the latest end so far
+    dispatches: int = 0  # so far
+    epochs: int = 0  # loads of programs so far
+    moments: int = 0  # so far
+    ipus: tuple[IpuSnapshot, ...] = ()  # ipus by index
+    partitions: tuple[PartitionState, ...] = ()  # in which IPUs synchronise
+    groups: tuple[GroupState, ...] = ()  # program groups, by IPU
+    ledgers: tuple[LedgerState, ...] = ()  # ledgers of the programs that were dispatched
+    values: tuple[ValueState, ...] = ()  # values that exist
+    channels: tuple[ChannelState, ...] = ()  # channels with bookings that may still matter
 
 
 def value_state(number: int, value: Value) -> ValueState:

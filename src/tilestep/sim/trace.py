@@ -137,15 +137,10 @@ class Timeline(Sequence[Event]):
 
 @dataclass(frozen=True, kw_only=True)
 class Trace:
-    """Events of IPUs in the order in which they were worked out. Those of one IPU's tiles, or of its I/O tiles, are in order of time.
+    """Events of IPUs in the order in which they were worked out. Those of one IPU's tiles, or of its I/O tiles, are in order of time."""
 
-    Attributes:
-        events: at most `MAX_EVENTS`.
-        dropped: further events, which were counted but not kept.
-    """
-
-    events: Timeline
-    dropped: int
+    events: Timeline  # at most `MAX_EVENTS`
+    dropped: int  # further events, which were counted but not kept
 
 
 class RunRow(NamedTuple):

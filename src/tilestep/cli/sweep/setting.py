@@ -27,37 +27,21 @@ _WORDS: Final[Mapping[str, str]] = {"host": "host link", "idle": "waiting", "str
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What a dry run has found.
+    """What a dry run has found."""
 
-    Attributes:
-        outcome: the verdict's word ('fits', 'likely fits', 'likely does not fit', 'does not fit'), 'failed', or 'killed' by a signal.
-        error: why it failed: the program's exception; '' if it has not.
-        machine: the machine's name; '' if the platform never started.
-        num_ipus: of the machine.
-        where: the fullest tile, or what else does not suffice.
-        needed_bytes: there.
-        available_bytes: there.
-        step_s: emulated seconds of a step once warm; None if nothing ran often enough to have one.
-        whole_s: emulated seconds of the whole run, set-up included.
-        step_low_s: the lower end of the 80 % interval of `step_s`; None: nobody knows.
-        step_high_s: the upper end.
-        samples: of a step, as the program's inputs show; None: they don't.
-        limit: what takes most of the time.
-    """
-
-    outcome: str
-    error: str = ""
-    machine: str = ""
-    num_ipus: int | None = None
-    where: str = ""
-    needed_bytes: int = 0
-    available_bytes: int = 0
-    step_s: float | None = None
-    whole_s: float = 0.0
-    step_low_s: float | None = None
-    step_high_s: float | None = None
-    samples: int | None = None
-    limit: str = ""
+    outcome: str  # the verdict's word ('fits', 'likely fits', 'likely does not fit', 'does not fit'), 'failed', or 'killed' by a signal
+    error: str = ""  # why it failed: the program's exception; '' if it has not
+    machine: str = ""  # the machine's name; '' if the platform never started
+    num_ipus: int | None = None  # num ipus of the machine
+    where: str = ""  # the fullest tile, or what else does not suffice
+    needed_bytes: int = 0  # there
+    available_bytes: int = 0  # there
+    step_s: float | None = None  # emulated seconds of a step once warm; None if nothing ran often enough to have one
+    whole_s: float = 0.0  # emulated seconds of the whole run, set-up included
+    step_low_s: float | None = None  # the lower end of the 80 % interval of `step_s`; None: nobody knows
+    step_high_s: float | None = None  # the upper end
+    samples: int | None = None  # samples of a step, as the program's inputs show; None: they don't
+    limit: str = ""  # what takes most of the time
 
     @property
     def full(self) -> float | None:

@@ -23,19 +23,12 @@ _PLACE: Final = re.compile(r"\{([A-Za-z_]\w*)\}", re.ASCII)
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One point of the product.
+    """One point of the product."""
 
-    Attributes:
-        machine: of --machine; '': that of the environment.
-        ipus: of --ipus; None: the machine's own.
-        env: (name, value) of each variable of --env.
-        values: (name, value) of each name of --set.
-    """
-
-    machine: str = ""
-    ipus: int | None = None
-    env: tuple[tuple[str, str], ...] = ()
-    values: tuple[tuple[str, str], ...] = ()
+    machine: str = ""  # machine of --machine; '': that of the environment
+    ipus: int | None = None  # ipus of --ipus; None: the machine's own
+    env: tuple[tuple[str, str], ...] = ()  # (name, value) of each variable of --env
+    values: tuple[tuple[str, str], ...] = ()  # (name, value) of each name of --set
 
     def filled(self, word: str) -> str:
         """The word with this setting's value in place of each {name} that has one."""

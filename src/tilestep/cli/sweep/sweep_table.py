@@ -24,19 +24,12 @@ _NEARLY_FASTEST: Final = 0.99  # share of the fastest rate: a setting that surel
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A setting and what it takes.
+    """A setting and what it takes."""
 
-    Attributes:
-        setting: of the sweep.
-        command: that runs it.
-        found: what a dry run has found.
-        items: of a step, as --items says; None: what the program's inputs show.
-    """
-
-    setting: Setting
-    command: str
-    found: Measured
-    items: int | None = None
+    setting: Setting  # setting of the sweep
+    command: str  # command that runs it
+    found: Measured  # what a dry run has found
+    items: int | None = None  # items of a step, as --items says; None: what the program's inputs show
 
     @property
     def items_per_s(self) -> float | None:

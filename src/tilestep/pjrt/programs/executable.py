@@ -32,17 +32,13 @@ from tilestep.plan.streaming import check_streaming_memory
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A program as it was planned.
+    """A program as it was planned."""
 
-    Attributes: name: the module's. hlo: the HloModuleProto that was planned. site_locations: the source line of each loop and branch
-        that can be counted. callbacks: the Python functions that it calls, by number.
-    """
-
-    name: str
-    hlo: bytes
+    name: str  # the module's
+    hlo: bytes  # the HloModuleProto that was planned
     program: Program
-    site_locations: tuple[str, ...]
-    callbacks: tuple[Callable[..., Any], ...] = ()
+    site_locations: tuple[str, ...]  # the source line of each loop and branch that can be counted
+    callbacks: tuple[Callable[..., Any], ...] = ()  # the Python functions that it calls, by number
 
 
 class LoadedExecutable(_native.ExecutableBase):

@@ -48,14 +48,11 @@ def hlo_with_config(module: bytes, *, num_replicas: int, num_partitions: int) ->
 
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
-    """The results of a program on one device.
+    """The results of a program on one device."""
 
-    Attributes: specs: dimensions and dtype of each; None for a token. memory_kinds: the memory that each comes into. shapes: for C.
-    """
-
-    specs: tuple[tuple[tuple[int, ...], np.dtype[Any] | None], ...]
-    memory_kinds: tuple[str, ...]
-    shapes: tuple[_native.Shape, ...]
+    specs: tuple[tuple[tuple[int, ...], np.dtype[Any] | None], ...]  # dimensions and dtype of each; None for a token
+    memory_kinds: tuple[str, ...]  # the memory that each comes into
+    shapes: tuple[_native.Shape, ...]  # for C
 
     @property
     def has_tokens(self) -> bool:

@@ -16,27 +16,17 @@ from tilestep.pjrt.programs.feeds import has_feeds
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A program that JAX wants compiled.
+    """A program that JAX wants compiled."""
 
-    Attributes:
-        code: StableHLO.
-        options: a CompileOptionsProto, as JAX sent it.
-        plan_options: the process's, changed by the program's own.
-        host_options: the options without ours, because XLA knows none of them.
-        assignment: an IPU for each replica and partition.
-        serialized_assignment: the DeviceAssignmentProto; b"" if JAX sent none.
-        has_feeds: whether the program has an infeed or outfeed.
-    """
-
-    code: bytes
-    options: bytes
-    plan_options: PlanOptions
-    host_options: compat.CompileOptions
-    assignment: np.ndarray[Any, Any]
-    serialized_assignment: bytes
+    code: bytes  # StableHLO
+    options: bytes  # a CompileOptionsProto, as JAX sent it
+    plan_options: PlanOptions  # the process's, changed by the program's own
+    host_options: compat.CompileOptions  # the options without ours, because XLA knows none of them
+    assignment: np.ndarray[Any, Any]  # an IPU for each replica and partition
+    serialized_assignment: bytes  # the DeviceAssignmentProto; b"" if JAX sent none
     num_replicas: int
     num_partitions: int
-    has_feeds: bool
+    has_feeds: bool  # whether the program has an infeed or outfeed
 
     @property
     def ipus(self) -> tuple[int, ...]:

@@ -22,14 +22,8 @@ class Reports(Protocol):
 
 
 class Door(NamedTuple):
-    """What is above the platform.
+    """What is above the platform."""
 
-    Attributes:
-        reports: makes the reports of a client's programs, by the engine's options.
-        profiler_session: makes a session of jax.profiler, of a serialised ProfileOptions.
-        at_exit: is called when all work is done, before the platform is closed.
-    """
-
-    reports: Callable[[EngineOptions], Reports]
-    profiler_session: Callable[[bytes], Any]
-    at_exit: Callable[[], None]
+    reports: Callable[[EngineOptions], Reports]  # makes the reports of a client's programs, by the engine's options
+    profiler_session: Callable[[bytes], Any]  # makes a session of jax.profiler, of a serialised ProfileOptions
+    at_exit: Callable[[], None]  # is called when all work is done, before the platform is closed

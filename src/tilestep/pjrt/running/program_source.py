@@ -17,25 +17,15 @@ from tilestep.program import parse_hlo
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramSource:
-    """What a program was planned from.
+    """What a program was planned from."""
 
-    Attributes:
-        name: of the program.
-        code: StableHLO, as JAX sent it.
-        num_replicas: copies of the program that run together.
-        num_partitions: parts of each.
-        hlo: HloModuleProto of one device.
-        options: of the plan.
-        machine: that it was planned for.
-    """
-
-    name: str
-    code: bytes
-    num_replicas: int
-    num_partitions: int
-    hlo: bytes
-    options: PlanOptions
-    machine: MachineSpec
+    name: str  # name of the program
+    code: bytes  # StableHLO, as JAX sent it
+    num_replicas: int  # copies of the program that run together
+    num_partitions: int  # parts of each
+    hlo: bytes  # HloModuleProto of one device
+    options: PlanOptions  # options of the plan
+    machine: MachineSpec  # machine that it was planned for
 
     @property
     def num_ipus(self) -> int:

@@ -27,15 +27,10 @@ ALIKE: Final = frozenset({
 
 @dataclass(frozen=True, kw_only=True)
 class Links:
-    """What an operation says.
+    """What an operation says."""
 
-    Attributes:
-        links: pairs of dimensions that are one.
-        fixed: dimensions that cannot be longer.
-    """
-
-    links: Sequence[tuple[Place, Place]]
-    fixed: Sequence[Place] = ()
+    links: Sequence[tuple[Place, Place]]  # pairs of dimensions that are one
+    fixed: Sequence[Place] = ()  # dimensions that cannot be longer
 
 
 def numbers(text: str) -> list[int]:

@@ -16,15 +16,10 @@ class ImpossibleEditError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """The calls of a host program in order, and its programs by key.
+    """The calls of a host program in order, and its programs by key."""
 
-    Attributes:
-        calls: in order.
-        programs: by key.
-    """
-
-    calls: Sequence[Call]
-    programs: Mapping[int, Program]
+    calls: Sequence[Call]  # in order
+    programs: Mapping[int, Program]  # programs by key
 
     def with_programs(self, changed: Mapping[int, Program]) -> Script:
         """The script with other programs in the place of some."""

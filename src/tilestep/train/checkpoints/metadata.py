@@ -25,75 +25,50 @@ _DEEPEST: Final = 64  # containers in each other in a feed's state
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """An array of the host in a checkpoint. Attributes: name: of it among the arrays. sha256: of its bytes, in hexadecimal."""
+    """An array of the host in a checkpoint."""
 
-    name: str
+    name: str  # name of it among the arrays
     shape: tuple[int, ...]
     dtype: str
-    sha256: str
+    sha256: str  # sha256 of its bytes, in hexadecimal
 
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
-    """A part of a leaf that a device has.
+    """A part of a leaf that a device has."""
 
-    Attributes:
-        begin, end: the first index of each axis, and the one after the last.
-        copies: the replicas that have these values, by JAX's `replica_id`. Replicas may differ.
-        array: its values.
-    """
-
-    begin: tuple[int, ...]
+    begin: tuple[int, ...]  # begin, end: the first index of each axis, and the one after the last
     end: tuple[int, ...]
-    copies: tuple[int, ...]
-    array: Stored
+    copies: tuple[int, ...]  # the replicas that have these values, by JAX's `replica_id`. Replicas may differ.
+    array: Stored  # its values
 
 
 @dataclass(frozen=True, kw_only=True)
 class Leaf:
-    """A leaf of the state.
+    """A leaf of the state."""
 
-    Attributes:
-        path: where it is in the pytree, as `jax.tree_util.keystr` has it.
-        shape, dtype: of the whole array; of a random key's numbers.
-        key_impl: of a random key, else "".
-        pieces: those of this process.
-    """
-
-    path: str
-    shape: tuple[int, ...]
+    path: str  # where it is in the pytree, as `jax.tree_util.keystr` has it
+    shape: tuple[int, ...]  # shape, dtype: of the whole array; of a random key's numbers
     dtype: str
-    key_impl: str
-    pieces: tuple[Piece, ...]
+    key_impl: str  # key impl of a random key, else ""
+    pieces: tuple[Piece, ...]  # those of this process
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metadata:
-    """What one process has saved at one step.
+    """What one process has saved at one step."""
 
-    Attributes:
-        format: of checkpoints.
-        step: steps or updates done.
-        saved_at: Unix time in seconds.
-        versions: of tilestep, JAX and Python.
-        process, processes: whose part it is, and of how many.
-        program: facts on which an exact continuation depends, as (name, value).
-        leaves: of the state, in the pytree's order.
-        infeeds, outfeeds: states of queues by name, as JSON; arrays in them are `Stored` in `feed_arrays`.
-        feed_arrays: arrays in the queues' states.
-    """
-
-    format: int
-    step: int
-    saved_at: int
-    versions: tuple[tuple[str, str], ...]
-    process: int
+    format: int  # format of checkpoints
+    step: int  # steps or updates done
+    saved_at: int  # Unix time in seconds
+    versions: tuple[tuple[str, str], ...]  # versions of tilestep, JAX and Python
+    process: int  # process, processes: whose part it is, and of how many
     processes: int
-    program: tuple[tuple[str, str], ...]
-    leaves: tuple[Leaf, ...]
-    infeeds: str
+    program: tuple[tuple[str, str], ...]  # facts on which an exact continuation depends, as (name, value)
+    leaves: tuple[Leaf, ...]  # leaves of the state, in the pytree's order
+    infeeds: str  # infeeds, outfeeds: states of queues by name, as JSON; arrays in them are `Stored` in `feed_arrays`
     outfeeds: str
-    feed_arrays: tuple[Stored, ...]
+    feed_arrays: tuple[Stored, ...]  # arrays in the queues' states
 
     @property
     def arrays(self) -> list[tuple[Stored, str]]:

@@ -26,27 +26,16 @@ DEFAULT_CHUNK: Final = 64  # steps
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The chunks that a loop takes: `chunks` of `chunk_steps` steps, then one of `rest_steps` if that is not 0, and so on.
+    """The chunks that a loop takes: `chunks` of `chunk_steps` steps, then one of `rest_steps` if that is not 0, and so on."""
 
-    Attributes:
-        chunk_steps: steps of a chunk.
-        chunks: how many of them.
-        rest_steps: steps of the last chunk; 0: there is none.
-        sharding: of the stacked elements: a tree of shardings that is a prefix of an element's. None: JAX's default device.
-        default_device: JAX's default device of the loop's thread, for `sharding` None.
-        x64: whether 64-bit numbers keep 64 bits.
-        in_place: whether the host's memory is the device's, so that programs take NumPy arrays over.
-        partial: whether the dataset's last elements are a chunk of their own, filled up with copies of its first element.
-    """
-
-    chunk_steps: int
-    chunks: int
-    rest_steps: int
-    sharding: Pytree
-    default_device: Device | str | None
-    x64: bool
-    in_place: bool
-    partial: bool
+    chunk_steps: int  # steps of a chunk
+    chunks: int  # how many of them
+    rest_steps: int  # steps of the last chunk; 0: there is none
+    sharding: Pytree  # sharding of the stacked elements: a tree of shardings that is a prefix of an element's. None: JAX's default device.
+    default_device: Device | str | None  # JAX's default device of the loop's thread, for `sharding` None
+    x64: bool  # whether 64-bit numbers keep 64 bits
+    in_place: bool  # whether the host's memory is the device's, so that programs take NumPy arrays over
+    partial: bool  # whether the dataset's last elements are a chunk of their own, filled up with copies of its first element
 
     @property
     def period(self) -> int:
@@ -60,19 +49,12 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Chunk:
-    """Some elements on their devices.
+    """Some elements on their devices."""
 
-    Attributes:
-        on_device: the pytree of elements, stacked along their first axis.
-        on_host: its leaves in the host's memory.
-        elements: of the dataset; further ones are copies that fill the chunk up.
-        uploads: for `hints.upload` when the loop takes the chunk; None: nothing was uploaded.
-    """
-
-    on_device: Pytree
-    on_host: Arrays
-    elements: int
-    uploads: list[Any] | None
+    on_device: Pytree  # the pytree of elements, stacked along their first axis
+    on_host: Arrays  # its leaves in the host's memory
+    elements: int  # elements of the dataset; further ones are copies that fill the chunk up
+    uploads: list[Any] | None  # for `hints.upload` when the loop takes the chunk; None: nothing was uploaded
 
 
 @final

@@ -23,32 +23,24 @@ _cache: Final[dict[int, CachedCall[Any]]] = {}  # by the id of the carry's first
 
 
 class Call(NamedTuple):
-    """A loop's arguments but for the carry. Attributes: rest: arguments that are compared by value; the others must be the same objects."""
+    """A loop's arguments but for the carry."""
 
     body: Body
     infeed: InfeedQueue | None
     outfeed: OutfeedQueue | None
-    rest: tuple[Any, ...]
+    rest: tuple[Any, ...]  # arguments that are compared by value; the others must be the same objects
 
 
 class CachedCall(NamedTuple, Generic[P]):
-    """A call that has returned a carry. It keeps no array, body or feed alive.
+    """A call that has returned a carry. It keeps no array, body or feed alive."""
 
-    Attributes:
-        plan: what the call ran.
-        is_confirmed: whether the plan also held for the call before it.
-        leaves: weak references to the returned carry's leaves; the first one removes the call from the cache.
-        structure: of the carry.
-        objects: weak references to the body, the infeed and the outfeed; None for a feed that there was not.
-        rest: as in Call.
-    """
-
-    plan: P
-    is_confirmed: bool
-    leaves: list[weakref.ref[Any]]
-    structure: Structure
+    plan: P  # what the call ran
+    is_confirmed: bool  # whether the plan also held for the call before it
+    leaves: list[weakref.ref[Any]]  # weak references to the returned carry's leaves; the first one removes the call from the cache
+    structure: Structure  # structure of the carry
+    # weak references to the body, the infeed and the outfeed; None for a feed that there was not
     objects: tuple[weakref.ref[Any] | None, weakref.ref[Any] | None, weakref.ref[Any] | None]
-    rest: tuple[Any, ...]
+    rest: tuple[Any, ...]  # as in Call
 
 
 def lookup(carry: Pytree, call: Call) -> CachedCall[Any] | None:

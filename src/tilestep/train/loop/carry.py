@@ -20,18 +20,12 @@ _array_types: set[type] = set()
 
 @dataclass(frozen=True, kw_only=True)
 class Carry:
-    """A carry whose leaves may be donated.
+    """A carry whose leaves may be donated."""
 
-    Attributes:
-        tree: a pytree of JAX's and NumPy's arrays, none of weak type.
-        structure: of the tree.
-        sharding: that of its committed leaves with the most devices; None: no leaf is committed to a device.
-        shardings: for each leaf: its sharding if it is on several devices of a mesh, else None. Empty without such leaves.
-    """
-
-    tree: Pytree
-    structure: Structure
-    sharding: Sharding | None
+    tree: Pytree  # a pytree of JAX's and NumPy's arrays, none of weak type
+    structure: Structure  # structure of the tree
+    sharding: Sharding | None  # the sharding of the committed leaf with the most devices; None: no leaf is committed to a device
+    # for each leaf: its sharding if it is on several devices of a mesh, else None. Empty without such leaves.
     shardings: tuple[NamedSharding | None, ...]
 
 

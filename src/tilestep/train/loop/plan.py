@@ -34,24 +34,15 @@ _MOST_PROGRAM_STEPS: Final = 2**31 - 1  # a program counts them in 32 bits
 
 @dataclass(frozen=True, kw_only=True)
 class RepeatPlan:
-    """A call of `repeat`, ready to run.
+    """A call of `repeat`, ready to run."""
 
-    Attributes:
-        total: steps of the loop.
-        chunk_steps: steps of a chunk, but the last one, which may have fewer.
-        loop: its programs.
-        sharding, shardings: as a Carry has them.
-        counters: where the carry counts microbatches.
-        pattern: which steps update, if the chunks' programs are made for that; else each step finds out.
-    """
-
-    total: int
-    chunk_steps: int
-    loop: Loop
-    sharding: Sharding | None
+    total: int  # steps of the loop
+    chunk_steps: int  # steps of a chunk, but the last one, which may have fewer
+    loop: Loop  # its programs
+    sharding: Sharding | None  # sharding, shardings: as a Carry has them
     shardings: tuple[NamedSharding | None, ...]
-    counters: tuple[Counter, ...]
-    pattern: UpdatePattern | None
+    counters: tuple[Counter, ...]  # where the carry counts microbatches
+    pattern: UpdatePattern | None  # which steps update, if the chunks' programs are made for that; else each step finds out
 
     @property
     def is_repeatable(self) -> bool:
@@ -70,18 +61,12 @@ class RepeatPlan:
 
 
 class PlannedCall(NamedTuple):
-    """A call of `repeat` with its plan.
-
-    Attributes:
-        carry: ready to be donated.
-        cached: the earlier call that returned this carry, if it is known.
-        is_confirmed: whether the plan held for the earlier call too, so that the next call need not plan again.
-    """
+    """A call of `repeat` with its plan."""
 
     plan: RepeatPlan
-    carry: Pytree
-    cached: CachedCall[RepeatPlan] | None
-    is_confirmed: bool
+    carry: Pytree  # ready to be donated
+    cached: CachedCall[RepeatPlan] | None  # the earlier call that returned this carry, if it is known
+    is_confirmed: bool  # whether the plan held for the earlier call too, so that the next call need not plan again
 
 
 def placed_carry(carry: Pytree, replicas: Replicas, infeed: InfeedQueue | None, outfeed: OutfeedQueue | None) -> Pytree:
@@ -133,23 +118,14 @@ def _new_plan(call: Call, carry: Pytree, *, donate: bool) -> tuple[RepeatPlan, P
 
 @dataclass(frozen=True, kw_only=True)
 class WhilePlan:
-    """A call of `while_loop`, ready to run.
+    """A call of `while_loop`, ready to run."""
 
-    Attributes:
-        most: steps at most; None: any number.
-        chunk_steps: steps of a chunk.
-        loop: its programs.
-        replicated: the replicas that it runs on.
-        carry: ready to be donated.
-        counters: where the carry counts microbatches.
-    """
-
-    most: int | None
-    chunk_steps: int
-    loop: Loop
-    replicated: ReplicatedLoop | None
-    carry: Carry
-    counters: tuple[Counter, ...]
+    most: int | None  # steps at most; None: any number
+    chunk_steps: int  # steps of a chunk
+    loop: Loop  # its programs
+    replicated: ReplicatedLoop | None  # the replicas that it runs on
+    carry: Carry  # ready to be donated
+    counters: tuple[Counter, ...]  # where the carry counts microbatches
 
 
 def plan_while_loop(

@@ -66,23 +66,14 @@ class Span(NamedTuple):
 
 @dataclass(kw_only=True)
 class Loop:
-    """The programs of one loop.
+    """The programs of one loop."""
 
-    Attributes:
-        name: no other loop has it.
-        programs: by the chunks that they run.
-        make: makes another one.
-        unsteady: whether its body has turned out not to add one microbatch for each step.
-        in_flight: chunks to start before the host waits for the device.
-        groups: names of program groups that only this loop enters.
-    """
-
-    name: str
-    programs: dict[Span, Program]
-    make: Callable[[Loop, Span], Program]
-    unsteady: bool = False
-    in_flight: int = FIRST_IN_FLIGHT
-    groups: set[str] = field(default_factory=set[str])
+    name: str  # no other loop has it
+    programs: dict[Span, Program]  # programs by the chunks that they run
+    make: Callable[[Loop, Span], Program]  # makes another one
+    unsteady: bool = False  # whether its body has turned out not to add one microbatch for each step
+    in_flight: int = FIRST_IN_FLIGHT  # chunks to start before the host waits for the device
+    groups: set[str] = field(default_factory=set[str])  # names of program groups that only this loop enters
 
     def __post_init__(self) -> None:
         hints.groups_gone_with(self, self.groups)
@@ -97,29 +88,17 @@ class Loop:
 
 @dataclass(frozen=True, kw_only=True)
 class LoopSettings:
-    """What a loop's programs depend on, beside its functions.
+    """What a loop's programs depend on, beside its functions."""
 
-    Attributes:
-        key: two loops of one body with different keys have programs of their own.
-        has_infeed: whether the body gets an element.
-        outfeed: refers to the queue, which the programs do not keep alive.
-        keeps_last: whether the outfeed keeps the last step's values alone.
-        shardings: a tree of the carry's shardings; None lets XLA choose.
-        replicated: the replicas that it runs on.
-        recompute: what `recomputed` functions in the body do.
-        options: of the plan, on emulated IPUs.
-        check_nans: whether each step looks at the carry, which is not donated then.
-    """
-
-    key: Hashable = None
-    has_infeed: bool = False
-    outfeed: weakref.ref[OutfeedQueue] | None = None
-    keeps_last: bool = False
-    shardings: Pytree = None
-    replicated: ReplicatedLoop | None = None
-    recompute: Recompute = None
-    options: CompilerOptions = ()
-    check_nans: bool = False
+    key: Hashable = None  # two loops of one body with different keys have programs of their own
+    has_infeed: bool = False  # whether the body gets an element
+    outfeed: weakref.ref[OutfeedQueue] | None = None  # refers to the queue, which the programs do not keep alive
+    keeps_last: bool = False  # whether the outfeed keeps the last step's values alone
+    shardings: Pytree = None  # a tree of the carry's shardings; None lets XLA choose
+    replicated: ReplicatedLoop | None = None  # the replicas that it runs on
+    recompute: Recompute = None  # what `recomputed` functions in the body do
+    options: CompilerOptions = ()  # options of the plan, on emulated IPUs
+    check_nans: bool = False  # whether each step looks at the carry, which is not donated then
 
     @property
     def identity(self) -> tuple[Hashable, ...]:

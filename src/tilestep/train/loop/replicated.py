@@ -24,15 +24,10 @@ from tilestep.train.untyped import jax as _jax
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicatedLoop:
-    """A loop that runs on replicas.
+    """A loop that runs on replicas."""
 
-    Attributes:
-        replicas: the devices.
-        element_axis: whether a chunk's elements have an axis of replicas, after that of steps.
-    """
-
-    replicas: Replicas
-    element_axis: bool
+    replicas: Replicas  # the devices
+    element_axis: bool  # whether a chunk's elements have an axis of replicas, after that of steps
 
     def replicate(self, run: Callable[..., Pytree]) -> Callable[..., Pytree]:
         """`run(carry, ..., elements) -> (carry, ..., values)` on each replica; values get an axis of replicas if there are several."""

@@ -77,25 +77,6 @@ class Session:
             that comes in a call would lose the carry (`CtrlC.end`).
     """
 
-    __slots__ = (
-        "_bar",
-        "_before",
-        "_checkpoints",
-        "_ctrl_c",
-        "_in_flight",
-        "_infeed",
-        "_is_feeding",
-        "_is_first",
-        "_name",
-        "_outfeed",
-        "_progress",
-        "_set_bar",
-        "_taken",
-        "_total",
-        "_update",
-        "reached",
-    )
-
     def __init__(
         self,
         name: str,

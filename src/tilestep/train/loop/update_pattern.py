@@ -32,18 +32,18 @@ _known: dict[int, tuple[weakref.ref[Any], int]] = {}  # by a counter's id: a ref
 
 @dataclass(frozen=True, kw_only=True)
 class Counter:
-    """A leaf of a carry that counts microbatches. Attributes: leaf: its index in the carry. count: microbatches for each update."""
+    """A leaf of a carry that counts microbatches."""
 
-    leaf: int
-    count: int
+    leaf: int  # its index in the carry
+    count: int  # microbatches for each update
 
 
 @dataclass(frozen=True, kw_only=True)
 class UpdatePattern:
-    """An update for every `count` steps. Attributes: accumulated: microbatches since the last update, before the loop's first step."""
+    """An update for every `count` steps."""
 
     count: int
-    accumulated: int
+    accumulated: int  # microbatches since the last update, before the loop's first step
 
     def first_update(self, done: int, steps: int) -> int | None:
         """The first step that updates, from 1, in a chunk of `steps` steps after `done` steps of the loop; None: no step updates."""

@@ -60,17 +60,11 @@ def in_one_program(init: Callable[[Pytree], Pytree], params: Pytree, platform: s
 @final
 @dataclass(frozen=True, kw_only=True)
 class _Result:
-    """The tree that a traced `init` returned.
+    """The tree that a traced `init` returned."""
 
-    Attributes:
-        leaves: the tree's leaves.
-        structure: the tree's structure.
-        wholes: for each leaf the path and shape of its whole array. The whole array of a part of a Shard is the Shard.
-    """
-
-    leaves: list[Any]
-    structure: Structure
-    wholes: list[tuple[Any, Any]]
+    leaves: list[Any]  # the tree's leaves
+    structure: Structure  # the tree's structure
+    wholes: list[tuple[Any, Any]]  # for each leaf the path and shape of its whole array. The whole array of a part of a Shard is the Shard.
 
     @staticmethod
     def of(tree: Pytree) -> _Result:

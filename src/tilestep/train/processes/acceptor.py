@@ -32,19 +32,13 @@ class HandshakeError(Exception):
 
 @dataclass(kw_only=True)
 class Pending(Generic[Peer]):
-    """A connection in a handshake.
-
-    Attributes:
-        needed_bytes: the size of the handshake's next part.
-        until: the deadline of the handshake, as `time.monotonic` counts.
-        data: the bytes of the next part that have arrived.
-    """
+    """A connection in a handshake."""
 
     connection: socket.socket
     handshake: Generator[int, bytes, Peer]
-    needed_bytes: int
-    until: float
-    data: bytes = b""
+    needed_bytes: int  # the size of the handshake's next part
+    until: float  # the deadline of the handshake, as `time.monotonic` counts
+    data: bytes = b""  # the bytes of the next part that have arrived
 
 
 class Acceptor(Generic[Peer]):

@@ -36,20 +36,13 @@ _WAY_OUT: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Member:
-    """This process among the processes of its program.
+    """This process among the processes of its program."""
 
-    Attributes:
-        address: the coordinator's, as messages show it.
-        host, port: the same address in parts.
-        count: the number of processes.
-        number: this process's, from 0 on.
-    """
-
-    address: str
-    host: str
+    address: str  # the coordinator's, as messages show it
+    host: str  # host, port: the same address in parts
     port: int
-    count: int
-    number: int
+    count: int  # the number of processes
+    number: int  # this process's, from 0 on
 
     def __str__(self) -> str:
         return f"process {self.number} of {self.count}"

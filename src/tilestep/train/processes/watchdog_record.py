@@ -33,10 +33,10 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """The program is over. Attributes: text: which process ended first, and how; None: all ended well. first: that process."""
+    """The program is over."""
 
-    text: str | None = None
-    first: int = -1
+    text: str | None = None  # which process ended first, and how; None: all ended well
+    first: int = -1  # the process that ended first; -1: none
 
 
 @final

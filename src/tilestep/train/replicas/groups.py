@@ -39,19 +39,12 @@ def part_elements(size: int, members: int) -> int:
 @final
 @dataclass(frozen=True, kw_only=True)
 class Division:
-    """Among which replicas arrays are divided.
+    """Among which replicas arrays are divided."""
 
-    Attributes:
-        axis: of all replicas.
-        count: of all replicas.
-        members: of a group. Each group has the whole array.
-        groups: of successive replicas.
-    """
-
-    axis: str
-    count: int
-    members: int
-    groups: Groups
+    axis: str  # for all replicas
+    count: int  # for all replicas
+    members: int  # members of a group. Each group has the whole array.
+    groups: Groups  # groups of successive replicas
 
     @staticmethod
     def over(axis: str, group_size: int | None = None) -> Division:

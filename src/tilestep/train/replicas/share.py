@@ -14,17 +14,11 @@ from tilestep.train.untyped import Pytree
 @final
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """The share as an iterable: each pass over it is one over the dataset.
+    """The share as an iterable: each pass over it is one over the dataset."""
 
-    Attributes:
-        begin: begins a pass over the dataset.
-        count: elements of a step, of all processes.
-        mine: which of them are this process's.
-    """
-
-    begin: Callable[[], Iterator[Pytree]]
-    count: int
-    mine: frozenset[int]
+    begin: Callable[[], Iterator[Pytree]]  # begins a pass over the dataset
+    count: int  # elements of a step, of all processes
+    mine: frozenset[int]  # which of them are this process's
 
     def __iter__(self) -> Iterator[Pytree]:
         """A pass. It knows its place if the dataset's iterator does."""

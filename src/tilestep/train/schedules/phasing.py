@@ -143,27 +143,21 @@ def simulated_together(schedule: TaskOrder, costs: Costs, *, host: Literal["apar
 
 @dataclass(kw_only=True, eq=False)
 class _Exchange:
-    """What devices pass on at the end of a phase; or what passes between one and the host, if all wait for that.
-
-    Attributes: task: that it is, if it is one.
-    """
+    """What devices pass on at the end of a phase; or what passes between one and the host, if all wait for that."""
 
     cost: float
     devices: set[int]
     missing: int  # devices that have not come to it
     with_host: bool = False
-    task: Task | None = None
+    task: Task | None = None  # task that it is, if it is one
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Between:
-    """What a device does beside its tasks: an element comes from the host, results are put together, or go to it.
-
-    Attributes: with_host: whether it is the first or the last.
-    """
+    """What a device does beside its tasks: an element comes from the host, results are put together, or go to it."""
 
     cost: float
-    with_host: bool
+    with_host: bool  # whether it is the first or the last
 
 
 _Item = Task | _Between | _Exchange

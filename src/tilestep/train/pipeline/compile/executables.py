@@ -48,10 +48,10 @@ Executables = Mapping[int, Any]  # what each program has become, by the `id` of 
 
 
 class _Call(NamedTuple):
-    """A program and the specs of its arguments. Attributes: task: what it does, for messages."""
+    """A program and the specs of its arguments."""
 
     stage: int
-    task: str
+    task: str  # what it does, for messages
     program: Any
     specs: tuple[Pytree, ...]
 

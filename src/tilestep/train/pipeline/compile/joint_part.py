@@ -33,39 +33,26 @@ Home = int | None  # a stage, TOGETHER, or None: constants have none
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What is computed at one place, from what is there and what comes.
-
-    Attributes:
-        takes, makes: variables.
-        compute: values of `takes` -> values of `makes`.
-        program: the same compiled, of (those that are donated, the others); None until then.
-        donated: indices in `takes`.
-        spent: variables that no later part reads.
-    """
+    """What is computed at one place, from what is there and what comes."""
 
     home: Home
-    takes: tuple[Atom, ...]
+    takes: tuple[Atom, ...]  # takes, makes: variables
     makes: tuple[Atom, ...]
-    compute: Callable[[list[Any]], list[Any]]
+    compute: Callable[[list[Any]], list[Any]]  # values of `takes` -> values of `makes`
+    # the same compiled, of (those that are donated, the others); None until then
     program: Callable[[list[Any], list[Any]], list[Any]] | None = None
-    donated: tuple[int, ...] = ()
-    spent: tuple[Atom, ...] = ()
+    donated: tuple[int, ...] = ()  # indices in `takes`
+    spent: tuple[Atom, ...] = ()  # variables that no later part reads
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Forms:
-    """Which variables of an update are no whole arrays on a device.
+    """Which variables of an update are no whole arrays on a device."""
 
-    Attributes:
-        divided: divided over the replicas of the stage that they belong to -> the shape of the whole.
-        away: in the host's memory.
-        group_size: as of a Shard.
-    """
-
-    divided: Mapping[Atom, tuple[int, ...]]
-    away: frozenset[Atom]
-    group_size: int | None = None
+    divided: Mapping[Atom, tuple[int, ...]]  # divided over the replicas of the stage that they belong to -> the shape of the whole
+    away: frozenset[Atom]  # in the host's memory
+    group_size: int | None = None  # as of a Shard
 
     def shape(self, atom: Atom) -> tuple[int, ...] | None:
         """The shape of the whole, if a value is divided."""

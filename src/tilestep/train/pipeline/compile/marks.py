@@ -102,17 +102,11 @@ _batching.primitive_batchers[_mark_p] = _mapped
 
 
 class Mark(NamedTuple):
-    """A value that is marked in a traced function.
+    """A value that is marked in a traced function."""
 
-    Attributes:
-        name: of the mark.
-        spec: its shape and dtype, with leading axes of the loops around it.
-        inside: the primitive out of which it can not come, such as "cond"; None: it can come out.
-    """
-
-    name: str
-    spec: Spec
-    inside: str | None
+    name: str  # name of the mark
+    spec: Spec  # its shape and dtype, with leading axes of the loops around it
+    inside: str | None  # the primitive out of which it can not come, such as "cond"; None: it can come out
 
 
 def marks_of(jaxpr: Jaxpr) -> list[Mark]:

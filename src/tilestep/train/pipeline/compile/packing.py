@@ -23,17 +23,11 @@ SMALL_BYTES: Final = 16 * 2**10  # at most, of a small array: a processor copies
 @final
 @dataclass(frozen=True, kw_only=True)
 class Packing:
-    """Which arrays of a list share one array.
+    """Which arrays of a list share one array."""
 
-    Attributes:
-        specs: shape and dtype of each array.
-        alone: indices of the arrays that stay by themselves. They come first.
-        packs: for each pack the indices of its arrays, in their order in it.
-    """
-
-    specs: tuple[Spec, ...]
-    alone: tuple[int, ...]
-    packs: tuple[tuple[int, ...], ...] = ()
+    specs: tuple[Spec, ...]  # shape and dtype of each array
+    alone: tuple[int, ...]  # indices of the arrays that stay by themselves. They come first.
+    packs: tuple[tuple[int, ...], ...] = ()  # for each pack the indices of its arrays, in their order in it
 
     def pack(self, leaves: Sequence[jax.Array]) -> list[jax.Array]:
         """The arrays that stay alone, then the packs, which have the dtypes of `specs`."""

@@ -20,29 +20,17 @@ Path = tuple[int, tuple[Any, ...]]  # (stage, keys within its parameters)
 @final
 @dataclass(frozen=True, kw_only=True)
 class PipelineSpec:
-    """A pipeline as its author describes it.
+    """A pipeline as its author describes it."""
 
-    Attributes:
-        functions: the stages, in order.
-        schedule: the order of their tasks.
-        optimizer: how stages are updated; None in inference.
-        ties: groups of paths to parameters that stay equal.
-        nest: (an entry for each stage) -> the author's tree, in which concurrent stages are a list.
-        offload: which parameters are in the host's memory, as for `placed`.
-        packed: whether programs take small arrays as one, and values bypass stages that only pass them on.
-        watch: what is watched; None: nothing.
-        given_out: (the trees of the last level's outputs) -> for each of them the indices of the leaves that somebody gets, see
-            hidden.py; None: somebody looks at all.
-        gives_loss: whether somebody gets the loss.
-    """
-
-    functions: tuple[Function, ...]
-    schedule: Schedule
-    optimizer: OptimizerPlan | None
-    ties: tuple[tuple[Path, ...], ...]
-    nest: Callable[[Sequence[Pytree]], Pytree]
-    offload: Offload
-    packed: bool
-    watch: WatchList | None = None
+    functions: tuple[Function, ...]  # the stages, in order
+    schedule: Schedule  # the order of their tasks
+    optimizer: OptimizerPlan | None  # how stages are updated; None in inference
+    ties: tuple[tuple[Path, ...], ...]  # groups of paths to parameters that stay equal
+    nest: Callable[[Sequence[Pytree]], Pytree]  # (an entry for each stage) -> the author's tree, in which concurrent stages are a list
+    offload: Offload  # which parameters are in the host's memory, as for `placed`
+    packed: bool  # whether programs take small arrays as one, and values bypass stages that only pass them on
+    watch: WatchList | None = None  # what is watched; None: nothing
+    # (the trees of the last level's outputs) -> for each of them the indices of the leaves that somebody gets, see hidden.py; None:
+    # somebody looks at all
     given_out: Callable[[Sequence[Pytree]], Sequence[frozenset[int]]] | None
-    gives_loss: bool
+    gives_loss: bool  # whether somebody gets the loss

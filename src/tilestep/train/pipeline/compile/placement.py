@@ -25,21 +25,13 @@ Axes = int | str | None | Sequence[int | None]
 @final
 @dataclass(frozen=True)
 class Placement:
-    """The devices of a stage's arrays.
+    """The devices of a stage's arrays."""
 
-    Attributes:
-        devices: all of them.
-        whole: the sharding of arrays that are the same for all replicas, such as parameters.
-        replicas: of the pipeline, on these devices; None: there is one.
-        is_local: whether they are devices of this process, which then runs the stage.
-        plan_options: of the programs there; none on other platforms than emulated machines.
-    """
-
-    devices: tuple[Device, ...]
-    whole: Sharding
-    replicas: Replicas | None = None
-    is_local: bool = True
-    plan_options: CompilerOptions = ()
+    devices: tuple[Device, ...]  # all of them
+    whole: Sharding  # the sharding of arrays that are the same for all replicas, such as parameters
+    replicas: Replicas | None = None  # replicas of the pipeline, on these devices; None: there is one
+    is_local: bool = True  # whether they are devices of this process, which then runs the stage
+    plan_options: CompilerOptions = ()  # plan options of the programs there; none on other platforms than emulated machines
 
     @property
     def is_mesh(self) -> bool:

@@ -51,45 +51,28 @@ KnownPrograms = dict[Hashable, Any]  # programs made for other shapes, by everyt
 
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """Everything that follows from the shapes of parameters and arguments.
+    """Everything that follows from the shapes of parameters and arguments."""
 
-    Attributes:
-        traced: the stages.
-        programs: the programs of each stage.
-        last: forward and backward of the last stage in one program; None in inference.
-        packings: which arrays of each stage are packed; empty in inference.
-        starts: for each stage the program that begins a run: leaves of each pack -> (packs, accumulators of zeros). None without packs.
-        routes: the ways of values between stages.
-        hidden: for each stage the outputs' leaves that its programs do not return.
-        movers: for each stage what loads and stores its parameters.
-        updates: the update of each stage; empty in inference.
-        joint: the update of all stages at once, if the optimiser looks across them.
-        ties: groups of leaves that stay equal. The first of each has the optimiser's state.
-        groups: groups of stages that are updated together, because they share parameters.
-        loads: stages whose parameters are loaded by tasks of their own.
-        updated_on_device: those of them whose update takes what is loaded.
-        numbers: for each stage the numbers of all microbatches, as int32 scalars on its devices.
-        before: for each stage and microbatch how many microbatches its accumulators hold before it, if the reduction depends on it.
-        totals: for each stage the program that begins the totals of what is watched: () -> (those of its forward, of its backward); both in
-            the first for a stage whose forward and backward are one program. None without totals.
-    """
-
-    traced: Traced
-    programs: tuple[Programs, ...]
-    last: Program | None
-    packings: tuple[Packings, ...]
+    traced: Traced  # the stages
+    programs: tuple[Programs, ...]  # the programs of each stage
+    last: Program | None  # forward and backward of the last stage in one program; None in inference
+    packings: tuple[Packings, ...]  # which arrays of each stage are packed; empty in inference
+    # for each stage the program that begins a run: leaves of each pack -> (packs, accumulators of zeros). None without packs.
     starts: tuple[Program | None, ...]
-    routes: Routes
-    hidden: tuple[Hidden, ...]
-    movers: tuple[Mover, ...]
-    updates: tuple[Update, ...]
-    joint: Joint | None
-    ties: tuple[tuple[Leaf, ...], ...]
-    groups: tuple[tuple[int, ...], ...]
-    loads: frozenset[int]
-    updated_on_device: frozenset[int]
-    numbers: tuple[list[jax.Array], ...]
+    routes: Routes  # the ways of values between stages
+    hidden: tuple[Hidden, ...]  # for each stage the outputs' leaves that its programs do not return
+    movers: tuple[Mover, ...]  # for each stage what loads and stores its parameters
+    updates: tuple[Update, ...]  # the update of each stage; empty in inference
+    joint: Joint | None  # the update of all stages at once, if the optimiser looks across them
+    ties: tuple[tuple[Leaf, ...], ...]  # groups of leaves that stay equal. The first of each has the optimiser's state.
+    groups: tuple[tuple[int, ...], ...]  # groups of stages that are updated together, because they share parameters
+    loads: frozenset[int]  # stages whose parameters are loaded by tasks of their own
+    updated_on_device: frozenset[int]  # those of them whose update takes what is loaded
+    numbers: tuple[list[jax.Array], ...]  # for each stage the numbers of all microbatches, as int32 scalars on its devices
+    # for each stage and microbatch how many microbatches its accumulators hold before it, if the reduction depends on it
     before: tuple[list[Any], ...]
+    # for each stage the program that begins the totals of what is watched: () -> (those of its forward, of its backward); both in the first
+    # for a stage whose forward and backward are one program. None without totals.
     totals: tuple[Program | None, ...]
 
 

@@ -51,22 +51,14 @@ Linearise = Callable[
 
 @dataclass(frozen=True, kw_only=True)
 class Residuals:
-    """How forward and backward share what is computed.
+    """How forward and backward share what is computed."""
 
-    Attributes:
-        forward: (parameters' leaves, arguments) -> (leaves of the outputs, of the auxiliary state, kept values).
-        specs: shapes and dtypes of the kept values.
-        away: indices of those in the host's memory, where a policy of `jax.checkpoint` may put them.
-        kept_args: indices of the arguments that backward reads.
-        kept_params: indices of the parameters' leaves that it reads.
-        pullback: (these parameters, these arguments, kept values) -> the function of the backward pass.
-    """
-
-    forward: _Forward
-    specs: tuple[Any, ...]
-    away: tuple[int, ...]
-    kept_args: tuple[int, ...]
-    kept_params: tuple[int, ...]
+    forward: _Forward  # (parameters' leaves, arguments) -> (leaves of the outputs, of the auxiliary state, kept values)
+    specs: tuple[Any, ...]  # shapes and dtypes of the kept values
+    away: tuple[int, ...]  # indices of those in the host's memory, where a policy of `jax.checkpoint` may put them
+    kept_args: tuple[int, ...]  # indices of the arguments that backward reads
+    kept_params: tuple[int, ...]  # indices of the parameters' leaves that it reads
+    # (these parameters, these arguments, kept values) -> the function of the backward pass
     pullback: Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Callable[[Sequence[Any]], Any]]
 
 

@@ -23,50 +23,31 @@ from tilestep.train.untyped import jax as _jax
 
 
 class Way(NamedTuple):
-    """The way of one value forward.
+    """The way of one value forward."""
 
-    Attributes:
-        source: index among the outputs that the stage's program returns.
-        destination: the stage that reads it.
-        argument: index among that stage's arguments.
-        sharding: to which it is copied; None: it is there.
-    """
-
-    source: int
-    destination: int
-    argument: int
-    sharding: Sharding | None
+    source: int  # index among the outputs that the stage's program returns
+    destination: int  # the stage that reads it
+    argument: int  # index among that stage's arguments
+    sharding: Sharding | None  # to which it is copied; None: it is there
 
 
 class Back(NamedTuple):
-    """The way of gradients to one stage.
+    """The way of gradients to one stage."""
 
-    Attributes:
-        destination: the stage that has made the arguments.
-        sources: indices among the gradients of the arguments.
-        sharding: to which they are copied; None: they are there.
-    """
-
-    destination: int
-    sources: tuple[int, ...]
-    sharding: Sharding | None
+    destination: int  # the stage that has made the arguments
+    sources: tuple[int, ...]  # indices among the gradients of the arguments
+    sharding: Sharding | None  # to which they are copied; None: they are there
 
 
 @dataclass(frozen=True, kw_only=True)
 class Routes:
-    """The ways of all values. Each attribute has an entry for each stage.
+    """The ways of all values. Each attribute has an entry for each stage."""
 
-    Attributes:
-        sent: indices of the outputs' leaves that its program returns: those that another stage reads, and all of the last level.
-        ways: of its outputs.
-        backs: of its arguments' gradients.
-        blank: its arguments before any has come: zeros for those that it does not read, else None.
-    """
-
+    # indices of the outputs' leaves that its program returns: those that another stage reads, and all of the last level
     sent: tuple[tuple[int, ...], ...]
-    ways: tuple[tuple[Way, ...], ...]
-    backs: tuple[tuple[Back, ...], ...]
-    blank: tuple[tuple[jax.Array | None, ...], ...]
+    ways: tuple[tuple[Way, ...], ...]  # ways of its outputs
+    backs: tuple[tuple[Back, ...], ...]  # backs of its arguments' gradients
+    blank: tuple[tuple[jax.Array | None, ...], ...]  # its arguments before any has come: zeros for those that it does not read, else None
 
 
 def routes(traced: Traced, levels: Sequence[Sequence[int]], *, direct: bool) -> Routes:

@@ -36,38 +36,23 @@ Call = Callable[
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """A stage as traced for certain parameters and arguments. Specs are shapes and dtypes of one replica.
+    """A stage as traced for certain parameters and arguments. Specs are shapes and dtypes of one replica."""
 
-    Attributes:
-        number: of the stage.
-        placement: its devices.
-        call: its function of parameters and the leaves of its arguments.
-        params: the tree of its parameters' specs.
-        param_shardings: the shardings of the parameters' leaves.
-        args: specs of its arguments' leaves: values from the level before, then auxiliary state, then values that all replicas share.
-        axes: for each argument the axis that counts replicas.
-        aux: the tree of the auxiliary state's specs.
-        needs_gradient: indices of the arguments' leaves whose gradients another stage needs.
-        outputs: the tree of its outputs' specs.
-        text: its traced function as JAX writes it.
-        own_gradients: its calls of functions whose gradient is their author's.
-        watch: what of it is watched.
-        accumulators_away: of each real parameter whether its accumulator is in the host's memory between microbatches; () for none.
-    """
-
-    number: int
-    placement: Placement
-    call: Call
-    params: Pytree
-    param_shardings: tuple[Any, ...]
+    number: int  # number of the stage
+    placement: Placement  # its devices
+    call: Call  # its function of parameters and the leaves of its arguments
+    params: Pytree  # the tree of its parameters' specs
+    param_shardings: tuple[Any, ...]  # the shardings of the parameters' leaves
+    # specs of its arguments' leaves: values from the level before, then auxiliary state, then values that all replicas share
     args: tuple[Any, ...]
-    axes: tuple[int | None, ...]
-    aux: Pytree
-    needs_gradient: tuple[int, ...]
-    outputs: Pytree
-    text: str
-    own_gradients: tuple[JaxprEqn, ...] = ()
-    watch: StageWatch = NOTHING
+    axes: tuple[int | None, ...]  # for each argument the axis that counts replicas
+    aux: Pytree  # the tree of the auxiliary state's specs
+    needs_gradient: tuple[int, ...]  # indices of the arguments' leaves whose gradients another stage needs
+    outputs: Pytree  # the tree of its outputs' specs
+    text: str  # its traced function as JAX writes it
+    own_gradients: tuple[JaxprEqn, ...] = ()  # its calls of functions whose gradient is their author's
+    watch: StageWatch = NOTHING  # what of it is watched
+    # for each real parameter whether its accumulator is in the host's memory between microbatches; () for none
     accumulators_away: tuple[bool, ...] = ()
 
     def watched_call(self, params: Pytree, args: Sequence[Any], slots: Arrays) -> tuple[tuple[Any, ...], Any, list[jax.Array]]:
@@ -116,47 +101,34 @@ class Stage:
 
 @dataclass(frozen=True, kw_only=True)
 class Packings:
-    """Which arrays of a stage its programs take in packs.
+    """Which arrays of a stage its programs take in packs."""
 
-    Attributes:
-        params: the packing of the parameters' leaves.
-        accumulators: the packing of the accumulators.
-        values: whether small values for backward are packed, too, and elementwise values are computed again for it.
-    """
-
-    params: Packing
-    accumulators: Packing
-    values: bool
+    params: Packing  # the packing of the parameters' leaves
+    accumulators: Packing  # the packing of the accumulators
+    values: bool  # whether small values for backward are packed, too, and elementwise values are computed again for it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Programs:
-    """Jitted functions over leaves. Parameters, accumulators and kept values are packed as `Packings` says.
+    """Jitted functions over leaves. Parameters, accumulators and kept values are packed as `Packings` says."""
 
-    Attributes:
-        forward: (params, args, totals) -> (leaves of the outputs that are sent, of the auxiliary state, and of the kept values; then rows
-            and totals of the marked values that are watched, see `StageWatch`). It donates totals, as all programs do.
-        kept_args: indices of the arguments that backward reads.
-        kept_params: indices of the parameters that it reads, among all leaves. It reads all if some are packed.
-        keeps_away: whether some kept values are in the host's memory.
-        backward: (accumulators, these parameters, kept arguments, kept values, gradients of the outputs' real leaves, microbatch,
-            totals) -> (accumulators, gradients of the arguments that need one, rows and totals of the marked values' gradients that are
-            watched). It donates the accumulators.
-        input_gradient: (these parameters, kept arguments, kept values, gradients of the outputs, totals) -> (gradients of the arguments
-            that need one, values for the weights' gradient, rows and totals as `backward` has them).
-        weight_gradient: (accumulators, these parameters, kept arguments, kept values, gradients of the outputs, values of the input's
-            gradient, microbatch) -> (accumulators,). It donates the accumulators.
-        real_outputs: indices of the outputs' leaves that have gradients.
-    """
-
+    # (params, args, totals) -> (leaves of the outputs that are sent, of the auxiliary state, and of the kept values; then rows and totals
+    # of the marked values that are watched, see `StageWatch`). It donates totals, as all programs do.
     forward: Program
-    kept_args: tuple[int, ...] = ()
-    kept_params: tuple[int, ...] = ()
-    keeps_away: bool = False
+    kept_args: tuple[int, ...] = ()  # indices of the arguments that backward reads
+    kept_params: tuple[int, ...] = ()  # indices of the parameters that it reads, among all leaves. It reads all if some are packed.
+    keeps_away: bool = False  # whether some kept values are in the host's memory
+    # (accumulators, these parameters, kept arguments, kept values, gradients of the outputs' real leaves, microbatch, totals) ->
+    # (accumulators, gradients of the arguments that need one, rows and totals of the marked values' gradients that are watched). It donates
+    # the accumulators.
     backward: Program | None = None
+    # (these parameters, kept arguments, kept values, gradients of the outputs, totals) -> (gradients of the arguments that need one, values
+    # for the weights' gradient, rows and totals as `backward` has them)
     input_gradient: Program | None = None
+    # (accumulators, these parameters, kept arguments, kept values, gradients of the outputs, values of the input's gradient, microbatch) ->
+    # (accumulators,). It donates the accumulators.
     weight_gradient: Program | None = None
-    real_outputs: tuple[int, ...]
+    real_outputs: tuple[int, ...]  # indices of the outputs' leaves that have gradients
 
 
 def make_programs(

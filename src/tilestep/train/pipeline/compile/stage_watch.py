@@ -19,21 +19,13 @@ _MOST_NAMED: Final = 300  # characters of a list of names
 
 
 class Seen(NamedTuple):
-    """Something of a stage that is watched.
+    """Something of a stage that is watched."""
 
-    Attributes:
-        key: by which the author gets it.
-        how: which values of it.
-        name: of its mark; nothing for a parameter.
-        leaf: index among the parameters' leaves; -1 for a marked value or its gradient.
-        shape, dtype: of one value; one replica's.
-    """
-
-    key: Key
-    how: How
-    name: str
-    leaf: int
-    shape: tuple[int, ...]
+    key: Key  # key by which the author gets it
+    how: How  # which values of it
+    name: str  # name of its mark; nothing for a parameter
+    leaf: int  # index among the parameters' leaves; -1 for a marked value or its gradient
+    shape: tuple[int, ...]  # shape, dtype: of one value; one replica's
     dtype: Any
 
     @property
@@ -49,13 +41,11 @@ class StageWatch:
 
     Its programs return the rows, each of which is of one microbatch, and totals (sums, or latest values), which they take from one
     microbatch to the next.
-
-    Attributes: values: of marks. gradients: of marks, too. params: parameters after updates.
     """
 
-    values: tuple[Seen, ...] = ()
-    gradients: tuple[Seen, ...] = ()
-    params: tuple[Seen, ...] = ()
+    values: tuple[Seen, ...] = ()  # values of marks
+    gradients: tuple[Seen, ...] = ()  # gradients of marks, too
+    params: tuple[Seen, ...] = ()  # parameters after updates
 
     @property
     def names(self) -> frozenset[str]:

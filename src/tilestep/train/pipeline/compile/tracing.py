@@ -29,15 +29,12 @@ KEY: Final = "key"  # by which name a stage asks for a random key
 
 @dataclass(frozen=True, kw_only=True)
 class Function:
-    """A stage as its author wrote it.
-
-    Attributes: wants_key: "no", "must" or "may" be given one by name, which is so if it has a default.
-    """
+    """A stage as its author wrote it."""
 
     function: Callable[..., Any]
     name: str
     placement: Placement
-    wants_key: str
+    wants_key: str  # "no", "must" or "may" be given one by name, which is so if it has a default
 
     def note(self, number: int, what: str) -> str:
         """For an exception."""
@@ -46,23 +43,15 @@ class Function:
 
 @dataclass(frozen=True, kw_only=True)
 class Traced:
-    """All stages.
+    """All stages."""
 
-    Attributes:
-        stages: with shapes.
-        incoming: of each stage, for each leaf that comes from the level before: (stage, index among its outputs' leaves).
-        data: of each stage, how many leaves come from before or from the element.
-        shared: of each stage of the first level, how many of these are the run's `inputs`.
-        keyed: whether a stage gets a key, and so the number of the microbatch.
-        is_whole: whether the first level gets the elements of all microbatches each time, and so the number of the microbatch.
-    """
-
-    stages: tuple[Stage, ...]
+    stages: tuple[Stage, ...]  # stages with shapes
+    # for each stage, for each leaf that comes from the level before: (stage, index among its outputs' leaves)
     incoming: tuple[tuple[tuple[int, int], ...], ...]
-    data: tuple[int, ...]
-    shared: int
-    keyed: tuple[bool, ...]
-    is_whole: bool
+    data: tuple[int, ...]  # for each stage, how many leaves come from before or from the element
+    shared: int  # for each stage of the first level, how many of these are the run's `inputs`
+    keyed: tuple[bool, ...]  # whether a stage gets a key, and so the number of the microbatch
+    is_whole: bool  # whether the first level gets the elements of all microbatches each time, and so the number of the microbatch
 
 
 def wants_key(function: Callable[..., Any]) -> str:

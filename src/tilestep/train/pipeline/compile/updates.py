@@ -29,31 +29,18 @@ Program = Callable[..., Any]
 
 @dataclass(frozen=True, kw_only=True)
 class OptimizerPlan:
-    """How all stages are updated.
+    """How all stages are updated."""
 
-    Attributes:
-        optimizer: a transformation of optax, or a function of the last stage's outputs that returns (a transformation, the loss).
-        per_update: the number of microbatches in an update.
-        reduction: of the microbatches' gradients.
-        replica_reduction: of the replicas' gradients.
-        accumulator_dtype: of their sums.
-        offload: which state is in the host's memory.
-        shard: whether each replica keeps a part of the optimiser's state.
-        group_size: successive replicas of a group that divides it; None: all replicas.
-        keeps_old: whether an update must not donate the parameters, because microbatches under way still read them.
-        repeats: whether a run has several updates.
-    """
-
-    optimizer: Any
-    per_update: int
-    reduction: Reduction
-    replica_reduction: ReplicaReduction
-    accumulator_dtype: Any | Choice
-    offload: Offload
-    shard: bool
-    group_size: int | None
-    keeps_old: bool
-    repeats: bool
+    optimizer: Any  # a transformation of optax, or a function of the last stage's outputs that returns (a transformation, the loss)
+    per_update: int  # the number of microbatches in an update
+    reduction: Reduction  # reduction of the microbatches' gradients
+    replica_reduction: ReplicaReduction  # replica reduction of the replicas' gradients
+    accumulator_dtype: Any | Choice  # accumulator dtype of their sums
+    offload: Offload  # which state is in the host's memory
+    shard: bool  # whether each replica keeps a part of the optimiser's state
+    group_size: int | None  # successive replicas of a group that divides it; None: all replicas
+    keeps_old: bool  # whether an update must not donate the parameters, because microbatches under way still read them
+    repeats: bool  # whether a run has several updates
 
     @property
     def is_function(self) -> bool:
@@ -101,28 +88,18 @@ def _loss(plan: OptimizerPlan, outputs: tuple[Any, ...]) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Update:
-    """One stage's programs.
+    """One stage's programs."""
 
-    Attributes:
-        trained: indices of the parameters' leaves that it updates.
-        extras: indices of the last stage's outputs' leaves on which the optimiser depends.
-        init: (trained leaves, extras) -> the optimiser's state.
-        apply: (accumulators, state, trained leaves, extras) -> (accumulators of zeros if there are more updates in the run or it `readies`,
-            the state, new leaves, packs of the new leaves). It donates state and leaves, and accumulators for zeros.
-        readies: whether it prepares the next run: packs and accumulators of zeros.
-        function: as JAX traces it: (trained leaves, state, their accumulators, each by itself, extras) -> (new leaves, state, zeros).
-        zeros: () -> accumulators of all real leaves.
-        start: `zeros` as JAX traces it, each by itself.
-    """
-
-    trained: tuple[int, ...]
-    extras: tuple[int, ...]
-    init: Program
+    trained: tuple[int, ...]  # indices of the parameters' leaves that it updates
+    extras: tuple[int, ...]  # indices of the last stage's outputs' leaves on which the optimiser depends
+    init: Program  # (trained leaves, extras) -> the optimiser's state
+    # (accumulators, state, trained leaves, extras) -> (accumulators of zeros if there are more updates in the run or it `readies`, the
+    # state, new leaves, packs of the new leaves). It donates state and leaves, and accumulators for zeros.
     apply: Program
-    readies: bool
-    function: Program
-    zeros: Program
-    start: Callable[[], list[Any]]
+    readies: bool  # whether it prepares the next run: packs and accumulators of zeros
+    function: Program  # as JAX traces it: (trained leaves, state, their accumulators, each by itself, extras) -> (new leaves, state, zeros)
+    zeros: Program  # () -> accumulators of all real leaves
+    start: Callable[[], list[Any]]  # `zeros` as JAX traces it, each by itself
 
 
 def accumulator_specs(stage: Stage, plan: OptimizerPlan) -> list[jax.Array]:

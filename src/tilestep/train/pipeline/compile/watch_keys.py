@@ -31,9 +31,9 @@ class _Key:
 @final
 @dataclass(frozen=True)
 class Gradient(_Key):
-    """The gradient of a marked value, as a key of what is watched. Attributes: name: of the mark."""
+    """The gradient of a marked value, as a key of what is watched."""
 
-    name: str
+    name: str  # name of the mark
 
     def __repr__(self) -> str:
         return f"gradient({self.name!r})"
@@ -42,10 +42,10 @@ class Gradient(_Key):
 @final
 @dataclass(frozen=True)
 class Parameter(_Key):
-    """A parameter after updates, as a key of what is watched. Attributes: stage: its number, or (stage, member). path: keys in its tree."""
+    """A parameter after updates, as a key of what is watched."""
 
-    stage: int | tuple[int, int]
-    path: tuple[Any, ...]
+    stage: int | tuple[int, int]  # its number, or (stage, member)
+    path: tuple[Any, ...]  # keys in its tree
 
     def __repr__(self) -> str:
         return f"parameter({', '.join(map(repr, (self.stage, *self.path)))})"
@@ -103,9 +103,9 @@ def parameter(stage: int | tuple[int, int], *path: Any) -> Parameter:
 @final
 @dataclass(frozen=True)
 class WatchList:
-    """All that a pipeline watches. Attributes: entries: (key, which values of it), in the author's order."""
+    """All that a pipeline watches."""
 
-    entries: tuple[tuple[Key, How], ...]
+    entries: tuple[tuple[Key, How], ...]  # (key, which values of it), in the author's order
 
     def __str__(self) -> str:
         return shortened(", ".join(f"{key!r} {how}" for key, how in self.entries), _MOST_SHOWN)

@@ -48,22 +48,15 @@ Accept = Callable[[Callable[[], list[list[Spec]]], list[Pytree], Callable[[], di
 
 
 class Outcome(NamedTuple):
-    """The results of a run.
+    """The results of a run."""
 
-    Attributes:
-        state: the new one.
-        outputs: for each microbatch the leaves of each output of the last level, and in training [the loss]. If `is_stacked`, the same
-            lists of leaves once, with a leading axis of microbatches. None in the place of what is hidden.
-        is_stacked: which of both.
-        watched: what is watched, in the author's order; nothing if nothing is.
-        trees: for each stage of the last level the tree of its outputs' specs.
-    """
-
-    state: RunState
+    state: RunState  # the new one
+    # for each microbatch the leaves of each output of the last level, and in training [the loss]. If `is_stacked`, the same lists of leaves
+    # once, with a leading axis of microbatches. None in the place of what is hidden.
     outputs: list[Any]
-    is_stacked: bool
-    trees: list[Pytree]
-    watched: dict[Key, jax.Array]
+    is_stacked: bool  # which of both
+    trees: list[Pytree]  # for each stage of the last level the tree of its outputs' specs
+    watched: dict[Key, jax.Array]  # what is watched, in the author's order; nothing if nothing is
 
 
 @final

@@ -52,26 +52,20 @@ class Flushed(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class _Failure:
-    """What went wrong in a process.
-
-    Attributes: order: of what went wrong at one time, the least is what went wrong first. interrupted: whether it was a Ctrl-C.
-    """
+    """What went wrong in a process."""
 
     text: str
-    order: float
-    interrupted: bool
+    order: float  # order of what went wrong at one time, the least is what went wrong first
+    interrupted: bool  # whether it was a Ctrl-C
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Said:
-    """What a process says when it meets the others.
-
-    Attributes: failure: what has gone wrong there, if something has.
-    """
+    """What a process says when it meets the others."""
 
     point: str
     value: object
-    failure: _Failure | None
+    failure: _Failure | None  # what has gone wrong there, if something has
 
 
 @final

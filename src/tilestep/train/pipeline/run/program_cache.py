@@ -23,29 +23,18 @@ from tilestep.train.untyped import jax as _jax
 
 
 class Runnable(NamedTuple):
-    """The programs for certain shapes.
+    """The programs for certain shapes."""
 
-    Attributes:
-        looked_up: as JAX finds them.
-        direct: started without that (jax_private/compiled_call.py); the same programs where that is impossible.
-    """
-
-    looked_up: Compiled
-    direct: Compiled
+    looked_up: Compiled  # as JAX finds them
+    direct: Compiled  # started without that (jax_private/compiled_call.py); the same programs where that is impossible
 
 
 class Latest(NamedTuple):
-    """The arguments of the latest run, as far as programs depend on them.
+    """The arguments of the latest run, as far as programs depend on them."""
 
-    Attributes:
-        element: structures, specs and shardings of its first element, and JAX's options.
-        looks: specs and shardings of the state's arrays.
-        runnable: its programs.
-    """
-
-    element: Pytree
-    looks: Any
-    runnable: Runnable
+    element: Pytree  # structures, specs and shardings of its first element, and JAX's options
+    looks: Any  # specs and shardings of the state's arrays
+    runnable: Runnable  # its programs
 
 
 @final

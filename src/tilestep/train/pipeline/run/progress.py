@@ -57,10 +57,10 @@ class _Counted:
 
 
 class Elements(NamedTuple):
-    """What a queue gets of an update. Attributes: values: with an axis of elements. number: of elements."""
+    """What a queue gets of an update."""
 
-    values: Any
-    number: int
+    values: Any  # values with an axis of elements
+    number: int  # number of elements
 
 
 NO_ELEMENTS: Final = Elements(None, 0)

@@ -40,15 +40,10 @@ class Step(NamedTuple):
 @final
 @dataclass(frozen=True, kw_only=True)
 class TaskOrder:
-    """The order in which the host starts tasks.
+    """The order in which the host starts tasks."""
 
-    Attributes:
-        phases: of tasks. Copies between devices start at the end of each phase.
-        early: for each phase how many elements are taken by its end, so that they travel with its copies.
-    """
-
-    phases: tuple[tuple[Step, ...], ...]
-    early: tuple[int, ...]
+    phases: tuple[tuple[Step, ...], ...]  # phases of tasks. Copies between devices start at the end of each phase.
+    early: tuple[int, ...]  # for each phase how many elements are taken by its end, so that they travel with its copies
 
     @classmethod
     def of(cls, schedule: Schedule, phases: Phases) -> TaskOrder:
@@ -79,19 +74,12 @@ def _told(task: Task) -> tuple[int, str, int]:
 
 
 class Transport(NamedTuple):
-    """The ways in which a run copies arrays.
+    """The ways in which a run copies arrays."""
 
-    Attributes:
-        put: the result may be the same array.
-        put_copies: the result is always a new array, because the value may be donated.
-        put_joint: as `put`, for the parts of a joint update.
-        put_moves: as `put`, for values between stages.
-    """
-
-    put: Put
-    put_copies: Put
-    put_joint: Put
-    put_moves: Put
+    put: Put  # the result may be the same array
+    put_copies: Put  # the result is always a new array, because the value may be donated
+    put_joint: Put  # as `put`, for the parts of a joint update
+    put_moves: Put  # as `put`, for values between stages
 
     @classmethod
     def of(cls, processes: Processes | None, *, direct: bool) -> Transport:
@@ -107,26 +95,15 @@ _put_copies: Final = functools.partial(_jax.device_put, may_alias=False)
 @final
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """One run of a schedule: one update, or in inference one round.
-
-    Attributes:
-        order: of its tasks.
-        compiled: its programs.
-        state: at the beginning. Updates donate its arrays.
-        first, elements: the first element, and an iterator over the others.
-        key: the random key of the run, or None.
-        watch: looks at results before an update uses them.
-        ready: for each stage what the run before has prepared. Its accumulators are donated.
-        transport: how it copies arrays.
-    """
+    """One run of a schedule: one update, or in inference one round."""
 
     schedule: Schedule
-    order: TaskOrder
-    compiled: Compiled
-    state: RunState
-    first: Element
+    order: TaskOrder  # order of its tasks
+    compiled: Compiled  # its programs
+    state: RunState  # at the beginning. Updates donate its arrays.
+    first: Element  # first, elements: the first element, and an iterator over the others
     elements: Iterator[Element]
-    key: jax.Array | None
-    watch: Watch
-    ready: Sequence[Ready | None]
-    transport: Transport
+    key: jax.Array | None  # the random key of the run, or None
+    watch: Watch  # looks at results before an update uses them
+    ready: Sequence[Ready | None]  # for each stage what the run before has prepared. Its accumulators are donated.
+    transport: Transport  # how it copies arrays

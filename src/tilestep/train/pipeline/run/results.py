@@ -25,21 +25,16 @@ from tilestep.train.untyped import jax as _jax
 class Results:
     """The selection.
 
-    Attributes:
-        loss: whether it is the loss alone.
-        mask: for each item that the last level returns, whether it is hidden; None: none is.
-        summed: whether it is sums over microbatches.
-        dtype: of the sums; None: that of the values.
     Raises:
         TypeError, ValueError: for settings that contradict each other.
     """
 
     schedule: Schedule
     training: bool
-    loss: bool
-    mask: tuple[bool, ...] | None
-    summed: bool
-    dtype: DTypeLike | None
+    loss: bool  # whether it is the loss alone
+    mask: tuple[bool, ...] | None  # for each item that the last level returns, whether it is hidden; None: none is
+    summed: bool  # whether it is sums over microbatches
+    dtype: DTypeLike | None  # dtype of the sums; None: that of the values
 
     def __post_init__(self) -> None:
         if self.loss and not self.training:

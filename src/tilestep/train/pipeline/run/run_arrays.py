@@ -19,29 +19,18 @@ from tilestep.train.untyped import jax as _jax
 @final
 @dataclass(kw_only=True)
 class RunArrays:
-    """The arrays of all stages during one run. Each attribute but `joint` has an entry for each stage.
+    """The arrays of all stages during one run. Each attribute but `joint` has an entry for each stage."""
 
-    Attributes:
-        params: leaves of the parameters, in the memory in which they stay between runs.
-        loaded: the same on the device while a task has loaded them; None while they are not, and where all stay there.
-        changed: stages whose loaded parameters are newer.
-        packed: the parameters as programs take them; None if that is each leaf by itself. Empty in inference.
-        accumulators: sums of gradients. Empty in inference.
-        aux: leaves of the auxiliary state.
-        optimizer_states: the optimiser's states.
-        joint: the optimiser's state if it looks across stages.
-        ready: what an update has prepared for the next run.
-    """
-
-    params: list[list[jax.Array]]
+    params: list[list[jax.Array]]  # leaves of the parameters, in the memory in which they stay between runs
+    # the same on the device while a task has loaded them; None while they are not, and where all stay there
     loaded: list[list[jax.Array] | None]
-    changed: set[int]
-    packed: list[list[jax.Array] | None]
-    accumulators: list[list[jax.Array]]
-    aux: list[list[jax.Array]]
-    optimizer_states: list[Pytree]
-    joint: Pytree
-    ready: list[Ready | None]
+    changed: set[int]  # stages whose loaded parameters are newer
+    packed: list[list[jax.Array] | None]  # the parameters as programs take them; None if that is each leaf by itself. Empty in inference.
+    accumulators: list[list[jax.Array]]  # sums of gradients. Empty in inference.
+    aux: list[list[jax.Array]]  # leaves of the auxiliary state
+    optimizer_states: list[Pytree]  # the optimiser's states
+    joint: Pytree  # the optimiser's state if it looks across stages
+    ready: list[Ready | None]  # what an update has prepared for the next run
 
     @classmethod
     def at_start(cls, request: RunRequest) -> RunArrays:

@@ -35,9 +35,9 @@ class Watched(NamedTuple):
 
 
 class _Half(NamedTuple):
-    """What programs of one kind of one stage give. Attributes: rows, totals: what is in each of their lists."""
+    """What programs of one kind of one stage give."""
 
-    rows: list[Seen]
+    rows: list[Seen]  # rows, totals: what is in each of their lists
     totals: list[Seen]
 
 

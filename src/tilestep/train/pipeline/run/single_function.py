@@ -100,17 +100,12 @@ class SingleState:
 
 
 class Data(NamedTuple):
-    """What a run reads beside the state.
+    """What a run reads beside the state."""
 
-    Attributes:
-        columns: elements, each leaf with a leading axis of microbatches; one after the other they are those of the run.
-        inputs: leaves of the run's inputs.
-        key: the data of its random key, or None.
-    """
-
+    # elements, each leaf with a leading axis of microbatches; one after the other they are those of the run
     columns: Sequence[Sequence[jax.Array]]
-    inputs: Sequence[jax.Array]
-    key: jax.Array | None
+    inputs: Sequence[jax.Array]  # leaves of the run's inputs
+    key: jax.Array | None  # the data of its random key, or None
 
 
 @final

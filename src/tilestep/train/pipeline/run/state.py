@@ -26,29 +26,19 @@ class StageState:
 @functools.partial(_jax.tree_util.register_dataclass, data_fields=("stages", "joint"), meta_fields=())
 @dataclass(frozen=True, kw_only=True)
 class RunState:
-    """The state of all stages.
-
-    Attributes:
-        joint: the optimiser's state if it looks across stages. The stages have none then.
-    """
+    """The state of all stages."""
 
     stages: tuple[StageState, ...]
-    joint: Pytree = None
+    joint: Pytree = None  # the optimiser's state if it looks across stages. The stages have none then.
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """What an update has prepared for a stage's next run. It is of use if that run begins with the parameters of this one's end.
+    """What an update has prepared for a stage's next run. It is of use if that run begins with the parameters of this one's end."""
 
-    Attributes:
-        leaves: the parameters that are packed.
-        packs: these parameters in packs.
-        accumulators: zeros.
-    """
-
-    leaves: list[jax.Array]
-    packs: list[jax.Array]
-    accumulators: list[jax.Array]
+    leaves: list[jax.Array]  # the parameters that are packed
+    packs: list[jax.Array]  # these parameters in packs
+    accumulators: list[jax.Array]  # zeros
 
 
 def with_one_array(state: RunState, ties: Sequence[Sequence[Leaf]]) -> RunState:

@@ -26,17 +26,11 @@ _NOTHING: Final[list[jax.Array]] = []  # nobody adds to it
 
 
 class Kept(NamedTuple):
-    """What a stage keeps of a microbatch for backward.
+    """What a stage keeps of a microbatch for backward."""
 
-    Attributes:
-        args: arguments of its function.
-        values: values that forward has computed.
-        params: the parameters of that forward, if the schedule stashes them; None: backward reads the current ones.
-    """
-
-    args: list[jax.Array]
-    values: list[jax.Array]
-    params: list[jax.Array] | None
+    args: list[jax.Array]  # arguments of its function
+    values: list[jax.Array]  # values that forward has computed
+    params: list[jax.Array] | None  # the parameters of that forward, if the schedule stashes them; None: backward reads the current ones
 
     def in_memory(self, space: Any) -> Kept:
         """The same with arguments and values in the host's or the device's memory."""
@@ -45,27 +39,21 @@ class Kept(NamedTuple):
 
 
 class Crossing(NamedTuple):
-    """What the weights' gradient takes over from the input's. Attributes: gradients: of the outputs. values: computed for both."""
+    """What the weights' gradient takes over from the input's."""
 
-    gradients: list[jax.Array]
-    values: list[jax.Array]
+    gradients: list[jax.Array]  # gradients of the outputs
+    values: list[jax.Array]  # computed for both
 
 
 class RunResult(NamedTuple):
-    """What a run leaves.
+    """What a run leaves."""
 
-    Attributes:
-        state: the new one.
-        outputs: for each microbatch the outputs' leaves of each stage of the last level; in training then [the loss]. None in
-            the place of what is hidden.
-        watched: what is watched; nothing if nothing is.
-        ready: for each stage what the next run may begin with.
-    """
-
-    state: RunState
+    state: RunState  # the new one
+    # for each microbatch the outputs' leaves of each stage of the last level; in training then [the loss]. None in the place of what is
+    # hidden.
     outputs: list[list[Any]]
-    watched: dict[Key, jax.Array]
-    ready: list[Ready | None]
+    watched: dict[Key, jax.Array]  # what is watched; nothing if nothing is
+    ready: list[Ready | None]  # for each stage what the next run may begin with
 
 
 @final
