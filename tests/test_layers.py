@@ -448,23 +448,6 @@ def test_a_cycle_of_imports_is_found(tmp_path: Path, files: dict[str, str], foun
     assert cycles(module_imports(tmp_path, "p")) == found
 
 
-@pytest.mark.parametrize(
-    ("file", "statement", "found"),
-    [
-        ("numbers.py", "from tilestep.train.loop.loop import repeat", ["numbers.py:1 imports loop"]),
-        ("feeds/chunks.py", "from tilestep.train.loop import carry", ["feeds/chunks.py:1 imports loop"]),
-        ("loop/carry.py", "def f():\n    import tilestep.train.pipeline.compile.tied", ["loop/carry.py:2 imports pipeline"]),
-        ("loop/carry.py", "from tilestep.train.feeds import chunks, passes", []),
-        ("loop/carry.py", "from tilestep.train.numbers import whole_number", []),
-        ("__init__.py", "from tilestep.train.loop.loop import repeat", []),
-    ],
-)
-def test_an_import_of_a_later_room_of_the_runtime_is_found(tmp_path: Path, file: str, statement: str, found: list[str]) -> None:
-    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-    (tmp_path / file).write_text(statement)
-    assert imports_between_rooms(tmp_path, "tilestep.train", rooms=TRAIN_ROOMS, shared=TRAIN_TOP) == found
-
-
 def test_an_import_of_a_room_beside_is_found() -> None:
     graph = {"train.pipeline.run.engine": {"train.loop.loop", "train.looping"}, "train.pipelines": {"train.loop"}}
     assert imports_of_package(graph, "train.pipeline", "train.loop") == ["train.pipeline.run.engine imports train.loop.loop"]

@@ -48,22 +48,6 @@ def test_a_notebook_shows_what_running_it_gives(name: str, update_golden: bool) 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_script_is_cut_into_cells() -> None:
-    script = '"""Title here.\n\nMore.\n"""\n\n# %%\nimport os\n\n\n# %% [markdown]\n# ## Words\n#\n# and `# %%`\n\n# %%\nprint(1)  # %%\n'
-    assert [tuple(cell) for cell in NOTEBOOKS["cells"](script)] == [
-        ("markdown", "# Title here\n\nMore."),
-        ("code", "import os"),
-        ("markdown", "## Words\n\nand `# %%`"),
-        ("code", "print(1)  # %%"),
-    ]
-
-
-@pytest.mark.parametrize("script", ["# %%\nprint(1)\n", '"""Title."""\nimport os\n# %%\n'])
-def test_a_script_without_docstring_or_first_marker_is_refused(script: str) -> None:
-    with pytest.raises(ValueError, match="an example begins with a docstring"):
-        NOTEBOOKS["cells"](script)
-
-
 @pytest.mark.slow
 def test_a_warning_or_a_failing_cell_makes_no_notebook(tmp_path: Path) -> None:
     executed, notebook, cell = (NOTEBOOKS[name] for name in ("executed", "notebook", "Cell"))

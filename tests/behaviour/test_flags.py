@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.in_turn import attempt, python
 
 
@@ -48,29 +46,6 @@ def test_a_bad_value_is_reported_at_first_use_of_ipu() -> None:
         assert allowed in message
 
 
-def test_an_unknown_variable_warns_with_the_nearest_name() -> None:
-    result = python("import jax; jax.device_put(1.0, jax.devices('ipu')[0])", strict=False, JAX_IPU_MODEL_NUM_TILE="8")
-    assert "JAX_IPU_MODEL_NUM_TILE does nothing; the nearest that exists is JAX_IPU_MODEL_NUM_TILES" in result.stderr
-
-
-@pytest.mark.parametrize("how", ["variable", "option"])
-def test_number_of_tiles(how: str) -> None:
-    """Without it the machine has its own number, unlike the emulator of old with its four tiles."""
-    settings = {"JAX_IPU_MODEL_NUM_TILES": "8"} if how == "variable" else {}
-    option = "jax.config.update('jax_ipu_model_num_tiles', 8)" if how == "option" else ""
-    python(
-        f"""
-        import jax, jax.numpy as jnp, tilestep
-        {option}
-        assert jax.config.jax_ipu_model_num_tiles == 8
-        device = jax.devices("ipu")[0]
-        assert device.num_tiles == 8 and repr(device) == "IpuDevice(id=0, num_tiles=8, version=ipu2)"
-        assert jax.device_put(jnp.ones(3), device).sum() == 3
-        """,
-        **settings,
-    )
-
-
 def test_few_tiles_report_that_memory_is_out_and_go_on() -> None:
     """As on the emulator of old: with an explicit number of tiles, out of memory is told and not raised."""
     python(
@@ -85,20 +60,6 @@ def test_few_tiles_report_that_memory_is_out_and_go_on() -> None:
     )
 
 
-def test_number_of_devices() -> None:
-    """Without it they are the machine's four; more than it has means several machines."""
-    code = """
-        import os, jax, jax.numpy as jnp
-        count = int(os.environ["JAX_IPU_DEVICE_COUNT"])
-        assert [d.id for d in jax.devices("ipu")] == [*range(count)]
-        assert jax.config.jax_ipu_device_count == count
-        x = jax.pmap(lambda v: jax.lax.psum(v, "i"), axis_name="i", devices=jax.devices("ipu"))(jnp.ones(count))
-        assert x.tolist() == [float(count)] * count
-    """
-    for count in ("1", "2", "6"):
-        python(code, JAX_IPU_DEVICE_COUNT=count)
-
-
 def test_visible_devices() -> None:
     """The list goes before the count; ids are renumbered, the hardware's are kept."""
     python(
@@ -110,18 +71,6 @@ def test_visible_devices() -> None:
         """,
         JAX_IPU_VISIBLE_DEVICES="0,2,3",
         JAX_IPU_DEVICE_COUNT="1",
-    )
-
-
-def test_no_visible_devices_means_all() -> None:
-    """An empty variable is an unset one."""
-    python("import jax; assert len(jax.devices('ipu')) == 4", JAX_IPU_VISIBLE_DEVICES="")
-
-
-def test_a_machine_is_chosen_by_name() -> None:
-    python(
-        "import jax; d = jax.devices('ipu'); assert len(d) == 16 and d[0].num_tiles == 1472, d",
-        TILESTEP_MACHINE="bow-pod16",
     )
 
 

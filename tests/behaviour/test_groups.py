@@ -99,11 +99,6 @@ def test_a_group_ends_with_an_exception_and_is_of_its_thread_alone() -> None:
     assert current_group() is None
 
 
-def test_a_group_needs_a_name() -> None:
-    with pytest.raises(ValueError, match="needs a name that is not empty"), program_group(""):
-        pass
-
-
 def test_where_no_emulator_listens_nothing_happens(cpu: jax.Device, two_programs: tuple[Step, Step]) -> None:
     profile, values = train(two_programs, cpu, "step")
     assert (profile.programs, profile.groups, profile.emulated_s) == ((), (), 0)

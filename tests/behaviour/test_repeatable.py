@@ -93,26 +93,6 @@ def test_a_wait_aside_is_no_wait_and_leaves_later_ones(ipu: jax.Device) -> None:
         assert cycles(untimed) == cycles() < cycles(jax.block_until_ready) == cycles(untimed, jax.block_until_ready)
 
 
-def test_a_wait_for_several_is_one_for_each_ready_or_not(ipus: list[jax.Device]) -> None:
-    short, long = (jax.jit(lambda x, n=n: jax.lax.fori_loop(0, n, lambda _, x: jnp.tanh(x @ x), x)) for n in (50, 100))
-
-    def cycles(wait: Callable[[list[jax.Array]], object]) -> int:
-        first, second = (jax.device_put(np.ones((256, 256), np.float32), ipu) for ipu in ipus[:2])
-        with tilestep.profile() as profile:
-            wait([short(first), long(second)])
-            short(first).block_until_ready()
-        return profile.emulated_cycles
-
-    def late(arrays: list[jax.Array]) -> None:
-        hints.wait_untimed(arrays, jax.block_until_ready)
-        jax.block_until_ready(arrays)
-
-    cycles(jax.block_until_ready)  # from here on the programs are loaded
-    each = cycles(lambda arrays: [array.block_until_ready() for array in arrays])
-    assert cycles(lambda arrays: arrays[0].block_until_ready()) < each
-    assert cycles(jax.block_until_ready) == cycles(late) == each
-
-
 def test_a_look_at_what_is_gone_takes_no_time(ipu: jax.Device) -> None:
     step = jax.jit(lambda x: jax.lax.fori_loop(0, 50, lambda _, x: jnp.tanh(x @ x), x), donate_argnums=0)
 
@@ -127,20 +107,6 @@ def test_a_look_at_what_is_gone_takes_no_time(ipu: jax.Device) -> None:
 
     cycles(np.asarray)  # from here on the program is loaded
     assert cycles(np.asarray) == cycles(memoryview) == cycles(lambda x: x + 1)
-
-
-def test_a_wait_aside_waits(ipu: jax.Device) -> None:
-    ended: list[bool] = []
-
-    def late(values: np.ndarray) -> np.ndarray:
-        time.sleep(0.2)
-        ended.append(True)
-        return values
-
-    step = jax.jit(lambda x: jax.pure_callback(late, jax.ShapeDtypeStruct(x.shape, x.dtype), x))
-    array = step(jax.device_put(np.ones(8, np.float32), ipu))
-    hints.wait_untimed([array], jax.block_until_ready)
-    assert ended
 
 
 def test_a_failure_is_told_to_who_waits_aside(ipu: jax.Device) -> None:

@@ -197,18 +197,6 @@ def test_threads_with_callbacks_donation_errors_and_garbage_collection(
     assert sum(program.runs for program in profile.programs) > operations // 2
 
 
-def test_arrays_may_die_while_an_exception_is_on_its_way(ipu: jax.Device) -> None:
-    def lose(depth: int) -> Any:
-        held = jax.device_put(np.ones(16, np.float32), ipu) + depth
-        if depth == 0:
-            raise KeyError("kept through all destructors")
-        return lose(depth - 1), held
-
-    for _ in range(50):
-        with pytest.raises(KeyError, match="kept through all destructors"):
-            lose(10)
-
-
 def test_the_process_ends_with_its_status_while_programs_a_callback_and_a_daemon_thread_work() -> None:
     """The callback goes on until the end of the process waits for it."""
     result = attempt(

@@ -27,20 +27,6 @@ def test_eager_operations_are_programs_of_their_own() -> None:
     )
 
 
-def test_random_numbers_between_bounds_that_are_data() -> None:
-    """XLA ends the process where it moves reshapes across a draw whose bounds are parts of arrays. A process of its own, therefore."""
-    python(
-        """
-        import jax, jax.numpy as jnp
-        draw = jax.jit(lambda x: jax.lax.rng_uniform(x[0, 0], x[0, 1], (3,)))
-        drawn = draw(jnp.array([[2.0, 3.0]]))
-        assert next(iter(drawn.devices())).platform == "ipu"
-        assert drawn.shape == (3,) and ((drawn >= 2) & (drawn < 3)).all(), drawn
-        """,
-        JAX_PLATFORMS="ipu,cpu",
-    )
-
-
 @pytest.mark.slow
 def test_dispatch_returns_before_the_work_is_done(ipu: jax.Device) -> None:
     """Ten chained calls are dispatched in a tenth of the time that they take (the best of some tries counts)."""
@@ -81,12 +67,6 @@ def test_a_callback_whose_result_nobody_wants_does_not_block(ipu: jax.Device) ->
     jax.jit(lambda x: (jax.debug.callback(lambda v: seen.append(1), x), x + 1)[1])(jax.device_put(np.float32(1), ipu))
     jax.effects_barrier()
     assert seen == [1]
-
-
-def test_callbacks_may_have_results(ipu: jax.Device) -> None:
-    """Where the reference system had none."""
-    double = jax.jit(lambda x: jax.pure_callback(lambda v: np.asarray(v) * 2, jax.ShapeDtypeStruct(x.shape, x.dtype), x) + 1)
-    assert double(jax.device_put(np.arange(3.0, dtype=np.float32), ipu)).tolist() == [1, 3, 5]
 
 
 def test_a_callback_may_itself_use_both_platforms(ipu: jax.Device, cpu: jax.Device) -> None:

@@ -73,15 +73,6 @@ def test_an_array_of_2_gib() -> None:
     )
 
 
-@pytest.mark.slow
-def test_a_donating_program_with_2000_arguments_and_results(ipu: jax.Device) -> None:
-    state = {k: jax.device_put(np.full(3, k, np.float32), ipu) for k in range(2000)}
-    step = jax.jit(lambda state: {k: v + 1 for k, v in state.items()}, donate_argnums=0)
-    for _ in range(3):
-        state = step(state)
-    assert all((np.asarray(v) == k + 3).all() for k, v in state.items())
-
-
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0, 2)])
 def test_arrays_of_no_elements(ipus: list[jax.Device], cpu: jax.Device, shape: tuple[int, ...]) -> None:
     x = jax.device_put(np.zeros(shape, np.float32), ipus[0])

@@ -170,20 +170,6 @@ def test_a_program_compiled_ahead_runs_on_its_machine_only(ipus: list[jax.Device
         serialize_executable.deserialize_and_load(*ahead("c600"), backend="ipu", execution_devices=ipus[:1])
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("bow-9000", {}, "no machine is called 'bow-9000'"),
-        ("bow-2000", {"num_ipus": 0}, "num_ipus is 0"),
-        ("bow-2000", {"num_ipus": "many"}, "num_ipus is 'many'"),
-        ("bow-2000", {"ipus": 3}, "option 'ipus' of a topology does not exist: it may have num_ipus, num_tiles, sync_pattern"),
-    ],
-)
-def test_a_topology_that_cannot_be_is_refused(name: str, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(jax.errors.JaxRuntimeError, match=message):
-        topologies.get_topology_desc(name, platform="ipu", **options)
-
-
 DAMAGED = """
     import hashlib, warnings
     from pathlib import Path

@@ -84,28 +84,6 @@ def test_a_loop_is_one_program_and_its_carry_stays_on_the_chip(ipu: jax.Device) 
     assert [(program.runs, program.loads) for program in again.programs] == [(2, 0), (1, 0)]
 
 
-def test_values_are_those_of_cpu(ipu: jax.Device, cpu: jax.Device) -> None:
-    def run(device: jax.Device) -> Any:
-        outfeed = OutfeedQueue()
-
-        def body(c: Any, x: Any, y: Any) -> Any:
-            gradient = jax.grad(lambda w: jnp.mean((x @ w - y) ** 2))(c["w"])
-            outfeed.enqueue({"step": c["step"], "norm": jnp.abs(gradient).sum()})
-            return {"w": c["w"] - 0.1 * gradient, "step": c["step"] + 1}
-
-        rng = np.random.default_rng(0)
-        data = [(rng.normal(size=(8, 3)).astype(np.float32), rng.normal(size=8).astype(np.float32)) for _ in range(20)]
-        carry = {"w": jax.device_put(np.zeros(3, np.float32), device), "step": 0}
-        result = repeat(20, body, carry, InfeedQueue(data), outfeed, chunk=6)
-        assert result["w"].device == device
-        return result["w"], outfeed.dequeue()
-
-    (w_ipu, out_ipu), (w_cpu, out_cpu) = run(ipu), run(cpu)
-    np.testing.assert_array_equal(w_ipu, w_cpu)
-    np.testing.assert_array_equal(out_ipu["norm"], out_cpu["norm"])
-    np.testing.assert_array_equal(out_ipu["step"], np.arange(20))
-
-
 def test_a_queue_s_sharding_decides_for_a_carry_that_is_nowhere(ipu: jax.Device) -> None:
     infeed = InfeedQueue(itertools.repeat(np.ones(4, np.float32)), sharding=ipu)
     result = repeat(3, lambda c, x: c + x.sum(), 0.0, infeed)

@@ -207,47 +207,6 @@ def test_sharded_programs_run_dry_and_keep_their_shardings() -> None:
     assert out[0].startswith("True ")
 
 
-ordered = program(
-    IPU
-    + """
-from jax.experimental import io_callback
-f = jax.jit(lambda x: (io_callback(lambda v: print("called"), None, x, ordered=True), x + 1)[1])
-with tilestep.dry_run():
-    print(f(jnp.ones(3)).shape, f(jnp.ones(3)).shape)
-print(jnp.ones(2))
-"""
-)
-
-
-@pytest.mark.process
-def test_ordered_effects_run_dry() -> None:
-    out = ordered()
-    assert out == ["(3,) (3,)", "[1. 1.]"]
-
-
-branch = program(
-    IPU
-    + """
-f = jax.jit(lambda p, x: jax.lax.cond(p, lambda x: x @ x @ x @ x, lambda x: -x, x))
-x = np.ones((64, 64), np.float32)
-cycles = []
-for p in (True, False): # with values, each arm alone
-    with tilestep.profile() as profile: f(p, x).block_until_ready()
-    cycles.append(profile.programs[0].cycles.compute)
-for p in (True, False):
-    with tilestep.profile() as profile, tilestep.dry_run(): f(p, x).block_until_ready()
-    cycles.append(profile.programs[0].cycles.compute)
-print(cycles[0] > cycles[1], cycles[2] == cycles[3] == cycles[0], any("dearest arm" in a for a in profile.assumptions))
-"""
-)
-
-
-@pytest.mark.process
-def test_a_branch_takes_its_dearest_arm() -> None:
-    out = branch()
-    assert out == ["True True True"]
-
-
 def test_bad_arguments_are_refused_before_anything_runs() -> None:
     counts = [({"trip_count": count}, "0 or more") for count in (-1, 2.5, "3", True)]
     for arguments, says in [({"values": "ones"}, "'error' or 'zeros'"), *counts]:

@@ -123,11 +123,6 @@ def test_every_option_that_works_refuses_values_of_another_kind(key: str) -> Non
             read_engine_options(json.dumps({key: value}))
 
 
-def test_a_bad_regular_expression_says_what_is_wrong_with_it() -> None:
-    with pytest.raises(SettingsError, match=r"it must be a regular expression \(missing \), unterminated subpattern at position 0\)$"):
-        read(**{"profiler_blocks.filter": "(stage"})
-
-
 @pytest.mark.parametrize(
     ("key", "nearest"),
     [
@@ -141,11 +136,6 @@ def test_an_unknown_option_is_an_error_with_the_nearest(key: str, nearest: str) 
         SettingsError, match=rf"^POPLAR_ENGINE_OPTIONS has '{key}': it may have autoReport.all, .*; the nearest is {nearest}$"
     ):
         read_engine_options(json.dumps({key: "true"}))
-
-
-def test_options_are_hashable_and_equal_where_they_ask_for_the_same() -> None:
-    assert hash(read(autoReport_all=True)) == hash(read_engine_options('{ "autoReport.all" : true }'))
-    assert read(autoReport_all=True) != read(autoReport_all=True, target_hostSyncTimeout=3)
 
 
 def documented(heading: str) -> dict[str, tuple[str, ...]]:

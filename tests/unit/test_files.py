@@ -35,13 +35,6 @@ def test_what_is_no_regular_file_is_not_read(tmp_path: Path) -> None:
         read_file(tmp_path, most_bytes=LIMIT)
 
 
-@pytest.mark.parametrize("name", ["a\0b", "\ud800", "a" * 5000])
-def test_a_name_that_no_file_can_have_is_an_error_of_the_file(name: str, tmp_path: Path) -> None:
-    for use in (lambda path: read_file(path, most_bytes=1), lambda path: write_file(path, ""), require_writable, writable_directory):
-        with pytest.raises(OSError, match=r"name|File name too long"):
-            use(tmp_path / name)
-
-
 def test_a_file_is_written_and_written_again(tmp_path: Path) -> None:
     write_file(tmp_path / "a", "é\n")
     write_file(tmp_path / "a", "shorter")
@@ -117,12 +110,6 @@ def test_what_may_not_be_written_is_an_error_with_its_path_and_stays(tmp_path: P
     assert path.read_text() == "kept"
 
 
-def test_a_folder_that_takes_no_file_is_an_error_with_the_path() -> None:
-    for use in (require_writable, lambda path: write_file(path, "x")):
-        with pytest.raises(OSError, match="/proc/self/a"):  # nor by root
-            use("/proc/self/a")
-
-
 def test_a_pipe_and_a_device_are_written_to(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
@@ -155,17 +142,6 @@ def test_a_directory_is_tried_without_a_trace(tmp_path: Path) -> None:
     assert names(tmp_path) == {".tilestep-probe", "new"}
     assert names(tmp_path / "new" / "er") == set()
     assert (tmp_path / ".tilestep-probe").read_text() == "the user's"
-
-
-def test_a_file_that_is_written_part_by_part_takes_its_place_at_the_end(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_text("old")
-    path.chmod(0o640)
-    with written_file(path) as file:
-        file.write(b"ne")
-        assert path.read_text() == "old"
-        file.write(b"w")
-    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode), names(tmp_path)) == ("new", 0o640, {"a"})
 
 
 def test_a_file_stays_as_it_was_if_writing_its_parts_fails(tmp_path: Path) -> None:

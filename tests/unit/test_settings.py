@@ -193,11 +193,6 @@ def test_an_option_of_none_takes_the_machines_own_whatever_the_environment_says(
     assert (found.machine.ipu.num_tiles, found.allow_out_of_memory) == (1472, False)
 
 
-def test_an_option_hides_a_bad_variable() -> None:
-    jax.config.update("jax_ipu_model_num_tiles", 8)
-    assert read_settings({"JAX_IPU_MODEL_NUM_TILES": "abc"}).machine.ipu.num_tiles == 8
-
-
 def test_use_model_may_be_switched_off_and_on_again_before_ipu_is_used() -> None:
     jax.config.update("jax_ipu_use_model", False)
     with pytest.raises(SettingsError, match="no runtime for IPU hardware"):
@@ -243,36 +238,6 @@ def test_engine_options_turn_reports_and_out_of_memory_on(value: object) -> None
     assert read_settings(engine(autoReport_all=value)).engine.directory == Path.cwd()
     assert read_settings(engine(debug_allowOutOfMemory=value)).allow_out_of_memory
     assert not read_settings(engine(autoReport_all=value)).allow_out_of_memory
-
-
-@pytest.mark.parametrize("value", ["false", False])
-def test_engine_options_turn_reports_and_out_of_memory_off(value: object) -> None:
-    assert read_settings(engine(autoReport_all=value, autoReport_directory="out")).engine.directory is None
-    assert not read_settings(engine(debug_allowOutOfMemory=value)).allow_out_of_memory
-    assert read_settings(engine(debug_allowOutOfMemory=value) | {"JAX_IPU_MODEL_NUM_TILES": "4"}).allow_out_of_memory
-
-
-def test_the_directory_of_the_report() -> None:
-    assert read_settings(engine(autoReport_all="true", autoReport_directory="out/a")).engine.directory == Path.cwd() / "out/a"
-    assert read_settings(engine(autoReport_directory="out")).engine.directory == Path.cwd() / "out"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("{", r"POPLAR_ENGINE_OPTIONS is '\{': it must be a JSON object such as \{\"autoReport\.all\": \"true\"\}"),
-        ("[]", r"POPLAR_ENGINE_OPTIONS is '\[\]': it must be a JSON object"),
-        ("true", r"it must be a JSON object"),
-        ('{"autoReport.al": "true"}', r"has 'autoReport\.al': it may have .*; the nearest is autoReport\.all"),
-        ('{"debug.allowOutOfMemory": "yes"}', r'debug\.allowOutOfMemory is \'yes\': it must be "true" or "false"'),
-        ('{"autoReport.all": 1}', r"autoReport\.all is 1: it must be"),
-        ('{"autoReport.directory": ""}', r"autoReport\.directory is '': it must be the path of a directory"),
-        ('{"autoReport.directory": 3}', r"autoReport\.directory is 3: it must be"),
-    ],
-)
-def test_bad_engine_options_are_refused(text: str, message: str) -> None:
-    with pytest.raises(SettingsError, match=message):
-        read_settings({"POPLAR_ENGINE_OPTIONS": text})
 
 
 def test_options_are_defined_once() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -86,8 +85,3 @@ def test_a_fault_is_seen(error: Exception, wrong: str) -> None:
 def test_a_terminal_s_escape_is_seen() -> None:
     found, _ = fault_of(dataclasses.replace(formats()["hlo"], errors=(ValueError,)), refusing(ValueError("line 3: \x1b[31m")), b"")
     assert found.startswith("a terminal would obey")
-
-
-def test_equal_seeds_make_equal_inputs_and_others_make_others(tmp_path: Path) -> None:
-    kind = formats()["toml"]
-    assert list(inputs(kind, 1, 20)) == list(inputs(kind, 1, 20)) != list(inputs(kind, 2, 20))

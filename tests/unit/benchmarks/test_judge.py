@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -138,16 +137,6 @@ def test_a_report_shows_every_row_that_is_not_left_out() -> None:
     assert "EF1                                      no such thing" in text
 
 
-def test_a_report_says_of_a_run_that_does_not_fit_what_is_largest() -> None:
-    peak = Peak(program="jit_stage", tile_bytes=1100, largest=(("exchange code", 200), ("x", 700)))
-    outcomes = [training("TR1", 1.0, 0.9)]
-    assert not any("does not fit: " in line for line in report(outcomes, summaries(outcomes), TRAINING_CONDITIONS))
-    full = Answer(predicted=100.0, update=Update(seconds=1.0, sram_bytes=1000, peaks=(peak,)))
-    lines = report([replace(outcomes[0], answer=full)], summaries(outcomes), TRAINING_CONDITIONS)
-    place = lines.index("TR1 does not fit: jit_stage needs 1,100 of 1,000 B on its fullest tile. The largest there:")
-    assert lines[place + 1 : place + 3] == ["         700 B  x", "         200 B  exchange code"]
-
-
 @pytest.mark.process  # git names the commit
 def test_a_record_can_be_read_again() -> None:
     outcomes = [outcome("AB1", 1.25, fits=False), outcome("CD1", 0.5, status="reported")]
@@ -174,13 +163,6 @@ def test_the_exit_status_says_whether_the_bar_is_met(tmp_path: Path, capsys: pyt
     assert json.loads(written.read_text(encoding="utf-8"))["groups"]["operations and inference"]["judged"] == 1
 
 
-def test_rows_of_which_none_is_judged_meet_no_bar(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = tmp_path / "rows.csv"
-    rows.write_text(HEADER + ON_TILE.format(value=1).replace("Bow", "A100"), encoding="utf-8")
-    assert main(["--rows", str(rows)]) == 1
-    assert "AMP1                                     generation 'A100' is none of" in capsys.readouterr().out
-
-
 def test_rows_that_cannot_be_read_end_with_two(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = tmp_path / "rows.csv"
     assert main(["--rows", str(rows)]) == 2
@@ -188,21 +170,6 @@ def test_rows_that_cannot_be_read_end_with_two(tmp_path: Path, capsys: pytest.Ca
     rows.write_text("id,value\n", encoding="utf-8")
     assert main(["--rows", str(rows)]) == 2
     assert "no column 'generation'" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (bytes(range(256)), "is no CSV file in UTF-8"),
-        (HEADER.encode() + b"x" * 200_000, "is no CSV file in UTF-8: field larger"),
-        (HEADER.replace("source", "id").replace("unit", "unit,source").encode(), "has the column 'id' twice"),
-    ],
-)
-def test_files_of_another_kind_end_with_two(tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, says: str) -> None:
-    rows = tmp_path / "rows.csv"
-    rows.write_bytes(content)
-    assert main(["--rows", str(rows)]) == 2
-    assert f"{rows} {says}" in capsys.readouterr().err
 
 
 def test_a_record_that_cannot_be_written_is_refused_before_the_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,26 +67,6 @@ def test_a_value_that_nobody_can_have_measured_is_refused(rows: Path, capsys: py
     assert not shown.out
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ('MY2,Bow,1,x,"on and on,fp16,cycles,1,s,mine', "the row that begins in line 3 has a quote that is not closed"),
-        ('MY2,Bow,1,"x" y,-,fp16,cycles,1,s,mine', "the row that begins in line 3 has a quote that is not closed, or one inside of a text"),
-        ("MY2,Bow,1,x,3,2,fp16,cycles,1,s,mine", "line 3, row MY2: 'mine' is in no column: a text with commas needs quotes"),
-    ],
-)
-def test_a_row_that_would_swallow_others_is_refused(rows: Path, capsys: pytest.CaptureFixture[str], line: str, says: str) -> None:
-    write(rows, ON_TILE.format(value=2377), line, *(ON_TILE.format(value=1).replace("MY1", f"MY{i}") for i in range(3, 6)))
-    assert main(["--rows", str(rows)]) == 2
-    assert says in capsys.readouterr().err
-
-
-def test_empty_columns_at_the_end_and_lines_inside_of_quotes_are_read(rows: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(rows, ON_TILE.format(value='"2,377"') + ",,", '"MY2",Bow,1,x,"two\nlines",fp16,cycles,1,s,mine')
-    assert main(["--rows", str(rows)]) == 0
-    assert "judged rows                       1" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("option", ["--rows", "--conditions"])
 def test_a_file_that_is_not_there_is_named_with_its_option(tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str) -> None:
     assert main([option, str(tmp_path / "nofile")]) == 2

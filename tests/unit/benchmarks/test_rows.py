@@ -9,8 +9,6 @@ import pytest
 
 from benchmarks.measured.bars import OUTSIDE as OUTSIDE_GROUP
 from benchmarks.measured.bars import group_of
-from benchmarks.measured.judge import judge
-from benchmarks.measured.row_error import RowError
 from benchmarks.measured.rows import CONDITION_COLUMNS, MEASURED_COLUMNS, MEASUREMENTS, OUTSIDE, conditions_of, read_rows
 from benchmarks.measured.training.conditions import read_conditions
 
@@ -58,50 +56,9 @@ def test_a_row_of_an_unknown_source_is_shown_but_not_judged(tmp_path: Path) -> N
     assert "conditions" in row.not_judged
 
 
-@pytest.mark.parametrize(
-    ("batch", "wide"), [("bs 16", False), ("bs 128", True), ("bs 12", False)], ids=["known", "batch of its own", "part of another's"]
-)
-def test_a_batch_is_matched_whole(batch: str, wide: bool) -> None:
-    row = PUBLISHED | {"workload": "BERT-Base inference", "shape": f"SL128 {batch}", "source": "graphcore/PopRT benchmarks/*/README.md"}
-    conditions = conditions_of(row)
-    assert conditions is not None
-    assert ("wide" in conditions.named_ops) is wide
-
-
-@pytest.mark.parametrize(("workload", "proportion"), [("Packed BERT-Base inference", "0.4"), ("BERT-Large inference (pack)", "0.15")])
-def test_packed_rows_have_conditions_of_their_own(workload: str, proportion: str) -> None:
-    conditions = conditions_of(PUBLISHED | {"workload": workload, "source": "graphcore/PopRT benchmarks/*/README.md"})
-    assert conditions is not None
-    assert (conditions.memory_proportion, conditions.packed is not None) == (proportion, True)
-
-
 def test_a_row_without_a_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="line 2: id is ''"):
         read_rows(written(tmp_path, PUBLISHED | {"id": ""}))
-
-
-@pytest.mark.parametrize("count", ["two", "", "-", "0"])
-def test_a_row_of_an_unknown_number_of_ipus_is_left_out(tmp_path: Path, count: str) -> None:
-    (row,) = read_rows(written(tmp_path, PUBLISHED | {"n_ipus": count}))
-    outcome = judge(row)
-    assert (outcome.status, "n_ipus" in outcome.reason, outcome.failed) == ("left out", True, False)
-
-
-@pytest.mark.parametrize(
-    ("words", "partials"),
-    [
-        ({"dtype": "fp16"}, "half"),
-        ({"dtype": "fp16 float partials"}, "float"),
-        ({"dtype": "fp16.32"}, "float"),
-        ({"dtype": "fp16.16"}, "half"),
-        ({"shape": "3x224x224 bs 3, fp32 partials"}, "float"),
-        ({"dtype": "fp32 half partials"}, "half"),
-    ],
-)
-def test_partials_that_a_row_names_itself_are_those_of_its_run(words: dict[str, str], partials: str) -> None:
-    conditions = conditions_of(PUBLISHED | words)
-    assert conditions is not None
-    assert conditions.partials == partials
 
 
 # Rows that others of the same sources could have: other sizes, machines and lengths under the same conditions.
@@ -132,25 +89,6 @@ def test_other_rows_of_a_judged_source_are_judged(tmp_path: Path, like: str, cha
     fields = {column: known[column] for column in MEASURED_COLUMNS} | {"id": like + "9"} | changed
     (row,) = read_rows(written(tmp_path, fields))
     assert (row.not_judged, row.family) == ("", like.rstrip("0123456789"))
-
-
-@pytest.mark.parametrize(
-    ("words", "proportion"), [("availMem=0.1", "0.1"), ("availMem=0.15", "0.15"), ("availMem>=0.2 (best plan)", "0.6")]
-)
-def test_a_memory_proportion_that_a_row_names_itself_is_that_of_its_run(tmp_path: Path, words: str, proportion: str) -> None:
-    with MEASUREMENTS.open(newline="", encoding="utf-8") as file:
-        known = next(line for line in csv.DictReader(file) if line["id"] == "CV05")
-    (row,) = read_rows(written(tmp_path, {column: known[column] for column in MEASURED_COLUMNS} | {"shape": f"leaf 768x1024 {words}"}))
-    assert row.conditions is not None
-    assert row.conditions.memory_proportion == proportion
-
-
-@pytest.mark.parametrize("packing", ["first-fit", "first-fit mean=x at_most=1"])
-def test_packing_without_its_numbers_is_refused(tmp_path: Path, packing: str) -> None:
-    (row,) = read_rows(written(tmp_path, PUBLISHED | dict.fromkeys(CONDITION_COLUMNS, "") | {"packing": packing}))
-    assert row.conditions is not None
-    with pytest.raises(RowError, match=f"packing is '{packing}'"):
-        _ = row.conditions.packed
 
 
 def test_a_missing_column_is_named(tmp_path: Path) -> None:
@@ -198,13 +136,3 @@ def test_a_row_that_says_so_is_outside_the_fit(tmp_path: Path) -> None:
     assert group_of(row) is OUTSIDE_GROUP
     (row,) = read_rows(written(tmp_path, PUBLISHED | {"fitted": ""}))
     assert group_of(row) is not OUTSIDE_GROUP
-
-
-@pytest.mark.parametrize("name", ["YO01", "YO06", "CL02", "SW01"])
-def test_other_rows_of_a_source_outside_the_fit_are_judged(tmp_path: Path, name: str) -> None:
-    with OUTSIDE.open(newline="", encoding="utf-8") as file:
-        known = next(line for line in csv.DictReader(file) if line["id"] == name)
-    (row,) = read_rows(written(tmp_path, {column: known[column] for column in MEASURED_COLUMNS}))
-    (published,) = (row for row in read_rows(OUTSIDE) if row.id == name)
-    assert row.conditions == published.conditions
-    assert (row.not_judged, group_of(row)) == ("", OUTSIDE_GROUP)

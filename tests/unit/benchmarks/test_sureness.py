@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ import pytest
 from benchmarks.measured.bars import MAIN, OUTSIDE
 from benchmarks.measured.sureness import (
     ALL,
-    PRIOR,
     Calibration,
     certain,
     derive,
@@ -21,8 +19,8 @@ from benchmarks.measured.sureness import (
     shortfalls,
     tile_bounds,
 )
-from benchmarks.model_errors import RECORD, main
-from tilestep.figures.intervals import UNSEEN, model_errors
+from benchmarks.model_errors import RECORD
+from tilestep.figures.intervals import model_errors
 
 
 def row(name: str, ratio: float, shares: dict[str, float], **more: Any) -> dict[str, Any]:
@@ -37,22 +35,9 @@ def test_a_kind_has_the_errors_of_the_rows_that_spend_time_on_it() -> None:
     assert found.other > found.kinds["matmul"]
 
 
-def test_a_kind_of_few_rows_is_drawn_towards_what_nobody_has_measured() -> None:
-    half = {"matmul": 0.9, "reduce": 0.1}
-    found = derive([row("AA1", 1.0, half), *(row(f"{chr(66 + k)}B1", 1.0, {"matmul": 1.0}) for k in range(20))])
-    assert found.kinds["matmul"] < found.kinds["reduce"] < found.other == PRIOR
-
-
 def test_eight_of_ten_rows_lie_within_their_interval() -> None:
     rows = [row(f"{chr(65 + k)}A1", math.exp(0.01 * k), {"matmul": 1.0}) for k in range(1, 11)]
     assert derive(rows).kinds["matmul"] == pytest.approx(0.085, abs=0.007)
-
-
-def test_networks_outside_the_fit_are_less_sure_by_what_they_were_worse() -> None:
-    fitted = [row(f"{chr(65 + k)}A1", math.exp(0.02), {"matmul": 1.0}) for k in range(20)]
-    outside = [row(f"{chr(65 + k)}B1", math.exp(0.1), {"matmul": 1.0}, group=OUTSIDE.name) for k in range(20)]
-    found = derive([*fitted, *outside]).kinds
-    assert (found["matmul"], found["matmul"] + found[UNSEEN]) == pytest.approx((0.02, 0.1), abs=0.01)
 
 
 def test_no_row_helps_to_make_its_own_interval() -> None:
@@ -81,18 +66,6 @@ def test_a_missed_bar_is_told() -> None:
         "networks outside the fit: 50% of the measurements are inside, 65% to 100% wanted",
         "networks outside the fit: half-width 30.0%, at most 25% wanted",
     ]
-
-
-def test_errors_are_not_written_while_their_intervals_miss_a_bar(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = [
-        {"what": "bs 1", "measured": measured, "predicted": measured, "fullness": full} for full, measured in ((0.9, True), (1.1, False))
-    ]
-    rows = [row(f"{name}1", ratio, {"matmul": 1.0}, workload="a", verdicts=said) for name, ratio in (("AA", 1.0), ("BB", 1.0), ("CC", 1.9))]
-    record, out = tmp_path / "record.json", tmp_path / "errors.json"
-    record.write_text(json.dumps({"rows": rows}))
-    assert main(["--record", str(record), "--out", str(out)]) == 1
-    assert "missed: operations and inference: half-width " in capsys.readouterr().out
-    assert not out.exists()
 
 
 def test_the_errors_of_the_package_are_those_of_the_record() -> None:

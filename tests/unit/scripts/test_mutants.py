@@ -11,7 +11,7 @@ import pytest
 
 from scripts.mutant_sites import Site, drawn, javascript_sites, located, python_sites, sites
 from scripts.mutant_tests import _executed_lines
-from scripts.mutants import EACH, FIRST_SEED, REFERENCE, Lines, in_order, place
+from scripts.mutants import REFERENCE, Lines, in_order, place
 
 PYTHON = '''"""A docstring of 3 numbers."""
 from typing import TYPE_CHECKING
@@ -58,12 +58,6 @@ def test_python_has_an_operator_a_constant_a_bound_a_condition_and_a_return() ->
         (13, "return", "return None"),
         (13, "operator", "return (y) != (x)"),
     ]
-
-
-def test_a_site_keeps_its_line_and_names_its_function() -> None:
-    for site in python_sites("a.py", PYTHON):
-        assert site.before == PYTHON.split("\n")[site.line - 1]
-        assert (site.path, site.function) == ("a.py", "A.f")
 
 
 def test_javascript_has_sites_outside_of_strings_and_comments() -> None:
@@ -152,7 +146,3 @@ def test_a_site_is_found_in_a_file_that_has_moved(tmp_path: Path) -> None:
             later.write_text(f"# a line more\n{PYTHON}")
     site = sites({"src/tilestep/old.py": PYTHON})[0]
     assert place(tmp_path, site) == replace(site, path="src/tilestep/new/place.py", line=site.line + 1)
-
-
-def test_seeds_and_sizes_are_what_they_were_when_the_first_mutants_were_drawn() -> None:
-    assert (EACH, FIRST_SEED) == (25, 20_611)

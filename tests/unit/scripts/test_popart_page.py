@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from scripts import popart_page
 
 
@@ -35,22 +33,6 @@ def test_each_group_has_a_row_of_functions_that_assert_something() -> None:
         "| all | 2 of 3 | 2 of 2 | 0 of 1 |",
     ]
     assert lines[-1] == "Of pipelining, virtual graphs, devices, accumulation, replicas and recomputation, 50.0 % pass."
-
-
-def test_the_last_record_of_a_function_counts() -> None:
-    again = {**RECORD, "results": [row("b", "pipelining", passed=True, one_device=False)]}
-    assert "| pipelining | 2 of 2 | 1 of 1 | 1 of 1 |" in popart_page.results(popart_page.merged([RECORD, again]))
-    with pytest.raises(ValueError, match="the records are of 2 checkouts"):
-        popart_page.merged([RECORD, {**RECORD, "functions": 3}])
-
-
-def test_only_what_is_between_the_marks_changes() -> None:
-    text = f"before\n{popart_page.BEGIN}old\n{popart_page.END}after\n"
-    new = popart_page.page(text, RECORD)
-    assert new == f"before\n{popart_page.BEGIN}\n{popart_page.results(RECORD)}\n{popart_page.END}after\n"
-    assert popart_page.page(new, RECORD) == new
-    with pytest.raises(ValueError, match="the page has no lines"):
-        popart_page.page("nothing", RECORD)
 
 
 def test_the_page_has_a_place_for_them() -> None:

@@ -55,11 +55,6 @@ def test_functions_are_those_that_pytest_would_collect(tmp_path: Path) -> None:
     assert [function.asserts for function in found] == [False, True, False, False]
 
 
-def test_a_folder_without_tests_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="name a checkout of graphcore/popart"):
-        functions(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -99,32 +94,6 @@ def test_what_can_fail_a_test(tmp_path: Path, body: str, asserts: bool) -> None:
     assert only(tmp_path, f"def test(op_tester):\n    {body}\n").asserts is asserts
 
 
-@pytest.mark.parametrize(
-    ("text", "one"),
-    [
-        ("def test(b): b.aiOnnx.add([1, 2])", True),
-        ("def test(b): b.virtualGraph(1, 0)", False),
-        ("def test(b):\n    with b.pipelineStage(0): pass", False),
-        ("def test(b):\n    with b.executionPhase(0): pass", False),
-        ("def test(o): o.enableReplicatedGraphs = True", False),
-        ("def test(o): o.replicatedGraphCount = 2", False),
-        ("def test(p): p.CommGroup()", False),
-        ("def test(tu): tu.create_test_device(numIpus=1)", True),
-        ("def test(tu): tu.create_test_device(numIpus=2)", False),
-        ("def test(tu): tu.create_test_device(4)", False),
-        ("def test(tu): tu.create_test_device(tilesPerIPU=4)", True),
-        ("def test(d): d.createIpuModelDevice({'numIPUs': 2})", False),
-        ("def test(op_tester): op_tester.numIPUs = 2", False),
-        ("def helper(num_ipus=2): pass\ndef test(): helper()", False),
-        ("N = 2\ndef test(tu): tu.create_test_device(numIpus=1)", True),
-        ("import pytest\n@pytest.mark.parametrize('a, num_ipus', [(1, 2)])\ndef test(a, num_ipus): pass", False),
-        ("import pytest\n@pytest.mark.parametrize('num_ipus', [1])\ndef test(num_ipus): pass", True),
-    ],
-)
-def test_what_needs_more_devices_than_one(tmp_path: Path, text: str, one: bool) -> None:
-    assert only(tmp_path, text).one_device is one
-
-
 def test_the_projects_list_can_be_read() -> None:
     known = read_known()
     assert all(reason.strip() for reason in known.failures.values())
@@ -138,10 +107,4 @@ def test_the_projects_list_can_be_read() -> None:
 def test_a_failure_without_a_reason_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "known.toml").write_text(text)
     with pytest.raises(ValueError, match=r"a \[\[failure\]\] has a `why` and a list `functions`"):
-        read_known(tmp_path / "known.toml")
-
-
-def test_a_function_is_listed_once(tmp_path: Path) -> None:
-    (tmp_path / "known.toml").write_text("[[failure]]\nwhy = 'x'\nfunctions = ['a::b', 'a::b']")
-    with pytest.raises(ValueError, match="a::b is listed twice"):
         read_known(tmp_path / "known.toml")

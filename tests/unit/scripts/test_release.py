@@ -42,10 +42,3 @@ def test_what_a_release_lacks_is_told(repository: Path) -> None:
     assert "'3.1.0 (not released)': it must be '3.1.0 (DAY)'" in heading
     assert changed == "1 files differ from the last commit: commit them"
     assert wheel == "dist/ has no wheel of 3.1.0: run make wheel"
-
-
-def test_a_dry_run_tags_nothing(repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("sys.argv", ["release.py", "--dry-run"])
-    assert main(repository) == 0
-    assert capsys.readouterr().out.startswith("would tag ")
-    assert git(repository, "tag") == ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Iterator
 from types import ModuleType
@@ -99,21 +98,6 @@ def test_an_end_without_a_begin_in_this_thread_warns_and_ends_nothing(traced: Lo
     assert labels(traced) == [("mine", 0), ("mine", 0)]
 
 
-def test_tasks_that_take_turns_in_one_thread_each_have_their_spans(traced: Logs) -> None:
-    @tracepoint("task")
-    async def task(turns: int) -> int:
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        return turns
-
-    async def both() -> list[int]:
-        return await asyncio.gather(task(1), task(3))
-
-    assert asyncio.run(both()) == [1, 3]
-    assert labels(traced) == [("task", 1), ("task", 0)]  # the first is over while the other, begun inside of it, is not
-    assert not traced.local.log.stack
-
-
 def test_threads_count_exactly_and_have_their_names(traced: Logs) -> None:
     def work() -> None:
         for _ in range(1000):
@@ -188,12 +172,6 @@ def test_series_and_heat_maps_keep_what_is_added(traced: Logs) -> None:
     assert found.rows == 6
 
 
-@pytest.mark.parametrize("edges", [[], [1, 1], [2, 1], [np.nan], [0, np.inf], ["a"], [[1.0]], range(10_001)])
-def test_edges_of_a_heat_map_ascend(edges: list[float]) -> None:
-    with pytest.raises(ValueError, match=r"heat map 'Norms' has the edges"):
-        heat_map("Norms", edges)
-
-
 def test_whole_classes_modules_and_objects_may_be_traced(traced: Logs) -> None:
     class Loader:
         """Loads."""
@@ -254,18 +232,6 @@ def test_a_process_that_is_not_traced_has_one_tracepoint_which_does_nothing() ->
     assert not any(is_enabled for _, is_enabled in list_channels())
     enable_channel("User")
     assert not is_channel_enabled("User")
-
-
-def test_a_process_that_is_not_traced_leaves_functions_as_they_are() -> None:
-    def function() -> None:
-        pass
-
-    class Plain:
-        run = function
-
-    assert tracepoint(function) is function
-    assert tracepoint("a")(function) is function
-    assert trace_calls(Plain).run is function
 
 
 @pytest.mark.parametrize("value", [int, property(lambda _: 1)])
