@@ -117,9 +117,8 @@ def test_a_bad_number_is_refused(arguments: tuple[str, str], folder: Path, capsy
     assert f"{arguments[1]!r} must be a whole number, 1 to 1,000,000,000" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 @pytest.mark.process
-@pytest.mark.parametrize(("name", "epochs"), [("SIGTERM", 1), ("SIGHUP", 0)])
+@pytest.mark.parametrize(("name", "epochs"), [("SIGTERM", 1), pytest.param("SIGHUP", 0, marks=pytest.mark.slow)])
 def test_a_signal_ends_it_with_the_epochs_that_are_measured(name: str, epochs: int, tmp_path: Path) -> None:
     ends = f"""
         import os, signal, time

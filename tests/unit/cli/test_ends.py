@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
 import pytest
 
+from tests.in_turn import RunPython
+from tests.processes import ROOT
 from tests.processes import run_python as run_alone
 
+NOTHING_RAN = "tilestep: nothing ran on bow-2000"
 LEAVES = """
     import asyncio, atexit, multiprocessing, sys, threading, time
     from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -53,7 +58,6 @@ LEAVES = """
 """
 
 
-@pytest.mark.slow
 @pytest.mark.process
 def test_what_a_program_leaves_ends_as_under_python_and_its_work_is_in_the_profile(tmp_path: Path) -> None:
     script = tmp_path / "leaves.py"
@@ -68,3 +72,37 @@ def test_what_a_program_leaves_ends_as_under_python_and_its_work_is_in_the_profi
     assert ours_last == last == "ZeroDivisionError('division by zero') <class 'ZeroDivisionError'>", "callbacks at exit come last"
     assert "emulated on bow-2000" in ours.stderr
     assert "jit__lambda" in ours.stderr
+
+
+LOCALES = ({"LC_ALL": "C"}, {"LC_ALL": "C", "PYTHONUTF8": "0"}, {"LC_ALL": "C.UTF-8"}, {"LC_ALL": "POSIX", "PYTHONUTF8": "1"})
+CODES = ("print('é', '\U0001f600')".encode(), b"print('\xff')", b"# -*- coding: latin-1 -*-\nprint('\xc3\xa9')")
+FAST = {(1, 2)}  # of (locale, code): what is no UTF-8, in one without UTF-8
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("environ", "code"),
+    [
+        pytest.param(environ, code, marks=[] if (i, j) in FAST else [pytest.mark.slow])
+        for i, environ in enumerate(LOCALES)
+        for j, code in enumerate(CODES)
+    ],
+)
+def test_code_in_any_locale_runs_as_under_python(environ: dict[str, str], code: bytes) -> None:
+    def run(*words: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            (sys.executable, *words, "-c", code), cwd=ROOT, env={"PATH": "/usr/bin:/bin", **environ}, capture_output=True, check=False
+        )
+
+    plain, ours = run(), run("-m", "tilestep", "run")
+    told, _, summary = ours.stderr.partition(f"\n{NOTHING_RAN}".encode())
+    assert (ours.returncode, ours.stdout, told) == (plain.returncode, plain.stdout, plain.stderr)
+    assert summary
+
+
+def test_code_that_is_no_utf8_is_told_as_python_tells_it(run_python: RunPython) -> None:
+    code = "print('\udcff')"
+    plain, ours = run_alone("-c", code), run_python("-m", "tilestep", "run", "-c", code)
+    told, _, summary = ours.stderr.partition(f"\n{NOTHING_RAN}")
+    assert (ours.returncode, ours.stdout, told) == (plain.returncode, plain.stdout, plain.stderr)
+    assert summary

@@ -178,6 +178,23 @@ def test_a_model_that_waits_for_the_host_link_is_told_what_helps(tmp_path: Path,
     assert not any("host link" in finding for finding in many["findings"])
 
 
+def test_what_does_not_fit_comes_before_what_is_slow(tmp_path: Path, rows_of: RowsOf) -> None:
+    onnx.save(model("(float[N,3072] x) => (float[N,3072] y) { y = Relu(x) }"), str(tmp_path / "relu.onnx"))
+    (row,) = rows_of([[str(tmp_path / "relu.onnx"), "--batch", "100000"]])
+    assert not row["fits"]
+    assert "does not fit" in row["findings"][0]
+    assert "host link" in row["findings"][1]
+
+
+def test_a_batch_may_be_set_by_its_name(folder: Path, rows_of: RowsOf) -> None:
+    path = str(folder / "linear.onnx")
+    lines = [[path, "--batch", "5"], [path, "--set", "N=5"], [path, "--set", "x[0]=5"]]
+    by_batch, by_name, by_axis = rows_of(lines)
+    assert by_batch == by_name == by_axis
+    assert by_batch["batch"] == 5
+    assert by_batch["throughput_per_s"] == pytest.approx(5 / by_batch["run_emulated_s"])
+
+
 def test_what_chooses_a_branch_may_be_set_and_each_dimension_of_one_name(folder: Path, rows_of: RowsOf) -> None:
     alike, chosen = str(folder / "alike.onnx"), str(folder / "chosen.onnx")
     large = ["--set", "x[2]=48", "--set", "x[3]=192"]
@@ -328,9 +345,8 @@ sys.exit(main(["onnx", *sys.argv[2:]]))
 """
 
 
-@pytest.mark.slow
 @pytest.mark.process
-@pytest.mark.parametrize(("when", "priced"), [("second", 1), ("first", 0)])
+@pytest.mark.parametrize(("when", "priced"), [("second", 1), pytest.param("first", 0, marks=pytest.mark.slow)])
 def test_sigterm_leaves_the_rows_that_are_priced(when: str, priced: int, folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "figures.json"
     done = run_alone("-c", ENDED_IN_THE_SECOND_ROW, when, str(folder / "linear.onnx"), "--batch", "1,2,4", "--json", str(path))

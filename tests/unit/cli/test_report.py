@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,6 +131,15 @@ def test_compare_fails_where_the_second_is_slower(
     assert main(["report", "compare", runs["six"], runs["five"], *arguments]) == 0
 
 
+def test_compare_as_json_has_relative_changes(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "compare", runs["five"], runs["six"], "--json", "--fail-above", "1%"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    cycles = document["programs"][0]["cycles_per_run"]
+    assert cycles["b"] - cycles["a"] == 21
+    assert cycles["relative"] == pytest.approx(cycles["b"] / cycles["a"] - 1)
+    assert "program 'two_stages'" in document["slower"]
+
+
 def test_compare_goes_by_time_where_clocks_differ(runs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     host = run_of(two_stages(trips=6), runs=3, clock_hz=2e6)  # each cycle takes half as long as in 'five'
     write_recording(tmp_path / "quick.tilestep", recorded(host, list(host._programs)))
@@ -221,6 +234,13 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     for command in ("show", "compare", "export"):
         assert f"\n    {command} " in out
+
+
+def test_a_recording_is_never_written_over(runs: dict[str, str], tmp_path: Path) -> None:
+    before: Any = Path(runs["five"]).read_bytes()
+    for arguments in (["show"], ["show", "--json"], ["export", "--chrome", str(tmp_path / "x.json")]):
+        main(["report", arguments[0], runs["five"], *arguments[1:]])
+    assert Path(runs["five"]).read_bytes() == before
 
 
 @pytest.fixture
@@ -357,3 +377,16 @@ def test_show_prints_to_a_terminal_that_knows_ascii_alone(runs: dict[str, str], 
 
 
 STATED, OF_THE_LOCALE = {"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.parametrize("variables", [STATED, OF_THE_LOCALE])
+@pytest.mark.parametrize("arguments", [(), ("--json",)])
+def test_show_prints_in_a_process_that_knows_ascii_alone(
+    runs: dict[str, str], variables: dict[str, str], arguments: tuple[str, ...]
+) -> None:
+    command = [sys.executable, "-m", "tilestep", "report", "show", runs["five"], *arguments]
+    ended = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert ended.stdout.isascii()

@@ -19,7 +19,7 @@ import pytest
 
 from tests import processes
 from tests.in_turn import RunPython
-from tests.processes import ROOT, clean_environ
+from tests.processes import ROOT, WITHOUT_NOHUP, clean_environ
 from tests.unit.views.page.test_block import unpacked
 from tests.unit.views.page.test_document import parts
 from tilestep.cli import main, make_parser
@@ -76,7 +76,6 @@ SEEN = (
 )
 
 
-@pytest.mark.slow
 def test_a_program_sees_what_python_shows_it(folder: Path, tilestep_run: TilestepRun) -> None:
     for words in SEEN:
         plain, ours = processes.run_python(*words, folder=folder), tilestep_run(*words, folder=folder)
@@ -105,7 +104,6 @@ ENDS = {
 }
 
 
-@pytest.mark.slow
 def test_a_program_ends_as_under_python(tmp_path: Path, tilestep_run: TilestepRun) -> None:
     for name, text in ENDS.items():
         (tmp_path / "ends.py").write_text(text)
@@ -133,7 +131,6 @@ def test_ctrl_c_from_outside_prints_the_summary_and_gives_130(tmp_path: Path) ->
     assert NOTHING_RAN in told
 
 
-@pytest.mark.slow
 @pytest.mark.process
 def test_sigterm_from_outside_writes_the_report_though_threads_go_on(tmp_path: Path) -> None:
     script = tmp_path / "sleeps.py"
@@ -160,7 +157,6 @@ def test_sigterm_from_outside_writes_the_report_though_threads_go_on(tmp_path: P
     assert compare(kept, kept).ended_by == ("SIGTERM", "SIGTERM")
 
 
-@pytest.mark.slow
 @pytest.mark.process
 def test_a_program_that_goes_on_after_sigterm_is_ended() -> None:
     goes_on = """
@@ -174,6 +170,20 @@ def test_a_program_that_goes_on_after_sigterm_is_ended() -> None:
             time.sleep(60)
     """
     assert processes.run_python("-m", "tilestep", "run", "-c", textwrap.dedent(goes_on)).returncode == -signal.SIGTERM
+
+
+@pytest.mark.process
+def test_a_terminal_that_goes_leaves_time_for_the_summary() -> None:
+    program = """
+        import os, signal, time
+        try:
+            os.kill(os.getpid(), signal.SIGHUP)
+            time.sleep(60)
+        finally:
+            os.kill(os.getpid(), signal.SIGHUP)  # of the shell, and of its terminal
+    """
+    done = processes.run_python("-c", WITHOUT_NOHUP, "-m", "tilestep", "run", "-c", textwrap.dedent(program))
+    assert (done.returncode, done.stderr.count(NOTHING_RAN), done.stderr.count("Traceback")) == (-signal.SIGHUP, 1, 0)
 
 
 def test_ctrl_c_while_the_summary_prints_ends_it_without_a_traceback(tmp_path: Path, tilestep_run: TilestepRun) -> None:
@@ -202,6 +212,24 @@ def test_an_output_that_is_named_twice_is_refused(option: str, tmp_path: Path, c
     assert (end.value.code, out) == (2, "")
     assert f"argument {option}: it is given twice: '{tmp_path / 'a'}' and '{tmp_path / 'b'}'" in err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.process
+def test_ctrl_c_while_threads_of_the_program_end_prints_the_summary_and_waits_no_longer() -> None:
+    interrupted = """
+        import os, signal, sys, threading, time
+        def interrupt():
+            while not waits(sys._current_frames()[threading.main_thread().ident]):
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGINT)
+            threading.Event().wait()
+        def waits(frame):
+            return frame is not None and (frame.f_code.co_name == "_shutdown" or waits(frame.f_back))
+        threading.Thread(target=interrupt).start()
+    """
+    done = processes.run_python("-m", "tilestep", "run", "-c", textwrap.dedent(interrupted))
+    assert done.returncode == 130
+    assert done.stderr.startswith(f"\n{NOTHING_RAN}")
 
 
 @pytest.mark.process
@@ -239,6 +267,17 @@ print(state[0], total)
 if len(sys.argv) > 1:
     raise RuntimeError(sys.argv[1])
 """
+
+
+def test_findings_that_save_little_are_named_if_all_are_asked_for(tilestep_run: TilestepRun) -> None:
+    """A result of four bytes that nobody reads."""
+    code = (
+        "import jax, numpy as np\nf = jax.jit(lambda x: (x.sum(), x.max()))\n"
+        "for _ in range(5):\n    total, most = f(np.ones(100000, np.float32))\n    float(total)"
+    )
+    some, every = (tilestep_run(*flags, "-c", code).stderr for flags in ((), ("--all",)))
+    assert "do not return" not in some
+    assert "do not return f32[] from jit__lambda" in every
 
 
 def test_figures_are_followed_by_how_sure_they_are_unless_nobody_wants_that(tmp_path: Path, tilestep_run: TilestepRun) -> None:
@@ -298,6 +337,17 @@ def test_a_report_has_the_source_unless_it_is_to_be_left_out_of_every_file(tmp_p
     code = [json.dumps(line, ensure_ascii=False)[1:-1] for line in script.read_text().splitlines() if len(line) > 12]
     assert [text for text in ("secret", *code) if text not in shown] == []
     assert_nothing_is_named(without, script, at_least=("memory.txt", "program.tilestep", "report.html", "profile.json", "summary.txt"))
+
+
+@pytest.mark.process
+def test_a_report_of_the_process_in_the_same_folder_has_no_source_either(tmp_path: Path) -> None:
+    script, folder = tmp_path / "secret.py", tmp_path / "report"
+    script.write_text(TRAINS)
+    options = json.dumps({"autoReport.all": "true", "autoReport.directory": str(folder)})
+    words = ("-m", "tilestep", "run", "--report", str(folder), "--no-source", str(script))
+    done = processes.run_python(*words, environ={"POPLAR_ENGINE_OPTIONS": options})
+    assert done.returncode == 0, done.stderr
+    assert_nothing_is_named(folder, script, at_least=("report.html", "profile.json", "summary.txt", "program.tilestep"))
 
 
 def assert_nothing_is_named(report: Path, script: Path, *, at_least: tuple[str, ...]) -> None:
@@ -541,6 +591,30 @@ def test_an_unknown_option_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
     assert "tilestep run: error: unrecognized arguments: --jsn" in capsys.readouterr().err
 
 
+def test_help_names_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["run", "--help"])
+    assert end.value.code == 0
+    out = capsys.readouterr().out
+    assert all(
+        option in out
+        for option in (
+            "--machine",
+            "--ipus",
+            "--tiles",
+            "--sync-pattern",
+            "--no-intervals",
+            "--json",
+            "--report",
+            "--no-source",
+            "--popart",
+            "-m MODULE",
+            "-c CODE",
+            "SCRIPT",
+        )
+    )
+
+
 def test_two_dashes_end_the_options(tmp_path: Path, tilestep_run: TilestepRun) -> None:
     (tmp_path / "-odd.py").write_text("import sys; print(sys.argv)")
     ours = tilestep_run("--", "-odd.py", "--", "x", folder=tmp_path)
@@ -569,6 +643,19 @@ def test_a_value_that_a_dry_run_reads_is_an_error_that_names_the_flag_for_zeros(
     zeros = tilestep_run("--dry-run=zeros", "-c", READS)
     assert (zeros.returncode, zeros.stdout) == (0, "0.0\n")
     assert tilestep_run("--dry-run=ones", "-c", READS).returncode == 2
+
+
+def test_a_dash_is_a_program_from_standard_input(tmp_path: Path, tilestep_run: TilestepRun) -> None:
+    text = "import sys; print(sys.argv, repr(sys.path[0]), __name__); 1 / 0"
+    own, python = (run("-", "a", text_in=text, folder=tmp_path) for run in (tilestep_run, processes.run_python))
+    assert (own.stdout, own.returncode) == (python.stdout, python.returncode)
+    assert own.stderr.startswith(python.stderr)
+
+
+def test_a_module_within_a_module_ends_as_under_python_without_a_traceback(tmp_path: Path, tilestep_run: TilestepRun) -> None:
+    own, python = (run("-m", "os.path.x", folder=tmp_path) for run in (tilestep_run, processes.run_python))
+    assert own.returncode == python.returncode == 1
+    assert own.stderr.startswith(python.stderr)
 
 
 def test_an_option_that_the_program_refused_is_told_to_come_before_it(tilestep_run: TilestepRun) -> None:

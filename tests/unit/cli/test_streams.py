@@ -7,16 +7,29 @@ import json
 import os
 import shlex
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.in_turn import RunPython
+from tests.processes import PROCESS_TIMEOUT_WALL_S, clean_environ
 from tilestep.cli import main
 
+NOTHING_RAN = "tilestep: nothing ran on bow-2000"
 LONG = "9" * 5000
 HARD_TO_READ = "\x1b[31m\n\u202e"
+
+
+def shell(script: str, *, folder: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs a line of sh in which $TILESTEP and $PYTHON are commands; its stdout and stderr come back."""
+    commands = {"TILESTEP": f"{sys.executable} -m tilestep", "PYTHON": sys.executable}
+    environ = clean_environ() | commands | variables
+    environ.pop("PYTHONUNBUFFERED", None)
+    return subprocess.run(
+        ("bash", "-c", script), cwd=folder, env=environ, capture_output=True, text=True, timeout=PROCESS_TIMEOUT_WALL_S, check=False
+    )
 
 
 def refusal(words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -56,6 +69,27 @@ def test_a_command_without_stdout_or_stdin_ends_well(capsys: pytest.CaptureFixtu
         assert capsys.readouterr() == ("", "")
     with contextlib.redirect_stderr(None):
         assert main(["machines", "nowhere.toml"]) == 2
+
+
+@pytest.mark.process
+def test_a_process_without_streams_keeps_its_exit_status() -> None:
+    assert shell("$TILESTEP run -c 'import sys; sys.exit(3)' >&- 2>&- <&-").returncode == 3
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "program",
+    [
+        "for k in range(100_000): print(k)",
+        pytest.param("print(1)", marks=pytest.mark.slow),
+        pytest.param("import sys; print(1); sys.exit(3)", marks=pytest.mark.slow),
+    ],
+)
+def test_a_program_whose_output_nobody_reads_ends_as_under_python(program: str, tmp_path: Path) -> None:
+    (tmp_path / "prints.py").write_text(program)
+    plain, ours = (shell(f"({start} prints.py; echo $? >&2) | true", folder=tmp_path) for start in ("$PYTHON", "$TILESTEP run"))
+    before, _, after = ours.stderr.partition(f"\n{NOTHING_RAN}")
+    assert before + after.partition("\n")[2] == plain.stderr
 
 
 UNREAD = """
@@ -118,6 +152,13 @@ def test_what_needs_no_working_directory_runs_without(run_python: RunPython, tmp
         assert done.returncode == 0, done.stderr
         assert "Traceback" not in done.stderr
         assert done.stdout.startswith("1\n") or "bow-2000" in done.stdout
+
+
+@pytest.mark.process
+def test_a_process_without_a_working_directory_runs(tmp_path: Path) -> None:
+    done = shell("mkdir gone && cd gone && rmdir ../gone && $TILESTEP run -c 'print(1)'", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_no_control_character_of_the_command_line_comes_back(capsys: pytest.CaptureFixture[str]) -> None:

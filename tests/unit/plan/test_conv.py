@@ -65,7 +65,6 @@ def test_strided_and_dilated_kernels() -> None:
     assert dilated.flops == 2 * 4 * 4 * (5 * 3) ** 2
 
 
-@pytest.mark.slow
 def test_gradients_take_the_flops_of_the_forward_convolution() -> None:
     forward = conv("f32[4,8,8,3] f32[3,3,3,6]", "f32[4,4,4,6]", "size=3x3 stride=2x2 pad=0_1x0_1")
     of_input = conv("f32[4,4,4,6] f32[3,3,3,6]", "f32[4,8,8,3]", "size=3x3 pad=2_1x2_1 lhs_dilate=2x2 rhs_reversal=1x1", "b01f_01oi->b01f")
@@ -206,7 +205,6 @@ KINDS = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [PlanOptions(), HALF, PlanOptions(available_memory_proportion=0.02)], ids=["float", "half", "little memory"]
 )
@@ -218,7 +216,6 @@ def test_no_plan_of_all_is_cheaper(ipu: IpuSpec, options: PlanOptions, monkeypat
     assert pruned == every
 
 
-@pytest.mark.slow
 def test_no_cut_of_any_method_is_cheaper_than_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each cut of each method by itself, without the search's own comparison."""
     monkeypatch.setattr(conv_methods, "LISTS_SHARE", math.inf)  # lists of any size
@@ -303,7 +300,6 @@ def cheapest_method(kind: Convolution, ipu: IpuSpec = BOW, options: PlanOptions 
     return min(plans)[1]
 
 
-@pytest.mark.slow
 def test_each_method_is_the_cheapest_of_some_convolution() -> None:
     def same(channels: tuple[int, int], groups: int, dtype: str = "f16", size: int = 56) -> Convolution:
         return problem(axis(size, 3, pad=1), axis(size, 3, pad=1), channels=channels, groups=groups, batch=16, dtype=dtype)

@@ -100,7 +100,6 @@ def test_a_kernel_and_its_gradient_s_reader_differ_by_their_labels() -> None:
     assert forward.layouts[1] != back.layouts[1]
 
 
-@pytest.mark.slow
 def test_two_programs_that_are_planned_alike_agree_and_others_do_not() -> None:
     def loss(w: jax.Array, x: jax.Array) -> jax.Array:
         return jnp.sum(jnp.sin(x @ w))

@@ -45,7 +45,6 @@ def problems() -> list[Matmul]:
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("ipu", [TOY, tiles(13), tiles(4, C600)], ids=["4 tiles", "13 tiles", "4 tiles with 8-bit floats"])
 def test_no_plan_of_all_is_cheaper(ipu: IpuSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     pruned = {problem: matmul_plan.__wrapped__(problem, ipu) for problem in problems()}
@@ -266,7 +265,6 @@ def test_each_method_is_the_cheapest_of_some_product() -> None:
     assert matmul_plan(dense(60, 1, 100), BOW).method == "outer products"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("splits", [(1, 1, 1, 1), (2, 3, 1, 2), (1, 2, 5, 1), (1, 1, 12, 1)])
 @pytest.mark.parametrize("options", [DEFAULTS, HALF], ids=["float", "half"])
 def test_a_fixed_plan_never_gets_quicker_when_the_product_grows(

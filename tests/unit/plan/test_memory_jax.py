@@ -42,7 +42,6 @@ def test_what_a_loop_carries_is_there_once(trips: int) -> None:
     assert TILE <= memory.transient_bytes <= TILE + 64  # the counter beside it
 
 
-@pytest.mark.slow
 def test_a_branch_needs_as_much_as_the_larger_of_its_arms() -> None:
     def wide(x: jax.Array) -> jax.Array:
         return jnp.sort(jnp.concatenate([x, x + 1, x + 2, x + 3], 1), axis=1)[:, :256]

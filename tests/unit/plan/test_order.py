@@ -7,7 +7,6 @@ import random
 import statistics
 from collections.abc import Callable, Sequence
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,7 +46,6 @@ def best_peak(tasks: Tasks) -> int:
                 heapq.heappush(ahead, (max(peak, used + tasks.sizes[task]), done | 1 << task))
 
 
-@pytest.mark.slow
 def test_most_small_programs_get_the_best_order_that_there_is(record_property: Callable[[str, object], None]) -> None:
     ratios: list[float] = []
     for seed in range(1_000):
@@ -82,7 +80,6 @@ def programs(draw: st.DrawFn) -> Tasks:
     return Tasks(tasks=tuple(tasks), sizes=tuple(sizes), kept=kept)
 
 
-@pytest.mark.slow
 @settings(deadline=None)
 @given(programs())
 def test_an_order_is_valid_and_never_worse_than_the_programs_own(tasks: Tasks) -> None:

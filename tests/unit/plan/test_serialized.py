@@ -79,7 +79,6 @@ def places(value: Any, path: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
 PLACES = st.sampled_from(places(json.loads(TEXT))[1:])
 
 
-@pytest.mark.slow
 @given(st.data())
 def test_a_changed_place_is_refused_or_read_as_another_plan(data: st.DataObject) -> None:
     """Never another exception, whatever stands in the file."""

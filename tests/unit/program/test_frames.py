@@ -133,7 +133,6 @@ def read_wall_s(head: str) -> float:
     return min(once() for _ in range(3))
 
 
-@pytest.mark.slow
 def test_the_time_to_read_tables_grows_as_they_do() -> None:
     count = 20_000
     head = large_tables(count)

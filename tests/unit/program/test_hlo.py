@@ -157,7 +157,6 @@ def read_cpu_s(text: str) -> float:
     return min(once() for _ in range(3))
 
 
-@pytest.mark.slow
 def test_the_time_to_read_a_module_grows_as_its_lines_do() -> None:
     assert len(parse_hlo(long_module(4000)).entry.instructions) == 4002
     assert read_cpu_s(long_module(4000)) < 40 * read_cpu_s(long_module(400))  # if each line looked at each other, it would be a hundred

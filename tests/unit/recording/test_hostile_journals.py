@@ -77,7 +77,6 @@ def tried(tables: Tables, case: str) -> None:
         raise
 
 
-@pytest.mark.slow
 def test_an_unchanged_journal_is_played(recording: Tables) -> None:
     history = history_of(recording)
     assert len(history.calls) > 100
@@ -85,7 +84,6 @@ def test_an_unchanged_journal_is_played(recording: Tables) -> None:
     assert replay_of_file(history).end_cycle > 0
 
 
-@pytest.mark.slow
 def test_changed_numbers_are_played_or_refused(recording: Tables) -> None:
     for seed in range(CHANGES):
         choose = random.Random(seed)
@@ -96,7 +94,6 @@ def test_changed_numbers_are_played_or_refused(recording: Tables) -> None:
         tried(with_change(recording, numbers=numbers, texts={}), f"seed {seed}")
 
 
-@pytest.mark.slow
 def test_changed_kinds_are_played_or_refused(recording: Tables) -> None:
     for seed in range(20):
         choose = random.Random(seed)

@@ -103,7 +103,6 @@ def cells(detail: Liveness, chosen: Callable[[Life], bool] = lambda _: True) -> 
     return found
 
 
-@pytest.mark.slow
 @given(programs())
 def test_the_peak_of_any_program_is_rebuilt_from_its_lives(drawn: tuple[Liveness, TileMemory]) -> None:
     detail, memory = drawn
@@ -118,7 +117,6 @@ def test_the_peak_of_any_program_is_rebuilt_from_its_lives(drawn: tuple[Liveness
     assert by_name["temporary"] + by_name["argument"] + by_name["result"] == memory.transient_bytes
 
 
-@pytest.mark.slow
 @given(programs(), st.data())
 def test_every_picture_is_a_part_of_the_table_of_all_cells(drawn: tuple[Liveness, TileMemory], data: st.DataObject) -> None:
     detail, _ = drawn
@@ -143,6 +141,15 @@ def test_every_picture_is_a_part_of_the_table_of_all_cells(drawn: tuple[Liveness
     change = difference(memory, tick, other)
     assert (set(change.born.tolist()), set(change.gone.tolist())) == (now - then, then - now)
     assert change.temporary_tile_bytes == temporary[other] - temporary[tick]
+
+
+@given(programs())
+def test_ticks_name_the_leaves_of_the_tree_in_order(drawn: tuple[Liveness, TileMemory]) -> None:
+    detail, _ = drawn
+    leaves = [leaf for leaf in detail.leaves if leaf >= 0]
+    assert leaves == list(range(len(leaves)))
+    assert detail.leaves[0] == detail.leaves[-1] == -1
+    assert (detail.steps[0], detail.steps[-1]) == ("program start", "program end")
 
 
 def test_values_of_the_most_bytes_come_first() -> None:
@@ -265,7 +272,6 @@ def test_what_the_program_does_not_have_and_what_is_too_much_are_errors() -> Non
         tile_bytes(large)
 
 
-@pytest.mark.slow
 def test_the_peak_of_a_large_program_is_found_in_pieces() -> None:
     lives, ticks, tiles = 20_000, 10_000, 1472
     drawn = np.random.default_rng(0)

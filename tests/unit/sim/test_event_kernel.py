@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,8 +40,19 @@ def work(pattern: SyncPattern, num_ipus: int, microbatches: int, monkeypatch: py
     return seen.total() / (num_ipus * microbatches)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_run_in_a_group_is_as_much_work_on_few_ipus_as_on_many(pattern: SyncPattern, monkeypatch: pytest.MonkeyPatch) -> None:
     few, many = (work(pattern, num_ipus, 8, monkeypatch) for num_ipus in (4, 128))
     assert many <= 1.3 * few
+
+
+@pytest.mark.process
+def test_the_benchmark_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = tmp_path / "record.json"
+    assert event_kernel.main(["--ipus", "1", "4", "--runs", "8", "--repetitions", "2", "--json", str(record)]) == 0
+    answers = json.loads(record.read_text())["answers"]
+    assert {(answer["load"], answer["num_ipus"]) for answer in answers} == {
+        (load, count) for load in event_kernel.LOADS for count in (1, 4)
+    }
+    assert all(answer["events"] >= 8 * 4 and answer["wall_s"]["median"] > 0 for answer in answers)
+    assert capsys.readouterr().out.count("us") == len(answers)

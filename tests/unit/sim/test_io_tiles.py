@@ -151,7 +151,6 @@ def test_ipus_share_their_host_link_over_io_tiles_too() -> None:
     assert begin[1] - begin[0] >= 600
 
 
-@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(st.integers(0, 800), st.integers(0, 800), st.integers(0, 800), st.integers(1, 6), st.integers(1, 4))
 def test_io_tiles_cost_their_way_to_the_others_and_save_up_to_the_transfers(
@@ -238,7 +237,6 @@ def test_a_feed_outside_of_a_loop_hides_behind_nothing() -> None:
     assert call[1] - call[0] == 60 + LATENCY
 
 
-@pytest.mark.slow
 @given(turns=st.integers(1, 9), compute=st.integers(0, 400), takes=st.integers(0, 300), gives=st.integers(0, 300))
 @settings(max_examples=60, deadline=None)
 def test_overlap_is_never_less_than_the_longer_nor_more_than_the_sum(turns: int, compute: int, takes: int, gives: int) -> None:

@@ -106,7 +106,6 @@ def step_of(compute: int, sizes: tuple[int, int, int, int], num_io_tiles: int) -
 SIZES = st.tuples(*[st.integers(0, 5000)] * 4)
 
 
-@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(PATTERNS), st.integers(0, 5000), SIZES, st.integers(0, 2), st.integers(0, 4), st.integers(0, 5000))
 def test_time_never_falls_when_bytes_or_work_grow(
@@ -119,7 +118,6 @@ def test_time_never_falls_when_bytes_or_work_grow(
     assert after >= before
 
 
-@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(PATTERNS), st.integers(0, 5000), SIZES, st.sampled_from(["clock", "link", "gateway", "host"]), st.sampled_from([2, 4])
@@ -165,7 +163,6 @@ def pipeline_time(on: MachineSpec, computes: list[int], passed: int, fed: int) -
     return host.system.end_cycle
 
 
-@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.integers(0, 400), min_size=2, max_size=4),
@@ -237,7 +234,6 @@ busy = False
 """
 
 
-@pytest.mark.slow
 @pytest.mark.process
 def test_traces_are_equal_in_another_process_and_under_load() -> None:
     loaded = run_python("-c", TRACED, environ={"PYTHONHASHSEED": "4242"})

@@ -138,7 +138,6 @@ def test_who_computes_while_another_accesses_the_host(pattern: SyncPattern, allo
     assert bool(found) == bool(allowed)
 
 
-@pytest.mark.slow
 def test_stages_wait_longer_the_more_ipus_synchronise() -> None:
     times: dict[SyncPattern, int] = {}
     for pattern in PATTERNS:

@@ -33,12 +33,26 @@ def test_a_folder_gets_its_page(runs: Path, capsys: pytest.CaptureFixture[str]) 
     assert "<title>five · tilestep</title>" in file.read_text(encoding="utf-8")
 
 
+def test_a_file_gets_its_page_beside_it(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", "html", str(runs / "six.tilestep")]) == 0
+    assert "<title>six · tilestep</title>" in (runs / "report.html").read_text(encoding="utf-8")
+    capsys.readouterr()
+
+
 def test_two_recordings_have_one_page(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = runs / "both.html"
     assert main(["report", "html", str(runs / "five"), str(runs / "six.tilestep"), "-o", str(target)]) == 0
     assert capsys.readouterr().out.startswith(f"{target}: ")
     assert {"data-a-head", "data-b-head"} <= set(parts(target.read_text(encoding="utf-8")))
     assert not (runs / "five" / "report.html").exists()
+
+
+def test_an_older_page_is_replaced(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = runs / "page.html"
+    target.write_text("old", encoding="utf-8")
+    assert main(["report", "html", str(runs / "five"), "--output", str(target)]) == 0
+    assert target.read_text(encoding="utf-8").startswith("<!doctype html>")
+    capsys.readouterr()
 
 
 @pytest.mark.parametrize("output", ["six.tilestep", "new.tilestep", "five/run.tilestep", "link.html"])

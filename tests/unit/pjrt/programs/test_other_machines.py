@@ -48,6 +48,13 @@ def _trained(machine: MachineBeside, steps: int = 2) -> tuple[int, System]:
     return player.mark().cycle, player.system
 
 
+def test_a_pipeline_runs_there_and_takes_the_same_time_each_time() -> None:
+    machine = _machine()
+    first, system = _trained(machine)
+    assert _trained(machine)[0] == first
+    assert system.tile_use(0).peak_bytes > system.tile_use(1).peak_bytes > system.tile_use(2).peak_bytes == 0
+
+
 def test_equal_machines_are_one() -> None:
     assert _machine() is _machine()
     assert _machine() is not _machine(num_tiles=17)
@@ -61,7 +68,6 @@ def test_its_devices_are_those_of_its_figures() -> None:
     assert machine.devices[0].client is not _machine().devices[0].client
 
 
-@pytest.mark.slow
 def test_two_machines_have_times_of_their_own() -> None:
     small, large = _machine(num_tiles=16), _machine(num_tiles=256)
     alone = _trained(small)[0], _trained(large)[0]
@@ -123,6 +129,17 @@ def test_hints_go_to_its_journal_alone() -> None:
         other.start()
         other.join()
     assert seen == [client.started_client() is not None]
+
+
+def test_a_run_of_another_thread_waits() -> None:
+    machine = _machine()
+    ends: list[int] = []
+    threads = [threading.Thread(target=lambda: ends.append(_trained(machine)[0])) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ends == [ends[0]] * 2
 
 
 def test_a_program_that_does_not_fit_runs_and_says_so() -> None:

@@ -293,7 +293,6 @@ def looking_up(*, again: bool) -> Callable[[Host], None]:
     return act
 
 
-@pytest.mark.slow
 def test_a_table_that_is_put_once_is_exact() -> None:
     before, after = kept(looking_up(again=True)), kept(looking_up(again=False))
     assert cycles(before, put_once(1, [0])) == cycles(after)
