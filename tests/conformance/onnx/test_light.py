@@ -51,6 +51,7 @@ def with_random_weights(path: Path) -> onnx.ModelProto:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name == QUICK else pytest.mark.slow) for name in NAMES])
 def test_a_network_with_random_weights_gives_what_onnx_runtime_says(name: str) -> None:
     made = with_random_weights(FOLDER / f"{name}.onnx")

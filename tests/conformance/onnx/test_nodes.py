@@ -57,6 +57,7 @@ def some() -> list[TestCase]:
     return [*cases_of(QUICK), *map(case_in_a_file, QUICK_FILES)]
 
 
+@pytest.mark.slow
 def test_some_of_the_tests_pass_node_by_node(some: list[TestCase]) -> None:
     assert len(some) > 60
     for case in some:

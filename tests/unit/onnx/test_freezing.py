@@ -93,18 +93,6 @@ def test_products_of_one_array_become_one(opset: int) -> None:
     assert agree(proto, uniform(2, 3, 4)) == ["MatMul", "Split", "Add", "MatMul", "Concat"]
 
 
-def test_values_of_the_model_may_have_names_like_those_of_new_arrays() -> None:
-    body = f"""c = Conv(x, w) n = {NORM}(c, s, o, m, v) d = Conv(n, n_weight, n_bias) e = Add(d, z) q = MatMul(e, a) k = MatMul(e, b)
-        q_product = Relu(q) q_lengths = Abs(k) y = Concat<axis = 3>(q, q_product, q_lengths, k)"""
-    kernels = {"n_weight": uniform(4, 4, 1, 1), "n_bias": uniform(4)}
-    proto = network(body, a=uniform(4, 4), b=uniform(4, 4), z=np.float32(1), **kernels)
-    for node in proto.graph.node:
-        node.input[:], node.output[:] = ([name.replace("_", "/") for name in names] for names in (node.input, node.output))
-    for array in proto.graph.initializer:
-        array.name = array.name.replace("_", "/")
-    assert agree(proto, X) == ["Conv", "Conv", "Add", "MatMul", "Split", "Relu", "Abs", "Concat"]
-
-
 def test_a_frozen_model_is_cut_into_stages() -> None:
     body = f"c = Conv(x, w) n = {NORM}(c, s, o, m, v) y = Relu(n)"
     frozen = import_onnx(network(body)).frozen()

@@ -71,6 +71,7 @@ def one_update(found: OnnxModel, xs: Any, labels: Any) -> tuple[Any, Any, Any]:
     return {name: array - 0.1 * gradients[name] for name, array in found.params.items()}, losses, state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "cuts"),
     [
@@ -108,6 +109,7 @@ def test_a_pipeline_without_training_gives_the_models_outputs() -> None:
     np.testing.assert_allclose(outputs, np.stack([found(x)[0] for x in xs]), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_dropout_in_stages_takes_a_key() -> None:
     found = import_onnx(network(dropout=True), training=True)
     made = found.stages(["t1"], sizes={"N": ROWS}, loss=squares)
@@ -118,6 +120,7 @@ def test_dropout_in_stages_takes_a_key() -> None:
     assert (losses[0] != losses[2]).any()
 
 
+@pytest.mark.slow
 def test_values_that_later_stages_need_are_passed_on() -> None:
     made = import_onnx(
         model(

@@ -18,17 +18,6 @@ from tilestep.onnx.errors import OnnxError
 
 F = np.float32
 IMAGE = values(2, 4, 7, 6)
-CONV: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
-    ((2, 4, 7, 6), (6, 4, 3, 2), {}),
-    ((2, 4, 7, 6), (6, 4, 3, 2), {"strides": [2, 1], "pads": [1, 0, 2, 1]}),
-    ((2, 4, 7, 6), (6, 2, 3, 3), {"group": 2, "dilations": [2, 1], "pads": [1, 1, 1, 1]}),
-    ((2, 4, 7, 6), (4, 1, 3, 3), {"group": 4, "kernel_shape": [3, 3]}),
-    ((2, 4, 7, 6), (6, 4, 3, 2), {"auto_pad": "SAME_UPPER", "strides": [2, 2]}),
-    ((2, 4, 7, 6), (6, 4, 3, 2), {"auto_pad": "SAME_LOWER", "strides": [2, 2]}),
-    ((2, 4, 7, 6), (6, 4, 3, 2), {"auto_pad": "VALID"}),
-    ((2, 3, 9), (5, 3, 3), {"pads": [2, 0]}),
-    ((1, 2, 4, 5, 3), (3, 2, 2, 2, 2), {"strides": [2, 1, 1]}),
-]
 TRANSPOSED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((1, 4, 3, 4), (4, 5, 3, 2), {}),
     ((1, 4, 3, 4), (4, 5, 3, 2), {"strides": [2, 3], "pads": [1, 0, 2, 1], "output_padding": [1, 2]}),
@@ -45,36 +34,11 @@ TRANSPOSED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 ]
 
 
-@each("case", CONV)
-def test_conv_is_onnxruntimes(case: tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]) -> None:
-    x, w, attributes = case
-    agrees_with_onnxruntime("Conv", [values(*x), values(*w, seed=1), values(w[0], seed=2)], version=11, **attributes)
-
-
-@each("version", [1, 11, 22])
-def test_conv_by_hand(version: int) -> None:
-    x = np.arange(1, 6, dtype=F).reshape(1, 1, 5)
-    w = np.array([[[1, 10]]], F)
-    agrees([np.array([[[21, 43]]], F)], "Conv", [x, w], version=version, strides=[2])
-    agrees([np.array([[[10, 32, 54]]], F)], "Conv", [x, w], version=version, strides=[2], pads=[1, 0])
-
-
 @each("case", TRANSPOSED)
 def test_conv_transpose_is_onnxruntimes(case: tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]) -> None:
     x, w, attributes = case
     bias = values(w[1] * attributes.get("group", 1), seed=2)
     agrees_with_onnxruntime("ConvTranspose", [values(*x), values(*w, seed=1), bias], version=11, **attributes)
-
-
-@each("version", [1, 11, 22])
-def test_conv_transpose_by_hand(version: int) -> None:
-    x, w = np.array([[[1, 2]]], F), np.array([[[1, 10, 100]]], F)
-    agrees([np.array([[[1, 10, 102, 20, 200]]], F)], "ConvTranspose", [x, w], version=version, strides=[2])
-    agrees([np.array([[[10, 102, 20]]], F)], "ConvTranspose", [x, w], version=version, strides=[2], pads=[1, 1])
-    # Of one element too many, the first one goes unless auto_pad is SAME_UPPER.
-    agrees([np.array([[[10, 102, 20, 200]]], F)], "ConvTranspose", [x, w], version=version, strides=[2], output_shape=[4])
-    upper = {"strides": [2], "output_shape": [4], "auto_pad": "SAME_UPPER"}
-    agrees([np.array([[[1, 10, 102, 20]]], F)], "ConvTranspose", [x, w], version=version, **upper)
 
 
 @each("op_type", ["Conv", "ConvTranspose"])

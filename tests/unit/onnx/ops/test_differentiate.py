@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax
 import numpy as np
 import pytest
 
@@ -17,20 +16,6 @@ TEXT = """(float[3] x, float[3] w) => (float[3] dx, float[3] dw, float[3] dh)
 }"""
 X, W = np.float32([1, 2, 3]), np.float32([4, -5, 6])
 TRAINING = ', "ai.onnx.preview.training": 1'
-
-
-def test_gradients_of_inputs_and_of_values_between() -> None:
-    made = import_onnx(model(TEXT, imports=TRAINING))
-    for found in (made(X, W), jax.jit(made.fn)({}, X, W)):
-        for one, other in zip(found, (2 * X * W * W, 2 * X * X * W, 2 * X * W), strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-6)
-
-
-def test_gradients_of_gradients() -> None:
-    text = """(float x) => (float d, float dd) { y = Pow(x, three)  d = ai.onnx.preview.training.Gradient <xs = ["x"], y = "y"> (x)
-      dd = ai.onnx.preview.training.Gradient <xs = ["x"], y = "d"> (x) }"""
-    made = import_onnx(model(text, imports=TRAINING, three=np.float32(3)))
-    np.testing.assert_allclose(made(np.float32(2)), (12, 12), rtol=1e-6)
 
 
 def test_values_for_other_names_are_constants() -> None:

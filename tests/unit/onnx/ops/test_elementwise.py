@@ -66,6 +66,7 @@ def test_every_version_below_12_has_a_case() -> None:
     assert not missing("elementwise", [*rows(UNARY), *rows(TWO), *rows(SEVERAL), *ALONE])
 
 
+@pytest.mark.slow
 @each("name, version", rows(UNARY))
 def test_functions_of_one_array(name: str, version: int) -> None:
     x, function = UNARY[name]
@@ -140,12 +141,14 @@ def test_several_arrays_did_not_broadcast_before_version_8() -> None:
         run_node("Max", [np.ones((2, 3), F), np.ones(3, F)], version=6)
 
 
+@pytest.mark.slow
 def test_max_and_min_are_nan_where_one_is() -> None:
     x, y = np.array([np.nan, 1, 2], F), np.array([0, np.nan, 1], F)
     agrees([np.array([np.nan, np.nan, 2], F)], "Max", [x, y], version=8)
     agrees([np.array([np.nan, np.nan, 1], F)], "Min", [x, y], version=8)
 
 
+@pytest.mark.slow
 def test_integers_divide_towards_zero() -> None:
     a = np.array([7, -7, 7, -7, 6, -6, 5], np.int32)
     b = np.array([2, 2, -2, -2, 3, 3, 0], np.int32)
@@ -155,6 +158,7 @@ def test_integers_divide_towards_zero() -> None:
     agrees([np.array([127, 255], np.uint8)], "Div", [np.array([255, 3], np.uint8), np.array([2, 0], np.uint8)], version=14)
 
 
+@pytest.mark.slow
 def test_powers_have_the_type_of_the_base() -> None:
     agrees(
         [np.array([8, 0, -1, 1], np.int32)], "Pow", [np.array([2, 2, -1, -1], np.int32), np.array([3, -1, -3, -2], np.int64)], version=13
@@ -203,6 +207,7 @@ def test_shifts_beyond_the_width_leave_nothing(version: int) -> None:
         run_node("BitShift", [x, by], version=version, direction="UP")
 
 
+@pytest.mark.slow
 def test_bits_and_truth() -> None:
     a, b = np.array([12, -1], np.int16), np.array([10, 5], np.int16)
     agrees([np.array([8, 5], np.int16)], "BitwiseAnd", [a, b], version=18)
@@ -250,11 +255,13 @@ def test_clip_by_inputs(version: int) -> None:
         agrees([np.array([0, 5], np.int8)], "Clip", [np.array([-9, 5], np.int8), np.array(0, np.int8)], version=version)
 
 
+@pytest.mark.slow
 def test_clip_passes_gradients_between_its_bounds_only() -> None:
     clip = function_of("Clip", [np.zeros(5, F), np.array(0, F), np.array(6, F)], version=13)
     assert jax.grad(lambda x: clip(x).sum())(jnp.array([-1, 0, 3, 6, 7], F)).tolist() == [0, 0, 1, 0, 0]
 
 
+@pytest.mark.slow
 def test_known_integers_of_64_bits_are_never_cut_in_silence() -> None:
     x, largest = np.array([1, 2]), np.array(2**63 - 1)
     for name in ("Min", "Clip"):

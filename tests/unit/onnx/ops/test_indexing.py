@@ -105,6 +105,7 @@ def test_equal_parts_have_to_divide_before_version_18() -> None:
 # ---- reading
 
 
+@pytest.mark.slow
 @each("version", versions("Gather"))
 def test_gathers(version: int) -> None:
     indices = np.array([[0, 2], [1, 1]])
@@ -118,6 +119,7 @@ def test_text_is_gathered() -> None:
     assert run_node("Gather", [np.array(["a", "b"], object), ints(1, 0, -1)], "known", version=13)[0].tolist() == ["b", "a", "b"]
 
 
+@pytest.mark.slow
 @each(
     "name, inputs, options",
     [
@@ -269,6 +271,7 @@ def test_gradients() -> None:
             slope_agrees("ScatterElements", inputs, version=18, position=position, reduction=reduction)
 
 
+@pytest.mark.slow
 def test_traced_indices_have_gradients_too() -> None:
     def loss(x: Any, indices: Any) -> Any:
         return (function_of("Gather", [x, indices], version=13)(x) ** 2).sum()

@@ -18,40 +18,9 @@ F = np.float32
 A, B = values(3, 4), values(4, 2, seed=1)
 
 
-@each("version", [1, 9, 13])
-@each("left, right", [((3, 4), (4, 2)), ((2, 1, 3, 4), (5, 4, 2)), ((4,), (5, 4, 2)), ((5, 3, 4), (4,)), ((0, 4), (4, 2))])
-def test_matmul_is_numpys(version: int, left: tuple[int, ...], right: tuple[int, ...]) -> None:
-    a, b = values(*left), values(*right, seed=1)
-    agrees([a @ b], "MatMul", [a, b], version=version)
-
-
-@each("dtype", [np.int32, np.uint32, np.int64, np.uint64])
-def test_matmul_of_integers_wraps_around(dtype: Any) -> None:
-    a = np.array([[2, 3], [1, 1]], dtype)
-    agrees([a @ a], "MatMul", [a, a], version=9)
-
-
 def test_known_integers_are_multiplied_in_64_bits() -> None:
     big = np.array([[1 << 40]], np.int64)
     assert run_node("MatMul", [big, np.array([[3]], np.int64)], "known", version=9)[0].tolist() == [[3 << 40]]
-
-
-@each("version", [1, 6, 7, 9, 11, 13])
-@each("c", [(3, 2), (2,), (3, 1), (1, 2), ()])
-def test_gemm_by_hand(version: int, c: tuple[int, ...]) -> None:
-    bias = values(*c, seed=2)
-    more = {"broadcast": 1} if version < 7 else {}
-    agrees(
-        [np.asarray(F(0.5) * (A @ B) + F(2) * bias)],
-        "Gemm",
-        [A.T, B.T, bias],
-        version=version,
-        alpha=0.5,
-        beta=2.0,
-        transA=1,
-        transB=1,
-        **more,
-    )
 
 
 def test_gemm_needs_no_third_input_from_version_11() -> None:
@@ -80,24 +49,6 @@ def test_gemm_is_one_product_without_a_transposition() -> None:
     jaxpr = str(jax.make_jaxpr(lambda *inputs: run_nodes(graph, inputs))(A.T, B.T, values(2)))
     assert jaxpr.count("dot_general") == 1
     assert "transpose[" not in jaxpr
-
-
-@each("equation", ["i j , jk -> ik", "ij,jk", "Bij,Bjk->BiK".lower(), "...ij,...jk->...ik"])
-def test_einsum_is_numpys(equation: str) -> None:
-    a, b = (A, B) if "." not in equation and "b" not in equation else (values(2, 3, 4), values(2, 4, 2, seed=1))
-    agrees([np.einsum(equation.replace(" ", ""), a, b)], "Einsum", [a, b], version=12, equation=equation)
-
-
-def test_einsums_capitals_come_first() -> None:
-    x = np.arange(6, dtype=np.int64).reshape(2, 3)
-    agrees([x.T], "Einsum", [x], version=12, equation="aB")  # the implicit result is Ba
-
-
-@each("version", [11, 22])
-@each("dtype", [np.float16, np.float32, np.float64])
-def test_determinants(version: int, dtype: Any) -> None:
-    x = np.array([[[1, 2], [3, 4]], [[2, 0], [0, 3]]], dtype)
-    agrees([np.array([-2, 6], dtype)], "Det", [x], version=version)
 
 
 def test_a_product_of_two_known_vectors_may_be_too_large_to_be_known() -> None:

@@ -18,32 +18,6 @@ TARGET = np.array([[0, 3], [2, 2], [1, 0]])
 WEIGHT = np.array([1, 2, 3, 4], F)
 
 
-def losses(x: Any, weight: Any, counted: Any) -> tuple[Any, Any]:
-    """Each item's loss and weight."""
-    weights = (np.ones(4, F) if weight is None else weight)[TARGET] * counted
-    return -np.take_along_axis(x, TARGET[:, None], 1)[:, 0] * weights, weights
-
-
-def reduced(each: Any, weights: Any, reduction: str) -> Any:
-    return {"none": each, "sum": each.sum(), "mean": each.sum() / weights.sum()}[reduction].astype(F)
-
-
-@each("version, ignored", [(12, None), (13, None), (13, 2), (13, -100)])
-@each("reduction", ["none", "sum", "mean"])
-@each("weight", [None, WEIGHT])
-def test_losses(version: int, reduction: str, weight: Any, ignored: int | None) -> None:
-    target = TARGET if ignored is None else np.where(TARGET == 2, ignored, TARGET)
-    counted = np.ones(TARGET.shape, F) if ignored is None else (TARGET != 2).astype(F)
-    more = {} if ignored is None else {"ignore_index": ignored}
-    inputs = [target] if weight is None else [target, weight]
-    ways = ("wide", "jit") if ignored == -100 else ("jit",)
-    expected = reduced(*losses(X, weight, counted), reduction)
-    agrees([expected], "NegativeLogLikelihoodLoss", [X, *inputs], version=version, reduction=reduction, ways=ways, **more)
-    logarithms = X - np.log(np.exp(X).sum(1, keepdims=True))
-    expected = reduced(*losses(logarithms, weight, counted), reduction)
-    agrees([expected, logarithms], "SoftmaxCrossEntropyLoss", [X, *inputs], version=version, reduction=reduction, ways=ways, **more)
-
-
 @each("target", [-1, 4])
 def test_a_target_that_is_no_class_gives_no_number(target: int) -> None:
     def check(_: str, outputs: list[Any]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from onnx import helper
 
 from tests.together import each
-from tests.unit.onnx.ops.one_node import QUICK_WAYS, by_onnxruntime, check_node, node_graph, run_node, run_nodes
+from tests.unit.onnx.ops.one_node import by_onnxruntime, check_node, node_graph, run_node, run_nodes
 from tilestep.onnx.errors import OnnxError
 from tilestep.onnx.interpret import Run, run_graph
 from tilestep.onnx.values import SequenceValue
@@ -177,29 +177,12 @@ def labels_and_scores_are(want: list[Any], name: str, x: Any, **options: Any) ->
     check_node(name, [x], check, ("jit",), version=1, domain=ML, outputs=2, **options)
 
 
-def test_two_classes_have_no_probit_of_one_score() -> None:
-    options = {"coefficients": [1.0] * 3, "classlabels_ints": [1, 2], "post_transform": "PROBIT"}
-    with pytest.raises(OnnxError, match="PROBIT of one score for two classes"):
-        run_node("LinearClassifier", [X], version=1, domain=ML, outputs=2, **options)
-
-
 def test_coefficients_may_be_more_than_the_features_need() -> None:
     options: dict[str, Any] = {"coefficients": np.arange(1.0, 10).tolist(), "intercepts": [0.1, 0.2, 0.3], "classlabels_ints": [0, 1, 2]}
     for x in (np.array([[1, 2]], F), np.array([1, 2], F), np.array([[1, 2], [3, 4]], F)):
         expected = by_onnxruntime("LinearClassifier", [x], version=1, domain=ML, outputs=2, **options)
         found = run_node("LinearClassifier", [x], version=1, domain=ML, outputs=2, **options)
         assert [np.asarray(one).tolist() for one in found] == [one.tolist() for one in expected]
-
-
-def test_linear_regressors() -> None:
-    options = {"coefficients": [1.0, 0.0, 0.5, 0.0, 1.0, 0.0], "intercepts": [0.25, 0.0], "targets": 2}
-    want = X @ np.array([[1, 0, 0.5], [0, 1, 0]], F).T + np.array([0.25, 0], F)
-    for way in QUICK_WAYS:
-        np.testing.assert_allclose(run_node("LinearRegressor", [X], way, version=1, domain=ML, **options)[0], want)
-    one = run_node("LinearRegressor", [X], version=1, domain=ML, coefficients=[1.0, 0.0, 0.5], post_transform="LOGISTIC")[0]
-    np.testing.assert_allclose(one, 1 / (1 + np.exp(-X @ np.array([[1], [0], [0.5]], F))), rtol=1e-6)  # ONNX Runtime leaves it out
-    graph = node_graph("LinearRegressor", [0], version=1, domain=ML, **options)
-    np.testing.assert_allclose(jax.grad(lambda x: run_graph(graph, [x], Run())[0].sum())(X), [[1, 1, 0.5]] * 3)
 
 
 def vectors(count: int, seed: int = 1) -> list[float]:

@@ -66,6 +66,7 @@ def rows(seed: int = 0) -> np.ndarray[Any, Any]:
     return x
 
 
+@pytest.mark.slow
 @each("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
 @each("version, targets", [(1, 1), (1, 3), (3, 2)])
 def test_regressors_as_onnxruntime(aggregate: str, version: int, targets: int) -> None:
@@ -83,6 +84,7 @@ def test_regressors_as_onnxruntime(aggregate: str, version: int, targets: int) -
     check_node("TreeEnsembleRegressor", [rows()], check, ("jit",), version=version, domain=ML, **options)
 
 
+@pytest.mark.slow
 @each("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
 @each("base", [[], [0.3, -0.2, 0.1]])
 def test_classifiers_as_onnxruntime(transform: str, base: list[float]) -> None:
@@ -118,28 +120,6 @@ def stump(class_id: int, weights: list[float], **options: Any) -> dict[str, Any]
         "classlabels_int64s": [7, 9],
         **options,
     }
-
-
-@each("transform", ["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"])
-@each("weights", [[0.3, 0.8], [-0.3, 0.8]])
-@each("class_id, base", [(0, []), (0, [0.1]), (1, [])])
-def test_one_score_for_two_classes_as_onnxruntime(transform: str, weights: list[float], class_id: int, base: list[float]) -> None:
-    options = stump(class_id, weights, post_transform=transform, **({"base_values": base} if base else {}))
-    x = np.array([[0.0], [0.2], [1.0]], F)
-    want = by_onnxruntime("TreeEnsembleClassifier", [x], version=1, domain=ML, outputs=2, out_types=[7, 1], **options)
-    is_classified(want, x, **options)
-
-
-def test_two_classes_with_weights_of_both_have_the_better_ones_label() -> None:
-    options = stump(0, [0.8, -0.2]) | {
-        "class_treeids": [0] * 4,
-        "class_nodeids": [1, 1, 2, 2],
-        "class_ids": [0, 1, 0, 1],
-        "class_weights": [0.8, 0.2, 0.1, 0.9],
-    }
-    label, scores = run_node("TreeEnsembleClassifier", [np.array([[0.0], [1.0]], F)], version=1, domain=ML, outputs=2, **options)
-    assert np.asarray(label).tolist() == [7, 9]
-    np.testing.assert_allclose(scores, [[0.8, 0.2], [0.1, 0.9]])
 
 
 def test_labels_that_are_text_are_known_only_eagerly() -> None:

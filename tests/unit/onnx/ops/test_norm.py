@@ -28,21 +28,6 @@ def channels(values: Any) -> Any:
     return values.reshape(1, -1, 1, 1)
 
 
-@each("version", [1, 6, 22])
-def test_instance_norm_by_hand(version: int) -> None:
-    expected = standard(X, (2, 3)) * channels(SCALE) + channels(BIAS)
-    old = {"consumed_inputs": [0, 0, 0]} if version == 1 else {}
-    agrees([expected], "InstanceNormalization", [X, SCALE, BIAS], version=version, rtol=1e-4, atol=1e-5, **old)
-
-
-@each("axis", [-1, 2, -3])
-@each("bias", [True, False])
-def test_layer_norm_is_onnxruntimes(axis: int, bias: bool) -> None:
-    shape = X.shape[axis:]
-    inputs = [X, values(*shape, seed=1), *([values(*shape, seed=2)] if bias else [])]
-    agrees_with_onnxruntime("LayerNormalization", inputs, version=17, outputs=3, axis=axis, rtol=1e-4)
-
-
 @each("axis", [-1, 2])
 def test_rms_norm_by_hand(axis: int) -> None:
     axes = tuple(range(axis % 4, 4))
@@ -85,32 +70,9 @@ def test_local_response_norm_is_onnxruntimes() -> None:
     agrees_with_onnxruntime("LRN", [X], version=7, size=3, alpha=0.5, beta=0.6, bias=2.0)
 
 
-@each("version", [1, 22])
-@each("p", [1, 2])
-@each("axis", [0, -1])
-def test_lp_norm_by_hand(version: int, p: int, axis: int) -> None:
-    x = np.array([[3, -4, 0], [0, 0, 0]], F)
-    norm = (np.abs(x) ** p).sum(axis, keepdims=True) ** (1 / p)
-    agrees([(x / np.where(norm == 0, 1, norm)).astype(F)], "LpNormalization", [x], version=version, p=p, axis=axis)
-
-
 def test_lp_norm_has_two_orders() -> None:
     with pytest.raises(OnnxError, match="p is 3, and may be 1 or 2"):
         run_node("LpNormalization", [X], version=1, p=3)
-
-
-@each("version", [9, 13])
-@each("axes", [None, [1], [-1, 2]])
-def test_mean_variance_norm_by_hand(version: int, axes: list[int] | None) -> None:
-    over = (0, 2, 3) if axes is None else tuple(axes)
-    expected = (X - X.mean(over, keepdims=True)) / X.std(over, keepdims=True)
-    agrees([expected], "MeanVarianceNormalization", [X], version=version, rtol=1e-4, **({} if axes is None else {"axes": axes}))
-
-
-def test_mean_variance_norm_keeps_its_digits() -> None:
-    x = 1000 + values(1, 1, 100, 100)
-    y = run_node("MeanVarianceNormalization", [x], version=13)[0]
-    assert abs(float(np.asarray(y, np.float64).std()) - 1) < 1e-4  # E(x^2) - E(x)^2 would be wrong by some per cent
 
 
 @pytest.mark.slow  # tests/unit/onnx/ops/gradients has a case of each operator

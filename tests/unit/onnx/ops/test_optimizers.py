@@ -27,18 +27,6 @@ def step(name: str, way: str, steps: int, *state: Any, **options: Any) -> list[A
 
 @each("way", QUICK_WAYS)
 @each("steps", [0, 3])
-def test_adagrad(way: str, steps: int) -> None:
-    hx, hy = abs(X), abs(Y)
-    got = step("Adagrad", way, steps, hx, hy, decay_factor=0.5, epsilon=1e-3, norm_coefficient=0.01)
-    for i, (x, g, h) in enumerate(((X, GX, hx), (Y, GY, hy))):
-        g = 0.01 * x + g
-        h = h + g * g
-        np.testing.assert_allclose(got[i], x - 0.1 / (1 + 0.5 * steps) * g / (np.sqrt(h) + 1e-3), rtol=1e-5, atol=1e-7)
-        np.testing.assert_allclose(got[2 + i], h, rtol=1e-5, atol=1e-7)
-
-
-@each("way", QUICK_WAYS)
-@each("steps", [0, 3])
 def test_adam(way: str, steps: int) -> None:
     state = [X / 2, Y / 2, abs(X), abs(Y)]
     got = step("Adam", way, steps, *state, alpha=0.8, beta=0.95, epsilon=1e-3, norm_coefficient=0.01, norm_coefficient_post=0.1)

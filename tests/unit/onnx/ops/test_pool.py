@@ -56,55 +56,9 @@ def test_max_pool_by_hand(version: int) -> None:
         agrees([np.array([[[5]]], F)], "MaxPool", [x], version=version, kernel_shape=[3], dilations=[2])
 
 
-def test_positions_may_count_the_first_axis_fastest() -> None:
-    x = np.arange(12, dtype=F).reshape(1, 2, 2, 3)
-    for image, expected in ((x, [5, 11]), (x[..., ::-1], [1, 7])):  # the largest is in row 1, and in column 2 or 0
-        positions = run_node("MaxPool", [image], version=8, outputs=2, kernel_shape=[2, 3], storage_order=1)[1]
-        assert np.asarray(positions).ravel().tolist() == expected
-
-
-@each("dtype", [np.int8, np.uint8])
-def test_max_pool_of_integers(dtype: Any) -> None:
-    x = np.array([[[0, 1, 100, 2]]], dtype)
-    agrees([np.array([[[1, 2]]], dtype) + np.array([0, 98], dtype)], "MaxPool", [x], version=12, kernel_shape=[2], strides=[2])
-
-
-@each("count_include_pad", [0, 1])
-@each("attributes", PLAIN)
-def test_average_pool_is_onnxruntimes(attributes: dict[str, Any], count_include_pad: int) -> None:
-    agrees_with_onnxruntime("AveragePool", [X], version=7, count_include_pad=count_include_pad, **attributes)
-
-
-@each("count_include_pad", [0, 1])
-@each("attributes", CEILED + DILATED)
-def test_newer_average_pool_is_onnxruntimes(attributes: dict[str, Any], count_include_pad: int) -> None:
-    agrees_with_onnxruntime("AveragePool", [X], version=19, count_include_pad=count_include_pad, **attributes)
-
-
-@each("version", [1, 7, 10, 11, 19])
-def test_average_pool_by_hand(version: int) -> None:
-    x = np.array([[[2, 4, 6, 8, 10]]], F)
-    options = {"kernel_shape": [2], "strides": [2], "pads": [1, 0]}
-    agrees([np.array([[[2, 5, 9]]], F)], "AveragePool", [x], version=version, **options)
-    if version >= 7:
-        agrees([np.array([[[1, 5, 9]]], F)], "AveragePool", [x], version=version, count_include_pad=1, **options)
-    if version >= 10:  # what ceil_mode adds behind the padding never counts
-        more = {"kernel_shape": [3], "strides": [3], "pads": [0, 0], "ceil_mode": 1, "count_include_pad": 1}
-        agrees([np.array([[[4, 9]]], F)], "AveragePool", [x], version=version, **more)
-
-
 @each("version, p", [(2, 1), (2, 3), (11, 2)])
 def test_lp_pool_is_onnxruntimes(version: int, p: int) -> None:
     agrees_with_onnxruntime("LpPool", [X], version=version, p=p, **PLAIN[1])
-
-
-@each("version, p", [(1, 2.0), (1, 1.5), (2, 2), (2, 1), (11, 3), (18, 2)])
-def test_lp_pools_by_hand(version: int, p: float) -> None:
-    x = np.array([[[3, -4, 0]]], F)
-    norms = [[[(3**p + 4**p) ** (1 / p), 4]]]
-    agrees([np.array(norms, F)], "LpPool", [x], version=version, kernel_shape=[2], p=p)
-    version = min(version, 2)
-    agrees([np.array(norms, F)[..., :1]], "GlobalLpPool", [x], version=version, p=p if version == 1 else int(p))
 
 
 @each("version", [1, 22])

@@ -40,12 +40,6 @@ def test_values_are_onnxruntimes(case: tuple[tuple[int, ...], tuple[int, ...], i
     agrees_with_onnxruntime("Conv", [values(*x), values(*w, seed=1), values(w[0], seed=2)], version=11, group=group, **attributes)
 
 
-@each("platform, count", [("cpu", 0), ("ipu", 1), ("tpu", 1)])
-@each("w, group", [(SUMMED, 3), (MULTIPLIED, 1)])
-def test_only_the_cpu_has_another_form(w: Any, group: int, platform: str, count: int) -> None:
-    assert _convolutions(lambda x: convolution(x, jnp.asarray(w), AT, group), X, platform) == count
-
-
 @each(
     "shape, group, dtype, count",
     [
@@ -61,12 +55,6 @@ def test_only_the_cpu_has_another_form(w: Any, group: int, platform: str, count:
 def test_what_is_slow_as_one_operation(shape: tuple[int, ...], group: int, dtype: Any, count: int) -> None:
     x, w = values(1, 4, 4, MOST_TAPS + 1).astype(dtype), values(*shape, seed=1).astype(dtype)
     assert _convolutions(function_of("Conv", [x, jnp.asarray(w)], version=11, group=group), x, "cpu") == count
-
-
-def test_constant_kernels_are_laid_out_once_so_that_few_windows_stay_where_they_are() -> None:
-    x, w = values(1, 4, 4, 4), values(500, 4, 3, 3, seed=1)
-    assert _convolutions(function_of("Conv", [x, w], version=11), x, "cpu") == 1
-    assert _convolutions(function_of("Conv", [x, jnp.asarray(w)], version=11), x, "cpu") == 0
 
 
 def test_windows_that_take_too_much_memory_stay_where_they_are() -> None:
@@ -96,19 +84,3 @@ def test_the_backward_pass_keeps_both_operands_and_has_one_operation_for_each(w:
     assert sorted(kept.shape for kept in jax.tree.leaves(backward)) == sorted([X.shape, w.shape])
     assert _convolutions(backward, y, "cpu") == 2
     assert _convolutions(jax.vjp(lambda x: convolution(x, jnp.asarray(w), AT, group), X)[1], y, "cpu") == 1  # the kernels are constants
-
-
-def test_halves_are_added_as_floats_and_integers_exactly() -> None:
-    at = windows((3,), (3,))
-    half = convolution(np.array([[[2048, 1, 1]] * 2], np.float16), np.ones((2, 1, 3), np.float16), at, 2)
-    assert (half.dtype, half[0, 0, 0]) == (np.float16, 2050)  # halves have no 2049, so their sum would stay 2048
-    for group in (1, 2):
-        whole = convolution(np.array([[[1 << 24, 1, 0], [0, 0, 0]]], np.int32), np.ones((2, 2 // group, 3), np.int32), at, group)
-        assert (whole.dtype, whole[0, 0, 0]) == (np.int32, (1 << 24) + 1)  # which float32 does not have
-
-
-@each("w, group", [(SUMMED, 3), (MULTIPLIED, 1)])
-def test_a_batch_of_kernels_is_mapped(w: Any, group: int) -> None:
-    found = jax.vmap(lambda w: convolution(X, w, AT, group))(np.stack([w, 2 * w]))
-    one = plain(X, w, AT, group)
-    np.testing.assert_allclose(found, np.stack([one, 2 * one]), rtol=1e-5, atol=1e-5)

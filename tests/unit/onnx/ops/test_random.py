@@ -22,6 +22,7 @@ def draw(name: str, inputs: list[Any], way: str = "eager", run: Run = RUN, versi
     return np.asarray(run_node(name, inputs, way, version=version, run=run, **options)[0])
 
 
+@pytest.mark.slow
 @each("version", [1, 22])
 def test_normal_and_uniform(version: int) -> None:
     like = np.zeros(MANY, F)
@@ -35,16 +36,6 @@ def test_normal_and_uniform(version: int) -> None:
         assert x.min() >= -1
         assert x.max() < 3
         assert abs(x.mean() - 1) < 0.06
-
-
-def test_types() -> None:
-    assert draw("RandomNormal", [], shape=[2], dtype=10).dtype == np.float16
-    assert draw("RandomUniform", [], shape=[2], dtype=11).dtype == np.float64
-    assert draw("RandomUniform", [], "jit", shape=[2], dtype=11).dtype == F
-    assert draw("RandomNormalLike", [np.zeros(2, np.float16)]).dtype == np.float16
-    assert draw("RandomUniformLike", [np.zeros(2, np.int32)], dtype=1).dtype == F
-    with pytest.raises(OnnxError, match="dtype 6 is int32, and random numbers are floats"):
-        draw("RandomNormalLike", [np.zeros(2, np.int32)])
 
 
 @pytest.mark.parametrize("way", ["known", "jit"])
@@ -76,27 +67,3 @@ def test_shapes_are_not_negative() -> None:
 def test_without_a_key_nothing_is_drawn() -> None:
     with pytest.raises(OnnxError, match="draws random numbers: give a key"):
         draw("RandomNormal", [], run=Run(), shape=[2])
-
-
-@each("version", [15, 22])
-def test_bernoulli(version: int) -> None:
-    p = np.broadcast_to(np.array([0, 0.25, 1], F), (4000, 3))
-    x = draw("Bernoulli", [p], "jit", version=version)
-    assert x.dtype == F
-    assert x.mean(0)[[0, 2]].tolist() == [0, 1]
-    assert abs(x.mean(0)[1] - 0.25) < 0.03
-    assert draw("Bernoulli", [p], version=version, dtype=9).dtype == bool
-    assert draw("Bernoulli", [p], version=version, dtype=7).dtype == np.int64
-
-
-@each("version", [7, 22])
-def test_multinomial(version: int) -> None:
-    logits = np.log(np.array([[1, 2, 5], [8, 0, 0]], F) + F(1e-30))
-    x = draw("Multinomial", [logits], "jit", version=version, sample_size=4000)
-    assert x.shape == (2, 4000)
-    assert x.dtype == np.int32
-    np.testing.assert_allclose(np.bincount(x[0], minlength=3) / 4000, [1 / 8, 2 / 8, 5 / 8], atol=0.03)
-    assert not x[1].any()
-    assert draw("Multinomial", [logits], version=version, dtype=7).dtype == np.int64
-    with pytest.raises(OnnxError, match="dtype 1 is float32, and classes are int32 or int64"):
-        draw("Multinomial", [logits], version=version, dtype=1)

@@ -37,6 +37,7 @@ def check(name: str, given: list[Any], **options: Any) -> None:
     agrees(expected, name, given, version=14, rtol=1e-4, atol=1e-5, ways=("jit",), **options)
 
 
+@pytest.mark.slow
 @each("name", GATES)
 @each("direction", ["forward", "reverse", "bidirectional"])
 def test_directions_states_and_lengths(name: str, direction: str) -> None:
@@ -52,11 +53,7 @@ def test_a_gru_may_reset_after_the_product(options: dict[str, Any]) -> None:
     check("GRU", inputs("GRU", full=False)[:3], **options)
 
 
-@each("options", [{"input_forget": 1}, {"input_forget": 1, "clip": 0.2}, {"clip": 0.2}])
-def test_an_lstms_gates_may_be_coupled_and_clipped(options: dict[str, Any]) -> None:
-    check("LSTM", inputs("LSTM", "bidirectional"), direction="bidirectional", **options)
-
-
+@pytest.mark.slow
 @each(
     "function",
     ["Relu", "Tanh", "Sigmoid", "Affine", "LeakyRelu", "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu", "Softsign", "Softplus"],
@@ -66,13 +63,6 @@ def test_activations(function: str) -> None:
     check("RNN", small, activations=[function], activation_alpha=[0.3], activation_beta=[0.4])
     if function in ("LeakyRelu", "HardSigmoid", "Elu"):
         check("RNN", small, activations=[function])
-
-
-def test_alphas_are_for_those_that_take_them() -> None:
-    check("LSTM", inputs("LSTM", full=False), activations=["Sigmoid", "LeakyRelu", "Elu"], activation_alpha=[0.3, 0.7])
-    check(
-        "LSTM", inputs("LSTM", full=False), activations=["HardSigmoid", "LeakyRelu", "tanh"], activation_alpha=[0.3], activation_beta=[0.6]
-    )
 
 
 def test_defaults_of_activations() -> None:

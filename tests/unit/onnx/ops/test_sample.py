@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -20,29 +17,10 @@ ROIS = np.array([[0.5, 1, 6.5, 7], [2, 2, 3, 9], [-1, 0, 4, 4], [3, 3, 3, 3], [3
 BATCH = np.array([0, 1, 1, 0, 1])
 
 
-@each(
-    "mode, padding_mode, align_corners",
-    [
-        (*pair, number % 2)
-        for number, pair in enumerate(itertools.product(["bilinear", "nearest", "bicubic"], ["zeros", "border", "reflection"]))
-    ],
-)
-def test_samples_are_onnxruntimes(mode: str, padding_mode: str, align_corners: int) -> None:
-    options = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
-    agrees_with_onnxruntime("GridSample", [X, GRID], version=16, rtol=1e-3, ways=("jit",), **options)
-
-
 @each("padding_mode", ["zeros", "border", "reflection"])
 def test_samples_of_a_volume_are_onnxruntimes(padding_mode: str) -> None:
     x, grid = values(1, 2, 3, 4, 5), 1.5 * values(1, 2, 3, 2, 3, seed=1)
     agrees_with_onnxruntime("GridSample", [x, grid], version=20, mode="linear", padding_mode=padding_mode, rtol=1e-3, ways=("jit",))
-
-
-@each("version", [16, 20, 22])
-def test_samples_by_hand(version: int) -> None:
-    x = np.array([[[[1, 2], [3, 4]]]], F)
-    grid = np.array([[[[-0.5, -0.5], [0, 0], [0.5, -0.5], [3, 0]]]], F)  # columns first
-    agrees([np.array([[[[1, 2.5, 2, 0]]]], F)], "GridSample", [x, grid], version=version)
 
 
 def test_samples_of_integers_and_of_no_numbers() -> None:
@@ -68,17 +46,6 @@ def test_the_only_point_of_an_axis_is_in_its_middle() -> None:
     agrees([np.array([[[[-1, 0], [1, 0]]]], F)], "AffineGrid", [theta, np.array([1, 1, 1, 2])], version=20, align_corners=1)
 
 
-@each("mode", ["avg", "max"])
-@each(
-    "sampling_ratio, version, options",
-    [(2, 10, {}), (2, 16, {}), (2, 16, {"coordinate_transformation_mode": "output_half_pixel"}), (0, 16, {})],
-)
-def test_regions_are_onnxruntimes(mode: str, sampling_ratio: int, version: int, options: dict[str, Any]) -> None:
-    options = {**options, "mode": mode, "sampling_ratio": sampling_ratio, "spatial_scale": 0.5, "output_height": 2, "output_width": 3}
-    ways = ("jit",) if sampling_ratio else ("eager",)  # else the number of samples depends on the regions
-    agrees_with_onnxruntime("RoiAlign", [X, ROIS, BATCH], version=version, rtol=1e-4, ways=ways, **options)
-
-
 @each("version", [10, 16, 22])
 def test_regions_by_hand(version: int) -> None:
     x = np.arange(16, dtype=F).reshape(1, 1, 4, 4)
@@ -86,12 +53,6 @@ def test_regions_by_hand(version: int) -> None:
     # One sample in the middle: at (1, 1), or half an element before it.
     expected = 5 if version == 10 else 2.5
     agrees([np.array([[[[expected]]]], F)], "RoiAlign", [x, roi, np.array([0])], version=version, sampling_ratio=1, ways=("jit",))
-
-
-def test_there_may_be_no_region() -> None:
-    none = np.zeros((0, 3, 2, 1), F)
-    agrees([none], "RoiAlign", [X, ROIS[:0], BATCH[:0]], version=16, output_height=2, ways=("known",))
-    agrees([none], "MaxRoiPool", [X, np.zeros((0, 5), F)], version=1, pooled_shape=[2, 1], ways=("jit",))
 
 
 def test_regions_that_are_sampled_by_their_size_must_be_known() -> None:

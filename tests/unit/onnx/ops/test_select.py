@@ -39,6 +39,7 @@ def test_every_version_below_12_has_a_case() -> None:
     assert not missing("selecting", [(name, version) for name in names for version in versions(name)])
 
 
+@pytest.mark.slow
 @each("version", versions("Where"))
 def test_where(version: int) -> None:
     condition, x, y = np.array([[True], [False]]), np.array([1, 2, 3], F), np.array(0, F)
@@ -49,6 +50,7 @@ def test_where(version: int) -> None:
         run_node("Where", [condition, ints(1), np.array(2**40)], "jit", version=version, static=[2])
 
 
+@pytest.mark.slow
 @each("version", versions("Trilu"))
 @each("k", [None, 0, 1, -2, 9, -9, 2**40, -(2**40)])
 def test_triangles(version: int, k: int | None) -> None:
@@ -135,6 +137,7 @@ def test_programs_need_a_bound(name: str, inputs: list[Any]) -> None:
         run_node(name, inputs, "jit", version=11)
 
 
+@pytest.mark.slow
 def test_places_up_to_a_bound_are_filled_with_places_outside() -> None:
     assert bounded("NonZero", [PLACES], 3) == [[[0, 1, 2], [1, 0, 2]]]
     assert bounded("NonZero", [PLACES], 2) == [[[0, 1], [1, 0]]]

@@ -21,15 +21,6 @@ def lists(value: Any) -> Any:
     return [lists(element) for element in value] if isinstance(value, SequenceValue) else np.asarray(value).tolist()
 
 
-@each("way", QUICK_WAYS)
-def test_sequences_are_made_and_read(way: str) -> None:
-    (made,) = run_node("SequenceConstruct", [A, B], way, version=11)
-    assert lists(made) == [[0, 0], [1, 1]]
-    assert lists(run_node("SequenceInsert", [ABC, C, np.array(-1)], way, version=11, static=[2])[0]) == [[0, 0], [1, 1], [2, 2], [2, 2]]
-    assert lists(run_node("SequenceInsert", [ABC, A, np.array(3)], way, version=11, static=[2])[0])[-1] == [0, 0]
-    assert lists(run_node("SequenceInsert", [ABC, A], way, version=11)[0])[-1] == [0, 0]
-
-
 def test_elements_by_position() -> None:
     assert lists(run_node("SequenceAt", [ABC, np.array(-1)], "known", version=11)[0]) == [2, 2]
     assert lists(run_node("SequenceErase", [ABC], "known", version=11)[0]) == [[0, 0], [1, 1]]

@@ -73,6 +73,7 @@ def test_the_same_elements(
     agrees([result(x)], name, [x, *more], version=version, ways=("known", "jit"), **attributes, **old)
 
 
+@pytest.mark.slow
 def test_axes_count_from_the_back() -> None:
     agrees([X.reshape(6, 4)], "Flatten", [X], version=11, axis=-1, ways=("jit",))
     agrees([X.reshape(24, 1)], "Flatten", [X], version=11, axis=3, ways=("jit",))
@@ -171,6 +172,7 @@ def test_tiles() -> None:
     agrees_with_onnxruntime("Tile", [X, ints(2, 1, 3)], version=7)
 
 
+@pytest.mark.slow
 def test_expand_broadcasts_both_ways() -> None:
     for version in (8, 13):
         agrees([np.broadcast_to(X[:, :1], (2, 5, 4))], "Expand", [X[:, :1], ints(5, 1)], version=version, ways=("known", "jit"))
@@ -195,6 +197,7 @@ def constant(version: int, **attributes: Any) -> Any:
     return run_node("Constant", [], "jit", version=version, **attributes)[0]
 
 
+@pytest.mark.slow
 def test_constants() -> None:
     for version in (1, 9, 11, 12):
         made = constant(version, value=numpy_helper.from_array(X))

@@ -44,14 +44,6 @@ def test_transforms(version: int, length: int | None) -> None:
     dft_is(np.fft.irfft(numbers(COMPLEX), length, 1), COMPLEX, onesided=1, inverse=1)
 
 
-def test_the_default_axis_is_the_first_and_then_the_last_signal_axis() -> None:
-    x = RNG.normal(size=(2, 3, 4, 1)).astype(F)
-    np.testing.assert_allclose(numbers(run_node("DFT", [x], version=17)[0]), np.fft.fft(numbers(x), axis=1), rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(numbers(run_node("DFT", [x], version=20)[0]), np.fft.fft(numbers(x), axis=2), rtol=1e-4, atol=1e-5)
-    half = run_node("DFT", [x.astype(np.float16)], version=20)[0]
-    assert half.dtype == np.float16
-
-
 @each(
     "inputs, options, message",
     [

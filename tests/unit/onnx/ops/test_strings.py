@@ -80,27 +80,6 @@ def test_normalizer(options: dict[str, Any], want: list[str]) -> None:
         run_node("StringNormalizer", [text("a", "b").reshape(2, 1)], version=10, **options)
 
 
-GRAMS = {
-    "min_gram_length": 1,
-    "max_gram_length": 3,
-    "ngram_counts": [0, 3, 7],
-    "ngram_indexes": [0, 6, 2, 4, 5, 1],
-    "pool_int64s": [2, 3, 5, 5, 4, 7, 8, 2, 3, 5],
-    "weights": [1.0, 2.0, 0.5, 3.0, 4.0, 5.0],
-}
-
-
-@each("mode", ["TF", "IDF", "TFIDF"])
-@each("skip", [0, 1, 5, 1 << 40])
-def test_n_grams_as_onnxruntime(mode: str, skip: int) -> None:
-    x = np.array([[2, 3, 5, 5, 4, 2], [7, 8, 7, 2, 3, 5]], np.int64)
-    options = GRAMS | {"mode": mode, "max_skip_count": skip}
-    want = by_onnxruntime("TfIdfVectorizer", [x], version=9, **options | {"max_skip_count": min(skip, 5)})[0]
-    for way in ("known", "jit") if skip < 6 else ("known",):
-        np.testing.assert_allclose(run_node("TfIdfVectorizer", [x], way, version=9, **options)[0], want)
-        np.testing.assert_allclose(run_node("TfIdfVectorizer", [x[0]], way, version=9, **options)[0], want[0])
-
-
 def test_n_grams_of_text_and_of_nothing() -> None:
     options = {
         "mode": "TF",

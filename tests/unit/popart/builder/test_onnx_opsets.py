@@ -36,6 +36,7 @@ def test_a_version_has_a_method_for_each_operator(version: int) -> None:
     assert len(expected) == METHODS[version]
 
 
+@pytest.mark.slow
 @each("version", VERSIONS)
 def test_each_signature_follows_the_schema(version: int) -> None:
     for name, schema in schemas_of(version).items():

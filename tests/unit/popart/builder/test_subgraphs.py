@@ -18,32 +18,6 @@ def run(builder: Builder, inputs: dict[str, Any]) -> dict[str, Any]:
     return import_onnx(plain(builder.getModelProto())).run(inputs)
 
 
-def test_an_if_reads_what_is_around_it() -> None:
-    builder = Builder()
-    a, b = builder.addInputTensor(INFO, "a"), builder.addInputTensor(INFO, "b")
-    condition = builder.addInputTensor(TensorInfo("BOOL", []), "c")
-    branches = []
-    for operator in ("add", "sub"):
-        branch = builder.createSubgraphBuilder()
-        branch.setGraphName(operator)
-        branch.addInputTensorFromParentGraph(a)
-        branch.addInputTensorFromParentGraph(b)
-        branch.addOutputTensor(getattr(branch.aiOnnx, operator)([a, b]))
-        branches.append(branch)
-    made = builder.aiOnnx.logical_if([condition], 1, branches[1], branches[0], name="choice")
-    assert builder.getTensorShape(made[0]) == [2]
-    builder.addOutputTensor(made[0])
-    onnx.checker.check_model(builder.getModelProto())
-    node = onnx.load_from_string(builder.getModelProto()).graph.node[0]
-    graphs = {attribute.name: attribute.g for attribute in node.attribute if attribute.HasField("g")}
-    assert node.name == "choice"
-    assert [graphs[name].name for name in ("then_branch", "else_branch")] == ["add", "sub"]
-    assert not graphs["then_branch"].input
-    values = {"a": np.array([1, 2], np.float32), "b": np.array([3, 5], np.float32)}
-    assert run(builder, {**values, "c": np.array(True)})[made[0]].tolist() == [4, 7]
-    assert run(builder, {**values, "c": np.array(False)})[made[0]].tolist() == [-2, -3]
-
-
 def test_a_loop_carries_its_state() -> None:
     builder = Builder()
     a, b = builder.addInputTensor(INFO, "a"), builder.addInputTensor(INFO, "b")

@@ -2,27 +2,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pytest
-from jax import lax
 
-from tests.together import each
 from tilestep import popart
 from tilestep.popart import Builder, TensorInfo
 from tilestep.popart.builder.windows import spatial_shape
-
-
-@each("strides", [[1, 1], [2, 3]])
-@each("dilations", [[1, 1], [2, 1]])
-@each("in_dilations", [[1, 1], [1, 2]])
-def test_shapes_are_those_of_a_convolution(strides: list[int], dilations: list[int], in_dilations: list[int]) -> None:
-    made = lax.conv_general_dilated(
-        *(np.ones((1, 1, 9, 8)), np.ones((1, 1, 3, 2))), strides, [(1, 2), (0, 3)], lhs_dilation=in_dilations, rhs_dilation=dilations
-    )
-    found = spatial_shape(
-        *((9, 8), (3, 2)), pads=[1, 0, 2, 3], strides=strides, dilations=dilations, in_dilations=in_dilations, out_pads=[0] * 4
-    )
-    assert found == list(made.shape[2:])
 
 
 def test_rounding_up_and_padding_of_the_result() -> None:

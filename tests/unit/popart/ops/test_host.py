@@ -23,15 +23,6 @@ F = np.float32
 X = np.array([[1, 2], [0.5, 12]], F)
 
 
-def test_values_are_printed_when_the_program_runs(capfd: Any) -> None:
-    np.testing.assert_array_equal(outputs("PrintTensor", [np.array([6, 9, 12], np.int32)])[0], [6, 9, 12])
-    outputs("PrintTensor", [X], title="x", openBracket=ord("{"), closeBracket=ord("}"), separator=ord(","))
-    jax.effects_barrier()
-    printed = capfd.readouterr().err
-    assert "in0: [ 6  9 12]\n" in printed
-    assert "x: {{1.000000,2.000000}," in printed
-
-
 def test_gradients_are_printed_unless_they_should_not(capfd: Any) -> None:
     gradient("PrintTensor", [X], cotangent=X * 2, title="x")
     gradient("PrintTensor", [X], cotangent=X, title="y", print_gradient=0)
@@ -168,25 +159,6 @@ def over_pairs(op_type: str, x: Any, **attributes: Any) -> Any:
     graph = prepared([node], ["x"], ["y"], {DOMAIN: 1})
     with replicas("replica", 4):
         return jax.vmap(lambda x: run_graph(graph, [x], Run())[0], axis_name="replica")(x)
-
-
-@each(
-    "operator, reduce",
-    [
-        ("Add", lambda x: x.sum(1)),
-        ("Mean", lambda x: x.mean(1)),
-        ("Mul", lambda x: x.prod(1)),
-        ("Min", lambda x: x.min(1)),
-        ("Max", lambda x: x.max(1)),
-        ("LogicalAnd", lambda x: (x != 0).all(1)),
-        ("LogicalOr", lambda x: (x != 0).any(1)),
-        ("SquareAdd", lambda x: (x * x).sum(1)),
-    ],
-)
-def test_replicas_reduce_within_groups(operator: str, reduce: Any) -> None:
-    x = np.random.default_rng(4).integers(0, 3, (4, 5)).astype(F)
-    found = over_pairs("ReplicatedAllReduce", x, __collectiveOperator=CollectiveOperator[operator].value)
-    np.testing.assert_allclose(found, np.repeat(reduce(x.reshape(2, 2, 5)).astype(F), 2, 0), 1e-6)
 
 
 def test_replicas_scatter_and_gather_within_groups() -> None:

@@ -54,6 +54,7 @@ def test_an_lstm_without_bias_and_start_and_with_lengths() -> None:
     holds([every, cell], "LSTM", [X, W, None, None, np.array([2, 4], np.int32)], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_lstms_gradients_are_slopes() -> None:
     with one_program():
         for position in range(4):

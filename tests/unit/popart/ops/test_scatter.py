@@ -29,17 +29,6 @@ def scattered(data: Any, indices: Any, size: int, axis: int, reduction: str, ini
     return np.where(np.isfinite(result), result, 0)
 
 
-@each("reduction", [*COMBINE])
-@each("with_initial", [False, True])
-def test_rows_are_combined(reduction: str, with_initial: bool) -> None:
-    index = np.array([0, 2, 4, 3], np.int32) if reduction == "none" else INDEX
-    initial = np.full((5, 3), 2, F) if with_initial else None
-    wide = np.broadcast_to(index[:, None], DATA.shape)
-    expected = scattered(DATA, wide, 5, 0, reduction, initial)
-    given = [DATA, index, *([initial] if with_initial else [])]
-    holds([expected], "ScatterReduce", given, axis_size=5, axis=0, reduction=reduction)
-
-
 def test_groups_are_reduced_on_their_own() -> None:
     data, index = np.stack([DATA, DATA + 1]), np.stack([INDEX, INDEX[::-1]])
     expected = np.stack([scattered(d, np.broadcast_to(i[:, None], d.shape), 5, 0, "max") for d, i in zip(data, index, strict=True)])

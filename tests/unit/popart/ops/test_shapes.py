@@ -51,21 +51,6 @@ def test_init_gives_zeros(kind: DataType, dtype: Any) -> None:
     holds([np.zeros((2, 3), dtype)], "Init", [], shape=[2, 3], data_type=kind.value, tensor_type=0, init_type=1, batch_axis=-1)
 
 
-def expected_update(update: Any, *, add: bool = False) -> Any:
-    result = X.copy()
-    result[:, 1:3] = result[:, 1:3] + update if add else update
-    return result
-
-
-def test_dynamic_places() -> None:
-    update = -np.ones((2, 2, 4), F)
-    holds([X[:, 1:3]], "DynamicSlice", [X, INDEX], axes=[1], sizes=[2], noOverlap=0)
-    holds([X[1:2, 2:3]], "DynamicSlice", [X, np.array([1, 2], np.uint32)], axes=[0, 1], sizes=[1, 1])
-    holds([expected_update(update)], "DynamicUpdate", [X, INDEX, update], axes=[1], sizes=[2])
-    holds([expected_update(0)], "DynamicZero", [X, INDEX], axes=[1], sizes=[2])
-    holds([expected_update(update, add=True)], "DynamicAdd", [X, INDEX, update], axes=[1], sizes=[2])
-
-
 def test_gradients_of_dynamic_places() -> None:
     update, inside = np.ones((2, 2, 4), F), np.zeros_like(X)
     inside[:, 1:3] = 1
@@ -74,12 +59,3 @@ def test_gradients_of_dynamic_places() -> None:
     np.testing.assert_array_equal(gradient("DynamicUpdate", [X, INDEX, update], position=2, axes=[1], sizes=[2]), update)
     np.testing.assert_array_equal(gradient("DynamicZero", [X, INDEX], axes=[1], sizes=[2]), 1 - inside)
     np.testing.assert_array_equal(gradient("DynamicAdd", [X, INDEX, update], axes=[1], sizes=[2]), np.ones_like(X))
-
-
-@each("zero", [0, 1])
-def test_sequences_of_rows(zero: int) -> None:
-    source, destination = np.arange(12, dtype=F).reshape(6, 2), -np.ones((5, 2), F)
-    count, reads, writes = (np.array(values, np.uint32) for values in ([1, 2], [0, 4], [3, 0]))
-    expected = np.zeros_like(destination) if zero else destination.copy()
-    expected[3], expected[0:2] = source[0], source[4:6]
-    holds([expected], "SequenceSlice", [source, destination, count, reads, writes], zeroUnused=zero)

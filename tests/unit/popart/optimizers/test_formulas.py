@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.together import each
 from tests.unit.popart.optimizers import reference
 from tests.unit.popart.optimizers.reference import values
 from tests.unit.popart.optimizers.running import BATCHES, START, follows
 from tilestep.popart.enums import AdamMode, AdaptiveMode, MeanReductionStrategy, ReductionType, SGDAccumulatorAndMomentum, WeightDecayMode
-from tilestep.popart.optimizers import SGD, Adam, Adaptive, ConstSGD
+from tilestep.popart.optimizers import SGD, Adam, Adaptive
 
 KINDS = each("const, count", [(True, 1), (False, 3)])  # whether values are constants, and how many microbatches an update has
 DECAY_MODES = each("decay_mode", WeightDecayMode)
@@ -16,14 +18,6 @@ REDUCTIONS = {
     "mean": {"reduction": ReductionType.Mean, "mean_strategy": MeanReductionStrategy.Post},
     "running mean": {"reduction": ReductionType.Mean, "mean_strategy": MeanReductionStrategy.Running},
 }
-
-
-@KINDS
-@each("decay", [0.0, 0.1])
-def test_sgd_without_momentum(const: bool, count: int, decay: float) -> None:
-    given = values({"defaultLearningRate": 0.05, "defaultWeightDecay": decay, "defaultDampening": 0.2, "lossScaling": 8.0}, const=const)
-    optimizer = SGD({**given, "defaultMomentum": (0.0, True)})
-    follows(reference.sgd(START, BATCHES[count], lr=0.05, wd=decay, dm=0.2), optimizer, BATCHES[count])
 
 
 @KINDS
@@ -45,10 +39,7 @@ def test_sgd_with_momentum(const: bool, count: int, kept: SGDAccumulatorAndMomen
     follows(reference.sgd(START, BATCHES[count], lr=0.05, wd=0.1, mm=0.9, dm=dampening, nesterov=nesterov), optimizer, BATCHES[count])
 
 
-def test_const_sgd() -> None:
-    follows(reference.sgd(START, BATCHES[1], lr=0.05, wd=0.1), ConstSGD(0.05, 0.1, 4.0), BATCHES[1])
-
-
+@pytest.mark.slow
 @KINDS
 @DECAY_MODES
 @each("mode", AdamMode)
@@ -71,6 +62,7 @@ def test_adam(const: bool, count: int, decay_mode: WeightDecayMode, mode: AdamMo
 ADAPTIVE_MODES = [(mode, False) for mode in AdaptiveMode] + [(AdaptiveMode.RMSProp, True), (AdaptiveMode.CenteredRMSProp, True)]
 
 
+@pytest.mark.slow
 @KINDS
 @DECAY_MODES
 @each("momentum", [0.0, 0.7])

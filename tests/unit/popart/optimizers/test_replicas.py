@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from tests.together import compiled, each
 from tests.unit.popart.optimizers import reference
@@ -39,6 +40,7 @@ def optimizers() -> dict[str, tuple[Optimizer, Any]]:
     }
 
 
+@pytest.mark.slow
 @each("reduction", ["sum", "mean", "running"])
 @each("count", [1, 3])
 @each("name", ["plain", "Combined", "Separate", "Adam", "Adaptive"])

@@ -66,45 +66,11 @@ def test_callbacks_give_what_arrays_give(kind: str, batches: int, accumulation: 
     same(weights_of(session, "w")["w"], weights["w"])
 
 
-def test_each_microbatch_is_given_computed_and_taken_before_the_next() -> None:
-    model = squares()
-    session = training(model, {model.y: "All", "w": "Final", model.loss: popart.AnchorReturnType("EveryN", 2)}, batches=2, accumulation=2)
-    host = host_of(model, numbers(2, 2))
-    session.run(host.io())
-    one = [("give", model.x), ("given", model.x)]
-    y, loss, w = ([("take", name), ("taken", name)] for name in (model.y, model.loss, "w"))
-    assert host.calls == [*one, *y, *one, *loss, *y, *one, *y, *one, *loss, *y, *w]
-
-
-def test_updated_variables_are_taken_after_the_update_for_each_microbatch() -> None:
-    model = squares()
-    session = training(model, {model.y: "All", "UpdatedVar___w": "All"}, batches=1, accumulation=2)
-    host = host_of(model, numbers(1, 2))
-    session.run(host.io())
-    one = [("give", model.x), ("given", model.x)]
-    y, w = ([("take", name), ("taken", name)] for name in (model.y, "UpdatedVar___w"))
-    assert host.calls == [*one, *y, *one, *w, *y, *w]
-    for taken in host.taken["UpdatedVar___w"]:
-        same(taken, weights_of(session, "w")["w"])
-
-
-def test_an_input_may_depend_on_an_anchor_before() -> None:
-    builder = popart.Builder()
-    x = builder.addInputTensor("FLOAT", [1])
-    y = builder.aiOnnx.add([x, x])
-    session = popart.InferenceSession(
-        builder.getModelProto(), popart.DataFlow(5, {y: popart.AnchorReturnType("All")}), popart.DeviceManager().createCpuDevice()
-    )
-    session.prepareDevice()
-    value = np.ones(1, np.float32)
-    session.run(popart.PyStepIOCallback(lambda _name, _prefetch: value, lambda _name: None, lambda _name: value, lambda _name: None))
-    same(value, [32])
-
-
 class Stop(Exception):
     """Of a test."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", range(4))
 def test_an_error_of_a_function_arrives_and_the_session_goes_on(where: int) -> None:
     model, inputs = squares(), numbers(2, 1)
@@ -127,6 +93,7 @@ def test_an_error_of_a_function_arrives_and_the_session_goes_on(where: int) -> N
     same(run(session, {model.x: inputs})[model.y], expected)
 
 
+@pytest.mark.slow
 def test_a_step_that_fails_half_way_leaves_weights_and_accumulators_as_they_were() -> None:
     model, inputs = squares(), numbers(2, 2)
     session = training(model, {"w": "Final", "Accl___w": "All"}, batches=2, accumulation=2)
@@ -176,25 +143,7 @@ def test_a_function_that_gives_nothing_or_too_much_is_an_error() -> None:
         step(np.zeros(6, np.float32))
 
 
-def test_inputs_are_copied_before_the_function_is_told() -> None:
-    model, inputs = squares(), numbers(3, 1)
-    session = training(model, {model.x: "All"}, batches=3)
-    shared, left = np.zeros((2, 3), np.float32), iter(inputs.reshape(-1, 2, 3))
-
-    def give(_name: str, _prefetch: bool) -> Any:
-        shared[...] = next(left)
-        return shared
-
-    taken: list[Any] = []
-
-    def take(_name: str) -> Any:
-        taken.append(np.zeros((2, 3), np.float32))
-        return taken[-1]
-
-    session.run(popart.PyStepIOCallback(give, lambda _name: shared.fill(99), take, lambda _name: None))
-    same(np.array(taken), inputs.reshape(3, 2, 3))
-
-
+@pytest.mark.slow
 def test_random_numbers_are_the_same_by_both_ways() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [64])

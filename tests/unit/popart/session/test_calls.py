@@ -126,19 +126,3 @@ def test_a_pattern_that_does_not_exist_is_an_error() -> None:
     builder.excludePatterns(out, ["ThisPatternDoesNotExist"])
     with pytest.raises(popart.popart_exception, match=r"^Invalid pattern name 'ThisPatternDoesNotExist'"):
         popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [out]), popart.DeviceManager().createCpuDevice())
-
-
-def test_an_engine_option_of_the_compiler_makes_another_executable(tmp_path: Path) -> None:
-    def files(**engine: str) -> int:
-        builder = popart.Builder()
-        x = builder.addInputTensor(popart.TensorInfo("FLOAT", [2]))
-        out = builder.aiOnnx.identity([x])
-        options = popart.SessionOptions()
-        options.enableEngineCaching, options.cachePath = True, str(tmp_path)
-        options.engineOptions = {name.replace("_", "."): value for name, value in engine.items()}
-        device = popart.DeviceManager().createOfflineIPUDevice({})
-        session = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [out]), device, userOptions=options)
-        session.prepareDevice(loadEngine=False)
-        return len(list(tmp_path.iterdir()))
-
-    assert [files(), files(), files(opt_enableInlining="true"), files(debug_retainDebugInformation="true")] == [1, 1, 2, 2]

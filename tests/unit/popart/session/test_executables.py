@@ -25,7 +25,6 @@ from tests.unit.popart.session.models import (
     numbers,
     run,
     same,
-    sgd,
     squares,
     trained,
     training,
@@ -62,6 +61,7 @@ def executable(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_saved_program_runs_in_another_session(model: Model, tmp_path: Path) -> None:
     inputs, path = numbers(2, 1), tmp_path / "below" / "training.popef"
     with acquired() as device:
@@ -79,27 +79,6 @@ def test_a_saved_program_runs_in_another_session(model: Model, tmp_path: Path) -
             again.getReport()
 
 
-def test_an_executable_has_the_weights_unless_they_are_left_out(tmp_path: Path) -> None:
-    other = squares(start=WEIGHT + 1)
-    for variables, start in ((True, WEIGHT + 1), (False, WEIGHT)):
-        path = tmp_path / f"{variables}.popef"
-        with acquired() as device:
-            session = inference(other.proto, {other.y: "All"}, device=device)
-            session.saveExecutable(str(path), saveVariables=variables)
-        with acquired() as device:
-            model = squares()
-            session = inference(model.proto, {model.y: "All"}, device=device, prepare=False)
-            session.loadExecutable(str(path))
-            session.prepareDevice()
-            same(run(session, {model.x: numbers(1)})[model.y], numbers(1)[0] @ start)
-
-
-def test_a_folder_gets_a_file_of_its_own(model: Model, tmp_path: Path) -> None:
-    session_of(model).compileAndExport(str(tmp_path))
-    (found,) = tmp_path.iterdir()
-    assert found.suffix == ".popef"
-
-
 @pytest.mark.parametrize("device", [cpu, ipu_model])
 def test_devices_without_executables_refuse(device: Any, model: Model, tmp_path: Path) -> None:
     session = inference(model.proto, {model.y: "All"}, device=device(), prepare=False)
@@ -108,6 +87,7 @@ def test_devices_without_executables_refuse(device: Any, model: Model, tmp_path:
     assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_there_is_no_code_of_python_in_a_file(executable: Path) -> None:
     with zipfile.ZipFile(executable) as archive:
         assert set(archive.namelist()) == {"manifest.json", "step.stablehlo", "weights.npz"}
@@ -153,17 +133,6 @@ def placed(model: Model, device: popart.DeviceInfo, **changes: Any) -> popart.In
     return inference(model.proto, {model.y: "All"}, device=device, virtualGraphMode=manual, **{"prepare": False, **changes})
 
 
-@pytest.mark.parametrize("pattern", [PATTERNS.SinglePipeline, PATTERNS.ReplicaAndLadder])
-def test_an_executable_runs_on_a_device_with_its_sync_pattern(pattern: popart.SyncPattern, sharded: Model, tmp_path: Path) -> None:
-    path = tmp_path / "model.popef"
-    with of_two_ipus(pattern) as device:
-        placed(sharded, device).compileAndExport(str(path))
-        session = placed(sharded, device)
-        session.loadExecutable(str(path))
-        session.prepareDevice()
-        same(run(session, {sharded.x: numbers(1)})[sharded.y], 2 * numbers(1)[0] @ WEIGHT)
-
-
 @pytest.mark.parametrize(
     ("compiled", "loaded"),
     [
@@ -182,13 +151,6 @@ def test_an_executable_is_refused_by_a_device_with_another_sync_pattern(
         with pytest.raises(popart.poplar_exception, match=f"{message}{{SyncConfiguration: {loaded}}}"):
             placed(sharded, second).loadExecutable(str(path))
         placed(sharded, first).loadExecutable(str(path))
-
-
-def test_a_cache_keeps_an_executable_for_each_sync_pattern(sharded: Model, tmp_path: Path) -> None:
-    for pattern in [*PATTERNS, *PATTERNS]:
-        with of_two_ipus(pattern) as device:
-            placed(sharded, device, prepare=True, enableEngineCaching=True, cachePath=str(tmp_path))
-    assert len(list(tmp_path.iterdir())) == len(PATTERNS)
 
 
 OTHERS: list[dict[str, Any]] = [{"partialsTypeMatMuls": "half"}, {"constantWeights": False}, {"enableSupportedDataTypeCasting": False}]
@@ -211,15 +173,6 @@ def test_the_executable_of_another_session_is_refused(model: Model, executable: 
         with pytest.raises(popart.popart_runtime_error, match="belongs to another session"):
             session.loadExecutable(str(executable))
     session_of(model).loadExecutable(str(executable))
-
-
-def test_another_optimiser_is_another_session(model: Model, tmp_path: Path) -> None:
-    path = tmp_path / "training.popef"
-    training(model, device=offline(), prepare=False).compileAndExport(str(path))
-    training(model, device=offline(), prepare=False).loadExecutable(str(path))
-    for optimizer in (sgd(1 / 2), sgd(const=False), popart.Adam({})):
-        with pytest.raises(popart.popart_runtime_error, match="belongs to another session"):
-            training(model, optimizer=optimizer, device=offline(), prepare=False).loadExecutable(str(path))
 
 
 def members_of(path: Path) -> dict[str, bytes]:
@@ -299,20 +252,6 @@ def test_what_is_compressed_otherwise_is_not_unpacked(model: Model, executable: 
             session_of(model).loadExecutable(str(path))
 
 
-def test_a_program_with_large_constants_is_loaded(tmp_path: Path) -> None:
-    """The bound of a program has its constants, which are most of this one: 4 MB, of which nothing can be left out."""
-    builder = popart.Builder()
-    x = builder.addInputTensor("FLOAT", [2, 1000])
-    table = builder.aiOnnx.constant(np.random.default_rng(0).normal(size=(1000, 1000)).astype(np.float32))
-    y = builder.aiOnnx.softmax([builder.aiOnnx.matmul([x, table])])
-    made = Model(proto=builder.getModelProto(), x=x, w="", y=y, loss="")
-    path = tmp_path / "model.popef"
-    session_of(made).compileAndExport(str(path))
-    with zipfile.ZipFile(path) as archive:
-        assert archive.getinfo("step.stablehlo").file_size > 4_000_000
-    session_of(made).loadExecutable(str(path))
-
-
 class Harm:
     """Writes a file when it is unpickled."""
 
@@ -349,6 +288,7 @@ def test_signed_members_that_do_not_fit_are_named_errors(model: Model, executabl
             session_of(model).loadExecutable(archive_of(tmp_path / "z.popef", {**members, "manifest.json": manifest}, sign=False))
 
 
+@pytest.mark.slow
 def test_200_damaged_files_are_named_errors_or_the_same_program(model: Model, executable: Path, tmp_path: Path) -> None:
     whole, path, session = executable.read_bytes(), tmp_path / "x.popef", session_of(model)
     random = np.random.default_rng(0)

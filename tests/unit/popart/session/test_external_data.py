@@ -76,16 +76,6 @@ def test_a_model_may_name_a_file_in_its_own_folder_only(tmp_path: Path, monkeypa
     np.testing.assert_array_equal(inference(str(tmp_path / "model" / "model.onnx"), out), 2 * B)
 
 
-def test_model_to_host_writes_new_values_to_the_file(tmp_path: Path) -> None:
-    session = training(tmp_path / "weights.bin")
-    for _ in range(2):  # the second time overwrites the same values
-        session.modelToHost(str(tmp_path / "model.onnx"))
-        found = np.fromfile(tmp_path / "weights.bin", np.float32)
-        np.testing.assert_array_equal(found, [*(W - 0.5 * B).ravel(), *(B - 0.5 * W.sum(0))])
-    model = onnx.load_model(str(tmp_path / "model.onnx"), load_external_data=False)
-    assert all(external.is_external(tensor) and not tensor.raw_data for tensor in model.graph.initializer)
-
-
 def test_the_optimisers_state_stands_beside_its_initialiser(tmp_path: Path) -> None:
     momentum = popart.SGD({"defaultLearningRate": (0.5, True), "defaultMomentum": (0.9, True)})
     session = training(tmp_path / "weights.bin", momentum)

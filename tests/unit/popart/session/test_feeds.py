@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.unit.popart.session.models import Array, inference, numbers, run, same, squares, trained, training
+from tests.unit.popart.session.models import Array, inference, run, same
 from tilestep import popart
 from tilestep.popart.session.graph import narrowed
 
@@ -18,35 +18,6 @@ def doubled(kind: str = "FLOAT", batches: int = 1, **changes: Any) -> tuple[popa
     x = builder.addInputTensor(kind, [2])
     y = builder.aiOnnx.add([x, x])
     return inference(builder.getModelProto(), {y: "All"}, batches=batches, **changes), x, y
-
-
-def test_inputs_have_any_shape_of_the_right_number_of_elements() -> None:
-    model = squares()
-    inputs = numbers(3, 2)
-    expected = trained(inputs).values["MatMul:0"]
-    session = training(model, {model.y: "All"}, batches=3, accumulation=2)
-    for shape in ([3, 2, 2, 3], [36], [6, 6]):
-        session.weightsFromHost()
-        same(run(session, {model.x: inputs.reshape(shape)})[model.y], expected)
-
-
-def test_anchors_are_written_in_place_to_any_shape() -> None:
-    session, x, y = doubled(batches=2)
-    target = np.zeros((4, 1), np.float32)
-    session.run(popart.PyStepIO({x: np.arange(4, dtype=np.float32)}, {y: target}))
-    same(target, [[0], [2], [4], [6]])
-
-
-@pytest.mark.parametrize(("name", "size"), [("input", 7), ("input", 5), ("Add:0", 3)])
-def test_a_wrong_number_of_elements_is_an_error_that_says_both(name: str, size: int) -> None:
-    session, x, y = doubled(batches=3)
-    arrays = {x: np.zeros(6, np.float32), y: np.zeros(6, np.float32)}
-    arrays[name] = np.zeros(size, np.float32)
-    what = "input" if name == x else "output"
-    message = f"^Unexpected number of {what} elements for Tensor {name}. Expected 6, but received {size}."
-    with pytest.raises(popart.popart_runtime_error, match=message) as raised:
-        session.run(popart.PyStepIO({x: arrays[x]}, {y: arrays[y]}))
-    assert "batches per step    = 3" in str(raised.value)
 
 
 def test_the_anchors_return_type_is_in_the_error() -> None:
@@ -140,14 +111,6 @@ def test_the_checks_of_a_step_are_made_once_for_each_stepio() -> None:
         session.run(popart.PyStepIO({x: np.ones(3, np.float32)}, io.outputs))
 
 
-def test_a_step_leaves_its_inputs_as_they_are() -> None:
-    session, x, _ = doubled(batches=2)
-    given = np.arange(4, dtype=np.float32)
-    given.flags.writeable = False
-    run(session, {x: given})
-    same(given, [0, 1, 2, 3])
-
-
 def test_anchors_are_copies_of_their_own() -> None:
     session, x, y = doubled()
     first = run(session, {x: np.ones(2, np.float32)})[y]
@@ -164,14 +127,6 @@ def test_scalars_and_lists_are_taken_as_arrays() -> None:
     session = inference(builder.getModelProto(), {y: "All"})
     assert session.initAnchorArrays()[y].shape == ()
     same(run(session, {x: np.float32(3)})[y], 6)
-
-
-def test_empty_tensors_are_fed_and_returned() -> None:
-    builder = popart.Builder()
-    x = builder.addInputTensor("FLOAT", [0, 2])
-    y = builder.aiOnnx.add([x, x])
-    session = inference(builder.getModelProto(), {y: "All"}, batches=2)
-    assert run(session, {x: np.zeros((2, 0, 2), np.float32)})[y].shape == (2, 0, 2)
 
 
 def test_64_bit_floats_are_narrowed_if_they_fit() -> None:

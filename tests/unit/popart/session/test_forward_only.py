@@ -28,6 +28,7 @@ def made(*, forward: bool = True, replicas: int = 1) -> tuple[Any, popart.Traini
     return model, session(model, [model.loss, model.tensors[0][2], "Gradient___w0"], BATCHES, chosen=chosen, ipus=2 * replicas)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_the_forward_part_gives_its_anchors_and_changes_no_weight(replicas: int) -> None:
     model, both = made(replicas=replicas)

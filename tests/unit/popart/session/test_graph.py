@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import onnx
 import pytest
@@ -93,50 +91,7 @@ def test_dropout_does_nothing_in_inference() -> None:
     same(run(inference(builder.getModelProto(), {y: "All"}), {x: ones})[y], ones)
 
 
-def test_the_gradient_of_a_dropout_has_the_same_mask() -> None:
-    builder, x, y = dropout()
-    w = builder.addInitializedInputTensor(np.ones(256, np.float32), "w")
-    loss = builder.aiGraphcore.identityloss([builder.aiOnnx.mul([y, w])], reduction=popart.ReductionType.Sum)
-    model = Model(proto=builder.getModelProto(), x=x, w=w, y=y, loss=loss)
-    session = training(model, {y: "All", "Gradient___" + x: "All", "Gradient___w": "All"}, batches=2, accumulation=2)
-    session.setRandomSeed(3)
-    found = run(session, {x: np.ones((2, 2, 256), np.float32)})
-    same(found["Gradient___w"], found[y])
-    assert set(np.unique(found[y])) == {0, np.float32(1 / 0.75)}
-    masks = found[y].reshape(4, 256).astype(bool)
-    same(found["Gradient___" + x].reshape(4, 256)[0].astype(bool), masks[0])
-    assert 0.6 < masks.mean() < 0.9
-    assert len({mask.tobytes() for mask in masks}) == 4  # each microbatch draws anew
-
-
 # ------------------------------------------------------------------------------------------------------- graphs in graphs
-
-
-def choosing() -> tuple[popart.Builder, Model, str]:
-    """y = x * w if the condition holds, else x - w; the loss is the sum of y."""
-    builder = popart.Builder()
-    x = builder.addInputTensor("FLOAT", [2])
-    condition = builder.addInputTensor("BOOL", [])
-    w = builder.addInitializedInputTensor(np.array([2, 3], np.float32), "w")
-    branches: list[Any] = []
-    for operator in ("mul", "sub"):
-        branch = builder.createSubgraphBuilder()
-        branch.setGraphName(operator)
-        for name in (x, w):
-            branch.addInputTensorFromParentGraph(name)
-        branch.addOutputTensor(getattr(branch.aiOnnx, operator)([x, w]))
-        branches.append(branch)
-    y = builder.aiOnnx.logical_if([condition], 1, branches[1], branches[0])[0]
-    loss = builder.aiGraphcore.identityloss([y], reduction=popart.ReductionType.Sum)
-    return builder, Model(proto=builder.getModelProto(), x=x, w=w, y=y, loss=loss), condition
-
-
-def test_a_condition_that_comes_with_the_step_chooses_a_branch() -> None:
-    _, model, condition = choosing()
-    session = training(model, {model.y: "All", "Gradient___w": "All"}, batches=2, optimizer=popart.ConstSGD(0.5))
-    found = run(session, {model.x: np.array([[4, 5], [4, 5]], np.float32), condition: np.array([True, False])})
-    same(found["Gradient___w"], [[4, 5], [-1, -1]])
-    same(found[model.y], [[8, 15], [4 - 0, 5 - 0.5]])
 
 
 def test_a_loop_has_values_and_gradients() -> None:

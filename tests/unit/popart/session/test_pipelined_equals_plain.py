@@ -176,6 +176,7 @@ def plain(model: str, optimizer: str, replicas: int) -> dict[str, Array]:
 QUICK = [("dense", "adam", 2, True), ("convolution", "momentum", 1, True), ("embedding", "rmsprop", 2, False)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "optimizer", "replicas", "recompute"),
     [

@@ -21,15 +21,6 @@ def test_a_loss_must_be_a_scalar_of_the_model() -> None:
             popart.TrainingSession(model.proto, popart.DataFlow(1, [model.y]), loss, sgd(), cpu())
 
 
-def test_a_loss_of_one_element_is_a_scalar() -> None:
-    builder = popart.Builder()
-    x = builder.addInputTensor("FLOAT", [1, 1])
-    w = builder.addInitializedInputTensor(np.ones((1, 1), np.float32), "w")
-    y = builder.aiOnnx.mul([x, w])
-    session = training(Model(proto=builder.getModelProto(), x=x, w=w, y=y, loss=y), {"Gradient___w": "All"})
-    same(run(session, {x: np.array([[3]], np.float32)})["Gradient___w"], [[3]])
-
-
 def test_unknown_anchors_are_named_with_those_that_there_are() -> None:
     model = squares()
     with pytest.raises(popart.popart_exception, match=r"^Anchor tensor `nothing' not in Ir Tensors\. The tensors are: .*MatMul:0"):

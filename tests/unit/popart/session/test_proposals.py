@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import warnings
 
 import jax
 import numpy as np
@@ -58,6 +57,7 @@ def machine(tiles: int = TILES, ipus: int = 4):
     return found
 
 
+@pytest.mark.slow
 def test_each_operator_has_its_cycles() -> None:
     builder, loss = chain()
     graph = graph_of(builder)
@@ -74,16 +74,6 @@ def test_each_operator_has_its_cycles() -> None:
     assert prices.host(0, 2, 1) == (0, {0, 1})
 
 
-def test_an_operator_that_is_tuned_by_itself_has_cycles_of_its_own() -> None:
-    builder, _ = chain()
-    [product] = [node.output[0] for node in onnx.load_from_string(builder.getModelProto()).graph.node if "w1" in node.input]
-    builder.setAvailableMemoryProportion(product, 0.001)
-    costs = [cost.forward for cost in Prices(machine()).operators(graph_of(builder))[:4]]
-    forward = [cycles for cycles, _ in MATMULS]
-    assert costs[1] > forward[1]  # the others are as they were, one of the same shapes among them
-    assert (costs[0], *costs[2:]) == (forward[0], *forward[2:])
-
-
 def test_nobody_needs_the_gradient_of_an_input() -> None:
     builder, loss = chain((8, 4))
     graph = graph_of(builder)
@@ -92,6 +82,7 @@ def test_nobody_needs_the_gradient_of_an_input() -> None:
     assert wanted_gradients(graph, found) == {"w0", "MatMul:0", loss}
 
 
+@pytest.mark.slow
 def test_a_chain_of_unequal_matmuls_is_cut_where_its_slowest_stage_is_fastest() -> None:
     builder, loss = chain()
     proposal = popart.propose_stages(builder.getModelProto(), 3, ipu_model(TILES, 4), loss)
@@ -103,36 +94,6 @@ def test_a_chain_of_unequal_matmuls_is_cut_where_its_slowest_stage_is_fastest() 
     assert proposal.slowest_cycles == costs[0] + costs[1] + TOGETHER + HOSTS[3] == 43655
     assert proposal.training
     assert proposal.notes == ()
-
-
-def test_cycles_of_a_stage_are_those_of_its_operators_of_the_exchange_and_of_the_host() -> None:
-    builder, loss = chain()
-    proposal = popart.propose_stages(builder.getModelProto(), 4, ipu_model(TILES, 4), loss)
-    first, second = proposal.stages[:2]
-    assert {(stage.passing_cycles, stage.host_cycles) for stage in proposal.stages} == {(TOGETHER, HOSTS[4])}
-    for stage, number in ((first, 0), (second, 1)):
-        assert stage.cycles == sum(MATMULS[number]) + ADDED[number] + TOGETHER + HOSTS[4]
-    assert proposal.slowest_cycles == max(stage.cycles for stage in proposal.stages)
-    assert first.weights_bytes == 64 * 256 * 4
-    assert first.passed_bytes == 16 * 256 * 4
-
-
-def test_inference_has_no_backward() -> None:
-    builder, _ = chain()
-    proposal = popart.propose_stages(builder.getModelProto(), 2, ipu_model(TILES, 2))
-    assert not proposal.training
-    assert sum(stage.backward_cycles + stage.adding_cycles for stage in proposal.stages) == 0
-    assert proposal.stages[0].passing_cycles == PASSED
-
-
-def test_one_stage_says_nothing_but_its_cycles() -> None:
-    builder, loss = chain()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        proposal = popart.propose_stages(builder.getModelProto(), 1, ipu_model(TILES), loss)
-    (stage,) = proposal.stages
-    assert (stage.passing_cycles, proposal.notes, proposal.balance) == (0, (), 1.0)
-    assert stage.cycles == proposal.slowest_cycles == proposal.one_ipu_cycles
 
 
 def test_the_annotations_are_those_of_a_program_that_writes_them() -> None:
@@ -177,14 +138,6 @@ def test_operators_that_share_a_variable_stay_together() -> None:
     assert proposal.notes[0].startswith("5 stages were asked for: ")
 
 
-def test_nothing_is_cut_off_behind_the_loss() -> None:
-    builder, loss = chain((16, 16))
-    builder.aiOnnx.relu([builder.aiOnnx.neg([loss])])
-    proposal = popart.propose_stages(builder.getModelProto(), 4, ipu_model(TILES, 4), loss)
-    assert proposal.stages[-1].operators[-1].op_type == "Relu"
-    assert loss in [operator.name for operator in proposal.stages[-1].operators]
-
-
 def test_operators_of_known_results_cost_nothing_and_go_with_the_next() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [4, 8])
@@ -201,20 +154,6 @@ def test_fewer_stages_than_asked_for_are_explained() -> None:
     proposal = popart.propose_stages(builder.getModelProto(), 3, ipu_model(TILES), loss)
     assert len(proposal.stages) < 3
     assert proposal.notes[0].startswith("3 stages were asked for: ")
-
-
-def test_a_device_of_fewer_ipus_is_told() -> None:
-    builder, loss = chain()
-    proposal = popart.propose_stages(builder.getModelProto(), 2, ipu_model(TILES, 1), loss)
-    assert proposal.notes == ("The device has 1 IPU, and the stages want 2: acquire a device of 2 IPUs for them, or ask for at most 1.",)
-
-
-def test_more_stages_than_any_machine_has_ipus_may_be_asked_for() -> None:
-    builder, loss = chain()
-    proposal = popart.propose_stages(builder.getModelProto(), 4096, ipu_model(TILES, 1), loss)
-    assert len(proposal.stages) == 4
-    assert proposal.notes[0] == "4096 stages were asked for: more than 4 would not make the slowest one faster."
-    assert proposal.notes[1].startswith("The device has 1 IPU, and the stages want 4: acquire a device of 4 IPUs")
 
 
 @each("number", [0, -1, True, 2.0, "2", None, 5000])

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from tilestep import popart
-from tilestep.popart import popart_exception
 from tilestep.popart.session.plan import Plan, plan_of
-from tilestep.popart.session.recompute import intervals, kept_tensors, recompute_policies
+from tilestep.popart.session.recompute import intervals, kept_tensors
 from tilestep.popart.tensors import InputShapeInfo
 
 Kind = popart.RecomputationType
@@ -63,20 +62,6 @@ class Built:
         plan, options = self.plan(kind, **changes)
         found = kept_tensors(plan.graph, plan.names.analysis.types, options, plan.staging, plan.staging.stages[stage])
         return None if found is None else {*found} & {self.product, self.norm, self.tanh, self.given, self.last, self.loss}
-
-
-def test_nothing_is_computed_again_by_default() -> None:
-    assert Built().kept(Kind.NoRecompute) is None
-    assert Built(marked=True).kept(Kind.NoRecompute) is None
-
-
-def test_a_pipeline_keeps_what_stages_read() -> None:
-    model = Built()
-    assert model.kept(Kind.Pipeline) == set()
-    assert model.kept(Kind.Standard) == {model.given}
-    assert model.kept(Kind.RecomputeAll) == {model.given}
-    marked = Built(marked=True)
-    assert marked.kept(Kind.Pipeline) == {marked.norm}
 
 
 @pytest.mark.parametrize("kind", [Kind.Pipeline, Kind.Standard])
@@ -137,24 +122,6 @@ def test_intervals_become_shorter(count: int, expected: list[tuple[int, int]]) -
     assert intervals(count) == expected
 
 
-def test_stages_that_compute_nothing_again_have_no_policy() -> None:
-    plan, options = Built().plan(Kind.Standard)
-    assert recompute_policies(plan.graph, plan.names.analysis.types, options, plan.staging).keys() == {0}
-    plan, options = Built().plan(Kind.NoRecompute)
-    assert recompute_policies(plan.graph, plan.names.analysis.types, options, plan.staging) == {}
-
-
-def test_mixtures_are_refused() -> None:
-    with pytest.raises(popart_exception, match=r"^A mixture of auto and manual recomputation is not supported$"):
-        Built(again=True).plan(Kind.Standard, pipelined=False)
-    with pytest.raises(popart_exception, match=r"^When pipelining is enabled, user annotation for recomputation is not allowed"):
-        Built(again=True).plan(Kind.NoRecompute)
-    with pytest.raises(popart_exception, match=r"^Invalid RecomputationType::Pipeline in autoAnnotate when using implicit pipelining"):
-        Built().plan(Kind.Pipeline, pipelined=False)
-    Built(marked=True).plan(Kind.Pipeline)
-    Built(again=True).plan(Kind.NoRecompute, explicit=True)
-
-
 def _trained_on_one_ipu(*, again: bool, tiles: int) -> tuple[popart.TrainingSession, Any]:
     """A session of 12 layers, of which it computes three of four again. Returns: it, and its loss after a run."""
     builder = popart.Builder()
@@ -179,12 +146,6 @@ def _trained_on_one_ipu(*, again: bool, tiles: int) -> tuple[popart.TrainingSess
     anchors = session.initAnchorArrays()
     session.run(popart.PyStepIO({x: np.ones((512, 128), np.float32)}, anchors))
     return session, anchors[loss]
-
-
-def test_on_one_ipu_what_is_computed_again_takes_time_and_no_value_changes() -> None:
-    (plain, loss), (again, same) = (_trained_on_one_ipu(again=again, tiles=64) for again in (False, True))
-    assert loss == same
-    assert again.getCycleCount() > plain.getCycleCount()
 
 
 def test_a_model_that_does_not_fit_on_one_ipu_fits_if_it_computes_again() -> None:

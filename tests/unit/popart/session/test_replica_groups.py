@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from tests.unit.popart.session.models import RATE, WEIGHT, Array, numbers, run, same, squares, trained, weights_of
+from tests.unit.popart.session.models import RATE, WEIGHT, Array, numbers, run, same, squares, trained
 from tests.unit.popart.session.replica_models import GROUPS, UNGROUPED, of_groups, trained_by
 from tilestep import popart
 
@@ -32,6 +32,7 @@ def expected(kind: str, inputs: Array, **more: Any) -> Array:
     return np.stack([trained(inputs[:, group], WEIGHT * (number + 1), **more).weight for number, group in enumerate(GROUPS[kind])])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["Orthogonal", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("Consecutive", "Ungrouped"))])
 def test_each_group_trains_its_own_weight(kind: str) -> None:
     model, inputs = of_groups(kind), numbers(2, 4)
@@ -71,6 +72,7 @@ def test_replicas_of_a_group_take_no_different_values() -> None:
     same(read(session, 4, 3, 2), values[[0, 0, 2, 2]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["Separate", *(pytest.param(name, marks=pytest.mark.slow) for name in ("Combined", "Adam"))])
 def test_the_optimizers_state_has_groups_too(optimizer: str, tmp_path: Path) -> None:
     made, name = {
@@ -97,18 +99,6 @@ def test_the_optimizers_state_has_groups_too(optimizer: str, tmp_path: Path) -> 
     same(read(again, 2, 3, 2), read(session, 2, 3, 2))
 
 
-def test_groups_accumulate_apart_from_the_velocity() -> None:
-    model, inputs = of_groups("Orthogonal"), numbers(2, 3, 4)
-    separate = popart.SGD(PLAIN | {"defaultMomentum": (0.5, True)}, accumulatorAndMomentum=popart.SGDAccumulatorAndMomentum.Separate)
-    session = trained_by(model, 4, batches=2, accumulation=3, optimizer=separate)
-    run(session, {model.x: inputs})
-    apart = [inputs[:, :, group].reshape(2, 6, 2, 3) for group in GROUPS["Orthogonal"]]
-    weights = [trained(batch, WEIGHT * (number + 1)).weight for number, batch in enumerate(apart)]
-    np.testing.assert_allclose(read(session, 2, 3, 2), weights, rtol=1e-6)
-    with pytest.raises(popart.popart_exception, match=r"choose SGDAccumulatorAndMomentum\.Separate"):
-        trained_by(model, 4, accumulation=3, optimizer=popart.SGD(PLAIN | {"defaultMomentum": (0.5, True)}))
-
-
 def test_a_norm_over_weights_of_groups_clips_each_replica_for_itself() -> None:
     model, inputs = of_groups("Ungrouped"), numbers(1, 4)
     clipped = popart.SGD(PLAIN, clip_norm_settings=[popart.ClipNormSettings.clipAllWeights(1.0)])
@@ -119,22 +109,6 @@ def test_a_norm_over_weights_of_groups_clips_each_replica_for_itself() -> None:
         gradient = inputs[0, replica].T @ (2 * inputs[0, replica] @ start)
         norm = np.linalg.norm(gradient)
         np.testing.assert_allclose(weight, start - RATE * gradient / max(norm, 1), rtol=1e-5, atol=1e-6)
-
-
-def test_weights_of_a_model_are_reset_by_group() -> None:
-    model = of_groups("Consecutive")
-    session = trained_by(model, 4)
-    run(session, {model.x: numbers(4)})
-    session.resetHostWeights(model.proto)
-    session.weightsFromHost()
-    same(read(session, 2, 3, 2), np.stack([WEIGHT, WEIGHT * 2]))
-
-
-def test_one_replica_has_no_groups() -> None:
-    model = squares()
-    session = trained_by(model, 1)
-    run(session, {model.x: numbers()})
-    assert weights_of(session, "w")["w"].shape == (3, 2)
 
 
 def of_settings(start: Array, settings: popart.VariableSettings) -> popart.TrainingSession:

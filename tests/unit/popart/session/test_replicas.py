@@ -34,6 +34,7 @@ def as_batches(model: Model, inputs: Array) -> Any:
     return trained(inputs.reshape(inputs.shape[0], -1, 2, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("batches", "accumulation", "count"), [(3, 2, 2), pytest.param(2, 1, 4, marks=pytest.mark.slow)])
 def test_replicas_train_as_one_that_accumulates(batches: int, accumulation: int, count: int) -> None:
     model, inputs = squares(), numbers(batches, accumulation, count)
@@ -45,6 +46,7 @@ def test_replicas_train_as_one_that_accumulates(batches: int, accumulation: int,
     same(weights_of(session, "w")["w"], expected.weight)
 
 
+@pytest.mark.slow
 def test_anchors_have_a_dimension_of_replicas() -> None:
     model, inputs = squares(), numbers(4, 2, 2)
     kinds = {model.y: "All", "Gradient___w": "Final", "loss": "Sum", f"Gradient___{model.y}": "EveryN"}
@@ -62,6 +64,7 @@ def test_anchors_have_a_dimension_of_replicas() -> None:
         same(found[model.loss if name == "loss" else name], expected[kind])
 
 
+@pytest.mark.slow
 def test_weights_and_state_are_anchored_by_each_replica() -> None:
     model, inputs = squares(), numbers(2, 2)
     session = trained_by(model, 2, {"w": "Final", "Accl___w": "All", "UpdatedVar___w": "All"}, batches=2)
@@ -72,6 +75,7 @@ def test_weights_and_state_are_anchored_by_each_replica() -> None:
     same(found["UpdatedVar___w"][1, 0], expected.weight)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("optimizer", "reduction"),
     [
@@ -165,6 +169,7 @@ def test_all_replicas_get_a_broadcast_input(accumulation: int) -> None:
     same(np.array(taken[:6]).reshape(3, 2, 2), found[y])
 
 
+@pytest.mark.slow
 def test_a_step_has_as_many_elements_as_there_are_replicas() -> None:
     model = squares()
     session = trained_by(model, 2, {model.y: "All"}, batches=3)
@@ -182,6 +187,7 @@ def dropped(count: int) -> tuple[popart.TrainingSession, str, str]:
     return trained_by(model, count, {y: "All"}, batches=2), x, y
 
 
+@pytest.mark.slow
 def test_replicas_draw_different_numbers_that_a_seed_brings_back() -> None:
     session, x, y = dropped(2)
     ones = np.ones((2, 2, 1000), np.float32)
@@ -195,6 +201,7 @@ def test_replicas_draw_different_numbers_that_a_seed_brings_back() -> None:
     same(run(session, {x: ones})[y], first)
 
 
+@pytest.mark.slow
 def test_each_replica_keeps_its_own_statistics_and_the_host_reads_the_first() -> None:
     model = noisy()
     session = trained_by(model, 4, {"m": "Final"})
@@ -214,6 +221,7 @@ def factors(session: popart.TrainingSession, model: Model, inputs: Array) -> Arr
     return found.reshape(3, -1)[:, -1]
 
 
+@pytest.mark.slow
 def test_automatic_loss_scaling_counts_gradients_of_all_replicas() -> None:
     model, small = squares("FLOAT16"), np.ones((3, 2, 2, 3))
     inputs = small * np.array([1, 100])[:, None, None]  # of the second replica, whose gradients are large
@@ -227,6 +235,7 @@ def test_automatic_loss_scaling_counts_gradients_of_all_replicas() -> None:
     assert (found != factors(training(model, anchors, **more), model, inputs[:, 0])).any()
 
 
+@pytest.mark.slow
 def test_a_replicated_step_takes_an_ipu_for_each_replica() -> None:
     model = squares()
     session = trained_by(model, 2, {model.y: "All"}, optimizer=sgd(), instrumentWithHardwareCycleCounter=True)
@@ -244,6 +253,7 @@ def test_an_input_that_no_operator_reads_need_not_be_given() -> None:
     same(run(session, {x: np.ones(2, np.float32)})[y], np.full(2, -1, np.float32))
 
 
+@pytest.mark.slow
 def test_new_values_of_an_optimizer_reach_all_replicas() -> None:
     model, inputs = squares(), numbers(2)
     one, two = training(model, accumulation=2, optimizer=sgd(const=False)), trained_by(model, 2, optimizer=sgd(const=False))
@@ -254,6 +264,7 @@ def test_new_values_of_an_optimizer_reach_all_replicas() -> None:
     same(weights_of(two, "w")["w"], weights_of(one, "w")["w"])
 
 
+@pytest.mark.slow
 def test_an_executable_is_of_so_many_replicas(tmp_path: Path) -> None:
     model, inputs = squares(), numbers(2)
 
@@ -283,6 +294,7 @@ def made_of(build: Callable[[popart.Builder, str], str]) -> tuple[popart.Inferen
     return session, x, y
 
 
+@pytest.mark.slow
 def test_each_replica_prints(capfd: pytest.CaptureFixture[str]) -> None:
     session, x, _ = made_of(lambda builder, x: builder.aiGraphcore.printtensor([x], title="seen", digits=0))
     run(session, {x: np.arange(4, dtype=np.float32)})

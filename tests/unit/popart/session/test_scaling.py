@@ -46,24 +46,6 @@ def scales(session: popart.TrainingSession, x: np.ndarray) -> tuple[list[float],
     return anchors["finalLossScale"].ravel().tolist(), anchors["Accum___autoLossScaleStats"]
 
 
-def test_the_loss_scale_doubles_after_each_update_while_gradients_are_small() -> None:
-    found, statistics = scales(session_of(), np.ones((4, 2, 2), np.float16))
-    assert found == [8, 16, 32, 64]
-    np.testing.assert_array_equal(statistics, [[4, 0]] * 4)
-
-
-def test_it_halves_after_gradients_near_the_largest_half() -> None:
-    x = np.ones((4, 2, 2), np.float16)
-    x[1] = 5000  # its gradient is 2 * 5000 * 16 / 4
-    assert scales(session_of(), x)[0] == [8, 16, 8, 16]
-
-
-def test_microbatches_of_an_update_share_a_loss_scale() -> None:
-    found, statistics = scales(session_of(factor=2, batches=2), np.ones((2, 2, 2, 2), np.float16))
-    assert found == [8, 8, 16, 16]
-    np.testing.assert_array_equal(statistics[0], [[4, 0], [8, 0]])
-
-
 def test_a_saved_model_keeps_the_factor_and_the_counter(tmp_path: object) -> None:
     session = session_of(period=4)
     assert scales(session, np.ones((4, 2, 2), np.float16))[0] == [8, 16, 16, 16]

@@ -50,30 +50,6 @@ def test_a_step_needs_a_prepared_session() -> None:
         run(session, {model.x: numbers(1)})
 
 
-def test_training_needs_weights_from_the_host_and_inference_does_not() -> None:
-    model = squares()
-    session = training(model, {model.y: "All"}, prepare=False)
-    session.prepareDevice()
-    with pytest.raises(popart.popart_runtime_error, match=r"^Must call weightsFromHost before run as the model has initializers"):
-        run(session, {model.x: numbers(1)})
-    session.weightsFromHost()
-    run(session, {model.x: numbers(1)})
-    same(run(inference(model.proto, {model.y: "All"}), {model.x: numbers(1)})[model.y], numbers(1)[0] @ WEIGHT)
-
-
-def test_a_session_that_is_prepared_again_keeps_the_weights_on_the_device() -> None:
-    model, inputs = squares(), numbers(1, 1)
-    once, twice = training(model, {model.y: "All"}), training(model, {model.y: "All"})
-    first = run(once, {model.x: inputs})[model.y]
-    same(run(twice, {model.x: inputs})[model.y], first)
-    twice.prepareDevice()
-    second = run(once, {model.x: inputs})[model.y]
-    assert (second != first).any()
-    same(run(twice, {model.x: inputs})[model.y], second)
-    twice.weightsFromHost()
-    same(run(twice, {model.x: inputs})[model.y], first)
-
-
 def test_what_is_no_optimizer_is_a_type_error() -> None:
     model = squares()
     given: Any = None
@@ -91,16 +67,6 @@ def test_a_weight_with_the_name_of_the_optimisers_state_is_refused() -> None:
     loss = builder.aiGraphcore.identityloss([builder.aiOnnx.mul([builder.aiOnnx.mul([x, w]), other])])
     with pytest.raises(popart.popart_exception, match="A weight is called 'Accl___w', as a tensor of the optimiser's state is"):
         popart.TrainingSession(builder.getModelProto(), popart.DataFlow(1, [loss]), loss, sgd(momentum=0.5), cpu())
-
-
-def test_the_engine_may_be_loaded_later() -> None:
-    model = squares()
-    session = inference(model.proto, {model.y: "All"}, prepare=False)
-    with pytest.raises(popart.popart_runtime_error, match=r"^There is no compiled engine"):
-        session.loadEngineAndConnectStreams()
-    session.prepareDevice(loadEngine=False)
-    session.loadEngineAndConnectStreams()
-    same(run(session, {model.x: numbers(1)})[model.y], numbers(1)[0] @ WEIGHT)
 
 
 def test_an_offline_device_compiles_and_does_not_run() -> None:
@@ -186,19 +152,6 @@ def test_a_session_has_its_own_copy_of_the_options() -> None:
     run(session, {model.x: numbers(1)})
 
 
-def test_models_come_as_bytes_as_a_file_and_as_a_proto(tmp_path: Any) -> None:
-    import onnx
-
-    model = squares()
-    (tmp_path / "model.onnx").write_bytes(model.proto)
-    for source in (model.proto, str(tmp_path / "model.onnx"), onnx.load_from_string(model.proto)):
-        same(run(inference(source, {model.y: "All"}), {model.x: numbers(1)})[model.y], numbers(1)[0] @ WEIGHT)
-    with pytest.raises(popart.popart_exception, match=r"^Failed to load a ModelProto from the string"):
-        inference(str(tmp_path / "none.onnx"), {model.y: "All"})
-    with pytest.raises(popart.popart_exception, match=r"^Failed to load a ModelProto from the string"):
-        inference(b"\xff\xff\xff", {model.y: "All"})
-
-
 # ------------------------------------------------------------------------------------------------------------- optimisers
 
 
@@ -270,6 +223,7 @@ def test_a_seed_needs_a_prepared_session() -> None:
             call()
 
 
+@pytest.mark.slow
 def test_a_seed_repeats_what_follows() -> None:
     session, step = dropped()
     session.setRandomSeed(5)

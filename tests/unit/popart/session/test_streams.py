@@ -99,15 +99,6 @@ def test_a_batch_has_as_many_rows_as_parts(factor: int, message: str) -> None:
     _session({"batchSerializationSettings": settings}, shape=())
 
 
-@pytest.mark.parametrize("factor", [0, 1, 2, 4])
-def test_parts_of_a_batch_change_no_value(factor: int) -> None:
-    session, x, y = _session({"batchSerializationSettings": popart.BatchSerializationSettings(factor)})
-    session.prepareDevice()
-    anchors = session.initAnchorArrays()
-    session.run(popart.PyStepIO({x: np.arange(12, dtype=np.float32)}, anchors))
-    assert (anchors[y] == 2 * np.arange(12).reshape(4, 3)).all()
-
-
 def test_the_batch_of_a_recurrent_operator_stands_behind_the_sequence() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor(popart.TensorInfo("FLOAT", [5, 2, 3]), "x")

@@ -46,24 +46,6 @@ def products(made: Any) -> tuple[Superstep, Superstep]:
     return first, second
 
 
-def test_a_proportion_bounds_the_operator_that_has_it_and_no_other() -> None:
-    (before, other), (first, second) = products(session()), products(session(proportion=0.05))
-    assert second == other
-    assert first.temporary_tile_bytes <= 0.05 * 638_976
-    assert first.compute_cycles + first.sync_cycles > before.compute_cycles + before.sync_cycles
-
-
-def test_a_type_of_partials_is_the_operators_own() -> None:
-    (before, other), (first, second) = products(session()), products(session(partials="HALF"))
-    assert (second, first.compute_cycles < before.compute_cycles) == (other, True)
-
-
-def test_an_operators_attribute_goes_before_the_sessions_option() -> None:
-    first, second = products(session(partials="float", matmulOptions={"partialsType": "half"}))
-    plain, half = products(session())[0], products(session(partials="half"))[0]
-    assert (first.compute_cycles, second.compute_cycles) == (plain.compute_cycles, half.compute_cycles)
-
-
 def test_a_products_gradient_is_tuned_as_it_is() -> None:
     builder = popart.Builder()
     x = builder.addInputTensor(popart.TensorInfo("FLOAT16", [4, 4]))
@@ -89,15 +71,6 @@ def test_an_option_with_a_wrong_value_is_an_error_of_prepare_device() -> None:
     made = popart.InferenceSession(builder.getModelProto(), popart.DataFlow(1, [out]), device, userOptions=options)
     with pytest.raises(popart.poplar_exception, match=r"'availableMemoryProportion'\] is 'much': it must be a number"):
         made.prepareDevice()
-
-
-def test_values_are_the_same() -> None:
-    results: list[np.ndarray[Any, Any]] = []
-    for made in (session(), session(proportion=0.05, partials="half")):
-        anchors = made.initAnchorArrays()
-        made.run(popart.PyStepIO(dict.fromkeys(("input", "input/1", "input/2"), X), anchors))
-        results += anchors.values()
-    np.testing.assert_array_equal(results[0], results[1])
 
 
 def test_a_wrong_value_names_the_operator_and_the_bound() -> None:

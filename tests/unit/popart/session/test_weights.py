@@ -44,18 +44,6 @@ def saved(path: Path) -> dict[str, Array]:
     return {tensor.name: numpy_helper.to_array(tensor) for tensor in onnx.load(str(path)).graph.initializer}
 
 
-def test_weights_are_read_after_they_came_from_the_device() -> None:
-    model, inputs = squares(), numbers(2, 1)
-    session = training(model, batches=2)
-    session.run(popart.PyStepIO({model.x: inputs}, {}))
-    same(read(session), WEIGHT)  # nothing came yet
-    session.weightsToHost()
-    same(read(session), trained(inputs).weight)
-    session.run(popart.PyStepIO({model.x: inputs}, {}))
-    same(read(session), trained(inputs).weight)
-    assert (weights_of(session, "w")["w"] != trained(inputs).weight).any()
-
-
 def test_an_array_of_another_type_is_not_filled_with_weights() -> None:
     session = training(squares())
     integers = np.zeros((3, 2), np.int32)  # of as many bytes
@@ -74,62 +62,6 @@ def test_of_weights_that_do_not_all_fit_none_is_taken() -> None:
     session.weightsFromHost()
     session.weightsToHost()
     same(read(session), WEIGHT)
-
-
-def test_written_integers_fit_into_32_bits() -> None:
-    builder = popart.Builder()
-    x = builder.addInputTensor("INT32", [2])
-    w = builder.addInitializedInputTensor(np.array([1, 2], np.int64), "w")
-    y = builder.aiOnnx.add([x, builder.aiOnnx.cast([w], "INT32")])
-    off = popart.SessionOptions()
-    off.constantWeights = False
-    flow = popart.DataFlow(1, [y])
-    session = popart.InferenceSession(builder.getModelProto(), flow, cpu(), userOptions=off)
-    session.prepareDevice()
-    session.writeWeights(popart.PyWeightsIO({w: np.array([3, -4], np.int64)}))
-    with pytest.raises(popart.popart_exception, match=r"'w' has a value outside of int32: it is from 5 to 8589934592"):
-        session.writeWeights(popart.PyWeightsIO({w: np.array([2**33, 5], np.int64)}))
-    session.weightsFromHost()
-    same(run(session, {x: np.array([1, 1], np.int32)})[y], np.array([4, -3], np.int32))
-
-
-def test_weights_that_came_from_the_device_do_not_go_back_by_themselves() -> None:
-    model, inputs = squares(), numbers(1, 1)
-    session = training(model, {"w": "Final"})
-    first = run(session, {model.x: inputs})["w"]
-    session.weightsToHost()
-    session.weightsFromHost()
-    same(run(session, {model.x: inputs})["w"], first)  # from the first weights again
-
-
-def test_what_is_written_goes_to_the_device_with_the_next_transfer() -> None:
-    model = squares()
-    session = training(model, {model.y: "All"})
-    write(session, OTHER)
-    same(read(session), WEIGHT)
-    same(run(session, {model.x: ONES})[model.y], ONES @ WEIGHT)
-    session.weightsFromHost()
-    same(run(session, {model.x: ONES})[model.y], ONES @ OTHER)
-
-
-def test_written_arrays_are_copied() -> None:
-    model, value = squares(), OTHER.copy()
-    session = training(model, {model.y: "All"})
-    write(session, value)
-    value[...] = 0
-    session.weightsFromHost()
-    same(run(session, {model.x: ONES})[model.y], ONES @ OTHER)
-
-
-def test_the_optimisers_state_is_read_and_written_as_weights_are() -> None:
-    model, inputs = squares(), numbers(2, 1)
-    session = training(model, {"w": "Final"}, batches=2)
-    expected = trained(inputs)
-    same(run(session, {model.x: inputs})["w"], expected.weight)
-    same(weights_of(session, "Accl___w")["Accl___w"], expected.velocity)
-    session.writeWeights(popart.PyWeightsIO({"w": OTHER, "Accl___w": np.zeros((3, 2), np.float32)}))
-    session.weightsFromHost()
-    same(run(session, {model.x: inputs})["w"], trained(inputs, OTHER).weight)
 
 
 def test_wrong_shapes_and_types_are_errors_and_unknown_names_are_left_out() -> None:
@@ -186,6 +118,7 @@ def test_a_model_with_other_weights_is_an_error() -> None:
         session.resetHostWeights(builder.getModelProto())
 
 
+@pytest.mark.slow
 def test_a_saved_model_has_the_weights_and_the_optimisers_state(tmp_path: Path) -> None:
     model, inputs, path = squares(), numbers(2, 1), tmp_path / "model.onnx"
     session = training(model, {"w": "Final"}, batches=2)
@@ -202,6 +135,7 @@ def test_a_saved_model_has_the_weights_and_the_optimisers_state(tmp_path: Path) 
     same(run(session, {model.x: inputs})["w"], whole)
 
 
+@pytest.mark.slow
 def test_a_saved_model_is_one_that_others_read(tmp_path: Path) -> None:
     builder = popart.Builder()
     x = builder.addInputTensor("FLOAT", [2, 3])
@@ -213,6 +147,7 @@ def test_a_saved_model_is_one_that_others_read(tmp_path: Path) -> None:
     onnx.checker.check_model(onnx.load(str(tmp_path / "model.onnx")))
 
 
+@pytest.mark.slow
 def test_train_then_infer_by_file_and_by_arrays(tmp_path: Path) -> None:
     model, inputs, path = squares(), numbers(3, 1), tmp_path / "model.onnx"
     weight = trained(inputs).weight

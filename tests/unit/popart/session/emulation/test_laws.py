@@ -16,7 +16,8 @@ def _cycles(stages: int, microbatches: int) -> int:
     return emulated(Chain(ipus=range(stages), width=64, rows=16), options(accumulation=microbatches)).cycles()
 
 
-@pytest.mark.parametrize("stages", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("stages", [2, 4])
 def test_each_microbatch_beyond_the_fill_takes_one_cycle_of_the_slowest_stage(stages: int) -> None:
     total = 2 * stages - 1  # stages with those of the backward pass, of which the last forward's and the first backward's are one
     few, more, many = (_cycles(stages, depth) for depth in (total, total + 3, total + 6))
@@ -44,6 +45,7 @@ def test_recomputation_lowers_bytes_per_tile_where_microbatches_wait_and_takes_t
     assert again.cycles() > kept.cycles()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("accumulation", "pipelined"),
     [(8, True), *(pytest.param(*rest, marks=pytest.mark.slow) for rest in ((0, True), (0, False), (8, False)))],
@@ -65,6 +67,7 @@ def test_phases_that_load_as_long_as_they_compute_are_faster_on_replica_and_ladd
     assert full > 1.3 * ladder
 
 
+@pytest.mark.slow
 def test_phases_keep_fewer_weights_on_the_chip() -> None:
     chain = Chain(ipus=[0, 1] * 4, width=128, rows=4, phased=True)
     on, off = (

@@ -62,6 +62,7 @@ class Layers:
         return emulation.cycles()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "layers",
     [

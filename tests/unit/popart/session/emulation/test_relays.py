@@ -55,6 +55,7 @@ def _functions(chain: Chain, **changes: Any) -> tuple[StageFunctions, Any, Any]:
     return stage_functions(plan, plan.loss), plan, sgd
 
 
+@pytest.mark.slow
 def test_the_stages_compute_what_the_whole_model_does() -> None:
     functions, plan, _ = _functions(Chain(ipus=range(3)))
     rng = np.random.default_rng(3)
@@ -69,6 +70,7 @@ def test_the_stages_compute_what_the_whole_model_does() -> None:
     assert passed[0] == pytest.approx(float(expected.sum()), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_pipeline_of_a_sessions_stages_trains_as_its_optimizer_says() -> None:
     """On the process's own devices, with values: one update is that of the rule with the sum of the gradients."""
     functions, plan, sgd = _functions(Chain(ipus=range(2), width=4, rows=2), accumulation=3)
@@ -85,15 +87,6 @@ def test_a_pipeline_of_a_sessions_stages_trains_as_its_optimizer_says() -> None:
     gradients = jax.grad(loss)(weights)
     for stage, name in enumerate(("w0_0", "w1_0")):
         np.testing.assert_allclose(state.params[stage][name], weights[name] - 0.1 * gradients[name], rtol=1e-4, atol=1e-5)
-
-
-def test_a_rule_knows_parameters_by_the_last_key_of_their_paths() -> None:
-    sgd = popart.SGD({"defaultLearningRate": (0.5, True)})
-    sgd.insertSpecific("a/b", {"learningRate": (0.25, True)})
-    transformation = update_transformation(lambda params: sgd.rule(UpdateContext(params=params)), name_of=last_key)
-    params: Any = [{"a/b": np.ones(2, np.float32)}, {"c": np.ones(2, np.float32)}]
-    updates, _ = transformation.update(params, transformation.init(params), params)
-    assert [np.asarray(leaf).tolist() for leaf in jax.tree.leaves(updates)] == [[-0.25, -0.25], [-0.5, -0.5]]
 
 
 def test_arrays_in_a_stage_become_its_auxiliary_state() -> None:

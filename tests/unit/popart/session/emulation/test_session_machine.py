@@ -10,45 +10,19 @@ import numpy as np
 import pytest
 
 from tests.processes import run_python
-from tests.unit.popart.session.emulation.models import Chain, device, emulated, off_chip, one_stage, options, planned
+from tests.unit.popart.session.emulation.models import Chain, emulated, off_chip, one_stage, options
 from tilestep import popart
 from tilestep.errors import SettingsError
 from tilestep.figures.reader import open_report
 from tilestep.options import PlanOptions
 from tilestep.popart.exceptions import OutOfMemoryException, popart_runtime_error
-from tilestep.popart.session.emulation import Emulation, EmulationOptions, emulated_program, emulation_options
+from tilestep.popart.session.emulation import EmulationOptions, emulation_options
 from tilestep.popart.session.emulation import notes as emulation_settings
 from tilestep.popart.session.emulation.session_machine import summary, watched_sessions
 
 PLAIN = Chain(ipus=range(2))
 PIPELINE = Chain(ipus=range(2), dropped=True)
 ACCUMULATING = options(accumulation=4)
-
-
-@pytest.fixture(scope="module")
-def called() -> Emulation:
-    """A session of `PLAIN` that has been called twice: to read only."""
-    return emulated(PLAIN, ACCUMULATING)
-
-
-@pytest.fixture(scope="module")
-def chain_cycles() -> int:
-    """Cycles of a call without an anchor."""
-    return emulated(Chain(ipus=range(2), anchors={}), ACCUMULATING).cycles()
-
-
-def test_cycles_are_those_of_the_last_call_and_the_same_each_time() -> None:
-    first, second = emulated(PIPELINE, ACCUMULATING, calls=0), emulated(PIPELINE, ACCUMULATING)
-    with pytest.raises(popart_runtime_error, match="Must call run before getCycleCount"):
-        first.cycles()
-    first.ran(times=2, name="a step")
-    took = [first.cycles(), second.cycles(), second.cycles()]
-    first.ran()
-    assert len({*took, first.cycles()}) == 1
-    assert first.inner_cycles(0) < took[0]
-    assert [first.inner_cycles(ipu) for ipu in range(4)] == [second.inner_cycles(ipu) for ipu in range(4)]
-    assert first.inner_cycles(2) == 0  # it has no stage
-    assert first.total_cycles() > second.total_cycles() > 2 * took[0]
 
 
 @pytest.mark.slow
@@ -64,31 +38,6 @@ def test_several_sessions_have_machines_of_their_own() -> None:
     assert (small.machine.num_ipus, small.machine.ipu.num_tiles) == (2, 20)
 
 
-@pytest.mark.parametrize(
-    ("kind", "chosen", "batches", "runs"),
-    [
-        ("pipeline cycles", options(accumulation=4), 2, 8),
-        ("stale", options(), 7, 7),
-        pytest.param("sequential", options(pipelined=False), 3, 3, marks=pytest.mark.slow),
-        ("sequential", options(pipelined=False, accumulation=2), 3, 6),
-    ],
-)
-def test_a_report_has_the_stages_and_microbatches_of_a_call(kind: str, chosen: popart.SessionOptions, batches: int, runs: int) -> None:
-    emulation = emulated(PLAIN, chosen, batches=batches, calls=1)
-    report = emulation.report()
-    forward = [run for run in report.execution.runs if run.stage == 1 and run.task == "forward"]
-    assert len(forward) == runs
-    assert {run.ipu_numbers for run in forward if run.in_detail} == {(1,)}
-    plan, sgd = planned(PLAIN, chosen, device(2), batches=batches)
-    assert emulated_program(plan, chosen, sgd).schedule.name == kind
-
-
-def test_replicas_are_copies_of_the_pipeline_on_further_ipus() -> None:
-    two = emulated(PIPELINE, options(accumulation=4, replicas=2))
-    assert two.machine.num_ipus == 4
-    assert [two.inner_cycles(ipu) for ipu in range(2)] == [two.inner_cycles(ipu) for ipu in range(2, 4)]
-
-
 @pytest.mark.slow
 def test_replicas_sum_their_gradients() -> None:
     two = emulated(PIPELINE, options(accumulation=4, replicas=2))
@@ -100,40 +49,6 @@ def test_stages_may_share_an_ipu() -> None:
     emulation = emulated(Chain(ipus=[0, 1, 0]), options(accumulation=6))
     stages = {run.stage: run.ipu_numbers for run in emulation.report().execution.runs if run.stage >= 0 and run.in_detail}
     assert stages == {0: (0,), 1: (1,), 2: (0,)}
-
-
-def test_the_forward_part_alone_takes_less_and_leaves_the_state_as_it_is() -> None:
-    chosen = options(accumulation=4, createImplicitPipeliningFwdOnlyProgram=True)
-    emulation = emulated(Chain(ipus=range(2), width=64, rows=32), chosen)
-    whole = emulation.cycles()
-    emulation.ran(forward=True, name="only")
-    assert 0 < emulation.cycles() < whole
-    emulation.ran()
-    assert emulation.cycles() == whole
-
-
-def test_ipus_without_a_stage_are_left_out_and_inference_has_no_backward() -> None:
-    emulation = emulated(Chain(ipus=[2, 3]), options(), batches=4, training=False)
-    assert [emulation.inner_cycles(ipu) > 0 for ipu in range(4)] == [False, False, True, True]
-    assert {run.task for run in emulation.report().execution.runs if run.stage >= 0} == {"forward"}
-
-
-def test_reports_count_from_a_reset_on() -> None:
-    emulation = emulated(PLAIN, ACCUMULATING, calls=3)
-    all_runs = len(emulation.report().execution.runs)
-    emulation.reset_profile()
-    emulation.ran()
-    per_call = (all_runs - 2) // 3  # two programs have taken the weights
-    assert len(emulation.report().execution.runs) == per_call
-
-
-def test_weights_that_are_read_take_time(called: Emulation) -> None:
-    emulation = emulated(PLAIN, ACCUMULATING, calls=1)
-    before = emulation.total_cycles()
-    emulation.weights_to_host()
-    assert emulation.total_cycles() > before
-    took = emulation.cycles()
-    assert took == called.cycles()
 
 
 def test_a_session_that_does_not_fit_says_what_takes_the_memory() -> None:
@@ -170,12 +85,6 @@ def test_recomputation_is_no_way_out_where_it_is_on_or_nothing_waits() -> None:
     assert "autoRecomputation" not in refused(5, enablePipelining=False)
 
 
-def test_it_runs_anyway_where_the_settings_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("POPLAR_ENGINE_OPTIONS", '{"debug.allowOutOfMemory":"true"}')
-    chain = Chain(ipus=range(2), width=512, rows=64)
-    assert emulated(chain, options(accumulation=4), tiles=4, settings=emulation_options()).cycles() > 0
-
-
 @pytest.mark.slow
 def test_all_microbatches_of_an_anchor_leave_and_the_last_alone_costs_less() -> None:
     def bytes_out(kind: str) -> int:
@@ -186,6 +95,7 @@ def test_all_microbatches_of_an_anchor_leave_and_the_last_alone_costs_less() -> 
     assert bytes_out("All") > bytes_out("Final") > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("chain", "chosen", "further"),
     [
@@ -216,32 +126,6 @@ def test_equal_calls_in_a_row_have_the_figures_that_each_by_itself_would_have(
         return [emulation.cycles(), emulation.total_cycles(), *inner, runs]
 
     assert figures(one_by_one=False) == figures(one_by_one=True)
-
-
-def test_a_loss_leaves_its_ipu_only_if_it_is_anchored_and_once() -> None:
-    def leaves(anchors: dict[str, str]) -> tuple[int, list[str]]:
-        report = emulated(Chain(ipus=range(2), anchors=anchors), ACCUMULATING, calls=1).report()
-        execution = report.execution
-        kinds = [event.kind for lane in execution.lanes if lane.kind == "ipu" for event in execution.events_of(lane)]
-        return report.profile["emulated_cycles"], [kind for kind in kinds if kind in ("stream-out", "read")]
-
-    nothing, last, every = leaves({}), leaves({"loss": "Final"}), leaves({"loss": "All"})
-    assert (nothing[1], last[1], every[1]) == ([], ["read"], ["stream-out"])  # all microbatches' losses go together
-    assert nothing[0] < last[0] <= every[0]
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        ("w0_0", "Gradient___w0_0", "Accl___w0_0", "x", "y1", "UpdatedVar___w1_0"),
-        *(
-            pytest.param((name,), marks=pytest.mark.slow)
-            for name in ("w0_0", "Gradient___w0_0", "Accl___w0_0", "x", "y1", "UpdatedVar___w1_0")
-        ),
-    ],
-)
-def test_any_tensor_may_be_anchored(names: tuple[str, ...], chain_cycles: int) -> None:
-    assert emulated(Chain(ipus=range(2), anchors=dict.fromkeys(names, "All")), ACCUMULATING).cycles() > chain_cycles
 
 
 @pytest.mark.slow
@@ -285,6 +169,7 @@ for further in ({{}}, {{"settings": settings, "name": "gone"}}):
     assert open_report(tmp_path / "gone" / "run.tilestep").execution.runs
 
 
+@pytest.mark.slow
 def test_a_session_has_figures_of_each_ipu() -> None:
     proto, names = Chain(ipus=range(2)).proto()
     chosen = options(

@@ -58,23 +58,6 @@ def test_a_long_chain_is_cut_evenly() -> None:
     assert found[0] == ["w0", "w1", "w2", "w3"]
 
 
-def test_what_training_keeps_counts_too() -> None:
-    builder = popart.Builder()
-    last = builder.addInputTensor("FLOAT", [64, 4], "x")
-    for _ in range(4):
-        last = builder.aiOnnx.mul([last, last])  # which keeps its input for the gradient
-    for name in ("w0", "w1"):
-        last = builder.aiOnnx.matmul([last, builder.addInitializedInputTensor(np.ones((4, 4), np.float32), name)])
-    loss = builder.aiGraphcore.identityloss([last])
-    model = Placed(builder.getModelProto(), loss, last)
-    assert weights(model, 2, automatic(), training=True) == [[], ["w0", "w1"]]
-    assert weights(model, 2, automatic()) == [["w0"], ["w1"]]
-
-
-def test_accumulators_count_like_weights() -> None:
-    assert weights(ladder([None] * 4), 4, automatic(accumulation=2), training=True) == [["w0"], ["w1"], ["w2"], ["w3"]]
-
-
 def test_an_automatic_pipeline_has_a_stage_on_each_ipu() -> None:
     staging = plan(ladder([None] * 4), automatic(pipelining=True)).staging
     assert (staging.kind, [stage.ipu for stage in staging.stages]) == ("pipelined", [0, 1, 2, 3])

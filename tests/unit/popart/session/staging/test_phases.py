@@ -37,18 +37,6 @@ def test_stages_follow_the_phases(
     assert staging.loss_stage == len(wanted) - 1
 
 
-def test_phases_without_a_number_share_the_weights() -> None:
-    staging = plan(ladder([None] * 6), phased(2)).staging
-    assert [stage.variables for stage in staging.stages] == [("w0", "w1", "w2"), ("w3", "w4", "w5")]
-
-
-@pytest.mark.parametrize("phases", [0, 1])
-def test_fewer_than_two_phases_are_none(phases: int) -> None:
-    staging = plan(ladder([None] * 2), phased(phases)).staging
-    assert (staging.kind, [stage.phase for stage in staging.stages]) == ("one", [None])
-    assert plan(ladder([0, 1]), phased(phases)).staging.kind == "sharded"
-
-
 def test_phases_that_do_not_exist_or_fit_are_errors() -> None:
     with pytest.raises(popart.popart_exception, match=r"^\[StreamingMemory\] Maximum phase is 1, but op Op\(.*\) has phase 2"):
         plan(ladder([None] * 3, phases=[0, 1, 2]), phased(2))

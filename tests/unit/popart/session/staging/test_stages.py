@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import pytest
 
 from tests.unit.popart.session.staging.models import Placed, ladder, options, plan
 from tilestep import popart
@@ -67,6 +68,7 @@ def test_a_shape_is_known_in_every_stage_and_passes_nothing_on() -> None:
     assert sorted((*first.nodes, *second.nodes)) == list(range(len(first.nodes) + len(second.nodes)))
 
 
+@pytest.mark.slow
 def test_stages_one_after_the_other_compute_what_the_graph_does() -> None:
     found = plan(ladder([0, 1, 0], reshaped=True, dropped=True), manual=True)
     graph = found.graph
@@ -88,6 +90,7 @@ def test_stages_one_after_the_other_compute_what_the_graph_does() -> None:
     assert (np.asarray(whole["Dropout:0/2"]) == 0).any()  # something was dropped
 
 
+@pytest.mark.slow
 def test_batch_norms_keep_statistics_in_their_stage() -> None:
     found = plan(ladder([0, 1], normed=True), manual=True)
     graph = found.graph

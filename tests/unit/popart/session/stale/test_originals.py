@@ -30,6 +30,7 @@ def read(session: popart.TrainingSession, names: Sequence[str], shape: tuple[int
     return [arrays[name] for name in names]
 
 
+@pytest.mark.slow
 def test_continuous_equivalent_0() -> None:
     """Where no gradient depends on a weight, stale weights give what exact SGD gives: six weights that are added, to inputs of +-100."""
     batches, samples, height, rate, scale = 100, 4, 8, 0.01, 0.1
@@ -83,6 +84,7 @@ def distance(some: Sequence[Array], others: Sequence[Array]) -> float:
     return float(sum(np.abs(one - other).sum() for one, other in zip(some, others, strict=True)))
 
 
+@pytest.mark.slow
 def test_quadratic_epsilon_0() -> None:
     """With a small learning rate stale weights end near the exact ones: the original's bound."""
     batches = 160

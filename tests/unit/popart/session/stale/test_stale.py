@@ -27,6 +27,7 @@ from tilestep import popart
 from tilestep.popart import popart_exception
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stages", [3, *(pytest.param(stages, marks=pytest.mark.slow) for stages in (2, 4))])
 def test_a_session_computes_what_a_stale_pipeline_does(stages: int) -> None:
     model = chain(stages)
@@ -42,6 +43,7 @@ def test_a_session_computes_what_a_stale_pipeline_does(stages: int) -> None:
         close(weight, expected.weights[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stages", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_what_is_computed_again_is_computed_with_the_newest_weights(stages: int) -> None:
     model = chain(stages)
@@ -58,6 +60,7 @@ def test_what_is_computed_again_is_computed_with_the_newest_weights(stages: int)
     assert any(np.abs(weight - expected.weights[name]).max() > 1e-4 for name, weight in without.weights.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stages", [3, *(pytest.param(stages, marks=pytest.mark.slow) for stages in (2, 4))])
 def test_versions_of_weights(stages: int) -> None:
     """Each product with `v` shows which version of `v` forward had, and the gradient that it passes on shows which backward had."""
@@ -76,6 +79,7 @@ def test_versions_of_weights(stages: int) -> None:
                 np.testing.assert_array_equal(found[f"Gradient___{tanh}"][m], found[f"Gradient___{result}"][m] * versions[m])
 
 
+@pytest.mark.slow
 def test_a_run_begins_with_one_version_again() -> None:
     """Two runs of n batches are not one of 2n: between them the pipeline is empty."""
     model, batches = chain(3), 6
@@ -87,6 +91,7 @@ def test_a_run_begins_with_one_version_again() -> None:
     assert abs(whole[batches] - halves[batches]) > 1e-3  # with the newest weights in one, with older ones in the other
 
 
+@pytest.mark.slow
 def test_functions_give_what_arrays_do() -> None:
     model, batches = chain(3), 6
     x = inputs(batches)
@@ -109,6 +114,7 @@ def test_functions_give_what_arrays_do() -> None:
         close(weight, weights_of(arrays, model)[name])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["Final", "Sum"])
 def test_other_anchors(kind: str) -> None:
     model, batches = chain(2), 5
@@ -135,6 +141,7 @@ def test_every_n_is_refused(explicit: bool) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["w1", pytest.param("v0", marks=pytest.mark.slow)])
 def test_adam_updates_each_weight_by_itself(name: str) -> None:
     """The step that Adam counts is that of the weight, and its moments are made of that weight's own gradients."""
@@ -171,6 +178,7 @@ def test_clipping_is_within_a_stage() -> None:
         clipping(model, groups, serial=True)
 
 
+@pytest.mark.slow
 def test_restored_tensors_are_those_of_the_same_microbatch() -> None:
     model, batches = chain(3), 5
     stashed = ["x", model.tensors[0][1], model.tensors[1][2]]
@@ -273,6 +281,7 @@ def test_dropout_drops_the_same_in_backward(again: bool) -> None:
     assert (dropped[0] != dropped[1]).any()
 
 
+@pytest.mark.slow
 def test_replicas_with_equal_inputs_are_one_with_twice_the_learning_rate() -> None:
     """Gradients of replicas are summed, and each version is that of all of them."""
     model, batches = chain(3), 7

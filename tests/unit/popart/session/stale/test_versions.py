@@ -51,6 +51,7 @@ def by_cycles(readers: Sequence[Sequence[str]]) -> dict[tuple[str, int, int, str
     return found
 
 
+@pytest.mark.slow
 @each(
     "readers",
     [
@@ -93,6 +94,7 @@ def test_three_stages_as_a_table() -> None:
     assert rows == [[0, 0, 0, 0, 0, 1, 2, 3, 4], [0, 0, 0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 3, 4, 5, 6, 7, 8]]
 
 
+@pytest.mark.slow
 def test_rings_hold_as_many_versions_as_are_read() -> None:
     rings = Versions(staging([("a",), ("b",), ("c",)]), ["a", "b", "c"]).begin({name: np.zeros(2, np.float32) for name in "abc"})
     assert {name: ring.shape for name, ring in rings.old.items()} == {"a": (5, 2), "b": (3, 2)}
