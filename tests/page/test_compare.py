@@ -25,6 +25,7 @@ def of(*cycles: tuple[str, int]) -> Report:
     return Report(recorded(host, programs))
 
 
+@pytest.mark.slow
 def test_its_figures_are_those_of_the_comparison(open_page: OpenPage) -> None:
     a, b = report_of(two_stages(trips=6), runs=2), report_of(two_stages(trips=5), runs=3)
     page, found = open_page((a, b), "compare"), compare(a, b)
@@ -39,6 +40,7 @@ def test_its_figures_are_those_of_the_comparison(open_page: OpenPage) -> None:
     assert all(row[6] == row[5] - row[4] for row in rows(page, "steps that differ"))
 
 
+@pytest.mark.slow
 def test_its_first_lines_say_how_much_and_where(open_page: OpenPage) -> None:
     a, b = report_of(two_stages(trips=6), runs=2), report_of(two_stages(trips=5), runs=2)
     page, found = open_page((a, b), "compare"), compare(a, b)
@@ -51,6 +53,7 @@ def test_its_first_lines_say_how_much_and_where(open_page: OpenPage) -> None:
     assert "fullest tile" not in page.inner_text(".where"), "it is as full"
 
 
+@pytest.mark.slow
 def test_time_by_kind_adds_up_to_the_whole(open_page: OpenPage) -> None:
     reports = [report_of(two_stages(trips=trips), runs=2) for trips in (6, 5)]
     page = open_page(reports, "compare")
@@ -65,6 +68,7 @@ def test_one_recording_has_nothing_to_compare(open_page: OpenPage) -> None:
     assert page.locator("nav a[data-view=compare]").count() == 0
 
 
+@pytest.mark.slow
 def test_equal_recordings_have_no_difference(open_page: OpenPage) -> None:
     page = open_page((report_of(two_stages()), report_of(two_stages())), "compare")
     assert page.inner_text(".whole").startswith("Both take the same emulated time: A ")
@@ -74,6 +78,7 @@ def test_equal_recordings_have_no_difference(open_page: OpenPage) -> None:
     assert rows(page, "programs that differ") == rows(page, "steps that differ") == []
 
 
+@pytest.mark.slow
 def test_what_one_recording_has_alone_says_which(open_page: OpenPage) -> None:
     page = open_page((of(("kept", 3), ("old", 5)), of(("kept", 3), ("new", 7))), "compare")
     shown = {row[0]: row[1] for row in rows(page, "programs that differ")}
@@ -81,6 +86,7 @@ def test_what_one_recording_has_alone_says_which(open_page: OpenPage) -> None:
     assert "1 program is equal in both." in text(page)
 
 
+@pytest.mark.slow
 def test_each_side_has_the_times_of_its_own_clock(open_page: OpenPage) -> None:
     a, b = report_of(two_stages(trips=6), clock_hz=2e6), report_of(two_stages(trips=5))
     both, own = open_page((a, b), "findings", side="b"), open_page(b, "findings")
@@ -93,6 +99,7 @@ def test_each_side_has_the_times_of_its_own_clock(open_page: OpenPage) -> None:
     assert [each.split(" emulated")[0].split()[-2:] for each in header] == alone
 
 
+@pytest.mark.slow
 def test_differences_of_two_clocks_are_of_time(open_page: OpenPage) -> None:
     a, b = report_of(two_stages(trips=6), clock_hz=2e6), report_of(two_stages(trips=5))
     page, found = open_page((a, b), "compare"), compare(a, b)
@@ -115,6 +122,7 @@ def test_differences_of_two_clocks_are_of_time(open_page: OpenPage) -> None:
     assert "equal widths" not in text(open_page((a, a), "execution"))
 
 
+@pytest.mark.slow
 def test_machines_that_differ_are_told(open_page: OpenPage) -> None:
     called = program(step("a", "", 3))
     other = Host(on=replace(larger(), name="other", host=replace(larger().host, dispatch_seconds=1e-4)))

@@ -98,6 +98,7 @@ def test_sizes_are_those_of_the_command_line(core: Page) -> None:
     assert different(core, "format.bytes(each)", sizes, [bytes_text(each) for each in sizes]) == []
 
 
+@pytest.mark.slow
 def test_shares_are_those_of_the_command_line(core: Page) -> None:
     pairs = [
         *((each, 800) for each in range(800)),
@@ -125,6 +126,7 @@ def test_counts_have_commas(core: Page) -> None:
     assert core.evaluate("(all) => all.map(format.count)", large) == ["about 9.007e+15", f"about {MINUS}1.153e+18", "about 1.000e+300"]
 
 
+@pytest.mark.slow
 def test_what_a_block_holds_comes_back(core: Page) -> None:
     rng = np.random.default_rng(0)
     columns: dict[str, Any] = {
@@ -248,6 +250,7 @@ def test_a_row_is_opened_by_mouse_and_keyboard(core: Page) -> None:
     assert core.evaluate("window.opened") == ["y", "x"]
 
 
+@pytest.mark.slow
 def test_a_long_table_draws_what_is_seen(core: Page) -> None:
     made(core, [[f"row {index}", index] for index in range(10_000)])
     assert len(all_rows(core)) == 10_000
@@ -422,6 +425,7 @@ def middle(locator: Locator) -> tuple[float, float]:
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
+@pytest.mark.slow
 def test_keys_go_through_rows_that_are_not_drawn(core: Page) -> None:
     core.evaluate("value.learn({ a: 1e9, b: 1e9 }, {})")
     made(core, [[f"row {index}", index] for index in range(10_000)])

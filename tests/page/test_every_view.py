@@ -226,6 +226,7 @@ ODD_STATES = (
 )
 
 
+@pytest.mark.slow
 def test_what_nobody_has_linked_to_falls_back(open_page: OpenPage, mnist_plain: Path, pipeline: Path) -> None:
     """Every part of the state has values that make no sense, in every view, each part another one."""
     page = open_page((mnist_plain, pipeline), VIEWS[0])

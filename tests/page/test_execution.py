@@ -87,6 +87,7 @@ def test_waits_and_times_by_kind_are_the_readers(recording: Path, open_page: Ope
     assert f"IPU {total.busiest_ipu}" in text(page)
 
 
+@pytest.mark.slow
 def test_what_was_not_recorded_is_no_wait_and_looks_like_none(open_page: OpenPage) -> None:
     called = two_stages()
     report = Report(recorded(run_of(called, runs=9), [called], runs_in_detail=4))
@@ -113,12 +114,14 @@ def test_what_was_not_recorded_is_no_wait_and_looks_like_none(open_page: OpenPag
     assert page.locator(".legend .swatch.unkept").count() == 1
 
 
+@pytest.mark.slow
 def test_a_recording_of_all_runs_says_nothing_of_gaps(mnist_plain: Path, open_page: OpenPage) -> None:
     page = open_page(mnist_plain, "execution")
     assert "not recorded" not in text(page)
     assert page.locator(".legend .swatch.unkept").count() == 0
 
 
+@pytest.mark.slow
 def test_the_waits_of_one_lane_stand_alone_once_it_is_opened(mnist_classifier: Path, open_page: OpenPage) -> None:
     page = open_page(mnist_classifier, "execution")
     every = rows(page, "waits by lane and reason")
@@ -189,6 +192,7 @@ def test_time_by_kind_in_the_window_is_the_sum_of_the_events(recording: Path, op
     assert sorted((row[1], row[2]) for row in found) == sorted((own[kind], every[kind]) for kind in every if every[kind])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["everything", "loop"])
 def test_the_steps_of_a_run_are_the_readers_to_the_cycle(program: str, open_page: OpenPage) -> None:
     report = steps_of(program)
@@ -222,6 +226,7 @@ def steps_of(program: str) -> Report:
     return report_of(called, counts=counts)
 
 
+@pytest.mark.slow
 def test_keys_zoom_and_move_and_the_url_keeps_the_window(mnist_plain: Path, open_page: OpenPage) -> None:
     page = open_page(mnist_plain, "execution")
     assert "from" not in state(page)
@@ -247,6 +252,7 @@ def test_keys_zoom_and_move_and_the_url_keeps_the_window(mnist_plain: Path, open
     assert said.endswith(f" shown, from cycle 0 to {last:,}"), "not to the margin behind it"
 
 
+@pytest.mark.slow
 def test_the_field_of_the_search_shows_its_words(mnist_plain: Path, open_page: OpenPage) -> None:
     field = open_page(mnist_plain, "execution").locator(".search input")
     room, words = field.evaluate("""each => {
@@ -291,6 +297,7 @@ def test_the_cause_of_an_event_is_one_key_or_one_press_away(mnist_classifier: Pa
     assert values(page, ".selection")[2]["value"] == cause.cycles_from
 
 
+@pytest.mark.slow
 def test_the_transfer_of_a_load_is_a_part_of_it(mnist_plain: Path, open_page: OpenPage) -> None:
     """Others have a cause, and are no part of anything."""
     page = open_page(mnist_plain, "execution")
@@ -314,6 +321,7 @@ def test_the_transfer_of_a_load_is_a_part_of_it(mnist_plain: Path, open_page: Op
     assert "its cause" in page.inner_text(".selection")
 
 
+@pytest.mark.slow
 def test_keys_follow_the_critical_path(pipeline: Path, open_page: OpenPage) -> None:
     page = open_page(pipeline, "execution")
     pieces = whole(pipeline).execution.critical_path().pieces
@@ -325,6 +333,7 @@ def test_keys_follow_the_critical_path(pipeline: Path, open_page: OpenPage) -> N
     assert state(page)["path"] == "0"
 
 
+@pytest.mark.slow
 def test_two_events_measure_the_time_between_them(mnist_classifier: Path, open_page: OpenPage) -> None:
     page = open_page(mnist_classifier, "execution")
     execution = whole(mnist_classifier).execution
@@ -338,6 +347,7 @@ def test_two_events_measure_the_time_between_them(mnist_classifier: Path, open_p
     assert "range" not in state(page)
 
 
+@pytest.mark.slow
 def test_show_as_table_has_the_events_of_the_window(mnist_plain: Path, open_page: OpenPage) -> None:
     execution = whole(mnist_plain).execution
     every = [event for lane in execution.lanes for event in execution.events_of(lane)]
@@ -357,6 +367,7 @@ def test_show_as_table_has_the_events_of_the_window(mnist_plain: Path, open_page
     assert state(page)["kinds"] == "compute"
 
 
+@pytest.mark.slow
 def test_search_finds_as_one_types_and_enter_goes_from_hit_to_hit(pipeline: Path, open_page: OpenPage) -> None:
     page = open_page(pipeline, "execution")
     execution = whole(pipeline).execution
@@ -391,6 +402,7 @@ def test_search_finds_as_one_types_and_enter_goes_from_hit_to_hit(pipeline: Path
     assert found("") == ""
 
 
+@pytest.mark.slow
 def test_search_finds_a_step_inside_of_a_run(open_page: OpenPage) -> None:
     page = open_page(steps_of("everything"), "execution")
     page.get_by_role("searchbox").first.fill("all-reduce")
@@ -417,6 +429,7 @@ def test_three_tabs_are_enough_for_the_picture_and_arrows_go_through_a_legend(mn
     assert page.locator("#to-picture").evaluate("each => each.hidden") == (page.locator("#main figure canvas").count() == 0)
 
 
+@pytest.mark.slow
 def test_all_keys_below_the_timeline_hold_and_none_scrolls_the_page(mnist_plain: Path, open_page: OpenPage) -> None:
     page = open_page(mnist_plain, "execution", height=500)
     keys = page.locator("figcaption .keys").inner_text()
@@ -471,6 +484,7 @@ def test_the_pointer_zooms_moves_and_selects(mnist_plain: Path, open_page: OpenP
     assert re.fullmatch(r"a\d+", state(page)["event"])
 
 
+@pytest.mark.slow
 def test_two_recordings_stand_on_one_scale_with_their_difference(mnist_plain: Path, mnist_classifier: Path, open_page: OpenPage) -> None:
     page = open_page((mnist_plain, mnist_classifier), "execution")
     assert page.locator("#main canvas[role=application]").count() == 2
@@ -492,6 +506,7 @@ def test_two_recordings_stand_on_one_scale_with_their_difference(mnist_plain: Pa
     assert abs(int(state(page)["from"]) - int(shown["from"])) <= 2
 
 
+@pytest.mark.slow
 def test_recordings_of_two_clocks_share_a_window_in_time(open_page: OpenPage) -> None:
     reports = [report_of(two_stages(), runs=2, clock_hz=clock) for clock in (2e6, 3e6)]
     page = open_page(reports, "execution", to=900, **{"from": 300})
@@ -507,6 +522,7 @@ def test_recordings_of_two_clocks_share_a_window_in_time(open_page: OpenPage) ->
     expect(page.get_by_text("as measured")).to_contain_text(f"Time by kind from 0 s to {measured / 3:.0f} µs")
 
 
+@pytest.mark.slow
 def test_hostile_names_stay_words(hostile: Path, open_page: OpenPage) -> None:
     page = open_page(hostile, "execution")
     press(page, "ArrowRight", "ArrowDown", "ArrowDown", "ArrowDown", "ArrowRight", "f")
@@ -518,6 +534,7 @@ def test_hostile_names_stay_words(hostile: Path, open_page: OpenPage) -> None:
     assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
 
 
+@pytest.mark.slow
 def test_a_url_that_makes_no_sense_shows_the_whole(mnist_plain: Path, open_page: OpenPage) -> None:
     page = open_page(mnist_plain, "findings")
     for given in ({"event": "a999999"}, {"event": "<b>"}, {"from": "x", "to": "9"}, {"from": "5", "to": "5"}, {"range": "9-"}):
@@ -527,6 +544,7 @@ def test_a_url_that_makes_no_sense_shows_the_whole(mnist_plain: Path, open_page:
         assert address(page).startswith(fragment("execution", {})), given
 
 
+@pytest.mark.slow
 def test_kinds_have_one_name_each_in_all_tables_and_in_the_terminal(pipeline: Path, open_page: OpenPage) -> None:
     page = open_page(pipeline, "execution")
     names = {*KIND_TEXTS.values(), "waiting"}

@@ -54,6 +54,7 @@ def test_findings_are_those_of_the_profile(open_page: OpenPage, request: pytest.
         assert each["gains"] == [finding[f"gain_{name}"] for name in names if told]
 
 
+@pytest.mark.slow
 def test_the_steady_state_and_the_programs_are_those_of_the_recording(open_page: OpenPage, mnist_plain: Path) -> None:
     report = tilestep.open_report(mnist_plain)
     page = open_page(mnist_plain, "findings")
@@ -71,6 +72,7 @@ def test_the_steady_state_and_the_programs_are_those_of_the_recording(open_page:
     assert "see Operations of this line" in text(page)
 
 
+@pytest.mark.slow
 def test_a_member_of_a_group_that_brings_its_code_has_loading_without_a_load(open_page: OpenPage, pipeline: Path) -> None:
     page, report = open_page(pipeline, "findings"), tilestep.open_report(pipeline)
     events = [event for lane in report.execution.lanes for event in report.execution.events_of(lane) if event.kind == "load"]
@@ -103,6 +105,7 @@ def test_links_lead_to_what_they_name(open_page: OpenPage, request: pytest.Fixtu
         wait_for(page, "findings")
 
 
+@pytest.mark.slow
 def test_a_finding_about_a_kind_of_event_shows_these_events(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "findings")
     page.locator(".findings > li").first.get_by_text("see Execution").click()
@@ -115,6 +118,7 @@ def test_a_finding_about_a_kind_of_event_shows_these_events(open_page: OpenPage,
 TIP = "() => [document.activeElement.textContent, document.getElementById('tip').textContent.split('\\n')]"
 
 
+@pytest.mark.slow
 def test_the_numbers_of_a_finding_are_one_stop_and_arrow_keys_go_between_them(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "findings")
     steady = page.locator(".steady [data-tip]")
@@ -157,6 +161,7 @@ def said(*findings: Finding, together: Together | None = None) -> Report:
     return Report(journaled(two_stages(), profile=profile, detail=liveness()))
 
 
+@pytest.mark.slow
 def test_a_finding_about_memory_leads_to_its_program(open_page: OpenPage) -> None:
     gain = Gain(tile_bytes=32, how="about", basis="as planned")
     full = Finding(kind="memory", text="two_stages does not fit.", edit="recompute h", gain=gain, urgent=True)
@@ -227,6 +232,7 @@ def test_a_finding_of_several_lines_has_all(open_page: OpenPage) -> None:
     assert "train.py:3 and 1 other line" in page.inner_text(".findings")
 
 
+@pytest.mark.slow
 def test_how_a_gain_is_known_stands_beside_it(open_page: OpenPage) -> None:
     hows = ("replayed", "within 2 %", "about")
     gains = [Gain(cycles=10, share=0.1, seconds=1e-5, how=how, basis="of the last runs") for how in hows]
@@ -241,6 +247,7 @@ def test_how_a_gain_is_known_stands_beside_it(open_page: OpenPage) -> None:
     assert "An estimate" in tips[2]
 
 
+@pytest.mark.slow
 def test_where_nothing_is_to_be_done_it_says_so(open_page: OpenPage, empty: Path, out_of_memory: Path) -> None:
     page = open_page(said(), "findings")
     assert "No change is known that would make it faster" in text(page)
@@ -291,6 +298,7 @@ def test_the_first_three_stand_out_with_what_all_save_together(open_page: OpenPa
     assert "Fixed costs" not in text(page)
 
 
+@pytest.mark.slow
 def test_other_edits_for_the_same_come_below_with_what_each_saves(open_page: OpenPage) -> None:
     others = (Other(edit="send x as float16", gain=Gain(share=0.05, cycles=5, how="about", basis="with half of the bytes")),)
     page = open_page(

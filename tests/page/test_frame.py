@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import tilestep
 from tests.page.conftest import OpenPage
 from tests.page.pages import VIEWS, go, values, wait_for
 
 
+@pytest.mark.slow
 def test_the_head_says_what_was_recorded(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "findings")
     report = tilestep.open_report(mnist_plain)
@@ -18,6 +21,7 @@ def test_the_head_says_what_was_recorded(open_page: OpenPage, mnist_plain: Path)
     assert "bow-2000" in page.inner_text("header")
 
 
+@pytest.mark.slow
 def test_the_navigation_has_each_view(open_page: OpenPage, mnist_plain: Path, pipeline: Path) -> None:
     page = open_page((mnist_plain, pipeline), "findings")
     names = page.evaluate("[...document.querySelectorAll('nav a')].map((each) => each.dataset.view)")
@@ -30,6 +34,7 @@ def test_the_navigation_has_each_view(open_page: OpenPage, mnist_plain: Path, pi
     wait_for(page, "execution")
 
 
+@pytest.mark.slow
 def test_state_stands_in_the_url_and_the_choices_follow_it(open_page: OpenPage, mnist_plain: Path, pipeline: Path) -> None:
     page = open_page((mnist_plain, pipeline), "memory")
     for state in ({}, {"theme": "dark"}, {"side": "b"}):
@@ -42,6 +47,7 @@ def test_state_stands_in_the_url_and_the_choices_follow_it(open_page: OpenPage, 
     assert page.input_value("#theme") == "dark"
 
 
+@pytest.mark.slow
 def test_a_chosen_theme_is_kept_by_all_links(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "findings")
     page.select_option("#theme", "dark")

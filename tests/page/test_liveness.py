@@ -37,6 +37,7 @@ def same_curve(found: list[list[Any]], memory: MemoryReport, tile: int | None) -
     assert [row[4] for row in found] == [one + other for one, other in zip(always, others, strict=True)]
 
 
+@pytest.mark.slow
 def test_the_curve_of_the_fullest_tile_and_of_all_tiles_is_the_readers(open_page: Any) -> None:
     report = one()
     memory = report.compilation.main.memory
@@ -45,6 +46,7 @@ def test_the_curve_of_the_fullest_tile_and_of_all_tiles_is_the_readers(open_page
     same_curve(table(open_page(report, "liveness", on="all")), memory, None)
 
 
+@pytest.mark.slow
 def test_it_says_which_steps_are_none_of_the_program(open_page: Any, mnist_classifier: Any) -> None:
     program = open_report(mnist_classifier).compilation.main
     others = Counter(step.name for step in program.memory.liveness) - Counter(leaf.name for leaf in program.leaves)
@@ -55,6 +57,7 @@ def test_it_says_which_steps_are_none_of_the_program(open_page: Any, mnist_class
     assert said in page.inner_text("#main")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("on", ["tile", "all"])
 def test_curves_of_a_recording_are_the_readers(open_page: Any, mnist_classifier: Any, on: str) -> None:
     memory = open_report(mnist_classifier).compilation.main.memory
@@ -70,6 +73,7 @@ def test_curves_of_a_recording_are_the_readers(open_page: Any, mnist_classifier:
         assert [[row[0], row[2]] for row in rows(page, "values that are alive")] == [[e.name, e.tile_bytes] for e in here]
 
 
+@pytest.mark.slow
 def test_categories_add_up_to_the_total(open_page: Any) -> None:
     report = one()
     memory = report.compilation.main.memory
@@ -130,6 +134,7 @@ def test_the_head_names_the_peak(open_page: Any) -> None:
     assert "Keys: left and right" in label
 
 
+@pytest.mark.slow
 def test_two_recordings_have_a_curve_each_and_lists_side_by_side(open_page: Any) -> None:
     detail = liveness()
     larger = replace(detail, lives=(*detail.lives[:-1], replace(detail.lives[-1], tile_bytes=44)))

@@ -125,6 +125,7 @@ def test_looks_of_one_hatch_have_colors_that_differ(vision: str) -> None:
     assert near == {}
 
 
+@pytest.mark.slow
 def test_hatches_are_seen_on_their_color(blank: Page) -> None:
     programs = re.findall(r"#\w{6}", re.findall(r"PROGRAMS = .*", asset(COLORS))[0])
     waits = looks(PIPELINE, "WAITS", "dark")
@@ -167,6 +168,7 @@ def test_many_lanes_use_the_room_and_the_first_of_each_kind_is_named(blank: Page
     assert heights[0] >= 6, "the first is not cut"
 
 
+@pytest.mark.slow
 def test_a_lane_without_room_for_its_name_says_it(open_page: OpenPage, pipeline: Path) -> None:
     page = open_page(pipeline, "execution", width=700)
     canvas = page.locator("#main canvas[role=application]")
@@ -177,6 +179,7 @@ def test_a_lane_without_room_for_its_name_says_it(open_page: OpenPage, pipeline:
     expect(page.locator("#tip")).to_contain_text(re.compile(r"^host: [\d,]+ events$"))
 
 
+@pytest.mark.slow
 def test_words_stand_in_the_first_bar_of_each_lane(open_page: OpenPage, pipeline: Path) -> None:
     page = open_page(pipeline, "execution")
     page.evaluate(HEAR)
@@ -187,6 +190,7 @@ def test_words_stand_in_the_first_bar_of_each_lane(open_page: OpenPage, pipeline
     assert sum(each.startswith("loading programs · ") for each in drawn) >= sum(bool(re.fullmatch(r"IPU \d", each)) for each in drawn)
 
 
+@pytest.mark.slow
 def test_timelines_of_two_recordings_begin_at_one_place(open_page: OpenPage, mnist_plain: Path, pipeline: Path) -> None:
     page = open_page((mnist_plain, pipeline), "execution")
     begins = page.evaluate(
@@ -199,6 +203,7 @@ def test_timelines_of_two_recordings_begin_at_one_place(open_page: OpenPage, mni
     assert begins[0] == begins[1] > 80
 
 
+@pytest.mark.slow
 def test_another_view_begins_at_its_top(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "memory")
     page.evaluate("scrollTo(0, 2000)")
@@ -210,6 +215,7 @@ def test_another_view_begins_at_its_top(open_page: OpenPage, mnist_plain: Path) 
     ), "faint"
 
 
+@pytest.mark.slow
 def test_paper_has_the_looks_of_a_light_ground(open_page: OpenPage, pipeline: Path) -> None:
     page = open_page(pipeline, "pipeline", color_scheme="dark")
     swatch = """() => [...document.querySelectorAll(".legend li")]
@@ -224,6 +230,7 @@ def test_paper_has_the_looks_of_a_light_ground(open_page: OpenPage, pipeline: Pa
     page.wait_for_function(f"(paper) => ({swatch})() === paper", arg=paper)
 
 
+@pytest.mark.slow
 def test_bars_keep_their_hatch_in_a_narrow_window(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "findings")
     for width in (1400, 700):
@@ -235,6 +242,7 @@ def test_bars_keep_their_hatch_in_a_narrow_window(open_page: OpenPage, mnist_pla
         assert squeezed == 0
 
 
+@pytest.mark.slow
 def test_the_picture_of_a_tile_has_the_parts_of_its_legend(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "memory")
     label = page.locator("canvas[aria-label^='what fills the fullest tile']").get_attribute("aria-label") or ""
@@ -256,6 +264,7 @@ def test_the_largest_difference_comes_first(blank: Page) -> None:
     assert found == [-7, 4, 3, 0]
 
 
+@pytest.mark.slow
 def test_differences_in_a_tree_are_not_cut(open_page: OpenPage, mnist_plain: Path, mnist_classifier: Path) -> None:
     page = open_page((mnist_plain, mnist_classifier), "program")
     cut = """() => [...document.querySelectorAll(".tree-grid.two .tree-row > :last-child")]

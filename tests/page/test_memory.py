@@ -177,6 +177,7 @@ def test_the_fullest_tile_and_its_parts_are_those_of_the_reader(open_page: Any) 
     assert "stacks (no program can use them)" in page.inner_text(".kinds")
 
 
+@pytest.mark.slow
 def test_values_and_what_frees_the_fullest_tile(open_page: Any) -> None:
     report = one()
     memory = report.compilation.main.memory
@@ -240,6 +241,7 @@ def test_a_program_without_detail_says_why(open_page: Any) -> None:
     assert page.get_by_role("table", name="values").count() == 0
 
 
+@pytest.mark.slow
 def test_two_recordings_stand_side_by_side(open_page: Any) -> None:
     detail = liveness()
     larger = replace(detail, lives=(*detail.lives[:-1], replace(detail.lives[-1], tile_bytes=44)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, Frame, Page
 
 import tilestep
@@ -36,6 +37,7 @@ def shown(browser: Browser, path: Path) -> tuple[Page, Frame, list[str]]:
     return page, frame, problems
 
 
+@pytest.mark.slow
 def test_views_can_be_reached(browser: Browser, mnist_plain: Path) -> None:
     page, frame, problems = shown(browser, mnist_plain)
     address = page.url

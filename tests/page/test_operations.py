@@ -34,6 +34,7 @@ def of_kind(report: Report, key: str) -> Counter[str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_row_is_a_step_with_the_readers_figures(open_page: OpenPage, mnist_plain: Path) -> None:
     report = open_report(mnist_plain)
     [compiled] = report.compilation.programs
@@ -63,6 +64,7 @@ def test_a_row_is_a_step_with_the_readers_figures(open_page: OpenPage, mnist_pla
         assert mine[name][-1] == (None if rate is None else pytest.approx(rate, rel=1e-12))
 
 
+@pytest.mark.slow
 def test_part_of_the_peak_is_of_the_machines_field(open_page: OpenPage, mnist_plain: Path) -> None:
     ipu = open_report(mnist_plain).target.machine.ipu
     peak = 2 * ipu.macs_per_cycle_float * ipu.num_tiles * ipu.clock_hz
@@ -71,6 +73,7 @@ def test_part_of_the_peak_is_of_the_machines_field(open_page: OpenPage, mnist_pl
             assert row["of peak"] == pytest.approx(float(str(row["flop/s"])) / peak, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("group", "column", "key"), [("family", "family", "family"), ("line", "line", "line"), ("scope", "operation", "scope")]
 )
@@ -101,6 +104,7 @@ def test_rows_are_lines_at_first_and_a_line_leads_to_its_steps_and_its_source(op
     assert sum(float(str(row["time"])) for row in steps) == cycles
 
 
+@pytest.mark.slow
 def test_its_first_line_says_where_the_time_goes(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "operations")
     families = of_kind(open_report(mnist_plain), "family")
@@ -129,6 +133,7 @@ def test_the_sentence_names_what_takes_most_cycles(open_page: OpenPage, limit: s
         assert "50 %" in sentence.inner_text()
 
 
+@pytest.mark.slow
 def test_the_sentence_is_true_by_the_cycles_of_each_step(open_page: OpenPage, mnist_plain: Path) -> None:
     report = open_report(mnist_plain)
     [compiled] = report.compilation.programs
@@ -166,6 +171,7 @@ def test_the_sentence_is_true_by_the_cycles_of_each_step(open_page: OpenPage, mn
     assert ", the rest of sync " in page.inner_text(".verdict")
 
 
+@pytest.mark.slow
 def test_exchange_between_ipus_and_transfers_are_named(open_page: OpenPage) -> None:
     reduce = collective("all-reduce", 40_000, ((0, 1),))
     call = HostCall(name="call", scope="jit(f)/callback", bytes_to_host=70_000, bytes_from_host=3)
@@ -178,6 +184,7 @@ def test_exchange_between_ipus_and_transfers_are_named(open_page: OpenPage) -> N
     assert "Transfers to and from the host limit it: " in page.locator(".verdict").inner_text()
 
 
+@pytest.mark.slow
 def test_the_sentence_follows_the_row_that_is_chosen(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "operations", group="none")
     page.get_by_role("region", name="operations").get_by_role("button", name="reduce_sum").first.click()
@@ -185,6 +192,7 @@ def test_the_sentence_follows_the_row_that_is_chosen(open_page: OpenPage, mnist_
     assert "operation=" in address(page)
 
 
+@pytest.mark.slow
 def test_filters_leave_the_rows_that_match(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "operations", group="none", family="matmul")
     assert {row["family"] for row in table(page)} == {"matmul"}
@@ -195,6 +203,7 @@ def test_filters_leave_the_rows_that_match(open_page: OpenPage, mnist_plain: Pat
     assert "No operation is left" in text(page)
 
 
+@pytest.mark.slow
 def test_rows_of_two_recordings_are_joined(open_page: OpenPage) -> None:
     a, b = report_of(two_stages(trips=5)), report_of(two_stages(trips=7))
     shown = table(open_page((a, b), "operations", group="none"))

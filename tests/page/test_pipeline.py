@@ -30,6 +30,7 @@ def test_the_picture_is_that_of_the_schedule(open_page: OpenPage, pipeline: Path
     assert shown == [" ".join(line.split("|")[1].split()).rstrip(" .") for line in grouped(3, 6).show().splitlines()[1:4]]
 
 
+@pytest.mark.slow
 def test_numbers_are_those_of_the_section(open_page: OpenPage, pipeline: Path) -> None:
     page = open_page(pipeline, "pipeline")
     block = section(open_report(pipeline))
@@ -51,6 +52,7 @@ def stages_column(page: Page, name: str) -> int:
     return heads.index(name)
 
 
+@pytest.mark.slow
 def test_a_task_that_is_forward_and_backward_has_a_look_of_its_own(open_page: OpenPage, pipeline: Path) -> None:
     page = open_page(pipeline, "pipeline")
     drawn, happened = page.locator("#main .legend").all_inner_texts()[:2]
@@ -77,6 +79,7 @@ def test_forward_and_backward_apart_are_drawn_apart(open_page: OpenPage) -> None
     assert "a program that is both" not in text(page)
 
 
+@pytest.mark.slow
 def test_keys_go_from_task_to_task_and_the_url_has_the_choice(open_page: OpenPage, pipeline: Path) -> None:
     page = open_page(pipeline, "pipeline")
     page.locator("#main figure > canvas").first.focus()
@@ -95,6 +98,7 @@ def test_keys_go_from_task_to_task_and_the_url_has_the_choice(open_page: OpenPag
     )
 
 
+@pytest.mark.slow
 def test_an_update_without_events_shows_its_order_alone(open_page: OpenPage, pipeline: Path) -> None:
     page = open_page(pipeline, "pipeline", update_a=0)
     assert "only their order" in text(page)
@@ -112,6 +116,7 @@ def test_two_recordings_stand_below_each_other_with_what_differs(open_page: Open
     assert heads[4].startswith("B ")
 
 
+@pytest.mark.slow
 def test_recordings_of_two_clocks_share_a_window_in_time(open_page: OpenPage) -> None:
     page = open_page([ran(grouped(2, 4), clock_hz=clock) for clock in (1e6, 4e6)], "pipeline", cycles="20_60")
     said: list[list[float]] = []
@@ -131,6 +136,7 @@ def test_popart_is_spoken_of_where_it_was_used(mnist_plain: Path, popart_pipelin
     assert not head(open_report(mnist_plain)).json["popart"]
 
 
+@pytest.mark.slow
 def test_a_recording_without_stages_says_so(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "pipeline")
     assert "No run of this recording is of a pipeline's stage" in text(page)

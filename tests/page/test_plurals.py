@@ -64,6 +64,7 @@ def test_the_check_finds_what_it_is_for() -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reports", [1, 2])
 def test_no_view_says_one_as_several(open_page: OpenPage, reports: int) -> None:
     page = open_page([one_of_each() for _ in range(reports)], VIEWS[0])

@@ -55,6 +55,7 @@ def test_the_way_to_the_most_costly_step_is_open(open_page: OpenPage) -> None:
     assert [item["level"] for item in shown[:2]] == [1, 2]
 
 
+@pytest.mark.slow
 def test_cycles_of_a_run_are_the_readers(open_page: OpenPage) -> None:
     called, counts = everything()
     report = report_of(called, runs=2, counts=counts)
@@ -70,6 +71,7 @@ def test_cycles_of_a_run_are_the_readers(open_page: OpenPage) -> None:
     assert sum(item["cycles"] for item in shown if item["expanded"] is None) == total / 2
 
 
+@pytest.mark.slow
 def test_counted_trips_and_arms_are_said(open_page: OpenPage) -> None:
     called, counts = everything()
     page = open_page(report_of(called, runs=2, counts=counts), "program")
@@ -83,6 +85,7 @@ def test_counted_trips_and_arms_are_said(open_page: OpenPage) -> None:
     assert "never runs" in words
 
 
+@pytest.mark.slow
 def test_keys_follow_the_pattern_of_trees(open_page: OpenPage) -> None:
     called, counts = everything()
     page = open_page(report_of(called, runs=1, counts=counts), "program")
@@ -111,6 +114,7 @@ def test_keys_follow_the_pattern_of_trees(open_page: OpenPage) -> None:
     assert {"to the host", "from the host"} <= set(page.locator(".node-panel th").all_inner_texts())
 
 
+@pytest.mark.slow
 def test_search_opens_the_way_to_each_match(open_page: OpenPage) -> None:
     page = open_page(many(1000), "program")
     page.get_by_role("button", name="Close all").click()
@@ -120,6 +124,7 @@ def test_search_opens_the_way_to_each_match(open_page: OpenPage) -> None:
     assert page.locator(".tree-row.match").count() >= 1
 
 
+@pytest.mark.slow
 def test_the_panel_has_the_steps_figures(open_page: OpenPage, mnist_plain: Path) -> None:
     [compiled] = open_report(mnist_plain).compilation.programs
     leaf = max(compiled.leaves, key=lambda leaf: leaf.cycles.total if leaf.cycles else 0)
@@ -141,6 +146,7 @@ def test_the_panel_has_the_steps_figures(open_page: OpenPage, mnist_plain: Path)
         assert figure in shown
 
 
+@pytest.mark.slow
 def test_two_programs_stand_beside_each_other(open_page: OpenPage) -> None:
     a, b = report_of(two_stages(trips=5)), report_of(two_stages(trips=6))
     page = open_page((a, b), "program")
@@ -162,6 +168,7 @@ def test_a_node_of_one_recording_alone_is_named(open_page: OpenPage) -> None:
     assert [word.rpartition(" only in ")[2] if " only in " in word else "" for word in words] == ["", "A", "", "B"]
 
 
+@pytest.mark.slow
 def test_columns_that_have_no_room_are_named(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "program")
     heads = page.locator(".tree-row.head > span")
@@ -201,6 +208,7 @@ def test_a_line_without_room_keeps_its_number(open_page: OpenPage, out_of_memory
     assert places[4] < places[0]  # it has no room
 
 
+@pytest.mark.slow
 def test_of_thousands_of_nodes_only_those_in_sight_are_there(open_page: OpenPage) -> None:
     page = open_page(many(2000), "program")
     page.get_by_role("button", name="Open all").click()

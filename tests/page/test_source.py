@@ -43,6 +43,7 @@ def margin(page: Page) -> list[list[Any]]:
     return page.evaluate("document.querySelector('.scroller.code').allRows()")
 
 
+@pytest.mark.slow
 def test_costs_of_lines_are_those_of_its_steps(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "source")
     shown = {number: figures for number, *figures in margin(page) if figures[0]}
@@ -58,6 +59,7 @@ def test_costs_of_lines_are_those_of_its_steps(open_page: OpenPage, mnist_plain:
     assert "jax.nn.relu" in page.inner_text(".scroller.code")
 
 
+@pytest.mark.slow
 def test_its_first_line_names_the_line_that_costs_most(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "source")
     costs = {line: sum(row.cycles for row in found) for line, found in by_line(open_report(mnist_plain)).items()}
@@ -76,6 +78,7 @@ def test_its_first_line_names_the_line_that_costs_most(open_page: OpenPage, mnis
     assert "the rest is loads, transfers and waits" in page.inner_text(".answer")
 
 
+@pytest.mark.slow
 def test_steps_of_programs_that_may_run_at_once_are_no_part_of_the_whole(open_page: OpenPage, pipeline: Path) -> None:
     page = open_page(pipeline, "source")
     assert "some of which may run at once" in page.inner_text(".answer")
@@ -83,12 +86,14 @@ def test_steps_of_programs_that_may_run_at_once_are_no_part_of_the_whole(open_pa
     assert "programs added up" in page.inner_text(".answer")
 
 
+@pytest.mark.slow
 def test_without_lines_of_calls_it_says_nothing_of_loads_and_transfers(open_page: OpenPage) -> None:
     page = open_page(with_code(), "source")
     assert "load and transfer" not in text(page)
     assert page.locator(".code-grid.moved").count() == 0
 
 
+@pytest.mark.slow
 def test_the_keyboard_goes_to_a_costly_line_and_shows_its_steps(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "source")
     page.locator(".code-row[tabindex='0']").focus()
@@ -104,6 +109,7 @@ def test_the_keyboard_goes_to_a_costly_line_and_shows_its_steps(open_page: OpenP
     assert f"line={number}" in address(page)
 
 
+@pytest.mark.slow
 def test_a_line_has_its_steps_by_kind_and_who_called_it(open_page: OpenPage, mnist_plain: Path) -> None:
     theirs = by_line(open_report(mnist_plain))
     line = max(theirs, key=lambda line: sum(row.cycles for row in theirs[line]))
@@ -120,6 +126,7 @@ def test_a_line_has_its_steps_by_kind_and_who_called_it(open_page: OpenPage, mni
     assert "cli" not in page.inner_text(".callers")
 
 
+@pytest.mark.slow
 def test_search_finds_lines_and_goes_to_the_next(open_page: OpenPage, mnist_plain: Path) -> None:
     page = open_page(mnist_plain, "source")
     [code] = [code for path, code in json.loads(open_report(mnist_plain).tables.text("sources")).items() if path.endswith("mnist_plain.py")]
@@ -141,6 +148,7 @@ def test_without_code_the_lines_stand_in_a_table(open_page: OpenPage) -> None:
     assert exchange == 0
 
 
+@pytest.mark.slow
 def test_lines_of_a_stand_where_b_has_them_now(open_page: OpenPage) -> None:
     a, b = with_code(), with_code(code=f"# a new line\n{CODE}", line=4, trips=7)
     page = open_page((a, b), "source")
@@ -160,11 +168,13 @@ def test_a_long_path_is_cut_at_its_front(open_page: OpenPage) -> None:
     assert "/train.py (" in name
 
 
+@pytest.mark.slow
 def test_a_line_that_b_lacks_is_named(open_page: OpenPage) -> None:
     page = open_page((with_code(), with_code(code="other = dot(2)", line=1)), "source")
     assert [row[2] for row in rows(page, "lines of A that B has no more")] == ["return dot(x)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "code", "note"),
     [
@@ -185,5 +195,6 @@ def test_files_match_by_content_and_by_name(open_page: OpenPage, file: str, code
     assert page.locator(".source-code .shrinks").count() == 0
 
 
+@pytest.mark.slow
 def test_a_recording_in_which_nothing_ran_says_so(open_page: OpenPage, empty: Path) -> None:
     assert "no programs" in text(open_page(empty, "source"))

@@ -131,6 +131,7 @@ REFUSED: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], dict[i
 }
 
 
+@pytest.mark.slow
 def test_a_dimension_that_cannot_be_longer_is_refused() -> None:
     for function, shapes, dims in REFUSED.values():
         arguments = [np.ones(shape, F32) for shape in shapes]
@@ -149,6 +150,7 @@ TOLD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TOLD)
 def test_a_batch_that_is_too_small_is_told_of(name: str) -> None:
     model, size = TOLD[name]
@@ -156,6 +158,7 @@ def test_a_batch_that_is_too_small_is_told_of(name: str) -> None:
     assert f" in place of {size}, the size of its batch" in found.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [1, 20])
 def test_reads_that_stay_with_a_larger_batch_are_told_of(every: int) -> None:
     """The host reads a parameter after each call, or after some."""
@@ -188,6 +191,7 @@ def test_all_together_save_no_less_of_a_step_than_one_of_them(calls: int) -> Non
     assert (found.together.gain.step_share or 1) >= max(gain.step_share or 0 for gain in alone if gain is not None)
 
 
+@pytest.mark.slow
 def test_arguments_without_a_batch_are_not_told_to_have_a_larger_one() -> None:
     """Each call brings matrices, whose dimensions are those of the weights."""
 

@@ -67,11 +67,13 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_found_first_and_worth_what_was_promised(name: str) -> None:
     check(FAULTS[name])
 
 
+@pytest.mark.slow
 def test_arguments_that_are_used_again_are_left_out() -> None:
     """A third of the state is kept by the program, so that it cannot be donated."""
     kinds = of_kind(profiled(training(donated=False, kept=True)), "donation")
@@ -115,6 +117,7 @@ def test_donation_is_not_advised_to_a_program_that_is_evicted_between_runs() -> 
     assert re.search(r"Values of evicted programs\n +program +loads +saved +restored\n +jit_loss +30 30\.0 MiB +0 B", donating.summary())
 
 
+@pytest.mark.slow
 def test_donation_is_advised_for_the_runs_between_two_evictions() -> None:
     """Seven steps in a row after each evaluation: six of seven states would have stayed."""
 
@@ -181,6 +184,7 @@ def test_donation_is_not_advised_of_an_array_that_is_two_arguments() -> None:
     assert of_kind(profiled(program), "donation") == []
 
 
+@pytest.mark.slow
 def test_donation_is_not_advised_to_what_runs_outside_of_jit() -> None:
     """Nobody can donate the arguments of JAX's own operations and functions."""
     operations: dict[str, Callable[[Any, int], Any]] = {
@@ -218,6 +222,7 @@ def test_donation_is_not_advised_to_the_runtime_s_programs() -> None:
     assert of_kind(profile, "donation") == []
 
 
+@pytest.mark.slow
 def test_donation_is_not_advised_where_the_host_takes_all_of_the_time() -> None:
     """A short run is over before the next is dispatched, with donation or without."""
 

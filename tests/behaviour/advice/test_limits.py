@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax.experimental import io_callback, pallas
 from jax.experimental.pallas.tpu import InterpretParams
 from jax.sharding import Mesh, NamedSharding
@@ -120,6 +121,7 @@ QUICKER: dict[str, Case] = {  # what limits a program may still do so afterwards
 DRY = ("exchange", "exchange between IPUs", "sync between IPUs")  # loops over large arrays; a dry run takes the same emulated time
 
 
+@pytest.mark.slow
 def test_a_sentence_that_is_followed_saves_emulated_time() -> None:
     for name, (before, after, sentence) in QUICKER.items():
         found, better = ((dry if name in DRY else profiled)(program) for program in (before, after))
@@ -127,6 +129,7 @@ def test_a_sentence_that_is_followed_saves_emulated_time() -> None:
         assert better.emulated_cycles < found.emulated_cycles, name
 
 
+@pytest.mark.slow
 def test_a_loop_is_named_by_its_group() -> None:
     def program(steps: int) -> Profile:
         return dry(lambda: repeat(steps, lambda w: jnp.tanh(w @ w), np.ones((64, 64), np.float32)))
@@ -139,6 +142,7 @@ def test_a_loop_is_named_by_its_group() -> None:
     assert of_kind(many, "fixed") == of_kind(many, "set-up") == []
 
 
+@pytest.mark.slow
 def test_an_ipu_that_nothing_uses_is_not_told_of_on_the_default_machine() -> None:
     profile = profiled(lambda: jax.jit(lambda x: x + 1)(np.ones(10, np.float32)))
     assert (profile.num_ipus_used, profile.machine.num_ipus) == (1, 4)
@@ -168,6 +172,7 @@ for count in (1, 16):
     assert int(all_of_them) < int(one)
 
 
+@pytest.mark.slow
 def test_a_program_that_is_loaded_once_pays_for_it_by_running_often() -> None:
     def program(times: int) -> Profile:
         double = jax.jit(lambda x: x * 2)

@@ -45,6 +45,7 @@ def training(*, copies: bool) -> Callable[[], Any]:
     return program
 
 
+@pytest.mark.slow
 def test_a_copy_of_an_array_of_the_host_is_found_where_the_user_makes_it() -> None:
     edit = "^pass the NumPy array straight to the jitted function, without jnp.asarray$"
     check(Fault("loads", edit, training(copies=True), training(copies=False), 0.02))
@@ -67,6 +68,7 @@ def several() -> list[Any]:
     return [*found, jnp.zeros((4, 1))]  # one that has a program already
 
 
+@pytest.mark.slow
 def test_lines_of_single_operations_come_with_their_shares_the_most_costly_first() -> None:
     [found] = of_kind(profiled(several), "loads")
     numbers = [line_of(several, text) for text in ("# most", "# some", "# one")]
@@ -78,6 +80,7 @@ def test_lines_of_single_operations_come_with_their_shares_the_most_costly_first
     assert [line["line"] for line in found.as_document()["lines"]] == [line.number for line, _ in found.shares]
 
 
+@pytest.mark.slow
 def test_one_line_has_no_others() -> None:
     [found] = of_kind(profiled(lambda: [jnp.zeros((4, k + 1)) for k in range(3)]), "loads")
     assert len(found.shares) == 1
@@ -96,6 +99,7 @@ def watched(*, copied: bool) -> Any:
     return state
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("copied", [False, True])
 def test_results_that_are_read_too_early_are_found_where_they_are_read(copied: bool) -> None:
     found = next(finding for finding in profiled(lambda: watched(copied=copied)).findings if finding.edit.startswith("read results"))
@@ -104,6 +108,7 @@ def test_results_that_are_read_too_early_are_found_where_they_are_read(copied: b
     assert "is called" not in found.text
 
 
+@pytest.mark.slow
 def test_a_recording_without_lines_of_reads_says_which_line_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tilestep.pjrt.running.journal.current_line", lambda: None)
     found = next(finding for finding in profiled(lambda: watched(copied=True)).findings if finding.edit.startswith("read results"))
@@ -143,6 +148,7 @@ def unplaced(profile: Profile) -> list[Finding]:
     return [finding for finding in about if finding.line is None or not finding.line.file.endswith("test_lines.py")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [1, 8])
 def test_no_finding_is_of_a_function_that_the_user_did_not_write_without_a_line_that_the_user_wrote(times: int) -> None:
     """Every second operation is done once, the others several times."""

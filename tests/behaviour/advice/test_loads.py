@@ -224,6 +224,7 @@ def decaying(*, static: bool) -> Callable[[], Any]:
     return program
 
 
+@pytest.mark.slow
 def test_a_static_argument_that_makes_several_programs_is_found_and_worth_what_was_promised() -> None:
     before, after = profiled(decaying(static=True)), profiled(decaying(static=False))
     [found] = of_kind(before, "loads")
@@ -232,6 +233,7 @@ def test_a_static_argument_that_makes_several_programs_is_found_and_worth_what_w
     assert found.gain.cycles == pytest.approx(before.emulated_cycles - after.emulated_cycles, rel=0.02)
 
 
+@pytest.mark.slow
 def test_one_program_is_not_said_to_be_several() -> None:
     assert not [finding for finding in profiled(decaying(static=False)).findings if "one program" in finding.edit]
 
@@ -297,6 +299,7 @@ def test_functions_that_are_loaded_once_are_not_told_to_be_one() -> None:
     assert of_kind(profiled(drawing("ipu")), "loads") == []
 
 
+@pytest.mark.slow
 def test_weights_that_were_made_under_a_default_device_are_trained_on_the_ipu() -> None:
     """The advice is not to jit for the CPU: its results are committed to it, and all steps that take them run there."""
 
@@ -309,6 +312,7 @@ def test_weights_that_were_made_under_a_default_device_are_trained_on_the_ipu() 
         assert profiled(program).programs == ()
 
 
+@pytest.mark.slow
 def test_a_state_that_is_committed_to_the_ipu_is_copied_to_the_cpu_that_evaluates_it() -> None:
     """What the how-to page on performance adds to the advice."""
 

@@ -107,6 +107,7 @@ def test_the_best_way_is_the_headline() -> None:
     assert f"frees {finding.gain.tile_bytes / 1024:,.0f} KiB a tile" in finding.headline
 
 
+@pytest.mark.slow
 def test_what_frees_memory_names_its_price_in_time() -> None:
     before, after, recomputing = descending(), descending(way="offload"), descending(way="recompute")
     text = first_of(before).text
@@ -118,6 +119,7 @@ def test_what_frees_memory_names_its_price_in_time() -> None:
     assert 0 < more / CLOCK_HZ <= float(told[1]) / 1000
 
 
+@pytest.mark.slow
 def test_a_program_that_fits_is_not_told_to_make_room_before_all_else() -> None:
     """With 89 % of its tiles full: what frees some of them costs time."""
     profile = descending(batch=256, layers=40)
@@ -131,6 +133,7 @@ def test_a_program_that_fits_is_not_told_to_make_room_before_all_else() -> None:
     assert asides == sorted(asides)
 
 
+@pytest.mark.slow
 def test_a_program_that_fits_well_is_not_told_to_free_memory() -> None:
     assert of_kind(descending(batch=64, layers=2), "memory") == []
 

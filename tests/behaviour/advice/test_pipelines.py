@@ -111,11 +111,13 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "few microbatches")) for name in FAULTS])
 def test_a_fault_is_found_first_and_worth_what_was_promised(name: str) -> None:
     check(FAULTS[name])
 
 
+@pytest.mark.slow
 def test_larger_microbatches_spare_no_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loads and first arguments stay, also where all runs but the first are played, with the set-up of the others."""
     played_for = Evidence.played_for
@@ -136,6 +138,7 @@ def test_larger_microbatches_spare_no_set_up(monkeypatch: pytest.MonkeyPatch) ->
     assert 0 < gain.cycles <= profile.emulated_cycles - steady.set_up_cycles < steady.set_up_cycles
 
 
+@pytest.mark.slow
 def test_a_stage_that_has_nearly_all_products_is_cut_though_another_has_none() -> None:
     before, after = (
         dry(trained(stage, layers, microbatches=8, width=512, batch=256, samples=8192)) for layers in ((0, 10, 1, 1), (3,) * 4)
@@ -195,11 +198,13 @@ def test_a_cut_passes_no_larger_arrays_than_the_program_s_own() -> None:
     assert re.fullmatch(r"cut pipeline \d+ into stages of 4, 4 products in place of 2, 6", found.edit)
 
 
+@pytest.mark.slow
 def test_a_schedule_that_waits_in_between_is_not_told_to_have_more_microbatches() -> None:
     """Forward and backward of the schedule 'interleaved' wait for each other at each microbatch, however many there are."""
     assert of_kind(dry(trained(repeated, ALIKE, microbatches=8, schedule="interleaved")), "bubbles") == []
 
 
+@pytest.mark.slow
 def test_the_first_transfers_of_parameters_are_no_work_of_the_stages() -> None:
     """In a short run they hide that the pipeline is empty. With more microbatches in the first step more of them come."""
     before, after = (dry(trained(repeated, ALIKE, microbatches=microbatches, width=1024, samples=4 * 8 * 16)) for microbatches in (8, 32))

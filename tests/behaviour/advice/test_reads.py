@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from tests.behaviour.advice.fault import Fault, check, of_kind, profiled
 
@@ -35,19 +36,23 @@ def training(*, read_every: int, donated: bool = True) -> Callable[[], Any]:
     return program
 
 
+@pytest.mark.slow
 def test_a_state_that_is_read_too_often_is_found_first_and_worth_what_was_promised() -> None:
     edit = r"^read results of jit_step once, after its last run$"
     check(Fault("reads", edit, training(read_every=4), training(read_every=STEPS), 0.0, how="replayed"))
 
 
+@pytest.mark.slow
 def test_calls_that_are_short_but_for_reads_are_not_told_to_loop() -> None:
     assert of_kind(profiled(training(read_every=4)), "calls") == []
 
 
+@pytest.mark.slow
 def test_a_state_that_is_read_once_is_not_told_of() -> None:
     assert of_kind(profiled(training(read_every=STEPS)), "reads") == []
 
 
+@pytest.mark.slow
 def test_results_that_stream_out_anyway_cost_no_read() -> None:
     assert of_kind(profiled(training(read_every=4, donated=False)), "reads") == []
 

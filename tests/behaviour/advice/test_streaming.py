@@ -86,6 +86,7 @@ def test_a_fault_is_found_first_and_worth_what_was_promised(name: str) -> None:
     check(FAULTS[name])
 
 
+@pytest.mark.slow
 def test_results_that_are_read_are_not_told_of() -> None:
     assert of_kind(profiled(training(returns="read")), "results") == []
 
@@ -94,6 +95,7 @@ def test_a_dry_run_that_leaves_reads_out_is_told_of_no_result_that_nobody_reads(
     assert of_kind(dry(training(returns="all")), "results") == []
 
 
+@pytest.mark.slow
 def test_batches_that_come_beside_compute_can_be_smaller() -> None:
     wide, narrow = dry(feeding(np.float32, 32)), dry(feeding(np.float16, 32))
     found = of_kind(wide, "streaming")
@@ -118,12 +120,14 @@ def predicting(*, given: str) -> Callable[[], Any]:
     return program
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_dry", [False, True])
 def test_an_array_of_the_host_that_comes_again_and_again_is_told_to_stay(is_dry: bool) -> None:
     edit = r"^put table on the IPU once \(jax.device_put\), return it unchanged and donate it$"
     check(Fault("donation", edit, predicting(given="same"), predicting(given="kept"), 0.02, "within 2 %", dry=is_dry))
 
 
+@pytest.mark.slow
 def test_arrays_of_the_host_with_new_contents_are_not_told_to_stay() -> None:
     profile = profiled(predicting(given="new"))
     assert not [finding.text for finding in profile.findings if "jax.device_put" in finding.text], profile.summary()
@@ -131,6 +135,7 @@ def test_arrays_of_the_host_with_new_contents_are_not_told_to_stay() -> None:
     assert "which come with each call" in found.text
 
 
+@pytest.mark.slow
 def test_arrays_whose_contents_nobody_compared_are_told_of_both(monkeypatch: pytest.MonkeyPatch) -> None:
     """Larger ones than a recording looks at."""
     monkeypatch.setattr(host_notes, "MOST_BYTES", WEIGHTS.nbytes - 1)

@@ -48,6 +48,7 @@ def trained(called: Program, steps: int, *, on: Host | None = None) -> Profile:
     return profile_between(host.system, host.start, host.system.mark(), history=history_since(host.system, begin))
 
 
+@pytest.mark.slow
 def test_a_finding_carries_what_the_edit_saves() -> None:
     before, after = trained(STEP, 20), trained(DONATING, 20)
     finding = before.findings[0]
@@ -68,6 +69,7 @@ def test_without_a_history_there_are_no_gains_and_nothing_breaks() -> None:
     assert {found["gain_cycles"] for found in profile.as_document()["findings"]} == {None}
 
 
+@pytest.mark.slow
 def test_findings_come_by_gain_and_small_ones_only_if_asked_for() -> None:
     profile = trained(STEP, 20)
     gains = [finding.gain for finding in profile.findings if finding.gain and finding.kind not in ("limit", "set-up")]
@@ -97,6 +99,7 @@ def test_a_long_history_is_played_in_part_and_says_so(monkeypatch: pytest.Monkey
     assert some.share == pytest.approx(whole.share, abs=0.02)
 
 
+@pytest.mark.slow
 def test_the_steady_state_is_apart_from_set_up() -> None:
     profile = trained(DONATING, 20)
     steady = profile.steady
@@ -252,6 +255,7 @@ def test_a_step_of_a_pipeline_that_other_programs_evict_is_told_with_its_loads(e
         assert profile.steady.step_cycles == pytest.approx(profile.emulated_cycles / 20, rel=0.1)
 
 
+@pytest.mark.slow
 def test_set_up_that_dominates_is_told_with_how_often_it_pays() -> None:
     called = program(superstep(300), name="jit_step", takes=(BIG, 30), gives=(BIG, 4), donates={0: 0})
     few = trained(called, 6)
@@ -394,6 +398,7 @@ def test_programs_that_differ_in_shardings_only_are_told_so(sharded_later: bool)
     assert ("of equal code: a0 came from the host first" in finding.text) == sharded_later
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reads", [False, True])
 def test_one_function_for_two_is_played_for_a_turn_and_a_loop_over_turns_says_so(reads: bool) -> None:
     first, second = (program(superstep(5), name=name, takes=(64,), gives=(64,)) for name in ("jit_f", "jit_g"))
@@ -775,6 +780,7 @@ def after_operations(count: int, *kinds: str, steps: int = 3, work: int = 50, do
     return profile, told
 
 
+@pytest.mark.slow
 def test_what_saves_little_is_told_with_what_it_saves_after_the_others() -> None:
     """Its share of what is left is that of a program without the operations."""
     without, donating = (after_operations(0, donates=donates)[0].emulated_cycles for donates in (False, True))
@@ -793,6 +799,7 @@ def test_what_saves_little_is_told_with_what_it_saves_after_the_others() -> None
     assert "; after 1: " in render(profile, (single, donate), None, width=120, color=False)
 
 
+@pytest.mark.slow
 def test_what_saves_as_much_by_itself_or_little_even_then_is_told_as_before() -> None:
     both = "single", "donation"
     _, alone = after_operations(0, *both)
@@ -803,6 +810,7 @@ def test_what_saves_as_much_by_itself_or_little_even_then_is_told_as_before() ->
     assert [finding.kind for finding in long.findings] == ["loads"]
 
 
+@pytest.mark.slow
 def test_what_set_up_saves_is_not_told_as_a_steps() -> None:
     """Where calls become fewer, what all save is divided by the steps: not what lies before them."""
     _, steps = after_operations(200, "donation", "calls", steps=40)

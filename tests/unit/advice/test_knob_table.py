@@ -54,6 +54,7 @@ def test_the_row_with_the_largest_effect_is_first() -> None:
     assert {"/2", "x2"} == set(rows["family.matmul"].changes)
 
 
+@pytest.mark.slow
 def test_a_long_journal_is_estimated_from_its_ends_as_changes_of_the_whole() -> None:
     """The first runs hold the load of the program, and the last ones stand for those between: as if all were played."""
     history = history_of(journaled(two_stages(), runs=400))
@@ -72,6 +73,7 @@ def test_a_long_journal_is_estimated_from_its_ends_as_changes_of_the_whole() -> 
         assert row.changes == pytest.approx(rows[row.knob], abs=0.002)
 
 
+@pytest.mark.slow
 def test_where_the_ends_do_not_stand_for_the_rest_all_is_played() -> None:
     """Most of the time is spent by few runs between them."""
     history = uneven(900_000, 10)

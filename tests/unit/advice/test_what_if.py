@@ -143,6 +143,7 @@ def test_a_knob_of_plans_is_refused_without_the_hlo() -> None:
         outcome(busy(TWO, planned(TWO)), {}, [setting_of("amp=x2")])
 
 
+@pytest.mark.slow
 def test_a_knob_of_plans_is_refused_if_the_hlo_is_of_another_program() -> None:
     with pytest.raises(RecordingError, match=r"its HLO does not become the recorded one\. It was planned with other options"):
         outcome(busy(TWO), {1: HLO}, [setting_of("amp=x2")])

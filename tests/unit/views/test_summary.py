@@ -340,6 +340,7 @@ def test_the_summary_reads_well_at_100_columns() -> None:
     assert not text.endswith("\n")
 
 
+@pytest.mark.slow
 def test_wide_and_colored_for_a_terminal() -> None:
     profile = profile_of(busy_host())
     assert "jit_train_step_with_a_very_long_name_that_goes_on" in profile.summary(width=200)
@@ -356,6 +357,7 @@ def test_many_programs_are_cut_short_but_counted() -> None:
     assert "  op0 " not in text
 
 
+@pytest.mark.slow
 def test_names_in_a_summary_move_no_cursor_and_are_shown_in_part() -> None:
     red, long = "A\x1b[31mRED\x1b[2J\u202e", "h" * 10_000
     host = Host()

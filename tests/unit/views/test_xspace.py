@@ -191,6 +191,7 @@ def test_any_name_of_a_program_is_taken(name: str) -> None:
     assert [event[0] for line in plane.values() for event in line] == [f"compute ({told})" if name else "compute"]
 
 
+@pytest.mark.slow
 def test_a_large_machine_has_a_plane_for_each_ipu_machine() -> None:
     """A trace viewer would show planes with ids from 200 as threads of the host."""
     large = replace(machine(256), ipus_per_machine=4)
@@ -200,6 +201,7 @@ def test_a_large_machine_has_a_plane_for_each_ipu_machine() -> None:
     assert list(planes["/device:CUSTOM:IPU-Machine 63 (emulated)"]) == [f"IPU {ipu} (emulated time)" for ipu in range(252, 256)]
 
 
+@pytest.mark.slow
 def test_planes_are_numbered_from_0() -> None:
     lanes = [Lane("ipu", ipu) for ipu in range(MAX_PLANES)]
     data = xspace(timeline(*((lane, COMPUTE, 0, 1, 0, 7) for lane in range(MAX_PLANES)), lanes=lanes, of=machine(256)))

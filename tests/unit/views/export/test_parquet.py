@@ -20,6 +20,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
     return importlib.import_module("pyarrow.parquet").read_table(path).to_pylist()
 
 
+@pytest.mark.slow
 def test_there_is_a_file_for_each_table_with_rows(tmp_path: Path) -> None:
     report = report_of(two_stages(), detail=liveness())
     files = write_parquet(report, tmp_path / "new", source=True)

@@ -75,6 +75,7 @@ def test_steps_name_their_line_and_scope() -> None:
     }
 
 
+@pytest.mark.slow
 def test_without_source_no_line_and_no_path_is_written() -> None:
     content = chrome_trace(timeline(report_of(two_stages()), clock="emulated", source=False))
     assert b"train.py" not in content

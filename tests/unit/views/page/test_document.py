@@ -43,6 +43,7 @@ def page() -> str:
     return page_html(report_of(two_stages(), runs=2))
 
 
+@pytest.mark.slow
 def test_the_policy_allows_the_pages_own_script_and_style_alone(page: str) -> None:
     (code,) = re.findall(r'<script type="module">(.*?)</script>', page, re.DOTALL)
     (look,) = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
@@ -96,6 +97,7 @@ def test_equal_recordings_give_equal_pages(page: str) -> None:
     assert page_html(report_of(two_stages(), runs=2)) == page
 
 
+@pytest.mark.slow
 def test_the_trees_of_a_recording_are_read_once_for_its_reader_and_once_for_replays() -> None:
     tables = journaled(two_stages(), runs=9)
     with Profile() as calls:

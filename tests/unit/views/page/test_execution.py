@@ -321,6 +321,7 @@ def test_waits_beyond_their_bound_are_counted(monkeypatch: pytest.MonkeyPatch) -
     assert block.json["waits_left_out"] == rows - 4
 
 
+@pytest.mark.slow
 def test_of_too_many_events_the_first_the_last_and_the_path_stay() -> None:
     report = everything_ran(runs=40)
     whole = Shown(block_of(report))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.unit.advice.test_gains import STEP, trained
 from tests.unit.figures.reader.recorded import journaled, larger, recorded, two_stages
 from tests.unit.sim.toy import Host
@@ -79,6 +81,7 @@ def test_a_gain_of_memory_is_in_bytes_of_the_fullest_tile() -> None:
     assert (found["how"], found["basis"]) == ("about", "as planned")
 
 
+@pytest.mark.slow
 def test_what_proves_it_is_a_view() -> None:
     for kind in ("memory", "donation", "loads", "fixed", "products", "halves", "pipeline", "bubbles", "limit", "of tomorrow"):
         (found,) = found_in({"kind": kind, "text": "t"})

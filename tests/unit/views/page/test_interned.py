@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tilestep.figures.reader import SourceLine
 from tilestep.views.page.sections.string_table import Lines, Texts
 
@@ -14,6 +16,7 @@ def chain(count: int) -> list[SourceLine]:
     return lines
 
 
+@pytest.mark.slow
 def test_a_chain_of_callers_has_an_end_in_whatever_order_its_lines_come() -> None:
     called = chain(1100)
     for first in ([], [called[700]]):

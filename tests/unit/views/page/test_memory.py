@@ -92,6 +92,7 @@ def test_more_values_than_a_page_holds_are_left_out_with_a_sentence(monkeypatch:
     assert len(block.columns["life_first"]) == 0
 
 
+@pytest.mark.slow
 def test_two_programs_share_columns_and_the_fullest_is_first() -> None:
     small, large = two_stages(), replace(two_stages(), name="large", memory=replace(two_stages().memory, peak_bytes=5000))
     host = run_of(small)

@@ -137,6 +137,7 @@ def test_pieces_and_gaps_fill_the_update_and_are_the_readers() -> None:
         assert waits.items() <= gaps.items()
 
 
+@pytest.mark.slow
 def test_no_wait_of_a_pipeline_that_lacks_runs_is_wrong() -> None:
     full, kept = (ran(interleaved(4, 8), updates=3, runs_in_detail=most).execution for most in (1000, 2))
     for lane in kept.lanes:
