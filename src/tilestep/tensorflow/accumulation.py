@@ -7,7 +7,8 @@ slots, which runs once for each update.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,8 @@ from tilestep.tensorflow.untyped import Tensor
 from tilestep.train import AccumulationState, apply_updates, gradient_accumulation, placed_like
 from tilestep.train.gradients.accumulation import Reduction
 from tilestep.train.untyped import Pytree, jax
+
+Arrays = Mapping[str, Any]  # by the names of variables
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -51,63 +54,45 @@ class Update:
         """Names of variables that the update uses beside those of the gradients."""
         return [name for name in self.traced.handles if name not in self.names]
 
-    def prepared(self) -> Prepared:
-        """Lowers the function. Raises: UnsupportedError for what XLA cannot lower."""
+    @functools.cached_property
+    def program(self) -> Program:
+        """The function, lowered. Raises: UnsupportedError for what XLA cannot lower."""
         traced = self.traced
-        inputs = [*traced.arguments, *(inside for _, inside in traced.captured)]
-        program = lower(traced.graph, inputs, [], traced.operations, traced.handles)
-        return Prepared(update=self, program=program)
+        return lower(traced.graph, [*traced.arguments, *(inside for _, inside in traced.captured)], [], traced.operations, traced.handles)
 
+    def optimizer(self, slots: Arrays) -> optax.GradientTransformationExtraArgs:
+        """The optimiser as the runtime takes it. Its state is the slots. Args: slots: their shapes and dtypes."""
 
-def as_optax(program: Program, names: Sequence[str], initial: Callable[[], Mapping[str, Any]]) -> optax.GradientTransformationExtraArgs:
-    """A program of gradients, further values, variables and slots as a transformation of optax. The state is the slots.
+        def init(params: Pytree) -> Pytree:
+            return {name: jax.numpy.zeros(spec.shape, spec.dtype) for name, spec in slots.items()}
 
-    Args:
-        names: of the variables of the gradients: keys of the trees of gradients and parameters.
-        initial: gives shapes and dtypes of slots.
-    """
+        def update(gradients: Pytree, state: Pytree, params: Pytree = None, *, extra: Sequence[Any] = ()) -> tuple[Pytree, Pytree]:
+            return changes(self.program, [*(gradients[name] for name in self.names), *extra], params, state)
 
-    def init(params: Pytree) -> Pytree:
-        del params
-        return {name: jax.numpy.zeros(spec.shape, spec.dtype) for name, spec in initial().items()}
-
-    def update(gradients: Pytree, state: Pytree, params: Pytree = None, *, extra: Sequence[Any] = ()) -> tuple[Pytree, Pytree]:
-        _, new = program([*(gradients[name] for name in names), *extra], {**state, **params})
-        changes = {name: new[name].astype(params[name].dtype) - params[name] for name in names}
-        return changes, {name: new[name].astype(old.dtype) if name in new else old for name, old in state.items()}
-
-    return optax.GradientTransformationExtraArgs(init, update)  # pyrefly: ignore[bad-argument-type]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Prepared:
-    """An update that is lowered."""
-
-    update: Update
-    program: Program
-
-    def optimizer(self, specs: Mapping[str, Any]) -> optax.GradientTransformationExtraArgs:
-        """Args: specs: shapes and dtypes of the slots."""
-        update = self.update
-        dtypes = dict(update.dtypes)
         return gradient_accumulation(
-            as_optax(self.program, update.names, lambda: specs),
-            update.count,
-            dtype=lambda path, variable: dtypes.get(path, variable.dtype),
-            reduction=update.reduction,
-            offload_optimizer_state=offloads(update.offload),
+            optax.GradientTransformationExtraArgs(init, update),  # pyrefly: ignore[bad-argument-type]
+            self.count,
+            dtype=lambda path, variable: self.dtypes.get(path, variable.dtype),
+            reduction=self.reduction,
+            offload_optimizer_state=offloads(self.offload),
         )
 
     def applied(
         self, optimizer: Any, gradients: Sequence[Any], extra: Sequence[Any], state: AccumulationState, variables: dict[str, Any]
     ) -> tuple[AccumulationState, dict[str, Any]]:
         """(new state, new variables) of a step."""
-        names = self.update.names
-        params = {name: variables[name] for name in names}
-        changes, state = optimizer.update(dict(zip(names, gradients, strict=True)), state, params, extra=list(extra))
-        return state, {**variables, **apply_updates(params, changes)}
+        params = {name: variables[name] for name in self.names}
+        changed, state = optimizer.update(dict(zip(self.names, gradients, strict=True)), state, params, extra=extra)
+        return state, {**variables, **apply_updates(params, changed)}
 
 
-def with_slots(state: AccumulationState, slots: Mapping[str, Any]) -> AccumulationState:
+def changes(program: Program, values: Sequence[Any], params: Arrays, slots: Arrays) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(changes of variables, new slots). Args: program: an optimiser's, of gradients and other values. params: the variables."""
+    _, new = program(values, {**slots, **params})
+    changed = {name: new[name].astype(old.dtype) - old for name, old in params.items()}
+    return changed, {name: new[name].astype(old.dtype) if name in new else old for name, old in slots.items()}
+
+
+def with_slots(state: AccumulationState, slots: Arrays) -> AccumulationState:
     """The state with these slots, each in the memory where it is there."""
     return dataclasses.replace(state, inner=placed_like({name: slots[name] for name in state.inner}, state.inner))

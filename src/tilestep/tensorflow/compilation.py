@@ -7,26 +7,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from typing import Any, Protocol, final
+from typing import Any, Final, Protocol, final
 
 import numpy as np
 
 from tilestep import hints
 from tilestep.errors import UnsupportedError
-from tilestep.tensorflow.lowering import Program, lower
+from tilestep.tensorflow.lowering import lower
 from tilestep.tensorflow.machine import Placement, is_configured, placement
-from tilestep.tensorflow.residency import residency_of
+from tilestep.tensorflow.residency import Home, residency_of
 from tilestep.tensorflow.tf_private import graphs, sessions
 from tilestep.tensorflow.tracing import Scope, Traced, current_scope, trace
 from tilestep.tensorflow.untyped import Graph, Operation, Session, Structure, Tensor, tf, v1
 from tilestep.train.calling import name_of
 from tilestep.train.untyped import jax
 
-_IDLE = ("NoOp", "Const", "Placeholder", "Identity")  # nodes that need not run by themselves
+_IDLE: Final = ("NoOp", "Const", "Placeholder", "Identity")  # nodes that need not run by themselves
 
 
 class Runs(Protocol):
-    """A loop or a pipeline of a program.
+    """A part of a program, which runs by itself: a loop, a pipeline, or what is computed beside them.
 
     Attributes:
         inputs: what it begins with, tensors of the program's graph or of the session's.
@@ -42,48 +42,41 @@ class Runs(Protocol):
 
     def prepare(self) -> None:
         """Lowers its programs. Raises: UnsupportedError for what XLA cannot lower."""
-        ...
 
     def place(self, where: Placement) -> None:
         """It is told which devices it has, before it runs."""
+
+    def run(self, home: Home, inputs: Sequence[Any], variables: MutableMapping[str, Any]) -> Sequence[Any]:
+        """Gives its results. Puts new values of variables into `variables`, also if it fails; those that are lost it removes.
+
+        Args: home: where the variables are from; another one has a state of its own.
+        """
         ...
 
-    def run(self, session: Session, inputs: Sequence[Any], variables: MutableMapping[str, Any]) -> Sequence[Any]:
-        """Gives its results. Puts new values of variables into `variables`, also if it fails; those that are lost it removes."""
-        ...
 
+def require_compilation(name: str) -> list[Runs]:
+    """The loops and pipelines of the program whose function is being called.
 
-@final
-class Compilation:
-    """What `ipu_compiler.compile` finds out while it calls its function."""
-
-    def __init__(self) -> None:
-        self.steps: list[Runs] = []
-
-    def add(self, step: Runs) -> list[Tensor]:
-        """A loop or pipeline is called. Returns: its results in the program's graph."""
-        self.steps.append(step)
-        return step.results
-
-
-def require_compilation(name: str) -> Compilation:
-    """The compilation of the function that is being called. Raises: UnsupportedError outside of one, and inside of a loop's body."""
+    Raises: UnsupportedError outside of `ipu_compiler.compile`, and inside of a loop's body.
+    """
     scope = current_scope()
     if scope is None:
         raise UnsupportedError(f"{name} was called outside of ipu_compiler.compile: call it in the function that is given to that")
-    if scope.is_body:
+    if scope.is_body or scope.compilation is None:
         raise UnsupportedError(
             f"{name} was called inside of a loop's body: what a program runs one after the other stands beside its loops"
         )
     return scope.compilation
 
 
-def compiled(computation: Callable[..., Any], inputs: Sequence[Any] | None) -> Structure:
-    """Compiles a function of tensors into one node of the graph.
+def compile(computation: Callable[..., Any], inputs: Sequence[Any] | None = None) -> Structure:
+    """Compiles a function into one node of the graph, which runs on the device that `ipu_scope` and `IPUConfig` choose.
 
-    Returns: what the function returns, as tensors that the node gives; a node if that is nothing, or nodes alone; a list of one tensor if
-        that is one tensor.
-    Raises: UnsupportedError for what XLA cannot lower, or outside of a graph.
+    Args:
+        computation: a function of tensors. It returns tensors, then nodes.
+        inputs: tensors, or what becomes one: its arguments.
+    Returns: the tensors that it returns, with its structure. A list of one for a single tensor; a node if there is none.
+    Raises: UnsupportedError for what XLA cannot lower, and outside of a graph of TensorFlow 1.
     """
     if tf.executing_eagerly():
         raise UnsupportedError(
@@ -92,12 +85,11 @@ def compiled(computation: Callable[..., Any], inputs: Sequence[Any] | None) -> S
         )
     graph = v1.get_default_graph()
     given = [tf.convert_to_tensor(each) for each in inputs or ()]
-    compilation = Compilation()
-    name = node_name(computation)
-    traced = trace(name, computation, given, scope=Scope(compilation=compilation))
+    name, steps = node_name(computation), list[Runs]()
+    traced = trace(name, computation, given, scope=Scope(compilation=steps))
     if traced.scope.sent:
         raise UnsupportedError("enqueue() was called outside of a loop's body: an outfeed takes what loops.repeat or a pipeline sends")
-    program = Compiled(traced, given, compilation.steps)
+    program = Compiled(traced, given, steps)
     with graph.as_default(), tf.device("/CPU:0"):
         results = program.node(graph)
     flat = iter(results)
@@ -133,11 +125,17 @@ class _Piece:
         """It is lowered when it is made."""
 
     def place(self, where: Placement) -> None:
-        self._jitted = _jitted(self._program, where, self._name)
+        def function(values: list[Any], variables: dict[str, Any]) -> Any:
+            outputs, new = self._program(values, variables)
+            return outputs, variables | new
 
-    def run(self, session: Session, inputs: Sequence[Any], variables: MutableMapping[str, Any]) -> Sequence[Any]:
-        del session
-        outputs, new = self._jitted(list(inputs), {name: variables[name] for name in self._program.variables})
+        function.__name__ = self._name
+        spec = jax.sharding.PartitionSpec()
+        over = function if where.replicas is None else where.replicas.shard_map(function, in_specs=(spec, spec), out_specs=(spec, spec))
+        self._where, self._jitted = where, jax.jit(over, donate_argnums=1)
+
+    def run(self, home: Home, inputs: Sequence[Any], variables: MutableMapping[str, Any]) -> Sequence[Any]:
+        outputs, new = self._jitted(*self._where.placed((list(inputs), {name: variables[name] for name in self._program.variables})))
         variables.update(new)
         return outputs
 
@@ -154,19 +152,14 @@ class Compiled:
 
     def __init__(self, traced: Traced, given: Sequence[Tensor], steps: Sequence[Runs]) -> None:
         self._traced = traced
-        self._outside: dict[int, Tensor] = {}  # by the id of a tensor as the program knows it: the session's tensor
-        for inside, outside in zip(traced.arguments, given, strict=True):
-            self._outside[id(inside)] = outside
-        for outside, inside in traced.captured:
-            self._outside[id(inside)] = outside
+        inside = [*traced.arguments, *(inner for _, inner in traced.captured)]
+        self.outside: dict[int, Tensor] = dict(zip(map(id, inside), [*given, *(outer for outer, _ in traced.captured)], strict=True))
         handles = dict(traced.handles)
         for step in steps:
             handles |= step.handles
-            for tensor in step.inputs:
-                if graphs.graph_of(tensor) is not traced.graph:
-                    self._outside[id(tensor)] = tensor
+            self.outside |= {id(tensor): tensor for tensor in step.inputs if graphs.graph_of(tensor) is not traced.graph}
         self._names = list(handles)
-        self._known: list[Tensor] = [*traced.arguments, *(inside for _, inside in traced.captured)]
+        self._known: list[Tensor] = inside
         self._constants: dict[int, Any] = {}
         self._done: set[Operation] = set()  # nodes with effects that pieces run
         self._pieces: list[Runs] = []
@@ -190,7 +183,7 @@ class Compiled:
 
     def _compute(self, tensors: Sequence[Tensor], operations: Sequence[Operation]) -> None:
         """Makes a piece for what is neither known nor constant."""
-        known = {id(tensor) for tensor in self._known} | set(self._outside)
+        known = {id(tensor) for tensor in self._known} | set(self.outside)
         missing: list[Tensor] = []
         for tensor in tensors:
             if id(tensor) in known or id(tensor) in self._constants:
@@ -215,65 +208,34 @@ class Compiled:
         self._done.update(effects)
         self._known += missing
 
-    @property
-    def outside(self) -> Mapping[int, Tensor]:
-        return self._outside
-
-    def run(self, residency: Any, session: Any, given: Mapping[int, Any]) -> list[Any]:
+    def run(self, home: Home, given: Mapping[int, Any]) -> list[Any]:
         """Runs the pieces. Args: given: values of `outside`. Returns: NumPy's arrays, the results."""
         if not self._is_placed:
             self._place()
         values: dict[int, Any] = {**self._constants, **given}
-        variables = residency.take(session, self._names)
+        variables = home.take(self._names)
         try:
             for piece in self._pieces:
-                outputs = piece.run(session, [values[id(each)] for each in piece.inputs], variables)
+                outputs = piece.run(home, [values[id(each)] for each in piece.inputs], variables)
                 values.update(zip(map(id, piece.results), outputs, strict=True))
         finally:
             kept = {name: array for name, array in variables.items() if not (isinstance(array, jax.Array) and array.is_deleted())}
-            residency.put(session, kept, kept)
-            residency.lose(session, set(self._names) - set(kept))
+            home.put(kept, set(self._names) - set(kept))
         hints.wait_untimed([each for each in kept.values() if isinstance(each, jax.Array)], jax.block_until_ready)
-        return [_on_host(values[id(tensor)], tensor) for tensor in self._traced.results]
+        results = self._traced.results
+        return [np.asarray(values[id(each)]).astype(each.dtype.as_numpy_dtype, copy=False) for each in results]
 
     def node(self, graph: Graph) -> list[Tensor]:
         """Puts the node into the session's graph. Returns: the results; one tensor without meaning if there is none."""
-        residency = residency_of(graph)
-        traced = self._traced
+        residency, traced = residency_of(graph), self._traced
 
         def run(session: Session, *arrays: Any) -> Any:
-            results = self.run(residency, session, dict(zip(self._outside, arrays, strict=True)))
+            results = self.run(residency.home(session), dict(zip(self.outside, arrays, strict=True)))
             return results if results else np.int32(0)
 
-        inputs = list(self._outside.values())
         kinds = [tensor.dtype for tensor in traced.results] or tf.int32
-        made = sessions.node(graph, run, inputs, kinds, traced.name)
+        made = sessions.node(graph, run, list(self.outside.values()), kinds, traced.name)
         made = list(made) if isinstance(made, list | tuple) else [made]
         for tensor, like in zip(made, traced.results, strict=False):
             tensor.set_shape(like.shape)
         return made
-
-
-def _on_host(value: Any, like: Tensor) -> Any:
-    return np.asarray(value).astype(like.dtype.as_numpy_dtype, copy=False)
-
-
-def _jitted(program: Program, where: Placement, name: str) -> Callable[..., Any]:
-    """Compiled for the devices; variables are donated."""
-
-    def function(values: list[Any], variables: dict[str, Any]) -> Any:
-        outputs, new = program(values, variables)
-        return outputs, variables | new
-
-    function.__name__ = name
-    if where.replicas is None:
-        jitted = jax.jit(function, donate_argnums=1)
-
-        def call(values: list[Any], variables: dict[str, Any]) -> Any:
-            return jitted(*where.placed((values, variables)))
-
-        return call
-    spec = jax.sharding.PartitionSpec()
-    over = where.replicas.shard_map(function, in_specs=(spec, spec), out_specs=(spec, spec))
-    divided = jax.jit(over, donate_argnums=1)
-    return lambda values, variables: divided(*where.placed((values, variables)))

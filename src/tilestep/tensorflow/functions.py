@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
@@ -11,8 +12,8 @@ import numpy as np
 from tilestep.errors import UnsupportedError
 from tilestep.tensorflow import iterators
 from tilestep.tensorflow.compilation import Compiled
-from tilestep.tensorflow.eager_variables import ON_DEVICES
 from tilestep.tensorflow.loop import Loop
+from tilestep.tensorflow.residency import ON_DEVICES
 from tilestep.tensorflow.tf_private import eager, graphs
 from tilestep.tensorflow.tracing import Scope, Taken, Traced, current_scope, trace
 from tilestep.tensorflow.untyped import Graph, Operation, Structure, Tensor, TensorSpec, tf, v1
@@ -73,7 +74,7 @@ class Function:
             self._step.steps = steps
         given = dict(zip(map(id, self._arguments), values, strict=True))
         outside = {key: given[key] if key in given else np.asarray(tensor) for key, tensor in self._compiled.outside.items()}
-        results = iter(self._compiled.run(ON_DEVICES, ON_DEVICES, outside))
+        results = iter(self._compiled.run(ON_DEVICES, outside))
         return tf.nest.map_structure(lambda each: None if each is None else tf.constant(next(results)), self._returned)
 
 
@@ -128,37 +129,30 @@ def _as_loop(loop: Operation, traced: Traced) -> Loop:
     return Loop(test, steps, step, carry, None, results, loop.control_inputs)
 
 
-@final
-class _Watcher:
-    def is_tracing(self) -> bool:
-        scope = current_scope()
-        return scope is not None and scope.compilation is None
-
-    def named(self, variable: Any, handle: Tensor) -> None:
-        scope = current_scope()
-        assert scope is not None
-        scope.variables[id(handle)] = variable
-
-    def touched(self, handle: Tensor) -> None:
-        ON_DEVICES.touched(handle)
-
-    def next_element(self, iterator: Any) -> Structure:
-        if tf.executing_eagerly():
-            iterators.close(iterator)
-            return iterators.next_element(iterator)
-        scope = current_scope()
-        if scope is None or scope.compilation is not None:
-            return eager.next_of(iterator)
-        placeholders = [v1.placeholder(each.dtype, each.shape) for each in iterators.element_specs(iterator)]
-        scope.taken.append(Taken(iterator=iterator, graph=v1.get_default_graph(), placeholders=placeholders))
-        return tf.nest.pack_sequence_as(iterator.element_spec, placeholders)
+def _is_tracing() -> bool:
+    scope = current_scope()
+    return scope is not None and scope.compilation is None
 
 
-_watched: list[_Watcher] = []
+def _named(variable: Any, handle: Tensor) -> None:
+    scope = current_scope()
+    assert scope is not None
+    scope.variables[id(handle)] = variable
 
 
+def _next_element(iterator: Any) -> Structure:
+    if tf.executing_eagerly():
+        iterators.close(iterator)
+        return iterators.next_element(iterator)
+    scope = current_scope()
+    if scope is None or scope.compilation is not None:
+        return eager.next_of(iterator)
+    placeholders = [v1.placeholder(each.dtype, each.shape) for each in iterators.element_specs(iterator)]
+    scope.taken.append(Taken(iterator=iterator, graph=v1.get_default_graph(), placeholders=placeholders))
+    return tf.nest.pack_sequence_as(iterator.element_spec, placeholders)
+
+
+@functools.cache
 def watch_functions() -> None:
     """From now on functions of TensorFlow 2 can be programs. A second call changes nothing."""
-    if not _watched:
-        _watched.append(_Watcher())
-        eager.watch(_watched[0])
+    eager.watch(is_tracing=_is_tracing, named=_named, touched=ON_DEVICES.touched, next_element=_next_element)

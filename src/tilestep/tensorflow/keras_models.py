@@ -20,17 +20,12 @@ from typing import Any, Final, final
 from tilestep.errors import DatasetError, UnsupportedError
 from tilestep.tensorflow import iterators, machine, markers
 from tilestep.tensorflow.functions import Function
-from tilestep.tensorflow.ipu.ipu_outfeed_queue import IPUOutfeedQueue
 from tilestep.tensorflow.ipu.optimizers import GradientAccumulationOptimizerV2
+from tilestep.tensorflow.ipu.queues import IPUOutfeedQueue
 from tilestep.tensorflow.tf_private import graphs, keras
 from tilestep.tensorflow.tracing import current_scope
 from tilestep.tensorflow.untyped import Structure, tf
 from tilestep.train.numbers import whole_number
-
-_NO_PIPELINES: Final = (
-    "Keras models are not pipelined here: write the stages as functions for pipelining_ops.pipeline in TensorFlow 1 "
-    "(tilestep run --tensorflow=1), or in JAX for tilestep.train.Pipeline"
-)
 
 
 @dataclass(kw_only=True)
@@ -47,73 +42,116 @@ class _Scopes(threading.local):
     depth = 0
 
 
-@final
-class _OnIpu:
-    """The models."""
+_models: Final[weakref.WeakKeyDictionary[Any, _Accumulation]] = weakref.WeakKeyDictionary()  # those on the IPU
+_scopes: Final = _Scopes()
+_extended: Final[list[Any]] = []
 
-    def __init__(self) -> None:
-        self.accumulation: weakref.WeakKeyDictionary[Any, _Accumulation] = weakref.WeakKeyDictionary()  # of each model
-        self.scopes = _Scopes()
 
-    def made(self, model: Any) -> None:
-        if self.scopes.depth:
-            self.accumulation.setdefault(model, _Accumulation())
+def extend_keras() -> None:
+    """From now on models can be on the IPU. A second call changes nothing. Raises: UnsupportedError for Keras 3."""
+    model = tf.keras.Model
+    if not model.__module__.startswith("tf_keras"):
+        raise UnsupportedError(
+            "IPUStrategy needs Keras 2, and tf.keras is Keras 3: set TF_USE_LEGACY_KERAS=1, or do not set it, before TensorFlow is imported"
+        )
+    if not _extended:
+        _extended.append(model)
+        keras.extend(model, made=_made, function=_function, require_data=_require_data, summed=_summed)
+        for name, method in _METHODS.items():
+            setattr(model, name, method)
 
-    def has(self, model: Any) -> bool:
-        return model is not None and model in self.accumulation
 
-    def function(self, model: Any, mode: str) -> Callable[[Any], Structure]:
-        if model.run_eagerly:
-            raise RuntimeError("Keras models cannot run eagerly in IPUStrategy: leave run_eagerly away when calling compile")
-        programs: dict[Any, tuple[Function, IPUOutfeedQueue | None]] = {}
-        accumulation = self.accumulation[model]
+@contextlib.contextmanager
+def models_on_ipu() -> Iterator[None]:
+    """Models that are made inside are on the IPU. One of Keras 3 raises an UnsupportedError there."""
+    other = sys.modules.get("keras")
+    if other is not None and other not in _extended and not other.Model.__module__.startswith("tf_keras"):
+        _extended.append(other)
+        _refuse(other.Model)
+    _scopes.depth += 1
+    try:
+        yield
+    finally:
+        _scopes.depth -= 1
 
-        def execute(iterator: Any) -> Structure:
-            steps, replicas = keras.steps_per_execution(model), machine.placement(1).count
-            each = replicas * (accumulation.count if mode == "train" else 1)
-            if steps % each:
-                raise RuntimeError(
-                    f"an execution of {steps} steps cannot be divided among {replicas} replicas that update once for {each // replicas} "
-                    f"steps: set steps_per_execution, and the steps of an epoch, to a multiple of {each}"
-                )
-            key = tuple((tuple(each.shape), each.dtype) for each in iterators.element_specs(iterator))
-            if key not in programs:
-                outfeed = IPUOutfeedQueue() if mode == "predict" else None
-                programs[key] = _program(model, mode, iterator, accumulation, replicas, outfeed), outfeed
-            program, outfeed = programs[key]
-            try:
-                result = program([], [iterator], steps // replicas)
-            except DatasetError as error:
-                raise tf.errors.OutOfRangeError(None, None, str(error)) from error  # Keras ends the epoch, and says so
-            if outfeed is not None:
-                return tf.nest.map_structure(
-                    lambda values: tf.reshape(values, [-1, *values.shape[2 + (replicas > 1) :]]), outfeed.dequeue()
-                )
-            return model.get_metrics_result() if replicas > 1 else result  # those that replicas have added up
 
-        return execute
+def _refuse(model_class: Any) -> None:
+    """Args: model_class: of Keras 3."""
+    init = model_class.__init__
 
-    def require_data(self, handler: Any) -> None:
-        adapter, dataset, steps = keras.data_of(handler)
-        if adapter.has_partial_batch():
+    @functools.wraps(init)
+    def __init__(self: Any, *arguments: Any, **options: Any) -> None:
+        if _scopes.depth:
+            raise UnsupportedError("a model of Keras 3 cannot be on the IPU: make it with tf.keras, or with tf_keras, which are Keras 2")
+        init(self, *arguments, **options)
+
+    model_class.__init__ = __init__
+
+
+def _made(model: Any) -> None:
+    if _scopes.depth:
+        _models.setdefault(model, _Accumulation())
+
+
+def _summed(gradients: keras.Pairs) -> keras.Pairs | None:
+    scope = current_scope()
+    if scope is None or scope.compilation is not None:
+        return None
+    if scope.combined:
+        return gradients
+    return [(None if each is None else markers.collective("sum", tf.convert_to_tensor(each)), variable) for each, variable in gradients]
+
+
+def _require_data(model: Any, handler: Any) -> None:
+    if model is None or model not in _models:
+        return
+    adapter, dataset, steps = keras.data_of(handler)
+    if adapter.has_partial_batch():
+        raise ValueError(
+            f"the data have a partial batch: give a batch_size that divides them (it is {adapter.batch_size()}), because a program on "
+            "the IPU has fixed shapes"
+        )
+    for spec in tf.nest.flatten(dataset.element_spec):
+        if adapter.batch_size() is None and isinstance(dataset, tf.data.Dataset) and not spec.shape.is_fully_defined():
             raise ValueError(
-                f"the data have a partial batch: give a batch_size that divides them (it is {adapter.batch_size()}), because a program on "
-                "the IPU has fixed shapes"
+                f"the dataset has elements of shape {spec.shape}, and a program on the IPU has fixed shapes: batch with "
+                "dataset.batch(n, drop_remainder=True)"
             )
-        for spec in tf.nest.flatten(dataset.element_spec):
-            if adapter.batch_size() is None and isinstance(dataset, tf.data.Dataset) and not spec.shape.is_fully_defined():
-                raise ValueError(
-                    f"the dataset has elements of shape {spec.shape}, and a program on the IPU has fixed shapes: batch with "
-                    "dataset.batch(n, drop_remainder=True)"
-                )
-        if steps is None:
-            raise ValueError("the size of the data is not known: give the number of steps (steps_per_epoch, validation_steps or steps)")
+    if steps is None:
+        raise ValueError("the size of the data is not known: give the number of steps (steps_per_epoch, validation_steps or steps)")
 
-    def summed(self, gradients: list[tuple[Any, Any]]) -> list[tuple[Any, Any]] | None:
-        scope = current_scope()
-        if scope is None or scope.compilation is not None:
-            return None
-        return [(None if each is None else markers.collective("sum", tf.convert_to_tensor(each)), variable) for each, variable in gradients]
+
+def _function(model: Any, mode: str) -> Callable[[Any], Structure] | None:
+    if model not in _models:
+        return None
+    if model.run_eagerly:
+        raise RuntimeError("Keras models cannot run eagerly in IPUStrategy: leave run_eagerly away when calling compile")
+    programs: dict[Any, tuple[Function, IPUOutfeedQueue | None]] = {}
+    accumulation = _models[model]
+
+    def execute(iterator: Any) -> Structure:
+        steps, replicas = keras.steps_per_execution(model), machine.placement(1).count
+        each = replicas * (accumulation.count if mode == "train" else 1)
+        if steps % each:
+            raise RuntimeError(
+                f"an execution of {steps} steps cannot be divided among {replicas} replicas that update once for {each // replicas} "
+                f"steps: set steps_per_execution, and the steps of an epoch, to a multiple of {each}"
+            )
+        key = tuple((tuple(each.shape), each.dtype) for each in iterators.element_specs(iterator))
+        if key not in programs:
+            outfeed = IPUOutfeedQueue() if mode == "predict" else None
+            programs[key] = _program(model, mode, iterator, accumulation, replicas, outfeed), outfeed
+        program, outfeed = programs[key]
+        try:
+            result = program([], [iterator], steps // replicas)
+        except DatasetError as error:
+            raise tf.errors.OutOfRangeError(None, None, str(error)) from error  # Keras ends the epoch, and says so
+        if outfeed is not None:
+            leading = 2 + (replicas > 1)
+            return tf.nest.map_structure(lambda values: tf.reshape(values, [-1, *values.shape[leading:]]), outfeed.dequeue())
+        return model.get_metrics_result() if replicas > 1 else result  # those that replicas have added up
+
+    return execute
 
 
 def _program(model: Any, mode: str, iterator: Any, accumulation: _Accumulation, replicas: int, outfeed: IPUOutfeedQueue | None) -> Function:
@@ -142,61 +180,13 @@ def _accumulating(optimizer: Any, accumulation: _Accumulation, replicas: int) ->
         return
     apply = optimizer.apply_gradients
     factor = 1 / (accumulation.count * replicas) if accumulation.scale else 1
-
-    def update(pairs: Any) -> Any:
-        return apply([(gradient * factor, variable) for gradient, variable in pairs])
-
-    accumulator = GradientAccumulationOptimizerV2(types.SimpleNamespace(apply_gradients=update), accumulation.count, **accumulation.options)
+    update = types.SimpleNamespace(apply_gradients=lambda pairs: apply([(gradient * factor, variable) for gradient, variable in pairs]))
+    accumulator = GradientAccumulationOptimizerV2(update, accumulation.count, **accumulation.options)
     vars(optimizer)["apply_gradients"] = lambda grads_and_vars, **options: accumulator.apply_gradients(list(grads_and_vars))
     try:
         yield
     finally:
         del vars(optimizer)["apply_gradients"]
-
-
-_ON_IPU: Final = _OnIpu()
-_extended: Final[list[Any]] = []
-
-
-def extend_keras() -> None:
-    """From now on models can be on the IPU. A second call changes nothing. Raises: UnsupportedError for Keras 3."""
-    model = tf.keras.Model
-    if not model.__module__.startswith("tf_keras"):
-        raise UnsupportedError(
-            "IPUStrategy needs Keras 2, and tf.keras is Keras 3: set TF_USE_LEGACY_KERAS=1, or do not set it, before TensorFlow is imported"
-        )
-    if not _extended:
-        _extended.append(model)
-        keras.extend(model, _ON_IPU)
-        for name, method in _METHODS.items():
-            setattr(model, name, method)
-
-
-@contextlib.contextmanager
-def models_on_ipu() -> Iterator[None]:
-    """Models that are made inside are on the IPU. One of Keras 3 raises an UnsupportedError there."""
-    other = sys.modules.get("keras")
-    if other is not None and other not in _extended and not other.Model.__module__.startswith("tf_keras"):
-        _extended.append(other)
-        _refuse(other.Model)
-    _ON_IPU.scopes.depth += 1
-    try:
-        yield
-    finally:
-        _ON_IPU.scopes.depth -= 1
-
-
-def _refuse(model_class: Any) -> None:
-    """Args: model_class: of Keras 3."""
-    init = model_class.__init__
-
-    @functools.wraps(init)
-    def __init__(self: Any, *arguments: Any, **options: Any) -> None:
-        if _ON_IPU.scopes.depth:
-            raise UnsupportedError("a model of Keras 3 cannot be on the IPU: make it with tf.keras, or with tf_keras, which are Keras 2")
-        init(self, *arguments, **options)
-
-    model_class.__init__ = __init__
 
 
 def _set_gradient_accumulation_options(
@@ -217,26 +207,25 @@ def _set_gradient_accumulation_options(
         options: of `GradientAccumulationOptimizerV2`.
     Raises: UnsupportedError for a model that was made outside of `IPUStrategy.scope()`.
     """
-    if not _ON_IPU.has(model):
+    if model not in _models:
         raise UnsupportedError(f"model {model.name} is not on the IPU: make it in IPUStrategy.scope()")
     steps = gradient_accumulation_steps_per_replica or gradient_accumulation_count
     count = 1 if steps is None else whole_number("gradient_accumulation_steps_per_replica", steps, least=1)
     own = {"reduction_method": gradient_accumulation_reduction_method, **options}
     GradientAccumulationOptimizerV2(None, count, **own)  # it says what is wrong
-    _ON_IPU.accumulation[model] = _Accumulation(count=count, scale=bool(experimental_normalize_gradients), options=own)
+    _models[model] = _Accumulation(count=count, scale=bool(experimental_normalize_gradients), options=own)
     keras.forget_functions(model)
 
 
-def _no_pipelines(model: Any, *arguments: Any, **options: Any) -> Any:
+def _no_pipelines(*arguments: Any, **options: Any) -> Any:
     """Raises: UnsupportedError."""
-    raise UnsupportedError(_NO_PIPELINES)
+    raise UnsupportedError(
+        "Keras models are not pipelined here: write the stages as functions for pipelining_ops.pipeline in TensorFlow 1 "
+        "(tilestep run --tensorflow=1), or in JAX for tilestep.train.Pipeline"
+    )
 
 
-class PipelineStage:
-    """Raises: UnsupportedError: there are no Keras pipelines here."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        raise UnsupportedError(_NO_PIPELINES)
+PipelineStage = _no_pipelines  # of the original's `keras`
 
 
 def _no_effect(model: Any, *arguments: Any, **options: Any) -> None:
@@ -251,15 +240,7 @@ def _no_effect(model: Any, *arguments: Any, **options: Any) -> None:
 
 _METHODS: Final = {
     "set_gradient_accumulation_options": _set_gradient_accumulation_options,
-    **dict.fromkeys(
-        (
-            "set_pipelining_options",
-            "set_pipeline_stage_assignment",
-            "get_pipeline_stage_assignment",
-            "reset_pipeline_stage_assignment",
-            "print_pipeline_stage_assignment_summary",
-        ),
-        _no_pipelines,
-    ),
     **dict.fromkeys(("set_infeed_queue_options", "set_outfeed_queue_options", "set_asynchronous_callbacks"), _no_effect),
+    **dict.fromkeys((f"{verb}_pipeline_stage_assignment" for verb in ("set", "get", "reset")), _no_pipelines),
+    **dict.fromkeys(("set_pipelining_options", "print_pipeline_stage_assignment_summary"), _no_pipelines),
 }

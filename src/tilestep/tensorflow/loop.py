@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any, final
@@ -9,12 +10,13 @@ from typing import Any, final
 from tilestep import train
 from tilestep.tensorflow import machine
 from tilestep.tensorflow.accumulation import Update, with_slots
-from tilestep.tensorflow.ipu.ipu_outfeed_queue import divided
+from tilestep.tensorflow.ipu.queues import divided
 from tilestep.tensorflow.lowering import Program, lower
 from tilestep.tensorflow.machine import Placement
+from tilestep.tensorflow.residency import Home
 from tilestep.tensorflow.tf_private import graphs
 from tilestep.tensorflow.tracing import Traced
-from tilestep.tensorflow.untyped import Operation, Session, Tensor, v1
+from tilestep.tensorflow.untyped import Operation, Tensor, v1
 from tilestep.train import loop_state
 from tilestep.train.untyped import jax
 
@@ -46,75 +48,68 @@ class Loop:
     ) -> None:
         self._condition, self._body = condition, body
         self.steps, self.infeed, self.first = steps, infeed, first
-        self._num_carried = len(carry)
-        captured = [outside for outside, _ in body.captured]
-        self._tests = [] if condition is None else [outside for outside, _ in condition.captured]
         self._updates: list[Update] = body.scope.updates
-        extra = [outside for update in self._updates for outside, _ in update.traced.captured if graphs.graph_of(outside) is not body.graph]
-        self.inputs: list[Tensor] = [*carry, *captured, *self._tests, *extra]
+        captured = [outside for outside, _ in body.captured]
+        tests = [] if condition is None else [outside for outside, _ in condition.captured]
+        extra = [outside for update in self._updates for outside, _ in update.traced.captured if not self._is_inside(outside)]
+        self.inputs: list[Tensor] = [*carry, *captured, *tests, *extra]
+        self._sizes = [len(carry), len(captured), len(tests), len(extra)]
         self.results: list[Tensor] = list(results or [v1.placeholder(each.dtype, each.shape) for each in carry])
-        self.handles: Mapping[str, Tensor] = (
-            body.handles
-            | ({} if condition is None else condition.handles)
-            | {n: h for u in self._updates for n, h in u.traced.handles.items()}
-        )
+        parts = [body, *([] if condition is None else [condition]), *(update.traced for update in self._updates)]
+        self.handles: Mapping[str, Tensor] = {name: handle for part in parts for name, handle in part.handles.items()}
         queues = [each.queue for each in body.scope.sent]
         self._outfeed: Any = queues[0].queue if len(queues) == 1 else divided([(q, len(q.specs)) for q in queues]) if queues else None
-        self._states: weakref.WeakKeyDictionary[Session, list[Any]] = weakref.WeakKeyDictionary()
+        self._states: weakref.WeakKeyDictionary[Home, list[Any]] = weakref.WeakKeyDictionary()
+        self._optimizers: list[Any] = []
+
+    def _is_inside(self, tensor: Tensor) -> bool:
+        return graphs.graph_of(tensor) is self._body.graph
 
     def prepare(self) -> None:
-        body = self._body
-        inside = [placeholder for _, placeholder in body.captured]
-        inputs = [*body.arguments, *body.keywords.values(), *inside]
-        gradients = [tensor for update in self._updates for tensor in (*update.gradients, *update.extra)]
-        sent = [tensor for each in body.scope.sent for tensor in each.tensors]
-        program = lower(body.graph, inputs, [*body.results[: self._num_carried], *sent, *gradients], body.operations, body.handles)
-        self._prepared = [update.prepared() for update in self._updates]
-        self._slots = [name for update in self._updates for name in update.slots]
-        test = self._condition
+        body, test = self._body, self._condition
+        inputs = [*body.arguments, *(inside for _, inside in body.captured)]
+        sent = [each.tensors for each in body.scope.sent]
+        gradients = [tensors for update in self._updates for tensors in (update.gradients, update.extra)]
+        outputs = [body.results[: self._sizes[0]], [each for tensors in sent for each in tensors], *gradients]
+        program = lower(body.graph, inputs, list(itertools.chain(*outputs)), body.operations, body.handles)
+        for update in self._updates:
+            _ = update.program
+        self._slots = {name for update in self._updates for name in update.slots}
         tests = None
         if test is not None:
             tests = lower(test.graph, [*test.arguments, *(each for _, each in test.captured)], test.results, [], test.handles)
-        self._optimizers: list[Any] = []
-        self._functions = self._traced_by_jax(program, tests)
+        self._functions = self._traced_by_jax(program, tests, list(map(len, outputs)))
 
     def place(self, where: Placement) -> None:
         self._where = where
         for each in self._body.scope.sent:
             each.queue.replicas = where.count
 
-    def _traced_by_jax(self, program: Program, tests: Program | None) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
-        """(body, condition) as the runtime takes them. The carry is (carried, constant, variables, states of updates)."""
-        keys, num_sent = list(self._body.keywords), sum(len(each.tensors) for each in self._body.scope.sent)
-        num_carried, num_captured = self._num_carried, len(self._body.captured)
-        num_tests = len(self._tests)
+    def _traced_by_jax(
+        self, program: Program, tests: Program | None, sizes: Sequence[int]
+    ) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
+        """(body, condition) as the runtime takes them. The carry is (carried, constants, variables, states of updates).
 
-        def body(carry: Any, *elements: Any, **named: Any) -> Any:
+        Args: sizes: of the program's outputs: carried, sent, and gradients and captured values of each update.
+        """
+
+        def body(carry: Any, *elements: Any) -> Any:
             carried, constants, variables, states = carry
-            seen = dict(variables)
-            for state in states:
-                seen |= state.inner
-            values = [*carried, *elements, *(named[key] for key in keys), *constants[:num_captured]]
-            outputs, new = program(values, seen)
-            rest = outputs[num_carried:]
-            if num_sent:
-                self._outfeed.enqueue(tuple(rest[:num_sent]))
-            rest = rest[num_sent:]
+            seen = {**variables, **{name: slot for state in states for name, slot in state.inner.items()}}
+            outputs, new = program([*carried, *elements, *constants[0]], seen)
+            after, sent, *rest = _split(outputs, sizes)
+            if sent:
+                self._outfeed.enqueue(tuple(sent))
             variables = {name: self._merged(name, old, new[name]) if name in new else old for name, old in variables.items()}
-            states, places = list(states), constants[num_captured + num_tests :]
-            for index, (prepared, optimizer) in enumerate(zip(self._prepared, self._optimizers, strict=True)):
-                update = prepared.update
-                gradients, rest = rest[: len(update.gradients)], rest[len(update.gradients) :]
-                own, rest = rest[: len(update.extra)], rest[len(update.extra) :]
-                extra, own = [], list(own)
-                for outside, _ in update.traced.captured:
-                    if graphs.graph_of(outside) is self._body.graph:
-                        extra.append(own.pop(0))
-                    else:
-                        extra.append(places[0])
-                        places = places[1:]
-                states[index], variables = prepared.applied(optimizer, gradients, extra, states[index], variables)
-            return tuple(outputs[:num_carried]), constants, variables, tuple(states)
+            outside, new_states = iter(constants[2]), []
+            for update, optimizer, state, gradients, own in zip(
+                self._updates, self._optimizers, states, rest[::2], rest[1::2], strict=True
+            ):
+                inside = iter(own)
+                extra = [next(inside if self._is_inside(each) else outside) for each, _ in update.traced.captured]
+                state, variables = update.applied(optimizer, gradients, extra, state, variables)
+                new_states.append(state)
+            return tuple(after), constants, variables, tuple(new_states)
 
         body.__name__ = self._body.name
         if tests is None:
@@ -122,8 +117,7 @@ class Loop:
 
         def condition(carry: Any) -> Any:
             carried, constants, variables, _ = carry
-            (goes_on,), _ = tests([*carried, *constants[num_captured : num_captured + num_tests]], variables)
-            return goes_on
+            return tests([*carried, *constants[1]], variables)[0][0]
 
         return body, condition
 
@@ -134,14 +128,14 @@ class Loop:
             return old + train.cross_replica_sum(new - old)
         return train.cross_replica_mean(new) if how == "mean" else new
 
-    def run(self, session: Session, inputs: Sequence[Any], variables: MutableMapping[str, Any]) -> Sequence[Any]:
+    def run(self, home: Home, inputs: Sequence[Any], variables: MutableMapping[str, Any]) -> Sequence[Any]:
         body, condition = self._functions
-        where, names = self._where, [name for name in self.handles if name not in self._slots]
+        where = self._where
         variables.update(where.placed(dict(variables)))
-        states = self._states_of(session, variables)
+        states = tuple(self._states_of(home, variables))
         inputs = [jax.numpy.copy(each) if isinstance(each, jax.Array) else each for each in inputs]  # the loop takes its carry over
-        first, constants = where.placed((tuple(inputs[: self._num_carried]), tuple(inputs[self._num_carried :])))
-        carry = (first, constants, {name: variables[name] for name in names}, tuple(states))
+        first, *constants = where.placed([tuple(each) for each in _split(inputs, self._sizes)])
+        carry = (first, tuple(constants), {name: variables[name] for name in self.handles if name not in self._slots}, states)
         infeed = None if self.infeed is None else self.infeed.opened(where.count)
         options = {"replicas": where.replicas, "plan_options": machine.system().plan_options or None}
         try:
@@ -161,21 +155,26 @@ class Loop:
             variables.update(changed)
             for state in states:
                 variables.update(state.inner)
-            self._states[session] = list(states)
+            self._states[home] = list(states)
         return carried
 
-    def _states_of(self, session: Session, variables: Mapping[str, Any]) -> list[Any]:
+    def _states_of(self, home: Home, variables: Mapping[str, Any]) -> list[Any]:
         """The accumulators, which are zero between calls, and the slots, which are variables between calls."""
-        if not self._prepared:
+        if not self._updates:
             return []
         if not self._optimizers:
-            for prepared in self._prepared:
-                specs = {name: jax.ShapeDtypeStruct(variables[name].shape, variables[name].dtype) for name in prepared.update.slots}
-                self._optimizers.append(prepared.optimizer(specs))
-        kept = self._states.get(session)
+            specs = {name: jax.ShapeDtypeStruct(variables[name].shape, variables[name].dtype) for name in self._slots}
+            self._optimizers = [update.optimizer({name: specs[name] for name in update.slots}) for update in self._updates]
+        kept = self._states.get(home)
         if kept is None or any(leaf.is_deleted() for state in kept for leaf in jax.tree.leaves(state.accumulators)):
             kept = [
-                optimizer.init({name: variables[name] for name in prepared.update.names})
-                for prepared, optimizer in zip(self._prepared, self._optimizers, strict=True)
+                optimizer.init({name: variables[name] for name in update.names})
+                for update, optimizer in zip(self._updates, self._optimizers, strict=True)
             ]
         return [with_slots(state, variables) for state in kept]
+
+
+def _split(values: Sequence[Any], sizes: Sequence[int]) -> list[Sequence[Any]]:
+    """Successive parts of these sizes."""
+    ends = list(itertools.accumulate(sizes))
+    return [values[end - size : end] for size, end in zip(sizes, ends, strict=True)]

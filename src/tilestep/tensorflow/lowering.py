@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tilestep.errors import UnsupportedError
-from tilestep.tensorflow.jax_private.primitive import Handler, Lowered, from_hlo
+from tilestep.tensorflow.jax_private.primitive import Lowered, from_hlo
 from tilestep.tensorflow.markers import handler_of
 from tilestep.tensorflow.tf_private import graphs
 from tilestep.tensorflow.untyped import Graph, Operation, Tensor, tf
@@ -31,11 +31,9 @@ class Program:
     written: Mapping[str, int]
     num_outputs: int
 
-    def __call__(
-        self, values: Sequence[Any], variables: Mapping[str, Any], handler: Callable[[str], Handler] = handler_of
-    ) -> tuple[list[Any], dict[str, Any]]:
+    def __call__(self, values: Sequence[Any], variables: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """(outputs, the new values of variables that it changes). Args: values: its inputs. variables: by their names; it may have more."""
-        results = self.lowered([*values, *(variables[name] for name in self.variables)], handler)
+        results = self.lowered([*values, *(variables[name] for name in self.variables)], handler_of)
         return results[: self.num_outputs], {name: results[index] for name, index in self.written.items()}
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from tilestep.tensorflow.jax_private.primitive import MARKER, Handler
 from tilestep.tensorflow.tf_private import graphs
@@ -17,15 +18,9 @@ _INDEX: Final = f"{MARKER}replica_index"
 def handler_of(target: str) -> Handler:
     """The JAX code of a marker."""
     if target == _INDEX:
-        return lambda results: [replica_index()]
+        return replica_index
     name, _, group = target.removeprefix(MARKER).partition("/")
-    combine, group_size = _COLLECTIVES[name], int(group) if group else None
-
-    def handle(results: Any, value: Any) -> list[Any]:
-        del results
-        return [combine(value, group_size=group_size)]
-
-    return handle
+    return functools.partial(_COLLECTIVES[name], group_size=int(group) if group else None)
 
 
 def collective(kind: str, value: Tensor, group_size: int | None = None) -> Tensor:
@@ -34,11 +29,11 @@ def collective(kind: str, value: Tensor, group_size: int | None = None) -> Tenso
 
     @tf.custom_gradient
     def mark(value: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        return graphs.marker(target, [value], [value])[0], mark
+        return graphs.marker(target, [value], value), mark
 
     return mark(value)
 
 
 def index() -> Tensor:
     """A marker for the number of the replica, int32[]."""
-    return graphs.marker(_INDEX, [], [tf.TensorSpec([], tf.int32)])[0]
+    return graphs.marker(_INDEX, [], tf.TensorSpec([], tf.int32))

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import weakref
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
@@ -15,11 +15,13 @@ import optax
 from tilestep import train
 from tilestep.errors import UnsupportedError
 from tilestep.tensorflow import machine
+from tilestep.tensorflow.accumulation import changes
 from tilestep.tensorflow.lowering import Program, lower
 from tilestep.tensorflow.machine import Placement
+from tilestep.tensorflow.residency import Home
 from tilestep.tensorflow.stage import Stage, stage_of
 from tilestep.tensorflow.tracing import Traced
-from tilestep.tensorflow.untyped import Operation, Session, Tensor
+from tilestep.tensorflow.untyped import Operation, Tensor
 from tilestep.train.untyped import Pytree, jax
 
 Levels = list[list[Traced]]  # stages, concurrent ones together
@@ -40,58 +42,63 @@ class TracedOptimizer:
     loss: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What `pipelining_ops.pipeline` was given, in the runtime's words. Attributes: offload: None: where devices have a memory."""
+@final
+@dataclass(kw_only=True, eq=False)
+class Pipeline:
+    """A pipeline in a program.
 
+    Attributes:
+        inputs: arguments of the first stage before the infeed's element.
+        count: microbatches of each update.
+        repeat_count: updates of each call.
+        shards: IPUs of a replica.
+        recompute: whether activations are computed again; the configuration may say so, too.
+        offload: whether slots wait in the host's memory; None: where devices have their own.
+        options: further ones of `tilestep.train.Pipeline`.
+    """
+
+    levels: Levels
+    inputs: list[Tensor]
+    optimizer: TracedOptimizer | None
+    infeed: Any
+    outfeed: Any
     count: int
     repeat_count: int
     shards: int
     recompute: bool
     offload: bool | None
     options: Mapping[str, Any]
+    results: list[Tensor] = field(default_factory=list)
+    first: Sequence[Operation] = ()
 
-
-@final
-class Pipeline:
-    """A pipeline in a program. Args: inputs: arguments of the first stage before the infeed's element."""
-
-    def __init__(
-        self, levels: Levels, inputs: Sequence[Tensor], optimizer: TracedOptimizer | None, infeed: Any, outfeed: Any, settings: Settings
-    ) -> None:
-        self._levels, self._optimizer, self._settings = levels, optimizer, settings
-        self._infeed, self._outfeed = infeed, outfeed
-        stages = [each for level in levels for each in level]
-        for each in [*stages, *([optimizer.traced] if optimizer is not None else [])]:
+    def __post_init__(self) -> None:
+        traced = [*(each for level in self.levels for each in level), *([self.optimizer.traced] if self.optimizer is not None else [])]
+        for each in traced:
             if each.captured:
                 raise UnsupportedError(
                     f"stage {each.name} uses tensor {each.captured[0][0].name} from outside of it: give it to pipeline(inputs=...), and "
                     "let each stage pass it on"
                 )
-        self.inputs: list[Tensor] = list(inputs)
-        self.results: list[Tensor] = []
-        self.first: Sequence[Operation] = ()
-        traced = [*stages, *([optimizer.traced] if optimizer is not None else [])]
         self.handles: Mapping[str, Tensor] = {name: handle for each in traced for name, handle in each.handles.items()}
-        self._states: weakref.WeakKeyDictionary[Session, Any] = weakref.WeakKeyDictionary()
+        self._states: weakref.WeakKeyDictionary[Home, Any] = weakref.WeakKeyDictionary()
         self._shown: dict[str, Any] = {}  # auxiliary state as the session has it
         self._initial: dict[str, Any] = {}  # slots, when the first update asks
 
     def prepare(self) -> None:
-        training = self._optimizer is not None
-        self._stages = [[stage_of(each, training=training) for each in level] for level in self._levels]
+        training = self.optimizer is not None
+        self._stages = [[stage_of(each, training=training) for each in level] for level in self.levels]
         self._flat = [stage for level in self._stages for stage in level]
-        self._updates = {} if self._optimizer is None else dict(_lowered(self._optimizer))
+        self._updates = {} if self.optimizer is None else dict(_lowered(self.optimizer))
 
     def place(self, where: Placement) -> None:
-        del where  # that of a program without stages
-        settings, system = self._settings, machine.system()
-        options: dict[str, Any] = {**settings.options, "recompute": "full" if settings.recompute or system.recompute else None}
-        if self._optimizer is not None:
-            options["offload_optimizer_state"] = machine.offloads(settings.offload)
-        devices, self._replicas = machine.shares(settings.shards)
-        if self._outfeed is not None:
-            self._outfeed.replicas = self._replicas
+        """Args: where: that of a program without stages."""
+        system = machine.system()
+        options: dict[str, Any] = {**self.options, "recompute": "full" if self.recompute or system.recompute else None}
+        if self.optimizer is not None:
+            options["offload_optimizer_state"] = machine.offloads(self.offload)
+        devices, self._replicas = machine.shares(self.shards)
+        if self.outfeed is not None:
+            self.outfeed.replicas = self._replicas
         homes: dict[str, list[Any]] = {}
         for level, stages in enumerate(self._stages):
             for member, stage in enumerate(stages):
@@ -99,8 +106,8 @@ class Pipeline:
                     homes.setdefault(name, []).append(((level, member) if len(stages) > 1 else level, name))
         self._pipeline = train.Pipeline(
             _nested([stage.function for stage in self._flat], self._stages),
-            None if self._optimizer is None else self._transformation,
-            settings.count,
+            None if self.optimizer is None else self._transformation,
+            self.count,
             devices=devices,
             replicas=self._replicas,
             tied=[paths for paths in homes.values() if len(paths) > 1],
@@ -108,30 +115,29 @@ class Pipeline:
             **options,
         )
 
-    def run(self, session: Session, inputs: Sequence[Any], variables: MutableMapping[str, Any]) -> Sequence[Any]:
-        state = self._state_of(session, variables)
+    def run(self, home: Home, inputs: Sequence[Any], variables: MutableMapping[str, Any]) -> Sequence[Any]:
+        state = self._state_of(home, variables)
         self._initial = dict(variables)
-        infeed = None if self._infeed is None else self._infeed.opened(self._replicas)
-        outfeed = None if self._outfeed is None else self._outfeed.queue
+        infeed = None if self.infeed is None else self.infeed.opened(self._replicas)
+        outfeed = None if self.outfeed is None else self.outfeed.queue
         try:
-            state = self._pipeline.run(state, infeed, outfeed, inputs=list(inputs), repeat_count=self._settings.repeat_count)
+            state = self._pipeline.run(state, infeed, outfeed, inputs=list(inputs), repeat_count=self.repeat_count)
         except BaseException as error:
             state = getattr(error, "state", None) or state
             raise
         finally:
             self._initial = {}
-            self._states[session] = state
-            for path, leaf in [*_paths(state.params), *_paths(state.optimizer_state)]:
-                variables[path[-1].key] = leaf
-            shown = (
-                state.aux if self._replicas == 1 else [_of_first_replica(each) for each in jax.tree.leaves(state.aux, is_leaf=_is_stage)]
-            )  # each has its own: the session gets one
-            for path, leaf in _paths(shown):
-                variables[path[-1].key] = self._shown[path[-1].key] = leaf
+            self._states[home] = state
+            aux = state.aux  # each replica has its own: the session gets one
+            if self._replicas > 1:
+                aux = [_of_first_replica(each) for each in jax.tree.leaves(aux, is_leaf=lambda tree: isinstance(tree, dict))]
+            variables.update(_by_name((state.params, state.optimizer_state)))
+            self._shown.update(_by_name(aux))
+            variables.update(_by_name(aux))
         return []
 
-    def _state_of(self, session: Session, variables: Mapping[str, Any]) -> Any:
-        kept = self._states.get(session)
+    def _state_of(self, home: Home, variables: Mapping[str, Any]) -> Any:
+        kept = self._states.get(home)
         if kept is None or any(isinstance(each, jax.Array) and each.is_deleted() for each in jax.tree.leaves(kept)):
             params = _nested([{name: variables[name] for name in stage.params} for stage in self._flat], self._stages)
             aux = [{name: variables[name] for name in stage.aux} or None for stage in self._flat]
@@ -150,7 +156,7 @@ class Pipeline:
 
     def _transformation(self, *outputs: Any) -> Any:
         """The optimizer function, as the runtime takes it: each variable has an update of its own."""
-        assert self._optimizer is not None
+        assert self.optimizer is not None
 
         def init(params: Pytree) -> Pytree:
             return {
@@ -160,19 +166,16 @@ class Pipeline:
             }
 
         def update(updates: Pytree, state: Pytree, params: Pytree = None) -> Any:
-            own, changes, new_state = _by_name(params), {}, {}
+            own, changed, new_state = _by_name(params), {}, {}
             for name, gradient in _by_name(updates).items():
                 if name not in self._updates:
-                    changes[name] = jax.numpy.zeros_like(own[name])
+                    changed[name] = jax.numpy.zeros_like(own[name])
                     continue
-                program = self._updates[name]
-                _, new = program([*outputs, gradient], {name: own[name], **state[name]})
-                changes[name] = new[name].astype(own[name].dtype) - own[name]
-                new_state[name] = {slot: new[slot].astype(old.dtype) if slot in new else old for slot, old in state[name].items()}
-            leaves, structure = jax.tree_util.tree_flatten_with_path(params)
-            return jax.tree.unflatten(structure, [changes[path[-1].key] for path, _ in leaves]), new_state
+                change, new_state[name] = changes(self._updates[name], [*outputs, gradient], {name: own[name]}, state[name])
+                changed |= change
+            return jax.tree_util.tree_map_with_path(lambda path, _: changed[path[-1].key], params), new_state
 
-        return optax.GradientTransformation(init, update), outputs[self._optimizer.loss]
+        return optax.GradientTransformation(init, update), outputs[self.optimizer.loss]
 
     def _first(self, slot: str) -> Any:
         value = np.asarray(self._initial[slot])
@@ -187,20 +190,12 @@ def _nested(items: list[Any], like: Sequence[Sequence[Stage]]) -> list[Any]:
 
 
 def _by_name(tree: Pytree) -> dict[str, Any]:
-    return {path[-1].key: leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]}
-
-
-def _is_stage(tree: Pytree) -> bool:
-    return isinstance(tree, dict)
+    return {path[-1].key: leaf for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0] if hasattr(path[-1], "key")}
 
 
 @jax.jit
 def _of_first_replica(tree: Pytree) -> Pytree:
     return jax.tree.map(lambda leaf: leaf[0], tree)
-
-
-def _paths(tree: Pytree) -> list[Any]:
-    return [(path, leaf) for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0] if hasattr(path[-1], "key")]
 
 
 def _lowered(optimizer: TracedOptimizer) -> list[tuple[str, Program]]:

@@ -1,50 +1,116 @@
-"""Variables stay on the device between programs: they go back to the session when it reads them, and come again when it has changed them.
+"""Variables stay on the device between programs: TensorFlow gets them back when somebody else uses them.
 
-A session's run is looked at before it begins: which variables do nodes outside of programs read or write in it? Programs hold no edge to
-variables, so a loop that runs again moves none of them.
+What reads and what changes a variable look alike from here. So TensorFlow gets the newest value before, and what it holds is compared
+before the next program. Of a session's run it is known before it begins which variables nodes outside of programs use in it: programs hold
+no edge to variables. In TensorFlow 2 both ask for a variable's handle.
 """
 
 from __future__ import annotations
 
+import abc
+import threading
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, final
 
 import numpy as np
 
 from tilestep.tensorflow.tf_private import graphs, sessions
 from tilestep.tensorflow.untyped import Graph, Operation, Session, Tensor, tf, v1
+from tilestep.train.untyped import jax
 
-_READS: Final = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape")
-_NEITHER: Final = ("VarIsInitializedOp",)
+
+class Home(abc.ABC):
+    """Where variables are between programs, by their names: a session, or TensorFlow 2."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._arrays: dict[str, Any] = {}  # the newest values, on the devices where they are, or NumPy's
+        self._newer: set[str] = set()  # those that TensorFlow has not got
+        self._touched: set[str] = set()  # those that others may have changed
+        self._shared: Collection[str] = ()  # those that others use while the program runs
+
+    @abc.abstractmethod
+    def _read(self, names: Sequence[str]) -> Sequence[Any]:
+        """What TensorFlow has, as NumPy's arrays."""
+
+    @abc.abstractmethod
+    def _assign(self, arrays: Mapping[str, Any]) -> None:
+        """TensorFlow gets values."""
+
+    def take(self, names: Sequence[str]) -> dict[str, Any]:
+        """The newest values of variables, on the devices where they are, or NumPy's.
+
+        Raises: tf.errors.FailedPreconditionError for one that has no value yet.
+        """
+        with self._lock:
+            read = [name for name in names if name in self._touched or name not in self._arrays]
+            for name, value in zip(read, self._read(read) if read else (), strict=True):
+                if name not in self._arrays or not _same(value, np.asarray(self._arrays[name])):
+                    self._arrays[name] = value
+            self._touched.difference_update(names)
+            return {name: self._arrays[name] for name in names}
+
+    def put(self, arrays: Mapping[str, Any], lost: Iterable[str]) -> None:
+        """A program has made new values. Args: lost: of those that it had and that are no more, TensorFlow's are the values."""
+        with self._lock:
+            for name in lost:
+                self._arrays.pop(name, None)
+                self._newer.discard(name)
+            self._arrays.update(arrays)
+            self._newer.update(name for name, array in arrays.items() if isinstance(array, jax.Array))
+            self.touch(self._shared)
+
+    def touch(self, names: Collection[str]) -> None:
+        """Others are about to read or change variables."""
+        with self._lock:
+            self._touched.update(names)
+            own = [name for name in names if name in self._newer]
+            self._newer.difference_update(own)
+            if own:
+                self._assign({name: np.asarray(self._arrays[name]) for name in own})
+
+
+def _same(value: np.ndarray, other: np.ndarray) -> bool:
+    """Whether they are equal bit for bit, but for the 64 bits that JAX leaves away."""
+    return value.shape == other.shape and value.astype(other.dtype).tobytes() == other.tobytes()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Variable:
     """A variable of a session's graph, with nodes that read it and assign to it."""
 
-    handle: Tensor
     value: Tensor
     new_value: Tensor
     assign: Operation
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Run:
-    """What a run does. Attributes: read, written: names of variables that nodes outside of programs read or may write."""
+@final
+class _SessionHome(Home):
+    def __init__(self, session: Session, variables: Mapping[str, Variable]) -> None:
+        super().__init__()
+        self._session, self._variables = weakref.ref(session), variables
 
-    read: frozenset[str]
-    written: frozenset[str]
+    def _read(self, names: Sequence[str]) -> Sequence[Any]:
+        return sessions.run_unseen(self._session(), [self._variables[name].value for name in names])
 
+    def _assign(self, arrays: Mapping[str, Any]) -> None:
+        variables = [self._variables[name] for name in arrays]
+        dtypes = [each.new_value.dtype.as_numpy_dtype for each in variables]
+        values = [array.astype(dtype, copy=False) for array, dtype in zip(arrays.values(), dtypes, strict=True)]
+        feed = {each.new_value: value for each, value in zip(variables, values, strict=True)}
+        sessions.run_unseen(self._session(), [each.assign for each in variables], feed)
 
-@dataclass(kw_only=True, eq=False)
-class _Values:
-    """Of one session. Attributes: arrays: newest values on devices. newer: names of those that the session does not have yet."""
+    def begin(self, names: Collection[str]) -> None:
+        """A run begins in which nodes outside of programs use these variables."""
+        self._shared = names
+        self.touch(names)
 
-    arrays: dict[str, Any] = field(default_factory=dict)
-    newer: set[str] = field(default_factory=set)
-    shared: frozenset[str] = frozenset()  # variables that nodes outside of programs use in the run that is going on
+    def end(self) -> None:
+        """It has ended."""
+        self._touched.update(self._shared)
+        self._shared = ()
 
 
 @final
@@ -54,91 +120,40 @@ class Residency:
     def __init__(self, graph: Graph) -> None:
         self._graph: weakref.ref[Graph] = weakref.ref(graph)
         self._variables: dict[str, Variable] = {}
-        self._values: weakref.WeakKeyDictionary[Session, _Values] = weakref.WeakKeyDictionary()
-        self._runs: dict[tuple[Operation, ...], _Run] = {}
+        self._homes: weakref.WeakKeyDictionary[Session, _SessionHome] = weakref.WeakKeyDictionary()
+        self._runs: dict[tuple[Operation, ...], Collection[str]] = {}
+
+    def home(self, session: Session) -> _SessionHome:
+        """Where a session has them."""
+        if session not in self._homes:
+            self._homes[session] = _SessionHome(session, self._variables)
+        return self._homes[session]
 
     def add(self, handle: Tensor, variable: Any = None) -> str:
         """A program uses the variable of a handle. Args: variable: no effect. Returns: its name."""
-        del variable
         if handle.name not in self._variables:
             with handle.graph.as_default(), tf.init_scope(), tf.device("/CPU:0"), v1.control_dependencies(None):
                 value = graphs.read_variable(handle)
                 new_value = v1.placeholder(value.dtype, graphs.variable_spec(handle).shape)
-                self._variables[handle.name] = Variable(
-                    handle=handle, value=value, new_value=new_value, assign=graphs.assign_variable(handle, new_value)
-                )
+                assign = graphs.assign_variable(handle, new_value)
+                self._variables[handle.name] = Variable(value=value, new_value=new_value, assign=assign)
                 self._runs.clear()
         return handle.name
-
-    def take(self, session: Session, names: Sequence[str]) -> dict[str, Any]:
-        """The newest values of variables, on the devices where they are, or NumPy's.
-
-        Raises: tf.errors.FailedPreconditionError for one that has no value yet.
-        """
-        values = self._of(session)
-        self._give_back(session, values, values.shared & values.newer)
-        missing = [name for name in names if name not in values.arrays or name in values.shared]
-        if missing:
-            read = sessions.run_unseen(session, [self._variables[name].value for name in missing])
-            values.arrays.update(zip(missing, read, strict=True))
-        return {name: values.arrays[name] for name in names}
-
-    def put(self, session: Session, arrays: Mapping[str, Any], written: Iterable[str]) -> None:
-        """A program has made new values. Args: arrays: of all that it took. written: those that it may have changed."""
-        values = self._of(session)
-        values.arrays.update(arrays)
-        values.newer.update(written)
-        self._give_back(session, values, values.shared & values.newer)
-
-    def lose(self, session: Session, names: Iterable[str]) -> None:
-        """A program that failed has taken the arrays over: what the session has is the value."""
-        values = self._of(session)
-        for name in names:
-            values.arrays.pop(name, None)
-            values.newer.discard(name)
 
     def before(self, session: Session, fetches: Any) -> None:
         """A run is about to begin."""
         if self._variables:
-            run, values = self._run(fetches), self._of(session)
-            values.shared = run.read | run.written
-            self._give_back(session, values, values.shared & values.newer)
+            self.home(session).begin(self._used(fetches))
 
-    def after(self, session: Session, fetches: Any) -> None:
-        """It has ended."""
-        if self._variables:
-            values = self._of(session)
-            values.shared = frozenset()
-            for name in self._run(fetches).written:
-                values.arrays.pop(name, None)
-
-    def _of(self, session: Session) -> _Values:
-        return self._values.setdefault(session, _Values())
-
-    def _give_back(self, session: Session, values: _Values, names: Iterable[str]) -> None:
-        """Assigns the session what only the device has."""
-        names = list(names)
-        if not names:
-            return
-        feed: dict[Any, Any] = {}
-        for name in names:
-            new_value = self._variables[name].new_value
-            feed[new_value] = np.asarray(values.arrays[name]).astype(new_value.dtype.as_numpy_dtype, copy=False)
-        sessions.run_unseen(session, [self._variables[name].assign for name in names], feed)
-        values.newer.difference_update(names)
-
-    def _run(self, fetches: Any) -> _Run:
+    def _used(self, fetches: Any) -> Collection[str]:
+        """Names of variables that nodes outside of programs use in a run."""
         ends = tuple(self._operations(fetches))
         if ends not in self._runs:
-            read: set[str] = set()
-            written: set[str] = set()
             own = {each for variable in self._variables.values() for each in (variable.value.op, variable.assign)}
-            for operation in graphs.ancestors([], ends, []):
-                if operation.type in _NEITHER or operation in own:
-                    continue
-                names = {each.name for each in operation.inputs if each.dtype == tf.resource and each.name in self._variables}
-                (read if operation.type in _READS else written).update(names)
-            self._runs[ends] = _Run(read=frozenset(read), written=frozenset(written))
+            nodes = [each for each in graphs.ancestors([], ends, []) if each not in own]
+            self._runs[ends] = {tensor.name for each in nodes for tensor in each.inputs if tensor.dtype == tf.resource} & set(
+                self._variables
+            )
         return self._runs[ends]
 
     def _operations(self, fetches: Any) -> Iterable[Operation]:
@@ -161,17 +176,62 @@ def residency_of(graph: Graph) -> Residency:
     return _residencies[graph]
 
 
-@final
-class _Watcher:
-    def before(self, session: Session, fetches: Any) -> None:
+def watch_sessions() -> None:
+    """From now on sessions give and take variables."""
+
+    def before(session: Session, fetches: Any) -> None:
         if session.graph in _residencies:
             _residencies[session.graph].before(session, fetches)
 
-    def after(self, session: Session, fetches: Any) -> None:
+    def after(session: Session) -> None:
         if session.graph in _residencies:
-            _residencies[session.graph].after(session, fetches)
+            _residencies[session.graph].home(session).end()
+
+    sessions.watch(before, after)
 
 
-def watch_sessions() -> None:
-    """From now on sessions give and take variables."""
-    sessions.watch(_Watcher())
+@final
+class _EagerHome(Home):
+    """The variables of TensorFlow 2 that programs use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._names: dict[int, str] = {}  # by the id of a handle
+        self._handles: dict[str, weakref.ref[Tensor]] = {}
+
+    def add(self, handle: Tensor, variable: Any) -> str:
+        """A program uses the variable of a handle. Args: variable: None if it is not known. Returns: its name here."""
+        with self._lock:
+            if id(handle) not in self._names:
+                base = "variable" if variable is None else variable.name
+                name, count = base, 1
+                while name in self._handles:
+                    name, count = f"{base}_{count}", count + 1
+                self._names[id(handle)], self._handles[name] = name, weakref.ref(handle)
+                weakref.finalize(handle, self._remove, id(handle)).atexit = False
+            return self._names[id(handle)]
+
+    def _remove(self, key: int) -> None:
+        with self._lock:
+            name = self._names.pop(key)
+            del self._handles[name]
+            self._arrays.pop(name, None)
+            self._newer.discard(name)
+            self._touched.discard(name)
+
+    def touched(self, handle: Tensor) -> None:
+        """Somebody outside of programs is about to read or change the variable of a handle."""
+        name = self._names.get(id(handle))
+        if name is not None:
+            self.touch([name])
+
+    def _read(self, names: Sequence[str]) -> Sequence[Any]:
+        return [np.asarray(graphs.read_variable(self._handles[name]())) for name in names]
+
+    def _assign(self, arrays: Mapping[str, Any]) -> None:
+        for name, array in arrays.items():
+            handle = self._handles[name]()
+            graphs.assign_variable(handle, array.astype(graphs.variable_spec(handle).dtype.as_numpy_dtype, copy=False))
+
+
+ON_DEVICES: Final = _EagerHome()

@@ -15,7 +15,7 @@ import numpy as np
 from tilestep.tensorflow.lowering import Program, lower
 from tilestep.tensorflow.tf_private import graphs
 from tilestep.tensorflow.tracing import Traced
-from tilestep.tensorflow.untyped import Tensor, tf, v1
+from tilestep.tensorflow.untyped import tf, v1
 from tilestep.train.untyped import jax
 
 
@@ -36,16 +36,14 @@ class Stage:
 
 def stage_of(traced: Traced, *, training: bool) -> Stage:
     """Args: traced: the stage's function. training: whether it has a derivative. Raises: UnsupportedError for what XLA cannot lower."""
-    inputs = [*traced.arguments, *traced.keywords.values()]
-    plain = lower(traced.graph, inputs, traced.results, traced.operations, traced.handles)
+    plain = lower(traced.graph, traced.arguments, traced.results, traced.operations, traced.handles)
     aux = tuple(name for name in traced.handles if name in plain.written or not traced.dtypes[name].is_floating)
     params = tuple(name for name in traced.handles if name not in aux)
-    call = _differentiable(traced, inputs, plain, params, aux) if training else _plain(plain, aux)
-    keys = list(traced.keywords)
+    call = _differentiable(traced, plain, params, aux) if training else _plain(plain, aux)
 
-    def function(own: Any, *rest: Any, **named: Any) -> Any:
+    def function(own: Any, *rest: Any) -> Any:
         state, rest = (rest[0], rest[1:]) if aux else ({}, rest)
-        outputs, state = call(own, state, (*rest, *(named[key] for key in keys)))
+        outputs, state = call(own, state, rest)
         return (outputs, state) if aux else outputs
 
     function.__name__ = traced.name
@@ -60,10 +58,8 @@ def _plain(program: Program, aux: Sequence[str]) -> Callable[..., Any]:
     return call
 
 
-def _differentiable(
-    traced: Traced, inputs: Sequence[Tensor], plain: Program, params: Sequence[str], aux: Sequence[str]
-) -> Callable[..., Any]:
-    graph = traced.graph
+def _differentiable(traced: Traced, plain: Program, params: Sequence[str], aux: Sequence[str]) -> Callable[..., Any]:
+    graph, inputs = traced.graph, traced.arguments
     floats = [index for index, tensor in enumerate(traced.results) if tensor.dtype.is_floating]
     wanted = [index for index, tensor in enumerate(inputs) if tensor.dtype.is_floating]
     before = set(graph.get_operations())

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import contextvars
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, final
+from typing import Any, Final
 
-from tilestep.tensorflow.eager_variables import ON_DEVICES
-from tilestep.tensorflow.residency import residency_of
+from tilestep.tensorflow.residency import ON_DEVICES, residency_of
 from tilestep.tensorflow.tf_private import graphs
 from tilestep.tensorflow.untyped import Graph, Operation, Structure, Tensor, TensorSpec, tf, v1
 
@@ -19,7 +18,6 @@ class Sent:
     """What a function has sent to an outfeed queue."""
 
     queue: Any
-    structure: Structure
     tensors: list[Tensor]
 
 
@@ -37,20 +35,20 @@ class Scope:
     """What happens while a function is traced.
 
     Attributes:
-        compilation: of the whole program; None for a function of TensorFlow 2.
+        compilation: loops and pipelines of the whole program; None for a function of TensorFlow 2.
         shards: as many as `ipu_shard` has named.
         variables: those of TensorFlow 2 that it uses, by the id of their handles.
-        shapes: of elements of an iterator whose spec leaves them open.
+        combined: whether gradients are those of all replicas already.
     """
 
-    compilation: Any = None
+    compilation: list[Any] | None = None
     variables: dict[int, Any] = field(default_factory=dict)
     taken: list[Taken] = field(default_factory=list)
-    shapes: Callable[[Any], Sequence[Any]] | None = None
     sent: list[Sent] = field(default_factory=list)
     updates: list[Any] = field(default_factory=list)  # of optimizers that accumulate gradients
     shards: int = 1
     is_body: bool = False
+    combined: bool = False
     accumulates: int | None = None  # steps of `loops.repeat`, in which updates may wait for several
 
     def inner(self) -> Scope:
@@ -58,18 +56,12 @@ class Scope:
         return Scope(compilation=self.compilation, variables=self.variables)
 
 
-@final
-class _Scopes(threading.local):
-    def __init__(self) -> None:
-        self.stack: list[Scope] = []
-
-
-_scopes: Final = _Scopes()
+_scope: Final[contextvars.ContextVar[Scope | None]] = contextvars.ContextVar("tilestep_tensorflow_scope", default=None)
 
 
 def current_scope() -> Scope | None:
     """That of the innermost function that is being traced; None outside of `ipu_compiler.compile`."""
-    return _scopes.stack[-1] if _scopes.stack else None
+    return _scope.get()
 
 
 def name_of_variable(variable: Any, scope: Scope) -> str:
@@ -79,13 +71,14 @@ def name_of_variable(variable: Any, scope: Scope) -> str:
 
 @contextlib.contextmanager
 def _within(scope: Scope) -> Iterator[None]:
-    _scopes.stack.append(scope)
+    around = _scope.set(scope)
     try:
         yield
     finally:
-        _scopes.stack.pop()
-        if _scopes.stack:
-            _scopes.stack[-1].shards = max(_scopes.stack[-1].shards, scope.shards)
+        _scope.reset(around)
+        outer = current_scope()
+        if outer is not None:
+            outer.shards = max(outer.shards, scope.shards)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -96,7 +89,6 @@ class Traced:
         name: of the function.
         graph: its nodes.
         arguments: placeholders of its positional arguments, flat.
-        keywords: those of its keyword arguments.
         returned: what it has returned.
         results: the tensors of that, in order.
         operations: the nodes of that, and what sends to queues.
@@ -110,7 +102,6 @@ class Traced:
     name: str
     graph: Graph
     arguments: list[Tensor]
-    keywords: dict[str, Tensor]
     returned: Structure
     results: list[Tensor]
     operations: list[Operation]
@@ -121,32 +112,27 @@ class Traced:
     merged: dict[str, str] = field(default_factory=dict)
 
 
-def trace(
-    name: str, function: Callable[..., Any], specs: Sequence[TensorSpec], keywords: Mapping[str, TensorSpec] | None = None, *, scope: Scope
-) -> Traced:
+def trace(name: str, function: Callable[..., Any], specs: Sequence[TensorSpec], *, scope: Scope) -> Traced:
     """Calls a function with placeholders. Raises: TypeError if it does not return tensors and nodes; what the function raises."""
     arguments: list[Tensor] = []
-    named: dict[str, Tensor] = {}
 
     def build() -> Structure:
         arguments.extend(v1.placeholder(spec.dtype, spec.shape) for spec in specs)
-        named.update({key: v1.placeholder(spec.dtype, spec.shape) for key, spec in (keywords or {}).items()})
-        return function(*arguments, **named)
+        return function(*arguments)
 
-    residency: Any
+    residency: Any = ON_DEVICES
     if scope.compilation is None:
-        residency = ON_DEVICES
         with _within(scope):
             graph, returned, operations = graphs.ordered_graph(name, build)
-        flat = [] if returned is None else [each for each in tf.nest.flatten(returned) if each is not None]
+        flat = [each for each in tf.nest.flatten(returned) if each is not None]
     else:
         graph = graphs.new_graph(name)
         residency = residency_of(graphs.outermost(graph))
         with graph.as_default(), graphs.resource_variables(), _within(scope):
             returned = build()
-            flat = [] if returned is None else [each for each in tf.nest.flatten(returned) if each is not None]
-            operations = [each for each in flat if isinstance(each, tf.Operation)]
-            flat = [tf.convert_to_tensor(each) for each in flat if not isinstance(each, tf.Operation)]
+            given = [each for each in tf.nest.flatten(returned) if each is not None]
+            operations = [each for each in given if isinstance(each, tf.Operation)]
+            flat = [tf.convert_to_tensor(each) for each in given if not isinstance(each, tf.Operation)]
     captured: list[tuple[Tensor, Tensor]] = []
     handles: dict[str, Tensor] = {}
     merged: dict[str, str] = {}
@@ -163,7 +149,6 @@ def trace(
         name=name,
         graph=graph,
         arguments=arguments,
-        keywords=named,
         returned=returned,
         results=flat,
         operations=operations,

@@ -14,9 +14,8 @@ import pytest
 import tilestep
 from tilestep import train
 from tilestep.tensorflow import machine
-from tilestep.tensorflow.ipu import ipu_compiler, loops, pipelining_ops
-from tilestep.tensorflow.ipu.ipu_infeed_queue import IPUInfeedQueue
-from tilestep.tensorflow.ipu.ipu_outfeed_queue import IPUOutfeedQueue
+from tilestep.tensorflow.ipu import pipelining_ops, programs
+from tilestep.tensorflow.ipu.queues import IPUInfeedQueue, IPUOutfeedQueue
 
 RANDOM = np.random.default_rng(0)
 X, Y = RANDOM.random((16, 8), np.float32), RANDOM.random((16, 4), np.float32)
@@ -34,7 +33,7 @@ def test_a_loop_takes_the_cycles_of_the_same_network_in_jax(tf: Any) -> None:
         loss = tf.reduce_mean((tf.nn.relu(x @ w1) @ w2 - y) ** 2)
         return outfeed.enqueue(loss), tf.train.GradientDescentOptimizer(0.01).minimize(loss)
 
-    run = ipu_compiler.compile(lambda: loops.repeat(STEPS, body, [], infeed))
+    run = programs.compile(lambda: programs.repeat(STEPS, body, [], infeed))
     losses = outfeed.dequeue()
     with tf.Session() as session:
         session.run([tf.global_variables_initializer(), infeed.initializer])
@@ -84,7 +83,7 @@ def test_a_pipeline_takes_the_cycles_of_the_same_network_in_jax(tf: Any) -> None
             pipeline_schedule=pipelining_ops.PipelineSchedule.Interleaved,
         )
 
-    run = ipu_compiler.compile(net)
+    run = programs.compile(net)
     losses = outfeed.dequeue()
     with tf.Session() as session:
         session.run([tf.global_variables_initializer(), infeed.initializer])

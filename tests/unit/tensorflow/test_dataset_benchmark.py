@@ -10,7 +10,7 @@ import pytest
 
 from tilestep.errors import DatasetError
 from tilestep.tensorflow.ipu import dataset_benchmark
-from tilestep.tensorflow.ipu.ipu_infeed_queue import IPUInfeedQueue
+from tilestep.tensorflow.ipu.queues import IPUInfeedQueue
 
 KEYS = {"elements_processed", "total_bytes_processed", "time_elapsed", "elements_per_second", "bandwidth"}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tilestep.tensorflow
-from tilestep.tensorflow.ipu import config, scopes
+from tilestep.tensorflow.ipu import config, programs
 from tilestep.tensorflow.untyped import tf, warn_of_version
 
 
@@ -16,7 +16,7 @@ def test_modules_and_names_are_served() -> None:
     tilestep.tensorflow.install()
     ipu: Any = importlib.import_module("tensorflow.python.ipu")
     assert ipu.config.IPUConfig is ipu.utils.IPUConfig is config.IPUConfig
-    assert importlib.import_module("tensorflow.python.ipu.scopes").ipu_scope is scopes.ipu_scope
+    assert importlib.import_module("tensorflow.python.ipu.scopes").ipu_scope is programs.ipu_scope
     assert importlib.import_module("tensorflow.python.ipu.ops.rand_ops").dropout is ipu.rand_ops.dropout
     assert importlib.import_module("ipu_tensorflow_addons.keras.layers").LSTM is ipu.keras.layers.LSTM
 

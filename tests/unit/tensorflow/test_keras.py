@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,10 @@ import pytest
 from tilestep.errors import UnsupportedError
 from tilestep.tensorflow import machine
 from tilestep.tensorflow.ipu.config import IPUConfig
-from tilestep.tensorflow.ipu.gradient_accumulation import GradientAccumulationReductionMethod as Method
-from tilestep.tensorflow.ipu.ipu_strategy import IPUStrategy
-from tilestep.tensorflow.ipu.keras import PipelineStage
-from tilestep.tensorflow.ipu.keras.layers import LayerNormalization
+from tilestep.tensorflow.ipu.optimizers import GradientAccumulationReductionMethod as Method
+from tilestep.tensorflow.ipu.queues import IPUOutfeedQueue
+from tilestep.tensorflow.ipu.strategy import IPUStrategy
+from tilestep.tensorflow.keras_models import PipelineStage
 from tilestep.tensorflow.untyped import tf
 
 RANDOM = np.random.default_rng(0)
@@ -39,7 +40,9 @@ def model_of(norm: bool = True) -> Any:
     tf.keras.utils.set_random_seed(1)
     layers = tf.keras.layers
     if not norm:
-        return tf.keras.Sequential([layers.Flatten(input_shape=(6, 6, 2)), layers.Dense(8, "tanh"), LayerNormalization(), layers.Dense(4)])
+        return tf.keras.Sequential(
+            [layers.Flatten(input_shape=(6, 6, 2)), layers.Dense(8, "tanh"), layers.LayerNormalization(), layers.Dense(4)]
+        )
     return tf.keras.Sequential(
         [
             layers.Conv2D(3, 3, activation="relu", input_shape=(6, 6, 2)),
@@ -210,3 +213,24 @@ def test_what_keras_does_not_do_here_is_refused() -> None:
 
         with IPUStrategy().scope(), pytest.raises(UnsupportedError, match="a model of Keras 3 cannot be on the IPU"):
             keras.Sequential([keras.layers.Dense(1)])
+
+
+def test_a_layer_that_enqueues_sends_each_step_also_where_keras_infers_shapes_first() -> None:
+    class Sends(tf.keras.layers.Layer):
+        def call(self, inputs: Any) -> Any:
+            if not outfeed.enqueued:
+                outfeed.enqueue({self.name: inputs})
+            return inputs
+
+    outfeed = IPUOutfeedQueue()
+    with IPUStrategy().scope():
+        model = tf.keras.Sequential([tf.keras.layers.Flatten(), Sends(name="sent"), tf.keras.layers.Dense(1)])
+        model.compile(tf.keras.optimizers.SGD(0.01), "mse", steps_per_execution=3)
+        model.fit(X[:24], Y[:24], batch_size=8, shuffle=False, verbose=0)
+    np.testing.assert_array_equal(outfeed.dequeue()["sent"], X[:24].reshape(3, 8, -1))
+
+
+def test_an_optimizer_of_keras_is_one_of_the_class_that_programs_ask_for() -> None:
+    IPUStrategy()
+    former: Any = importlib.import_module("tensorflow.python.keras.optimizer_v2.optimizer_v2")
+    assert isinstance(tf.keras.optimizers.SGD(), former.OptimizerV2)

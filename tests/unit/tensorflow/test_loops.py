@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 
 from tilestep.errors import DatasetError, QueueError, UnsupportedError
-from tilestep.tensorflow.ipu import ipu_compiler, loops, optimizers, scopes
+from tilestep.tensorflow.ipu import optimizers, programs
 from tilestep.tensorflow.ipu.config import IPUConfig
-from tilestep.tensorflow.ipu.cross_replica_ops import cross_replica_sum
-from tilestep.tensorflow.ipu.gradient_accumulation import GradientAccumulationReductionMethod as Method
-from tilestep.tensorflow.ipu.ipu_infeed_queue import IPUInfeedQueue
-from tilestep.tensorflow.ipu.ipu_outfeed_queue import IPUOutfeedMode, IPUOutfeedQueue
+from tilestep.tensorflow.ipu.ops import cross_replica_sum
+from tilestep.tensorflow.ipu.optimizers import GradientAccumulationReductionMethod as Method
+from tilestep.tensorflow.ipu.queues import IPUInfeedQueue, IPUOutfeedMode, IPUOutfeedQueue
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(96, 5)).astype(np.float32)
@@ -24,8 +23,8 @@ SIZE = 4
 
 
 def compiled(function: Callable[..., Any], inputs: Any = ()) -> Any:
-    with scopes.ipu_scope("/device:IPU:0"):
-        return ipu_compiler.compile(function, inputs)
+    with programs.ipu_scope("/device:IPU:0"):
+        return programs.compile(function, inputs)
 
 
 def batches(tf: Any, size: int = SIZE) -> Any:
@@ -49,7 +48,7 @@ def losses_here(tf: Any, optimizer: Callable[[], Any], *, steps: int, calls: int
         loss = network(tf, x, y)
         return outfeed.enqueue(loss), optimizer().minimize(loss)
 
-    run = compiled(lambda: loops.repeat(steps, body, [], infeed))
+    run = compiled(lambda: programs.repeat(steps, body, [], infeed))
     losses = outfeed.dequeue()
     with tf.Session() as session:
         session.run([tf.global_variables_initializer(), infeed.initializer])
@@ -154,7 +153,7 @@ def test_accumulators_of_another_dtype_and_an_optimizer_that_casts(tf: Any) -> N
         optimizer = optimizers.GradientAccumulationOptimizerV2(inner, 2048, dtype=lambda variable: tf.float32)
         return optimizer.minimize(-weight * tf.constant(0.001, tf.float16))
 
-    run = compiled(lambda: loops.repeat(2048, body))
+    run = compiled(lambda: programs.repeat(2048, body))
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
         session.run(run)  # in float16 it would be some 4 % less
@@ -188,7 +187,7 @@ def test_two_replicas_take_successive_elements_and_each_says_its_values(tf: Any)
         value = cross_replica_sum(value + x)
         return value, outfeed.enqueue(value)
 
-    run = compiled(lambda: loops.repeat(5, body, [0.0], infeed))
+    run = compiled(lambda: programs.repeat(5, body, [0.0], infeed))
     values = outfeed.dequeue()
     with tf.Session() as session:
         session.run(infeed.initializer)
@@ -205,7 +204,7 @@ def test_elements_that_are_dicts_are_keyword_arguments_and_values_come_out_with_
             total = total + a
             return total, outfeed.enqueue({"total": total, "pair": (a, b)})
 
-        return loops.repeat(3, body, [10.0], infeed)
+        return programs.repeat(3, body, [10.0], infeed)
 
     runs = [compiled(lambda queue=queue: net(queue)) for queue in (all_steps, last)]
     every, newest = all_steps.dequeue(), last.dequeue()
@@ -229,7 +228,7 @@ def test_a_body_may_send_to_several_queues(tf: Any) -> None:
         sent = [values.enqueue(value), squares.enqueue({"square": value**2, "both": (value, -value)}), newest.enqueue(value)]
         return value + 1.0, *sent
 
-    run = compiled(lambda: loops.repeat(3, body, [1.0]))
+    run = compiled(lambda: programs.repeat(3, body, [1.0]))
     outside = [queue.dequeue() for queue in (values, squares, newest)]
     assert values.enqueued
     with tf.Session() as session:
@@ -250,7 +249,7 @@ def test_two_sessions_at_once_have_variables_of_their_own(tf: Any) -> None:
         weight = tf.get_variable("w", (), initializer=tf.zeros_initializer())
         return weight.assign_add(1.0).op
 
-    run = compiled(lambda: loops.repeat(50, body))
+    run = compiled(lambda: programs.repeat(50, body))
     init, weight = tf.global_variables_initializer(), tf.global_variables()[0]
     with tf.Session() as first, tf.Session() as second:
         for session in (first, second):
@@ -270,16 +269,16 @@ def test_two_sessions_at_once_have_variables_of_their_own(tf: Any) -> None:
 
 def test_a_while_loop_ends_by_its_condition_or_its_bound(tf: Any) -> None:
     bound = tf.placeholder(tf.int32, ())
-    step = compiled(lambda most: loops.while_loop(lambda k: k < most, lambda k: k + 2, [0]), [bound])
-    few = compiled(lambda: loops.while_loop(lambda k: k < 100, lambda k: k + 2, [0], maximum_iterations=3))
+    step = compiled(lambda most: programs.while_loop(lambda k: k < most, lambda k: k + 2, [0]), [bound])
+    few = compiled(lambda: programs.while_loop(lambda k: k < 100, lambda k: k + 2, [0], maximum_iterations=3))
     with tf.Session() as session:
         assert session.run([*step, *few], {bound: 5}) == [6, 6]
 
 
 def test_loops_stand_one_after_the_other_with_operations_between_them_and_inside_of_each_other(tf: Any) -> None:
     def net(x: Any) -> Any:
-        first = loops.repeat(3, lambda v: v + 1.0, [x * 2.0])
-        second = loops.repeat(2, lambda v, w: (loops.repeat(2, lambda u: u * w, [v]), w), [first + 0.5, tf.constant(2.0)])
+        first = programs.repeat(3, lambda v: v + 1.0, [x * 2.0])
+        second = programs.repeat(2, lambda v, w: (programs.repeat(2, lambda u: u * w, [v]), w), [first + 0.5, tf.constant(2.0)])
         return second[0] - x, tf.while_loop(lambda k: k < 10.0, lambda k: k * 3.0, [second[1]])
 
     x = tf.placeholder(tf.float32, ())
@@ -298,7 +297,7 @@ def test_the_learning_rate_is_an_input_of_each_call(tf: Any) -> None:
             optimizer = optimizers.GradientAccumulationOptimizerV2(tf.train.GradientDescentOptimizer(rate * 2.0), 2)
             return optimizer.apply_gradients([(tf.constant(-1.0), weight)])
 
-        return loops.repeat(2, body)
+        return programs.repeat(2, body)
 
     run = compiled(net, [rate])
     with tf.Session() as session:
@@ -314,7 +313,7 @@ def test_a_dataset_that_ends_leaves_session_and_variables_as_after_the_last_step
     def body(x: Any) -> Any:
         return tf.get_variable("w", (), initializer=tf.zeros_initializer()).assign_add(x).op
 
-    run = compiled(lambda: loops.repeat(2, body, [], infeed))
+    run = compiled(lambda: programs.repeat(2, body, [], infeed))
     with tf.Session() as session:
         session.run([tf.global_variables_initializer(), infeed.initializer])
         session.run(run)
@@ -330,21 +329,21 @@ def test_what_does_not_go_together_is_refused_before_anything_runs(tf: Any) -> N
     with pytest.raises(ValueError, match="prefetch_depth is 256"):
         IPUInfeedQueue(tf.data.Dataset.range(5), prefetch_depth=256)
     with pytest.raises(UnsupportedError, match=r"loops\.repeat was called outside of ipu_compiler\.compile"):
-        loops.repeat(2, lambda: None)
+        programs.repeat(2, lambda: None)
     with pytest.raises(TypeError, match=r"body .* cannot take the 2 arguments of a step"):
-        compiled(lambda: loops.repeat(2, lambda a: a, [1.0], infeed))
+        compiled(lambda: programs.repeat(2, lambda a: a, [1.0], infeed))
     with pytest.raises(TypeError, match=r"returns 1 tensors of \['int32'\], but the 1 carried ones are \['float32'\]"):
-        compiled(lambda: loops.repeat(2, lambda a: tf.cast(a, tf.int32), [1.0]))
+        compiled(lambda: programs.repeat(2, lambda a: tf.cast(a, tf.int32), [1.0]))
     with pytest.raises(ValueError, match="returns a node before a tensor"):
-        compiled(lambda: loops.repeat(2, lambda a: (tf.no_op(), a), [1.0]))
+        compiled(lambda: programs.repeat(2, lambda a: (tf.no_op(), a), [1.0]))
     outfeed = IPUOutfeedQueue()
     with pytest.raises(ValueError, match="before any program that enqueues"):
         outfeed.dequeue()
     with pytest.raises(ValueError, match="called twice in one body"):
-        compiled(lambda: loops.repeat(2, lambda: (outfeed.enqueue(tf.ones(())), outfeed.enqueue(tf.ones(())))))
+        compiled(lambda: programs.repeat(2, lambda: (outfeed.enqueue(tf.ones(())), outfeed.enqueue(tf.ones(())))))
     with pytest.raises(ValueError, match="outside of a loop's body"):
         outfeed.enqueue(tf.ones(()))
-    run = compiled(lambda: loops.repeat(2, lambda x: None, [], infeed))
+    run = compiled(lambda: programs.repeat(2, lambda x: None, [], infeed))
     with tf.Session() as session, pytest.raises(QueueError, match=r"session\.run\(queue\.initializer\) comes before"):
         session.run(run)
     assert isinstance(infeed.initializer, tf.Operation)
@@ -359,6 +358,6 @@ def test_accumulation_needs_a_loop_of_a_multiple_of_its_count(tf: Any, steps: in
         return optimizers.GradientAccumulationOptimizer(tf.train.GradientDescentOptimizer(1.0), 2).minimize(weight**2)
 
     with pytest.raises(tf.errors.FailedPreconditionError, match=found):
-        compiled(body if steps is None else lambda: loops.repeat(steps, body))
+        compiled(body if steps is None else lambda: programs.repeat(steps, body))
     with pytest.raises(ValueError, match=r"GradientDescentOptimizer and MomentumOptimizer alone, not AdamOptimizer: use"):
         optimizers.GradientAccumulationOptimizer(tf.train.AdamOptimizer(), 2)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.unit.tensorflow.test_loops import cast_gradients_sgd
 from tilestep.errors import UnsupportedError
-from tilestep.tensorflow.ipu import ipu_compiler, optimizers, pipelining_ops, scopes
+from tilestep.tensorflow.ipu import optimizers, pipelining_ops, programs
 from tilestep.tensorflow.ipu.config import IPUConfig
-from tilestep.tensorflow.ipu.ipu_infeed_queue import IPUInfeedQueue
-from tilestep.tensorflow.ipu.ipu_outfeed_queue import IPUOutfeedQueue
 from tilestep.tensorflow.ipu.pipelining_ops import OptimizerFunctionOutput, PipelineSchedule
+from tilestep.tensorflow.ipu.queues import IPUInfeedQueue, IPUOutfeedQueue
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.normal(size=(96, 5)).astype(np.float32)
@@ -57,8 +57,8 @@ def trained(tf: Any, optimizer: Callable[[Any], Any], *, calls: int = 2, ipus: i
         )
 
     rate = tf.placeholder(tf.float32, ())
-    with scopes.ipu_scope("/device:IPU:0"):
-        run = ipu_compiler.compile(net, [rate])
+    with programs.ipu_scope("/device:IPU:0"):
+        run = programs.compile(net, [rate])
     losses = outfeed.dequeue()
     with tf.Session() as session:
         session.run([tf.global_variables_initializer(), infeed.initializer])
@@ -102,6 +102,14 @@ def test_a_pipeline_trains_as_one_large_batch(tf: Any, schedule: Any, name: str)
     same(own, weights)
 
 
+def test_an_optimizer_of_keras_that_casts_gradients_trains_a_pipeline(tf: Any) -> None:
+    wanted, weights = by_plain_tensorflow(tf, tf.train.GradientDescentOptimizer, updates=4, size=COUNT * SIZE)
+    with tf.Graph().as_default():
+        got, own = trained(tf, cast_gradients_sgd(tf), repeat_count=2, gradient_accumulation_dtype=tf.float32)
+    np.testing.assert_allclose(got.reshape(4, COUNT).mean(1), wanted, rtol=1e-5)
+    same(own, weights)
+
+
 def test_an_accumulating_optimizer_does_not_go_with_a_pipeline(tf: Any) -> None:
     with pytest.raises(tf.errors.FailedPreconditionError, match="a pipeline accumulates by itself"):
         trained(tf, lambda rate: optimizers.GradientAccumulationOptimizerV2(tf.train.GradientDescentOptimizer(rate), 2))
@@ -122,7 +130,7 @@ def test_concurrent_stages_get_the_same_and_their_outputs_are_joined(tf: Any) ->
             device_mapping=[0, [1, 2], 2],
         )
 
-    run = ipu_compiler.compile(net)
+    run = programs.compile(net)
     values = outfeed.dequeue()
     with tf.Session() as session:
         session.run(infeed.initializer)
@@ -160,7 +168,7 @@ def test_concurrent_stages_train_as_the_same_network_without_stages(tf: Any) -> 
             reduction_method="mean",
         )
 
-    run = ipu_compiler.compile(net)
+    run = programs.compile(net)
     variables = tf.trainable_variables()
     hidden, target = stages[0](tf.constant(X[: 2 * SIZE * COUNT]), tf.constant(Y[: 2 * SIZE * COUNT]))
     left, right = stages[1]
@@ -179,13 +187,13 @@ def test_concurrent_stages_train_as_the_same_network_without_stages(tf: Any) -> 
 def test_a_stage_with_a_tensor_from_outside_names_the_way_out(tf: Any) -> None:
     rate = tf.placeholder(tf.float32, (), name="rate")
     with pytest.raises(UnsupportedError, match=r"uses tensor rate:0 from outside of it: give it to pipeline\(inputs="):
-        ipu_compiler.compile(lambda: pipelining_ops.pipeline([lambda: rate + 1.0], gradient_accumulation_count=1))
+        programs.compile(lambda: pipelining_ops.pipeline([lambda: rate + 1.0], gradient_accumulation_count=1))
 
 
 def test_a_stage_that_enqueues_names_the_way_out(tf: Any) -> None:
     outfeed = IPUOutfeedQueue()
     with pytest.raises(UnsupportedError, match=r"stage .* calls IPUOutfeedQueue\.enqueue\(\): return the values from the last stage"):
-        ipu_compiler.compile(lambda: pipelining_ops.pipeline([lambda x: (x, outfeed.enqueue(x))[0]], 2, inputs=[1.0]))
+        programs.compile(lambda: pipelining_ops.pipeline([lambda x: (x, outfeed.enqueue(x))[0]], 2, inputs=[1.0]))
 
 
 def test_statistics_that_a_stage_updates_are_variables_of_the_session_and_can_be_assigned(tf: Any) -> None:
@@ -207,7 +215,7 @@ def test_statistics_that_a_stage_updates_are_variables_of_the_session_and_can_be
             optimizer_function=lambda y: OptimizerFunctionOutput(tf.train.GradientDescentOptimizer(0.0), y),
         )
 
-    run = ipu_compiler.compile(net)
+    run = programs.compile(net)
     (seen,) = (each for each in tf.global_variables() if each.op.name == "seen")
     with tf.Session() as session:
         session.run([tf.global_variables_initializer(), infeed.initializer])

@@ -12,12 +12,11 @@ import pytest
 
 from tilestep.errors import DatasetError, UnsupportedError
 from tilestep.tensorflow import machine
-from tilestep.tensorflow.ipu import loops, optimizers
+from tilestep.tensorflow.ipu import optimizers, programs
 from tilestep.tensorflow.ipu.config import IPUConfig
-from tilestep.tensorflow.ipu.cross_replica_ops import cross_replica_sum
-from tilestep.tensorflow.ipu.ipu_infeed_queue import IPUInfeedQueue
-from tilestep.tensorflow.ipu.ipu_outfeed_queue import IPUOutfeedMode, IPUOutfeedQueue
-from tilestep.tensorflow.ipu.ipu_strategy import IPUStrategy
+from tilestep.tensorflow.ipu.ops import cross_replica_sum
+from tilestep.tensorflow.ipu.queues import IPUInfeedQueue, IPUOutfeedMode, IPUOutfeedQueue
+from tilestep.tensorflow.ipu.strategy import IPUStrategy
 from tilestep.tensorflow.untyped import tf
 
 RANDOM = np.random.default_rng(0)
@@ -122,7 +121,7 @@ def test_loops_of_tensorflow_1_take_elements_of_an_infeed_in_a_function(strategy
 
     @tf.function(jit_compile=True)
     def loop() -> Any:
-        return loops.repeat(5, lambda most, x, y: tf.maximum(most, trained(weights, x, y)), [0.0], infeed)
+        return programs.repeat(5, lambda most, x, y: tf.maximum(most, trained(weights, x, y)), [0.0], infeed)
 
     most = [strategy.run(loop).numpy() for _ in range(2)]
     own, elements = tf.Variable(W), iter(batches())
@@ -167,6 +166,30 @@ def test_replicas_take_elements_of_their_own_and_sums_go_over_them(strategy: Any
     got = outfeed.dequeue().numpy()
     assert got.tolist() == [[value, value] for value in (1, 4, 11, 23, 48)]
     assert total.numpy() == 48
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_replicas_with_a_keras_optimizer_update_with_the_mean_of_their_gradients(strategy: Any, count: int) -> None:
+    config = IPUConfig()
+    config.auto_select_ipus = 2
+    config.configure_ipu_system()
+    weights, inner = tf.Variable(W), tf.keras.optimizers.SGD(0.1)
+    accumulating = optimizers.CrossReplicaGradientAccumulationOptimizerV2
+    optimizer = optimizers.CrossReplicaOptimizer(inner) if count == 1 else accumulating(inner, count, reduction_method="mean")
+
+    @tf.function(jit_compile=True)
+    def loop(iterator: Any) -> None:
+        for _ in tf.range(4):
+            x, y = next(iterator)
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=x @ weights))
+            optimizer.apply_gradients([(tape.gradient(loss, weights), weights)])
+
+    strategy.run(loop, [iter(batches())])
+    own, large = tf.Variable(W), iter(batches(8 * count))
+    for _ in range(4 // count):
+        trained(own, *next(large))
+    np.testing.assert_allclose(weights.numpy(), own.numpy(), rtol=1e-5)
 
 
 def test_gradients_accumulate_over_steps_of_a_loop(strategy: Any) -> None:
@@ -224,8 +247,6 @@ def test_what_is_no_program_is_refused(strategy: Any) -> None:
         strategy.run(branches, [tf.constant(1.0)])
     with pytest.raises(UnsupportedError, match="EagerPyFunc"):
         strategy.run(prints, [tf.constant(1.0)])
-    with pytest.raises(RuntimeError, match="Use `run` instead"):
-        strategy.experimental_run_v2(prints)
 
 
 def test_an_iterator_ends_with_its_last_reference(strategy: Any) -> None:

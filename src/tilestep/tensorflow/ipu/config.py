@@ -1,12 +1,11 @@
-"""`tensorflow.python.ipu.config`: which IPUs a program has, and how it is compiled for them."""
+"""`tensorflow.python.ipu`'s `config` and `utils`: which IPUs a program has, and how it is compiled for them."""
 
 from __future__ import annotations
 
 import copy
 import enum
-import json
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -14,50 +13,15 @@ from tilestep.errors import UnsupportedError
 from tilestep.messages import nearest, shown
 from tilestep.tensorflow import machine
 from tilestep.train import select_devices
+from tilestep.train.numbers import whole_number
 
-
-class SelectionOrder(enum.Enum):
-    """In which order IPUs get their numbers. No effect: `tilestep.machine` has the places of a machine's IPUs."""
-
-    AUTO = 0
-    ZIGZAG = 1
-    SNAKE = 2
-    HOOF = 3
-
-
-class DeviceConnectionType(enum.Enum):
-    """When a program attaches to its IPUs. No effect: emulated IPUs are always there."""
-
-    ALWAYS = 0
-    ON_DEMAND = 1
-    PRE_COMPILE = 2
-    NEVER = 3
-
-
-class ExecutionProfileType(enum.Enum):
-    """What a profile has. No effect: `tilestep run --report` writes one."""
-
-    NO_PROFILE = 0
-    DEVICE_PROFILE = 1
-    IPU_PROFILE = 2
-    TILE_PROFILE = 3
-
-
-class MergeRemoteBuffersBehaviour(enum.Enum):
-    """Whether remote buffers are merged. No effect."""
-
-    NO_MERGING = 0
-    MERGE = 1
-    IF_BENEFICIAL = 2
-
-
-class SchedulingAlgorithm(enum.Enum):
-    """In which order a program's operations run. No effect: XLA orders them."""
-
-    CHOOSE_BEST = 0
-    POST_ORDER = 1
-    CLUSTERING = 2
-    SHORTEST_PATH = 3
+# Values of options that have no effect: emulated IPUs are always there and have their places, `tilestep run --report` writes profiles, and
+# XLA orders a program's operations.
+SelectionOrder = enum.Enum("SelectionOrder", "AUTO ZIGZAG SNAKE HOOF", start=0)
+DeviceConnectionType = enum.Enum("DeviceConnectionType", "ALWAYS ON_DEMAND PRE_COMPILE NEVER", start=0)
+ExecutionProfileType = enum.Enum("ExecutionProfileType", "NO_PROFILE DEVICE_PROFILE IPU_PROFILE TILE_PROFILE", start=0)
+MergeRemoteBuffersBehaviour = enum.Enum("MergeRemoteBuffersBehaviour", "NO_MERGING MERGE IF_BENEFICIAL", start=0)
+SchedulingAlgorithm = enum.Enum("SchedulingAlgorithm", "CHOOSE_BEST POST_ORDER CLUSTERING SHORTEST_PATH", start=0)
 
 
 class StochasticRoundingBehaviour(enum.Enum):
@@ -118,11 +82,12 @@ _BY_DEFAULT: Final[tuple[tuple[Any, str], ...]] = (
     (MergeRemoteBuffersBehaviour.IF_BENEFICIAL, "optimizations.merge_remote_buffers"),
 )
 _DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType({name: default for default, names in _BY_DEFAULT for name in names.split()})
-# What has an equal here. Other options that a program changes have no effect, and a warning names them.
-_DONE: Final = ("auto_select_ipus", "select_ipus", "allow_recompute", "io_tiles.num_io_tiles", "floating_point_behaviour.inv")
-_PLAN: Final = MappingProxyType({"availableMemoryProportion": "available_memory_proportion", "partialsType": "partials_type"})
 _PLANNED: Final = ("matmuls.poplar_options", "convolutions.poplar_options")
-_SILENT: Final = ("device_connection.", "ipu_model.", "selection_order", "serialization_output_folder")  # of a machine that is not there
+# What has an equal here, and what is of a machine that is not there. Other options that a program changes are named in a warning.
+_DONE: Final = ("auto_select_ipus", "select_ipus", "allow_recompute", "io_tiles.num_io_tiles", "floating_point_behaviour.inv", *_PLANNED)
+_SILENT: Final = ("device_connection.", "ipu_model.", "selection_order", "serialization_output_folder")
+_PLAN: Final = MappingProxyType({"availableMemoryProportion": "available_memory_proportion", "partialsType": "partials_type"})
+_warned: Final[set[str]] = set()
 
 
 class _Options:
@@ -132,35 +97,33 @@ class _Options:
     """
 
     def __init__(self, values: dict[str, Any], path: str = "") -> None:
-        object.__setattr__(self, "_values", values)
-        object.__setattr__(self, "_path", path)
+        vars(self).update(_values=values, _path=path)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
+        if name.startswith("_"):
             raise AttributeError(name)
         path = f"{self._path}{name}"
         if path in self._values:
             return self._values[path]
         if any(known.startswith(f"{path}.") for known in self._values):
             return _Options(self._values, f"{path}.")
-        raise AttributeError(self._unknown(name))
+        raise self._unknown(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         path = f"{self._path}{name}"
         if path not in self._values:
-            raise AttributeError(self._unknown(name))
-        default = _DEFAULTS[path]
+            raise self._unknown(name)
         if path == "floating_point_behaviour.esr" and isinstance(value, bool):
             value = StochasticRoundingBehaviour.from_bool(value)
-        kinds = (int, list, tuple) if path in ("auto_select_ipus", "select_ipus") else (type(default),)
+        kinds = (int, list, tuple) if path in ("auto_select_ipus", "select_ipus") else (type(_DEFAULTS[path]),)
         if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
             raise TypeError(f"IPUConfig.{path} is {shown(value)}: it must be {' or '.join(kind.__name__ for kind in kinds)}")
         self._values[path] = value
 
-    def _unknown(self, name: str) -> str:
+    def _unknown(self, name: str) -> AttributeError:
         ways = {known.removeprefix(self._path).partition(".")[0] for known in self._values if known.startswith(self._path)}
         closest = nearest(name, ways, cutoff=0.6)
-        return f"IPUConfig has no option {self._path}{name}" + (f": did you mean {self._path}{closest}?" if closest else "")
+        return AttributeError(f"IPUConfig has no option {self._path}{name}" + (f": did you mean {self._path}{closest}?" if closest else ""))
 
 
 class IPUConfig(_Options):
@@ -175,43 +138,12 @@ class IPUConfig(_Options):
         Args: device: of the original's runtime; no effect.
         Raises: UnsupportedError for more IPUs than there are; ValueError for both ways of selection, or one that is wrong.
         """
-        del device
-        options = dict(self._changes())
+        options = {name: value for name, value in self._values.items() if value != _DEFAULTS[name]}
         machine.configure(_devices(self.auto_select_ipus, self.select_ipus), dict(_plan_options(options)), recompute=self.allow_recompute)
-        ignored = sorted(set(options) - set(_DONE) - set(_PLANNED) - _warned)
-        ignored = [name for name in ignored if not name.startswith(_SILENT)]
+        ignored = sorted(name for name in set(options) - set(_DONE) - _warned if not name.startswith(_SILENT))
         _warned.update(ignored)
         if ignored:
             warnings.warn(f"options of IPUConfig that have no effect here: {', '.join(ignored)}", UserWarning, stacklevel=2)
-
-    def _changes(self) -> Iterator[tuple[str, Any]]:
-        """(option, value) of each that is not as its default."""
-        return ((name, value) for name, value in self._values.items() if value != _DEFAULTS[name])
-
-    def to_dict(self) -> dict[str, Any]:
-        """Option -> value; an enum is its name."""
-        return {name: value.name if isinstance(value, enum.Enum) else value for name, value in self._values.items()}
-
-    def from_dict(self, options: Mapping[str, Any]) -> None:
-        """Sets options that `to_dict` gave."""
-        for name, value in options.items():
-            *parts, last = name.split(".")
-            place: Any = self
-            for part in parts:
-                place = getattr(place, part)
-            default = _DEFAULTS.get(name)
-            setattr(place, last, type(default)[value] if isinstance(default, enum.Enum) and isinstance(value, str) else value)
-
-    def to_json(self) -> str:
-        """`to_dict` as JSON."""
-        return json.dumps(self.to_dict())
-
-    def from_json(self, text: str) -> None:
-        """Sets options that `to_json` gave."""
-        self.from_dict(json.loads(text))
-
-
-_warned: Final[set[str]] = set()
 
 
 def _devices(auto: Any, ids: Any) -> tuple[Any, ...]:
@@ -225,9 +157,7 @@ def _devices(auto: Any, ids: Any) -> tuple[Any, ...]:
         )
     one = given[0] if isinstance(given, list | tuple) and given else given
     try:
-        if ids != []:
-            return select_devices(ids=one)
-        return select_devices(1 if one == [] else one)
+        return select_devices(1 if one == [] else one) if ids == [] else select_devices(ids=one)
     except ValueError as error:
         raise UnsupportedError(f"IPUConfig asks for IPUs that are not there: {error}; `tilestep run --ipus N` emulates N") from error
 
@@ -235,15 +165,13 @@ def _devices(auto: Any, ids: Any) -> tuple[Any, ...]:
 def _plan_options(options: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     if "io_tiles.num_io_tiles" in options:
         yield "num_io_tiles", options["io_tiles.num_io_tiles"]
-    for name in _PLANNED:
-        for key, value in options.get(name, {}).items():
-            if key in _PLAN:
-                yield _PLAN[key], float(value) if key == "availableMemoryProportion" else value
+    for key, value in (pair for name in _PLANNED for pair in options.get(name, {}).items()):
+        if key in _PLAN:
+            yield _PLAN[key], float(value) if key == "availableMemoryProportion" else value
 
 
 def configure_ipu_system(config: IPUConfig, device: str = "cpu", reset_configuration: bool = True) -> None:
     """`config.configure_ipu_system()`."""
-    del reset_configuration
     config.configure_ipu_system(device)
 
 
@@ -254,5 +182,41 @@ def reset_ipu_configuration() -> None:
 
 def get_ipu_config(session: Any = None) -> list[str]:
     """How many IPUs are configured, as text."""
-    del session
     return [str(len(machine.system().devices))]
+
+
+def move_variable_initialization_to_cpu(graph: Any = None) -> None:
+    """Nothing to do: variables of a session are always initialised by it."""
+
+
+def create_ipu_config(**options: Any) -> IPUConfig:
+    """Options of before SDK 2.1: an `IPUConfig`. Args: options: no effect, as profiles are those of `tilestep run --report`."""
+    return IPUConfig()
+
+
+def auto_select_ipus(config: IPUConfig, num_ipus: int | Iterable[int]) -> IPUConfig:
+    """Sets how many IPUs a program has. Returns: the same options."""
+    config.auto_select_ipus = num_ipus if isinstance(num_ipus, int) else list(num_ipus)
+    return config
+
+
+def select_ipus(config: IPUConfig, indices: Iterable[int]) -> IPUConfig:
+    """Sets which IPUs a program has. Returns: the same options."""
+    config.select_ipus = list(indices)
+    return config
+
+
+def reset_ipu_seed(seed: int, device: Any = None, cpu_device: str = "cpu", experimental_identical_replicas: bool = False) -> None:
+    """Random numbers of programs have no seed: XLA makes other ones in each step and call, and a warning says so once.
+
+    Raises: TypeError if the seed is no whole number.
+    """
+    whole_number("seed", seed, least=-(2**63), most=2**63 - 1)
+    if "seed" not in _warned:
+        _warned.add("seed")
+        warnings.warn(
+            "reset_ipu_seed has no effect: random numbers are others in each run; tf.random.stateless_* and rand_ops.dropout(seed=...) "
+            "give the same ones",
+            UserWarning,
+            stacklevel=2,
+        )

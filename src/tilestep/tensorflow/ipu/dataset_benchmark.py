@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from tilestep import train
-from tilestep.tensorflow.ipu.ipu_infeed_queue import IPUInfeedQueue
+from tilestep.tensorflow.ipu.queues import IPUInfeedQueue
 from tilestep.tensorflow.tf_private import graphs, sessions
 from tilestep.tensorflow.untyped import Session, Tensor, tf, v1
 
@@ -35,36 +34,26 @@ def dataset_benchmark(
         elements_per_second and bandwidth (1e9 bytes per second). In a graph it is a tensor that measures when it is run.
     Raises: ValueError for shapes that are not fixed, or a number below 1; DatasetError when the dataset ends early.
     """
-    del apply_debug_options
-    graph = None if tf.executing_eagerly() else graphs.outermost()
-    iterator: Any = None
-    if graph is not None:
-        with graph.as_default(), tf.device("/CPU:0"):
-            iterator = v1.data.make_initializable_iterator(dataset)
-            element = iterator.get_next()
 
-    def elements(session: Session | None) -> Iterator[Any]:
-        if session is None:
-            yield from dataset.as_numpy_iterator()
-            return
-        while True:
-            try:
-                yield sessions.run_unseen(session, element)
-            except tf.errors.OutOfRangeError:
-                return
-
-    def measure(session: Session | None = None) -> Any:
-        text = train.dataset_benchmark(lambda: elements(session), number_of_epochs, elements_per_epochs, copy=do_memcpy)
-        epochs = json.loads(text)["epochs"]
+    def measure(elements: Any) -> Any:
+        epochs = json.loads(train.dataset_benchmark(elements, number_of_epochs, elements_per_epochs, copy=do_memcpy))["epochs"]
         if print_stats:
             for number, epoch in enumerate(epochs):
                 print(f"epoch {number}: {epoch['elements_per_second']:.1f} elements/s, {epoch['bandwidth']:.3f} GB/s")
         return np.array([json.dumps({"epochs": epochs}).encode()], dtype=object)
 
-    if graph is None:
-        return tf.constant(measure())
-    with graph.as_default(), tf.control_dependencies([iterator.initializer]):  # which has the run's placeholders
-        made = sessions.node(graph, measure, [], tf.string, "dataset_benchmark")
+    if tf.executing_eagerly():
+        return tf.constant(measure(dataset.as_numpy_iterator))
+    graph = graphs.outermost()
+    with graph.as_default(), tf.device("/CPU:0"):
+        iterator = v1.data.make_initializable_iterator(dataset)
+        element = iterator.get_next()
+
+    def run(session: Session) -> Any:
+        return measure(lambda: sessions.elements(session, element))
+
+    with graph.as_default(), tf.device("/CPU:0"), tf.control_dependencies([iterator.initializer]):
+        made = sessions.node(graph, run, [], tf.string, "dataset_benchmark")
     made.set_shape([1])
     return made
 

@@ -1,20 +1,37 @@
-"""`tensorflow.python.ipu.optimizers`: optimisers that combine the gradients of replicas, or of several steps."""
+"""`tensorflow.python.ipu`'s `optimizers` and `gradient_accumulation`: optimisers over the gradients of replicas, or of several steps."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
+from tilestep.messages import shown
 from tilestep.tensorflow import markers
 from tilestep.tensorflow.accumulation import Update
-from tilestep.tensorflow.ipu.gradient_accumulation import GradientAccumulationReductionMethod as GradientAccumulationReductionMethod
-from tilestep.tensorflow.ipu.gradient_accumulation import reduction_of
 from tilestep.tensorflow.tf_private import graphs
 from tilestep.tensorflow.tracing import current_scope, name_of_variable, trace
 from tilestep.tensorflow.untyped import Operation, Tensor, tf, v1
+from tilestep.train.gradients.accumulation import Reduction
 from tilestep.train.numbers import whole_number
 
 GradientsAndVariables = Sequence[tuple[Tensor | None, Any]]
+
+
+class GradientAccumulationReductionMethod(enum.Enum):
+    """How the gradients of several steps become one."""
+
+    SUM = 0
+    MEAN = 1
+    RUNNING_MEAN = 2
+
+
+def reduction_of(method: Any) -> Reduction:
+    """The runtime's name. Args: method: one of these, or its name in any case. Raises: ValueError for another one."""
+    name = method.name if isinstance(method, GradientAccumulationReductionMethod) else str(method)
+    if name.upper() not in GradientAccumulationReductionMethod.__members__:
+        raise ValueError(f"reduction_method is {shown(method)}: it must be SUM, MEAN or RUNNING_MEAN")
+    return cast("Reduction", name.lower())
 
 
 class _Wrapping(v1.train.Optimizer):
@@ -57,7 +74,14 @@ class CrossReplicaOptimizer(_Wrapping):
             (None if gradient is None else markers.collective("mean", tf.convert_to_tensor(gradient)), variable)
             for gradient, variable in grads_and_vars
         ]
-        return super().apply_gradients(combined, global_step, name)
+        scope = current_scope()
+        if scope is not None:
+            scope.combined = True  # an optimiser of Keras would add them up
+        try:
+            return super().apply_gradients(combined, global_step, name)
+        finally:
+            if scope is not None:
+                scope.combined = False
 
 
 class GradientAccumulationOptimizerV2(_Wrapping):
@@ -84,7 +108,6 @@ class GradientAccumulationOptimizerV2(_Wrapping):
         name: str = "GradientAccumulationOptimizerV2",
     ) -> None:
         super().__init__(opt, name)
-        del replicated_optimizer_state_sharding
         self._count = whole_number("num_mini_batches", num_mini_batches, least=1)
         self._offload = offload_weight_update_variables
         self._dtype = dtype
@@ -103,27 +126,27 @@ class GradientAccumulationOptimizerV2(_Wrapping):
                 + "; a pipeline accumulates by itself, so give it the optimizer alone",
             )
         pairs = [(tf.convert_to_tensor(gradient), variable) for gradient, variable in grads_and_vars if gradient is not None]
-        dtypes = [accumulator_dtype(self._dtype, variable) for _, variable in pairs]
+        gradients, variables = ([pair[index] for pair in pairs] for index in range(2))
+        dtypes = [accumulator_dtype(self._dtype, variable) for variable in variables]
 
-        def apply(*gradients: Tensor) -> Operation:
-            named = list(zip(gradients, (variable for _, variable in pairs), strict=True))
-            return super(GradientAccumulationOptimizerV2, self).apply_gradients(named, global_step)
+        def apply(*accumulated: Tensor) -> Operation:
+            pairs = list(zip(accumulated, variables, strict=True))
+            return super(GradientAccumulationOptimizerV2, self).apply_gradients(pairs, global_step)
 
-        specs = [tf.TensorSpec(gradient.shape, dtype) for (gradient, _), dtype in zip(pairs, dtypes, strict=True)]
+        specs = [tf.TensorSpec(gradient.shape, dtype) for gradient, dtype in zip(gradients, dtypes, strict=True)]
         traced = trace(f"{type(self).__name__}_update", apply, specs, scope=scope.inner())
-        names = [name_of_variable(variable, scope) for _, variable in pairs]
-        scope.updates.append(
-            Update(
-                traced=traced,
-                gradients=[gradient for gradient, _ in pairs],
-                names=names,
-                extra=[outside for outside, _ in traced.captured if graphs.graph_of(outside) is pairs[0][0].graph],
-                count=self._count,
-                reduction=self._reduction,
-                offload=self._offload,
-                dtypes={key: dtype.as_numpy_dtype for key, dtype in zip(names, dtypes, strict=True)},
-            )
+        names = [name_of_variable(variable, scope) for variable in variables]
+        update = Update(
+            traced=traced,
+            gradients=gradients,
+            names=names,
+            extra=[outside for outside, _ in traced.captured if graphs.graph_of(outside) is gradients[0].graph],
+            count=self._count,
+            reduction=self._reduction,
+            offload=self._offload,
+            dtypes={key: dtype.as_numpy_dtype for key, dtype in zip(names, dtypes, strict=True)},
         )
+        scope.updates.append(update)
         return tf.no_op(name=name or "accumulate")
 
 
@@ -153,8 +176,8 @@ class GradientAccumulationOptimizer(GradientAccumulationOptimizerV2):
 class CrossReplicaGradientAccumulationOptimizer(GradientAccumulationOptimizer):
     """`GradientAccumulationOptimizer` whose update has the mean over replicas of the accumulated gradients."""
 
-    def __init__(self, opt: Any, num_mini_batches: int, verify_usage: bool = True, name: str = "GradientAccumulationOptimizer") -> None:
-        super().__init__(CrossReplicaOptimizer(opt), num_mini_batches, verify_usage, name)
+    def __init__(self, opt: Any, num_mini_batches: int, *arguments: Any, **options: Any) -> None:
+        super().__init__(CrossReplicaOptimizer(opt), num_mini_batches, *arguments, **options)
 
 
 def accumulator_dtype(dtype: Any, variable: Any) -> Any:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from tilestep.errors import UnsupportedError
 from tilestep.tensorflow.compilation import node_name, require_compilation
-from tilestep.tensorflow.ipu.gradient_accumulation import GradientAccumulationReductionMethod, reduction_of
-from tilestep.tensorflow.ipu.optimizers import accumulator_dtype
-from tilestep.tensorflow.pipeline import Levels, Pipeline, Settings, TracedOptimizer
+from tilestep.tensorflow.ipu.optimizers import GradientAccumulationReductionMethod, accumulator_dtype, reduction_of
+from tilestep.tensorflow.ipu.queues import fed
+from tilestep.tensorflow.pipeline import Levels, Pipeline, TracedOptimizer
 from tilestep.tensorflow.tracing import Scope, trace
 from tilestep.tensorflow.untyped import Operation, Tensor, tf
 from tilestep.train.numbers import whole_number
@@ -109,8 +109,6 @@ def pipeline(
     Raises: UnsupportedError for what is refused, outside of `ipu_compiler.compile`, and for what XLA cannot lower; ValueError and
         TypeError as `tilestep.train.Pipeline`.
     """
-    del forward_propagation_stages_poplar_options, backward_propagation_stages_poplar_options, weight_update_poplar_options
-    del offload_gradient_accumulation_buffers, replicated_weight_sharding, offload_weights
     if batch_serialization_iterations != 1 or continuous_weight_updates:
         raise UnsupportedError(
             "pipeline() has neither batch_serialization_iterations nor continuous_weight_updates here: leave them away, or write the "
@@ -119,11 +117,10 @@ def pipeline(
     compilation = require_compilation("pipelining_ops.pipeline")
     count = whole_number("gradient_accumulation_count", gradient_accumulation_count, least=1)
     first = [tf.convert_to_tensor(each) for each in inputs or ()]
-    elements, keywords = ([], {}) if infeed_queue is None else infeed_queue.arguments()
-    levels = _traced(computational_stages, [*first, *elements], keywords, compilation)
+    levels = _traced(computational_stages, first, infeed_queue, compilation)
     last = [tensor for each in levels[-1] for tensor in each.results]
     optimizer = None if optimizer_function is None else _traced_optimizer(optimizer_function, levels, last, gradient_accumulation_dtype)
-    chosen: dict[str, Any] = dict(_accumulators(gradient_accumulation_dtype, levels)) if optimizer is not None else {}
+    chosen = {key: accumulator_dtype(gradient_accumulation_dtype, each).as_numpy_dtype for key, each in _learned(levels).items()}
     shown = [last[optimizer.loss]] if outfeed_loss and optimizer is not None else last
     if outfeed_mask is not None:
         shown = [each for each, hidden in zip(shown, outfeed_mask, strict=True) if not hidden]
@@ -146,37 +143,44 @@ def pipeline(
             "shard_optimizer_state": replicated_optimizer_state_sharding,
             "gradient_accumulation_dtype": lambda path, variable: chosen.get(path, variable.dtype),
         }
-    shards = max(indices) + 1 if indices else sum(map(len, levels))
-    settings = Settings(
+    made = Pipeline(
+        levels=levels,
+        inputs=first,
+        optimizer=optimizer,
+        infeed=infeed_queue,
+        outfeed=outfeed_queue,
         count=count,
         repeat_count=whole_number("repeat_count", repeat_count, least=1),
-        shards=shards,
+        shards=max(indices) + 1 if indices else sum(map(len, levels)),
         recompute=recomputation_mode is not None,
         offload=offload_weight_update_variables,
         options=options,
     )
-    compilation.add(Pipeline(levels, first, optimizer, infeed_queue, outfeed_queue, settings))
+    compilation.append(made)
     return tf.no_op(name=name or "pipeline")
 
 
 def recomputation_checkpoint(tensors: Any, name: str | None = None) -> Any:
     """The tensors as they are."""
-    del name
     return tf.nest.map_structure(tf.identity, tensors)
 
 
-def _traced(stages: Sequence[Any], arguments: list[Any], keywords: Any, compilation: Any) -> Levels:
+def _traced(stages: Sequence[Any], arguments: list[Any], infeed: Any, compilation: Any) -> Levels:
     levels: Levels = []
     for given in stages:
         functions = list(given) if isinstance(given, list | tuple) else [given]
         scope = [Scope(compilation=compilation, is_body=True) for _ in functions]
-        levels.append([trace(node_name(each), each, arguments, keywords, scope=own) for each, own in zip(functions, scope, strict=True)])
+        traced = []
+        for each, own in zip(functions, scope, strict=True):
+            function, specs = fed(each, infeed, len(arguments))
+            traced.append(trace(node_name(each), function, [*arguments, *specs], scope=own))
+        levels.append(traced)
         if any(each.sent for each in scope):
             raise UnsupportedError(
                 f"stage {node_name(functions[0])} calls IPUOutfeedQueue.enqueue(): return the values from the last stage, which pipeline() "
                 "sends to its outfeed_queue"
             )
-        arguments, keywords = [tensor for each in levels[-1] for tensor in each.results], {}
+        arguments, infeed = [tensor for each in traced for tensor in each.results], None
     return levels
 
 
@@ -207,7 +211,3 @@ def _learned(levels: Levels) -> dict[str, Any]:
     """Name -> variable of those that the stages use and that can be trained."""
     used = {key for level in levels for each in level for key in each.handles}
     return {each.handle.name: each for each in tf.compat.v1.trainable_variables() if each.handle.name in used}
-
-
-def _accumulators(dtype: Any, levels: Levels) -> list[tuple[str, Any]]:
-    return [(key, accumulator_dtype(dtype, each).as_numpy_dtype) for key, each in _learned(levels).items()]

@@ -6,7 +6,6 @@ bound, so that it knows the replicas around it.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -29,17 +28,8 @@ _OTHER_DTYPES: Final = {"i1": np.dtype(bool), "bf16": jnp.dtype("bfloat16"), "co
 _KINDS: Final = {"f": "float", "i": "int", "ui": "uint"}  # of MLIR's dtypes with a number of bits
 
 Spec = Any  # a jax.core.ShapedArray
-Handler = Callable[..., Any]  # JAX code of a marker: (result specs, *operands) -> results
+Handler = Callable[..., Any]  # JAX code of a marker: operands -> its result
 Line = tuple[str, int]  # file, line
-
-
-@dataclass(frozen=True, kw_only=True)
-class Marker:
-    """A custom call that stands for JAX code. Attributes: target: its name. operands, results: their shapes, with JAX's dtypes."""
-
-    target: str
-    operands: tuple[Spec, ...]
-    results: tuple[Spec, ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,23 +40,23 @@ class Lowered:
         module: its bytecode, whose function "main" is the program.
         operands, results: what main takes and gives, with the dtypes inside of it, which may have 64 bits.
         aliases: index of a result -> index of the operand of which it is the new value.
-        markers: those in it, in the order of the module.
+        markers: (target, specs of operands) of those in it, in the order of the module.
     """
 
     module: bytes
     operands: tuple[Spec, ...]
     results: tuple[Spec, ...]
     aliases: Mapping[int, int]
-    markers: tuple[Marker, ...]
+    markers: tuple[tuple[str, tuple[Spec, ...]], ...]
 
     def __call__(self, operands: Sequence[Any], handler: Callable[[str], Handler]) -> list[Any]:
         """The results, with the dtypes that JAX has for them. Args: handler: what a marker is, by its target."""
         given = [jnp.asarray(operand, spec.dtype) for operand, spec in zip(operands, map(_outside, self.operands), strict=True)]
-        handled = [
-            jax.make_jaxpr(functools.partial(handler(marker.target), marker.results))(*map(_shape, marker.operands))
-            for marker in self.markers
-        ]
-        return list(_program_p.bind(*given, program=self, handled=tuple(handled)))
+        handled = tuple(
+            jax.make_jaxpr(handler(target))(*(jax.ShapeDtypeStruct(spec.shape, spec.dtype) for spec in specs))
+            for target, specs in self.markers
+        )
+        return list(_program_p.bind(*given, program=self, handled=handled))
 
 
 def from_hlo(hlo: bytes, line_of: Callable[[str], Line | None]) -> Lowered:
@@ -89,7 +79,7 @@ def from_hlo(hlo: bytes, line_of: Callable[[str], Line | None]) -> Lowered:
             operands=tuple(map(_spec, main.type.inputs)),
             results=tuple(map(_spec, main.type.results)),
             aliases=dict(_aliases(module)),
-            markers=tuple(_marker(call) for call in _marker_calls(module.operation)),
+            markers=tuple((_target(call), _operands(call)) for call in _marker_calls(module.operation)),
         )
 
 
@@ -118,22 +108,8 @@ def _target(call: Any) -> str:
     return str(_ir.StringAttr(call.attributes["call_target_name"]).value)
 
 
-def _marker(call: Any) -> Marker:
-    operands = (_outside(_spec(value.type)) for value in call.operands)
-    results = (_outside(_spec(kind)) for result in call.results for kind in _flat(result.type))
-    return Marker(target=_target(call), operands=tuple(operands), results=tuple(results))
-
-
-def _is_tuple(kind: Any) -> bool:
-    return str(kind).startswith("tuple<")
-
-
-def _flat(kind: Any) -> list[Any]:
-    """The items of a tuple's type; of any other type the type."""
-    if not _is_tuple(kind):
-        return [kind]
-    items = _ir.TupleType(kind)
-    return [items.get_type(index) for index in range(items.num_types)]
+def _operands(call: Any) -> tuple[Spec, ...]:
+    return tuple(_outside(_spec(value.type)) for value in call.operands)
 
 
 def _with_line(location: Any, line_of: Callable[[str], Line | None]) -> Any:
@@ -163,66 +139,41 @@ def _outside(spec: Spec) -> Spec:
     return jax.core.ShapedArray(spec.shape, jax.dtypes.canonicalize_dtype(spec.dtype))
 
 
-def _shape(spec: Spec) -> Any:
-    return jax.ShapeDtypeStruct(spec.shape, spec.dtype)
-
-
 _program_p: Any = Primitive("tensorflow")
 _program_p.multiple_results = True
 
 
 @_program_p.def_abstract_eval
 def _results(*operands: Any, program: Lowered, handled: tuple[Any, ...]) -> list[Spec]:
-    del operands, handled
     return list(map(_outside, program.results))
 
 
-@functools.cache
-def _jitted(program: Lowered) -> Any:
-    return jax.jit(functools.partial(_program_p.bind, program=program, handled=()))
-
-
-@_program_p.def_impl
-def _run(*operands: Any, program: Lowered, handled: tuple[Any, ...]) -> list[Any]:
-    del handled  # markers ask for replicas, which are inside of a jitted program
-    return _jitted(program)(*operands)
-
-
 def _lower(ctx: Any, *operands: Any, program: Lowered, handled: tuple[Any, ...]) -> list[Any]:
+    body = ctx.module_context.module.body
+    before = {str(each.operation.attributes["sym_name"]) for each in body.operations}
     part = _ir.Module.parse(program.module)
-    before = {str(each.operation.attributes["sym_name"]) for each in ctx.module_context.module.body.operations}
     name = _mlir.merge_mlir_modules(ctx.module_context.module, "tensorflow", part, dst_symtab=ctx.module_context.symbol_table)
     if handled:
-        merged = [each for each in ctx.module_context.module.body.operations if str(each.operation.attributes["sym_name"]) not in before]
-        calls = [call for each in merged for call in _marker_calls(each.operation)]
-        for call, marker, jaxpr in zip(calls, program.markers, handled, strict=True):
-            _replace(ctx, call, marker, jaxpr)
-    kinds = list(map(_kind, program.results))
-    call = _mlir.ir.Operation.create(
+        merged = [each for each in body.operations if str(each.operation.attributes["sym_name"]) not in before]
+        for call, jaxpr in zip([call for each in merged for call in _marker_calls(each.operation)], handled, strict=True):
+            _replace(ctx, call, jaxpr)
+    call = _ir.Operation.create(
         "func.call",
-        results=kinds,
+        results=list(map(_kind, program.results)),
         operands=_converted(operands, program.operands),
         attributes={"callee": _ir.FlatSymbolRefAttr.get(name)},
     )
     return _converted(call.results, list(map(_outside, program.results)))
 
 
-def _replace(ctx: Any, call: Any, marker: Marker, jaxpr: Any) -> None:
+def _replace(ctx: Any, call: Any, jaxpr: Any) -> None:
     """Puts the code of a marker in the place of its call."""
-    inside = [_spec(kind) for result in call.results for kind in _flat(result.type)]
     with _ir.InsertionPoint(call), call.location:
-        around = ctx.replace(primitive=None, avals_in=list(marker.operands), avals_out=list(marker.results))
-        given = _converted(call.operands, marker.operands)
-        values = _mlir.core_call_lowering(around, *given, name=marker.target, call_jaxpr=jaxpr)
-        values = _converted([value[0] if isinstance(value, tuple | list) else value for value in values], inside)
-    if any(_is_tuple(result.type) for result in call.results):
-        for use in list(call.results[0].uses):
-            element = use.owner.operation  # a stablehlo.get_tuple_element
-            element.results[0].replace_all_uses_with(values[_ir.IntegerAttr(element.attributes["index"]).value])
-            element.erase()
-    else:
-        for result, value in zip(call.results, values, strict=True):
-            result.replace_all_uses_with(value)
+        around = ctx.replace(primitive=None, avals_in=list(_operands(call)), avals_out=list(jaxpr.out_avals))
+        given = _converted(call.operands, _operands(call))
+        (value,) = _mlir.core_call_lowering(around, *given, name=_target(call), call_jaxpr=jaxpr)
+        (value,) = _converted([value[0] if isinstance(value, tuple | list) else value], [_spec(call.results[0].type)])
+    call.results[0].replace_all_uses_with(value)
     call.erase()
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from tilestep.tensorflow.tf_private import graphs
 from tilestep.tensorflow.untyped import Structure, Tensor, tf
@@ -18,59 +19,48 @@ _call: Final[Any] = _polymorphic.__call__
 _next: Final[Any] = _iterators._next_internal
 
 
-class Watcher(Protocol):
-    """What wants to see that."""
-
-    def is_tracing(self) -> bool:
-        """Whether this thread traces a program."""
-        ...
-
-    def named(self, variable: Any, handle: Tensor) -> None:
-        """The program that is being traced uses a variable."""
-        ...
-
-    def touched(self, handle: Tensor) -> None:
-        """Somebody outside of programs is about to read or change the variable of a handle."""
-        ...
-
-    def next_element(self, iterator: Any) -> Structure:
-        """The next element of an iterator, in a trace and outside."""
-        ...
-
-
 def next_of(iterator: Any) -> Structure:
     """The next element of an iterator itself. Raises: tf.errors.OutOfRangeError when there is none."""
     return _next(iterator)
 
 
-def watch(watcher: Watcher) -> None:
-    """From now on all of it is seen."""
+def watch(
+    *,
+    is_tracing: Callable[[], bool],
+    named: Callable[[Any, Tensor], None],
+    touched: Callable[[Tensor], None],
+    next_element: Callable[[Any], Structure],
+) -> None:
+    """From now on all of it is seen.
+
+    Args:
+        is_tracing: whether this thread traces a program.
+        named: the program that is being traced uses a variable: (it, its handle).
+        touched: somebody outside of programs is about to read or change the variable of a handle.
+        next_element: the next element of an iterator, in a trace and outside.
+    """
 
     def handle(self: Any) -> Tensor:
         if tf.executing_eagerly():
-            watcher.touched(self._handle)
-        elif watcher.is_tracing():
-            watcher.named(self, self._handle)
+            touched(self._handle)
+        elif is_tracing():
+            named(self, self._handle)
         return self._handle
 
     @functools.wraps(_call_flat)
     def call_flat(self: Any, tensor_inputs: Any, captured_inputs: Any) -> Any:
         if tf.executing_eagerly():
             for each in captured_inputs:
-                watcher.touched(each)
+                touched(each)
         return _call_flat(self, tensor_inputs, captured_inputs)
 
     @functools.wraps(_call)
     def call(self: Any, *arguments: Any, **options: Any) -> Any:
-        if tf.executing_eagerly() or not watcher.is_tracing():
+        if tf.executing_eagerly() or not is_tracing():
             return _call(self, *arguments, **options)
         return graphs.with_graph_loops(self.python_function)(*arguments, **options)  # a part of the program around it
-
-    @functools.wraps(_next)
-    def next_internal(self: Any) -> Structure:
-        return watcher.next_element(self)
 
     _variables.handle = property(handle)
     _concrete._call_flat = call_flat
     _polymorphic.__call__ = call
-    _iterators._next_internal = next_internal
+    _iterators._next_internal = lambda self: next_element(self)

@@ -57,6 +57,11 @@ def is_function(graph: Graph) -> bool:
     return isinstance(graph, _func_graph.FuncGraph)
 
 
+def infers_shapes() -> bool:
+    """Whether Keras is calling layers in a graph of its own, which never runs."""
+    return getattr(_ops.get_default_graph(), "name", "").endswith("_scratch_graph")
+
+
 def graph_of(tensor: Tensor) -> Graph | None:
     """The graph of a tensor; None for one with a value."""
     return getattr(tensor, "graph", None)
@@ -91,17 +96,17 @@ def resource_variables() -> Iterator[None]:
         yield
 
 
-def marker(target: str, operands: Sequence[Tensor], results: Sequence[Tensor]) -> list[Tensor]:
-    """A node that XLA lowers to a custom call. Args: results: tensors or specs like its results."""
+def marker(target: str, operands: Sequence[Tensor], like: Tensor | TensorSpec) -> Tensor:
+    """A node that XLA lowers to a custom call. Args: like: has the shape and dtype of its result."""
     made = _xla_ops.xla_custom_call_v2(
         operands=list(operands),
         call_target_name=target,
         backend_config="",
         has_side_effect=True,
-        result_dtypes=[result.dtype for result in results],
-        result_shapes=[result.shape for result in results],
+        result_dtypes=[like.dtype],
+        result_shapes=[like.shape],
     )
-    return [tf.ensure_shape(each, result.shape) for each, result in zip(made, results, strict=True)]
+    return tf.ensure_shape(made[0], like.shape)
 
 
 def variable_spec(handle: Tensor) -> TensorSpec:

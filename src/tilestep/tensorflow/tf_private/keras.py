@@ -3,37 +3,16 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from tilestep.tensorflow.untyped import Structure
 
+_FORMER: Final = "tensorflow.python.keras.optimizer_v2.optimizer_v2"  # where Keras 2's optimisers were, in TensorFlow itself
 MODES: Final = ("train", "test", "predict")
-
-
-class Extension(Protocol):
-    """What takes these places over for some models."""
-
-    def made(self, model: Any) -> None:
-        """A model is being made."""
-        ...
-
-    def has(self, model: Any) -> bool:
-        """Whether it wants a model."""
-        ...
-
-    def function(self, model: Any, mode: str) -> Callable[[Any], Structure]:
-        """What runs some steps of "train", "test" or "predict" with elements of an iterator, and gives what the last one returns."""
-        ...
-
-    def require_data(self, handler: Any) -> None:
-        """Raises: ValueError for data that it cannot take."""
-        ...
-
-    def summed(self, gradients: list[tuple[Any, Any]]) -> list[tuple[Any, Any]] | None:
-        """(gradient, variable) pairs with sums over replicas; None outside of programs."""
-        ...
+Pairs = list[tuple[Any, Any]]  # gradients with their variables
 
 
 def steps_per_execution(model: Any) -> int:
@@ -60,45 +39,63 @@ def data_of(handler: Any) -> tuple[Any, Any, int | None]:
     return handler._adapter, handler._dataset, handler.inferred_steps
 
 
-def extend(model_class: Any, extension: Extension) -> None:
-    """From now on the extension is asked. Args: model_class: Keras 2's Model."""
+def extend(
+    model_class: Any,
+    *,
+    made: Callable[[Any], None],
+    function: Callable[[Any, str], Callable[[Any], Structure] | None],
+    require_data: Callable[[Any, Any], None],
+    summed: Callable[[Pairs], Pairs | None],
+) -> None:
+    """From now on these are asked.
+
+    Args:
+        model_class: Keras 2's Model.
+        made: is told of each model that is being made.
+        function: (model, "train", "test" or "predict") -> what runs some steps with elements of an iterator, and gives what the last one
+            returns; None: Keras' own.
+        require_data: (model, its data) -> raises for data that it cannot take.
+        summed: (gradient, variable) pairs with sums over replicas; None outside of programs.
+    """
     adapter: Any = import_module("tf_keras.src.engine.data_adapter")
     optimizers: Any = import_module("tf_keras.src.optimizers.utils")
-    init, handler, summed = model_class.__init__, adapter.get_data_handler, optimizers.all_reduce_sum_gradients
+    init, handler, sum_gradients = model_class.__init__, adapter.get_data_handler, optimizers.all_reduce_sum_gradients
 
     @functools.wraps(init)
     def __init__(self: Any, *arguments: Any, **options: Any) -> None:
-        extension.made(self)
+        made(self)
         init(self, *arguments, **options)
 
     @functools.wraps(handler)
     def get_data_handler(*arguments: Any, **options: Any) -> Any:
         found = handler(*arguments, **options)
-        if extension.has(options.get("model")):
-            extension.require_data(found)
+        require_data(options.get("model"), found)
         return found
 
-    @functools.wraps(summed)
+    @functools.wraps(sum_gradients)
     def all_reduce_sum_gradients(grads_and_vars: Any) -> Any:
         pairs = list(grads_and_vars)
-        found = extension.summed(pairs)
-        return summed(pairs) if found is None else found
+        found = summed(pairs)
+        return sum_gradients(pairs) if found is None else found
 
-    def making(mode: str) -> None:
-        make = getattr(model_class, f"make_{mode}_function")
+    def making(mode: str) -> Callable[..., Any]:
+        make, attribute = getattr(model_class, f"make_{mode}_function"), f"{mode}_function"
 
         @functools.wraps(make)
         def made(self: Any, force: bool = False) -> Any:
-            if not extension.has(self):
-                return make(self, force)
-            if force or getattr(self, f"{mode}_function") is None:
-                setattr(self, f"{mode}_function", extension.function(self, mode))
-            return getattr(self, f"{mode}_function")
+            if force or getattr(self, attribute) is None:
+                own = function(self, mode)
+                if own is None:
+                    return make(self, force)
+                setattr(self, attribute, own)
+            return getattr(self, attribute)
 
-        setattr(model_class, f"make_{mode}_function", made)
+        return made
 
     for mode in MODES:
-        making(mode)
+        setattr(model_class, f"make_{mode}_function", making(mode))
     model_class.__init__ = __init__
     adapter.get_data_handler = get_data_handler
     optimizers.all_reduce_sum_gradients = all_reduce_sum_gradients
+    if _FORMER in sys.modules:  # a program asks whether an optimiser is one of it
+        vars(sys.modules[_FORMER])["OptimizerV2"] = import_module("tf_keras.src.optimizers.optimizer").Optimizer

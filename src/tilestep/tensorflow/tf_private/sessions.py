@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
@@ -16,14 +17,6 @@ from tilestep.tensorflow.untyped import Graph, Session, Tensor, tf
 _client: Final[Any] = import_module("tensorflow.python.client.session")
 _run: Final[Any] = _client.BaseSession.run
 _IN_THIS_THREAD: Final[Any] = tf.compat.v1.RunOptions(inter_op_thread_pool=-1)
-
-
-class Watcher(Protocol):
-    """What wants to see runs."""
-
-    def before(self, session: Session, fetches: Any) -> None: ...
-
-    def after(self, session: Session, fetches: Any) -> None: ...
 
 
 _failures: Final[dict[int, BaseException]] = {}  # by the id of the session: what a function of ours raised in its run
@@ -37,12 +30,19 @@ def run_unseen(session: Session, fetches: Any, feed: dict[Any, Any] | None = Non
     return _run(session, fetches, feed, _IN_THIS_THREAD)
 
 
-def watch(watcher: Watcher) -> None:
-    """From now on each run of each session is seen."""
+def elements(session: Session, fetches: Any) -> Iterator[Any]:
+    """What a session gives each time that these run, until a dataset ends."""
+    with contextlib.suppress(tf.errors.OutOfRangeError):
+        while True:
+            yield run_unseen(session, fetches)
+
+
+def watch(before: Callable[[Session, Any], None], after: Callable[[Session], None]) -> None:
+    """From now on these are told of each run of each session, before it with its fetches."""
 
     @functools.wraps(_run)
     def run(self: Session, fetches: Any, feed_dict: Any = None, options: Any = None, run_metadata: Any = None) -> Any:
-        watcher.before(self, fetches)
+        before(self, fetches)
         if self.graph in _numbers:
             _sessions[id(self)] = self
             feed_dict = {**(feed_dict or {}), _numbers[self.graph]: id(self)}
@@ -54,7 +54,7 @@ def watch(watcher: Watcher) -> None:
                 raise
             raise raised from error
         finally:
-            watcher.after(self, fetches)
+            after(self)
 
     _client.BaseSession.run = run
 

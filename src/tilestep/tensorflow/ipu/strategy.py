@@ -31,7 +31,6 @@ class IPUStrategyV1:
         enable_dataset_iterators: bool = True,
         enable_keras_extensions: bool = True,
     ) -> None:
-        del ipu_device, cpu_device, enable_dataset_iterators, enable_keras_extensions
         watch_functions()
         extend_keras()
         self._functions: weakref.WeakKeyDictionary[Any, dict[Any, tuple[Function, list[Any]]]] = weakref.WeakKeyDictionary()
@@ -63,7 +62,6 @@ class IPUStrategyV1:
         Raises: ValueError for a function that is no `tf.function`; UnsupportedError for what XLA cannot lower; DatasetError when an
             iterator ends.
         """
-        del options
         kwargs = dict(kwargs or {})
         if not tf.executing_eagerly():
             return fn(*args, **kwargs)
@@ -91,10 +89,6 @@ class IPUStrategyV1:
         program, places = made[key]
         taken = [flat[place] if isinstance(place, int) else place for place in places]
         return program([tf.convert_to_tensor(each).numpy() for each in values], taken)
-
-    def experimental_run_v2(self, *arguments: Any, **options: Any) -> Any:
-        """Raises: RuntimeError, as in the original."""
-        raise RuntimeError("`experimental_run_v2` has been deleted. Use `run` instead.")
 
 
 IPUStrategy = IPUStrategyV1

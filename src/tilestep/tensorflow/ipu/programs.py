@@ -1,25 +1,58 @@
-"""`tensorflow.python.ipu.loops`: training loops on the device."""
+"""`tensorflow.python.ipu`'s `ipu_compiler`, `scopes` and `loops`: functions that become programs, and training loops in them."""
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from tilestep.tensorflow.compilation import compile as compile
 from tilestep.tensorflow.compilation import node_name, require_compilation
-from tilestep.tensorflow.ipu.ipu_infeed_queue import IPUInfeedQueue
+from tilestep.tensorflow.ipu.queues import IPUInfeedQueue, as_arguments, fed
 from tilestep.tensorflow.loop import Loop
+from tilestep.tensorflow.tf_private import graphs
 from tilestep.tensorflow.tracing import Scope, Traced, current_scope, trace
 from tilestep.tensorflow.untyped import Structure, Tensor, tf
 from tilestep.train.numbers import whole_number
 
 
+@contextlib.contextmanager
+def ipu_scope(device: str) -> Iterator[None]:
+    """Nodes inside are for the IPU. Variables made inside are resource variables. Args: device: such as "/device:IPU:0"."""
+    if not isinstance(device, str):
+        raise TypeError(f"ipu_scope got {device!r}: it must be the name of a device, such as '/device:IPU:0'")
+    with graphs.resource_variables():
+        yield
+
+
+_told: list[bool] = []
+
+
+@contextlib.contextmanager
+def ipu_shard(index: int | list[int]) -> Iterator[None]:
+    """Nodes inside are for one IPU of the replica.
+
+    A replica then has as many IPUs as there are shards. Its nodes run on the first of them: only stages of a pipeline run apart.
+    """
+    indices = [whole_number("index", each, least=0) for each in (index if isinstance(index, list | tuple) else [index])]
+    scope = current_scope()
+    if scope is not None:
+        scope.shards = max(scope.shards, *(each + 1 for each in indices))
+        if any(indices) and not _told:
+            _told.append(True)
+            warnings.warn(
+                "ipu_shard divides the IPUs into replicas, but its operations run on the first IPU of each: stages of pipelining_ops."
+                "pipeline run on IPUs of their own",
+                UserWarning,
+                stacklevel=3,
+            )
+    yield
+
+
 def repeat(
-    n: int,
-    body: Callable[..., Any],
-    inputs: Sequence[Any] | None = None,
-    infeed_queue: IPUInfeedQueue | None = None,
-    use_while_v1: bool = True,
+    n: int, body: Callable[..., Any], inputs: Any = None, infeed_queue: IPUInfeedQueue | None = None, use_while_v1: bool = True
 ) -> Structure:
     """Runs `body` n times on the device, in one call of the host.
 
@@ -29,56 +62,53 @@ def repeat(
         inputs: the first carried tensors.
         infeed_queue: gives each step an element: a tuple's items are further arguments, a dict's are keyword arguments.
         use_while_v1: no effect.
-    Returns:
-        The last carried tensors: a list; the tensor if it is one; a node if there is none.
+    Returns: the last carried tensors: a list; the tensor if it is one; a node if there is none.
     Raises:
         TypeError: when `body` does not take its arguments, or returns other tensors than the carried ones.
         ValueError: when it returns a node before a tensor.
         UnsupportedError: outside of `ipu_compiler.compile`, and for what XLA cannot lower.
     """
-    del use_while_v1
-    steps = whole_number("n", n, least=0)
-    carried = _tensors(inputs)
-    if _is_part(infeed_queue):
-        return _inner(None, body, carried, steps, infeed_queue)
-    return _loop("loops.repeat", None, steps, body, carried, infeed_queue)
+    return _loop("loops.repeat", None, body, inputs, infeed_queue, whole_number("n", n, least=0))
 
 
 def while_loop(
     condition: Callable[..., Any],
     body: Callable[..., Any],
-    inputs: Sequence[Any] | None = None,
+    inputs: Any = None,
     infeed_queue: IPUInfeedQueue | None = None,
     maximum_iterations: int | None = None,
     use_while_v1: bool = True,
 ) -> Structure:
     """Runs `body` on the device as long as `condition` of the carried tensors is true. Args, returns and raises: as `repeat`."""
-    del use_while_v1
     most = None if maximum_iterations is None else whole_number("maximum_iterations", maximum_iterations, least=0)
-    carried = _tensors(inputs)
-    if _is_part(infeed_queue):
-        return _inner(condition, body, carried, most, infeed_queue)
-    return _loop("loops.while_loop", condition, most, body, carried, infeed_queue)
+    return _loop("loops.while_loop", condition, body, inputs, infeed_queue, most)
 
 
-def _tensors(inputs: Any) -> list[Tensor]:
+def _loop(name: str, condition: Any, body: Callable[..., Any], inputs: Any, infeed: Any, steps: int | None) -> Structure:
     given = [] if inputs is None else list(inputs) if isinstance(inputs, list | tuple) else [inputs]
-    return [tf.convert_to_tensor(each) for each in given]
-
-
-def _loop(name: str, condition: Any, steps: int | None, body: Callable[..., Any], carried: list[Tensor], infeed: Any) -> Structure:
+    carried = [tf.convert_to_tensor(each) for each in given]
+    scope = current_scope()
+    if scope is not None and scope.is_body and (infeed is None or scope.compilation is None):
+        results = _inner(condition, body, carried, steps, infeed)
+        return _results(results, body)
     compilation = require_compilation(name)
-    elements, keywords = ([], {}) if infeed is None else infeed.arguments()
+    elements, keywords = ([], {}) if infeed is None else as_arguments(infeed.spec)
     _require_arguments(name, "body", body, [*carried, *elements], keywords)
     scope = Scope(compilation=compilation, is_body=True, accumulates=steps if condition is None else None)
-    traced = trace(node_name(body), body, [*carried, *elements], keywords, scope=scope)
+    function, specs = fed(body, infeed, len(carried))
+    traced = trace(node_name(body), function, [*carried, *specs], scope=scope)
     _require_results(name, traced, carried)
     test = None
     if condition is not None:
         _require_arguments(name, "condition", condition, carried, {})
         test = trace(node_name(condition), condition, carried, scope=Scope(compilation=compilation, is_body=True))
-    results = compilation.add(Loop(test, steps, traced, carried, infeed))
-    return results[0] if len(results) == 1 else list(results) if results else tf.no_op(name=node_name(body))
+    loop = Loop(test, steps, traced, carried, infeed)
+    compilation.append(loop)
+    return _results(loop.results, body)
+
+
+def _results(tensors: Sequence[Tensor], body: Callable[..., Any]) -> Structure:
+    return tensors[0] if len(tensors) == 1 else list(tensors) if tensors else tf.no_op(name=node_name(body))
 
 
 def _require_arguments(name: str, which: str, function: Callable[..., Any], positional: Sequence[Any], keywords: Any) -> None:
@@ -97,8 +127,7 @@ def _require_arguments(name: str, which: str, function: Callable[..., Any], posi
 
 
 def _require_results(name: str, traced: Traced, carried: Sequence[Tensor]) -> None:
-    flat = tf.nest.flatten(traced.returned) if traced.returned is not None else []
-    kinds = [isinstance(each, tf.Operation) for each in flat if each is not None]
+    kinds = [isinstance(each, tf.Operation) for each in tf.nest.flatten(traced.returned) if each is not None]
     if kinds != sorted(kinds):
         raise ValueError(f"{name}: body {traced.name} returns a node before a tensor: carried tensors come first")
     got, wanted = ([(each.dtype.name, each.shape) for each in tensors] for tensors in (traced.results, carried))
@@ -113,25 +142,17 @@ def _require_results(name: str, traced: Traced, carried: Sequence[Tensor]) -> No
         )
 
 
-def _is_part(infeed: Any) -> bool:
-    """Whether a loop is a part of the program around it: in a loop's body, or in a function of TensorFlow 2."""
-    scope = current_scope()
-    return scope is not None and scope.is_body and (infeed is None or scope.compilation is None)
-
-
-def _inner(condition: Any, body: Callable[..., Any], carried: list[Tensor], steps: int | None, infeed: Any) -> Structure:
-    """A loop that is a part of the program around it."""
-    counted = [tf.constant(0), *carried]
+def _inner(condition: Any, body: Callable[..., Any], carried: list[Tensor], steps: int | None, infeed: Any) -> list[Tensor]:
+    """A loop that is a part of the program around it: in a loop's body, or in a function of TensorFlow 2."""
 
     def test(index: Tensor, *values: Tensor) -> Tensor:
         goes_on = tf.constant(True) if condition is None else condition(*values)
         return goes_on if steps is None else tf.logical_and(goes_on, index < steps)
 
     def step(index: Tensor, *values: Tensor) -> list[Tensor]:
-        elements, keywords = ([], {}) if infeed is None else infeed.next_arguments()
+        elements, keywords = ([], {}) if infeed is None else as_arguments(infeed.next_element())
         flat = [each for each in tf.nest.flatten(body(*values, *elements, **keywords)) if each is not None]
         with tf.control_dependencies([each for each in flat if isinstance(each, tf.Operation)]):
             return [index + 1, *(tf.identity(each) for each in flat if not isinstance(each, tf.Operation))]
 
-    results = tf.while_loop(test, step, counted)[1:]
-    return results[0] if len(results) == 1 else list(results) if results else tf.no_op()
+    return tf.while_loop(test, step, [tf.constant(0), *carried])[1:]

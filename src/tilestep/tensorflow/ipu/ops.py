@@ -1,0 +1,163 @@
+"""`tensorflow.python.ipu.ops` and the modules in it, such as `nn_ops` and `rand_ops`: install.py has their names."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from tilestep.errors import UnsupportedError
+from tilestep.tensorflow import markers
+from tilestep.tensorflow.untyped import Tensor, tf, v1
+
+
+def gelu(x: Tensor, approximate: bool = True, name: str | None = None) -> Tensor:
+    """The Gaussian error linear unit; by default its approximation with tanh, as the original's."""
+    return tf.nn.gelu(x, approximate=approximate, name=name)
+
+
+def swish(x: Tensor, beta: float = 1.0, name: str | None = None) -> Tensor:
+    """x times the sigmoid of beta x."""
+    return tf.multiply(x, tf.sigmoid(beta * x), name=name)
+
+
+def embedding_lookup(
+    params: Tensor, ids: Tensor, name: str | None = None, serialization_factor: int = 1, indices_are_sorted: bool = False
+) -> Tensor:
+    """Rows of a table. Args: serialization_factor, indices_are_sorted: no effect; XLA plans the lookup."""
+    return tf.nn.embedding_lookup(params, ids, name=name)
+
+
+def create_host_embedding(*arguments: Any, **options: Any) -> Any:
+    """Raises: UnsupportedError, as tables stay in the device's memory, or are parameters that `tilestep.train.placed` offloads."""
+    raise UnsupportedError("tilestep has no host embeddings: make the table a variable, and look up its rows with embedding_lookup")
+
+
+def dropout(x: Tensor, seed: Any = None, rate: float = 0.5, noise_shape: Any = None, name: str | None = None, ref: Any = None) -> Tensor:
+    """Sets elements to 0 at random, and scales the others by 1 / (1 - rate). Backward has the same mask.
+
+    Args: seed: int32[2], for the same mask each time; None: another one in each step. rate: the part that is 0. ref: no effect.
+    """
+    if seed is None:
+        return tf.nn.dropout(x, rate=rate, noise_shape=noise_shape, name=name)
+    return tf.nn.experimental.stateless_dropout(x, rate, seed=seed, noise_shape=noise_shape, name=name)
+
+
+def cross_replica_sum(x: Tensor, replica_group_size: int | None = None, name: str | None = None) -> Tensor:
+    """The sum over replicas, on each of them. Args: replica_group_size: successive replicas of a group; None: all."""
+    with tf.name_scope(name or "cross_replica_sum"):
+        return markers.collective("sum", tf.convert_to_tensor(x), replica_group_size)
+
+
+def cross_replica_mean(x: Tensor, replica_group_size: int | None = None, name: str | None = None) -> Tensor:
+    """The mean over replicas, on each of them. Args: replica_group_size: successive replicas of a group; None: all."""
+    with tf.name_scope(name or "cross_replica_mean"):
+        return markers.collective("mean", tf.convert_to_tensor(x), replica_group_size)
+
+
+def assume_equal_across_replicas(x: Tensor, inplace: bool = True) -> Tensor:
+    """The tensor as it is: nothing here looks whether it is equal."""
+    return tf.identity(x)
+
+
+def replication_index(name: str | None = None) -> Tensor:
+    """The number of the replica, int32[], from 0 on."""
+    return markers.index()
+
+
+def group_norm(
+    inputs: Tensor,
+    groups: int = 2,
+    channels_axis: int = -1,
+    center: bool = True,
+    scale: bool = True,
+    epsilon: float = 1.53e-5,
+    param_initializers: dict[str, Any] | None = None,
+    reuse: Any = None,
+    variables_collections: Any = None,
+    training: bool = True,
+    trainable: bool = True,
+    scope: Any = None,
+    strided_channel_grouping: bool = True,
+) -> Tensor:
+    """Normalises groups of channels of each element. Variables are "gamma" and "beta", of the channels.
+
+    Args:
+        inputs: [elements, ..., channels, ...].
+        groups: they divide the channels.
+        strided_channel_grouping: whether a group has every `groups`-th channel, as PopLibs' faster form; else successive ones.
+    Raises: ValueError if the groups do not divide the channels.
+    """
+    axis = channels_axis % inputs.shape.rank
+    channels = inputs.shape[axis]
+    if channels % groups:
+        raise ValueError(f"group_norm has {groups} groups, which do not divide the {channels} channels of {inputs.name}")
+    with v1.variable_scope(scope, "GroupNorm", [inputs], reuse=reuse):
+        order = [*(each for each in range(inputs.shape.rank) if each != axis), axis]
+        last = tf.transpose(inputs, order)
+        split = [channels // groups, groups] if strided_channel_grouping else [groups, channels // groups]
+        grouped = tf.cast(tf.reshape(last, [*last.shape[:-1], *split]), tf.float32)
+        axes = [*range(1, last.shape.rank - 1), last.shape.rank - 1 if strided_channel_grouping else last.shape.rank]
+        mean, variance = tf.nn.moments(grouped, axes, keepdims=True)
+        normal = (grouped - mean) * tf.math.rsqrt(variance + epsilon)
+        result = tf.cast(tf.reshape(normal, last.shape), inputs.dtype)
+        given = param_initializers or {}
+        made = {"shape": [channels], "dtype": inputs.dtype, "trainable": trainable, "collections": variables_collections}
+        if scale:
+            result *= v1.get_variable("gamma", initializer=given.get("gamma", v1.ones_initializer()), **made)
+        if center:
+            result += v1.get_variable("beta", initializer=given.get("beta", v1.zeros_initializer()), **made)
+        return tf.transpose(result, [order.index(each) for each in range(len(order))])
+
+
+def layer_norm(inputs: Tensor, channels_axis: int = -1, **options: Any) -> Tensor:
+    """`group_norm` with one group."""
+    return group_norm(inputs, groups=1, channels_axis=channels_axis, **options)
+
+
+_Cell = Callable[[int, Any], Any]  # units, dtype -> a cell of `tf.nn`
+
+
+class _Layer:
+    """A recurrent layer, whose steps are a loop of the program, with a cell of `tf.nn`.
+
+    Args:
+        num_units: features.
+        dtype: of weights and results.
+        weights_initializer: of all weights; biases keep the cell's own.
+        name: of its variables' scope.
+        options: no effect: partials_dtype, options, options_bwd (of the library's vertices), seed (random numbers differ anyway).
+    Raises: UnsupportedError for another option.
+    """
+
+    _SCOPE: ClassVar[str]
+    _CELL: ClassVar[_Cell]
+
+    def __init__(
+        self, num_units: int, dtype: Any = tf.float32, *, weights_initializer: Any = None, name: str | None = None, **options: Any
+    ) -> None:
+        if other := [option for option in options if option not in ("partials_dtype", "seed", "options", "options_bwd")]:
+            raise UnsupportedError(
+                f"rnn_ops.{type(self).__name__} has no {', '.join(other)} here: use tf.nn.dynamic_rnn with a cell that has it"
+            )
+        self._units, self._dtype, self._weights, self._name = num_units, tf.as_dtype(dtype), weights_initializer, name
+
+    def __call__(self, inputs: Tensor, initial_state: Any = None, training: bool = True) -> tuple[Tensor, Any]:
+        """(outputs [steps, batch, num_units], the last state). Args: inputs: [steps, batch, features]. initial_state: None: zeros."""
+        with warnings.catch_warnings(action="ignore"), v1.variable_scope(self._name or None, self._SCOPE, initializer=self._weights):
+            cell = type(self)._CELL(self._units, self._dtype)
+            return v1.nn.dynamic_rnn(cell, tf.convert_to_tensor(inputs), initial_state=initial_state, dtype=self._dtype, time_major=True)
+
+
+class PopnnLSTM(_Layer):
+    """A layer of LSTM cells without a bias of the forget gate. Its state is an `LSTMStateTuple` (c, h)."""
+
+    _SCOPE = "popnn_lstm"
+    _CELL: ClassVar[_Cell] = staticmethod(lambda units, dtype: v1.nn.rnn_cell.LSTMCell(units, forget_bias=0.0, dtype=dtype))
+
+
+class PopnnGRU(_Layer):
+    """A layer of GRU cells. Its state is the last output."""
+
+    _SCOPE = "popnn_gru"
+    _CELL: ClassVar[_Cell] = staticmethod(lambda units, dtype: v1.nn.rnn_cell.GRUCell(units, dtype=dtype))

@@ -1,0 +1,244 @@
+"""`tensorflow.python.ipu`'s `ipu_infeed_queue` and `ipu_outfeed_queue`: a dataset for each step, and what each step says."""
+
+from __future__ import annotations
+
+import enum
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, final
+
+import numpy as np
+
+from tilestep.errors import QueueError
+from tilestep.tensorflow.tf_private import graphs, sessions
+from tilestep.tensorflow.tracing import Sent, current_scope
+from tilestep.tensorflow.untyped import Operation, Session, Structure, Tensor, tf, v1
+from tilestep.train import InfeedQueue, OutfeedQueue
+from tilestep.train.numbers import whole_number
+from tilestep.train.untyped import jax
+
+
+@final
+class IPUInfeedQueue:
+    """Feeds the elements of a `tf.data.Dataset` to `loops.repeat`, `while_loop` and `pipelining_ops.pipeline`.
+
+    Args:
+        dataset: its elements have fixed shapes: batch with `drop_remainder=True`.
+        device_ordinal: of the IPU's device, which is 0.
+        prefetch_depth: elements that are made ahead, 1 to 255; None: 3.
+        options: no effect.
+    Raises: ValueError for shapes that are not fixed, or a depth out of its bounds.
+    """
+
+    def __init__(self, dataset: Any, device_ordinal: int | None = None, prefetch_depth: int | None = None, **options: Any) -> None:
+        self.spec: Structure = dataset.element_spec
+        for spec in tf.nest.flatten(self.spec):
+            if not spec.shape.is_fully_defined():
+                raise ValueError(
+                    f"the dataset has elements of shape {spec.shape}: an IPUInfeedQueue takes fixed shapes alone; batch with "
+                    "dataset.batch(n, drop_remainder=True)"
+                )
+        self._depth = 3 if prefetch_depth is None else whole_number("prefetch_depth", prefetch_depth, least=1, most=255)
+        self.dataset = dataset
+        self._queue: InfeedQueue | None = None
+        self._session: Session | None = None
+        self._given = False
+        self._graph = None if tf.executing_eagerly() else graphs.outermost()
+        self._next: Structure = None
+        self._iterator: Any
+        if self._graph is None:
+            self._iterator = iter(dataset)
+        else:
+            with self._graph.as_default(), tf.device("/CPU:0"):
+                self._iterator = v1.data.make_initializable_iterator(dataset)
+                self._next = tf.nest.flatten(self._iterator.get_next())
+
+    @property
+    def initializer(self) -> Operation | None:
+        """A node that begins the dataset, before the first loop. None in eager mode, where the first program begins it.
+
+        Raises: ValueError at the second time.
+        """
+        if self._graph is None:
+            return None
+        if self._given:
+            raise ValueError("the initializer of an IPUInfeedQueue can be got once: keep it")
+        self._given = True
+        with self._graph.as_default(), tf.device("/CPU:0"), tf.control_dependencies([self._iterator.initializer]):
+            return sessions.node(self._graph, self._begin, [], [], "infeed_begin")
+
+    def next_element(self) -> Structure:
+        """The next element, in a function of TensorFlow 2."""
+        return next(self._iterator)
+
+    def opened(self, replicas: int) -> InfeedQueue:
+        """What loops of the runtime take. Args: replicas: of the program; it is the same for all programs that use the queue.
+
+        Raises: QueueError before the initializer has run, and for another number of replicas.
+        """
+        wanted = None if replicas == 1 else replicas
+        if self._session is None:
+            raise QueueError("the IPUInfeedQueue has not begun: session.run(queue.initializer) comes before the loop")
+        if self._queue is None:
+            self._queue = InfeedQueue(self._elements, prefetch_depth=self._depth, replicas=wanted, copy=False)
+        if self._queue.replicas != wanted:
+            raise QueueError(
+                f"the IPUInfeedQueue feeds a program of {self._queue.replicas or 1} replicas, and cannot feed one of {replicas}: give that "
+                "a queue of its own"
+            )
+        return self._queue
+
+    def _elements(self) -> Iterator[Any]:
+        return map(tuple, sessions.elements(self._session, self._next))
+
+    def _begin(self, session: Session) -> list[Any]:
+        if self._queue is not None:
+            self._queue.close()
+        self._queue, self._session = None, session
+        return []
+
+
+def as_arguments(element: Structure) -> tuple[list[Any], dict[str, Any]]:
+    """The (positional, keyword) arguments that an element becomes."""
+    if isinstance(element, dict) and all(isinstance(key, str) for key in element):
+        return [], element
+    return (list(element) if isinstance(element, tuple | list) else [element]), {}
+
+
+def fed(function: Callable[..., Any], infeed: IPUInfeedQueue | None, num_first: int) -> tuple[Callable[..., Any], list[Any]]:
+    """(a function as one of flat tensors: so many first ones, then those of the infeed's element; specs of the latter)."""
+    if infeed is None:
+        return function, []
+    spec = infeed.spec
+
+    def flat(*tensors: Tensor) -> Structure:
+        elements, keywords = as_arguments(tf.nest.pack_sequence_as(spec, tensors[num_first:]))
+        return function(*tensors[:num_first], *elements, **keywords)
+
+    return flat, tf.nest.flatten(spec)
+
+
+class IPUOutfeedMode(enum.Enum):
+    """Whether a queue keeps all steps' values, or the last one's."""
+
+    ALL = "all"
+    LAST = "last"
+
+
+@final
+class IPUOutfeedQueue:
+    """Takes values out of a loop: `enqueue` in its body, `dequeue` outside.
+
+    Args:
+        outfeed_mode: ALL keeps each step's values, LAST those of the newest step.
+        device_ordinal: of the IPU's device, which is 0.
+        buffer_depth: 1 or more; it has no effect: the queue takes all.
+        options: no effect.
+    Raises: ValueError for another mode or depth.
+    """
+
+    def __init__(
+        self, outfeed_mode: IPUOutfeedMode | None = None, device_ordinal: int | None = None, buffer_depth: int = 1, **options: Any
+    ) -> None:
+        mode = IPUOutfeedMode.ALL if outfeed_mode is None else outfeed_mode
+        if not isinstance(mode, IPUOutfeedMode):
+            raise ValueError(f"outfeed_mode is {mode!r}: it must be IPUOutfeedMode.ALL or IPUOutfeedMode.LAST")
+        whole_number("buffer_depth", buffer_depth, least=1)
+        self._all = mode is IPUOutfeedMode.ALL
+        self.queue = OutfeedQueue("all" if self._all else "last")
+        self.structure: Structure = None
+        self.specs: list[Any] = []  # of what is sent, once it is known
+        self.replicas: int | None = None  # of the program that sends, once it has devices
+        self.sources: list[Callable[[bool], None]] = []  # each appends to `waiting` what it has for this queue
+        self.waiting: list[list[Any]] = []  # arrays [steps, ...] of such
+        self._graph = None if tf.executing_eagerly() else graphs.outermost()
+
+    @property
+    def enqueued(self) -> bool:
+        """Whether a program sends to the queue."""
+        return bool(self.specs)
+
+    def enqueue(self, tensors: Structure) -> Operation:
+        """Sends tensors out of a step, in the body of a loop. Returns: a node, which the body returns or lets others depend on.
+
+        Raises: ValueError for a second call in one graph, and outside of a body.
+        """
+        flat = [tf.identity(each) for each in tf.nest.flatten(tensors)]  # of the body itself, also if they come from around it
+        if graphs.infers_shapes():
+            return tf.group(*flat)
+        scope = current_scope()
+        if scope is None or not scope.is_body:
+            raise ValueError("IPUOutfeedQueue.enqueue() was called outside of a loop's body: call it in the function given to loops.repeat")
+        if any(sent.queue is self for sent in scope.sent):
+            raise ValueError("IPUOutfeedQueue.enqueue() was called twice in one body: enqueue all values at once, as a tuple or dict")
+        scope.sent.append(Sent(queue=self, tensors=flat))
+        self.will_get(tensors, flat)
+        return tf.group(*flat, name="enqueue")
+
+    def will_get(self, structure: Structure, tensors: list[Tensor]) -> None:
+        """A program sends such tensors."""
+        self.structure, self.specs = structure, [tf.TensorSpec(each.shape, each.dtype) for each in tensors]
+
+    def dequeue(self, wait_for_completion: bool = False) -> Structure:
+        """What programs have sent and nobody has taken yet.
+
+        In mode ALL each tensor has a leading axis of steps; with several replicas an axis of replicas follows. While a program runs it is
+        what has been computed so far.
+
+        Args: wait_for_completion: whether to wait for the end of a program that runs.
+        Raises: ValueError if nothing sends to the queue; QueueError in mode LAST when there is nothing new.
+        """
+        if not self.specs:
+            raise ValueError("IPUOutfeedQueue.dequeue() was called before any program that enqueues: compile that first")
+        if self._graph is None:
+            return self._packed(self._taken(wait_for_completion))
+        dtypes = [spec.dtype for spec in self.specs]
+        made = sessions.node(self._graph, lambda _: self._taken(wait_for_completion), [], dtypes, "outfeed_dequeue", beside=True)
+        made = list(made) if isinstance(made, list | tuple) else [made]
+        for tensor, spec in zip(made, self.specs, strict=True):
+            if self.replicas is not None:
+                tensor.set_shape([*[None] * (self._all + (self.replicas > 1)), *spec.shape])
+        return tf.nest.pack_sequence_as(self.structure, made)
+
+    def __iter__(self) -> Iterator[Structure]:
+        """The values of each step, in eager mode and in mode ALL. Raises: RuntimeError otherwise."""
+        if self._graph is not None or not self._all:
+            raise RuntimeError("an IPUOutfeedQueue can be iterated in eager mode and in mode ALL alone: use dequeue()")
+        for values in self.queue:
+            yield self._packed(self._own_dtypes(values))
+
+    def _packed(self, values: Sequence[Any]) -> Structure:
+        return tf.nest.pack_sequence_as(self.structure, [tf.constant(each) for each in values])
+
+    def _taken(self, wait: bool) -> list[Any]:
+        for source in self.sources:
+            source(wait)
+        parts, self.waiting = self.waiting, []
+        values: Any = [np.concatenate(each) for each in zip(*parts, strict=True)] if parts else self.queue.dequeue(wait)
+        if parts and not self._all:
+            values = [each[-1] for each in values]
+        if values is None:
+            extra = (0,) if self.replicas in (None, 1) else (0, self.replicas)
+            return [np.zeros((*extra, *spec.shape), spec.dtype.as_numpy_dtype) for spec in self.specs]
+        return self._own_dtypes(values)
+
+    def _own_dtypes(self, values: Any) -> list[Any]:
+        dtypes = [spec.dtype.as_numpy_dtype for spec in self.specs]
+        return [np.asarray(value).astype(dtype, copy=False) for value, dtype in zip(jax.tree.leaves(values), dtypes, strict=True)]
+
+
+def divided(queues: Sequence[tuple[IPUOutfeedQueue, int]]) -> OutfeedQueue:
+    """The runtime's queue of a body that sends to several: each gets its own of what is taken out. Args: queues: and arrays of each."""
+    common, lock = OutfeedQueue(), threading.Lock()
+
+    def divide(wait: bool) -> None:
+        with lock:
+            leaves = jax.tree.leaves(common.dequeue(wait))
+            for queue, count in queues:
+                own, leaves = leaves[:count], leaves[count:]
+                if own and len(own[0]):
+                    queue.waiting.append(own)
+
+    for queue, _ in queues:
+        queue.sources.append(divide)
+    return common
