@@ -67,9 +67,9 @@ class Home(abc.ABC):
         with self._lock:
             self._touched.update(names)
             own = [name for name in names if name in self._newer]
-            self._newer.difference_update(own)
             if own:
                 self._assign({name: np.asarray(self._arrays[name]) for name in own})
+                self._newer.difference_update(own)
 
 
 def _same(value: np.ndarray, other: np.ndarray) -> bool:
