@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 import textwrap
 from pathlib import Path
@@ -12,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.in_turn import RunPython
-from tests.processes import WITHOUT_NOHUP
-from tests.processes import run_python as run_alone
 from tilestep.cli import bench_data
 
 DATA = """
@@ -115,30 +112,6 @@ def test_a_bad_number_is_refused(arguments: tuple[str, str], folder: Path, capsy
         command("my_data:batches", *arguments)
     assert caught.value.code == 2
     assert f"{arguments[1]!r} must be a whole number, 1 to 1,000,000,000" in capsys.readouterr().err
-
-
-@pytest.mark.process
-@pytest.mark.parametrize(("name", "epochs"), [("SIGTERM", 1), pytest.param("SIGHUP", 0, marks=pytest.mark.slow)])
-def test_a_signal_ends_it_with_the_epochs_that_are_measured(name: str, epochs: int, tmp_path: Path) -> None:
-    ends = f"""
-        import os, signal, time
-        import numpy as np
-
-        def batches():
-            for _ in range({epochs * 5 + 2}):
-                yield np.ones(3)
-            os.kill(os.getpid(), signal.{name})
-            time.sleep(60)
-    """
-    (tmp_path / "ends.py").write_text(textwrap.dedent(ends))
-    words = ("-m", "tilestep", "bench-data", str(tmp_path / "ends.py:batches"), "--json", "--elements", "5")
-    done = run_alone("-c", WITHOUT_NOHUP, *words)
-    assert (done.returncode, done.stderr) == (
-        -signal.Signals[name],
-        f"tilestep bench-data: {name} came when {epochs} of 3 epochs were measured\n",
-    )
-    assert len(json.loads(done.stdout)["epochs"] if epochs else []) == epochs
-    assert bool(done.stdout) is bool(epochs)
 
 
 @pytest.mark.parametrize(

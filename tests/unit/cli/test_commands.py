@@ -7,7 +7,6 @@ import re
 import pytest
 
 import tilestep
-from tests.processes import run_python
 from tilestep.cli import bench_data, machines, main, make_parser, run
 
 
@@ -41,10 +40,3 @@ def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit):
         main(["--version"])
     assert capsys.readouterr().out == f"tilestep {tilestep.__version__}\n"
-
-
-@pytest.mark.process
-def test_a_process_leaves_with_the_code_of_its_command() -> None:
-    done = run_python("-m", "tilestep", "machines", "bow2000")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "did you mean 'bow-2000'?" in done.stderr

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import onnx
 import pytest
 
 from tests.in_turn import RunPython
-from tests.processes import run_python as run_alone
 from tests.unit.onnx import crafted
 from tests.unit.onnx.models import linear, model, uniform
 
@@ -328,28 +326,3 @@ def test_a_model_that_onnx_finds_wrong_is_shown_with_what_it_says(folder: Path, 
     ((code, out, _),) = run_all([[str(tmp_path / "m.onnx")]])
     assert code == 0
     assert "ONNX's checker says: " in out
-
-
-ENDED_IN_THE_SECOND_ROW = """
-import os, signal, sys, time
-from tilestep.cli import main, onnx_price
-prices, one = [], onnx_price.price
-def price(*arguments, **named):
-    if prices or sys.argv[1] == "first":
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(60)
-    prices.append(one(*arguments, **named))
-    return prices[-1]
-onnx_price.price = price
-sys.exit(main(["onnx", *sys.argv[2:]]))
-"""
-
-
-@pytest.mark.process
-@pytest.mark.parametrize(("when", "priced"), [("second", 1), pytest.param("first", 0, marks=pytest.mark.slow)])
-def test_sigterm_leaves_the_rows_that_are_priced(when: str, priced: int, folder: Path, tmp_path: Path) -> None:
-    path = tmp_path / "figures.json"
-    done = run_alone("-c", ENDED_IN_THE_SECOND_ROW, when, str(folder / "linear.onnx"), "--batch", "1,2,4", "--json", str(path))
-    assert (done.returncode, done.stderr) == (-signal.SIGTERM, f"tilestep onnx: SIGTERM came when {priced} of 3 rows were priced\n")
-    assert ("inference on one IPU" in done.stdout) is bool(priced)
-    assert [row["batch"] for row in json.loads(path.read_text())["rows"]] == [1] if priced else not path.exists()

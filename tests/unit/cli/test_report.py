@@ -36,17 +36,6 @@ def runs(tmp_path: Path) -> dict[str, str]:
     return {name: str(tmp_path / f"{name}.tilestep") for name in ("five", "six", "trace")}
 
 
-def test_show_prints_programs_memory_steps_and_runs(runs: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "show", runs["five"]]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    assert "with compilation, execution, on toy (1 IPU): " in out
-    assert out.startswith("tilestep: fits: two_stages, the fullest, needs ")
-    for title in ("Time of IPU 0, the busiest", "Programs", "Largest supersteps", "Memory of the fullest tile of 'two_stages'", "Runs"):
-        assert f"\n{title}" in out
-    assert "/home" not in out
-
-
 def test_show_says_of_how_many_programs_the_lives_are_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     host = run_of(two_stages())
     known, other = host._programs[0], program(step("other", "", 1), name="other")
@@ -208,24 +197,6 @@ def test_export_overwrites_no_recording(runs: dict[str, str], tmp_path: Path, ca
         assert main(["report", "export", runs["five"], "--chrome", target]) == 2
         assert "is a recording: a trace goes into another file" in capsys.readouterr().err
     assert Path(runs["five"]).read_bytes() == before
-
-
-@pytest.mark.parametrize("arguments", [["show"], ["compare", "five"], ["export", "--chrome", "x.json"]])
-def test_what_is_wrong_with_a_recording_goes_to_stderr(
-    arguments: list[str], runs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    damaged = tmp_path / "damaged.tilestep"
-    damaged.write_bytes(Path(runs["five"]).read_bytes()[:500])
-    chosen = [runs.get(argument, argument) for argument in arguments]
-    for path, message in (
-        (damaged, "is truncated or damaged"),
-        (tmp_path / "missing", "No such file or directory"),
-        (tmp_path, "has 4 recordings: name one of them (damaged.tilestep, five.tilestep, six.tilestep, trace.tilestep)"),
-    ):
-        assert main(["report", chosen[0], str(path), *chosen[1:]]) == 2
-        out, err = capsys.readouterr()
-        assert out == ""
-        assert message in err
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:

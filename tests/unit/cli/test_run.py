@@ -19,7 +19,7 @@ import pytest
 
 from tests import processes
 from tests.in_turn import RunPython
-from tests.processes import ROOT, WITHOUT_NOHUP, clean_environ
+from tests.processes import ROOT, clean_environ
 from tests.unit.views.page.test_block import unpacked
 from tests.unit.views.page.test_document import parts
 from tilestep.cli import main, make_parser
@@ -60,58 +60,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "package" / "__main__.py").write_text(WHO_AM_I)
     (tmp_path / "package" / "inner.py").write_text(WHO_AM_I)
     return tmp_path
-
-
-LATE = "tilestep run: --json stands after the program, so it is the program's own; where `tilestep run` is meant, put it before\n"
-SEEN = (
-    ["script.py", "a", "--json", "x"],
-    ["./linked.py", "--machine", "nope"],
-    ["app", "-m", "b"],
-    ["app/", "-c"],
-    ["app.zip"],
-    ["-m", "package", "--ipus", "0", "c"],
-    ["-m", "package.inner", "-c"],
-    ["-mpackage"],
-    ["-c", WHO_AM_I, "--report", "-h"],
-)
-
-
-def test_a_program_sees_what_python_shows_it(folder: Path, tilestep_run: TilestepRun) -> None:
-    for words in SEEN:
-        plain, ours = processes.run_python(*words, folder=folder), tilestep_run(*words, folder=folder)
-        assert (plain.returncode, plain.stderr) == (0, ""), words
-        assert (ours.returncode, ours.stdout) == (plain.returncode, plain.stdout), words
-        said, _, _ = ours.stderr.partition(f"\n{NOTHING_RAN}")
-        assert said == (LATE if "--json" in words else "")
-
-
-ENDS = {
-    "exit 3": "import sys; sys.exit(3)",
-    "exit without code": "import sys; print('out'); sys.exit()",
-    "exit with text": "import sys; sys.exit('gave up')",
-    "exception": "def f():\n    raise ValueError('boom')\ntry:\n    f()\nexcept ValueError as error:\n    raise KeyError() from error",
-    "syntax error": "print('never')\nif:",
-    "interrupt": "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nimport time; time.sleep(20)",
-    "own handler": "import os, signal\nsignal.signal(signal.SIGTERM, lambda *_: print('mine'))\nos.kill(os.getpid(), signal.SIGTERM)",
-    "own excepthook": "import sys\nsys.excepthook = lambda kind, value, trace: print(kind, trace.tb_lineno, file=sys.stderr)\n1 / 0",
-    "future": "from __future__ import annotations\ndef f(x: missing): ...\nprint(f.__annotations__)",
-    "no future": "def f(x: int): ...\nprint(f.__annotations__)",
-    "closed stdout": "import sys; sys.stdout.close()",
-    "looks at what ended it": "import sys\nsys.excepthook = lambda *_: print(repr(sys.last_value), sys.last_type)\n1 / 0",
-    "a hook that fails": "import sys\ndef hook(kind, value, trace):\n    raise LookupError('in the hook')\nsys.excepthook = hook\n1 / 0",
-    "a hook that exits": "import sys\nsys.excepthook = lambda *unused: sys.exit(7)\n1 / 0",
-    "no stderr": "import sys; sys.stderr = None; sys.exit('unheard')",
-}
-
-
-def test_a_program_ends_as_under_python(tmp_path: Path, tilestep_run: TilestepRun) -> None:
-    for name, text in ENDS.items():
-        (tmp_path / "ends.py").write_text(text)
-        plain, ours = processes.run_python("ends.py", folder=tmp_path), tilestep_run("ends.py", folder=tmp_path)
-        assert ours.returncode == (130 if name == "interrupt" else plain.returncode), name
-        assert ours.stdout == plain.stdout, name
-        told, summary, _ = ours.stderr.partition(f"\n{NOTHING_RAN}")
-        assert (told, bool(summary)) == (plain.stderr, True), name
 
 
 @pytest.mark.process
@@ -157,35 +105,6 @@ def test_sigterm_from_outside_writes_the_report_though_threads_go_on(tmp_path: P
     assert compare(kept, kept).ended_by == ("SIGTERM", "SIGTERM")
 
 
-@pytest.mark.process
-def test_a_program_that_goes_on_after_sigterm_is_ended() -> None:
-    goes_on = """
-        import os, signal, time
-        from tilestep.cli import terminated
-        terminated._MOST_END_WALL_S = 0.5
-        try:
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(60)
-        except BaseException:
-            time.sleep(60)
-    """
-    assert processes.run_python("-m", "tilestep", "run", "-c", textwrap.dedent(goes_on)).returncode == -signal.SIGTERM
-
-
-@pytest.mark.process
-def test_a_terminal_that_goes_leaves_time_for_the_summary() -> None:
-    program = """
-        import os, signal, time
-        try:
-            os.kill(os.getpid(), signal.SIGHUP)
-            time.sleep(60)
-        finally:
-            os.kill(os.getpid(), signal.SIGHUP)  # of the shell, and of its terminal
-    """
-    done = processes.run_python("-c", WITHOUT_NOHUP, "-m", "tilestep", "run", "-c", textwrap.dedent(program))
-    assert (done.returncode, done.stderr.count(NOTHING_RAN), done.stderr.count("Traceback")) == (-signal.SIGHUP, 1, 0)
-
-
 def test_ctrl_c_while_the_summary_prints_ends_it_without_a_traceback(tmp_path: Path, tilestep_run: TilestepRun) -> None:
     interrupted = """
         import os, signal, time
@@ -212,24 +131,6 @@ def test_an_output_that_is_named_twice_is_refused(option: str, tmp_path: Path, c
     assert (end.value.code, out) == (2, "")
     assert f"argument {option}: it is given twice: '{tmp_path / 'a'}' and '{tmp_path / 'b'}'" in err
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.process
-def test_ctrl_c_while_threads_of_the_program_end_prints_the_summary_and_waits_no_longer() -> None:
-    interrupted = """
-        import os, signal, sys, threading, time
-        def interrupt():
-            while not waits(sys._current_frames()[threading.main_thread().ident]):
-                time.sleep(0.01)
-            os.kill(os.getpid(), signal.SIGINT)
-            threading.Event().wait()
-        def waits(frame):
-            return frame is not None and (frame.f_code.co_name == "_shutdown" or waits(frame.f_back))
-        threading.Thread(target=interrupt).start()
-    """
-    done = processes.run_python("-m", "tilestep", "run", "-c", textwrap.dedent(interrupted))
-    assert done.returncode == 130
-    assert done.stderr.startswith(f"\n{NOTHING_RAN}")
 
 
 @pytest.mark.process
@@ -337,17 +238,6 @@ def test_a_report_has_the_source_unless_it_is_to_be_left_out_of_every_file(tmp_p
     code = [json.dumps(line, ensure_ascii=False)[1:-1] for line in script.read_text().splitlines() if len(line) > 12]
     assert [text for text in ("secret", *code) if text not in shown] == []
     assert_nothing_is_named(without, script, at_least=("memory.txt", "program.tilestep", "report.html", "profile.json", "summary.txt"))
-
-
-@pytest.mark.process
-def test_a_report_of_the_process_in_the_same_folder_has_no_source_either(tmp_path: Path) -> None:
-    script, folder = tmp_path / "secret.py", tmp_path / "report"
-    script.write_text(TRAINS)
-    options = json.dumps({"autoReport.all": "true", "autoReport.directory": str(folder)})
-    words = ("-m", "tilestep", "run", "--report", str(folder), "--no-source", str(script))
-    done = processes.run_python(*words, environ={"POPLAR_ENGINE_OPTIONS": options})
-    assert done.returncode == 0, done.stderr
-    assert_nothing_is_named(folder, script, at_least=("report.html", "profile.json", "summary.txt", "program.tilestep"))
 
 
 def assert_nothing_is_named(report: Path, script: Path, *, at_least: tuple[str, ...]) -> None:
@@ -643,13 +533,6 @@ def test_a_value_that_a_dry_run_reads_is_an_error_that_names_the_flag_for_zeros(
     zeros = tilestep_run("--dry-run=zeros", "-c", READS)
     assert (zeros.returncode, zeros.stdout) == (0, "0.0\n")
     assert tilestep_run("--dry-run=ones", "-c", READS).returncode == 2
-
-
-def test_a_dash_is_a_program_from_standard_input(tmp_path: Path, tilestep_run: TilestepRun) -> None:
-    text = "import sys; print(sys.argv, repr(sys.path[0]), __name__); 1 / 0"
-    own, python = (run("-", "a", text_in=text, folder=tmp_path) for run in (tilestep_run, processes.run_python))
-    assert (own.stdout, own.returncode) == (python.stdout, python.returncode)
-    assert own.stderr.startswith(python.stderr)
 
 
 def test_a_module_within_a_module_ends_as_under_python_without_a_traceback(tmp_path: Path, tilestep_run: TilestepRun) -> None:

@@ -6,14 +6,13 @@ import functools
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import pytest
 
 from tests.in_turn import RunPython, in_turn
 from tests.unit.cli.test_run import assert_nothing_is_named
 from tilestep.figures.reader import open_report
-from tilestep.figures.rows import step_rows
 from tilestep.recording.container import read_recording
 
 PROGRAM = """
@@ -237,82 +236,6 @@ anchors = session.initAnchorArrays()
 session.run(popart.PyStepIO({a: np.array([1, 2], np.float32)}, anchors))
 print(anchors[b])
 """
-
-LINES = """
-import sys
-import numpy as np
-import popart
-
-
-def dense(builder, y):
-    weights = builder.addInitializedInputTensor(np.eye(8, dtype=np.float32))
-    return builder.aiOnnx.matmul([y, weights])  # MatMul
-
-
-def options_of(stages):
-    options = popart.SessionOptions()
-    if stages > 1:
-        options.virtualGraphMode, options.enablePipelining = popart.VirtualGraphMode.Manual, True
-        options.enableGradientAccumulation, options.accumulationFactor = True, 4
-    return options
-
-
-def trained(model, x, loss, stages, shape):
-    device = popart.DeviceManager().createIpuModelDevice({"numIPUs": stages, "tilesPerIPU": 16})
-    flow, sgd = popart.DataFlow(1, [loss]), popart.SGD({"defaultLearningRate": (0.1, True)})
-    session = popart.TrainingSession(model, flow, loss, sgd, device, userOptions=options_of(stages))
-    session.prepareDevice()  # prepared
-    session.weightsFromHost()
-    session.run(popart.PyStepIO({x: np.ones(shape, np.float32)}, session.initAnchorArrays()))
-
-
-for stages, shape in ((1, (2, 8)), (2, (4, 2, 8))):
-    builder = popart.Builder()
-    x = builder.addInputTensor("FLOAT", [2, 8])
-    with builder.virtualGraph(0):
-        y = builder.aiOnnx.elu([dense(builder, x)])  # Elu
-        y = dense(builder, builder.aiOnnx.softmax([y]))  # Softmax
-    with builder.virtualGraph(stages - 1):
-        y = builder.aiOnnx.elu([dense(builder, y)])  # Elu
-        loss = builder.aiGraphcore.identityloss([y])  # IdentityLoss
-    trained(builder.getModelProto(), x, loss, stages, shape)
-    builder.saveModelProto(sys.argv[1])
-
-builder = popart.Builder()
-x = builder.addInputTensor("FLOAT", [2, 8])
-y = builder.aiOnnx.softmax([builder.aiOnnx.elu([dense(builder, x)])])  # Softmax Elu
-loss = builder.aiGraphcore.identityloss([builder.aiOnnx.elu([dense(builder, dense(builder, y))])])  # IdentityLoss Elu
-trained(builder.getModelProto(), x, loss, 1, (2, 8))
-trained(sys.argv[1], x, "IdentityLoss:0", 1, (2, 8))
-"""
-_OPERATOR = re.compile(r"\b(MatMul|Elu|Softmax|IdentityLoss)\b")
-_BACKWARD = re.compile(r"transpose\(.*(MatMul|Elu|Softmax|IdentityLoss)\b")
-
-
-def test_each_operator_costs_at_the_line_that_called_the_builder_for_it_and_so_do_its_gradients(
-    tmp_path: Path, tilestep_run: RunPython
-) -> None:
-    script = tmp_path / "lines.py"
-    script.write_text(LINES)
-    done = tilestep_run("--report", str(tmp_path / "reports"), "--popart", str(script), str(tmp_path / "model.onnx"))
-    assert done.returncode == 0, done.stderr
-    lines = LINES.splitlines()
-    said = {f"lines.py:{number}": line.partition("# ")[2].split() for number, line in enumerate(lines, 1)}
-    last = next(number for number, line in enumerate(lines, 1) if "Softmax Elu" in line)
-    found: list[set[int]] = []
-    for name in ("training", "training-2", "training-3", "training-4"):
-        rows = [row for row in step_rows(open_report(tmp_path / "reports" / name / "run.tilestep")) if _OPERATOR.search(row.scope)]
-        where = [(operator[1], PurePath(row.line).name) for row in rows if (operator := _OPERATOR.search(row.scope))]
-        if name == "training-4":  # its model is that of a file
-            assert {tuple(said[line]) for _, line in where} == {("prepared",)}
-            continue
-        assert [(operator, line) for operator, line in where if operator not in said[line]] == []
-        backward = {gradient[1] for row in rows if (gradient := _BACKWARD.search(row.scope))}
-        assert backward >= {"MatMul", "Softmax"}
-        found.append({int(line.rpartition(":")[2]) for operator, line in where if operator != "MatMul"})
-    assert found[0] == found[1]
-    assert len(found[0]) == 4  # JAX traces the function of both Elus once
-    assert min(found[2]) == last
 
 
 def test_the_figures_of_each_session_come_last(tmp_path: Path, tilestep_run: RunPython) -> None:

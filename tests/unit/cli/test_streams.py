@@ -72,11 +72,6 @@ def test_a_command_without_stdout_or_stdin_ends_well(capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.process
-def test_a_process_without_streams_keeps_its_exit_status() -> None:
-    assert shell("$TILESTEP run -c 'import sys; sys.exit(3)' >&- 2>&- <&-").returncode == 3
-
-
-@pytest.mark.process
 @pytest.mark.parametrize(
     "program",
     [
@@ -152,13 +147,6 @@ def test_what_needs_no_working_directory_runs_without(run_python: RunPython, tmp
         assert done.returncode == 0, done.stderr
         assert "Traceback" not in done.stderr
         assert done.stdout.startswith("1\n") or "bow-2000" in done.stdout
-
-
-@pytest.mark.process
-def test_a_process_without_a_working_directory_runs(tmp_path: Path) -> None:
-    done = shell("mkdir gone && cd gone && rmdir ../gone && $TILESTEP run -c 'print(1)'", folder=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
-    assert "Traceback" not in done.stderr
 
 
 def test_no_control_character_of_the_command_line_comes_back(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,15 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tilestep.errors import SpecError
 from tilestep.machine import MachineSpec, describe, load_machine
-from tilestep.machine.assemble import FIELD_KINDS
 
 INHERITS = 'inherits = "bow-2000"\n'
-TEMPLATE = INHERITS + 'name = "mine"\nnum_ipus = 16\n[ipu]\nclock_hz = 1.5e9\n[ipu.tile]\nsram_bytes = 1_277_952\n[link]\n'
+
+
 LONGEST = 1500  # characters of a message
 
 BOUNDED = {  # text of a file: what the message says
@@ -140,27 +138,3 @@ def test_dots_in_strings_and_comments_are_no_keys(tmp_path: Path) -> None:
     dots = "." * 500
     text = f"# {dots}\n{INHERITS}name = \"{dots}\"\ndescription = '''{dots}'''  # {dots}\n"
     assert machine_of(tmp_path / "mine.toml", text).name == dots
-
-
-KEYS = [*FIELD_KINDS, "inherits", "name", "ipu", "host", '"a b"', '""']
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from(KEYS), st.sampled_from(VALUES)), max_size=3),
-    st.lists(st.tuples(st.integers(0, 400), st.integers(0, 5), st.sampled_from(PIECES) | st.binary(max_size=3)), max_size=4),
-)
-def test_any_file_is_a_machine_or_an_error_on_one_line(
-    tmp_path_factory: pytest.TempPathFactory, keys: list[tuple[str, str]], edits: list[tuple[int, int, bytes]]
-) -> None:
-    path = tmp_path_factory.getbasetemp() / "any.toml"
-    data = ("".join(f"{key} = {value}\n" for key, value in keys) + TEMPLATE).encode()
-    for at, dropped, piece in edits:
-        data = data[:at] + piece + data[at + dropped :]
-    try:
-        machine = machine_of(path, data)
-        told = f"{path}: {machine.name} {machine.description} {' '.join(entry.source for entry in describe(machine)[:3])}"
-    except SpecError as error:
-        told = str(error)
-    assert told.startswith(f"{path}: ")
-    assert told.isprintable()
-    assert len(told) < LONGEST + 1000  # of a machine's name, too

@@ -65,14 +65,6 @@ def test_strided_and_dilated_kernels() -> None:
     assert dilated.flops == 2 * 4 * 4 * (5 * 3) ** 2
 
 
-def test_gradients_take_the_flops_of_the_forward_convolution() -> None:
-    forward = conv("f32[4,8,8,3] f32[3,3,3,6]", "f32[4,4,4,6]", "size=3x3 stride=2x2 pad=0_1x0_1")
-    of_input = conv("f32[4,4,4,6] f32[3,3,3,6]", "f32[4,8,8,3]", "size=3x3 pad=2_1x2_1 lhs_dilate=2x2 rhs_reversal=1x1", "b01f_01oi->b01f")
-    of_kernel = conv("f32[4,8,8,3] f32[4,4,4,6]", "f32[3,3,3,6]", "size=4x4 pad=0_1x0_1 rhs_dilate=2x2", "f01b_i01o->01bf")
-    flops = [plan_convolution(job, BOW).flops for job in (forward, of_input, of_kernel)]
-    assert flops == [flops[0]] * 3
-
-
 def test_feature_groups_split_both_channels() -> None:
     problem = convolution_of(conv("f32[2,8,8,12] f32[3,3,4,30]", "f32[2,6,6,30]", "size=3x3", feature_group_count="3"))
     assert (problem.groups, problem.in_channels, problem.out_channels, problem.batch) == (3, 4, 10, 2)
@@ -251,10 +243,6 @@ def test_lists_of_work_take_a_share_of_the_room_at_most() -> None:
         assert bound.cost.footprint.list_bytes <= 1.1 * share  # pointers are beside the lists
 
 
-def plan_of(kind: Convolution, ipu: IpuSpec, options: PlanOptions = HALF) -> int:
-    return convolution_plan(kind, ipu, options).cycles
-
-
 def test_what_a_convolution_can_be_computed_by() -> None:
     def names(kind: str, options: PlanOptions = HALF) -> list[str]:
         return [method.name for method in methods(KINDS[kind], BOW, options)]
@@ -298,19 +286,6 @@ def cheapest_method(kind: Convolution, ipu: IpuSpec = BOW, options: PlanOptions 
     plans = [(plan.cost.cycles, plan.method) for method in methods(kind, ipu, options)
              if (plan := search(method, ipu, options, flops=kind.flops, at_most=None)) is not None]  # fmt: skip
     return min(plans)[1]
-
-
-def test_each_method_is_the_cheapest_of_some_convolution() -> None:
-    def same(channels: tuple[int, int], groups: int, dtype: str = "f16", size: int = 56) -> Convolution:
-        return problem(axis(size, 3, pad=1), axis(size, 3, pad=1), channels=channels, groups=groups, batch=16, dtype=dtype)
-
-    assert cheapest_method(same((64, 64), 1)) == "matrix unit"
-    assert cheapest_method(same((4, 4), 32)) == "sliding window, 1 x 4"
-    assert cheapest_method(same((1, 1), 144)).startswith("sliding window")
-    assert cheapest_method(same((1, 1), 144, "f32")) == "matrix unit, groups combined"
-    assert cheapest_method(same((3, 4), 1, "s32")) == "dot products"
-    dilated = problem(axis(14, 3, dilation=2, pad=2), axis(14, 3, dilation=2, pad=2), channels=(1, 1), groups=96, batch=1)
-    assert cheapest_method(dilated).startswith("multiply-adds side by side")
 
 
 def image(channels: int, dtype: str, proportion: float) -> tuple[Convolution, PlanOptions]:

@@ -12,15 +12,11 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.bounded import ends_soon
 from tests.golden.clean_hlo import clean_hlo
-from tilestep.figures.reader.lines import lines_of_frames
 from tilestep.machine import load_machine
 from tilestep.plan import Branch, Frame, Liveness, Loop, Program, Series, lower, lower_in_detail, user_frame
-from tilestep.plan.frames import Frames, own_frames, rank_of_file, stack, user_frames
+from tilestep.plan.frames import Frames, rank_of_file, stack
 from tilestep.plan.serialized import dump_program, load_program
 from tilestep.program import parse_hlo
 
@@ -219,22 +215,3 @@ def test_a_package_that_lists_a_file_wrote_it_in_whatever_folder(tmp_path: Path)
     (tmp_path / "broken-1.0.dist-info").mkdir()
     own = [rank_of_file(str(tmp_path / name)) for name in ("plots/draw.py", "plots/a, b.py", "jax/numpy.py", "train.py", "plots/mine.py")]
     assert (own, rank_of_file("plots/draw.py"), rank_of_file(str(tmp_path / "sub/plots/draw.py"))) == ([1, 1, 0, 2, 2], 2, 2)
-
-
-FILES = ("train.py", "/usr/lib/python3.12/functools.py", f"{VENV}/jax/_src/api.py")
-
-
-@given(st.lists(st.tuples(st.sampled_from(FILES), st.integers(0, 9)), max_size=9))
-def test_all_lines_of_the_user_are_found_in_one_pass(rows: list[tuple[str, int]]) -> None:
-    frames = [frame(file, parent=parent % (index + 1)) for index, (file, parent) in enumerate(rows)]
-    found = [user_frame(frames, number) for number in range(len(frames) + 1)]
-    assert user_frames(frames) == found
-    assert own_frames(frames) == [number for number in range(1, len(frames) + 1) if found[number] == number]
-
-
-def test_the_work_for_a_deep_chain_grows_as_it_does() -> None:
-    """Looking along the chain from each frame would take minutes."""
-    count = 20_000
-    with ends_soon():
-        lines = lines_of_frames([frame(FILES[2], parent=number) for number in range(count)])  # each called by the one before
-    assert (len(lines), set(lines)) == (count + 1, {None})

@@ -39,10 +39,6 @@ def products(found: Program) -> list[Superstep]:
     return [node for node in found.body.nodes if isinstance(node, Superstep) and node.family == "matmul"]
 
 
-def layout_of(found: Program, name: str) -> str:
-    return next(argument.layout for argument in found.arguments if argument.name == name)
-
-
 def test_a_layout_says_into_how_many_parts_each_dimension_is_cut() -> None:
     cost = plan_dot(work("dot", "f32[64,512] f32[512,2048]", "f32[64,2048]", resident=(False, True), **DOT), BOW)
     left, right = cost.layouts
@@ -98,20 +94,6 @@ def test_a_kernel_and_its_gradient_s_reader_differ_by_their_labels() -> None:
     assert forward.layouts[0] == ""  # images move
     assert forward.layouts[1].endswith(" of b01f_01io->b01f")
     assert forward.layouts[1] != back.layouts[1]
-
-
-def test_two_programs_that_are_planned_alike_agree_and_others_do_not() -> None:
-    def loss(w: jax.Array, x: jax.Array) -> jax.Array:
-        return jnp.sum(jnp.sin(x @ w))
-
-    def accuracy(w: jax.Array, x: jax.Array) -> jax.Array:
-        return jnp.max(jnp.cos(x @ w))
-
-    mine, same = planned(loss, f32(512, 2048), f32(64, 512)), planned(accuracy, f32(512, 2048), f32(64, 512))
-    other = planned(accuracy, f32(512, 2048), f32(1000, 512))
-    assert layout_of(mine, "w") == layout_of(same, "w") != ""
-    assert layout_of(mine, "w") != layout_of(other, "w")
-    assert layout_of(planned(lambda w: w + 1, f32(512, 2048)), "w") == ""  # an elementwise reader takes it as it lies
 
 
 def laid_out(found: Program, layout: str) -> Program:

@@ -42,23 +42,6 @@ def test_what_a_loop_carries_is_there_once(trips: int) -> None:
     assert TILE <= memory.transient_bytes <= TILE + 64  # the counter beside it
 
 
-def test_a_branch_needs_as_much_as_the_larger_of_its_arms() -> None:
-    def wide(x: jax.Array) -> jax.Array:
-        return jnp.sort(jnp.concatenate([x, x + 1, x + 2, x + 3], 1), axis=1)[:, :256]
-
-    def narrow(x: jax.Array) -> jax.Array:
-        return jnp.sort(x, axis=1)
-
-    def either(take: jax.Array, x: jax.Array) -> jax.Array:
-        return jax.lax.cond(take, wide, narrow, x)
-
-    take = jax.ShapeDtypeStruct((), jnp.bool_)
-    both = lowered(either, take, MATRIX).memory.transient_bytes
-    arms = [lowered(arm, MATRIX).memory.transient_bytes for arm in (wide, narrow)]
-    outside = 2 * TILE + 8  # operand and result, and the truth value in a region of its own
-    assert max(arms) <= both <= max(arms) + outside < sum(arms) + outside
-
-
 def test_parts_add_up_and_what_is_alive_is_named() -> None:
     def loss(weights: jax.Array, x: jax.Array) -> jax.Array:
         return jnp.sum(jnp.tanh(x @ weights) ** 2)

@@ -5,10 +5,7 @@ from __future__ import annotations
 import heapq
 import random
 import statistics
-from collections.abc import Callable, Sequence
-
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from collections.abc import Callable
 
 from tilestep.plan.order import Task, Tasks, peak_bytes, smallest_peak
 
@@ -56,37 +53,6 @@ def test_most_small_programs_get_the_best_order_that_there_is(record_property: C
     assert min(ratios) == 1.0
     assert statistics.mean(ratios) <= 1.03
     assert max(ratios) < 1.5
-
-
-def is_valid(tasks: Tasks, order: Sequence[int]) -> bool:
-    """Whether each task stands once, behind all that it needs."""
-    at = {task: position for position, task in enumerate(order)}
-    return sorted(order) == list(range(len(tasks.tasks))) and all(at[need] < at[task] for task in at for need in tasks.needs[task])
-
-
-@st.composite
-def programs(draw: st.DrawFn) -> Tasks:
-    """Tasks with several results, in place or not, with waits and with values that stay."""
-    tasks: list[Task] = []
-    sizes: list[int] = []
-    for number in range(draw(st.integers(1, 40))):
-        reads = draw(st.lists(st.sampled_from(range(len(sizes))), max_size=3, unique=True)) if sizes else []
-        after = draw(st.lists(st.sampled_from(range(number)), max_size=2, unique=True)) if number else []
-        made = draw(st.lists(st.integers(0, 9), max_size=2))
-        makes = range(len(sizes), len(sizes) + len(made))
-        sizes += made
-        tasks.append(Task(reads=tuple(reads), makes=tuple(makes), after=tuple(after), in_place=draw(st.booleans())))
-    kept = draw(st.frozensets(st.sampled_from(range(len(sizes))))) if sizes else frozenset[int]()
-    return Tasks(tasks=tuple(tasks), sizes=tuple(sizes), kept=kept)
-
-
-@settings(deadline=None)
-@given(programs())
-def test_an_order_is_valid_and_never_worse_than_the_programs_own(tasks: Tasks) -> None:
-    order = smallest_peak(tasks)
-    assert is_valid(tasks, order)
-    assert peak_bytes(tasks, order) <= peak_bytes(tasks, range(len(tasks.tasks)))
-    assert smallest_peak(tasks) == order
 
 
 def test_the_programs_order_stays_where_it_is_good_enough() -> None:

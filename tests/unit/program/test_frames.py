@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from tests.golden.texts import clean, module_text
@@ -111,33 +109,6 @@ def test_an_erf_that_was_taken_apart_keeps_its_line() -> None:
   ROOT %b = f32[4]{0} add(%a, %x), metadata={op_name="jit(f)/erf" stack_frame_id=2}"""
     entry = clean(parse_hlo(module_text(erf, head=TABLES))).entry
     assert [(i.opcode, i.leaves[0].dtype, i.frame) for i in entry.instructions[1:]] == [("erf", "f32", 2)]
-
-
-def large_tables(count: int) -> str:
-    """The tables of so many frames, each called by the one before."""
-    rows = "\n".join(f"{n} {{file_location_id={n} parent_frame_id={n - 1}}}" for n in range(1, count + 1))
-    places = "\n".join(
-        f"{n} {{file_name_id=1 function_name_id=2 line={n} end_line={n} column=3 end_column=4}}" for n in range(1, count + 1)
-    )
-    return f'HloModule m\n\nFileNames\n1 "a.py"\n\nFunctionNames\n2 "f"\n\nFileLocations\n{places}\n\nStackFrames\n{rows}\n'
-
-
-def read_wall_s(head: str) -> float:
-    """Of three readings the shortest, because the machine may be busy."""
-
-    def once() -> float:
-        start = time.perf_counter()
-        parsed(head)
-        return time.perf_counter() - start
-
-    return min(once() for _ in range(3))
-
-
-def test_the_time_to_read_tables_grows_as_they_do() -> None:
-    count = 20_000
-    head = large_tables(count)
-    assert parsed(head).frames[count] == Frame(file="a.py", function="f", line=count, column=4, parent=count - 1)
-    assert read_wall_s(head) < 40 * read_wall_s(large_tables(count // 10))  # ten times the rows; each against each would be a hundred
 
 
 def test_the_tables_can_be_taken_out_of_a_text() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from tests.golden.texts import hlo_text, module_text
@@ -138,28 +136,6 @@ def test_tables_of_source_locations_are_skipped() -> None:
 def test_text_that_is_not_understood_is_an_error_that_names_the_line(text: str, message: str) -> None:
     with pytest.raises(HloError, match=message):
         parse_hlo(text)
-
-
-def long_module(lines: int) -> str:
-    metadata = 'metadata={op_name="jit(step)/jvp()/add" stack_frame_id=1}'
-    body = "\n".join(f"  %a{k} = f32[8,128,256]{{2,1,0}} add(%p, %p), {metadata}" for k in range(lines))
-    return module_text(f"  %p = f32[8,128,256]{{2,1,0}} parameter(0)\n{body}\n  ROOT %r = f32[] constant(0)")
-
-
-def read_cpu_s(text: str) -> float:
-    """Of three readings the shortest, because the machine may be busy."""
-
-    def once() -> float:
-        start = time.thread_time()
-        parse_hlo(text)
-        return time.thread_time() - start
-
-    return min(once() for _ in range(3))
-
-
-def test_the_time_to_read_a_module_grows_as_its_lines_do() -> None:
-    assert len(parse_hlo(long_module(4000)).entry.instructions) == 4002
-    assert read_cpu_s(long_module(4000)) < 40 * read_cpu_s(long_module(400))  # if each line looked at each other, it would be a hundred
 
 
 @pytest.mark.parametrize(

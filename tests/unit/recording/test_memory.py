@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import rebuilt_peak
-from tests.bounded import ends_soon
 from tests.golden.texts import hlo_text
 from tilestep.errors import RecordingError
 from tilestep.machine import load_machine
@@ -115,41 +114,6 @@ def test_the_peak_of_any_program_is_rebuilt_from_its_lives(drawn: tuple[Liveness
     assert by_name["resident"] == memory.resident_bytes
     assert by_name["constant"] == memory.code_bytes - 1000
     assert by_name["temporary"] + by_name["argument"] + by_name["result"] == memory.transient_bytes
-
-
-@given(programs(), st.data())
-def test_every_picture_is_a_part_of_the_table_of_all_cells(drawn: tuple[Liveness, TileMemory], data: st.DataObject) -> None:
-    detail, _ = drawn
-    memory, ticks = memory_of(detail), len(detail.steps)
-    temporary = np.array(detail.temporary_tile_bytes)
-    whole = cells(detail) + 1050 + temporary[:, None]
-    assert (tile_bytes(memory) == whole).all()
-    first, last = sorted((data.draw(st.integers(0, ticks)), data.draw(st.integers(0, ticks))))
-    left, right = sorted((data.draw(st.integers(0, TILES)), data.draw(st.integers(0, TILES))))
-    assert (tile_bytes(memory, ticks=range(first, last), tiles=range(left, right)) == whole[first:last, left:right]).all()
-    tick, tile, other = data.draw(st.integers(0, ticks - 1)), data.draw(st.integers(0, TILES - 1)), data.draw(st.integers(0, ticks - 1))
-    for index, category in enumerate(CATEGORIES):
-        wanted = cells(detail, lambda life, category=category: life.category == category)[tick]
-        assert (by_category(memory, tick)[index] == wanted + (temporary[tick] if category == "temporary" else 0)).all()
-    always = cells(detail, lambda life: life.category in ("resident", "constant")) + 1050
-    for found, wanted in zip(over_time(memory), (always, whole - always), strict=True):
-        assert (found == wanted.sum(axis=1)).all()
-    for found, wanted in zip(over_time(memory, tile), (always, whole - always), strict=True):
-        assert (found == wanted[:, tile]).all()
-    then, now = set(alive(memory, tick).tolist()), set(alive(memory, other).tolist())
-    assert then == {row for row, life in enumerate(detail.lives) if life.first <= tick <= life.last}
-    change = difference(memory, tick, other)
-    assert (set(change.born.tolist()), set(change.gone.tolist())) == (now - then, then - now)
-    assert change.temporary_tile_bytes == temporary[other] - temporary[tick]
-
-
-@given(programs())
-def test_ticks_name_the_leaves_of_the_tree_in_order(drawn: tuple[Liveness, TileMemory]) -> None:
-    detail, _ = drawn
-    leaves = [leaf for leaf in detail.leaves if leaf >= 0]
-    assert leaves == list(range(len(leaves)))
-    assert detail.leaves[0] == detail.leaves[-1] == -1
-    assert (detail.steps[0], detail.steps[-1]) == ("program start", "program end")
 
 
 def test_values_of_the_most_bytes_come_first() -> None:
@@ -270,25 +234,3 @@ def test_what_the_program_does_not_have_and_what_is_too_much_are_errors() -> Non
     large = columns(num_tiles=2048, temporary_tile_bytes=np.zeros(MAX_CELLS // 2048 + 1, np.int64))
     with pytest.raises(ValueError, match=f"8193 ticks of 2048 tiles are more than {MAX_CELLS} cells: ask for fewer ticks or tiles"):
         tile_bytes(large)
-
-
-def test_the_peak_of_a_large_program_is_found_in_pieces() -> None:
-    lives, ticks, tiles = 20_000, 10_000, 1472
-    drawn = np.random.default_rng(0)
-    first = drawn.integers(0, ticks, lives)
-    memory = columns(
-        num_tiles=tiles,
-        temporary_tile_bytes=drawn.integers(0, 50, ticks),
-        category=np.zeros(lives),
-        first=first,
-        last=np.minimum(first + drawn.integers(0, 100, lives), ticks - 1),
-        tile_bytes=drawn.integers(8, 4000, lives),
-        tiles=drawn.integers(1, tiles + 1, lives),
-        start_tile=drawn.integers(0, tiles, lives),
-    )
-    with ends_soon():
-        found = peak(memory)
-    around = tile_bytes(memory, ticks=range(found.tick, found.tick + 1))
-    assert (int(around.max()), int(around.argmax())) == (found.total_bytes, found.tile)
-    _, rest = over_time(memory, found.tile)
-    assert int(rest.max()) + 10 <= found.total_bytes

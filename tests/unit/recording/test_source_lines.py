@@ -25,11 +25,6 @@ def test_the_files_of_the_user_are_kept_once(tmp_path: Path) -> None:
     assert source_files([program(path, path), program(path)]) == {path: "x = 1\n"}
 
 
-def test_installed_packages_and_missing_files_are_left_out(tmp_path: Path) -> None:
-    installed = "/usr/lib/python3.11/site-packages/optax/_src/transform.py"
-    assert source_files([program(installed, str(tmp_path / "gone.py"), "<string>")]) == {}
-
-
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo.py")
     assert source_files([program(str(tmp_path / "fifo.py"), "/dev/zero")]) == {}

@@ -6,8 +6,6 @@ import itertools
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.unit.sim.toy import DISPATCH, LATENCY, LOADED, MACHINE, ONE_HOP, Host, program, superstep
 from tilestep.machine import SyncPattern
@@ -16,7 +14,6 @@ from tilestep.profiling.measure import profile_between
 from tilestep.units import ceil_div
 
 IO_TILES, SYNC = 2, 10
-STREAMED = ("stream-in", "stream-out")
 
 
 def passed(size_bytes: int, num_io_tiles: int = IO_TILES) -> int:
@@ -151,23 +148,6 @@ def test_ipus_share_their_host_link_over_io_tiles_too() -> None:
     assert begin[1] - begin[0] >= 600
 
 
-@settings(max_examples=80, deadline=None)
-@given(st.integers(0, 800), st.integers(0, 800), st.integers(0, 800), st.integers(1, 6), st.integers(1, 4))
-def test_io_tiles_cost_their_way_to_the_others_and_save_up_to_the_transfers(
-    compute: int, takes: int, gives: int, runs: int, num_io_tiles: int
-) -> None:
-    beside = repeated(called(compute, takes=takes, gives=gives, num_io_tiles=num_io_tiles), runs)
-    serial = repeated(called(compute, takes=takes, gives=gives, num_io_tiles=0), runs)
-    ways = passed(takes, num_io_tiles) + passed(gives, num_io_tiles) + 2 * SYNC
-    assert beside.system.end_cycle <= serial.system.end_cycle + runs * ways
-    alone = compute * runs + DISPATCH + LOADED
-    moved = runs * (takes + gives) + DISPATCH + LOADED
-    assert beside.system.end_cycle >= max(alone, moved)
-    events = beside.system.trace.events
-    tiles = [(event.start_cycle, event.end_cycle) for event in events if not event.kind.startswith("io-")]
-    assert all(a[1] <= b[0] for a, b in itertools.pairwise(tiles))
-
-
 # Infeeds and outfeeds inside of a loop
 
 
@@ -235,15 +215,3 @@ def test_a_feed_outside_of_a_loop_hides_behind_nothing() -> None:
     host.run(program(feed(takes=60), superstep(200), num_io_tiles=IO_TILES))
     (call,) = spans(host, "host-call")
     assert call[1] - call[0] == 60 + LATENCY
-
-
-@given(turns=st.integers(1, 9), compute=st.integers(0, 400), takes=st.integers(0, 300), gives=st.integers(0, 300))
-@settings(max_examples=60, deadline=None)
-def test_overlap_is_never_less_than_the_longer_nor_more_than_the_sum(turns: int, compute: int, takes: int, gives: int) -> None:
-    host = Host()
-    host.run(fed_loop(turns, compute, takes=takes, gives=gives))
-    own = turns * (compute + passed(takes) + passed(gives) + ((takes > 0) + (gives > 0)) * SYNC)
-    moved = turns * (takes + gives)
-    latency = 2 * turns * LATENCY
-    spent = host.system.end_cycle - DISPATCH - LOADED
-    assert max(own, moved) <= spent <= own + moved + latency

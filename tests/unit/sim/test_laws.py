@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.processes import run_python
 from tests.unit.sim.mixture import PATTERNS, rack, trace_at_random
 from tests.unit.sim.toy import Host, collective, machine, program, superstep
 from tilestep.machine import MachineSpec, SyncPattern
@@ -118,24 +117,6 @@ def test_time_never_falls_when_bytes_or_work_grow(
     assert after >= before
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.sampled_from(PATTERNS), st.integers(0, 5000), SIZES, st.sampled_from(["clock", "link", "gateway", "host"]), st.sampled_from([2, 4])
-)
-def test_time_never_falls_when_the_clock_or_a_link_is_slower(
-    pattern: SyncPattern, compute: int, sizes: tuple[int, int, int, int], which: str, divisor: int
-) -> None:
-    on = replace(machine(8), sync_pattern=pattern)  # two racks
-    slower = {
-        "clock": replace(on, ipu=replace(on.ipu, clock_hz=on.ipu.clock_hz / divisor)),
-        "link": replace(on, link=replace(on.link, bytes_per_second=on.link.bytes_per_second / divisor)),
-        "gateway": replace(on, link=replace(on.link, gateway_bytes_per_second=on.link.gateway_bytes_per_second / divisor)),
-        "host": replace(on, host=replace(on.host, to_ipus_bytes_per_second=on.host.to_ipus_bytes_per_second / divisor)),
-    }[which]
-    step = replace(step_of(compute, sizes, 0), num_ipus=8)
-    assert spmd_time(step, slower) / slower.ipu.clock_hz >= spmd_time(step, on) / on.ipu.clock_hz
-
-
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_time_never_falls_when_more_ipus_share_a_link(pattern: SyncPattern) -> None:
     step = program(superstep(100), takes=(300,), gives=(300,))
@@ -145,52 +126,6 @@ def test_time_never_falls_when_more_ipus_share_a_link(pattern: SyncPattern) -> N
         times.append(spmd_time(replace(step, num_ipus=8), on))
     assert times == sorted(times)
     assert times[-1] > times[0]
-
-
-def pipeline_time(on: MachineSpec, computes: list[int], passed: int, fed: int) -> int:
-    """Cycles of three microbatches through stages of one group, which pass arrays on over IPU-Links."""
-    host = Host(on=on)
-    last = len(computes) - 1
-    stages = [
-        program(superstep(compute), name=f"stage {k}", takes=(passed if k else fed,), gives=(4 if k == last else passed,))
-        for k, compute in enumerate(computes)
-    ]
-    for _ in range(3):
-        value = host.put(fed)
-        for ipu, stage in enumerate(stages):
-            value = host.copy(value, ipu=ipu) if ipu else value
-            [value] = host.run(stage, value, ipu=ipu, group=("pipeline", 1))
-    return host.system.end_cycle
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.integers(0, 400), min_size=2, max_size=4),
-    st.integers(0, 4000),
-    st.integers(0, 3000),
-    st.sampled_from(["compute", "passed", "fed", "link", "host"]),
-    st.integers(1, 500),
-)
-def test_time_of_a_pipeline_never_falls_when_anything_grows_or_slows(
-    computes: list[int], passed: int, fed: int, which: str, more: int
-) -> None:
-    """Under `full`; where IPUs go ahead by themselves, one that takes longer may come behind another that it would have held up."""
-    on = rack(4)
-    before = pipeline_time(on, computes, passed, fed)
-    match which:
-        case "compute":
-            after = pipeline_time(on, [computes[0] + more, *computes[1:]], passed, fed)
-        case "passed":
-            after = pipeline_time(on, computes, passed + more, fed)
-        case "fed":
-            after = pipeline_time(on, computes, passed, fed + more)
-        case "link":
-            slower = replace(on.link, bytes_per_second=on.link.bytes_per_second / 2)
-            after = pipeline_time(replace(on, link=slower), computes, passed, fed)
-        case _:
-            slow_host = replace(on.host, to_ipus_bytes_per_second=on.host.to_ipus_bytes_per_second / 2)
-            after = pipeline_time(replace(on, host=slow_host), computes, passed, fed)
-    assert after >= before
 
 
 @settings(max_examples=40, deadline=None)
@@ -214,33 +149,3 @@ def test_twice_the_iterations_is_twice_the_loop(trips: int, compute: int, reduce
     counted = cost(None)  # a loop whose trips depend on data
     assert (counted[0], counted[2]) == (twice[0], twice[2])
     assert {key: part for key, part in counted[1].items() if part} == {key: part for key, part in twice[1].items() if part}
-
-
-# The same everywhere
-
-TRACED = """
-import sys, threading
-sys.setswitchinterval(1e-3)
-busy = True
-def burn():
-    while busy: sum(range(1000))
-threading.Thread(target=burn, daemon=True).start()
-from tests.unit.sim.mixture import PATTERNS, trace_at_random
-for pattern in PATTERNS:
-    host = trace_at_random(7, pattern)
-    for event in host.system.trace.events:
-        print(event.ipu, event.kind, event.start_cycle, event.end_cycle, event.program)
-busy = False
-"""
-
-
-@pytest.mark.process
-def test_traces_are_equal_in_another_process_and_under_load() -> None:
-    loaded = run_python("-c", TRACED, environ={"PYTHONHASHSEED": "4242"})
-    assert loaded.returncode == 0, loaded.stderr
-    here = [
-        f"{event.ipu} {event.kind} {event.start_cycle} {event.end_cycle} {event.program}"
-        for pattern in PATTERNS
-        for event in trace_at_random(7, pattern).system.trace.events
-    ]
-    assert loaded.stdout.splitlines() == here

@@ -41,15 +41,6 @@ class Stages:
         return value
 
 
-class Pipeline(Stages):
-    """Stages that pass one array on."""
-
-    def _stage(self, stage: Program, ipu: int) -> int:
-        value = self.host.copy(self.last, ipu=ipu) if ipu else self.host.put(SIZE)
-        [value] = self.host.run(stage, value, ipu=ipu, group=("stages", self.entries))
-        return value
-
-
 def lines(events: tuple[Event, ...], ipu: int) -> list[tuple[str, int, int]]:
     """(kind, start, end) on one IPU, from the start of the first event of all."""
     zero = min(event.start_cycle for event in events)
@@ -136,17 +127,6 @@ def test_who_computes_while_another_accesses_the_host(pattern: SyncPattern, allo
     found = overlaps(stages.run(12))
     assert found <= allowed
     assert bool(found) == bool(allowed)
-
-
-def test_stages_wait_longer_the_more_ipus_synchronise() -> None:
-    times: dict[SyncPattern, int] = {}
-    for pattern in PATTERNS:
-        stages = Stages(pattern, computes=(100, 130, 70, 100))
-        stages.run(1)
-        events = stages.run(8)
-        times[pattern] = max(event.end_cycle for event in events) - min(event.start_cycle for event in events)
-    assert times["singlePipeline"] < times["replicaAndLadder"] < times["full"]
-    assert times["full"] < 8 * 4 * 100  # and yet the stages work at the same time
 
 
 # Exchanges between some IPUs of the group

@@ -114,22 +114,6 @@ def test_a_host_call_is_an_access_too(pattern: SyncPattern) -> None:
     assert leaving == [calls[1][1]] * 2 if pattern == "full" else leaving == [end for _, end in calls]
 
 
-def test_a_read_waits_for_all_that_synchronise() -> None:
-    def read_at(pattern: SyncPattern) -> int:
-        host = Host(2, sync_pattern=pattern)
-        keeps = program(superstep(7), takes=(50,), gives=(50,), donates={0: 0}, num_ipus=2)
-        first = run_on(host, keeps, 50)
-        host.system.wait(first[1][0])
-        begun = host.system.host_cycle
-        host.system.read(first[0][0])
-        host.run_on((0, 1), keeps, [[first[0][0]], [first[1][0]]])
-        computing = [start for ipu, start in starts(host, "compute") if ipu == 1]
-        return computing[-1] - begun
-
-    assert read_at("full") == 50 + LATENCY + ONE_HOP + DISPATCH
-    assert read_at("singlePipeline") == 50 + LATENCY + DISPATCH  # the host waits for the read, and IPU 1 for the host
-
-
 def test_programs_of_their_own_hold_nobody_else() -> None:
     host = Host(2)
     host.run(program(superstep(10_000), name="long", takes=(50,)), host.put(50))

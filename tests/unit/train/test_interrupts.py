@@ -17,12 +17,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
-from tests.unit.train.moments import After, At, Moment, Never, Several, at_calls, ctrl_c_heard, send_ctrl_c, some_events, some_gaps, twice
+from tests.unit.train.moments import After, At, Moment, Never, Several, at_calls, ctrl_c_heard, send_ctrl_c, some_gaps, twice
 from tilestep.errors import LoopInterrupt
-from tilestep.train import InfeedQueue, OutfeedQueue, gradient_accumulation, loop_state, repeat, while_loop
+from tilestep.train import InfeedQueue, OutfeedQueue, loop_state, repeat, while_loop
 from tilestep.train import ctrl_c as ctrl_cs
 from tilestep.train.ctrl_c import CtrlC
 from tilestep.train.feeds.prefetch import Feeder
@@ -221,17 +220,6 @@ def test_two_or_three_ctrl_cs_at_random_moments_neither_lose_nor_repeat_an_eleme
     assert ends or trials < 10  # a few may all come at the end
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the second may come in a destructor, where it is lost
-@pytest.mark.parametrize("trials", [8, pytest.param(300, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("loop", [repeat, while_loop])
-def test_two_or_three_ctrl_cs_wherever_python_looks_for_one(loop: Any, trials: int) -> None:
-    rng, ends = random.Random(loop.__name__), 0
-    for _ in range(trials):
-        first, again = some_events(rng, 4000)
-        ends += resumed(loop.__name__, At(first, loop, again=again), rng)[0]
-    assert ends or trials < 10  # a few may all come at the end
-
-
 @pytest.mark.parametrize("loop", ["repeat", "while_loop"])
 @pytest.mark.parametrize(
     ("owner", "name"),
@@ -326,39 +314,6 @@ def test_a_second_ctrl_c_that_python_would_drop_comes_a_moment_later(place: str)
             gc.callbacks.remove(collected)
 
 
-@pytest.mark.parametrize("element", [1, 6, 13, 22])
-def test_a_loop_that_accumulates_goes_on_in_the_midst_of_an_update(element: int) -> None:
-    """24 microbatches in chunks of 5, an update for every 6: the chunks' ends lie anywhere in an update.
-
-    All numbers are small multiples of 1 / 256, so no program rounds any.
-    """
-    optimiser = gradient_accumulation(optax.sgd(0.25, momentum=0.5), 6)
-
-    def body(carry: Any, x: Any) -> Any:
-        params, state = carry
-        updates, state = optimiser.update(jax.grad(lambda w: (w / 2 - x) * w)(params), state, params)
-        return optax.apply_updates(params, updates), state
-
-    def start() -> Any:
-        weight = jnp.float32(0.5)
-        return weight, optimiser.init(weight)
-
-    whole = repeat(24, body, start(), InfeedQueue(np.arange(24, dtype=np.float32)), chunk=5)
-    infeed, carry, steps = InfeedQueue(ctrl_c_at(element), prefetch_depth=1), start(), 0
-    while steps < 24:
-        try:
-            carry = repeat(24 - steps, body, carry, infeed, chunk=5)
-            steps = 24
-            time.sleep(0)  # one that came when no call was left in the loop is heard here
-        except LoopInterrupt as interrupt:
-            carry, steps = interrupt.carry, steps + interrupt.steps
-        except KeyboardInterrupt:
-            assert steps == 24
-        assert infeed.consumed == steps
-    for one, other in zip(jax.tree.leaves(carry), jax.tree.leaves(whole), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 @pytest.mark.parametrize("loop", ["repeat", "while_loop"])
 @pytest.mark.parametrize("moment", ["before it is noted", "after"])
 def test_a_second_ctrl_c_tells_a_carry_and_its_own_steps_or_nothing(loop: str, moment: str) -> None:
@@ -408,14 +363,6 @@ def test_a_loop_that_waits_for_room_is_interrupted_at_once() -> None:
     with pytest.raises(LoopInterrupt) as caught:
         repeat(8, body, 0, outfeed=outfeed)
     assert (caught.value.steps, int(caught.value.carry)) == (4, 4)
-
-
-def test_a_handler_of_the_program_s_own_stays() -> None:
-    calls = []
-    signal.signal(signal.SIGINT, lambda *_: calls.append(1))
-    infeed = InfeedQueue(ctrl_c_at(3))
-    assert float(repeat(8, add, np.float32(0), infeed, chunk=2)) == 28
-    assert calls == [1]
 
 
 def test_the_exception_is_a_keyboard_interrupt_and_no_other() -> None:

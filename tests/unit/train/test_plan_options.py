@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 import tilestep
@@ -28,10 +27,6 @@ def loss(w: Any, x: Any) -> Any:
     return (dense(w, x).astype(jnp.float32) ** 2).mean()
 
 
-def weights(stages: int) -> list[Any]:
-    return [np.full((WIDTH, WIDTH), 0.01, np.float16)] * stages
-
-
 def compute_cycles(profile: Any) -> dict[int, int]:
     """Cycles of compute by IPU."""
     found: dict[int, int] = {}
@@ -39,16 +34,6 @@ def compute_cycles(profile: Any) -> dict[int, int]:
         if event.kind == "compute":
             found[event.ipu] = found.get(event.ipu, 0) + event.end_cycle - event.start_cycle
     return found
-
-
-def cycles_of_pipeline(**options: Any) -> dict[int, int]:
-    ipus = select_devices([4], platform="ipu")[0]
-    pipeline = Pipeline([dense, dense, loss], options.pop("optimizer", optax.sgd(0.1)), 2, devices=ipus, strict=False, **options)
-    x = np.ones((2, *([options["replicas"]] if "replicas" in options else []), 64, WIDTH), np.float16)
-    state, _ = pipeline.step(pipeline.init(weights(3)), x)
-    with tilestep.profile() as profile:
-        jax.block_until_ready(pipeline.step(state, x))
-    return compute_cycles(profile)
 
 
 def test_names_go_with_and_without_their_prefix() -> None:
@@ -101,33 +86,6 @@ def test_io_tiles_that_leave_none_to_compute_are_refused_with_the_pipeline(optio
     with pytest.raises(SettingsError, match=message):
         Pipeline([dense, dense, loss], devices=select_devices(3, platform="ipu"), plan_options=options)
     Pipeline([dense, dense, loss], devices=jax.devices("cpu") * 3, plan_options=options, strict=False)  # which has no tiles
-
-
-def test_each_ipu_has_its_own_options() -> None:
-    plain, second = cycles_of_pipeline(), cycles_of_pipeline(plan_options=[None, HALF, {}])
-    assert {ipu: second[ipu] < plain[ipu] for ipu in range(3)} == {0: False, 1: True, 2: False}
-    assert cycles_of_pipeline(plan_options=[HALF, None], device_mapping=[0, 1, 0])[1] == plain[1]  # two stages on the first one
-    assert cycles_of_pipeline(plan_options=[HALF], device_mapping=[0, 0, 0], program="single")[0] > 0
-
-
-def test_options_reach_updates_that_look_across_stages_and_stages_without_parameters() -> None:
-    def bare(_: Any, x: Any) -> Any:
-        return x * 2
-
-    clipped = optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(0.1))
-    assert cycles_of_pipeline(optimizer=clipped, plan_options=HALF)[2] < cycles_of_pipeline(optimizer=clipped)[2]
-    pipeline = Pipeline([bare, loss], optax.sgd(0.1), 2, devices=select_devices(2, platform="ipu"), plan_options=[HALF, HALF], strict=False)
-    pipeline.step(pipeline.init([None, weights(1)[0]]), np.ones((2, 64, WIDTH), np.float16))
-
-
-def test_a_pipeline_with_options_runs_on_another_platform() -> None:
-    results: list[Any] = []
-    for options in (None, [HALF, {"available_memory_proportion": 0.1}]):
-        pipeline = Pipeline(
-            [dense, loss], optax.sgd(0.1), 4, devices=jax.devices("cpu")[:1] * 2, device_mapping=[0, 1], plan_options=options
-        )
-        results.append(pipeline.step(pipeline.init(weights(2)), np.ones((4, 64, WIDTH), np.float16))[1])
-    np.testing.assert_array_equal(*results)
 
 
 @pytest.mark.parametrize("platform", ["ipu", "cpu"])

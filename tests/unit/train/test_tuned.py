@@ -63,16 +63,6 @@ def loss(product: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     return function
 
 
-def test_products_inside_have_the_options_and_those_outside_do_not() -> None:
-    half = cycles(planned(loss(multiply, partials_type="half"), HALVES, HALVES))
-    float_, halves = (
-        cycles(planned(multiply, HALVES, HALVES)),
-        cycles(planned(multiply, HALVES, HALVES, options=PlanOptions(partials_type="half"))),
-    )
-    assert (half[0], half[1]) == (halves[0], float_[0])
-    assert half[0] < half[1]
-
-
 @pytest.mark.parametrize(
     ("product", "family", "shapes"),
     [
@@ -100,46 +90,6 @@ def test_products_of_the_gradient_have_the_options_of_the_product(
     changed = [count for count in tuned_ if tuned_.count(count) != plain.count(count)]
     assert len([count for count in changed if count in everywhere]) >= 3  # forward, and both of the gradient
     assert sum(everywhere) < sum(tuned_) < sum(plain)
-
-
-def test_options_reach_loops_called_functions_and_what_is_computed_again() -> None:
-    def function(x: Any, y: Any) -> Any:
-        with tuned(partials_type="half"):
-            x = jax.jit(jax.checkpoint(multiply))(x, y)
-            x, _ = jax.lax.scan(lambda x, _: (multiply(x, y), None), x, None, length=3)
-            return jnp.sum(jax.vmap(lambda row: row @ y)(x).astype(jnp.float32))
-
-    with_half = cycles(planned(jax.grad(function), HALVES, HALVES, options=PlanOptions(partials_type="half")))
-    assert cycles(planned(jax.grad(function), HALVES, HALVES)) == with_half
-
-
-def test_the_innermost_block_counts_option_by_option() -> None:
-    def function(x: Any, y: Any) -> Any:
-        with tuned(partials_type="half", available_memory_proportion=0.1), tuned(available_memory_proportion=0.6):
-            return x @ y
-
-    def as_one(x: Any, y: Any) -> Any:
-        with tuned(partials_type="half", available_memory_proportion=0.6):
-            return x @ y
-
-    assert cycles(planned(function, HALVES, HALVES)) == cycles(planned(as_one, HALVES, HALVES))
-
-
-def test_look_ups_keep_to_their_proportion() -> None:
-    table, rows = jax.ShapeDtypeStruct((20_000, 64), np.float32), jax.ShapeDtypeStruct((4096,), np.int32)
-
-    def function(proportion: float) -> Program:
-        def look_up(table: Any, rows: Any) -> Any:
-            with tuned(available_memory_proportion=proportion):
-                return table[rows]
-
-        return planned(look_up, table, rows)
-
-    small, large = function(0.001), function(0.6)
-    assert small.memory.transient_bytes <= large.memory.transient_bytes
-    assert sum(leaf.compute_cycles + leaf.sync_cycles for leaf in supersteps(small)) > sum(
-        leaf.compute_cycles + leaf.sync_cycles for leaf in supersteps(large)
-    )
 
 
 def test_programs_that_differ_in_options_are_different_programs_and_values_are_not() -> None:

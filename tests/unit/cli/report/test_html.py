@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.unit.figures.reader.recorded import recorded, run_of, two_stages
-from tests.unit.views.page.test_document import parts
 from tilestep.cli import main
 from tilestep.cli.report.html import label_of
 from tilestep.recording.container import write_recording
@@ -22,37 +20,6 @@ def runs(tmp_path: Path) -> Path:
         host = run_of(two_stages(trips=trips))
         write_recording(path, recorded(host, [host._programs[0]]))
     return tmp_path
-
-
-@pytest.mark.door
-def test_a_folder_gets_its_page(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "html", str(runs / "five")]) == 0
-    out, err = capsys.readouterr()
-    file = runs / "five" / "report.html"
-    assert (out, err) == (f"{file}: {file.stat().st_size:,} B\n", "")
-    assert "<title>five · tilestep</title>" in file.read_text(encoding="utf-8")
-
-
-def test_a_file_gets_its_page_beside_it(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "html", str(runs / "six.tilestep")]) == 0
-    assert "<title>six · tilestep</title>" in (runs / "report.html").read_text(encoding="utf-8")
-    capsys.readouterr()
-
-
-def test_two_recordings_have_one_page(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    target = runs / "both.html"
-    assert main(["report", "html", str(runs / "five"), str(runs / "six.tilestep"), "-o", str(target)]) == 0
-    assert capsys.readouterr().out.startswith(f"{target}: ")
-    assert {"data-a-head", "data-b-head"} <= set(parts(target.read_text(encoding="utf-8")))
-    assert not (runs / "five" / "report.html").exists()
-
-
-def test_an_older_page_is_replaced(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    target = runs / "page.html"
-    target.write_text("old", encoding="utf-8")
-    assert main(["report", "html", str(runs / "five"), "--output", str(target)]) == 0
-    assert target.read_text(encoding="utf-8").startswith("<!doctype html>")
-    capsys.readouterr()
 
 
 @pytest.mark.parametrize("output", ["six.tilestep", "new.tilestep", "five/run.tilestep", "link.html"])
@@ -86,14 +53,6 @@ def test_what_cannot_be_done_is_told(
     assert out == ""
     assert err.startswith("tilestep report html: ")
     assert problem in err
-
-
-def test_the_name_of_a_folder_may_be_anything(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    strange = runs / os.fsdecode(b"<b>\xff\x1b[31m")
-    (runs / "five").rename(strange)
-    assert main(["report", "html", str(strange)]) == 0
-    assert "\x1b" not in capsys.readouterr().out
-    assert "<b>" not in (strange / "report.html").read_text(encoding="utf-8").split("<style>")[0]
 
 
 @pytest.mark.parametrize(

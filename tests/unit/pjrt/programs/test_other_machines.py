@@ -48,13 +48,6 @@ def _trained(machine: MachineBeside, steps: int = 2) -> tuple[int, System]:
     return player.mark().cycle, player.system
 
 
-def test_a_pipeline_runs_there_and_takes_the_same_time_each_time() -> None:
-    machine = _machine()
-    first, system = _trained(machine)
-    assert _trained(machine)[0] == first
-    assert system.tile_use(0).peak_bytes > system.tile_use(1).peak_bytes > system.tile_use(2).peak_bytes == 0
-
-
 def test_equal_machines_are_one() -> None:
     assert _machine() is _machine()
     assert _machine() is not _machine(num_tiles=17)
@@ -105,19 +98,6 @@ def test_a_wait_takes_the_hosts_time() -> None:
         result.block_until_ready()
         waited = player.mark()
     assert sent.host_cycle < sent.cycle == waited.host_cycle
-
-
-def test_values_that_are_gone_are_forgotten_by_the_player_that_knew_them() -> None:
-    machine = _machine()
-    one, other = machine.player(), machine.player()
-    with machine.running(one):
-        value = jax.device_put(np.zeros(4, np.float32), machine.devices[0])
-    one.mark()
-    (mine,) = [number for number in range(1, 10**6) if one.system.knows(number)]
-    del value
-    other.mark()  # it takes note of what is gone first
-    one.mark()
-    assert not one.system.knows(mine)
 
 
 def test_hints_go_to_its_journal_alone() -> None:

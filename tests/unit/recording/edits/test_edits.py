@@ -277,28 +277,6 @@ def test_an_array_passed_straight_is_exact(keep: bool) -> None:
     assert cycles(before, passed_straight([key])) == cycles(after) < cycles(before)
 
 
-def looking_up(*, again: bool) -> Callable[[Host], None]:
-    """A table that comes from the host at each call, or once."""
-    called = program(superstep(5), name="f", takes=(BIG, 8), gives=(4,))
-
-    def act(host: Host) -> None:
-        table = host.put(BIG)
-        for number in range(STEPS):
-            if again and number:
-                table = host.put(BIG)
-            host.run(called, table, host.put(8))
-            if again:
-                host.system.forget(table)
-
-    return act
-
-
-def test_a_table_that_is_put_once_is_exact() -> None:
-    before, after = kept(looking_up(again=True)), kept(looking_up(again=False))
-    assert cycles(before, put_once(1, [0])) == cycles(after)
-    assert cycles(before, in_turn(put_once(1, [0]), kept_unchanged(1, [0]))) == cycles(after, kept_unchanged(1, [0])) < cycles(before)
-
-
 def test_a_result_is_not_put_once() -> None:
     with pytest.raises(ImpossibleEditError, match="argument of program 1 was not put by the host"):
         cycles(kept(training(step())), put_once(1, [0]))

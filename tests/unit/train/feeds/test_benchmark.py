@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tilestep.errors import DatasetError, QueueError
-from tilestep.train import InfeedQueue, dataset_benchmark, infeed_benchmark, repeat
+from tilestep.train import InfeedQueue, dataset_benchmark, infeed_benchmark
 
 KEYS = {"elements_processed", "total_bytes_processed", "time_elapsed", "elements_per_second", "bandwidth"}
 Batch = namedtuple("Batch", "image label")
@@ -180,26 +180,12 @@ def test_a_queue_has_the_same_figures_and_its_chunks() -> None:
     assert found["details"]["host"]["cpus"] >= 1
 
 
-def test_a_loop_goes_on_after_what_the_benchmark_took() -> None:
-    with InfeedQueue(numbers) as queue:
-        infeed_benchmark(queue, 3, 5)
-        assert queue.consumed == 15
-        assert int(repeat(2, lambda total, x: total + x[0], np.float32(0), queue)) == 15 + 16
-
-
 def test_elements_of_replicas_count_each() -> None:
     with InfeedQueue(numbers, replicas=2) as queue:
         (epoch,) = json.loads(infeed_benchmark(queue, 1, 6))["epochs"]
         assert (epoch["elements_processed"], epoch["total_bytes_processed"], queue.consumed) == (6, 72, 6)
         with pytest.raises(ValueError, match="elements_per_epoch is 5: it must be a multiple of 2, the elements of a step"):
             infeed_benchmark(queue, 1, 5)
-
-
-def test_a_queue_whose_dataset_is_too_short_is_an_error_and_can_be_used_on() -> None:
-    with InfeedQueue([np.ones(2, np.float32)] * 7) as queue:
-        with pytest.raises(DatasetError, match="the dataset ended after 7 elements"):
-            infeed_benchmark(queue, 2, 5, chunk=5)
-        assert float(repeat(2, lambda total, x: total + x.sum(), np.float32(0), queue)) == 4
 
 
 def test_what_is_no_queue_or_cannot_be_used_is_refused() -> None:

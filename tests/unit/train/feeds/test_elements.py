@@ -16,37 +16,6 @@ from tilestep.errors import DatasetError
 from tilestep.train import InfeedQueue, OutfeedQueue, frozen, repeat
 
 
-class Numbered(np.ndarray):
-    """A subclass, whose meaning only itself knows."""
-
-
-KINDS: list[Any] = [
-    lambda k: {"x": np.full((2, 3), k, np.float32), "y": np.int32(k)},
-    lambda k: {"x": np.full((2, 3), k, np.float32), "y": np.array(k, np.int32)},
-    lambda k: {"y": np.array(k, np.int32), "x": np.full((3, 2), k, np.float32).T},
-    lambda k: {"x": np.full((4, 6), k, np.float32)[::2, ::2], "y": np.array(k, np.int32)},
-    lambda k: {"x": jnp.full((2, 3), k, jnp.float32), "y": np.array(k, np.int32)},
-    lambda k: {"x": np.full((2, 3), k, np.float32).view(Numbered), "y": np.array(k, np.int32)},
-]
-
-
-@pytest.mark.parametrize("first", range(len(KINDS)))
-def test_like_elements_may_be_of_different_makes(first: int) -> None:
-    """Plain arrays are gathered quickly, others one by one: the order is theirs in any mixture."""
-    rng = np.random.default_rng(first)
-    elements = [KINDS[first](0)] + [KINDS[rng.integers(len(KINDS))](k) for k in range(1, 100)]
-    seen = OutfeedQueue()
-
-    def body(carry: Any, x: Any, y: Any) -> Any:
-        seen.enqueue((x, y))
-        return carry
-
-    repeat(100, body, 0, InfeedQueue(elements), seen, chunk=7)
-    xs, ys = seen.dequeue()
-    assert ys.tolist() == list(range(100))
-    np.testing.assert_array_equal(xs, np.arange(100, dtype=np.float32)[:, None, None] * np.ones((2, 3), np.float32))
-
-
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int64", "float16", "float64", "complex64", ">f4", jnp.bfloat16])
 def test_elements_of_every_dtype_are_gathered(dtype: Any) -> None:
     rows = np.arange(-5, 27).reshape(16, 2).astype(dtype)
@@ -202,11 +171,6 @@ def test_an_element_beside_a_contiguous_run_is_looked_at() -> None:
             repeat(4, lambda c, x, n: c + n[0], 0, infeed, chunk=4)
 
 
-def test_elements_of_64_bits_keep_what_they_are_with_x64() -> None:
-    with jax.enable_x64(True), InfeedQueue([{"n": np.array([k, 2**40 + k])} for k in range(4)]) as infeed:
-        assert int(repeat(4, lambda c, n: c + n[1], 0, infeed)) == 4 * 2**40 + 6
-
-
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")  # by NumPy
 def test_floats_beyond_32_bits_are_infinite_as_jax_makes_them() -> None:
     element = np.array([1e300, -1e300, 0.1])
@@ -246,10 +210,3 @@ def test_numbers_of_64_bits_are_what_jax_makes_of_them() -> None:
     repeat(2, body, 0, infeed)
     with jax.enable_x64(True):
         assert float(repeat(1, lambda c, x: c + x, 0.0, InfeedQueue(itertools.repeat(np.float64(0.1))))) == 0.1
-
-
-def test_arrays_of_jax_and_small_types_are_elements() -> None:
-    infeed = InfeedQueue([(jnp.ones(3, jnp.bfloat16), jnp.int8(k)) for k in range(4)])
-    result = repeat(4, lambda c, x, k: c + x * k, jnp.zeros(3, jnp.bfloat16), infeed)
-    assert result.dtype == jnp.bfloat16
-    assert float(result[0]) == 6

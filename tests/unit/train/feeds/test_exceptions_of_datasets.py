@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from tests.unit.train.feeds.infeeds import used
 from tilestep.errors import DatasetError
-from tilestep.train import InfeedQueue, OutfeedQueue, loop_state, repeat, while_loop
+from tilestep.train import InfeedQueue, OutfeedQueue, repeat
 
 
 @pytest.mark.parametrize("bad", [1, 5, 63, 64, 99])
@@ -88,60 +87,12 @@ def test_an_iterator_that_raises_and_goes_on_loses_nothing(size: int, chunk: int
     assert dataset.closed == 1
 
 
-def test_an_exception_that_no_loop_has_had_is_not_lost() -> None:
-    dataset = Failing(4)
-    infeed = InfeedQueue(dataset)
-    assert used(infeed, 2, chunk=2) == [[0], [1]]
-    ended = time.monotonic() + 30
-    while dataset.bad[4] and time.monotonic() < ended:
-        time.sleep(0.001)
-    assert used(infeed, 2, chunk=2) == [[2], [3]]  # it has come by now, and this loop does not need what it stands for
-    with pytest.raises(OSError, match="element 4 cannot be read"):
-        used(infeed, 2, chunk=2)
-    assert used(infeed, 2, chunk=2) == [[4], [5]]
-
-
-def test_the_beginning_of_a_pass_is_tried_again() -> None:
-    infeed = InfeedQueue(Failing(begins=2))
-    for _ in range(2):
-        with pytest.raises(OSError, match="the file is locked"):
-            used(infeed, 2)
-    assert used(infeed, 2) == [[0], [1]]
-
-
 def test_a_way_to_a_position_goes_on_where_it_stopped() -> None:
     infeed = InfeedQueue(Failing(3))
     infeed.restore({"elements": 5})
     with pytest.raises(OSError, match="element 3 cannot be read"):
         used(infeed, 2)
     assert used(infeed, 2) == [[5], [6]]
-
-
-def test_a_dataset_that_knows_its_place_has_raised_and_goes_on() -> None:
-    class Knowing(Failing):
-        def get_state(self) -> int:
-            return self.next
-
-        def set_state(self, state: int) -> None:
-            self.next = state
-
-    infeed = InfeedQueue(Knowing(2, 5))
-    found, _ = used_in_turns(infeed, 8, 4, chunk=2)
-    assert found == list(range(8))
-    later = InfeedQueue(Knowing())
-    later.restore(infeed.state())
-    assert used(later, 2) == [[8], [9]]
-
-
-def test_a_while_loop_goes_on_after_what_the_dataset_raised() -> None:
-    infeed = InfeedQueue(Failing(5))
-    with pytest.raises(OSError, match="element 5 cannot be read") as caught:
-        while_loop(lambda c: c < 100, lambda c, x: c + x[0], np.float32(0), infeed, chunk=4)
-    state = loop_state(caught.value)
-    assert state is not None
-    assert (float(state.carry), infeed.consumed) == (10, 5)
-    assert float(while_loop(lambda c: c < 100, lambda c, x: c + x[0], state.carry, infeed, chunk=4)) == 105
-    assert infeed.consumed == 15
 
 
 def test_an_element_that_was_refused_is_refused_again_and_not_passed_over() -> None:

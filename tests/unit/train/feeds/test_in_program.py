@@ -217,20 +217,6 @@ def test_differentiation_is_refused(where: Any) -> None:
         where(lambda x: (train.outfeed(None, lax.stop_gradient(x)), x)[1])(1.0)
 
 
-def test_data_may_be_taken_before_what_is_differentiated(device: jax.Device) -> None:
-    train.transfer_to_infeed(device, 5.0)
-
-    @jax.jit
-    def step(weight: Any) -> Any:
-        data, token = train.infeed(None, SCALAR)
-        gradient, loss = jax.grad(lambda w: (w * w * data, w * data), has_aux=True)(weight)
-        train.outfeed(token, loss)
-        return gradient
-
-    assert step(3.0) == 30
-    assert train.transfer_from_outfeed(device, SCALAR) == 15
-
-
 def test_outside_of_a_program_a_feed_is_one_by_itself(device: jax.Device) -> None:
     train.transfer_to_infeed(device, 4.0)
     value, token = train.infeed("kept", SCALAR)

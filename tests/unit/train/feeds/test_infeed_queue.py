@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import threading
 import time
-import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.unit.train.feeds.infeeds import numbers, used
-from tilestep.errors import DatasetError, QueueError
+from tilestep.errors import QueueError
 from tilestep.train import InfeedQueue, repeat
 
 
@@ -32,11 +30,6 @@ def test_a_chunk_that_was_taken_without_a_word_is_made_up_for() -> None:
 def test_copy_is_a_bool() -> None:
     with pytest.raises(TypeError, match=r"copy is 'no': it must be True or False"):
         InfeedQueue([], copy="no")
-
-
-@pytest.mark.parametrize("dataset", [range(20), list(range(20)), lambda: range(20), lambda: iter(range(20)), np.arange(20)])
-def test_any_iterable_is_a_dataset(dataset: Any) -> None:
-    assert used(InfeedQueue(dataset), 20) == list(range(20))
 
 
 @pytest.mark.parametrize("dataset", [3, None, {"a": 1}, "text"])
@@ -80,23 +73,6 @@ def test_it_goes_ahead_by_its_depth_and_no_further() -> None:
         assert len(pulled) == 12 + 2 * 4
 
 
-def test_a_slow_dataset_holds_up_no_loop_that_has_its_elements() -> None:
-    """Elements that are there can be had in other chunks while the dataset is in the midst of making the next one."""
-    more = threading.Event()
-
-    def dataset() -> Iterator[Any]:
-        yield from (np.float32(k) for k in range(6))
-        more.wait(60)
-        yield from numbers(6)
-
-    with InfeedQueue(dataset) as infeed:
-        assert used(infeed, 2, chunk=2) == [0, 1]
-        assert used(infeed, 1) == [2]
-        assert used(infeed, 3, chunk=2) == [3, 4, 5]
-        more.set()
-        assert used(infeed, 3) == [6, 7, 8]
-
-
 def test_close_ends_the_thread_and_the_dataset() -> None:
     closed = threading.Event()
 
@@ -115,45 +91,6 @@ def test_close_ends_the_thread_and_the_dataset() -> None:
     assert not set(threading.enumerate()) - before
     with pytest.raises(QueueError, match="the InfeedQueue is closed"):
         used(infeed, 1)
-
-
-def test_a_queue_that_nobody_has_ends_its_thread() -> None:
-    before = set(threading.enumerate())
-    infeed = InfeedQueue(numbers())
-    used(infeed, 2)
-    gone = weakref.ref(infeed)
-    del infeed
-    gc.collect()
-    assert gone() is None
-    assert not set(threading.enumerate()) - before
-
-
-@pytest.mark.parametrize("reason", ["short", "failing", "unlike"])
-def test_a_queue_whose_dataset_is_over_ends_its_thread_and_can_go(reason: str) -> None:
-    """What the dataset raised holds the loop's frames, and by them its carry: nothing may hold that for ever."""
-
-    def dataset() -> Iterator[Any]:
-        yield from itertools.islice(numbers(), 5)
-        if reason == "failing":
-            raise OSError("the disk")
-        if reason == "unlike":
-            yield "text"
-
-    before = set(threading.enumerate())
-    infeed = InfeedQueue(dataset)
-    for _ in range(2):
-        with pytest.raises((DatasetError, OSError)):
-            used(infeed, 6)
-    ended = time.monotonic() + 30
-    while set(threading.enumerate()) - before and time.monotonic() < ended:
-        time.sleep(0.001)
-    assert not set(threading.enumerate()) - before
-    assert used(infeed, 4, chunk=2) == [0, 1, 2, 3]  # a thread again, as there is something to do
-    gone = weakref.ref(infeed)
-    del infeed
-    gc.collect()
-    assert gone() is None
-    assert not set(threading.enumerate()) - before
 
 
 def test_close_during_a_loop_ends_it() -> None:

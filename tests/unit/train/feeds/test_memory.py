@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import textwrap
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -13,9 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.processes import run_python
 from tests.unit.train.feeds.infeeds import used
-from tilestep.errors import DatasetError
 from tilestep.train import InfeedQueue, OutfeedQueue, frozen, repeat
 
 
@@ -116,30 +113,6 @@ def test_frozen_rows_in_their_order_are_a_chunk_where_they_lie() -> None:
     assert shared == [first > 0 and not border for first, border in zip(range(0, 24, length), borders, strict=True)]
 
 
-def test_rows_of_several_arrays_are_no_chunk_where_they_lie() -> None:
-    """Nor is one that ends before the chunk does, what a dataset raises in the midst of it, or an element that is unlike the others."""
-    halves = [frozen(np.full((2, 20_000), k, np.float32)) for k in range(2)]
-    infeed = InfeedQueue([np.zeros(20_000, np.float32), *halves[0], *halves[1], *halves[0], *halves[1]])
-    assert [row[0] for row in used(infeed, 9, chunk=3)] == [0, 0, 0, 1, 1, 0, 0, 1, 1]
-    infeed = InfeedQueue(list(frozen(np.arange(5 * 20_000, dtype=np.float32).reshape(5, 20_000))))
-    assert [row[0] for row in used(infeed, 4, chunk=4)] == [0, 20_000, 40_000, 60_000]
-    assert [row[0] for row in used(infeed, 1)] == [80_000]
-    infeed = InfeedQueue([*frozen(np.ones((6, 20_000), np.float32)), np.ones(3, np.float32)])
-    with pytest.raises(DatasetError, match=r"element 6 is float32\[3\]"):
-        used(infeed, 8, chunk=4)
-    assert len(used(infeed, 2)) == 2  # what came before it
-
-
-def test_what_begins_where_a_run_goes_on_and_is_laid_out_otherwise_is_no_part_of_it() -> None:
-    images = frozen(np.arange(9 * 150 * 150, dtype=np.float32).reshape(9, 150, 150))
-    elements = [image.T if k in (4, 5, 7) else image for k, image in enumerate(images)]
-    found = used(InfeedQueue(elements), 9, chunk=3)
-    np.testing.assert_array_equal(found, np.stack(elements))
-    rows = frozen(np.arange(12 * 20_000, dtype=np.float32).reshape(12, 20_000)).reshape(-1)
-    steps = [rows[:20_000], rows[20_000:40_000], rows[40_000:80_000:2], rows[60_000:80_000], np.broadcast_to(rows[80_000], 20_000)]
-    np.testing.assert_array_equal(used(InfeedQueue(steps), 5, chunk=4), np.stack(steps))
-
-
 def test_a_row_that_the_dataset_may_write_to_is_no_part_of_a_run() -> None:
     memory = np.arange(9 * 20_000 + 16, dtype=np.float32)
     start = -memory.ctypes.data % 64 // 4
@@ -155,45 +128,6 @@ def test_a_row_that_the_dataset_may_write_to_is_no_part_of_a_run() -> None:
         yield from settled[6:]
 
     assert [row[0] for row in used(InfeedQueue(dataset), 9, chunk=3)] == [20_000 * k + start for k in range(9)]
-
-
-def test_elements_of_a_run_that_is_not_over_are_there_for_a_loop_that_wants_fewer() -> None:
-    rows, go, waits = frozen(np.arange(12 * 20_000, dtype=np.float32).reshape(12, 20_000)), threading.Event(), threading.Event()
-
-    def dataset() -> Iterator[Any]:
-        yield from rows[:7]
-        waits.set()
-        assert go.wait(30)
-        yield from rows[7:]
-
-    infeed = InfeedQueue(dataset)
-    assert [row[0] for row in used(infeed, 4, chunk=4)] == [20_000 * k for k in range(4)]
-    assert waits.wait(30)
-    assert [row[0] for row in used(infeed, 3, chunk=1)] == [20_000 * k for k in range(4, 7)]
-    go.set()
-    assert [row[0] for row in used(infeed, 5, chunk=4)] == [20_000 * k for k in range(7, 12)]
-
-
-@pytest.mark.process
-def test_large_elements_are_fed_after_the_main_thread_has_ended() -> None:
-    program = """
-        import threading, time
-        import numpy as np
-        from tilestep.train import InfeedQueue, repeat
-
-        def dataset():
-            while True:
-                time.sleep(0.05)
-                yield np.ones(600_000, np.float32)
-
-        def train():
-            print(repeat(20, lambda c, x: c + x[0], np.float32(0), InfeedQueue(dataset), chunk=1))
-
-        threading.Thread(target=train).start()
-        time.sleep(0.5)
-    """
-    result = run_python("-c", textwrap.dedent(program), environ={"JAX_PLATFORMS": "cpu"})
-    assert result.stdout.split() == ["20.0"], result.stderr
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8])

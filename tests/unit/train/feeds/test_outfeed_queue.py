@@ -106,15 +106,6 @@ def test_another_thread_sees_values_in_order_while_the_loop_runs() -> None:
     assert not any(ahead[:90])
 
 
-def test_iteration_in_the_loop_s_thread_ends_when_nothing_is_left() -> None:
-    outfeed = OutfeedQueue()
-    body = counting(outfeed)
-    for _ in range(2):
-        repeat(5, body, 0, outfeed=outfeed, chunk=2)
-        assert [int(x) for x in outfeed] == list(range(5))
-        assert list(outfeed) == []
-
-
 def test_iteration_elsewhere_waits_for_each_loop_and_ends_with_close() -> None:
     outfeed, rounds = OutfeedQueue(), []
     body = counting(outfeed)
@@ -275,26 +266,6 @@ def test_values_of_another_kind_wait_for_the_first_to_be_read() -> None:
     assert outfeed.dequeue().tolist() == [0, 1]
     repeat(2, body, 0.0, outfeed=outfeed)
     assert outfeed.dequeue().dtype == np.float32
-
-
-def test_a_loop_that_is_known_is_asked_too_before_it_runs() -> None:
-    outfeed = OutfeedQueue()
-    body = counting(outfeed)
-    with InfeedQueue([np.int32(k) for k in range(6)]) as infeed:
-
-        def fed(c: Any, x: Any) -> Any:
-            outfeed.enqueue(c + x)
-            return c + 1
-
-        repeat(2, fed, 0.0, infeed, outfeed)
-        outfeed.dequeue()
-        repeat(2, body, 0, outfeed=outfeed)
-        with pytest.raises(QueueError, match="wait to be read") as caught:
-            repeat(2, fed, 0.0, infeed, outfeed)
-        assert loop_state(caught.value).steps == 0
-        assert outfeed.dequeue().tolist() == [0, 1]
-        repeat(2, fed, 0.0, infeed, outfeed)  # with the elements that the loop which was refused did not use
-        assert outfeed.dequeue().tolist() == [2.0, 4.0]
 
 
 @pytest.mark.parametrize(

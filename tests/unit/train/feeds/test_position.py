@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
-import weakref
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,7 @@ import pytest
 
 from tests.unit.train.feeds.infeeds import numbers, used
 from tilestep.errors import DatasetError, QueueError
-from tilestep.train import InfeedQueue, while_loop
+from tilestep.train import InfeedQueue
 
 
 @pytest.mark.parametrize("make", [lambda: lambda: numbers(), lambda: range(100), lambda: np.arange(100)])
@@ -52,23 +50,6 @@ class Counting:
         self.next = state["next"]
 
 
-def test_a_dataset_that_knows_its_place_goes_there_itself() -> None:
-    infeed = InfeedQueue(Counting)
-    used(infeed, 100, chunk=8)
-    while_loop(lambda c: c < 3, lambda c, x: c + 1, 0, infeed, chunk=8)
-    state = infeed.state()
-    assert state["elements"] == 103
-    assert state["dataset"]["next"] + state["skip"] == 103
-    made: list[Counting] = []
-    other = InfeedQueue(lambda: made.append(Counting()) or made[-1])
-    other.restore(state)
-    assert used(other, 3) == [103, 104, 105]
-    assert made[0].made < 50
-    again = other.state()
-    other.restore(again)
-    assert used(other, 2) == [106, 107]
-
-
 @pytest.mark.parametrize("ahead", [1, 20])
 @pytest.mark.parametrize("knows_its_place", [False, True])
 def test_what_a_loop_holds_and_has_not_used_comes_again(ahead: int, *, knows_its_place: bool) -> None:
@@ -92,28 +73,6 @@ def test_what_a_loop_holds_and_has_not_used_comes_again(ahead: int, *, knows_its
         assert used(queue, 40) == [*range(7, 47)]
         assert queue.consumed == 47
         queue.close()
-
-
-def test_of_a_dataset_s_states_only_those_are_kept_that_are_needed() -> None:
-    kept: list[weakref.ref[Any]] = []
-
-    class State(dict[str, int]):
-        pass
-
-    class Remembering(Counting):
-        def get_state(self) -> dict[str, int]:
-            state = State(super().get_state())
-            kept.append(weakref.ref(state))
-            return state
-
-    with InfeedQueue(Remembering, prefetch_depth=2) as infeed:
-        for _ in range(5):
-            used(infeed, 100, chunk=4)
-            while_loop(lambda c: c < 3, lambda c, x: c + 1, 0, infeed, chunk=32)  # most of a chunk goes back
-        gc.collect()
-        assert sum(state() is not None for state in kept) < 10
-        assert infeed.state()["elements"] == 515
-        assert infeed.state()["skip"] >= 0
 
 
 def test_an_iterator_cannot_go_back() -> None:

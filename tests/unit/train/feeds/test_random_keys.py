@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,9 +11,7 @@ import optax
 import pytest
 
 from tilestep.errors import DatasetError, QueueError
-from tilestep.train import Checkpoints, InfeedQueue, OutfeedQueue, Pipeline, Replicas, cross_replica_sum, dataset_benchmark, repeat
-
-IMPLS = ("threefry2x32", "rbg")
+from tilestep.train import InfeedQueue, OutfeedQueue, Pipeline, Replicas, cross_replica_sum, dataset_benchmark, repeat
 
 
 def keys(count: int, impl: str = "threefry2x32") -> list[jax.Array]:
@@ -57,15 +54,6 @@ def test_keys_go_in_and_come_out(chunk: int | None, impl: str, platform: str) ->
         np.testing.assert_array_equal(numbers(found["key"]), all_numbers(7, impl))
         np.testing.assert_allclose(found["drawn"], drawn(7, impl), rtol=1e-5)
         assert outfeed.dequeue()["key"].shape == (0,)
-
-
-def test_keys_of_each_step_and_of_the_last_one() -> None:
-    outfeed, last = OutfeedQueue(), OutfeedQueue("last")
-    with InfeedQueue(dataset(6)) as infeed:
-        repeat(3, drawing(outfeed), 0, infeed, outfeed)
-        repeat(3, drawing(last), 0, infeed, last)
-    np.testing.assert_array_equal(np.stack([numbers(each["key"]) for each in outfeed]), all_numbers(3))
-    np.testing.assert_array_equal(numbers(last.dequeue()["key"]), all_numbers(6)[5])
 
 
 def test_each_replica_has_its_own() -> None:
@@ -111,18 +99,6 @@ def test_keys_wait_for_keys_alone() -> None:
     repeat(1, enqueuing(jax.random.key(0)), 0, outfeed=outfeed)
     with pytest.raises(QueueError, match=r"the loop enqueues uint32\[2\], but values like key<threefry2x32>\[\] wait to be read"):
         repeat(1, enqueuing(jnp.zeros(2, jnp.uint32)), 0, outfeed=outfeed)
-
-
-@pytest.mark.parametrize("impl", IMPLS)
-def test_a_checkpoint_keeps_keys_that_nobody_has_read(impl: str, tmp_path: Path) -> None:
-    with Checkpoints(tmp_path) as checkpoints, InfeedQueue(dataset(2, impl)) as infeed:
-        outfeed = OutfeedQueue()
-        checkpoints.save(2, {"carry": repeat(2, drawing(outfeed), 0, infeed, outfeed)}, feeds=infeed, outfeeds=outfeed)
-    with Checkpoints(tmp_path) as checkpoints, InfeedQueue(dataset(5, impl)) as infeed:
-        outfeed = OutfeedQueue()
-        state = checkpoints.restore(like={"carry": jnp.int32(0)}, feeds=infeed, outfeeds=outfeed)
-        assert repeat(3, drawing(outfeed), state["carry"], infeed, outfeed) == 5
-    np.testing.assert_array_equal(numbers(outfeed.dequeue()["key"]), all_numbers(5, impl))
 
 
 @pytest.mark.parametrize(

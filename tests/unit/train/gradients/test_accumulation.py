@@ -11,14 +11,10 @@ import optax
 import pytest
 
 from tilestep.train import (
-    InfeedQueue,
     Replicas,
     accumulate_gradients,
-    cross_replica,
     effective_batch_size,
     gradient_accumulation,
-    repeat,
-    require_equal_replicas,
 )
 
 OPTIMISERS: dict[str, optax.GradientTransformation] = {
@@ -89,34 +85,6 @@ def test_microbatches_add_up_to_one_big_batch(name: str, reduction: Any) -> None
         assert int(state.microbatch) == (microbatch + 1) % COUNT
     assert_close(params, expected)
     assert_close(state.accumulators, jax.tree.map(jnp.zeros_like, params))
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "lamb, clipped",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in OPTIMISERS if name != "lamb, clipped"),
-    ],
-)
-def test_accumulation_replicas_and_optax_s_accumulation_around_them_are_one_big_batch(name: str) -> None:
-    """Two updates, each for 8 microbatches: on 2 replicas, 2 in ours, 2 in optax's around it."""
-    x, y = batches(4)
-    bigger = [batch.reshape(2, 2 * COUNT * MICROBATCH, -1) for batch in (x, y)]
-    step, expected, state = stepped(OPTIMISERS[name]), parameters(), OPTIMISERS[name].init(parameters())
-    for one in zip(*bigger, strict=True):
-        expected, state = step(expected, state, *one)
-    replicas = Replicas(2)
-    optimiser: Any = optax.MultiSteps(gradient_accumulation(cross_replica(OPTIMISERS[name]), 2, reduction="mean"), 2)
-
-    def body(carry: Any, x: Any, y: Any) -> Any:
-        updates, state = optimiser.update(jax.grad(loss)(carry[0], x, y), carry[1], carry[0])
-        return optax.apply_updates(carry[0], updates), state
-
-    elements = list(zip(x.reshape(-1, MICROBATCH, 5), y.reshape(-1, MICROBATCH, 3), strict=True))
-    carry = parameters(), optimiser.init(parameters())
-    found, _ = repeat(8, body, carry, InfeedQueue(elements, replicas=replicas), replicas=replicas)
-    require_equal_replicas(found, replicas)
-    assert_close(found, expected)
 
 
 @pytest.mark.parametrize("reduction", ["sum", "mean", "running_mean"])

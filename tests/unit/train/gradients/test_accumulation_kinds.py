@@ -11,9 +11,7 @@ import numpy as np
 import optax
 import pytest
 
-from tilestep import train
-from tilestep.train import InfeedQueue, Replicas, accumulate_gradients, gradient_accumulation, repeat
-from tilestep.train.gradients.accumulation import finished
+from tilestep.train import InfeedQueue, accumulate_gradients, gradient_accumulation, repeat
 from tilestep.train.loop.update_pattern import counters_in
 
 half = jnp.float16
@@ -38,17 +36,6 @@ def seen(found: list[Any]) -> optax.GradientTransformation:
     return optax.GradientTransformation(lambda params: (), update)
 
 
-def test_sums_of_microbatches_are_as_many_times_their_mean() -> None:
-    """TensorFlow for the IPU: weights equal those of one big batch's step whose rate is as many times higher."""
-    params = {"w": jnp.asarray([1.0, -2.0])}
-    gradients = [{"w": jnp.asarray([k, 0.5 * k])} for k in (1.0, 2.0, 3.0, 6.0)]
-    found, _ = after(gradient_accumulation(optax.sgd(0.25), 4), params, gradients)
-    mean = {"w": jnp.asarray([3.0, 1.5])}
-    expected, _ = after(optax.sgd(4 * 0.25), params, [mean])
-    np.testing.assert_array_equal(found["w"], expected["w"])
-    np.testing.assert_array_equal(found["w"], [-2.0, -3.5])
-
-
 @pytest.mark.parametrize("dtype", [jnp.float32, "float32", lambda path, variable: np.float32 if path == "w" else None])
 def test_2048_small_gradients_of_a_half_add_up_exactly_in_a_float(dtype: Any) -> None:
     """TensorFlow for the IPU's accumulation data type: a float16 variable whose accumulator is float32."""
@@ -57,12 +44,6 @@ def test_2048_small_gradients_of_a_half_add_up_exactly_in_a_float(dtype: Any) ->
     weights, kinds = descended_by_halves(small, dtype)
     assert kinds == {"w": "float32"}
     assert (weights == half(-exact)).all()
-
-
-def test_in_a_half_they_do_not() -> None:
-    weights, kinds = descended_by_halves(half(1e-3), None)
-    assert kinds == {"w": "float16"}
-    assert (abs(weights + 2.049) > 0.01).all()  # from 1 on each sum is rounded to a multiple of 2 ** -10
 
 
 def descended_by_halves(small: Any, dtype: Any) -> tuple[np.ndarray, Any]:
@@ -90,13 +71,6 @@ def test_a_running_mean_stays_where_a_sum_of_halves_overflows() -> None:
     same = jnp.full((100, 3), 0.1, half)
     _, found = accumulate_gradients(lambda p, g: (p * g).sum(), jnp.ones(3, half), same, reduction="running_mean")
     np.testing.assert_array_equal(found, same[0])  # the mean of equal gradients is theirs
-
-
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, half])
-def test_a_mean_is_of_as_many_as_there_are_also_where_a_half_does_not_hold_that_number(dtype: Any) -> None:
-    """bfloat16 has nothing between 256 and 258, and float16 nothing above 65,504."""
-    assert float(finished(jnp.asarray(257, dtype) * 2, 257, "mean")) == pytest.approx(float(jnp.asarray(257, dtype)) * 2 / 257, rel=2**-9)
-    assert float(finished(jnp.asarray(60_000, dtype), 120_000, "mean")) == pytest.approx(0.5, rel=2**-8)
 
 
 @pytest.mark.parametrize("own", [half, jnp.float32])
@@ -144,19 +118,6 @@ def test_whole_numbers_have_no_accumulator() -> None:
         updates, state = optimiser.update({"w": jnp.ones(2), "steps": jnp.int32(0), "key": None}, state, params)
         found = optax.apply_updates(found, {k: updates[k] for k in found})
     assert (found["w"].tolist(), int(found["steps"])) == ([0, 0], 7)
-
-
-def test_masks_within_and_without() -> None:
-    params, gradients = {"a": jnp.ones(2), "b": jnp.ones(2)}, {"a": jnp.ones(2), "b": jnp.ones(2)}
-    mask = {"a": True, "b": False}
-    for optimiser in (
-        optax.masked(gradient_accumulation(optax.sgd(0.5), 2), mask),
-        gradient_accumulation(optax.masked(optax.sgd(0.5), mask), 2),
-    ):
-        state = optimiser.init(params)
-        for _ in range(2):
-            updates, state = optimiser.update(gradients, state, params)
-        assert updates["a"].tolist() == [-1, -1]
 
 
 def test_further_arguments_of_an_optimiser_are_those_of_the_last_microbatch() -> None:
@@ -255,32 +216,6 @@ def test_a_microbatch_may_be_made_in_the_loop() -> None:
     np.testing.assert_array_equal(taken[1], given[1])
     with pytest.raises(TypeError, match="take is 3"):
         accumulate_gradients(loss, 2.0, data, take=3)  # type: ignore[arg-type]
-
-
-def test_replicas_sum_once_for_each_update() -> None:
-    """TensorFlow for the IPU: the mean over replicas of the sum over microbatches, summed as often as there are updates."""
-    optimiser = gradient_accumulation(train.cross_replica(optax.sgd(1.0)), 4)
-
-    def body(carry: Any, gradient: Any) -> Any:
-        updates, state = optimiser.update(gradient, carry[1], carry[0])
-        return optax.apply_updates(carry[0], updates), state
-
-    replicas = Replicas(devices=jax.devices("ipu")[:2])
-    start = jnp.float32(0)
-    texts: list[int] = []
-
-    def looked_at(carry: Any, gradient: Any) -> Any:
-        texts.append(collectives(jax.make_jaxpr(body)(carry, gradient).jaxpr))
-        return body(carry, gradient)
-
-    with InfeedQueue((np.float32(k) for k in itertools.count()), replicas=2) as infeed:
-        found = repeat(8, looked_at, (start, optimiser.init(start)), infeed, replicas=replicas)
-    assert float(found[0]) == -sum(range(16)) / 2
-    assert texts == [0, 1]  # of the steps before the last of an update, and of that one
-    alone = jax.make_jaxpr(lambda c, g: jax.vmap(body, in_axes=(None, 0), axis_name="replica")(c, g))(
-        (start, optimiser.init(start)), jnp.ones(2)
-    )
-    assert collectives(alone.jaxpr) == 1
 
 
 def test_whatever_holds_an_accumulating_optimiser_can_tell() -> None:

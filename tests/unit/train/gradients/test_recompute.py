@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 from typing import Any
 
 import jax
@@ -12,9 +11,7 @@ import numpy as np
 import pytest
 from jax.ad_checkpoint import checkpoint_name
 
-import tilestep
-from tilestep.machine import load_machine
-from tilestep.train import InfeedQueue, OutfeedQueue, accumulate_gradients, recomputed, repeat, while_loop
+from tilestep.train import OutfeedQueue, accumulate_gradients, recomputed, repeat, while_loop
 
 WAYS: dict[str, Any] = {
     "full": "full",
@@ -72,26 +69,6 @@ def test_what_is_kept_is_what_was_asked_for() -> None:
     assert kept(None) > 3 * LAYERS + 1
 
 
-def test_a_loop_s_word_is_for_marked_functions_and_for_its_own_programs() -> None:
-    ways: list[str] = []
-
-    @recomputed
-    def marked(c: Any, x: Any) -> Any:
-        return jnp.sum(jnp.sin(c * x))
-
-    def body(c: Any, x: Any) -> Any:
-        ways.append("checkpoint" if "remat" in str(jax.make_jaxpr(jax.grad(marked))(c, x)) else "plain")
-        return c - jax.grad(marked)(c, x)
-
-    infeed = InfeedQueue(itertools.repeat(np.float32(1)))
-    for way in (None, "full", None, ("a",), "full"):
-        repeat(2, body, 0.5, infeed, recompute=way)
-    assert ways == ["plain", "checkpoint", "checkpoint"]
-    while_loop(lambda c: True, body, 0.5, infeed, maximum_iterations=2, recompute="full")
-    assert ways[3:] == ["checkpoint"]
-    assert "remat" not in str(jax.make_jaxpr(jax.grad(marked))(0.5, 1.0))
-
-
 def test_a_loop_with_nothing_to_recompute_says_so() -> None:
     with pytest.raises(ValueError, match=r"recompute is \('nothing',\), but the loop's body lambda calls nothing to recompute: "):
         repeat(2, lambda c: c + 1, 0, recompute=("nothing",))
@@ -142,32 +119,6 @@ def test_other_words_are_refused(way: Any, error: type[Exception]) -> None:
 def test_what_is_no_function_cannot_be_recomputed() -> None:
     with pytest.raises(TypeError, match=r"function is 3: it must be a function, whose values recomputed\(\) keeps"):
         recomputed(3)
-
-
-def test_the_single_step_form_recomputes() -> None:
-    data = jnp.ones((3, 8, WIDTH)), jax.random.split(jax.random.key(0), 3)
-    texts = [
-        str(jax.make_jaxpr(lambda params, way=way: accumulate_gradients(loss_by_layers(), params, data, recompute=way))(weights()))
-        for way in (None, "full")
-    ]
-    assert ["remat" in text for text in texts] == [False, True]
-
-
-def test_an_ipu_s_tiles_hold_less() -> None:
-    """Peaks of a loop on the emulated machine: full recomputation of each layer, against none."""
-    peaks: list[int] = []
-    element, start = np.zeros((1 << 16, WIDTH), np.float32), np.asarray(weights(4))
-    layer = recomputed(lambda weight, x: jnp.tanh(jnp.sin(x @ weight)))
-
-    def body(weights: Any, x: Any) -> Any:
-        return weights - jax.grad(lambda weights: jnp.mean(functools.reduce(lambda x, weight: layer(weight, x), weights, x)))(weights)
-
-    with jax.default_device(jax.devices("ipu")[0]):
-        for way in (None, "full"):
-            with tilestep.dry_run(), tilestep.profile() as profile:
-                repeat(2, body, start, InfeedQueue(itertools.repeat(element)), recompute=way)
-            peaks.append(max(program.peak_tile_bytes for program in profile.programs))
-    assert peaks[0] - peaks[1] > 2 * element.nbytes / load_machine("bow-2000").ipu.num_tiles
 
 
 def test_marking_a_part_compiles_nothing_anew() -> None:

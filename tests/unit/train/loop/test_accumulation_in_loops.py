@@ -14,8 +14,7 @@ import optax
 import pytest
 
 import tilestep
-from tilestep.errors import DatasetError
-from tilestep.train import InfeedQueue, OutfeedQueue, gradient_accumulation, loop_state, repeat, while_loop
+from tilestep.train import InfeedQueue, OutfeedQueue, gradient_accumulation, repeat, while_loop
 from tilestep.train.loop import update_pattern
 from tilestep.train.loop.program_cache import LoopSettings, Span, repeat_loop
 from tilestep.train.loop.update_pattern import UpdatePattern, counters_in
@@ -67,13 +66,6 @@ def test_updates_come_at_each_count_th_step_whatever_the_chunks(count: int, chun
     assert int(carry[1].microbatch) == 0
 
 
-def test_the_newest_values_only() -> None:
-    outfeed = OutfeedQueue("last")
-    body, carry = descent(4, outfeed)
-    repeat(20, body, carry, InfeedQueue(gradients()), outfeed, chunk=8)
-    assert float(outfeed.dequeue()) == expected(20, 4)[-1]
-
-
 def program_text(body: Any, carry: Any, steps: int) -> str:
     """What JAX makes of the program of a chunk of `repeat`."""
     count = counters_in(jax.tree.structure(carry))[0].count
@@ -110,25 +102,6 @@ def test_a_length_that_is_no_multiple_is_refused_before_anything_is_traced(steps
     with pytest.raises(ValueError, match=message):
         repeat(steps, lambda carry, gradient: pytest.fail("it was traced"), carry, infeed)
     assert infeed.consumed == 0
-
-
-def test_what_is_in_the_carry_counts() -> None:
-    body, carry = descent(8)
-    infeed = InfeedQueue(gradients(13))
-    with pytest.raises(DatasetError) as caught:
-        repeat(24, body, carry, infeed, chunk=3)
-    state = loop_state(caught.value)
-    assert state is not None
-    assert state.steps == 12
-    assert int(state.carry[1].microbatch) == 4
-    infeed = InfeedQueue(itertools.islice(gradients(), 12, None))
-    with pytest.raises(
-        ValueError,
-        match=r"of 8 microbatches, 4 of which are in its carry already, so its number of steps must be 4 or a "
-        r"multiple of 8 more: 8 is not; the nearest are 4 and 12",
-    ):
-        repeat(8, body, state.carry, infeed)
-    assert float(repeat(12, body, state.carry, infeed)[0]) == expected(24, 8)[-1]
 
 
 def test_a_while_loop_may_end_amid_an_accumulation_and_another_loop_goes_on() -> None:
@@ -177,53 +150,6 @@ def test_a_body_that_does_not_add_one_microbatch_each_step_has_branches_and_is_r
         start = jnp.float32(0)
         carry = repeat(4, twice, (start, optimiser.init(start)), InfeedQueue(gradients()), chunk=2)
         assert float(carry[0]) == -RATE * 2 * (1 + 2 + 3 + 4)
-
-
-def test_optimisers_of_one_carry_may_differ_in_their_counts() -> None:
-    bodies, carries = zip(*(descent(count) for count in (2, 3)), strict=True)
-
-    def body(carry: Any, gradient: Any) -> Any:
-        return tuple(body(part, gradient) for body, part in zip(bodies, carry, strict=True))
-
-    found = repeat(12, body, carries, InfeedQueue(gradients()))
-    assert [float(part[0]) for part in found] == [expected(12, count)[-1] for count in (2, 3)]
-    with pytest.raises(ValueError, match="must be a multiple of 3: 8 is not"):
-        repeat(8, body, found, InfeedQueue(gradients()))
-
-
-def test_several_optimisers_of_one_count_need_no_branch() -> None:
-    optimiser = optax.partition(
-        {"fast": gradient_accumulation(optax.sgd(1.0), 4), "slow": gradient_accumulation(optax.sgd(RATE), 4)}, {"a": "fast", "b": "slow"}
-    )
-
-    def body(carry: Any, gradient: Any) -> Any:
-        updates, state = optimiser.update({"a": gradient, "b": gradient}, carry[1], carry[0])
-        return optax.apply_updates(carry[0], updates), state
-
-    def start() -> Any:
-        params = {"a": jnp.float32(0), "b": jnp.float32(0)}
-        return params, optimiser.init(params)
-
-    assert [counter.count for counter in counters_in(jax.tree.structure(start()))] == [4, 4]
-    assert "cond[" not in program_text(body, start(), 8)
-    found = repeat(8, body, start(), InfeedQueue(gradients()))[0]
-    assert (float(found["a"]), float(found["b"])) == (-36, -18)
-
-
-def test_an_ensemble_steps_together() -> None:
-    optimiser = gradient_accumulation(optax.sgd(RATE), 4)
-    params = jnp.zeros(3)
-
-    def one(variable: Any, state: Any, gradient: Any) -> Any:
-        updates, state = optimiser.update(gradient, state, variable)
-        return optax.apply_updates(variable, updates), state
-
-    def body(carry: Any, gradient: Any) -> Any:
-        return jax.vmap(one, in_axes=(0, 0, None))(*carry, gradient)
-
-    found = repeat(8, body, (params, jax.vmap(optimiser.init)(params)), InfeedQueue(gradients()))
-    assert found[0].tolist() == [expected(8, 4)[-1]] * 3
-    assert found[1].microbatch.tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize(

@@ -59,23 +59,6 @@ def test_bar_profile_json_and_summary_show_it(capsys: pytest.CaptureFixture[str]
     assert ["repeat_body", "16", "8", "samples", "x", "4", "x", "2", "=", "64", "samples"] in lines
 
 
-def test_a_profile_has_the_loops_of_its_block_on_its_platform() -> None:
-    body, carry = training(gradient_accumulation(optax.sgd(0.1), 2))
-    infeed = feed()
-    there = repeat(2, body, on_ipu(carry), infeed)
-    with tilestep.profile() as outer:
-        there = repeat(4, body, there, infeed)
-        with tilestep.profile() as nothing:
-            repeat(4, body, carry, feed())  # on CPU
-            repeat(0, body, there, infeed, donate=False)
-        with tilestep.profile() as inner:
-            repeat(6, body, there, infeed)
-    assert figures(outer) == [("repeat_body", 10, 8, 2, 1, 2, 16)]
-    assert figures(inner) == [("repeat_body", 6, 8, 2, 1, 2, 16)]
-    assert nothing.batches == ()
-    assert "Effective" not in nothing.summary()
-
-
 @pytest.mark.parametrize(
     ("element", "samples"),
     [
@@ -97,18 +80,6 @@ def test_samples_are_the_leading_axis_that_an_element_s_arrays_have_in_common(el
         repeat(4, body, on_ipu(training(optimizer)[1]), feed(element))
     [batch] = profile.batches
     assert (batch.microbatch, batch.samples, batch.microbatches) == (samples, samples and 2 * samples, 2)
-
-
-def test_a_body_that_vmaps_over_a_step_s_elements_itself_gets_all_their_samples() -> None:
-    optimizer = gradient_accumulation(optax.sgd(0.1), 2)
-
-    def body(carry: Any, x: Any, y: Any) -> Any:
-        updates, state = optimizer.update(x.mean((0, 1)) - y.mean(), carry[1], carry[0])
-        return carry[0] + updates, state
-
-    with tilestep.profile() as profile:
-        repeat(4, body, on_ipu(training(optimizer)[1]), feed(replicas=3))
-    assert [(batch.microbatch, batch.samples) for batch in profile.batches] == [(24, 48)]
 
 
 def test_what_is_not_known_is_not_told() -> None:

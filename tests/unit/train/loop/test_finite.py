@@ -55,19 +55,6 @@ def test_the_step_and_the_leaf_are_named_and_the_chunk_is_not_done() -> None:
     assert (int(once["count"]), float(once["total"]), infeed.consumed) == (9, sum(range(9)), 9)
 
 
-def test_finite_numbers_are_those_without_the_look_and_a_loop_without_it_goes_on() -> None:
-    start = {**START, "key": jax.random.key(0), "half": jnp.ones(2, jnp.bfloat16), "flag": True}
-
-    def body(carry: Any, x: Any) -> Any:
-        return {**carry, **add(carry, x)}
-
-    whole = [repeat(9, body, start, InfeedQueue(X), chunk=4, check_nans=look, donate=False) for look in (False, True)]
-    for plain, looked in zip(*map(jax.tree.leaves, whole), strict=True):
-        assert plain.dtype == looked.dtype
-        assert bool((plain == looked).all())
-    assert np.isnan(repeat(12, body, start, InfeedQueue(X), donate=False)["total"])
-
-
 def test_an_accumulated_infinity_is_found_at_its_microbatch_also_where_the_newest_values_are_kept() -> None:
     optimizer, outfeed = gradient_accumulation(optax.sgd(0.1), 4), OutfeedQueue("last")
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 import itertools
-import weakref
 from collections import namedtuple
 from collections.abc import Iterator
 from typing import Any
@@ -27,29 +25,6 @@ def add(total: Any, x: Any) -> Any:
     return total + x
 
 
-def test_a_counter_counts() -> None:
-    assert repeat(10, lambda count: count + 1, 0) == 10
-    assert repeat(0, lambda count: count + 1, 5) == 5
-    assert repeat(3, lambda carry: carry, ()) == ()
-
-
-def test_the_worked_example_of_tensorflow_for_the_ipu() -> None:
-    """TensorFlow for the IPU's training in a loop: 10 steps of ones(800); sums are all 2, differences all 0."""
-    dataset = itertools.repeat((np.ones(800, np.float32), np.ones(800, np.float32)))
-    infeed, outfeed = InfeedQueue(dataset), OutfeedQueue()
-
-    def body(counter: Any, x1: Any, x2: Any) -> Any:
-        outfeed.enqueue({"d1": x1 + x2, "d2": x1 - x2})
-        return counter + 1
-
-    assert repeat(10, body, 0, infeed, outfeed) == 10
-    result = outfeed.dequeue()
-    assert result["d1"].shape == result["d2"].shape == (10, 800)
-    assert (result["d1"] == 2).all()
-    assert (result["d2"] == 0).all()
-    assert infeed.consumed == 10
-
-
 @pytest.mark.parametrize("chunk", [None, 1, 3, 7, 100])
 @pytest.mark.parametrize("depth", [1, 3])
 def test_every_element_is_used_once_in_order_whatever_the_chunks(chunk: int | None, depth: int) -> None:
@@ -64,15 +39,6 @@ def test_every_element_is_used_once_in_order_whatever_the_chunks(chunk: int | No
             repeat(n, body, np.float32(-1), infeed, outfeed, chunk=chunk)
         assert infeed.consumed == 148
         np.testing.assert_array_equal(outfeed.dequeue(), np.arange(148, dtype=np.float32))
-
-
-def test_chunks_of_other_lengths_take_over_what_was_gathered() -> None:
-    infeed = InfeedQueue(numbers())
-    total, used = np.float32(0), 0
-    for n, chunk in [(8, 4), (3, 2), (10, 10), (1, 1), (64, 5), (2, None)]:
-        total = repeat(n, add, total, infeed, chunk=chunk)
-        used += n
-        assert (float(total), infeed.consumed) == (sum(range(used)), used)
 
 
 @pytest.mark.parametrize(
@@ -90,15 +56,6 @@ def test_chunks_of_other_lengths_take_over_what_was_gathered() -> None:
 )
 def test_an_element_becomes_arguments(element: Any, body: Any) -> None:
     assert repeat(3, body, 0.0, InfeedQueue(itertools.repeat(element))) == 6
-
-
-def test_numbers_in_the_carry_get_the_default_types() -> None:
-    carry = repeat(2, lambda c: {**c, "i": c["i"] + 1, "b": True}, {"i": 1, "f": 1.5, "b": False, "c": 1j, "a": np.float64(2)})
-    kinds = {name: (leaf.dtype, leaf.weak_type) for name, leaf in carry.items()}
-    expected = {"i": "int32", "f": "float32", "b": "bool", "c": "complex64", "a": "float32"}
-    assert kinds == {name: (np.dtype(dtype), False) for name, dtype in expected.items()}
-    with jax.enable_x64(True):
-        assert repeat(1, lambda c: c + 1, 2**40) == 2**40 + 1
 
 
 def test_weak_types_do_not_trace_again() -> None:
@@ -133,20 +90,6 @@ def test_the_same_loop_again_is_not_traced_and_a_remainder_is_once() -> None:
     assert len(traces) == 3
 
 
-def test_programs_go_with_their_body() -> None:
-    def make() -> Any:
-        large = np.ones(1000)
-        return (lambda c: c + large[0]), weakref.ref(large)
-
-    body, large = make()
-    repeat(3, body, 0.0)
-    gc.collect()
-    assert large() is not None
-    del body
-    gc.collect()
-    assert large() is None
-
-
 def test_any_hashable_callable_is_a_body() -> None:
     class Adder:
         def __init__(self) -> None:
@@ -172,26 +115,6 @@ def test_the_carry_is_donated_unless_the_caller_says_no() -> None:
         assert carry["a"].is_deleted() is donate
         assert (carry["b"] == 1).all()
         assert float(result["a"][0]) == 5
-
-
-def test_memory_that_is_in_the_carry_twice_is_no_trouble() -> None:
-    x = jnp.arange(3.0)
-    carry = {"a": x, "b": x, "c": jax.device_put(x, x.sharding)}
-    result = repeat(5, lambda c: {k: v + i for i, (k, v) in enumerate(c.items())}, carry, chunk=2)
-    assert [float(result[k][1]) for k in "abc"] == [1, 6, 11]
-
-
-def test_random_keys_are_carried() -> None:
-    def body(c: Any) -> Any:
-        key, now = jax.random.split(c[0])
-        return key, c[1] + jax.random.uniform(now)
-
-    _, total = repeat(8, body, (jax.random.key(0), 0.0), chunk=3)
-    key, expected = jax.random.key(0), 0.0
-    for _ in range(8):
-        key, now = jax.random.split(key)
-        expected += float(jax.random.uniform(now))
-    assert float(total) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(

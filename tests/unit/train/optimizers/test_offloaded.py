@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -11,17 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from jax.sharding import NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from tilestep.train import (
-    InfeedQueue,
-    accumulate_gradients,
     apply_updates,
     gradient_accumulation,
     offloaded,
     on_device,
     placed,
-    placed_like,
     repeat,
     sharded,
 )
@@ -81,38 +76,6 @@ def test_values_are_the_same_bit_for_bit(optimizer: Any) -> None:
         assert leaf.sharding.memory_kind == ("pinned_host" if leaf.size > 1 else "device")
 
 
-def test_accumulation_moves_by_kind_and_each_kind_only_when_it_is_used() -> None:
-    plain = optax.adam(0.1)
-    away = gradient_accumulation(plain, 2, offload_optimizer_state={"optimizer_state": True, "accumulators": True})
-    expected = trained(gradient_accumulation(plain, 2), steps=6)
-    params, state = trained(away, steps=6)
-    assert_equal((params, state), expected)
-    assert memories(state.inner[0].mu) == memories(state.accumulators) == {"w": "pinned_host", "b": "pinned_host", "scale": "device"}
-    state = gradient_accumulation(plain, 2, offload_optimizer_state=True).init(parameters())
-    assert memories(state.inner[0].mu)["w"] == "pinned_host"
-    assert memories(state.accumulators)["w"] == "device"
-    assert set(jax.tree.leaves(memories(gradient_accumulation(plain, 2).init(parameters())))) == {"device"}
-
-
-@pytest.mark.parametrize("dtype", [pytest.param(None, marks=pytest.mark.slow), jnp.float32])
-def test_parameters_in_the_hosts_memory_may_be_accumulated_for(dtype: Any) -> None:
-    """What is made like them is made on the device, and converted there."""
-    offload = {"parameters": True, "accumulators": True, "optimizer_state": True}
-    optimizer = gradient_accumulation(optax.adam(0.1), 2, dtype=dtype, offload_optimizer_state=offload)
-
-    def halves() -> Any:
-        return jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), parameters())
-
-    away = trained(optimizer, placed(halves(), offload), steps=4)
-    assert {memories(tree)["w"] for tree in (away[0], away[1].accumulators, away[1].inner[0].mu)} == {"pinned_host"}
-    assert_equal(away, trained(gradient_accumulation(optax.adam(0.1), 2, dtype=dtype), halves(), steps=4))
-
-    def of(params: Any) -> Any:
-        return accumulate_gradients(loss, params, jnp.asarray(X)[None])
-
-    assert_equal(of(placed(halves(), True)), of(halves()))
-
-
 def test_a_divided_state_that_is_to_stay_on_the_device_is_refused() -> None:
     """TensorFlow for the IPU's `replicated_optimizer_state_sharding` with `offload_weight_update_variables=False`."""
     for offload in (False, {"optimizer_state": False}):
@@ -120,17 +83,6 @@ def test_a_divided_state_that_is_to_stay_on_the_device_is_refused() -> None:
             gradient_accumulation(optax.adam(0.1), 2, offload_optimizer_state=offload, shard_optimizer_state=True)
     gradient_accumulation(optax.adam(0.1), 2, shard_optimizer_state=True)
     gradient_accumulation(sharded(optax.adam(0.1)), 2, offload_optimizer_state=False)
-
-
-def test_steps_called_one_by_one_keep_it_there_too() -> None:
-    plain = optax.sgd(0.1, momentum=0.9)
-    optimizer = offloaded(plain, True)
-    carry, expected = (parameters(), optimizer.init(parameters())), (parameters(), plain.init(parameters()))
-    for call in (lambda body: body, lambda body: jax.jit(body, donate_argnums=0)):
-        carry, expected = call(step(optimizer))(carry), call(step(plain))(expected)
-        assert memories(carry[1][0].trace) == {"w": "pinned_host", "b": "pinned_host", "scale": "device"}
-        assert_equal(carry, expected)
-    assert memories(jax.jit(optimizer.init)(parameters())[0].trace)["w"] == "pinned_host"
 
 
 def test_variables_are_chosen_one_by_one() -> None:
@@ -146,15 +98,6 @@ def test_variables_are_chosen_one_by_one() -> None:
     assert seen[:4] == [("0/count", ()), ("0/mu/b", (8,)), ("0/mu/scale", ()), ("0/mu/w", (8, 8))]
 
 
-def test_without_a_choice_it_stays_where_the_devices_memory_is_the_hosts() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for offload in (None, False):
-            assert set(jax.tree.leaves(memories(trained(offloaded(optax.adam(0.1), offload))))) == {"device"}
-        elsewhere = offloaded(optax.adam(0.1), platform="ipu").init(parameters())
-    assert memories(elsewhere[0].mu)["w"] == "pinned_host"
-
-
 def test_a_mapping_chooses_by_kind() -> None:
     offload = {"parameters": True, "accumulators": False}
     params = placed(parameters(), offload)
@@ -165,39 +108,6 @@ def test_a_mapping_chooses_by_kind() -> None:
     assert memories(after[0]) == memories(placed(parameters(), True))
     assert memories(after[1][0].mu)["w"] == "pinned_host"
     assert_equal(after, trained(optax.adam(0.1)))
-
-
-def test_replicas_keep_their_own() -> None:
-    """On a mesh of one device of this process; tests/behaviour/test_offload.py has meshes of several."""
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("replicas",))
-    spec = PartitionSpec("replicas")
-    optimizer = offloaded(optax.adam(0.1), True)
-    params = jax.device_put(parameters(), NamedSharding(mesh, PartitionSpec()))
-    x = jax.device_put(X, NamedSharding(mesh, spec))
-
-    def update(params: Any, state: Any, x: Any) -> Any:
-        gradients = jax.lax.pmean(jax.grad(loss)(params, x), "replicas")
-        updates, state = optimizer.update(gradients, state, params)
-        return optax.apply_updates(params, updates), state
-
-    mapped = jax.jit(jax.shard_map(update, mesh=mesh, in_specs=(PartitionSpec(), PartitionSpec(), spec), out_specs=PartitionSpec()))
-    params, state = mapped(params, optimizer.init(params), x)
-    assert state[0].mu["w"].sharding.memory_kind == "pinned_host"
-    assert_equal((params, state), trained(optax.adam(0.1), steps=1))
-
-
-def test_elements_go_to_the_device_of_a_carry_that_begins_in_the_hosts_memory() -> None:
-    momenta = jax.device_put(np.zeros(4, np.float32), SingleDeviceSharding(jax.devices()[0], memory_kind="pinned_host"))
-
-    def body(carry: Any, x: Any) -> Any:
-        momenta, weights = carry
-        return placed_like(on_device(momenta) + x, momenta), weights - x
-
-    infeed = InfeedQueue([np.ones(4, np.float32)] * 3)
-    momenta, weights = repeat(3, body, (momenta, np.zeros(4, np.float32)), infeed)
-    assert (momenta == 3).all()
-    assert (weights == -3).all()
-    assert momenta.sharding.memory_kind == "pinned_host"
 
 
 def test_a_body_that_moves_its_carry_is_refused() -> None:

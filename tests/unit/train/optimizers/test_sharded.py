@@ -13,8 +13,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from tilestep.train import Replicas, cross_replica, offloaded, replica_specs, sharded, unsharded
-from tilestep.train.replicas.groups import Division, part_elements
-from tilestep.train.replicas.shards import Shard, on_parts
+from tilestep.train.replicas.groups import part_elements
 
 FOUR = Replicas(4)
 RNG = np.random.default_rng(0)
@@ -97,15 +96,6 @@ def test_each_replica_keeps_its_part() -> None:
     assert part_elements(30, 4) == 8
 
 
-def test_with_every_array_divided_scalars_are_whole() -> None:
-    optimizer = cross_replica(optax.adam(0.1))
-    params, state = trained(sharded(optimizer, least_elements=1))
-    assert isinstance(state[0].mu["b"], Shard)
-    assert state[0].count.shape == state[0].mu["scale"].shape == ()
-    for one, other in zip(jax.tree.leaves((params, unsharded(state))), jax.tree.leaves(trained(optimizer)), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
-
-
 def test_parts_from_a_checkpoint_are_divided_anew_over_any_number_of_replicas() -> None:
     _, state = trained(sharded(cross_replica(optax.adam(0.1)), least_elements=2))
     kept, whole = jax.device_get(state), unsharded(state)
@@ -115,14 +105,6 @@ def test_parts_from_a_checkpoint_are_divided_anew_over_any_number_of_replicas() 
         assert [shard.data.shape for shard in again[0].mu["w"].values.addressable_shards] == [(each,)] * there.count
         for one, other in zip(jax.tree.leaves(unsharded(again)), jax.tree.leaves(whole), strict=True):
             np.testing.assert_array_equal(one, other)
-
-
-def test_offloaded_parts_are_in_the_hosts_memory_and_of_the_same_values() -> None:
-    plain = sharded(cross_replica(optax.adam(0.1)), least_elements=2)
-    found, expected = trained(offloaded(plain, True)), trained(plain)
-    assert found[1][0].nu["w"].values.sharding.memory_kind == "pinned_host"
-    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
 def test_only_what_is_needed_whole_is_gathered() -> None:
@@ -140,23 +122,6 @@ def test_without_replicas_it_is_the_optimizer() -> None:
     params = jax.tree.map(jnp.asarray, PARAMS)
     found, expected = (jax.jit(step(one))(params, one.init(params), X) for one in (sharded(plain, least_elements=2), plain))
     for one, other in zip(jax.tree.leaves((found[0], unsharded(found[1]))), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_operations_that_are_not_elementwise_see_whole_arrays() -> None:
-    whole = np.arange(10, dtype=np.float32).reshape(2, 5)
-
-    def function(a: Any, b: Any) -> Any:
-        loop = jax.lax.fori_loop(0, 3, lambda _, x: x * 2, a)
-        return jnp.sort(a * b, 1) + 1, jax.lax.cond(b[0, 0] > 5, lambda x: x, lambda x: -x, a), jnp.cumsum(a, 0) * a, loop, a.sum() * b
-
-    def inside(values: Any, b: Any) -> Any:
-        results, _ = on_parts(function, (Shard(values=values, shape=(2, 5)), b), Division.over(FOUR.axis))
-        return [result.whole() for result in results]
-
-    parts = np.concatenate([whole.reshape(-1), np.zeros(2, np.float32)])
-    found = jax.jit(FOUR.shard_map(inside, in_specs=(P(FOUR.axis), P()), out_specs=P()))(parts, whole)
-    for one, other in zip(found, function(whole, whole), strict=True):
         np.testing.assert_array_equal(one, other)
 
 

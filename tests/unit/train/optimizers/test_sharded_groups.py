@@ -9,13 +9,9 @@ import jax
 import numpy as np
 import optax
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-import tilestep
-from tests.unit.train.optimizers.test_sharded import FOUR, PARAMS, X, collectives, loss, mapped, trained
-from tilestep.train import Replicas, Shard, cross_replica, gradient_accumulation, repeat, sharded, unsharded
-from tilestep.train.replicas.shards import all_parts
+from tests.unit.train.optimizers.test_sharded import FOUR, PARAMS, X, mapped, trained
+from tilestep.train import Shard, cross_replica, gradient_accumulation, repeat, sharded, unsharded
 
 ADAM = cross_replica(optax.adam(0.1))
 PARTS = {1: 30, 2: 15, 4: 8}  # elements of 30 on a replica
@@ -35,64 +31,6 @@ def test_each_group_has_the_whole_state_and_values_are_what_they_are_without_div
     assert [part.shape for part in parts] == [(PARTS[group_size],)] * 4
     for replica, part in enumerate(parts):
         np.testing.assert_array_equal(part, parts[replica % group_size])
-
-
-def test_whole_arrays_are_gathered_within_groups_for_what_needs_them() -> None:
-    optimizer = cross_replica(optax.chain(optax.clip_by_global_norm(0.1), optax.adafactor(0.1, min_dim_size_to_factor=2)))
-    found, expected = trained(sharded(optimizer, least_elements=2, group_size=2), steps=2), trained(optimizer, steps=2)
-    for one, other in zip(jax.tree.leaves((found[0], unsharded(found[1]))), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
-
-
-def test_a_gradient_is_scattered_within_a_group_and_its_part_summed_over_the_groups() -> None:
-    def of(group_size: int | None) -> Any:
-        return collectives(sharded(ADAM, least_elements=2, group_size=group_size))
-
-    # scale is a scalar; w and b are divided
-    assert of(4) == of(None) == {"psum": 1, "reduce_scatter": 2, "all_gather": 2}
-    assert of(2) == {"psum": 1 + 2, "reduce_scatter": 2, "all_gather": 2}
-    assert of(1) == {"psum": 1 + 2}
-
-
-def test_a_group_of_all_replicas_is_the_same_program_as_none() -> None:
-    function, params, state = mapped(sharded(ADAM, least_elements=2))
-    other, _, grouped = mapped(sharded(ADAM, least_elements=2, group_size=4))
-    assert jax.tree.leaves(jax.tree.map(np.shape, state)) == jax.tree.leaves(jax.tree.map(np.shape, grouped))
-    assert jax.jit(function).lower(params, state, X).as_text() == jax.jit(other).lower(params, grouped, X).as_text()
-
-
-def test_all_collectives_of_groups_have_a_price() -> None:
-    ipus = Replicas(devices=jax.devices("ipu")[:4])
-    function, params, state = mapped(sharded(ADAM, least_elements=2, group_size=2), ipus)
-    function, x = jax.jit(function), jax.device_put(X, ipus.divided)
-    function(params, state, x)
-    with tilestep.profile() as found:
-        jax.block_until_ready(function(params, state, x))
-    profile = found.profile
-    assert {program.fallback_ops for program in profile.programs} == {()}
-    assert {event.ipu for event in found.timeline if event.kind == "collective"} == {0, 1, 2, 3}
-
-
-def test_a_state_from_outside_is_divided_by_a_loop_and_a_saved_one_again() -> None:
-    optimizer = sharded(ADAM, least_elements=2, group_size=2)
-
-    def body(carry: Any) -> Any:
-        params, state = carry
-        updates, state = optimizer.update(jax.grad(loss)(params, X), state, params)
-        return optax.apply_updates(params, updates), state
-
-    params, state = repeat(1, body, (PARAMS, optimizer.init(PARAMS)), replicas=FOUR)
-    moments = state[0].mu["w"]
-    assert moments.values.shape == (4 * 15,)
-    assert moments.group_size == 2
-    kept, whole = jax.device_get((params, state)), unsharded(state)
-    for there, parts in (FOUR, 4), (Replicas(2), 2):
-        again = there.place(kept)
-        assert [shard.data.shape for shard in again[1][0].mu["w"].values.addressable_shards] == [(15,)] * parts
-        assert there.place(again) is again
-        assert_equal(again[1], whole)
-    found = repeat(2, body, kept, replicas=FOUR)
-    assert_equal(found, unsharded(repeat(2, body, (params, state), replicas=FOUR)))
 
 
 def test_a_state_of_another_group_size_is_refused_and_divided_anew_as_the_error_says() -> None:
@@ -156,14 +94,3 @@ def test_an_accumulation_divides_within_groups() -> None:
     assert moments.values.sharding.memory_kind == "pinned_host"
     for one, other in zip(jax.tree.leaves(unsharded(found)), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
-
-
-@settings(max_examples=40, deadline=None)
-@given(size=st.integers(1, 60), groups=st.integers(1, 5), members=st.integers(1, 6))
-def test_parts_of_each_group_make_up_the_array(size: int, groups: int, members: int) -> None:
-    whole = np.arange(1, size + 1)
-    parts = all_parts(whole, groups * members, members).reshape(groups, -1)
-    assert parts.shape[1] == -(-size // members) * members
-    for row in parts:
-        np.testing.assert_array_equal(row[:size], whole)
-        assert not row[size:].any()

@@ -73,18 +73,6 @@ def test_numbers_that_are_not_finite_are_found_before_they_are_taken_in(schedule
         jax.tree.map(np.testing.assert_array_equal, state.params, before)
 
 
-def test_what_the_dataset_raises_carries_the_state_after_the_last_update() -> None:
-    pipeline = Pipeline([lambda p, x: x * p, lambda p, x: (x * p).sum()], optax.sgd(0.1), 4, pipeline_schedule="interleaved")
-    infeed = InfeedQueue([np.float32(k) for k in range(10)])
-    with pytest.raises(DatasetError, match="the dataset ended after 10 elements") as caught:
-        pipeline.run(pipeline.init([np.float32(1), np.float32(1)]), infeed, repeat_count=3)
-    expected = pipeline.init([np.float32(1), np.float32(1)])
-    for first in (0, 4):
-        expected, _ = pipeline.step(expected, np.arange(first, first + 4, dtype=np.float32))
-    stopped: Any = caught.value
-    jax.tree.map(np.testing.assert_array_equal, stopped.state.params, expected.params)
-
-
 def test_a_whole_number_that_would_become_another_is_refused_before_anything_starts() -> None:
     pipeline = Pipeline([lambda p, a, x, n: x * p + n + a, lambda p, x: (x * p).sum()], optax.sgd(0.1), 4)
     state = pipeline.init([np.float32(1)] * 2)

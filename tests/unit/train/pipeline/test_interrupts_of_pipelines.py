@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import random
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,8 +24,6 @@ from tilestep.train.calling import arguments_of
 from tilestep.train.ctrl_c import CtrlC
 from tilestep.train.feeds.prefetch import Feeder
 from tilestep.train.pipeline.pipeline import Pipeline
-from tilestep.train.pipeline.run.engine import Engine
-from tilestep.train.pipeline.run.updater import Updater
 
 COUNT, UPDATES, WIDTH = 4, 6, 8
 ELEMENTS = COUNT * UPDATES
@@ -299,19 +296,6 @@ def test_ctrl_cs_while_a_feed_changes_leave_it_to_the_next_run(owner: Any, name:
     jax.tree.map(np.testing.assert_array_equal, outfeed.dequeue(), results)
 
 
-def test_a_ctrl_c_while_a_run_cleans_up_after_another_one_leaves_its_queues_free() -> None:
-    form = FORMS["grouped"]
-    pipeline, leaves, results = expected("grouped")
-    infeed, outfeed = form.infeed(), OutfeedQueue()
-    once = lambda: signal.raise_signal(signal.SIGINT)  # noqa: E731
-    with pytest.raises(LoopInterrupt) as caught, at_calls({InfeedQueue.use_held: once, Feeder.give_back_held: once}):
-        pipeline.run(form.init(pipeline), infeed, outfeed, repeat_count=UPDATES)
-    assert (caught.value.steps, infeed.consumed) == (1, COUNT)
-    state = pipeline.run(caught.value.state, infeed, outfeed, repeat_count=UPDATES - 1)
-    require_same(state, leaves)
-    jax.tree.map(np.testing.assert_array_equal, outfeed.dequeue(), results)
-
-
 def at_random(name: str, trials: int) -> None:
     rng = random.Random(name)
     form = FORMS[name]
@@ -363,42 +347,9 @@ def test_a_second_ctrl_c_ends_an_update_whose_elements_come_again(name: str) -> 
     jax.tree.map(np.testing.assert_array_equal, outfeed.dequeue(), results)
 
 
-def test_a_second_ctrl_c_while_parameters_are_donated_tells_no_state() -> None:
-    form = FORMS["grouped"]
-    pipeline, leaves, _ = expected("grouped")
-    infeed, outfeed, start = form.infeed(), OutfeedQueue(), form.init(pipeline)
-    saved = pipeline.run(start, infeed, outfeed)
-    saved, position, state = jax.tree.map(np.asarray, saved), infeed.state(), saved
-    # The third is in the second update of two stages.
-    with pytest.raises(KeyboardInterrupt) as caught, at_calls({Updater.update_one: twice}, after=True, number=3):
-        pipeline.run(state, infeed, outfeed, repeat_count=UPDATES - 1)
-    assert not isinstance(caught.value, LoopInterrupt)
-    lost: Any = caught.value
-    assert (loop_state(lost), lost.state) == (None, None)
-    assert infeed.consumed == 2 * COUNT
-    infeed.restore(position)
-    state = jax.tree.map(lambda new, old: jax.device_put(new, old.sharding), saved, form.init(pipeline))
-    state = pipeline.run(state, infeed, outfeed, repeat_count=UPDATES - 1)
-    require_same(state, leaves)
-
-
 def test_a_second_ctrl_c_while_an_update_is_noted_waits_too() -> None:
     form = FORMS["grouped"]
     pipeline, infeed, outfeed = expected("grouped")[0], form.infeed(), OutfeedQueue()
     with pytest.raises(LoopInterrupt) as caught, at_calls({InfeedQueue.use_held: twice}):
         pipeline.run(form.init(pipeline), infeed, outfeed, repeat_count=UPDATES)
     assert (caught.value.steps, infeed.consumed, len(outfeed)) == (1, COUNT, COUNT)
-
-
-def test_an_interrupted_step_tells_the_state_and_what_it_would_have_returned() -> None:
-    form = FORMS["grouped"]
-    pipeline, _, results = expected("grouped")
-    elements = list(form.elements(wait_wall_s=0.0)())[:COUNT]
-    batch = jax.tree.map(lambda *leaves: np.stack(leaves), *elements)
-    state = form.init(pipeline)
-    with pytest.raises(LoopInterrupt) as caught, at_calls({Engine.run: lambda: signal.raise_signal(signal.SIGINT)}):
-        pipeline.step(state, batch)
-    reached = loop_state(caught.value)
-    assert reached is not None
-    assert (reached.steps, reached.carry) == (1, caught.value.state)
-    jax.tree.map(np.testing.assert_array_equal, caught.value.outputs, jax.tree.map(lambda leaf: leaf[:COUNT], results))

@@ -112,32 +112,3 @@ def test_only_numbers_cross_for_a_global_norm() -> None:
     state, _ = pipeline.step(state, DATA[:, 0])
     moments = state.optimizer_state.state[1][0].trace
     assert [own["w"].devices() for own in moments] == [{device} for device in devices]
-
-
-def test_a_state_that_is_passed_on_as_another_leaf_keeps_its_form() -> None:
-    """The old momentum becomes a second one, and the gradient itself is kept."""
-
-    def init(params: Any) -> Any:
-        zeros = jax.tree.map(jnp.zeros_like, params)
-        return {"now": zeros, "before": zeros, "gradient": zeros}
-
-    def update(updates: Any, state: Any, params: Any = None) -> Any:
-        del params
-        now = jax.tree.map(lambda m, g: 0.9 * m + g, state["now"], updates)
-        return jax.tree.map(lambda m: -0.1 * m, now), {"now": now, "before": state["now"], "gradient": updates}
-
-    optimizer = optax.chain(optax.clip_by_global_norm(0.01), optax.GradientTransformation(init, update))
-    wanted = trained(optimizer, platform="cpu")
-    found = trained(optimizer, **BOTH)
-    assert_same_values(found.state, wanted.state)
-    of = found.state.optimizer_state.state[1]
-    for name in ("now", "before", "gradient"):
-        for own in of[name]:
-            assert isinstance(own["w"], Shard)
-            assert own["w"].values.sharding.memory_kind == "pinned_host"
-
-
-def test_replicas_may_divide_a_state_that_stays_on_the_chips() -> None:
-    found = trained(optax.sgd(0.1, momentum=0.9), shard_optimizer_state=True, offload_optimizer_state=False)
-    assert_same_values(found.state, trained(optax.sgd(0.1, momentum=0.9), platform="cpu", offload_optimizer_state=False).state)
-    assert {leaf.sharding.memory_kind for leaf in jax.tree.leaves(found.state)} == {"device"}

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import optax
 import pytest
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
 
 import tilestep
-from tilestep.machine import SyncPattern
-from tilestep.recording.replay import replay
 from tilestep.train import Pipeline, schedules
 from tilestep.train.schedules import Kind, traced
 from tilestep.train.untyped import jax, jnp
@@ -27,7 +21,6 @@ PARAMS: list[Any] = [
 ]
 DATA = RNG.normal(size=(COUNT, ROWS, WIDTH)).astype(np.float32)
 AWAY: Any = {"parameters": True}
-PATTERNS: tuple[SyncPattern, ...] = ("full", "singlePipeline", "replicaAndLadder")
 
 
 def dense(params: Any, x: Any) -> Any:
@@ -121,53 +114,9 @@ def test_inference_gives_what_numpy_does(platform: str) -> None:
     np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_some_parameters_may_be_away_and_ties_and_an_optimiser_across_stages_find_theirs() -> None:
-    across = optax.chain(optax.clip_by_global_norm(0.1), optax.adam(0.01))
-    for optimizer, options in (
-        (across, {"offload_optimizer_state": {"parameters": lambda path, leaf: path == "w"}}),
-        (optax.adam(0.01), {"offload_optimizer_state": AWAY, "tied": [[(0, "w"), (2, "w")]]}),
-    ):
-        params: Any = [{**own, "w": PARAMS[0]["w"]} for own in PARAMS]
-        found: list[Any] = []
-        for own in ({**options, "offload_optimizer_state": None}, options):
-            made = Pipeline(
-                [*[dense] * (STAGES - 1), loss],
-                optimizer,
-                COUNT,
-                pipeline_schedule="sequential",
-                device_mapping=[0, 1] * 2,
-                program="stages",
-                **own,
-            )
-            state = made.init(params)
-            for _ in range(2):
-                state, _ = made.step(state, DATA)
-            found.append(state.params)
-        assert kinds([own["w"] for own in found[1]]) == {"pinned_host"}
-        for one, other in zip(*map(jax.tree.leaves, found), strict=True):
-            np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-5, atol=1e-6)
-
-
-def test_weights_that_change_within_a_run_are_loaded_by_their_programs() -> None:
-    made = pipeline(platform="cpu", pipeline_schedule="stale")
-    assert made.schedule.loads_parameters == frozenset()
-    assert kinds(made.step(made.init(PARAMS), DATA)[0].params) == {"pinned_host"}
-    assert pipeline(offload=True).schedule.loads_parameters == frozenset()  # the optimiser's state alone is away
-
-
 def test_one_program_cannot_load_ahead() -> None:
     with pytest.raises(ValueError, match="something of it is in the host's memory"):
         pipeline(training=False, program="single")
-
-
-def test_an_error_names_no_microbatch_of_a_load() -> None:
-    made = pipeline(training=False)
-    state: Any = made.init(PARAMS)
-    for leaf in jax.tree.leaves(state.params[1]):
-        leaf.delete()
-    with pytest.raises(RuntimeError) as caught:
-        made.step(state, DATA)
-    assert "stage 1 (dense) of the pipeline, load parameters" in "".join(caught.value.__notes__)
 
 
 # --------------------------------------------------------------------------------------------- memory and time of emulated IPUs
@@ -200,11 +149,6 @@ def peak(stages: int, wide: int, *, training: bool) -> int:
     return groups[max(groups, key=lambda name: int(name.rpartition(" ")[2]))]  # the latest pipeline's
 
 
-def test_more_stages_take_no_more_memory_of_a_chip_in_inference() -> None:
-    """They have one program, and the parameters of two of them at most are there."""
-    assert peak(3, 1024, training=False) == peak(8, 1024, training=False)
-
-
 @pytest.mark.slow
 def test_more_stages_take_only_more_code_in_training() -> None:
     """Each has an update of its own, whose code depends little on how wide it is."""
@@ -220,45 +164,3 @@ def test_a_trace_tells_when_parameters_were_loaded() -> None:
     assert len(loads) == sum(task.kind is Kind.LOAD_PARAMETERS for row in made.schedule.tasks for task in row)
     assert all(timeline.end[task] > timeline.begin[task] for task in loads)
     assert schedules.costs_of(made.schedule, timeline).load_parameters[0] > 0
-
-
-@functools.cache
-def phased(form: str) -> Any:
-    """A profile of eight stages in turn on the pairs of IPUs 0, 2 and 1, 3: a layer used so often that it takes as long as its load."""
-    wide, rows = 256, 256
-
-    def stage(params: Any, x: Any) -> Any:
-        def layer(x: Any, _: None) -> tuple[Any, None]:
-            return jnp.tanh(x @ params["up"]) @ params["down"], None
-
-        return jax.lax.scan(layer, x, None, length=13 if form == "replicas" else 5)[0]
-
-    ipus = jax.devices("ipu")
-    own = {"up": np.zeros((wide, wide), np.float32), "down": np.zeros((wide, wide), np.float32)}
-    halves = {"up": P(None, "half"), "down": P("half", None)}
-    pairs: list[Any] = []
-    shape, options = (1, 2, rows, wide), {"replicas": 2, "device_mapping": [0, 1] * 4}
-    if form == "mesh":
-        pairs = [Mesh(np.array(pair), ("half",)) for pair in (ipus[0::2], ipus[1::2])]
-        shape, options = (1, rows, wide), {"device_mapping": pairs * 4}
-    made = Pipeline([stage] * 8, None, 1, pipeline_schedule="sequential", devices=ipus, offload_optimizer_state=AWAY, **options)
-
-    def placed() -> list[Any]:
-        if not pairs:
-            return [own] * 8
-        return [{name: jax.device_put(own[name], NamedSharding(pairs[k % 2], halves[name])) for name in own} for k in range(8)]
-
-    return profiled(made, placed, np.zeros(shape, np.float32))
-
-
-def cycles(history: Any, pattern: SyncPattern) -> int:
-    system = replay(history, machine=replace(history.machine, sync_pattern=pattern))
-    return system.end_cycle - replay(history, calls=()).end_cycle
-
-
-@pytest.mark.parametrize("form", ["replicas", "mesh"])
-def test_phases_are_faster_where_one_side_loads_while_the_other_computes(form: str) -> None:
-    history = phased(form).history
-    full, single, ladder = (cycles(history, pattern) for pattern in PATTERNS)
-    assert full >= 1.3 * ladder
-    assert single <= full

@@ -48,15 +48,6 @@ def test_an_optimizer_that_looks_across_stages_sees_all_of_them(name: str, repli
         Pipeline(STAGES, optimizer, 6, pipeline_schedule="stale").init(three())
 
 
-def test_an_optimizer_that_looks_across_stages_takes_the_memory_of_the_state_that_it_is_given() -> None:
-    pipeline = Pipeline(STAGES, optax.chain(optax.clip_by_global_norm(0.2), optax.adam(1e-2)), 6, program="stages")
-    first = trained(pipeline, batches(1, 6))
-    state, _ = pipeline.step(first, batches(1, 6))
-    kept = [jax.tree_util.keystr(path) for path, leaf in jax.tree_util.tree_flatten_with_path(first)[0] if not leaf.is_deleted()]
-    assert kept == [], kept
-    assert not any(leaf.is_deleted() for leaf in jax.tree.leaves(state))
-
-
 @pytest.mark.slow
 def test_layerwise_optimizers_update_each_stage_by_itself() -> None:
     for optimizer in (
@@ -113,15 +104,3 @@ def test_what_is_in_the_hosts_memory_changes_no_value() -> None:
     assert_near(jax.tree.map(np.asarray, state.params), jax.tree.map(np.asarray, expected.params))
     state = trained(Pipeline(STAGES, optimizer, 6, offload_activations=[0], pipeline_schedule="zero_bubble"), batches(3, 6))
     assert_near(state.params, expected.params)
-
-
-@pytest.mark.parametrize("schedule", ["stashed", pytest.param("stale", marks=pytest.mark.slow)])
-def test_what_updates_within_a_run_find_in_the_hosts_memory_changes_no_value(schedule: Any) -> None:
-    """Old weights stay for microbatches under way, so that the state's memory is not that of the new ones, which have its shapes."""
-    options: Any = {"pipeline_schedule": schedule, "device_mapping": [0, 1, 2], "strict": False}
-    rows = batches(0, 4)
-    whole = trained(Pipeline(STAGES, optax.sgd(0.1, momentum=0.9), 4, **options), rows)
-    away = trained(Pipeline(STAGES, optax.sgd(0.1, momentum=0.9), 4, offload_optimizer_state=True, **options), rows)
-    kinds = {leaf.sharding.memory_kind for leaf in jax.tree.leaves(away.optimizer_state)}
-    assert kinds == {"pinned_host"}
-    jax.tree.map(np.testing.assert_array_equal, away, whole)

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
@@ -221,21 +220,6 @@ def test_a_stage_may_be_divided_over_a_mesh(replicas: int) -> None:
     assert_near(jax.tree.map(np.asarray, state.params), expected)
 
 
-def test_a_policy_may_keep_activations_in_the_hosts_memory() -> None:
-    policy = jax.checkpoint_policies.save_and_offload_only_these_names(
-        names_which_can_be_saved=["kept"], names_which_can_be_offloaded=["away"], offload_src="device", offload_dst="pinned_host"
-    )
-
-    def named(p: Any, x: Any, label: Any) -> Any:
-        x = checkpoint_name(jax.nn.gelu(x @ p["w"]), "away")
-        return jnp.sin(checkpoint_name(jnp.exp(jnp.sin(x @ p["w"])), "kept")), label
-
-    stages = [embed, jax.checkpoint(named, policy=policy), head]
-    params = [three()[0], {"w": three()[1]["w"]}, three()[2]]
-    pipeline = Pipeline(stages, optax.sgd(0.1), 6, pipeline_schedule="interleaved", program="stages")
-    assert_near(trained(pipeline, batches(1, 6), params).params, reference(stages, params, optax.sgd(0.1), batches(1, 6), 2, "sum")[0])
-
-
 @pytest.mark.parametrize("replicas", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_stage_may_say_how_it_is_divided(replicas: int) -> None:
     mesh = Mesh(np.array(jax.devices()[4 : 4 + 2 * replicas]).reshape(replicas, 2), ("replica", "x"))
@@ -324,24 +308,6 @@ def test_one_program_does_what_the_stages_do() -> None:
             Pipeline(STAGES, optimizer, 6, program="single", **options)
     with pytest.raises(ValueError, match="program is 'both': it must be one of 'auto', 'stages', 'single'"):
         Pipeline(STAGES, optimizer, 6, program="both")
-
-
-def test_one_program_is_made_anew_for_other_shapes_and_found_again() -> None:
-    optimizer, traced = optax.sgd(0.1), []
-
-    def noted(*args: Any) -> Any:
-        traced.append(args[1].shape[0])
-        return STAGES[0](*args)
-
-    pipeline = Pipeline([noted, *STAGES[1:]], optimizer, 6, program="single")
-    state, params = pipeline.init(three()), three()
-    for rows in (ROWS, 2 * ROWS, ROWS):
-        elements = tuple(np.concatenate([leaf] * (rows // ROWS), 1) for leaf in batches(3, 6))
-        state, _ = pipeline.step(state, elements)
-        params, _ = reference(STAGES, params, optimizer, elements, 1, "sum")
-        assert_near(state.params, params)
-    assert list(dict.fromkeys(traced)) == [ROWS, 2 * ROWS]
-    assert traced[-1] == 2 * ROWS
 
 
 @pytest.mark.slow

@@ -19,46 +19,14 @@ from tests.unit.train.pipeline.pipelines import (
     dense,
     embed,
     head,
-    joined,
     left,
     matrix,
-    model,
     reference,
     right,
 )
-from tilestep.train import InfeedQueue, OutfeedQueue, gradient_accumulation
+from tilestep.train import gradient_accumulation
 from tilestep.train.pipeline.pipeline import Pipeline
 from tilestep.train.schedules.standard import interleaved
-
-
-def pipeline_of(seed: int, **options: Any) -> tuple[Pipeline, list[Any], list[Any], Any, int]:
-    """(a random pipeline, its stages, parameters and optimiser, its count)."""
-    stages, params = model(seed)
-    rng = np.random.default_rng(1000 + seed)
-    sizes = [len(stage) if isinstance(stage, list) else 1 for stage in stages]
-    used = int(rng.integers(1, 5))
-    # Each device has at least one stage.
-    flat = [*rng.permutation(used), *rng.integers(0, used, max(0, sum(sizes) - used))][: sum(sizes)]
-    rest = iter(flat)
-    mapping = [next(rest) if size == 1 else [next(rest) for _ in range(size)] for size in sizes]
-    count = int(rng.integers(1, 7))
-    optimizer = [optax.sgd(0.1), optax.sgd(0.05, momentum=0.9), optax.adamw(1e-2)][seed % 3]
-    settings = {"device_mapping": jax.tree.map(int, mapping), "strict": False, **options}
-    return Pipeline(stages, optimizer, count, **settings), stages, params, optimizer, count
-
-
-def test_stages_live_on_their_devices() -> None:
-    pipeline = Pipeline([embed, [left, right], joined, head], optax.sgd(0.1), 6, device_mapping=[3, [1, 2], 1, 0], strict=False)
-    rng = np.random.default_rng(0)
-    params = [
-        {"table": matrix(rng, 11, WIDTH)},
-        [{"w": matrix(rng, WIDTH, WIDTH)}, {"s": matrix(rng, WIDTH)}],
-        {"w": matrix(rng, 2 * WIDTH, WIDTH)},
-        {"w": matrix(rng, WIDTH, CLASSES)},
-    ]
-    state, _ = pipeline.step(pipeline.init(params), batches(0, 6))
-    devices = jax.tree.map(lambda leaf: next(iter(leaf.devices())).id, state.params)
-    assert devices == [{"table": 3}, [{"w": 1}, {"s": 2}], {"w": 1}, {"w": 0}]
 
 
 def test_a_looped_schedule_goes_round_the_devices() -> None:
@@ -110,40 +78,6 @@ def test_weights_that_change_within_a_run_have_the_versions_of_the_rule(schedule
             of_weights, gradient = pull(jnp.float32(1) if stage == last else gradient)
             versions[stage].append(jax.tree.map(lambda w, g: w - rate * g, versions[stage][m], of_weights))
     assert_near(state.params, [own[count] for own in versions], 1e-5)
-
-
-def test_queues_feed_and_drain_a_pipeline() -> None:
-    pipeline, _, params, _, count = pipeline_of(4, pipeline_schedule="grouped", reduction="mean")
-    tokens, labels = batches(4, 2 * count)
-    infeed = InfeedQueue(list(zip(tokens, labels, strict=True)))
-    outfeed = OutfeedQueue()
-    state = pipeline.run(pipeline.init(params), infeed, outfeed, repeat_count=2)
-    losses, _ = outfeed.dequeue()
-    assert losses.shape == (2 * count,)
-    assert infeed.consumed == 2 * count
-    steps = pipeline.init(params)
-    expected: list[Any] = []
-    for turn in range(2):
-        part = slice(turn * count, (turn + 1) * count)
-        steps, (loss, _) = pipeline.step(steps, (tokens[part], labels[part]))
-        expected += loss.tolist()
-    assert losses.tolist() == expected
-    jax.tree.map(np.testing.assert_array_equal, state.params, steps.params)
-
-
-def test_inputs_are_the_same_for_all_microbatches_and_elements_may_be_named() -> None:
-    def scale(params: Any, rate: Any, *, x: Any) -> Any:
-        return params * x, rate
-
-    def loss(params: Any, x: Any, rate: Any) -> Any:
-        return (x * params * rate).sum()
-
-    pipeline = Pipeline([scale, loss], optax.sgd(1.0), 4)
-    x = np.arange(4, dtype=np.float32)
-    state, losses = pipeline.step(pipeline.init([np.float32(2), np.float32(3)]), {"x": x}, inputs=(np.float32(0.5),))
-    assert losses.tolist() == (x * 3).tolist()
-    assert float(state.params[0]) == 2 - 0.5 * 3 * x.sum()
-    assert float(state.params[1]) == 3 - 0.5 * 2 * x.sum()
 
 
 def test_inference_of_the_documents() -> None:
@@ -243,25 +177,3 @@ def test_what_a_stage_does_wrong_names_the_stage() -> None:
 def test_a_pipeline_accumulates_by_itself() -> None:
     with pytest.raises(ValueError, match=r"wrapped in gradient_accumulation\(\), but a pipeline accumulates by itself"):
         Pipeline([embed, head], gradient_accumulation(optax.sgd(1.0), 4), 4).init([np.ones((3, 3), np.float32), np.ones(3, np.float32)])
-
-
-def test_random_keys_are_leaves_like_others() -> None:
-    """Among parameters, which they stay, and in elements."""
-
-    def noisy(params: Any, x: Any, key: Any) -> Any:
-        return params["w"] * x + jax.random.normal(params["key"], x.shape) + jax.random.normal(key, x.shape)
-
-    def squares(params: Any, x: Any) -> Any:
-        return ((x - params) ** 2).sum()
-
-    key, keys, x = jax.random.key(1), jax.random.split(jax.random.key(2), 4), np.arange(8, dtype=np.float32).reshape(4, 2)
-    pipeline = Pipeline([noisy, squares], optax.sgd(0.01), 4, reduction="mean", device_mapping=[0, 1])
-    state, _ = pipeline.step(pipeline.init([{"w": np.float32(2), "key": key}, np.float32(1)]), (x, keys))
-
-    def loss(params: Any) -> Any:
-        return sum(squares(params[1], noisy({"w": params[0], "key": key}, x[m], keys[m])) for m in range(4)) / 4
-
-    expected = jax.grad(loss)([2.0, 1.0])
-    np.testing.assert_allclose(state.params[0]["w"], 2 - 0.01 * expected[0], rtol=1e-5)
-    np.testing.assert_allclose(state.params[1], 1 - 0.01 * expected[1], rtol=1e-5)
-    np.testing.assert_array_equal(jax.random.key_data(state.params[0]["key"]), jax.random.key_data(key))

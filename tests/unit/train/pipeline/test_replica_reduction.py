@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from tilestep.train import Pipeline, Replicas, accumulate_gradients, cross_replica, gradient_accumulation, select_devices, unsharded
+from tilestep.train import Pipeline, accumulate_gradients, cross_replica, gradient_accumulation, select_devices, unsharded
 from tilestep.train.untyped import jax
 
 WIDTH, ROWS, COUNT, RATE, UPDATES = 96, 3, 2, 0.05, 2  # a weight has 9,216 elements: more than the least that is divided
@@ -23,10 +23,6 @@ def dense(params: Any, x: Any) -> Any:
 
 def loss(params: Any, x: Any) -> Any:
     return ((x @ params) ** 2).sum() / 2
-
-
-def whole_loss(params: Any, x: Any) -> Any:
-    return loss(params[1], dense(params[0], x))
 
 
 def data(replicas: int) -> Any:
@@ -95,53 +91,6 @@ CASES: list[tuple[int, str, Any]] = [
 def test_a_pipeline_takes_the_sum_or_the_mean_of_its_replicas(replicas: int, reduction: str, options: Any, replica_reduction: str) -> None:
     found = trained(replicas, reduction=reduction, replica_reduction=replica_reduction, **options)
     require_near(found, expected(replicas, reduction, replica_reduction))
-
-
-def accumulated(replicas: int, replica_reduction: Any, **options: Any) -> list[Any]:
-    """Updates with `gradient_accumulation`."""
-    there = Replicas(devices=select_devices([replicas], platform="cpu")[0])
-    optimizer = gradient_accumulation(
-        optax.sgd(RATE, momentum=0.9), COUNT, reduction="running_mean", replica_reduction=replica_reduction, **options
-    )
-
-    def update(params: Any, x: Any) -> Any:
-        state = optimizer.init(params)
-        for _ in range(UPDATES):
-            for microbatch in range(COUNT):
-                own = jax.grad(whole_loss)(params, x[microbatch, 0])
-                changes, state = optimizer.update(own, state, params)
-                params = optax.apply_updates(params, changes)
-        return params
-
-    specs: Any = (jax.sharding.PartitionSpec(), jax.sharding.PartitionSpec(None, there.axis))
-    found = jax.jit(there.shard_map(update, in_specs=specs, out_specs=jax.sharding.PartitionSpec()))(there.place(PARAMS), data(replicas))
-    return [np.asarray(one) for one in found]
-
-
-@pytest.mark.parametrize("replica_reduction", ["sum", "mean"])
-@pytest.mark.parametrize(("replicas", "shard"), [(2, False), (4, True)])
-def test_accumulation_combines_replicas_once_for_each_update(replicas: int, shard: bool, replica_reduction: Any) -> None:
-    options = {"shard_optimizer_state": True, "offload_optimizer_state": True} if shard else {}
-    require_near(accumulated(replicas, replica_reduction, **options), expected(replicas, "running_mean", replica_reduction))
-
-
-@pytest.mark.parametrize("replica_reduction", ["sum", "mean", None])
-def test_accumulated_gradients_are_each_replica_s_own_unless_they_are_combined(replica_reduction: Any) -> None:
-    there = Replicas(devices=select_devices([2], platform="cpu")[0])
-
-    def work(params: Any, x: Any) -> Any:
-        _, found = accumulate_gradients(whole_loss, params, (x[:, 0],), replica_reduction=replica_reduction)
-        return [leaf[None] for leaf in found]
-
-    spec = jax.sharding.PartitionSpec
-    mapped = there.shard_map(work, in_specs=(spec(), spec(None, there.axis)), out_specs=spec(there.axis))
-    found = jax.jit(mapped)(there.place(PARAMS), data(2))
-    own = [[sum(gradients(PARAMS, row[replica])[stage] for row in data(2)) for replica in range(2)] for stage in range(2)]
-    for stage in range(2):
-        wanted = own[stage]
-        if replica_reduction is not None:
-            wanted = [sum(own[stage]) / (2 if replica_reduction == "mean" else 1)] * 2
-        np.testing.assert_allclose(np.asarray(found[stage]), np.stack(wanted), rtol=1e-3, atol=1e-4)
 
 
 def test_other_reductions_are_refused() -> None:

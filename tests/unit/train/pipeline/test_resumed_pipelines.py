@@ -12,7 +12,7 @@ import numpy as np
 import optax
 import pytest
 
-from tilestep.errors import DatasetError, NotFiniteError, QueueError
+from tilestep.errors import NotFiniteError, QueueError
 from tilestep.train import InfeedQueue, OutfeedQueue, loop_state
 from tilestep.train.pipeline.pipeline import Pipeline
 
@@ -155,37 +155,6 @@ def test_after_an_exception_of_the_dataset(form: str, ahead: int) -> None:
     later.restore(infeed.state())
     state = pipeline.run(reached.carry, later, outfeed, repeat_count=UPDATES - 2)
     require_like_one_that_nothing_ended(pipeline, state, outfeed)
-
-
-def test_a_dataset_that_ends_in_an_update_says_how_many_elements_are_used_and_left() -> None:
-    pipeline = made(lambda w, x: (jnp.tanh(x * w), x))
-    infeed = InfeedQueue([element(k) for k in range(10)])
-    with pytest.raises(DatasetError, match="ended after 10 elements: the loop needs more; 8 are used, 2 after them are left") as caught:
-        pipeline.run(started(pipeline), infeed, repeat_count=UPDATES)
-    reached = loop_state(caught.value)
-    assert reached is not None
-    other = Pipeline([lambda w, y, x: (x * w, y), head], optax.adam(0.01), COUNT, program="stages", strict=False)
-    with pytest.raises(TypeError, match="missing 1 required positional argument"):
-        other.run(started(other), infeed)
-    assert infeed.consumed == 8  # what a run took whose programs could not be made is there still
-    assert infeed.state() == {"elements": 8}
-
-
-@pytest.mark.parametrize("form", ["grouped", slow("one program")])
-def test_after_an_outfeed_that_is_full(form: str) -> None:
-    pipeline = made(lambda w, x: (jnp.tanh(x * w), x), **FORMS[form])
-    infeed, outfeed = InfeedQueue([element(k) for k in range(ELEMENTS)]), OutfeedQueue(buffer_depth=2 * COUNT, when_full="error")
-    with pytest.raises(QueueError, match="is full") as caught:
-        pipeline.run(started(pipeline), infeed, outfeed, repeat_count=UPDATES)
-    reached = loop_state(caught.value)
-    assert reached is not None
-    assert (reached.steps, infeed.consumed, len(outfeed)) == (2, 2 * COUNT, 2 * COUNT)
-    first = outfeed.dequeue()
-    state = pipeline.run(reached.carry, infeed, outfeed, repeat_count=UPDATES - 2)
-    both, whole = OutfeedQueue(), InfeedQueue([element(k) for k in range(ELEMENTS)])
-    jax.tree.map(np.testing.assert_array_equal, state, pipeline.run(started(pipeline), whole, both, repeat_count=UPDATES))
-    results = jax.tree.map(lambda one, other: np.concatenate([one, other]), first, outfeed.dequeue())
-    jax.tree.map(np.testing.assert_array_equal, results, both.dequeue())
 
 
 @pytest.mark.parametrize("form", ["grouped", "one program"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +12,7 @@ import optax
 import pytest
 
 import tilestep
-from tilestep.train import Pipeline, Replicas, Shard, select_devices, unsharded
+from tilestep.train import Pipeline, Shard, select_devices
 
 WIDTH, ROWS, COUNT, REPLICAS = 96, 4, 2, 4  # a weight has 9,216 elements: more than the least that is divided
 RNG = np.random.default_rng(0)
@@ -63,28 +62,6 @@ def trained(name: str, text: str) -> Trained:
     return Trained(state, found)
 
 
-@pytest.mark.parametrize(
-    ("name", "texts"),
-    [
-        ("adam", ("2", "True")),
-        *(pytest.param(*both, marks=pytest.mark.slow) for both in (("adam", ("1", "4")), ("clipped", ("1", "2", "4", "True")))),
-    ],
-)
-def test_values_are_those_without_division_and_groups_have_copies(name: str, texts: tuple[str, ...]) -> None:
-    whole = trained(name, "False")
-    for text in texts:
-        members = REPLICAS if text == "True" else int(text)
-        found = trained(name, text)
-        for own, other in zip(jax.tree.leaves(unsharded(found.state)), jax.tree.leaves(whole.state), strict=True):
-            np.testing.assert_allclose(np.asarray(own), np.asarray(other), rtol=1e-5, atol=1e-6)  # sums in another order
-        assert len(found.moments) == 2 * 2  # Adam's of each stage's weight
-        for moment in found.moments:
-            parts = [np.asarray(shard.data) for shard in moment.values.addressable_shards]
-            assert [part.size for part in parts] == [WIDTH * WIDTH // members] * REPLICAS
-            for replica, part in enumerate(parts):
-                np.testing.assert_array_equal(part, parts[replica % members])
-
-
 @pytest.mark.parametrize("name", ["adam", pytest.param("clipped", marks=pytest.mark.slow)])
 def test_a_larger_part_takes_longer_to_the_host_and_all_has_a_price(name: str) -> None:
     whole, two, four = (trained(name, text) for text in ("False", "2", "True"))
@@ -94,25 +71,6 @@ def test_a_larger_part_takes_longer_to_the_host_and_all_has_a_price(name: str) -
     assert 0 < two.cycles("collective") <= four.cycles("collective")
     assert (name == "clipped") == (two.cycles("collective") < four.cycles("collective"))
     assert {program.fallback_ops for program in two.profile.profile.programs} == {()}
-
-
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_a_state_of_another_group_size_is_refused_and_divided_anew(name: str) -> None:
-    made = pipeline(name, 2, offload=False, platform="cpu")
-    state = pipeline(name, shard=True, offload=False, platform="cpu").init(PARAMS)
-    with pytest.raises(ValueError, match="optimiser's state has group_size None, but the optimiser has 2: give it the state's"):
-        made.step(state, DATA)
-    expected, _ = made.step(made.init(PARAMS), DATA)
-    state = pipeline(name, shard=True, offload=False, platform="cpu").init(PARAMS)
-
-    def anew(node: Any) -> Any:
-        if not isinstance(node, Shard):
-            return node
-        there: Any = node.values.sharding
-        return Replicas(mesh=there.mesh).place(replace(node, values=unsharded(node).reshape(-1), group_size=2))
-
-    found, _ = made.step(jax.tree.map(anew, state, is_leaf=lambda node: isinstance(node, Shard)), DATA)
-    jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
 @pytest.mark.parametrize(

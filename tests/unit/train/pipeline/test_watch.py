@@ -37,20 +37,6 @@ def stepped(watch: Any, first: Any = marked, last: Any = total, **options: Any) 
     return pipeline.step(pipeline.init(PARAMS), X)[1].values
 
 
-# ------------------------------------------------------------------------------------------------------------------- the marks
-
-
-def test_outside_of_a_pipeline_a_mark_is_nothing() -> None:
-    for value in (X, jnp.ones(3), 2, 2.5, True, 1j, np.float32(2)):
-        assert watched(value, "h") is value
-    pipeline_of(["h"])  # one that watches something changes nothing
-    stepped(["h"])
-    assert watched(X, "h") is X
-    jaxpr = str(jax.make_jaxpr(jax.jit(lambda x: watched(jnp.sin(x), "h")))(X))
-    assert "watched" not in jaxpr
-    assert jax.grad(lambda x: watched(x**2, "h"))(3.0) == 6
-
-
 @pytest.mark.parametrize(
     ("value", "name", "kind", "message"),
     [
@@ -71,15 +57,6 @@ def test_what_is_no_array_or_no_name_is_refused(value: Any, name: Any, kind: typ
 def test_a_random_key_is_refused() -> None:
     with pytest.raises(TypeError, match=re.escape("x is a random key: mark jax.random.key_data(key)")):
         watched(jax.random.key(0), "key")
-
-
-def test_a_function_that_was_jitted_before_has_its_marks() -> None:
-    before = jax.jit(lambda x: watched(jnp.sin(x), "sine"))
-    before(X[0])
-    values = stepped(["sine", gradient("sine")], lambda p, x: before(x * p["w"]))
-    np.testing.assert_allclose(values["sine"], np.sin(X), rtol=1e-6)
-    np.testing.assert_array_equal(values[gradient("sine")], X)
-    assert "watched" not in str(jax.make_jaxpr(before)(X[0]))
 
 
 def inner_gradient(p: Any, x: Any) -> Any:
@@ -116,22 +93,6 @@ def test_marks_within_what_jax_transforms(stage: Any, value: Any, slope: Any, pr
     if value is not None:
         np.testing.assert_array_equal(values["h"], value)
     np.testing.assert_array_equal(values[gradient("h")], np.broadcast_to(slope, values["h"].shape))
-
-
-def test_marks_that_are_not_watched_may_be_anywhere() -> None:
-    def stage(p: Any, x: Any) -> Any:
-        y = jax.lax.cond(x.sum() > 0, lambda x: watched(x, "inside"), lambda x: x, watched(x * p["w"], "h"))
-        return watched(watched(y, "twice"), "twice")
-
-    values = stepped(["h", gradient("h")], stage)
-    np.testing.assert_array_equal(values[gradient("h")], X)
-
-
-def test_numbers_without_a_gradient_have_values() -> None:
-    stage = lambda p, x: watched(x > 0, "mask") * watched(jnp.int8(3), "three") * p["w"] * x  # noqa: E731
-    values = stepped({"mask": "last", "three": "sum"}, stage)
-    assert values["mask"].dtype == bool
-    assert (values["three"].dtype, int(values["three"])) == (np.int8, 6)
 
 
 def test_the_results_are_a_tree_with_the_keys_as_given() -> None:
@@ -278,11 +239,6 @@ def test_inference_has_neither_gradients_nor_updates(key: Any, kind: str) -> Non
 
 
 HOWS = ("last", "all", "sum")
-
-
-@pytest.mark.parametrize(("schedule", "first"), [("grouped", 0), ("sequential", 1), ("stale", 2)])
-def test_offloaded_parameters_are_those_after_the_update(schedule: Any, first: int) -> None:
-    check_offloaded_parameters(optax.sgd(0.5), schedule, (*HOWS[first:], *HOWS[:first]))
 
 
 @pytest.mark.slow

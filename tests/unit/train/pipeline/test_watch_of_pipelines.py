@@ -11,12 +11,9 @@ import numpy as np
 import optax
 import pytest
 
-from tests.unit.train.pipeline.pipelines import CLASSES, ROWS, WIDTH, assert_near, at_once, batches, dense, embed, head, matrix
+from tests.unit.train.pipeline.pipelines import CLASSES, ROWS, WIDTH, assert_near, at_once, batches, head, matrix
 from tilestep.errors import QueueError
 from tilestep.train import InfeedQueue, OutfeedQueue, Pipeline, Watched, gradient, parameter, watched
-from tilestep.train.pipeline.compile.executables import _calls
-from tilestep.train.schedules import from_table
-from tilestep.train.schedules.schedule import Kind, Task
 
 COUNT, TURNS = 4, 3
 NEAR = 1e-6
@@ -152,20 +149,6 @@ def test_values_and_gradients_are_those_of_the_whole_model(options: Any, watch: 
     np.testing.assert_array_equal(seen.values["label"], reduced(elements[1], watch["label"]))
 
 
-def test_replicas_have_an_axis_of_their_own() -> None:
-    one, two = batches(0, COUNT), batches(1, COUNT)
-    elements = jax.tree.map(lambda *both: np.stack(both, 1), one, two)
-    options: Any = {"replicas": 2, "device_mapping": [0, [1, 2], 1, 3], "shard_optimizer_state": True}
-    key = parameter((1, 0), "w")
-    some: dict[Any, Any] = {"in jit": "sum", gradient("in scan"): "sum", "scores": "last"}
-    seen = seen_in_a_step({**ALL, **some, key: "last"}, elements, **options)
-    rows = [rows_expected(own) for own in (one, two)]
-    whole = [k for k in ALL if k not in some]
-    assert_near({k: seen.values[k] for k in whole}, {k: np.stack([own[k] for own in rows], 1) for k in whole}, NEAR)
-    assert_near({k: seen.values[k] for k in some}, {k: np.stack([reduced(own[k], how) for own in rows]) for k, how in some.items()}, NEAR)
-    assert seen.values[key].shape == (WIDTH, WIDTH)  # all replicas have the same
-
-
 @pytest.mark.parametrize("program", ["stages", "single"])
 def test_parameters_are_those_after_the_update_and_outlive_it(program: Any) -> None:
     elements = batches(0, COUNT)
@@ -206,69 +189,6 @@ def test_tied_and_offloaded_parameters_and_those_of_an_optimiser_that_looks_acro
         np.testing.assert_array_equal(seen.values[parameter(stage, "w")][0], state.params[stage]["w"])
 
 
-# ------------------------------------------------------------------------------------------------------------ weights that change
-
-
-@pytest.mark.parametrize("schedule", ["stale", "stashed"])
-def test_weights_that_change_within_a_run(schedule: str) -> None:
-    """Against the same in NumPy: backward has the activations of its forward, and the weights that the schedule says."""
-    count, rate, depth = 6, 0.05, 3
-    rng = np.random.default_rng(0)
-    weights = [rng.normal(0, 0.5, (3, 3)).astype(np.float32) for _ in range(depth)]
-    x = rng.normal(size=(count, 2, 3)).astype(np.float32)
-
-    def stage(number: int) -> Any:
-        def function(w: Any, h: Any) -> Any:
-            h = watched(jnp.tanh(watched(h, f"in {number}") @ w), f"out {number}")
-            return (h**2).sum() if number == depth - 1 else h
-
-        return function
-
-    names = [f"{side} {number}" for number in range(depth) for side in ("in", "out")]
-    watch: dict[Any, Any] = {key: "all" for name in names for key in (name, gradient(name))}
-    watch |= {parameter(number): "all" for number in range(depth)}
-    pipeline = Pipeline([stage(n) for n in range(depth)], optax.sgd(rate), count, pipeline_schedule=schedule, strict=False, watch=watch)
-    state, seen = pipeline.step(pipeline.init(weights), x)
-    versions = pipeline.schedule.versions()
-    found: dict[Any, list[Any]] = {key: [] for key in watch}
-    of = [[weight] for weight in weights]  # by the number of updates
-    for m in range(count):
-        h, ins = x[m], []
-        for n in range(depth):
-            ins.append(h)
-            found[f"in {n}"].append(h)
-            h = np.tanh(h @ of[n][versions[Task(n, Kind.FORWARD, m)]])
-            found[f"out {n}"].append(h)
-        slope = 2 * h
-        for n in reversed(range(depth)):
-            found[gradient(f"out {n}")].append(slope)
-            inner = (1 - found[f"out {n}"][m] ** 2) * slope
-            slope = inner @ of[n][versions[Task(n, Kind.BACKWARD, m)]].T
-            found[gradient(f"in {n}")].append(slope)
-            of[n].append(of[n][-1] - rate * ins[n].T @ inner)
-            found[parameter(n)].append(of[n][-1])
-    assert_near(seen.values, {key: np.stack(found[key]).astype(np.float32) for key in watch}, 2e-6)
-    for n in range(depth):
-        np.testing.assert_array_equal(seen.values[parameter(n)][-1], state.params[n])
-    some: dict[Any, Any] = {parameter(0): "sum", parameter(1): "last", gradient("in 1"): "sum", "out 2": "last"}
-    pipeline = Pipeline([stage(n) for n in range(depth)], optax.sgd(rate), count, pipeline_schedule=schedule, strict=False, watch=some)
-    _, less = pipeline.step(pipeline.init(weights), x)
-    assert_near(less.values, {key: reduced(np.asarray(seen.values[key]), how) for key, how in some.items()}, NEAR)
-
-
-def test_the_last_microbatch_is_that_of_the_highest_number_in_any_order() -> None:
-    rows = [["0F0", "0F2", "0F1", "1F0", "1F2", "1F1", "1B0", "1B2", "1B1", "0B0", "0B2", "0B1", "0U", "1U"]]
-    schedule = from_table(rows, device_mapping=[0, 0])
-    x = np.arange(6, dtype=np.float32).reshape(3, 2)
-    stages = [lambda p, x: watched(x * p, "h"), lambda p, x: ((watched(x, "x") ** 2) * p).sum()]
-    watch: dict[Any, Any] = {"h": "last", gradient("h"): "last", "x": "last", gradient("x"): "sum"}
-    options: Any = {"pipeline_schedule": schedule, "device_mapping": [0, 0], "program": "stages", "strict": False}
-    pipeline = Pipeline(stages, optax.sgd(0.1), 3, watch=watch, **options)
-    _, seen = pipeline.step(pipeline.init([np.float32(2), np.float32(3)]), x)
-    for key, value in zip(watch, (2 * x[2], 12 * x[2], 2 * x[2], 12 * x.sum(0)), strict=True):
-        np.testing.assert_array_equal(seen.values[key], value)
-
-
 # ------------------------------------------------------------------------------------------------------------------------ inference
 
 
@@ -289,112 +209,6 @@ def test_inference_has_values(options: Any) -> None:
     np.testing.assert_array_equal(seen.outputs[1], 2 * x)
 
 
-def test_auxiliary_state_and_random_keys() -> None:
-    def counting(p: Any, aux: Any, x: Any, *, key: Any) -> Any:
-        return watched(x * p, "h") + watched(jax.random.normal(key, x.shape), "noise"), watched(aux, "before") + 1
-
-    x = np.ones((COUNT, 3), np.float32)
-    pipeline = Pipeline(
-        [counting, lambda p, x: (x * p).sum()],
-        optax.sgd(0.1),
-        COUNT,
-        strict=False,
-        watch=["before", "noise", gradient("h")],
-    )
-    state, seen = pipeline.step(pipeline.init([np.float32(1), np.float32(3)], [np.int32(5), None]), x, key=jax.random.key(0))
-    np.testing.assert_array_equal(seen.values["before"], [5, 6, 7, 8])
-    assert state.aux is not None
-    assert state.aux[0] == 9
-    assert len(np.unique(seen.values["noise"])) == 3 * COUNT
-    np.testing.assert_array_equal(seen.values[gradient("h")], np.full((COUNT, 3), 3, np.float32))
-
-
-def test_a_value_that_is_only_watched_and_handed_on_is_there() -> None:
-    """A stage that does not read a value gets zeros for it: a mark reads it."""
-    x, label = np.ones((COUNT, 3), np.float32), np.arange(COUNT, dtype=np.int32) + 7
-    stages = [
-        lambda p, x, label: (x * p, label),
-        lambda p, x, label: (x * p, watched(label, "label")),
-        lambda p, x, label: (x * p).sum() * label,
-    ]
-    for last in (stages[2], lambda p, x, label: (x * p).sum()):
-        for options in ({}, {"replicas": 2}):
-            pipeline = Pipeline([*stages[:2], last], optax.sgd(0.1), COUNT, strict=False, program="stages", watch=["label"], **options)
-            elements = jax.tree.map(lambda leaf: np.stack([leaf, leaf], 1), (x, label)) if options else (x, label)
-            _, seen = pipeline.step(pipeline.init([np.float32(1)] * 3), elements)
-            np.testing.assert_array_equal(seen.values["label"], elements[1])
-
-
-# -------------------------------------------------------------------------------------------------------------- without a watch
-
-
-def lowered(pipeline: Pipeline, params: Any, elements: Any) -> list[str]:
-    """The programs of one step, as JAX writes them."""
-    pipeline.step(pipeline.init(params), elements)
-    programs: list[str] = []
-    engine: Any = pipeline._engine  # nobody else has the programs
-    for runnable in engine._programs._runnables.values():
-        state: Any = pipeline.init(params).optimizer_state
-        programs += [
-            call.program.lower(*call.specs).as_text() for call in _calls(runnable.looked_up, state) if hasattr(call.program, "lower")
-        ]
-    return programs
-
-
-@pytest.mark.parametrize("options", [{"pipeline_schedule": "zero_bubble", "recompute": "full"}, {"replicas": 2}], ids=str)
-def test_without_a_watch_programs_are_those_without_marks(options: Any) -> None:
-    params = [{"table": np.ones((11, WIDTH), np.float32)}, {"w": np.eye(WIDTH, dtype=np.float32), "b": np.ones(WIDTH, np.float32)}]
-    params.append({"w": np.ones((WIDTH, CLASSES), np.float32)})
-    elements = batches(0, COUNT)
-    if options.get("replicas"):
-        elements = jax.tree.map(lambda leaf: np.stack([leaf, leaf], 1), elements)
-
-    def marked(stage: Any, name: str) -> Any:
-        def function(p: Any, *args: Any) -> Any:
-            first, second = stage(p, *args)
-            return watched(first, name), watched(second, f"{name} 2")
-
-        function.__name__ = stage.__name__
-        return function
-
-    plain, with_marks = [embed, dense, head], [marked(embed, "a"), marked(dense, "b"), marked(head, "c")]
-    texts = [
-        lowered(Pipeline(stages, optax.sgd(0.1), COUNT, strict=False, program="stages", **options), params, elements)
-        for stages in (plain, with_marks)
-    ]
-    assert texts[0]
-    assert texts[0] == texts[1]
-
-
-# ----------------------------------------------------------------------------------------------------------------------- memory
-
-
-@pytest.mark.parametrize(("how", "most"), [("all", None), ("sum", 2), ("last", 2)])
-def test_reduced_values_do_not_stay(how: Any, most: int | None) -> None:
-    """Counts arrays of a shape that nothing else has, while the last stage's last microbatch is computed."""
-    counts: list[int] = []
-    shape, count = (13, 17), 12
-
-    def inner(p: Any, x: Any) -> Any:
-        return (watched(jnp.full(shape, 1.0) * x, "h") * p).sum()
-
-    def last(p: Any, x: Any) -> Any:
-        jax.debug.callback(lambda _: counts.append(sum(array.shape == shape for array in jax.live_arrays())), x)
-        return x * p
-
-    pipeline = Pipeline(
-        [inner, last], optax.sgd(0.0), count, pipeline_schedule="sequential", strict=False, program="stages", watch={"h": how}
-    )
-    _, seen = pipeline.step(pipeline.init([np.float32(1)] * 2), np.ones(count, np.float32))
-    jax.block_until_ready(seen)
-    jax.effects_barrier()
-    assert len(counts) == count
-    if most is None:
-        assert max(counts) >= count // 2
-    else:
-        assert max(counts) <= most
-
-
 # ----------------------------------------------------------------------------------------------------------------------- queues
 
 
@@ -403,24 +217,6 @@ def scaled(watch: Any, **options: Any) -> tuple[Pipeline, Any]:
         [lambda p, x: watched(x * p, "h"), lambda p, x: (x * p).sum()], optax.sgd(0.1), 2, strict=False, watch=watch, **options
     )
     return pipeline, pipeline.init([np.float32(1)] * 2)
-
-
-def test_a_queue_gets_an_element_for_each_microbatch_where_all_has_a_row_for_each() -> None:
-    data = [np.float32([k, 2 * k]) for k in range(6)]
-    pipeline, state = scaled({"h": "all", gradient("h"): "all"})
-    outfeed, queue = OutfeedQueue(), OutfeedQueue()
-    state = pipeline.run(state, InfeedQueue(data), outfeed, repeat_count=3, watched=queue)
-    rows = queue.dequeue()
-    assert list(rows) == ["h", gradient("h")]
-    assert rows["h"].shape == rows[gradient("h")].shape == (6, 2)
-    assert outfeed.dequeue().shape == (6,)
-    other, state = scaled({"h": "all", gradient("h"): "all"})
-    steps = []
-    for update in range(3):
-        state, seen = other.step(state, np.stack(data[2 * update : 2 * update + 2]))
-        steps.append(seen.values)
-    for key, values in rows.items():
-        np.testing.assert_array_equal(values, np.concatenate([step[key] for step in steps]))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ import tilestep
 from tilestep.train import Pipeline, gradient, parameter, watched
 
 COUNT, WIDTH = 6, 16
-MARKS = ("h", "pre")
 
 
 def first(w: Any, x: Any) -> Any:
@@ -63,26 +62,3 @@ def test_values_are_those_of_the_cpu(options: Any) -> None:
     assert {device.platform for value in given.values.values() for device in value.devices()} == {"ipu"}
     for key, value in expected.values.items():
         np.testing.assert_allclose(given.values[key], value, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[2]], ids=str)
-def test_marks_without_a_watch_take_no_cycles_and_a_watch_takes_some(options: Any) -> None:
-    _, plain = step(plain_first, "ipu", None, **options)
-    _, marked = step(first, "ipu", None, **options)
-    _, all_of_them = step(first, "ipu", dict.fromkeys(MARKS, "all"), **options)
-    assert 0 < plain.emulated_cycles == marked.emulated_cycles < all_of_them.emulated_cycles
-
-
-@pytest.mark.parametrize(
-    ("watch", "programs"),
-    [
-        ({"h": "all", gradient("h"): "all"}, {(1, "jit__stacked"), (0, "jit_watched_rows")}),
-        ({"h": "sum", gradient("h"): "last"}, {(1, "jit__stacked"), (0, "jit_stage_0_forward"), (0, "jit_stage_0_backward")}),
-        ({parameter(0): "last"}, {(1, "jit__stacked"), (0, "jit_watched_copy")}),
-    ],
-)
-def test_what_is_watched_leaves_an_ipu_once_for_each_update(watch: Any, programs: Any) -> None:
-    """All rows as one, as results do; totals alone where values are reduced."""
-    _, profile = step(first, "ipu", watch, pipeline_schedule="interleaved")
-    left = [(event.ipu, event.program) for event in profile.timeline if event.kind in ("stream-out", "read")]
-    assert sorted(left) == sorted(programs)

@@ -74,25 +74,6 @@ def require_refused_or_a_value(data: bytes) -> None:
     assert shown(decode(encode(value))) == shown(value)
 
 
-@FEW
-@given(VALUES, st.data())
-def test_changed_bytes_are_refused_or_carry_another_value(value: Any, data: st.DataObject) -> None:
-    message = bytearray(encode(value))
-    for _ in range(data.draw(st.integers(1, 4))):
-        message[data.draw(st.integers(0, len(message) - 1))] = data.draw(st.integers(0, 255))
-    require_refused_or_a_value(bytes(message))
-
-
-@FEW
-@given(VALUES, st.data())
-def test_a_message_that_is_cut_off_or_goes_on_is_refused(value: Any, data: st.DataObject) -> None:
-    message = encode(value)
-    with pytest.raises(ValueError, match="no message"):
-        decode(message[: data.draw(st.integers(0, len(message) - 1))])
-    with pytest.raises(ValueError, match=r"no message: [\d,]+ of [\d,]+ bytes are left over"):
-        decode(message + data.draw(st.binary(min_size=1)))
-
-
 class Colour(enum.IntEnum):
     RED = 1
 

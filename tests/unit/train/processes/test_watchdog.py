@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tilestep.train.processes import challenge, watchdog, watchdog_lifeline
+from tilestep.train.processes import watchdog, watchdog_lifeline
 from tilestep.train.processes.challenge import connect
 
 RUN_WATCHDOG = Path(watchdog.__file__).with_name("run_watchdog.py")
@@ -25,45 +25,6 @@ TOKEN = "the program's"
 MOST_FILES = 40  # that a watchdog under a flood may have open
 LIMIT_WALL_S = 30.0
 pytestmark = pytest.mark.process
-STRANGERS = (
-    b'{"kind": "hello", "token": "\\ud800"}\n',
-    b'{"kind": "verdict", "text": "process 1 died", "first": 1}\n',
-    b'{"kind": "over"}\n',
-    b'{"kind": "hello", "token": "another", "process": 1}\n{"kind": "end", "process": 1, "how": "died", "at": 0}\n',
-    b'{"kind": "hello", "token": "the program\'s", "process": 1, "name": "x"}\n',
-    b'{"kind": "end", "process": 1, "how": "died", "at": 0}\n',
-    b"no JSON, and no greeting\n",
-    b"[" * 5000 + b"\n",
-    b"\xff\xfe" * 16 + b"\n",
-    b"x" * (1 << 15),
-    challenge.TITLE[:-1] + b"!" + bytes(100),
-)
-ODD = (
-    b"no JSON\n",
-    b"[" * 100_000 + b"\n",
-    b"{" * 5000 + b"\n",
-    b"\xff\xfe\n",
-    b"[1, 2]\n",
-    b"null\n",
-    b"{}\n",
-    b'{"kind": ["end"]}\n',
-    b'{"kind": "hello"}\n',
-    b'{"kind": "hello", "name": 1}\n',
-    b'{"kind": "end"}\n',
-    b'{"kind": "end", "how": "died"}\n',
-    b'{"kind": "end", "how": "died", "at": null}\n',
-    b'{"kind": "end", "how": "died", "at": NaN}\n',
-    b'{"kind": "end", "how": "died", "at": 1e999}\n',
-    b'{"kind": "end", "how": "died", "at": ' + b"9" * 5000 + b"}\n",
-    b'{"kind": "end", "how": "died", "at": ' + b"9" * 4000 + b"}\n",
-    b'{"kind": "end", "how": "eaten", "at": 0}\n',
-    b'{"kind": "end", "how": "error", "at": 0}\n',
-    b'{"kind": "end", "how": "error", "text": 5, "at": 0}\n',
-    b'{"kind": "verdict", "text": "all died", "first": 1}\n',
-    b'{"kind": "over"}\n',
-    b'{"kind": "' + b"x" * (1 << 20) + b'"}\n',
-    b'{"kind": "\\ud800"}\n',
-)
 
 
 @dataclass(kw_only=True)
@@ -131,36 +92,6 @@ def started(**settings: Any) -> Iterator[Hub]:
 
 def send(connection: socket.socket, **message: Any) -> None:
     connection.sendall(json.dumps(message).encode() + b"\n")
-
-
-def heard(connection: socket.socket) -> bytes:
-    """All that somebody hears until it is sent away."""
-    found = b""
-    try:
-        while data := connection.recv(1 << 10):
-            found += data
-    except ConnectionResetError:
-        pass  # it had said more than was read
-    return found
-
-
-def test_a_watchdog_hears_the_other_process_and_nobody_else() -> None:
-    with started(timeout_s=60.0) as hub:
-        assert TOKEN.encode() not in Path(f"/proc/{hub.process.pid}/cmdline").read_bytes()
-        for stranger in STRANGERS:
-            with hub.knock(stranger) as connection:
-                assert heard(connection) == b"", stranger
-        for process in (0, 2, 2**32 - 1):  # numbers that there are not
-            with pytest.raises(OSError, match=r"ended|reset"):
-                hub.join(process)
-        with hub.join() as other:
-            for odd in ODD:  # no message
-                other.sendall(odd)
-            with hub.join() as second:  # who comes later by the same number
-                send(second, kind="end", how="died", at=0.0)
-            with connect("127.0.0.1", hub.port, watchdog.PURPOSE, TOKEN.encode(), 1):
-                pass  # one that has said nothing
-            hub.require_ends_well(other)
 
 
 def test_a_process_comes_in_under_a_flood_of_connections_and_leaves_in_one() -> None:

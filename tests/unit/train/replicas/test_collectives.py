@@ -49,37 +49,6 @@ def test_a_sum_and_a_mean_are_on_every_replica() -> None:
     np.testing.assert_allclose(on_each(train.cross_replica_mean, values), [[7 / 3, 70 / 3]] * 3, rtol=1e-6)
 
 
-def test_groups_are_of_successive_replicas() -> None:
-    """TensorFlow for the IPU's replica_group_size: four replicas in groups of two."""
-    values = np.array([1, 2, 4, 8], np.float32)
-    assert on_each(lambda x: train.cross_replica_sum(x, group_size=2), values).tolist() == [3, 3, 12, 12]
-    assert on_each(lambda x: train.cross_replica_mean(x, group_size=2), values).tolist() == [1.5, 1.5, 6, 6]
-    assert on_each(lambda x: train.cross_replica_all_gather(x, group_size=2), values).tolist() == [[1, 2], [1, 2], [4, 8], [4, 8]]
-    for size in (1, 4):
-        expected = values if size == 1 else [15] * 4
-        np.testing.assert_array_equal(on_each(lambda x, size=size: train.cross_replica_sum(x, group_size=size), values), expected)
-
-
-def test_within_groups_parts_are_exchanged_and_replicas_numbered() -> None:
-    values = np.arange(8, dtype=np.float32).reshape(4, 2)
-    exchanged = on_each(lambda x: train.cross_replica_all_to_all(x, group_size=2), values)
-    assert exchanged.tolist() == [[0, 2], [1, 3], [4, 6], [5, 7]]
-    assert on_each(lambda x: train.replica_index(group_size=2), values).tolist() == [0, 1, 0, 1]
-    assert on_each(lambda x: train.replica_index(group_size=4), values).tolist() == [0, 1, 2, 3]
-    assert on_each(lambda x: train.replica_index(group_size=1), values).tolist() == [0, 0, 0, 0]
-
-
-def test_groups_that_do_not_divide_the_replicas_are_an_error_with_the_arithmetic() -> None:
-    with pytest.raises(ValueError, match=r"4 replicas / group_size 3 = 1.333 groups, no whole number: group_size must be one of 1, 2, 4"):
-        on_each(lambda x: train.cross_replica_sum(x, group_size=3), np.zeros(4, np.float32))
-    for function in (train.cross_replica_mean, train.cross_replica_reduce_scatter, train.cross_replica_all_to_all):
-        with pytest.raises(ValueError, match=r"4 replicas / group_size 3"):
-            on_each(lambda x, function=function: function(x, group_size=3), np.zeros((4, 12), np.float32))
-    for size, error in ((0, ValueError), (True, TypeError), ("2", TypeError)):
-        with pytest.raises(error, match=f"group_size is {size!r}: it must be"):
-            on_each(lambda x, size=size: train.cross_replica_sum(x, group_size=size), np.zeros(4, np.float32))
-
-
 def test_gathered_parts_of_a_scattered_sum_are_the_sum() -> None:
     rng = np.random.default_rng(0)
     for rows in (1, 4, 5, 8):
@@ -112,16 +81,6 @@ def test_all_to_all_is_a_transposition_and_its_own_inverse() -> None:
         on_each(lambda x: train.cross_replica_all_to_all(x, concat_axis=2), values)
 
 
-def test_permuted_replicas_permute_what_comes_out_and_change_nothing_else() -> None:
-    values = np.random.default_rng(1).integers(-50, 50, (4, 8)).astype(np.float32)
-    order = [2, 0, 3, 1]
-    for function in (train.cross_replica_sum, train.cross_replica_mean, train.cross_replica_reduce_scatter):
-        np.testing.assert_array_equal(on_each(function, values), on_each(function, values[order]))
-    np.testing.assert_array_equal(
-        on_each(train.cross_replica_all_gather, values)[0][order], on_each(train.cross_replica_all_gather, values[order])[0]
-    )
-
-
 def test_every_kind_of_number_and_any_tree() -> None:
     tree = {"i": np.arange(4, dtype=np.int8), "c": np.arange(4) * np.complex64(1j), "none": None}
     result = on_each_tree(train.cross_replica_sum, tree)
@@ -146,12 +105,6 @@ def on_each_tree(function: Callable[[Any], Any], tree: Any) -> Any:
     return jax.tree.map(np.asarray, jax.jit(there.shard_map(one, in_specs=P(there.axis), out_specs=P(there.axis)))(tree))
 
 
-def test_a_mean_of_halves_does_not_overflow_where_a_sum_does() -> None:
-    values = np.full(4, 40_000, np.float16)
-    assert np.isinf(on_each(train.cross_replica_sum, values)).all()
-    assert (on_each(train.cross_replica_mean, values) == values).all()
-
-
 def test_without_replicas_there_is_one() -> None:
     x = np.arange(6, dtype=np.float32).reshape(3, 2)
     for function in (train.cross_replica_sum, train.cross_replica_mean, train.cross_replica_reduce_scatter, train.cross_replica_all_to_all):
@@ -161,12 +114,6 @@ def test_without_replicas_there_is_one() -> None:
     assert (int(train.replica_index()), train.replica_count()) == (0, 1)
     with pytest.raises(ValueError, match=r"1 replicas / group_size 2"):
         train.cross_replica_sum(x, group_size=2)
-
-
-def test_an_axis_named_replica_is_one_of_replicas_whoever_made_it() -> None:
-    values = np.arange(6, dtype=np.float32)
-    assert jax.vmap(train.cross_replica_sum, axis_name="replica")(values).tolist() == [15] * 6
-    assert jax.vmap(lambda x: train.replica_index() + 0 * x, axis_name="replica")(values).tolist() == list(range(6))
 
 
 def test_an_axis_of_another_name_is_an_error_and_not_one_replica() -> None:
@@ -192,57 +139,6 @@ def test_the_cross_replica_optimiser_takes_the_mean() -> None:
     assert updates["w"].tolist() == [-1, -1]
     assert (updates["none"], updates["masked"]) == (None, optax.MaskedNode())
     assert float(step(np.float32(3))["w"]) == -1.5
-
-
-def test_the_mean_is_taken_of_any_optimiser_s_gradients_and_extra_arguments_are_handed_on() -> None:
-    inner = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(1e-2))
-    params = {"w": jnp.arange(3.0), "b": jnp.ones(())}
-    gradients = np.random.default_rng(2).normal(size=(4, 3)).astype(np.float32)
-
-    def step(optimizer: Any, gradient: Any) -> Any:
-        return optimizer.update({"w": gradient, "b": gradient.sum()}, optimizer.init(params), params)[0]
-
-    ours = on_each(lambda gradient: step(train.cross_replica(inner), gradient), gradients)
-    expected = jax.jit(lambda gradient: step(inner, gradient))(gradients.mean(0))
-    for name in params:
-        np.testing.assert_allclose(ours[name], np.stack([expected[name]] * 4), rtol=1e-5)
-    with pytest.raises(TypeError, match=r"the optimizer is None: it must be an optax\.GradientTransformation"):
-        train.cross_replica(None)
-    plateau = train.cross_replica(optax.contrib.reduce_on_plateau())
-    plateau.update(params, plateau.init(params), value=1.0)
-
-
-def test_a_gradient_through_a_sum_is_that_of_the_sum_over_replicas() -> None:
-    values = np.array([1, 2, 3, 4], np.float32)
-    result = on_each(jax.grad(lambda x: train.cross_replica_sum(x) * (train.replica_index() + 1)), values)
-    assert result.tolist() == [10] * 4  # each replica's loss weighs the sum: 1 + 2 + 3 + 4
-
-
-def test_keys_differ_between_replicas_and_depend_on_nothing_else() -> None:
-    key = jax.random.key(7)
-
-    def draws(count: int) -> Any:
-        return on_each(lambda _: jax.random.normal(train.replica_key(key), (3,)), np.zeros(count, np.float32))
-
-    four, two = draws(4), draws(2)
-    assert len({row.tobytes() for row in four}) == 4
-    np.testing.assert_array_equal(two, four[:2])
-    equal = on_each(lambda _: jax.random.normal(key, (3,)), np.zeros(4, np.float32))
-    assert len({row.tobytes() for row in equal}) == 1
-
-
-def test_an_element_s_key_is_the_same_however_many_replicas_share_the_work() -> None:
-    key = jax.random.key(7)
-
-    def draws(count: int) -> Any:
-        steps = on_each(
-            lambda _: jax.vmap(lambda step: jax.random.bits(train.element_key(key, step)))(jnp.arange(8 // count)), np.zeros(count)
-        )
-        return steps.T.ravel()
-
-    four = draws(4)
-    np.testing.assert_array_equal(draws(1), four)
-    assert len(set(four.tolist())) == 8
 
 
 def diverged(there: Replicas, function: Callable[[Any], Any]) -> Any:
@@ -280,13 +176,6 @@ def test_differences_of_every_dtype_are_found(dtype: str) -> None:
     tree = diverged(there, lambda r: {"same": jnp.ones(3, dtype), "other": jnp.stack([jnp.zeros((), dtype), (r == 1).astype(dtype)])})
     (difference,) = train.replica_differences(tree, there)
     assert (difference.path, difference.replica, difference.elements, difference.largest) == ("['other']", 1, 1, 1)
-
-
-def test_a_zero_s_sign_and_a_nan_on_one_replica_are_differences() -> None:
-    there = replicas(2)
-    sign, nan = train.replica_differences(diverged(there, lambda r: [jnp.where(r == 1, -0.0, 0.0), jnp.where(r == 1, jnp.nan, 0.0)]), there)
-    assert (sign.elements, sign.largest) == (1, 0)
-    assert (nan.elements, np.isnan(nan.largest)) == (1, True)
 
 
 def test_equal_arrays_and_other_things_are_no_differences() -> None:

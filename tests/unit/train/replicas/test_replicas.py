@@ -52,37 +52,6 @@ def test_each_replica_takes_the_next_element() -> None:
     assert (float(result), infeed.consumed) == (48, 10)
 
 
-@pytest.mark.parametrize("chunk", [None, 1, 3])
-def test_element_step_times_replicas_plus_replica(chunk: int | None) -> None:
-    there, outfeed = replicas(3), OutfeedQueue()
-
-    def body(step: Any, x: Any) -> Any:
-        outfeed.enqueue({"x": x, "expected": step * train.replica_count() + train.replica_index()})
-        return step + 1
-
-    infeed = InfeedQueue(numbers(), replicas=3)
-    step = repeat(7, body, 0, infeed, outfeed, chunk=chunk, replicas=there)
-    step = while_loop(lambda step: step < 12, body, step, infeed, outfeed, chunk=chunk, replicas=there)
-    values = outfeed.dequeue()
-    assert (values["x"].shape, values["x"].ravel().tolist()) == ((12, 3), list(range(36)))
-    np.testing.assert_array_equal(values["x"], values["expected"])
-    assert infeed.consumed == 36
-
-
-def test_with_one_replica_values_have_no_axis_of_replicas() -> None:
-    there = replicas(1)
-    for infeed in (InfeedQueue(numbers(), replicas=there), InfeedQueue(numbers())):
-        outfeed, newest = OutfeedQueue(), OutfeedQueue("last")
-        for queue in (outfeed, newest):
-
-            def body(total: Any, x: Any, queue: OutfeedQueue = queue) -> Any:
-                queue.enqueue(x)
-                return train.cross_replica_sum(total + x)
-
-            repeat(4, body, 0.0, infeed, queue, replicas=there)
-        assert (outfeed.dequeue().shape, newest.dequeue().shape) == ((4,), ())
-
-
 def test_the_newest_values_have_an_axis_of_replicas() -> None:
     there, outfeed = replicas(2), OutfeedQueue("last")
 
@@ -135,13 +104,6 @@ def test_replicas_that_share_a_batch_are_one_replica_with_all_of_it(optimizer: A
             np.testing.assert_allclose(result[name], one[name], rtol=1e-5, atol=1e-6)
 
 
-def test_permuted_replicas_train_the_same() -> None:
-    data = np.random.default_rng(0).normal(size=(6, 4, 2, 4)).astype(np.float32)
-    first, second = (trained(replicas(4), optax.adam(1e-2), d.reshape(48, 4), 6) for d in (data, data[:, [2, 0, 3, 1]]))
-    for name in first:
-        np.testing.assert_allclose(first[name], second[name], rtol=1e-5)
-
-
 def test_without_a_cross_replica_optimiser_replicas_drift_apart_and_it_is_found() -> None:
     """TensorFlow for the IPU's replicated graph without a reduction: each replica has its own weights then."""
     there = replicas(2)
@@ -171,41 +133,6 @@ def test_a_condition_that_is_false_on_the_replicas_needs_no_element() -> None:
     there = replicas(2)
     infeed = InfeedQueue(iter(()), replicas=there)
     assert while_loop(lambda c: train.cross_replica_sum(c) < 2, lambda c, x: c + x, 1.0, infeed, replicas=there) == 1
-
-
-def test_a_loop_called_again_is_not_traced_again() -> None:
-    there, traces = replicas(2), []
-
-    def body(total: Any, x: Any) -> Any:
-        traces.append(x)
-        return train.cross_replica_sum(total + x) / 2
-
-    infeed, total = InfeedQueue(numbers(), replicas=there), np.float32(0)
-    for _ in range(3):
-        total = repeat(4, body, total, infeed, chunk=2, replicas=Replicas(devices=DEVICES[:2]))
-    assert len(traces) == 1
-    repeat(4, body, np.float32(0), InfeedQueue(numbers()), chunk=2)
-    assert len(traces) == 2
-
-
-def test_random_numbers_are_each_replica_s_own_or_equal() -> None:
-    def draws(count: int, equal: bool) -> Any:
-        there, outfeed = replicas(count), OutfeedQueue()
-
-        def body(key: Any) -> Any:
-            key, sub = jax.random.split(key)
-            outfeed.enqueue(jax.random.uniform(sub if equal else train.replica_key(sub)))
-            return key
-
-        carry = repeat(3, body, jax.random.key(3), outfeed=outfeed, replicas=there)
-        train.require_equal_replicas(carry, there)
-        return outfeed.dequeue()
-
-    own, equal = draws(4, equal=False), draws(4, equal=True)
-    assert len(set(own.ravel().tolist())) == 12
-    assert (equal == equal[:, :1]).all()
-    np.testing.assert_array_equal(draws(2, equal=False), own[:, :2])
-    np.testing.assert_array_equal(draws(1, equal=True), equal[:, 0])
 
 
 @pytest.mark.parametrize("explicit", [False, True])
@@ -314,15 +241,3 @@ def test_a_carry_that_is_divided_over_replicas_is_refused() -> None:
         repeat(1, lambda c: c, jax.device_put(np.zeros(4), NamedSharding(other, P("d"))), replicas=there)
     moved = repeat(1, lambda c: c + 1, jax.device_put(np.zeros(4), NamedSharding(other, P())), replicas=there)
     assert moved.sharding == there.replicated
-
-
-def test_a_carry_that_is_not_donated_stays_wherever_it_is() -> None:
-    there, donate = replicas(2), False
-    elsewhere, host = jax.device_put(np.ones(1000, np.float32), DEVICES[0]), np.ones(1000, np.float32)
-    here = there.place({"a": elsewhere, "b": host})
-    result = repeat(2, lambda c: jax.tree.map(lambda x: x * 2, c), here, donate=donate, replicas=there)
-    repeat(2, lambda c: jax.tree.map(lambda x: x * 2, c), {"a": elsewhere, "b": host}, donate=donate, replicas=there)
-    assert (elsewhere[0], host[0], result["a"][0]) == (1, 1, 4)
-    assert here["a"][0] == 1
-    repeat(2, lambda c: c, here, replicas=there)
-    assert here["a"].is_deleted()

@@ -57,21 +57,6 @@ class Counting:
         self.is_closed = True
 
 
-@pytest.mark.parametrize(
-    "dataset", [ELEMENTS, lambda: ELEMENTS, lambda: iter(ELEMENTS), Counting], ids=["list", "maker", "iterators", "class"]
-)
-def test_a_shared_dataset_goes_back_as_often_as_the_dataset(dataset: Any) -> None:
-    infeed = InfeedQueue(replicas().share(dataset), replicas=replicas())
-    assert loop_sum(infeed, 3) == 4 + 5
-    state = infeed.state()
-    assert loop_sum(infeed, 2) == 8 + 9
-    infeed.restore(state)
-    assert loop_sum(infeed, 1) == 6 + 7
-    other = InfeedQueue(replicas().share(dataset), replicas=replicas())
-    other.restore(state)
-    assert loop_sum(other, 1) == 6 + 7
-
-
 def test_a_shared_iterator_has_one_pass() -> None:
     shared = replicas().share(iter(ELEMENTS))
     assert isinstance(shared, Iterator)

@@ -34,15 +34,6 @@ def test_tables_with_large_numbers_are_refused(rows: list[list[str]], message: s
     assert len(str(caught.value)) < 600
 
 
-def test_many_stages_of_many_microbatches_are_refused() -> None:
-    """As many tasks as there are numbers, of which there would have to be the square."""
-    number = 10_000
-    rows = [[f"{stage}F0" for stage in range(number)] + [f"0F{microbatch}" for microbatch in range(1, number)]]
-    missing = number * number - (2 * number - 1) - 1
-    with pytest.raises(ValueError, match=f"task 1F1 is missing, and {missing} others"):
-        from_table(rows)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -88,9 +79,3 @@ def test_a_hand_made_table_may_be_serial() -> None:
     again = from_table(schedule.table(), serial=True, name="sequential")
     assert again == schedule
     assert again.simulate().makespan > from_table(schedule.table()).simulate().makespan
-
-
-def test_large_schedules_are_made_in_a_time_that_grows_with_them() -> None:
-    """Not with its square: for each of 30,000 microbatches all tasks were looked at, to see whether one of them is backward."""
-    assert schedules.sequential(2, 30_000, training=False).microbatches == 30_000
-    assert schedules.interleaved(600, 2, strict=False).stages == 600

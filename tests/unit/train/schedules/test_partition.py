@@ -104,28 +104,6 @@ PARAMS = [matrix(32, WIDTHS[0]), *(matrix(a, b) for a, b in itertools.pairwise(W
 TOKENS = np.arange(16, dtype=np.int32) % 8
 
 
-def emulated(devices: int, *, training: bool = True) -> Any:
-    with tilestep.dry_run():
-        return pipeline_partition(
-            LAYERS, PARAMS, (TOKENS, TOKENS), jax.devices("ipu")[:devices], training=training, profile=tilestep.profile
-        )
-
-
-def test_emulated_layers_are_cut_by_their_cycles() -> None:
-    partition = emulated(3)
-    assert partition.unit == "cycles"
-    assert partition == emulated(3)
-    work = [cost.work for cost in partition.costs]
-    assert work[3] == max(work[:5])  # 512 x 512
-    assert all(cost.passing > 0 for cost in partition.costs[:-1])
-    assert partition.costs[1].passing < partition.costs[2].passing
-    assert partition.costs[-1].passing == 0
-    assert partition.largest == min(best_partition(partition.costs, stages).largest for stages in (1, 2, 3))
-    inference = emulated(1, training=False)
-    assert inference.cuts == (0, 6)
-    assert sum(cost.work for cost in inference.costs) < 0.6 * sum(work)
-
-
 def test_stages_of_a_partition_are_those_of_a_pipeline() -> None:
     """And train as the layers at once do."""
     partition = best_partition(layer_costs(1, 1, 1, 1, 1, 1), 1)

@@ -49,18 +49,6 @@ def test_stages_that_share_a_device_work_in_one_phase() -> None:
     assert together.makespan <= 1.01 * apart.makespan
 
 
-def test_exchanges_together_take_no_less_and_do_the_same() -> None:
-    for schedule in every():
-        costs = Costs(forward=1, backward=2, update=0.25, transfer=0.125, element=0.5)
-        apart, together = schedule.simulate(costs), schedule.simulate(costs, exchanges="together")
-        assert together.makespan >= apart.makespan or schedule.serial
-        assert together.begin.keys() == apart.begin.keys()
-        assert together.busy == pytest.approx(apart.busy)
-        for task in together.begin:
-            for need in schedule.needs(task):
-                assert together.begin[task] >= together.end[need]
-
-
 @pytest.mark.parametrize("name", ["grouped", "stale", "looped"])
 @pytest.mark.parametrize("count", [16, 32])
 def test_where_stages_are_alike_full_schedules_lose_nothing(name: str, count: int) -> None:
