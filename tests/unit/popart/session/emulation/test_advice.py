@@ -16,6 +16,8 @@ from tilestep.popart.session.emulation.advice_words import operator_of
 from tilestep.popart.session.emulation.session_labels import line_now, program_name
 
 WIDE = Chain(ipus=range(2), width=512, rows=64)
+FOREIGN = ("jit", "plan_options", "pipeline_schedule", "tilestep.train", "args[", "lax.", "pinned_host", "a larger batch", "float16")
+HERE = "models.py"  # it prepares
 
 
 def profile(chain: Chain, chosen: Any, **further: Any) -> Mapping[str, Any]:
@@ -26,6 +28,24 @@ def profile(chain: Chain, chosen: Any, **further: Any) -> Mapping[str, Any]:
 def edits(chain: Chain, chosen: Any, **further: Any) -> dict[str, str]:
     """The edits of findings, by kind."""
     return {finding["kind"]: finding["edit"] for finding in profile(chain, chosen, **further)["findings"]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("chain", "chosen", "training"),
+    [
+        (WIDE, options(), True),
+        (Chain(ipus=range(2)), options(accumulation=4), True),
+        (WIDE, options(pipelined=False, accumulation=8), True),
+        (Chain(ipus=[0, 1, 0], phased=True, width=64), options(phases=3), False),
+    ],
+)
+def test_findings_have_no_words_of_jax_and_the_line_that_prepared_the_session(chain: Chain, chosen: Any, training: bool) -> None:
+    found = profile(chain, chosen, tiles=128, batches=8, training=training)
+    for finding in found["findings"]:
+        said = finding["text"] + finding["edit"]
+        assert not [word for word in FOREIGN if word in said.replace("FLOAT16", "")], said
+        assert Path(finding["line"]["file"]).name == HERE
 
 
 @pytest.mark.parametrize(
@@ -44,7 +64,7 @@ def test_programs_have_names_that_a_session_explains(name: str, said: str) -> No
 
 
 def test_all_programs_of_a_small_session_are_said_so_and_it_is_told_nothing_that_is_not_worth_a_sentence() -> None:
-    found = profile(CHAIN, options(accumulation=4))
+    found = profile(Chain(ipus=range(2)), options(accumulation=4))
     assert not {"feeds", "memory", "bubbles"} & {finding["kind"] for finding in found["findings"]}
     names = {program["name"] for program in found["programs"]}
     assert {"stage 0 forward", "stage 1 forward and backward", "weights to IPU 0", "weights to IPU 1"} <= names
@@ -149,3 +169,18 @@ def test_thin_microbatches_of_a_pipeline_are_told_the_size_that_saves_most_and_i
     step = large["steady"]["step_cycles"] * 16 / int(told[1])
     assert finding["gain_step_share"] == pytest.approx(1 - step / small["steady"]["step_cycles"], abs=0.02)
     assert "products" not in {found["kind"] for found in run(2048, 8)["findings"]}
+
+
+@pytest.mark.slow
+def test_inputs_that_a_stage_waits_for_are_tensors_of_the_model_and_io_tiles_an_option() -> None:
+    findings = profile(WIDE, options(), tiles=1472, batches=8)["findings"]
+    [finding] = [found for found in findings if found["kind"] == "feeds"]
+    assert "SessionOptions.numIOTiles = 32" in finding["text"]
+    assert finding["edit"] in ("SessionOptions.numIOTiles = 32", "make x FLOAT16")
+
+
+@pytest.mark.slow
+def test_a_pipeline_that_is_empty_for_long_is_told_which_number_to_raise() -> None:
+    found = profile(Chain(ipus=range(3), width=256, rows=128), options(accumulation=5), batches=1, calls=8)["findings"]
+    [bubbles] = [finding for finding in found if finding["kind"] == "bubbles"]
+    assert bubbles["edit"].startswith("SessionOptions.accumulationFactor: 40 in place of 5")
